@@ -16,7 +16,7 @@ COPY . .
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$VERSION" -o /out/overdue ./cmd/overdue
-# What a process may write to, wherever nothing is mounted over it: the journal, certificates of Overdue's own.
+# What a process may write to, wherever nothing is mounted over it: the journal, the history, certificates of Overdue's own.
 RUN mkdir -p /out/data
 
 FROM scratch

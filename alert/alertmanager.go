@@ -114,5 +114,5 @@ func (a *alertmanager) Notify(ctx context.Context, p Notification) error {
 	maps.Copy(one.Labels, a.cfg.Labels)
 	one.Labels["severity"] = p.severity(a.cfg.Severity)
 	maps.Copy(one.Annotations, a.cfg.Annotations)
-	return a.post(ctx, "application/json", "", []postableAlert{one})
+	return a.post(ctx, "application/json", "", p.trace(), []postableAlert{one})
 }

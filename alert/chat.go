@@ -38,7 +38,7 @@ func (c *chat) Notify(ctx context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
-	return c.post(ctx, "application/json", "", c.form(&p, title, text))
+	return c.post(ctx, "application/json", "", "", c.form(&p, title, text))
 }
 
 type object = map[string]any

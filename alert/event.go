@@ -35,7 +35,12 @@ type Event struct {
 	Source  string // see [SourceOf]
 	Subject string // the message id
 	Time    time.Time
-	Data    EventData
+	// Traceparent is the distributed tracing extension: the span of the event if it is recorded,
+	// or else that of the message; "" = neither is known.
+	Traceparent string
+	// SendTraceparent is the context of the send; "" = not known. It is not part of the JSON form.
+	SendTraceparent string
+	Data            EventData
 }
 
 // EventData is the data of a deadline event. Times are by the broker's clock.
@@ -132,6 +137,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		Subject         string    `json:"subject"`
 		Time            time.Time `json:"time"`
 		DataContentType string    `json:"datacontenttype"`
+		Traceparent     string    `json:"traceparent,omitempty"`
 		Data            EventData `json:"data"`
-	}{"1.0", e.ID, e.Type, e.Source, e.Subject, e.Time, "application/json", e.Data})
+	}{"1.0", e.ID, e.Type, e.Source, e.Subject, e.Time, "application/json", e.Traceparent, e.Data})
 }

@@ -48,23 +48,27 @@ type without struct {
 func (w without) Unwrap() Alerter { return w.Alerter }
 
 func (w without) Alert(ctx context.Context, e Event) error {
-	if strings.EqualFold(e.Data.Entity, w.entity) {
+	if !w.Passes(&e) {
 		return nil
 	}
 	return w.Alerter.Alert(ctx, e)
 }
 
+// Passes reports whether e is delivered.
+func (w without) Passes(e *Event) bool { return !strings.EqualFold(e.Data.Entity, w.entity) }
+
 // Unwrap returns the Alerter behind the filter.
 func (o only) Unwrap() Alerter { return o.Alerter }
 
 func (o only) Alert(ctx context.Context, e Event) error {
-	if o.passes(&e) {
+	if o.Passes(&e) {
 		return o.Alerter.Alert(ctx, e)
 	}
 	return nil
 }
 
-func (o only) passes(e *Event) bool {
+// Passes reports whether e is delivered.
+func (o only) Passes(e *Event) bool {
 	if len(o.events) > 0 && !slices.Contains(o.events, strings.TrimPrefix(e.Type, typePrefix)) {
 		return false
 	}

@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	goamqp "github.com/Azure/go-amqp"
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
+	"overdue/internal/monitorqueue"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
@@ -56,7 +55,8 @@ type ForwardConfig struct {
 	Handling func(entity string) Handling
 	Log      *zap.Logger // nil: none
 
-	// MonitorQueue gets no reports: it would take them for companions.
+	// MonitorQueue gets no reports, nor does another monitor queue: they would be taken for
+	// companions.
 	MonitorQueue string
 }
 
@@ -308,7 +308,7 @@ func (f *Forward) reportsTo(replyTo string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !at.TakesMessages() || strings.EqualFold(at.Entity(), f.cfg.MonitorQueue) {
+	if !at.TakesMessages() || monitorqueue.Of(f.cfg.MonitorQueue, 1).Has(at.Entity()) {
 		return "", errNoReports
 	}
 	return at.Entity(), nil
@@ -359,10 +359,10 @@ func (f *Forward) complete(ctx context.Context, key string, numbers map[int64]bo
 		return err
 	}
 	defer r.Close(context.WithoutCancel(ctx))
-	if err := r.Grant(uint32(len(numbers) + searchDepth)); err != nil {
+	if err := r.Grant(ctx, uint32(len(numbers)+searchDepth)); err != nil {
 		return err
 	}
-	var others []*goamqp.Message
+	var others []*link.ReceivedMessage
 	for len(numbers) > 0 && len(others) < searchDepth {
 		m, err := r.Receive(ctx, searchWait)
 		if err != nil {
@@ -371,15 +371,14 @@ func (f *Forward) complete(ctx context.Context, key string, numbers map[int64]bo
 		if m == nil {
 			break
 		}
-		number, _ := m.Annotations["x-opt-sequence-number"].(int64)
-		if !numbers[number] {
+		if !numbers[m.SequenceNumber] {
 			others = append(others, m)
 			continue
 		}
 		if err := r.Complete(ctx, m); err != nil {
 			return err
 		}
-		delete(numbers, number)
+		delete(numbers, m.SequenceNumber)
 	}
 	_, err = r.GiveBack(ctx, others...)
 	return err

@@ -21,6 +21,7 @@ import (
 
 	"overdue/internal/escape"
 	"overdue/internal/httpclient"
+	"overdue/internal/traceparent"
 )
 
 // maxConns bounds the connections to one sink, and so its requests under way.
@@ -100,8 +101,8 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 
 // post sends body as JSON, in which control characters are escaped. Any 2xx accepts it. 429 and 503
 // may say when to try again; other 4xx are permanent errors. A signed request has the id, which is
-// the same each time that the same body is sent.
-func (p *poster) post(ctx context.Context, contentType, id string, body any) error {
+// the same each time that the same body is sent. trace is the traceparent of the request, "" = none.
+func (p *poster) post(ctx context.Context, contentType, id, trace string, body any) error {
 	b, err := json.Marshal(body)
 	b = escape.JSON(b)
 	if err != nil {
@@ -122,6 +123,9 @@ func (p *poster) post(ctx context.Context, contentType, id string, body any) err
 	}
 	req.Header = p.header.Clone()
 	req.Header.Set("Content-Type", contentType)
+	if trace = traceparent.Valid(trace); trace != "" {
+		req.Header.Set(traceparent.Property, trace)
+	}
 	p.signer.sign(req.Header, id, time.Now(), b)
 	resp, err := p.client.Do(req)
 	if err != nil {

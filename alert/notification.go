@@ -33,18 +33,28 @@ type Notification struct {
 	Dashboard, Runbook string       // links, filled in by the sink; "" = none
 }
 
-// DeadLetters describes the dead-letter queue of an entity.
+// DeadLetters describes the dead-letter queue of an entity, or those of a topic's subscriptions.
 type DeadLetters struct {
 	Count  int       // all of them
 	More   bool      // there are more, which were not counted
 	Missed int       // of Count, those that missed a deadline
 	Time   time.Time // when they were counted
+
+	Subscriptions []string // of a topic: those that have dead letters
 }
 
 // id identifies n and is the same when it is sent again.
 func (n Notification) id() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d\n%d\n%d", n.Key, n.state(), n.Total, n.Since.UnixMilli(), n.Last.UnixMilli()))
 	return hex.EncodeToString(sum[:16])
+}
+
+// trace is the traceparent of a notification about a single event, "" of any other.
+func (n Notification) trace() string {
+	if n.Count != 1 || len(n.Samples) != 1 {
+		return ""
+	}
+	return n.Samples[0].Traceparent
 }
 
 // A Notifier delivers notifications. Notify returns nil once the sink has accepted n for good. Its

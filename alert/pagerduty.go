@@ -61,5 +61,5 @@ func (a *pagerDuty) Notify(ctx context.Context, p Notification) error {
 	if links := p.links(); len(links) > 0 {
 		event["links"] = links
 	}
-	return a.post(ctx, "application/json", "", event)
+	return a.post(ctx, "application/json", "", "", event)
 }

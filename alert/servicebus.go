@@ -16,6 +16,7 @@ import (
 
 	"overdue/internal/escape"
 	"overdue/internal/servicebus/sdk"
+	"overdue/internal/traceparent"
 )
 
 // sendTime bounds one attempt to send an event to an entity.
@@ -68,6 +69,9 @@ func eventMessage(e Event) (*azservicebus.Message, error) {
 	}
 	if e.Data.CorrelationID != "" {
 		m.CorrelationID = &e.Data.CorrelationID
+	}
+	if trace := traceparent.Valid(e.Traceparent); trace != "" { // as OpenTelemetry and the SDKs of Azure have it
+		m.ApplicationProperties[traceparent.Property], m.ApplicationProperties[traceparent.DiagnosticID] = trace, trace
 	}
 	return m, nil
 }

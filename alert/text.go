@@ -132,6 +132,14 @@ func (p Notification) shown(show func(string) string) Notification {
 	for name, value := range p.Labels {
 		p.Labels[name] = show(value)
 	}
+	if p.DeadLetters != nil {
+		d := *p.DeadLetters
+		d.Subscriptions = slices.Clone(d.Subscriptions)
+		for i := range d.Subscriptions {
+			d.Subscriptions[i] = show(d.Subscriptions[i])
+		}
+		p.DeadLetters = &d
+	}
 	if p.Oldest != nil {
 		oldest := p.Oldest.shown(show)
 		p.Oldest = &oldest

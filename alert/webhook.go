@@ -28,7 +28,7 @@ func NewWebhook(name string, cfg HTTP) (Alerter, error) {
 func (a *webhook) Name() string { return a.name }
 
 func (a *webhook) Alert(ctx context.Context, e Event) error {
-	return a.post(ctx, "application/cloudevents+json; charset=utf-8", e.ID, e)
+	return a.post(ctx, "application/cloudevents+json; charset=utf-8", e.ID, e.Traceparent, e)
 }
 
 // webhookNotifier posts notifications as Alertmanager posts to its webhooks, version 4, so that
@@ -100,5 +100,5 @@ func (a *webhookNotifier) Notify(ctx context.Context, p Notification) error {
 		of.StartsAt, of.Fingerprint, of.Event = e.Time, seen.Samples[i].ID, &e
 		m.Alerts = append(m.Alerts, of)
 	}
-	return a.post(ctx, "application/json", p.id(), m)
+	return a.post(ctx, "application/json", p.id(), p.trace(), m)
 }

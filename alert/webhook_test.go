@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,54 @@ func TestWebhook(t *testing.T) {
 				t.Errorf("posted %q as %q, want a structured CloudEvent", body, contentType)
 			}
 		})
+	}
+}
+
+// Only what is a traceparent goes out as one.
+func TestARequestAboutOneEventCarriesItsTrace(t *testing.T) {
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	var seen, body string
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		seen, body = r.Header.Get("traceparent"), string(b)
+	}))
+	defer srv.Close()
+	single, err := NewWebhook("", HTTP{URL: srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	grouped, err := NewWebhookNotifier("", HTTP{URL: srv.URL}, Text{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := someEvent()
+	for _, tt := range []struct{ of, want string }{{trace, trace}, {"", ""}, {"x\r\ny: z", ""}} {
+		e.Traceparent = tt.of
+		if err := single.Alert(t.Context(), e); err != nil || seen != tt.want {
+			t.Errorf("an event with %q is posted with %q, %v; want %q", tt.of, seen, err, tt.want)
+		}
+		if got := strings.Contains(body, `"traceparent":"`+trace+`"`); got != (tt.want != "") {
+			t.Errorf("an event with %q is posted as %s", tt.of, body)
+		}
+		m, err := eventMessage(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"traceparent", "Diagnostic-Id"} {
+			if got, _ := m.ApplicationProperties[name].(string); got != tt.want {
+				t.Errorf("an event with %q is sent with %s %q, want %q", tt.of, name, got, tt.want)
+			}
+		}
+	}
+	e.Traceparent = trace
+	for n, want := range map[int]string{1: trace, 2: ""} {
+		samples := slices.Repeat([]Event{e}, n)
+		if err := grouped.Notify(t.Context(), Notification{Key: "k", Count: n, Samples: samples, Oldest: &e}); err != nil || seen != want {
+			t.Errorf("a notification about %d events is posted with %q, %v; want %q", n, seen, err, want)
+		}
 	}
 }
 

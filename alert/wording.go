@@ -5,6 +5,7 @@ package alert
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"overdue/internal/servicebus/address"
@@ -118,8 +119,8 @@ func (p Notification) remaining() string {
 // Advice says what to do, or is "".
 func (p Notification) Advice() string {
 	fix := "resubmit or purge the dead letters"
-	if path := p.path(); path != "" {
-		fix += ": overdue dlq list " + path
+	if commands := p.lists(); commands != "" {
+		fix += ": " + commands
 	}
 	switch kind := p.Labels["type"]; {
 	case kind == typeTest:
@@ -140,14 +141,33 @@ func (p Notification) Advice() string {
 // queue, where anyone with the right to send can write, and people paste commands into a shell.
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/-]*$`)
 
-// path returns the path of the entity for a command line, or "" if there is none.
-func (p Notification) path() string {
-	path := p.Labels["entity"]
-	if name := p.Labels["subscription"]; name != "" {
-		path = address.SubscriptionPath(path, name)
+// lists returns the commands that list the dead letters, or "" if there is none. A topic has no
+// dead-letter queue of its own, so there is one command for each of its subscriptions.
+func (p Notification) lists() string {
+	entity := p.Labels["entity"]
+	names := []string{p.Labels["subscription"]}
+	switch {
+	case names[0] != "":
+	case p.DeadLetters != nil && len(p.DeadLetters.Subscriptions) > 0:
+		names = p.DeadLetters.Subscriptions
+	case len(p.Samples) > 0:
+		names = nil
+		for i := range p.Samples {
+			if name := p.Samples[i].Data.Subscription; !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
 	}
-	if !plainPath.MatchString(path) {
-		return ""
+	var commands []string
+	for _, name := range names[:min(len(names), samples)] {
+		path := entity
+		if name != "" {
+			path = address.SubscriptionPath(entity, name)
+		}
+		if !plainPath.MatchString(path) {
+			return ""
+		}
+		commands = append(commands, "overdue dlq list "+path)
 	}
-	return path
+	return strings.Join(commands, ", ")
 }

@@ -156,11 +156,22 @@ func TestAdviceFitsTheEvent(t *testing.T) {
 	group := func(eventType, entity, subscription string, resolved bool, d *DeadLetters) Notification {
 		return Notification{Labels: map[string]string{"type": eventType, "entity": entity, "subscription": subscription}, Resolved: resolved, DeadLetters: d}
 	}
+	sampled := func(subscriptions ...string) Notification {
+		n := group(TypeMissed, "events", "", false, nil)
+		for _, name := range subscriptions {
+			n.Samples = append(n.Samples, Event{Data: EventData{Entity: "events", Subscription: name}})
+		}
+		return n
+	}
 	for _, tt := range []struct {
 		p    Notification
 		want string
 	}{
 		{group(TypeMissed, "events", "audit", false, nil), "Check that a consumer of events/audit is running and keeps up. Then resubmit or purge the dead letters: overdue dlq list events/Subscriptions/audit"},
+		{sampled("audit", "bills", "audit"), "Check that a consumer of events is running and keeps up. Then resubmit or purge the dead letters: " +
+			"overdue dlq list events/Subscriptions/audit, overdue dlq list events/Subscriptions/bills"},
+		{sampled("audit", "x;y"), "Check that a consumer of events is running and keeps up. Then resubmit or purge the dead letters"},
+		{group(TypeMissed, "events", "", true, &DeadLetters{Count: 2, Subscriptions: []string{"audit"}}), "Resubmit or purge the dead letters: overdue dlq list events/Subscriptions/audit"},
 		{group(TypeMissed, "orders; rm -rf /", "", false, nil), "Check that a consumer of orders; rm -rf / is running and keeps up. Then resubmit or purge the dead letters"},
 		{group(TypeMissed, "orders", "", true, nil), "Resubmit or purge the dead letters: overdue dlq list orders"},
 		{group(TypeMissed, "orders", "", true, &DeadLetters{Count: 1}), "Resubmit or purge the dead letters: overdue dlq list orders"},

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/intake"
 )
 
 // There are two kinds of failure, each with a delay of its own. A lost connection is one state of
@@ -18,9 +19,6 @@ import (
 // longer each time.
 
 const (
-	// reconnectEvery is the interval at which the connection is tried. With the delay between
-	// two dials it is well below a second, see TestMissedDeadlinesAfterAnOutage.
-	reconnectEvery = 250 * time.Millisecond
 	// A failed check is repeated after retryMin, doubling up to retryMax.
 	retryMin = 100 * time.Millisecond
 	retryMax = 10 * time.Second
@@ -46,7 +44,7 @@ func (o *outage) noteResult(log *zap.Logger, err error) {
 	o.mu.Unlock()
 	switch {
 	case down && since.IsZero():
-		log.Warn("connection to the namespace lost", zap.Error(err), zap.Duration("retry_every", reconnectEvery))
+		log.Warn("connection to the namespace lost", zap.Error(err), zap.Duration("retry_every", intake.ReconnectEvery))
 	case up && !since.IsZero():
 		log.Info("connection to the namespace restored", zap.Duration("down_for", time.Since(since)))
 	}
@@ -55,7 +53,7 @@ func (o *outage) noteResult(log *zap.Logger, err error) {
 // retryAfter returns how long wt waits after its check failed with err.
 func (w *Worker) retryAfter(wt *watch, err error) time.Duration {
 	if link.Lost(err) {
-		return reconnectEvery
+		return intake.ReconnectEvery
 	}
 	wt.failures++
 	return min(retryMin<<min(wt.failures-1, 10), retryMax)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
 	"overdue/monitor/search"
 
@@ -21,7 +20,7 @@ func (e *entity) handleDue(ctx context.Context, due []*watch, nudged bool) {
 	if due = e.skipSettled(ctx, due); len(due) == 0 {
 		return
 	}
-	at := e.w.latest() // a message that the check finds was there at this instant, or later
+	at := e.w.clock.Latest() // a message that the check finds was there at this instant, or later
 	due, handed, err := e.checkDue(ctx, due, nudged)
 	if handed {
 		return
@@ -38,6 +37,10 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 	if err := e.describe(ctx, due); err != nil {
 		return due, false, err
 	}
+	e.nudger.SetDefaultLife(e.settings.DefaultMessageTimeToLive)
+	if !e.nudgeReachesAll() {
+		e.nudger.Forget()
+	}
 	mayNudge := e.mayNudgeFirst()
 	e.nudgesFirst.Store(mayNudge && e.order() == nudgeFirst)
 	if e.nudgesFirst.Load() && !nudged {
@@ -48,10 +51,9 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 			return nil, true, nil
 		}
 	}
-	if mayNudge && !nudged && !slices.ContainsFunc(due, func(wt *watch) bool { return !wt.untried() }) {
+	if mayNudge && !nudged && !slices.ContainsFunc(due, func(wt *watch) bool { return !e.untried(wt) }) {
 		if e.fallsBehind(due) {
-			e.checkFell()
-			return e.awaitNudge(ctx, due, true), false, nil
+			return e.nudgeInstead(ctx, due)
 		}
 		e.work.Limit(peekBudget(due))
 		defer e.work.Limit(-1)
@@ -77,12 +79,21 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 	}
 	switch {
 	case errors.Is(err, search.ErrTooManyPeeks):
-		e.checkFell()
-		return e.awaitNudge(ctx, due, true), false, nil
+		return e.nudgeInstead(ctx, due)
 	case err == nil:
 		err = e.learnFromNudges(ctx, due)
 	}
 	return due, false, err
+}
+
+// nudgeInstead has a nudge come before the check of due, which did not keep up or takes too many
+// peeks. It returns what comes first all the same.
+func (e *entity) nudgeInstead(ctx context.Context, due []*watch) (rest []*watch, handed bool, err error) {
+	e.work.Limit(-1)
+	if err := errors.Join(e.checkFell(ctx, due), e.cacheSlots(ctx, due)); err != nil {
+		return due, false, err
+	}
+	return e.awaitNudge(ctx, due, true), false, nil
 }
 
 // noteOutcome records what the error of a check says of the connection and of the entity.
@@ -94,10 +105,7 @@ func (e *entity) noteOutcome(ctx context.Context, missing bool, err error, messa
 	}
 	if err != nil && !missing {
 		logFailed(e.log, "check failed", err, zap.Int("messages", messages))
-		e.work.Close(ctx)
-		e.dead.Close(ctx)
-		e.transfer.Close(ctx)
-		e.deadTarget.Close(ctx)
+		e.closeViews(ctx)
 	}
 }
 
@@ -114,6 +122,7 @@ func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing
 		}
 		switch {
 		case wt.state == stateMissed:
+			e.noteLateLetter(wt)
 			if e.settings.forwardDead != "" && !wt.ref.WithoutID() {
 				e.w.notified.Note(e.forwardedID(wt.ref.MessageID))
 			}
@@ -156,18 +165,22 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	if err := e.find(ctx, undecided); err != nil {
 		return err
 	}
-	before, certain := e.w.notAfter()
+	before, certain := e.w.clock.NotAfter()
 	e.searchTook = time.Since(began)
 	e.work.Limit(-1)
-	now := e.w.clock.now().Add(-search.StampPrecision)
+	now := e.w.clock.Now().Add(-search.StampPrecision)
+	stay := e.deadLetters() == search.LettersStay
 	var toExpire, left []*watch
 	for _, wt := range undecided {
 		wt.judgement = judge.Judgement{}
-		wt.expiredByNudge, wt.unaccounted = wt.atNudge, false
+		wt.evidence.expired, wt.evidence.none = wt.evidence.atNudge, false
 		seen := notFound
 		if m := wt.want.Found; m != nil {
-			wt.expiredByNudge, wt.atNudge = nil, nil
+			wt.evidence.expired, wt.evidence.atNudge = nil, nil
 			wt.seenAt = now
+			if !stay { // or dead letters are the evidence
+				wt.evidence.present, wt.evidence.presentAt = m, began
+			}
 			wt.learnID(m)
 			seen = foundEarly
 			if wt.judgement = e.judge(wt, now); wt.judgement.Overdue {
@@ -205,9 +218,9 @@ func (e *entity) dueAfter(wt *watch, t time.Time) bool {
 // awaitDeadlines keeps the messages of slots that are not due yet until they are. It returns the
 // other watches.
 func (e *entity) awaitDeadlines(ctx context.Context, due []*watch) (rest []*watch) {
-	now := e.w.clock.now()
+	now := e.w.clock.Now()
 	for _, wt := range due {
-		if wait := wt.due().Add(search.StampPrecision).Sub(now); wait > 0 && wt.ref.Once && wt.want.Number != 0 && !wt.deadLetterSought && !wt.awaitsNudge {
+		if wait := wt.due().Add(search.StampPrecision).Sub(now); wait > 0 && wt.ref.Once && wt.want.Number != 0 && wt.seenAt.IsZero() && !wt.deadLetterSought && wt.nudge != nudgeAwaited {
 			wt.deadLetterSought = true
 			e.later(ctx, wt, wait)
 			continue
@@ -217,122 +230,29 @@ func (e *entity) awaitDeadlines(ctx context.Context, due []*watch) (rest []*watc
 	return rest
 }
 
-// find searches the work queue for the messages of the watches. For messages that it meets in
-// the dead-letter queue, it sets missed.
-func (e *entity) find(ctx context.Context, watches []*watch) error {
-	wants := make([]*search.Want, len(watches))
-	for i, wt := range watches {
-		wants[i] = e.wantOf(wt)
-	}
-	better := e.chooser(nil)
-	if err := e.work.FindNumbered(ctx, wants, better); err != nil {
-		return err
-	}
-	// An earlier check may have expired it: a message that was seen on the work queue and is gone
-	// is probably a dead letter. Its sequence number saves a search.
-	if err := e.readSeenDeadLetters(ctx, watches); err != nil {
-		return err
-	}
-	wants = wants[:0]
-	for _, wt := range watches {
-		if wt.state != stateMissed {
-			wants = append(wants, &wt.want)
-		}
-	}
-	if err := e.work.FindNamed(ctx, wants, better); err != nil {
-		return err
-	}
-	var taken map[search.Identity]bool
-	for _, w := range wants {
-		if w.Found == nil && w.Spare != nil {
-			if taken == nil {
-				taken = e.taken()
-			}
-			w.Found = w.Spare
-			w.Duplicates = w.Duplicates || taken[search.IdentityOf(w.Found)]
-			taken[search.IdentityOf(w.Found)] = true
-		}
-		e.identify(w)
-	}
-	return nil
-}
-
-// wantOf prepares the search for the message of wt.
-func (e *entity) wantOf(wt *watch) *search.Want {
-	w := &wt.want
-	w.Found, w.Spare = nil, nil
-	if w.Number == 0 {
-		w.Seek(&wt.ref)
-		w.Hint = e.hint(w)
-		w.Endless, w.Since = e.settings.known && e.settings.DefaultMessageTimeToLive == 0, e.settings.DefaultSince
-	}
-	return w
-}
-
-// identify remembers the identities of the messages that were found on the work queue. A
-// scheduled message gets a new sequence number at its activation, so it has none yet.
-func (e *entity) identify(wants ...*search.Want) {
-	for _, w := range wants {
-		if w.Found == nil || search.Pending(w.Found) {
-			continue
-		}
-		if w.Number == 0 {
-			w.CheckStamp(w.Found)
-			w.Duplicates = w.Duplicates || !w.Agreed && e.statesOtherDeadline(w.Ref, w.Found)
-		}
-		w.Identity = search.IdentityOf(w.Found)
-	}
-}
-
-// chooser returns the rule for messages whose message-id repeats: it takes a message whose
-// deadline is that of the reference and that suits accepts, and gives each message to one watch
-// of this entity.
-func (e *entity) chooser(suits func(*link.Message) bool) search.Chooser {
-	taken := e.taken()
-	return func(w *search.Want, m *link.Message) bool {
-		n := search.IdentityOf(m)
-		if taken[n] || !judge.Agrees(w.Ref, m, e.settings.Settings) || suits != nil && !suits(m) {
-			return false
-		}
-		taken[n] = true
-		return true
-	}
-}
-
-// taken returns the identities of the messages that have a watch.
-func (e *entity) taken() map[search.Identity]bool {
-	taken := map[search.Identity]bool{}
-	for _, list := range [][]*watch{e.watches, e.waiting.watches, e.checking} {
-		for _, wt := range list {
-			taken[wt.want.Identity] = true
-			if wt.state == stateMissed {
-				taken[search.Identity{Number: wt.missed.SequenceNumber, Enqueued: wt.missed.EnqueuedTime.UnixMilli()}] = true
-			}
-		}
-	}
-	return taken
-}
-
 // conclude ends a watch whose deadline was not missed, or has it checked again.
 func (e *entity) conclude(ctx context.Context, wt *watch) {
 	switch v := wt.state; {
-	case v == stateGone && wt.open(e.w.clock.now()) > 0:
+	case v == stateGone && wt.open(e.w.clock.Now()) > 0:
 		// Its send may still be in flight: the companion can be faster.
 		wt.checks++
-		e.later(ctx, wt, min(wt.open(e.w.clock.now()), checkAgainMin<<min(wt.checks, 10)))
+		e.later(ctx, wt, min(wt.open(e.w.clock.Now()), checkAgainMin<<min(wt.checks, 10)))
+	case v == stateGone && e.mayHaveLetter(wt):
+		wt.evidence.awaited = true
+		e.later(ctx, wt, letterWait)
 	case v == stateGone && e.settings.forwardTo != "":
 		e.follow(ctx, wt)
 	case v == stateGone:
 		e.countGone(wt)
-		wt.companion.done(ctx, nil)
+		wt.companion.Done(ctx, nil)
 	case v == stateWaiting:
 		e.postpone(ctx, wt)
 	case v == stateExpiring:
-		e.later(ctx, wt, max(wt.judgement.Expiry.Add(search.StampPrecision).Sub(e.w.clock.now()), time.Millisecond))
-	case wt.willBeDropped:
+		e.later(ctx, wt, max(wt.judgement.Expiry.Add(search.StampPrecision).Sub(e.w.clock.Now()), time.Millisecond))
+	case wt.attempt.left == spared:
 		e.later(ctx, wt, e.droppedWait(wt))
 	case e.w.crowded():
-		e.rewrite(ctx, wt, e.w.clock.now().Add(crowdedWait))
+		e.rewrite(ctx, wt, e.w.clock.Now().Add(crowdedWait))
 	default:
 		wt.checks++
 		wait := min(checkAgainMin*time.Duration(wt.checks), checkAgainMax)
@@ -348,11 +268,12 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 func (e *entity) postpone(ctx context.Context, wt *watch) {
 	next := e.nextReminder(wt)
 	if next.IsZero() {
-		wt.companion.done(ctx, nil) // nothing is left to notify of
+		wt.companion.Done(ctx, nil) // nothing is left to notify of
 		return
 	}
-	wait := next.Add(search.StampPrecision).Sub(e.w.clock.now())
-	if wait <= nearDeadline && !e.w.behind(next) {
+	next = next.Add(search.StampPrecision) // a stamp may be cut, and so much earlier than it says
+	wait := next.Sub(e.w.clock.Now())
+	if wait <= nearDeadline && !e.w.clock.Behind(next) {
 		e.later(ctx, wt, max(wait, time.Millisecond))
 		return
 	}

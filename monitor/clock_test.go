@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/testing/pipenet"
 	"overdue/scheduler"
 )
 
@@ -71,6 +72,40 @@ func TestMonitorWhoseClockRunsFast(t *testing.T) {
 	})
 }
 
+// The clock of the broker is set back while the monitor goes by its stamps. The monitor expires
+// these messages by itself, and must not expire any of them early.
+func TestBrokerWhoseClockIsSetBack(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		sessions, defers bool
+	}{{name: "queue"}, {name: "sessions", sessions: true}, {name: "deferred", defers: true}} {
+		t.Run(c.name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				const within = 6 * time.Second
+				s.stamp = false
+				s.startMonitor()
+				s.send(workQueue, "before", `"SessionId":"s"`, "Overdue-Within", `"1s"`)
+				time.Sleep(10 * time.Second)
+				s.Namespace.Broker.SetClockOffset(-time.Minute)
+				s.MeasureClock()
+				s.send(workQueue, "m", `"SessionId":"s"`, "Overdue-Within", fmt.Sprintf("%q", within))
+				if c.defers {
+					s.defers(workQueue)
+				}
+				time.Sleep(time.Minute)
+				dead := s.Dead(workQueue)
+				if len(dead) != 2 {
+					s.Fatalf("%d dead letters, want 2", len(dead))
+				}
+				if lag := dead[1].DeadLetteredTime.Sub(dead[1].EnqueuedTime.Add(within)); lag < 0 || lag > time.Second {
+					s.Errorf("dead-lettered %v after its deadline, want 0 to 1s", lag)
+				}
+				notifiedOnceEach(s, 2)
+			}, func(_ *scene, b *broker.Config) { b.Queues[0].RequiresSession = c.sessions })
+		})
+	}
+}
+
 // An absolute deadline names an instant of the true time. A sidecar whose clock is wrong, and
 // knows it, still keeps it.
 func TestAbsoluteDeadlineOnASkewedClock(t *testing.T) {
@@ -90,4 +125,33 @@ func TestAbsoluteDeadlineOnASkewedClock(t *testing.T) {
 		}
 		notifiedOnceEach(s, 1)
 	}, func(_ *scene, c *broker.Config) { c.ClockOffset = offset })
+}
+
+// The broker's clock is ahead of what was measured. What the measurement says until the next one
+// must not show that a deadline is still to come, and the next one counts, however sharp the last
+// was.
+func TestAClockThatIsAheadOfItsMeasurement(t *testing.T) {
+	play(t, func(s *scene) {
+		s.MeasureClock()
+		s.startMonitor()
+		const n = 20
+		send := func(when string) {
+			for i := range n {
+				s.send(workQueue, fmt.Sprint(when, "-", i), ttl(time.Duration(2000+40*i)*time.Millisecond))
+			}
+		}
+		send("before")
+		time.Sleep(time.Second)
+		s.Namespace.Broker.SetClockOffset(10 * time.Minute)
+		time.Sleep(time.Second)
+		s.Namespace.Net.Delay(pipenet.ToListener, 20*time.Millisecond) // the next one is less sharp
+		s.MeasureClock()
+		s.Namespace.Net.Delay(pipenet.ToListener, 0)
+		send("after")
+		time.Sleep(30 * time.Second)
+		if got := len(s.Lags(workQueue)); got != 2*n {
+			s.Errorf("%d dead letters, want %d", got, 2*n)
+		}
+		notifiedOnceEach(s, 2*n)
+	})
 }

@@ -112,10 +112,10 @@ func expired(m *link.Message) bool {
 // missed describes the missed deadline of m, a dead letter.
 func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	wt.learnID(m)
-	strategy, deadline, moved := strategyNative, judge.DeadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.now()
+	strategy, deadline, moved := strategyNative, judge.DeadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.Now()
 	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan
-	} else if at, known := e.nudger.movedAt(duration.Later(deadline, wt.seenAt)); known {
+	} else if at, known := e.nudger.MovedAt(duration.Later(deadline, wt.seenAt)); known {
 		moved = at // it has no stamp
 	}
 	if m.DeadLetterReason != "" && e.settings.forwardDead == "" {
@@ -126,7 +126,7 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 		SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime,
 		Deadline: deadline, DeadLetteredTime: moved,
 		DeadLetterReason: m.DeadLetterReason, Strategy: strategy,
-		CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount, Evidence: evidenceDeadLetter,
+		CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount, Evidence: evidenceDeadLetter, Traceparent: m.Traceparent(),
 	}
 }
 

@@ -4,6 +4,7 @@ package monitor_test
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -74,4 +75,61 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A message that states its deadline was sent before a shorter default came. The default does not
+// hold for it, so neither does the broker expire it, nor may the monitor.
+func TestDefaultTimeToLiveThatComesAfterAStatedDeadline(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		deferred, scheduled bool
+	}{{name: "active"}, {name: "deferred", deferred: true}, {name: "scheduled", scheduled: true}} {
+		t.Run(c.name, func(t *testing.T) {
+			play(t, func(s *scene) {
+				const within, delay = 8 * time.Second, 3 * time.Second
+				s.stamp = false
+				s.MeasureClock()
+				s.startMonitor()
+				properties := ""
+				if c.scheduled {
+					properties = fmt.Sprintf(`"ScheduledEnqueueTimeUtc":%q,`, time.Now().Add(delay).UTC().Format(http.TimeFormat)) + ttl(time.Hour)
+				}
+				s.send(workQueue, "m", properties, "Overdue-Within", fmt.Sprintf("%q", within))
+				if c.deferred {
+					s.defers(workQueue)
+				}
+				time.Sleep(time.Second)
+				ns := s.Namespace.Broker.Default()
+				info, err := ns.QueueInfo(workQueue)
+				s.Must(err)
+				info.Config.DefaultMessageTimeToLive = 2 * time.Second
+				_, err = ns.UpdateQueue(info.Config)
+				s.Must(err)
+				time.Sleep(20 * time.Second)
+				dead := s.Dead(workQueue)
+				if len(dead) != 1 {
+					s.Fatalf("%d dead letters, want 1", len(dead))
+				}
+				if lag := dead[0].DeadLetteredTime.Sub(dead[0].EnqueuedTime.Add(within)); lag < 0 || lag > time.Second {
+					s.Errorf("dead-lettered %v after its deadline, want 0 to 1s", lag)
+				}
+				s.Settled(2 * time.Second)
+			})
+		})
+	}
+}
+
+// A scan takes no message off the queue whose time to live may be longer than the default says. So the
+// strategy scan leaves such a message to the broker, which a nudge wakes.
+func TestADefaultThatMayBeNewerThanTheMessageIsLeftToTheBroker(t *testing.T) {
+	play(t, func(s *scene) {
+		s.queueLife, s.settings.Strategy = 5*time.Second, "scan"
+		s.startMonitor() // the clock of the broker is not measured
+		properties := fmt.Sprintf(`"ScheduledEnqueueTimeUtc":%q`, time.Now().Add(2*time.Second).UTC().Format(http.TimeFormat))
+		s.send(workQueue, "m", properties)
+		time.Sleep(30 * time.Second)
+		s.wantDead(workQueue, "TTLExpiredException", 5*time.Second, time.Second, "m")
+		s.wantNotified("m")
+		s.Settled(2 * time.Second)
+	}, func(_ *scene, c *broker.Config) { c.Queues[0].DefaultMessageTimeToLive = 5 * time.Second })
 }

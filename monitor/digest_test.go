@@ -12,7 +12,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/redisstore"
-	"overdue/monitor"
+	"overdue/monitor/notify"
 	"overdue/scheduler"
 )
 
@@ -48,7 +48,7 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		sink := &pages{}
 		s.groups = func(sc *scheduler.Scheduler) *alert.Groups {
 			g, err := alert.NewGroups(alert.GroupsConfig{
-				Sink: sink, Outbox: monitor.NewOutbox(sc), Source: "sb://overdue.test",
+				Sink: sink, Outbox: notify.NewOutbox(sc), Source: "sb://overdue.test",
 				Wait: 30 * time.Second, Interval: time.Minute, ResolveAfter: 2 * time.Minute,
 			})
 			if err != nil {
@@ -58,7 +58,7 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		}
 		s.MeasureClock()
 		stop := s.startMonitor()
-		const n = 250
+		n := sized(250, 60)
 		for i := range n {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(1000+i*20)*time.Millisecond))
 		}
@@ -73,12 +73,12 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.startMonitor()
 		time.Sleep(30 * time.Second)
-		want := []string{"orders firing 250 of 250"}
+		want := []string{fmt.Sprintf("orders firing %d of %d", n, n)}
 		if got := sink.notified(); !slices.Equal(got, want) {
 			t.Errorf("pages = %q, want %q", got, want)
 		}
 		time.Sleep(5 * time.Minute)
-		want = append(want, "orders resolved 0 of 250")
+		want = append(want, fmt.Sprintf("orders resolved 0 of %d", n))
 		if got := sink.notified(); !slices.Equal(got, want) {
 			t.Errorf("pages = %q, want %q", got, want)
 		}
@@ -100,7 +100,7 @@ func TestSinksChangeWhileTheMonitorRuns(t *testing.T) {
 		var group *alert.Groups
 		s.groups = func(sc *scheduler.Scheduler) *alert.Groups {
 			g, err := alert.NewGroups(alert.GroupsConfig{
-				Sink: stays, Outbox: monitor.NewOutbox(sc), Source: "sb://overdue.test",
+				Sink: stays, Outbox: notify.NewOutbox(sc), Source: "sb://overdue.test",
 				Wait: 30 * time.Second, Interval: time.Minute, ResolveAfter: 2 * time.Minute,
 			})
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/monitor"
+	"overdue/monitor/notify"
 	"overdue/scheduler"
 )
 
@@ -24,7 +24,7 @@ func rolledOut(t *testing.T, act func(s *scene, sink *pages, digests int, know f
 		know := func() {
 			s.groups = func(sc *scheduler.Scheduler) *alert.Groups {
 				g, err := alert.NewGroups(alert.GroupsConfig{
-					Sink: sink, Outbox: monitor.NewOutbox(sc), Source: "sb://overdue.test",
+					Sink: sink, Outbox: notify.NewOutbox(sc), Source: "sb://overdue.test",
 					Wait: 30 * time.Second, Interval: time.Minute, ResolveAfter: 2 * time.Minute,
 				})
 				s.Must(err)

@@ -20,8 +20,8 @@
 // Read worker.go, check.go, expire.go and notify.go in this order:
 //
 //   - Due: a companion is a scheduled message on the monitor queue. The broker activates it
-//     shortly before the deadline, and a [Worker] receives it under a lock. The worker makes a
-//     watch of each message that the companion names, and hands it to the goroutine of the work
+//     shortly before the deadline, and package intake receives it under a lock. The [Worker] makes
+//     a watch of each message that the companion names, and hands it to the goroutine of the work
 //     queue.
 //   - Check: peeks find the messages. Whether one is overdue follows from the stamps that the
 //     broker made. The companion only says when and where to check. One search serves all
@@ -30,9 +30,9 @@
 //     receives from the head, dead-letters what is overdue and releases the rest. A peek does not
 //     show locks. So a message that is still there after an attempt to expire it is in flight: a
 //     consumer holds it. The monitor checks it again until it is settled or given back.
-//   - Notify: every sink gets one event for each missed deadline.
+//   - Notify: every sink gets one event for each missed deadline, through package notify.
 //
-// The worker completes a companion last, when each of its messages is received, expired and
+// A companion is completed last, when each of its messages is received, expired and
 // notified, or named by another companion. If a process stops before, the lock on the companion
 // lapses, and the next worker checks again.
 //

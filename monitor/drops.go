@@ -19,18 +19,21 @@ const (
 	// The message is checked at growing intervals, from droppedWaitMin up to droppedWaitMax.
 	droppedWaitMin = time.Second
 	droppedWaitMax = 5 * time.Minute
-	// lateCheck is the least time after the deadline at which a missing message may have been dropped:
-	// before, hardly any client can have received.
+	// lateCheck is the least time after the deadline at which a missing message may have been
+	// dropped: before, hardly any client can have received.
 	lateCheck = time.Second
 )
 
 // wouldBeDropped reports whether the message of wt must not be expired, since the broker would drop
 // it. It logs the setting to change once.
 func (e *entity) wouldBeDropped(wt *watch) bool {
-	wt.willBeDropped = e.settings.drops && wt.judgement.Native && e.settings.Strategy != strategyNative
-	if !wt.willBeDropped {
+	if !e.settings.drops || !wt.judgement.Native || e.settings.Strategy == strategyNative {
+		if wt.attempt.left == spared {
+			wt.attempt.left = nothing
+		}
 		return false
 	}
+	wt.attempt.left = spared
 	warned := false
 	e.w.states.update(e.key, func(f *entityState) { warned, f.warned = f.warned, true })
 	if !warned {
@@ -43,13 +46,13 @@ func (e *entity) wouldBeDropped(wt *watch) bool {
 
 // droppedWait returns when to check such a message again.
 func (e *entity) droppedWait(wt *watch) time.Duration {
-	late := e.w.clock.now().Sub(wt.judgement.Deadline)
+	late := e.w.clock.Now().Sub(wt.judgement.Deadline)
 	return min(max(late/2, droppedWaitMin), droppedWaitMax)
 }
 
 // verdictWhenGone is the verdict about a message that is gone and in no dead-letter queue.
 func (e *entity) verdictWhenGone(wt *watch) string {
-	if wt.unaccounted || e.settings.drops && (wt.willBeDropped || e.w.clock.now().Sub(wt.ref.Deadline) > lateCheck) {
+	if wt.evidence.none || e.settings.drops && (wt.attempt.left == spared || e.w.clock.Now().Sub(wt.ref.Deadline) > lateCheck) {
 		return verdictUnknown
 	}
 	return verdictMet

@@ -23,13 +23,13 @@ import (
 // one id. That takes two more searches, one while its own message is there and one when it is gone.
 // Message-ids that do not repeat cost nothing.
 
-// duplicateWatch says that a watch is over the duplicates of a message, and not over the
-// message itself.
+// duplicateWatch is what a watch has to do with the duplicates of a message; 0: nothing.
 type duplicateWatch int
 
 const (
-	whilePresent duplicateWatch = iota + 1 // while its message is there
-	whenGone                               // when it is gone: the watch is all that is left of the reference
+	isDuplicate  duplicateWatch = iota + 1 // it is over one, which probably has a reference of its own
+	whilePresent                           // it is over all of them, while the message itself is there
+	whenGone                               // likewise, when it is gone: the watch is all that is left of the reference
 )
 
 // statesOtherDeadline reports whether m is not the message of r, since it states another
@@ -50,10 +50,11 @@ func (e *entity) statesOtherDeadline(r *scheduler.Reference, m *link.Message) bo
 	return false
 }
 
-// hint returns the sequence number that w probably has; 0: unknown.
+// hint returns the sequence number that w probably has; 0: unknown, as where its id repeats, or
+// without a window, where any message with that id may be it.
 func (e *entity) hint(w *search.Want) int64 {
-	seen := e.seen.Last(w.MessageID)
-	if seen.Number == 0 || seen.EnqueuedTime().Before(w.From) || seen.EnqueuedTime().After(w.Until) {
+	seen := e.seen.Only(w.MessageID)
+	if w.From.IsZero() || seen.Number == 0 || seen.EnqueuedTime().Before(w.From) || seen.EnqueuedTime().After(w.Until) {
 		return 0
 	}
 	return seen.Number
@@ -62,12 +63,12 @@ func (e *entity) hint(w *search.Want) int64 {
 // watchDuplicates adds a watch over the duplicates of the message of wt, if there may be any:
 // once while the message is there, and once when it is gone.
 func (e *entity) watchDuplicates(wt *watch) {
-	if wt.ref.WithoutID() || wt.slot != nil || wt.duplicate || wt.duplicates != 0 || wt.ref.Missed != nil {
+	if wt.ref.WithoutID() || wt.slot != nil || wt.duplicates != 0 || wt.ref.Missed != nil {
 		return
 	}
 	kind := whilePresent
 	switch {
-	case wt.state == stateMissed || wt.state == stateGone && wt.open(e.w.clock.now()) <= 0:
+	case wt.state == stateMissed || wt.state == stateGone && wt.open(e.w.clock.Now()) <= 0:
 		kind = whenGone
 	case wt.duplicatesWatched || wt.state == stateGone:
 		return
@@ -77,11 +78,11 @@ func (e *entity) watchDuplicates(wt *watch) {
 		return
 	}
 	wt.duplicatesWatched = true
-	wt.companion.add(1)
+	wt.companion.Add(1)
 	ref := wt.ref
 	ref.Warned, ref.Incomplete = 0, false // none of these has been notified
 	e.add(&watch{
-		ref: ref, duplicates: kind, companion: wt.companion, since: wt.since, next: time.Now(), hops: wt.hops,
+		ref: ref, duplicates: kind, companion: wt.companion, next: time.Now(), hops: wt.hops,
 		want: search.Want{FirstFit: wt.want.FirstFit, Agreed: wt.want.Agreed, UpTo: upTo},
 	})
 }
@@ -129,8 +130,8 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	if h.identities[search.IdentityOf(m)] {
 		return
 	}
-	// A message that is not overdue and has another deadline is left to its own reference, unless it
-	// may belong to g.
+	// A message that is not overdue and has another deadline is left to its own reference, unless
+	// it may belong to g.
 	ours := !g.want.Agreed || search.IdentityOf(m) == g.want.FirstFit || judge.Agrees(&g.wt.ref, m, e.settings.Settings)
 	j := e.judgeFound(&g.wt.ref, &g.want, m, now)
 	next := j.Deadline
@@ -149,7 +150,7 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	}
 	e.noteAdoptedDuplicate(search.IdentityOf(m))
 	wt := e.take(g, m, false, h)
-	wt.duplicate = true
+	wt.duplicates = isDuplicate
 	if !next.IsZero() && !judge.Agrees(&wt.ref, m, e.settings.Settings) {
 		// The companion is rewritten with this deadline.
 		wt.ref.Within, wt.ref.Deadline, wt.ref.Stated = 0, next, judge.HowStated(m, e.settings.Settings)
@@ -185,7 +186,7 @@ func (e *entity) takeDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	if h.identities[search.IdentityOf(m)] || h.taken == maxFound || e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		return // the watch that notifies of it keeps its companion until then
 	}
-	e.take(g, m, true, h).duplicate = true
+	e.take(g, m, true, h).duplicates = isDuplicate
 }
 
 // maxAdoptedDuplicates bounds the duplicates that are known to have a companion.

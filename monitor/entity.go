@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"overdue/alert"
+	"overdue/monitor/intake"
+	"overdue/monitor/nudge"
 	"overdue/monitor/search"
-	"overdue/scheduler"
 
 	"go.uber.org/zap"
 )
@@ -37,15 +39,14 @@ type entity struct {
 	key  string // in the map of the worker
 	name string // its path
 
-	inbox       []*watch // guarded by the mutex of the worker
-	stopping    atomic.Bool
+	inbox       []*watch    // guarded by the mutex of the worker
 	nudgesFirst atomic.Bool // nudge for watches that come in, before any check
 	woken       chan struct{}
 
 	watches           []*watch
 	soonest           time.Time // no watch is due before; zero: none
 	waiting           waiting
-	nudger            nudger
+	nudger            *nudge.Nudger
 	checking          []*watch // the watches of the running check
 	work              search.View
 	dead              search.View
@@ -54,9 +55,9 @@ type entity struct {
 	kept              search.Kept // dead letters that were read right behind a receive of this worker
 	newLetters        search.NewLetters
 	ranges            search.RangeCache
-	quiet             search.Quiet             // whether somebody receives from the work queue
 	seen              search.SeenIDs           // in work and dead: a dead letter keeps its number
 	adoptedDuplicates map[search.Identity]bool // see noteAdoptedDuplicate
+	rewritten         []*intake.Companion      // parts of which were, since the last check
 	settings          entitySettings
 	settingsAsOf      time.Time     // by our clock: older descriptions are stale
 	searchTook        time.Duration // duration of the last search
@@ -69,8 +70,18 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen, Kept: &e.kept}
 	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
-	e.nudger = nudger{w: w, key: key, name: name, afterNudge: e.wakeUp, log: e.log, earlier: make(chan struct{}, 1), kept: &e.kept}
+	e.nudger = nudge.New(nudge.Config{
+		Links: w.cfg.Links, Path: name, Clock: &w.clock, Operations: w.metrics.operations, Kept: &e.kept,
+		Letters: e.deadLetters, First: func() bool { return e.order() == nudgeFirst },
+		Sessions: func() { w.states.update(key, func(f *entityState) { f.sessions = true }) },
+		Failed:   func(err error) { logFailed(e.log, "nudge failed", err) }, Nudged: e.wakeUp, Go: w.running.Go,
+	})
 	return e
+}
+
+// eventID returns the id of the event about a missed deadline.
+func (e *entity) eventID(number int64, enqueued time.Time) string {
+	return alert.IDOf(e.name, number, enqueued)
 }
 
 func (e *entity) wakeUp() {
@@ -82,10 +93,7 @@ func (e *entity) wakeUp() {
 
 // run checks watches when they become due. It returns after idleLinks without any.
 func (e *entity) run(ctx context.Context) {
-	defer e.work.Close(ctx)
-	defer e.dead.Close(ctx)
-	defer e.transfer.Close(ctx)
-	defer e.deadTarget.Close(ctx)
+	defer e.closeViews(ctx)
 	for {
 		if !e.takeInbox(ctx) {
 			return
@@ -93,11 +101,13 @@ func (e *entity) run(ctx context.Context) {
 		now := time.Now()
 		if due := e.due(now); len(due) > 0 {
 			e.handleDue(ctx, due, false)
+			e.writeEarly(ctx)
 			continue
 		}
 		if ripe := e.nudgedWatches(now); len(ripe) > 0 {
 			peeks := e.work.Peeks + e.dead.Peeks
 			e.handleDue(ctx, ripe, true)
+			e.writeEarly(ctx)
 			e.restAfter(e.work.Peeks + e.dead.Peeks - peeks)
 			continue
 		}
@@ -108,6 +118,13 @@ func (e *entity) run(ctx context.Context) {
 				return
 			}
 		}
+	}
+}
+
+// closeViews closes the links of all views. They open again when they are used.
+func (e *entity) closeViews(ctx context.Context) {
+	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer, &e.deadTarget} {
+		v.Close(ctx)
 	}
 }
 
@@ -138,8 +155,8 @@ func (e *entity) add(watches ...*watch) {
 
 // dueAt is when wt has to be handled: at its time, or when its companion can no longer be held.
 func (wt *watch) dueAt() time.Time {
-	if wt.companion.until.Before(wt.next) {
-		return wt.companion.until
+	if until := wt.companion.Until(); until.Before(wt.next) {
+		return until
 	}
 	return wt.next
 }
@@ -150,7 +167,7 @@ func (e *entity) takeInbox(ctx context.Context) bool {
 	e.w.mu.Lock()
 	e.add(e.inbox...)
 	e.inbox = nil
-	stopping := e.stopping.Load()
+	stopping := e.w.stopping
 	if stopping && e.w.entities[e.key] == e {
 		delete(e.w.entities, e.key)
 	}
@@ -166,21 +183,20 @@ func (e *entity) takeInbox(ctx context.Context) bool {
 // handBack releases the companions in hand. If a part of a companion is done, or is being
 // notified, it rewrites the rest, since the next worker would notify of the other part again.
 func (e *entity) handBack(ctx context.Context) {
-	left := map[*companion]int{}
+	left := map[*intake.Companion]int{}
 	for _, wt := range e.watches {
 		left[wt.companion]++
 	}
-	now := e.w.clock.now()
+	now := e.w.clock.Now()
 	for _, wt := range e.watches {
 		switch n := left[wt.companion]; n {
 		case 0: // released with another watch
 		default:
-			if !wt.companion.madeFor(n) {
+			if !wt.companion.HandBack(ctx, n) {
 				e.rewrite(ctx, wt, now)
 				continue
 			}
 			left[wt.companion] = 0
-			wt.companion.handBack(ctx)
 		}
 	}
 }
@@ -224,11 +240,11 @@ func (e *entity) due(now time.Time) []*watch {
 // process, and returns the others.
 func (e *entity) skipSettled(ctx context.Context, due []*watch) []*watch {
 	return slices.DeleteFunc(due, func(wt *watch) bool {
-		if wt.ref.WithoutID() || wt.state == stateMissed || wt.duplicate || wt.duplicates != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
+		if wt.ref.WithoutID() || wt.state == stateMissed || wt.duplicates != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
 			return false
 		}
 		e.w.metrics.verdict(e.name, verdictMet)
-		wt.companion.done(ctx, nil)
+		wt.companion.Done(ctx, nil)
 		return true
 	})
 }
@@ -237,30 +253,35 @@ func (e *entity) skipSettled(ctx context.Context, due []*watch) []*watch {
 // otherwise by rewriting the companion.
 func (e *entity) later(ctx context.Context, wt *watch, wait time.Duration) {
 	wt.next = time.Now().Add(wait)
-	if wt.next.Before(wt.companion.until) {
+	if wt.next.Before(wt.companion.Until()) {
 		e.add(wt)
 		return
 	}
-	e.rewrite(ctx, wt, e.w.clock.now().Add(wait))
+	e.rewrite(ctx, wt, e.w.clock.Now().Add(wait))
+}
+
+// writeEarly writes what takes over from companions that stay in hand.
+func (e *entity) writeEarly(ctx context.Context) {
+	for _, c := range e.rewritten {
+		c.WriteEarly(ctx)
+	}
+	clear(e.rewritten)
+	e.rewritten = e.rewritten[:0]
 }
 
 // rewrite ends wt and writes a companion that takes over, due at an instant of the clock of the
 // broker.
 func (e *entity) rewrite(ctx context.Context, wt *watch, due time.Time) {
+	e.rewritten = append(e.rewritten, wt.companion)
 	if wt.slot != nil {
 		c := *wt.slot
 		c.Due = due
-		wt.companion.done(ctx, &c)
+		wt.companion.Done(ctx, &c)
 		return
 	}
 	if wt.duplicates == whilePresent {
-		wt.companion.done(ctx, nil) // the watch that it belongs to makes another one
+		wt.companion.Done(ctx, nil) // the watch that it belongs to makes another one
 		return
 	}
-	ref := wt.ref
-	ref.Missed = wt.missed
-	wt.companion.done(ctx, &scheduler.Companion{
-		Entity: e.name, Due: due,
-		References: []scheduler.Reference{ref}, Attempt: wt.companion.content.Attempt,
-	})
+	wt.companion.Done(ctx, wt.again(e.name, due, wt.companion.Content.Attempt))
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 )
@@ -22,25 +23,11 @@ type entitySettings struct {
 	shortest      time.Duration // default time to live of a topic and its subscriptions; 0: none
 	sessions      bool          // it requires sessions
 	drops         bool          // it drops expired messages
+	lock          time.Duration // its lock duration; 0: unknown
 	unlisted      bool          // a subscription that its topic does not have
 	partitioned   bool          // sequence numbers are not in the order of time
 	forwardTo     string        // where it forwards messages; "": nowhere
 	forwardDead   string        // where it forwards dead letters; "": nowhere
-}
-
-// subscriptionPart separates topic and subscription in a path.
-const subscriptionPart = "/Subscriptions/"
-
-// subscriptionPath is the path of a subscription.
-func subscriptionPath(topic, name string) string { return topic + subscriptionPart + name }
-
-// splitPath is the inverse of subscriptionPath. Any other path is returned as the name.
-func splitPath(path string) (name, subscription string) {
-	i := strings.LastIndex(strings.ToLower(path), strings.ToLower(subscriptionPart))
-	if i <= 0 {
-		return path, ""
-	}
-	return path[:i], path[i+len(subscriptionPart):]
 }
 
 // describe finds out the settings of e for a check of due. A cached description is enough,
@@ -50,7 +37,7 @@ func splitPath(path string) (name, subscription string) {
 // requires sessions or does not exist. While an answer may come, describe fails, since a topic that
 // is checked like a queue would seem empty.
 func (e *entity) describe(ctx context.Context, due []*watch) error {
-	name, subscription := splitPath(e.name)
+	name, subscription := address.SplitSubscription(e.name)
 	e.settings = entitySettings{Settings: e.w.cfg.Settings(ctx, name), sessions: e.w.states.get(e.key).sessions}
 	t := &e.settings
 	if e.w.cfg.Describe == nil {
@@ -74,9 +61,10 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 		t.topic = info.Kind == entities.Topic
 		for _, s := range info.Subscriptions {
 			t.subscriptions = append(t.subscriptions, s.Name)
-			e.w.metrics.show(subscriptionPath(e.name, s.Name))
+			e.w.metrics.show(address.SubscriptionPath(e.name, s.Name))
 		}
 		if !t.topic {
+			t.lock = info.LockDuration
 			t.apply(info.RequiresSession, info.DeadLetteringOnMessageExpiration, info.ForwardTo, info.ForwardDeadLetteredMessagesTo)
 		}
 	}
@@ -88,6 +76,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 			e.noteCreation(&info, &s)
 			t.DefaultMessageTimeToLive = duration.Shorter(t.DefaultMessageTimeToLive, s.DefaultMessageTimeToLive)
 			t.DefaultSince = duration.Later(t.DefaultSince, s.UpdatedAt)
+			t.lock = s.LockDuration
 			t.apply(s.RequiresSession, s.DeadLetteringOnMessageExpiration, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
 		}
 	}

@@ -23,6 +23,7 @@ type entityState struct {
 	missing time.Time // since when it does not exist; zero: it does
 
 	deadLetters search.Letters
+	lateLetters bool // a dead letter was found late
 	order       order
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"overdue/alert"
+	"overdue/monitor/notify"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -14,11 +15,11 @@ import (
 // Two monitors that reach one namespace by two names speak of one event, whatever it is about.
 func TestAnEventHasOneIDHoweverANamespaceIsSpelled(t *testing.T) {
 	ids := func(namespace, entity string) (all []string) {
-		w := &Worker{cfg: Config{Namespace: namespace}, log: zap.NewNop(), metrics: &metrics{}}
+		w := &Worker{log: zap.NewNop(), metrics: &metrics{}}
 		e := newEntity(w, "orders", entity)
 		for _, kind := range []string{"", alert.TypeIncomplete, alert.TypeNear} {
-			wt := &watch{missed: &scheduler.Missed{Type: kind, SequenceNumber: 7, EnqueuedTime: noon}}
-			all = append(all, w.eventOf(entity, wt).ID)
+			m := &scheduler.Missed{Type: kind, SequenceNumber: 7, EnqueuedTime: noon}
+			all = append(all, notify.EventOf(namespace, entity, &scheduler.Reference{}, m).ID)
 		}
 		return append(all, e.eventID(7, noon), e.forwardedID("m"))
 	}

@@ -6,7 +6,9 @@ import (
 	"context"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 )
 
@@ -15,13 +17,26 @@ import (
 // Service Bus, and takes the proof away. Then the verdict rests on what the monitor saw:
 //
 //	dead letter read                                              ─▶ missed, evidence "deadLetter"
-//	it was there, gone after nudges, nobody received meanwhile    ─▶ missed, evidence "expired" (slot_cached.go)
+//	it was available, and nobody received until its deadline      ─▶ missed, evidence "expired" (package nudge)
 //	overdue right before our nudge, gone right after it
 //	  ├─ dead letters stay on this entity                         ─▶ met: it was settled in that instant
+//	  ├─ a consumer held it                                       ─▶ no evidence, as below
 //	  └─ otherwise                                                ─▶ missed, evidence "expired"
 //	gone, and nobody knows how
+//	  ├─ about its deadline                                       ─▶ search once more, a dead letter may come late
 //	  ├─ dead letters stay on this entity                         ─▶ met
 //	  └─ otherwise                                                ─▶ unknown
+
+// evidence is what shows why a message is gone.
+type evidence struct {
+	present      *link.Message // as it last was on the work queue; nil: it was not seen there
+	presentAt    time.Time     // by our clock: it was there
+	mayExpireNow bool          // overdue immediately before our nudge, and probably not locked
+	expired      *link.Message // such a message, gone after the nudge
+	atNudge      *link.Message // it was overdue right before another message's nudge, too
+	none         bool          // gone, and nobody knows how
+	awaited      bool          // gone, and its dead letter was waited for
+}
 
 // Evidence of a missed deadline, as events name it.
 const (
@@ -117,11 +132,16 @@ func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error 
 	if err != nil {
 		return err
 	}
+	if state != search.LettersStay {
+		if err := e.proveExpired(ctx, watches); err != nil {
+			return err
+		}
+	}
 	taken := 0
 	for _, wt := range watches {
-		seen := wt.expiredByNudge
+		seen := wt.evidence.expired
 		if seen == nil || state == search.LettersStay && !e.settings.drops {
-			wt.unaccounted = state != search.LettersStay
+			wt.evidence.none = state != search.LettersStay
 			continue
 		}
 		wt.expired(e.missed(wt, seen))
@@ -136,4 +156,70 @@ func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error 
 		e.w.states.update(e.key, func(f *entityState) { f.deadLetters.Observe(time.Now(), 0, taken) })
 	}
 	return nil
+}
+
+// proveExpired finds messages that were available on the work queue before their deadlines, while
+// nobody received until then. And it gives up what a nudge seems to have expired, but a consumer
+// held.
+func (e *entity) proveExpired(ctx context.Context, watches []*watch) error {
+	var last time.Time
+	seen := filter(watches, func(wt *watch) bool {
+		at := e.expiryOf(wt.evidence.present)
+		last = duration.Later(last, at)
+		return wt.evidence.expired != nil || !at.IsZero()
+	})
+	if len(seen) == 0 {
+		return nil
+	}
+	return e.nudger.Prove(ctx, &e.work, &e.dead, last, func(q *nudge.Quiet) {
+		for _, wt := range seen {
+			switch number := wt.want.Number; {
+			case wt.evidence.expired != nil && q.Held(number, wt.evidence.presentAt):
+				wt.evidence.expired = nil
+			case wt.evidence.expired == nil && q.Proves(number, wt.evidence.presentAt, e.expiryOf(wt.evidence.present)):
+				wt.evidence.expired = wt.evidence.present
+			}
+		}
+	})
+}
+
+// letterWait is how long a dead letter may take until it can be found. Service Bus clears away
+// expired messages asynchronously ("Message browsing"), and does not say how long that takes.
+const letterWait = 750 * time.Millisecond
+
+// mayHaveLetter reports whether a message that has left the work queue about its deadline may have a
+// dead letter that cannot be found yet. Its absence counts after letterWait, when it is searched for
+// once more.
+func (e *entity) mayHaveLetter(wt *watch) bool {
+	if wt.evidence.awaited || e.settings.drops {
+		return false
+	}
+	latest, known := e.w.clock.NotAfter()
+	due := duration.Later(wt.due(), wt.seenAt)
+	if known && due.After(latest) && e.settings.known {
+		return false // it was received in time
+	}
+	return e.w.clock.Now().Before(due.Add(2 * letterWait))
+}
+
+// noteLateLetter records that the dead letter of wt was found only at the second search. From then on
+// the check comes first: behind a nudge nothing can be read.
+func (e *entity) noteLateLetter(wt *watch) {
+	if !wt.evidence.awaited || wt.missed.Evidence != evidenceDeadLetter || e.w.states.get(e.key).lateLetters {
+		return
+	}
+	e.w.states.update(e.key, func(f *entityState) { f.lateLetters = true })
+	e.log.Info("dead letters can be found late only: the check comes before each nudge")
+}
+
+// expiryOf returns when the broker lets m expire; zero: never, or it is not known.
+func (e *entity) expiryOf(m *link.Message) time.Time {
+	if m == nil {
+		return time.Time{}
+	}
+	life := duration.Shorter(m.TimeToLive, e.settings.DefaultMessageTimeToLive)
+	if life == 0 {
+		return time.Time{}
+	}
+	return m.EnqueuedTime.Add(life + search.StampPrecision)
 }

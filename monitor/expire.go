@@ -51,6 +51,15 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 	left := present(slices.Concat(try, deferred, spared))
 	quiet := len(filter(left, (*watch).harmless))
 	for _, wt := range left {
+		if wt.judgement.Assumed {
+			wt.judgement.Deadline = wt.judgement.Otherwise
+			wt.see(foundEarly)
+			continue
+		}
+		if wt.state == stateWaiting { // see judge.Clock.IsEarly
+			e.settingsAsOf = time.Now()
+			continue
+		}
 		wt.see(leftInPlace)
 		wt.triedExpiry(time.Now(), quiet)
 	}
@@ -67,21 +76,26 @@ const expiryWait = 50 * time.Millisecond
 func (e *entity) expiresSoon(wt *watch) bool {
 	j := &wt.judgement
 	return !j.Native && !j.Deferred && !j.Expiry.IsZero() && !e.settings.drops && e.settings.Strategy != strategyScan &&
-		j.Expiry.Sub(e.w.clock.now()) < expiryWait
+		j.Expiry.Sub(e.w.clock.Now()) < expiryWait
 }
 
 // expireActive expires messages that are neither deferred nor scheduled.
 func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 	left := try
 	for _, wt := range try {
-		wt.nudged, wt.mayExpireNow = nothing, e.settings.sessions || wt.isFree()
+		wt.attempt.left, wt.evidence.mayExpireNow = nothing, e.settings.sessions || wt.isFree()
 	}
-	if e.settings.Strategy != strategyScan && anyNative(left) {
-		if err := e.wake(ctx, left); err != nil {
+	nudged := left
+	if e.settings.Strategy == strategyScan { // which must not take what the broker may keep for longer
+		nudged = filter(left, func(wt *watch) bool { return wt.judgement.Assumed })
+	}
+	if anyNative(nudged) {
+		if err := e.wake(ctx, nudged); err != nil {
 			return err
 		}
-		left = filter(present(left), func(wt *watch) bool { return wt.nudged != locked })
+		left = filter(present(left), func(wt *watch) bool { return wt.attempt.left != locked })
 	}
+	left = filter(left, func(wt *watch) bool { return !wt.judgement.Assumed })
 	if e.settings.Strategy == strategyNative || len(left) == 0 {
 		return nil
 	}
@@ -133,8 +147,8 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 
 // findAgain searches again, after an attempt to expire them, and sets the verdict of messages that
 // are gone. One that a nudge left in place is probably locked. In a session nobody else has a lock
-// while this worker has accepted it, and nobody is delivered an expired message afterwards. Where
-// somebody empties the dead-letter queue, one that a nudge has not reached may yet expire in the scan.
+// while this worker has accepted it, and nobody is delivered an expired message afterwards. One
+// that a nudge has not reached may expire in the scan; order or letters that are taken show that.
 func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
@@ -143,18 +157,18 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 	for i, wt := range watches {
 		before[i] = wt.want
 	}
-	now, known := e.w.notAfter()
-	taken := e.deadLetters() == search.LettersTaken
+	now, known := e.w.clock.NotAfter()
+	mayExpire := e.deadLetters() == search.LettersTaken || e.deadLetters() == search.LettersUnknown && !e.unordered()
 	err := e.find(ctx, watches)
 	for i, wt := range watches {
 		if wt.want.Found != nil {
-			wt.mayExpireNow = wt.mayExpireNow && (e.settings.sessions && wt.judgement.Native || wt.nudged == notReached && taken)
+			wt.evidence.mayExpireNow = wt.evidence.mayExpireNow && (e.settings.sessions && wt.judgement.Native || wt.attempt.left == notReached && mayExpire)
 			continue
 		}
 		wt.see(notFound)
 		wt.want.Found = before[i].Found // as it was last seen
-		if err == nil && wt.state == stateGone && wt.mayExpireNow && (wt.judgement.Native || known && e.nudgeExpires(wt, wt.want.Found, now)) {
-			wt.expiredByNudge = wt.want.Found
+		if err == nil && wt.state == stateGone && wt.evidence.mayExpireNow && (wt.judgement.Native || known && e.nudgeExpires(wt, wt.want.Found, now)) {
+			wt.evidence.expired = wt.want.Found
 		}
 	}
 	return err
@@ -165,8 +179,8 @@ func (e *entity) expiredByHand(wt *watch, strategy string) {
 	seen := wt.want.Found
 	wt.expired(&scheduler.Missed{
 		SequenceNumber: seen.SequenceNumber, EnqueuedTime: seen.EnqueuedTime, Deadline: wt.judgement.Deadline,
-		DeadLetteredTime: e.w.clock.now(), DeadLetterReason: reasonDeadline, Strategy: strategy,
-		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount, Evidence: evidenceDeadLetter,
+		DeadLetteredTime: e.w.clock.Now(), DeadLetterReason: reasonDeadline, Strategy: strategy,
+		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount, Evidence: evidenceDeadLetter, Traceparent: seen.Traceparent(),
 	})
 	e.w.metrics.operation(operations.DeadLetter, 1)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // expireDeferred dead-letters deferred messages by sequence number, which affects no other message.
@@ -61,7 +62,17 @@ func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 		defer r.Close(ctx)
 	}
 	for _, wt := range l.watches {
-		dead, err := e.work.DeadLetterDeferred(ctx, wt.want.Number, l.session, reasonDeadline, description(wt.judgement.Deadline))
+		early := func(lockedUntil time.Time) bool {
+			if wt.judgement.Assumed {
+				return true // the broker decides
+			}
+			early := e.w.clock.IsEarly(wt.judgement.Deadline, lockedUntil, e.settings.lock)
+			if early {
+				wt.see(foundEarly)
+			}
+			return early
+		}
+		dead, err := e.work.DeadLetterDeferred(ctx, wt.want.Number, l.session, reasonDeadline, description(wt.judgement.Deadline), early)
 		if err != nil {
 			return err
 		}

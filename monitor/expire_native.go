@@ -12,18 +12,10 @@ import (
 
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
+	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 
 	"golang.org/x/sync/errgroup"
-)
-
-// nudgeShows is what a nudge shows about a message that it leaves in place.
-type nudgeShows int
-
-const (
-	nothing    nudgeShows = iota // no live message came, or numbers do not show the order
-	locked                       // the first available message is behind it, so a consumer has locked it
-	notReached                   // a live message before it took the credit
 )
 
 // nudge makes the broker expire messages whose time to live has passed. It grants one credit, which
@@ -34,8 +26,8 @@ const (
 // The documentation does not say whether one receive clears away all expired messages, or only
 // those before the first live one. So a check follows every nudge.
 //
-// The scopes, maxScopes at most, are nudged together: between their receivers and their credit comes
-// one peek that confirms their messages.
+// The scopes, maxScopes at most, are nudged together: between their receivers and their credit
+// comes one peek that confirms their messages.
 func (e *entity) nudge(ctx context.Context, scopes []receiveScope) error {
 	receivers := make([]*link.Receiver, len(scopes))
 	if err := errors.Join(eachScope(scopes, func(i int) (err error) {
@@ -60,44 +52,74 @@ func (e *entity) nudgeOver(ctx context.Context, scopes []receiveScope, receivers
 	if open == 0 {
 		return nil
 	}
-	after, read, err := func() {}, func() {}, error(nil)
+	after, read, confirm, err := func() {}, func() {}, func() error { return nil }, error(nil)
 	var reading errgroup.Group
 	if e.deadLetters() != search.LettersStay {
-		after, err = e.confirmPresent(ctx, watches)
-		// A consumer that empties the dead-letter queue needs a round trip to settle. A read right after
-		// the nudge usually comes first.
+		confirm = func() (err error) {
+			after, err = e.confirmPresent(ctx, watches)
+			return err
+		}
+		// A consumer that empties the dead-letter queue needs a round trip to settle. A read right
+		// after the nudge usually comes first.
 		read = func() { reading.Go(func() error { return e.readNewDeadLetters(ctx, watches) }) }
 	}
 	var sent atomic.Int32
-	err = errors.Join(err, eachScope(scopes, func(i int) error {
-		switch {
-		case receivers[i] == nil:
-			return nil
-		case err != nil:
-			receivers[i].Close(ctx)
-			return nil
+	over := func(i int) (got *link.Message, err error) {
+		if receivers[i] == nil {
+			return nil, nil
 		}
-		first, err := e.w.nudgeOver(ctx, receivers[i], func() {
+		got, err = nudge.Over(ctx, receivers[i], e.w.metrics.operations, func() {
 			if int(sent.Add(1)) == open {
 				read()
 			}
 		})
 		for _, wt := range scopes[i].watches {
-			switch {
-			case err != nil || first == 0 || e.unordered():
-				wt.nudged = nothing
-			case first > wt.want.Number:
-				wt.nudged = locked
-			default:
-				wt.nudged = notReached
+			wt.attempt.left = nothing
+			if err == nil && got != nil {
+				wt.attempt.left = e.nudgeShows(search.IdentityOf(got), wt)
 			}
 		}
-		return err
-	}), reading.Wait())
-	if err == nil {
+		return got, err
+	}
+	all := func() (got *link.Message, err error) {
+		if err := confirm(); err != nil {
+			for _, r := range receivers {
+				if r != nil {
+					r.Close(ctx)
+				}
+			}
+			return nil, err
+		}
+		if len(scopes) == 1 {
+			return over(0)
+		}
+		return nil, eachScope(scopes, func(i int) error {
+			_, err := over(i)
+			return err
+		})
+	}
+	if scopes[0].session == nil {
+		err = e.nudger.InTurn(ctx, &e.work, func() error { return nil }, all)
+	} else {
+		_, err = all()
+	}
+	if err = errors.Join(err, reading.Wait()); err == nil {
 		after()
 	}
 	return err
+}
+
+// nudgeShows returns what a nudge to which first came shows of the message of wt. The numbers of
+// different partitions do not show their order. The stamps do, and not whether the broker offers
+// the older message first.
+func (e *entity) nudgeShows(first search.Identity, wt *watch) obstacle {
+	switch {
+	case e.unordered() && first.Enqueued > wt.want.Enqueued:
+		return nothing
+	case !e.unordered() && first.Number > wt.want.Number:
+		return locked
+	}
+	return notReached
 }
 
 // readNewDeadLetters finds the dead letters that a nudge has just made, and keeps those of other
@@ -117,10 +139,6 @@ func (e *entity) keepNewDeadLetters(ctx context.Context) error {
 	return e.dead.WithoutKept(func() error { return e.newLetters.Keep(ctx, e.deadLetters(), &e.dead, &e.kept) })
 }
 
-// nudgeReach is how long after the decision to nudge a message may become due and be expired by the
-// nudge.
-const nudgeReach = 50 * time.Millisecond
-
 // confirmPresent peeks at the messages once more, right before the nudge: a message that is gone
 // already was settled, and is no evidence. The nudge also expires other messages that become due
 // about now and have not been checked yet. confirmPresent records those that are present. The
@@ -129,28 +147,46 @@ func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after fu
 	if e.unordered() {
 		return func() {}, nil // a peek by number may not find a message
 	}
-	soon := e.w.clock.now().Add(nudgeReach)
+	soon := e.w.clock.Now().Add(nudge.Reach)
 	others := filter(e.watches, func(wt *watch) bool {
-		return wt.want.Number != 0 && wt.state != stateMissed && wt.triedAt.IsZero() && !wt.due().After(soon)
+		return wt.want.Number != 0 && wt.state != stateMissed && !wt.attempt.made() && !wt.due().After(soon)
 	})
-	wants := make([]*search.Want, 0, len(watches)+len(others))
-	for _, wt := range slices.Concat(watches, others) {
-		wants = append(wants, &search.Want{Identity: wt.want.Identity})
+	wants, err := e.findPresent(ctx, slices.Concat(watches, others), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	for i, wt := range watches {
+		wt.evidence.mayExpireNow = wt.evidence.mayExpireNow && wants[i].Found != nil
+	}
+	return func() {
+		now, known := e.w.clock.NotAfter()
+		for i, wt := range others {
+			if m := wants[len(watches)+i].Found; m != nil && known && e.nudgeExpires(wt, m, now) {
+				wt.evidence.atNudge = m
+			}
+		}
+	}, nil
+}
+
+// findPresent notes which of the messages, whose numbers are known, are on the work queue. began is
+// our clock.
+func (e *entity) findPresent(ctx context.Context, watches []*watch, began time.Time) ([]*search.Want, error) {
+	wants := make([]*search.Want, len(watches))
+	for i, wt := range watches {
+		wants[i] = &search.Want{Identity: wt.want.Identity}
 	}
 	if err := e.work.FindNumbered(ctx, wants, nil); err != nil {
 		return nil, err
 	}
-	for i, wt := range watches {
-		wt.mayExpireNow = wt.mayExpireNow && wants[i].Found != nil
+	if e.deadLetters() == search.LettersStay {
+		return wants, nil // and they are the evidence
 	}
-	return func() {
-		now, known := e.w.notAfter()
-		for i, wt := range others {
-			if m := wants[len(watches)+i].Found; m != nil && known && e.nudgeExpires(wt, m, now) {
-				wt.atNudge = m
-			}
+	for i, wt := range watches {
+		if m := wants[i].Found; m != nil {
+			wt.evidence.present, wt.evidence.presentAt = m, began
 		}
-	}, nil
+	}
+	return wants, nil
 }
 
 // nudgeExpires reports whether a nudge that ended before now can have expired m, the message of wt.

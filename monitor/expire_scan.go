@@ -15,7 +15,6 @@ import (
 	"overdue/monitor/search"
 	"overdue/scheduler"
 
-	"github.com/Azure/go-amqp"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -35,7 +34,8 @@ const (
 	// meanwhile: that would raise the delivery count of a live message.
 	scanTime = 2 * time.Second
 
-	maxSettling = 64 // dead-letterings under way at once
+	maxSettling = 64               // dead-letterings under way at once
+	settleTime  = 10 * time.Second // bounds each of them
 )
 
 // scan receives from the head of a scope until it has found each message of the watches. It
@@ -50,7 +50,7 @@ func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 		return nil
 	}
 	defer r.Close(ctx)
-	s := scan{e: e, r: r, line: l, ours: map[search.Identity]*watch{}, strategy: strategyScan, now: e.w.clock.now().Add(-search.StampPrecision)}
+	s := scan{e: e, r: r, line: l, ours: map[search.Identity]*watch{}, strategy: strategyScan, now: e.w.clock.Now().Add(-search.StampPrecision)}
 	if l.session != nil {
 		s.strategy = strategySession
 	}
@@ -58,8 +58,8 @@ func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 		s.ours[wt.want.Identity] = wt
 		s.last = max(s.last, wt.want.Number)
 	}
-	// The scan releases the live messages in any case, and only at the end: earlier they would be at
-	// the head again.
+	// The scan releases the live messages in any case, and only at the end: earlier they would be
+	// at the head again.
 	defer func() {
 		released, releaseErr := r.GiveBack(ctx, s.live...)
 		e.w.metrics.operation(operations.Release, released)
@@ -72,7 +72,9 @@ func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 	}
 	if s.cut && len(s.dead) > 0 {
 		for _, wt := range l.watches {
-			wt.unreached = s.ours[wt.want.Identity] == wt
+			if s.ours[wt.want.Identity] == wt {
+				wt.attempt.left = cutOff
+			}
 		}
 	}
 	if err != nil {
@@ -88,7 +90,7 @@ type scan struct {
 	line     receiveScope
 	ours     map[search.Identity]*watch // until they are found
 	last     int64                      // the highest of those numbers
-	live     []*amqp.Message            // received, to be released
+	live     []*link.ReceivedMessage    // received, to be released
 	strategy string
 	now      time.Time // by the broker's clock, and not ahead of it
 	cut      bool      // it ended before the end of the queue, and before all of ours were found
@@ -109,7 +111,7 @@ func (s *scan) run(ctx context.Context) error {
 		if err != nil || credit == 0 {
 			return err
 		}
-		if err := s.r.Grant(uint32(credit)); err != nil {
+		if err := s.r.Grant(ctx, uint32(credit)); err != nil {
 			return err
 		}
 		reading := s.keepNewDeadLetters(ctx)
@@ -210,23 +212,26 @@ func (s *scan) batch(ctx context.Context, credit int, end time.Time) (met int, p
 
 // meet dead-letters m if it is one of ours or overdue, and otherwise keeps it for release. It
 // reports whether the scan has passed all of ours.
-func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
-	number, _ := m.Annotations["x-opt-sequence-number"].(int64)
+func (s *scan) meet(ctx context.Context, m *link.ReceivedMessage) (passed bool) {
+	at := search.IdentityOf(&m.Message)
 	s.e.w.metrics.operation(operations.Scan, 1)
-	s.pass(number)
-	enqueued, _ := m.Annotations["x-opt-enqueued-time"].(time.Time)
-	at := search.Identity{Number: number, Enqueued: enqueued.UnixMilli()}
+	s.pass(at.Number)
 	wt := s.ours[at]
-	if deadline, stated := s.overdue(m); wt == nil && stated {
+	if deadline, stated := s.overdue(m); wt == nil && stated && !s.e.w.clock.IsEarly(deadline, m.LockedUntil, s.e.settings.lock) {
 		s.settling.Go(func() error { return s.deadLetter(ctx, nil, m, deadline) })
-		return number > s.last && !s.e.unordered()
+		return at.Number > s.last && !s.e.unordered()
 	}
 	if wt == nil {
 		s.live = append(s.live, m)
 		// The numbers of a partitioned entity are not in order of arrival.
-		return number > s.last && !s.e.unordered()
+		return at.Number > s.last && !s.e.unordered()
 	}
 	delete(s.ours, at)
+	if s.e.w.clock.IsEarly(wt.judgement.Deadline, m.LockedUntil, s.e.settings.lock) {
+		wt.see(foundEarly)
+		s.live = append(s.live, m)
+		return len(s.ours) == 0
+	}
 	s.settling.Go(func() error { return s.deadLetter(ctx, wt, m, wt.judgement.Deadline) })
 	return len(s.ours) == 0
 }
@@ -235,14 +240,13 @@ func (s *scan) meet(ctx context.Context, m *amqp.Message) (passed bool) {
 // monitor has its companion, or it is about to become due. One scan serves all overdue messages,
 // since several scans would obstruct each other. The holder of the companion finds the dead letter,
 // and notifies of it.
-func (s *scan) overdue(m *amqp.Message) (deadline time.Time, yes bool) {
-	enqueued, ok := m.Annotations["x-opt-enqueued-time"].(time.Time)
-	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.ApplicationProperties[name] })
+func (s *scan) overdue(m *link.ReceivedMessage) (deadline time.Time, yes bool) {
+	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	switch {
-	case !ok || err != nil:
+	case m.EnqueuedTime.IsZero() || err != nil:
 		return time.Time{}, false
 	case within > 0:
-		at = enqueued.Add(within)
+		at = m.EnqueuedTime.Add(within)
 	case at.IsZero():
 		return time.Time{}, false
 	}
@@ -250,7 +254,7 @@ func (s *scan) overdue(m *amqp.Message) (deadline time.Time, yes bool) {
 }
 
 // deadLetter dead-letters m, the message of wt; nil: of no watch here.
-func (s *scan) deadLetter(ctx context.Context, wt *watch, m *amqp.Message, deadline time.Time) error {
+func (s *scan) deadLetter(ctx context.Context, wt *watch, m *link.ReceivedMessage, deadline time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	err := s.r.DeadLetter(ctx, m, reasonDeadline, description(deadline))
@@ -273,21 +277,8 @@ func (s *scan) deadLetter(ctx context.Context, wt *watch, m *amqp.Message, deadl
 
 // keep shows m, which was just dead-lettered for a companion that is not in this scan, to the check
 // of that companion. A consumer may take the dead letter before.
-func (s *scan) keep(m *amqp.Message) {
-	letter := &link.Message{DeadLetterReason: reasonDeadline, Properties: m.ApplicationProperties}
-	letter.SequenceNumber, _ = m.Annotations["x-opt-sequence-number"].(int64)
-	letter.EnqueuedTime, _ = m.Annotations["x-opt-enqueued-time"].(time.Time)
-	if h := m.Header; h != nil {
-		letter.TimeToLive, letter.DeliveryCount = h.TTL, h.DeliveryCount
-	}
-	if p := m.Properties; p != nil {
-		letter.MessageID = fmt.Sprint(p.MessageID)
-		if p.CorrelationID != nil {
-			letter.CorrelationID = fmt.Sprint(p.CorrelationID)
-		}
-		if p.GroupID != nil {
-			letter.SessionID = *p.GroupID
-		}
-	}
-	s.e.kept.Add([]*link.Message{letter})
+func (s *scan) keep(m *link.ReceivedMessage) {
+	letter := m.Message
+	letter.DeadLetterReason = reasonDeadline
+	s.e.kept.Add([]*link.Message{&letter})
 }

@@ -24,11 +24,11 @@ func (e *entity) follow(ctx context.Context, wt *watch) {
 	if wt.hops == maxHops {
 		e.log.Warn("message forwarded too often: its deadline is no longer watched", zap.String("message_id", wt.ref.MessageID), zap.Int("forwards", maxHops), zap.String("next", "check forwardTo of the entities for a cycle"))
 		e.w.metrics.verdict(e.name, verdictUnknown)
-		wt.companion.done(ctx, nil)
+		wt.companion.Done(ctx, nil)
 		return
 	}
 	ref := wt.ref
 	ref.Warned, ref.Incomplete = 0, false
-	next := &watch{ref: ref, companion: wt.companion, since: wt.since, next: time.Now(), hops: wt.hops + 1}
+	next := &watch{ref: ref, companion: wt.companion, next: time.Now(), hops: wt.hops + 1}
 	e.w.route(ctx, e.settings.forwardTo, next)
 }

@@ -38,8 +38,8 @@ func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
 // findForwardedDead searches forwarded dead letters: by message-id, and by the source that the
 // broker wrote on them. If they cannot be read, it finds none.
 func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error {
-	// Sequence numbers there are different, and enqueued times are those of the forwarding, or the old
-	// ones.
+	// Sequence numbers there are different, and enqueued times are those of the forwarding, or the
+	// old ones.
 	wants := make([]*search.Want, len(watches))
 	for i, wt := range watches {
 		w := &search.Want{Ref: &wt.ref, MessageID: wt.ref.MessageID, Until: search.Forever}
@@ -96,7 +96,7 @@ func (e *entity) forwardedID(messageID string) string {
 // missedElsewhere is missed for a forwarded dead letter.
 func (e *entity) missedElsewhere(wt *watch, m *link.Message) *scheduler.Missed {
 	missed := e.missed(wt, m)
-	if seen := wt.expiredByNudge; seen != nil {
+	if seen := wt.evidence.expired; seen != nil {
 		missed.SequenceNumber, missed.EnqueuedTime = seen.SequenceNumber, seen.EnqueuedTime
 		missed.Deadline = judge.DeadlineOf(&wt.ref, seen, e.settings.Settings)
 	} else {

@@ -20,7 +20,7 @@ import (
 // slot must not hide what another one is for.
 func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 	seed := testseed.Of(t)
-	rounds := uint64(2)
+	rounds := uint64(sized(2, 1))
 	if testseed.Chosen() {
 		rounds = 6
 	}

@@ -13,7 +13,8 @@ import (
 	"overdue/internal/servicebus/entities"
 )
 
-// A message is followed as often as Service Bus forwards one, which is four times, and through a topic on its way:
+// A message is followed as often as Service Bus forwards one, which is four times, and through a
+// topic on its way:
 // https://learn.microsoft.com/azure/service-bus-messaging/service-bus-auto-forwarding.
 func TestMessagesAreFollowedOverFourHops(t *testing.T) {
 	const hops = 4

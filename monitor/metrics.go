@@ -4,7 +4,6 @@ package monitor
 
 import (
 	"maps"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,7 +27,6 @@ const (
 	// received at any time.
 	verdictIncomplete = "incomplete"
 	verdictUnknown    = "unknown"
-	verdictCanary     = "canary" // missed on purpose
 )
 
 // metrics are the metrics of a worker. All are safe for concurrent use.
@@ -104,9 +102,14 @@ func (m *metrics) entity(name string) string {
 // show makes the series of an entity, at 0.
 func (m *metrics) show(entity string) {
 	m.deadlines.Show(entity, verdictMet, verdictMissed, verdictUnknown)
+	if m.deadlines.IsCanary(entity) {
+		return
+	}
 	label := m.entity(entity)
 	m.lag.WithLabelValues(label)
 	m.waiting.WithLabelValues(label)
+	m.reminders.WithLabelValues(label)
+	m.adopted.WithLabelValues(label)
 }
 
 // showSink makes the series of a sink, at 0.
@@ -126,11 +129,10 @@ func (m *metrics) verdict(entity, verdict string) {
 func (m *metrics) notified(entity string, e *alert.Event) {
 	switch e.Type {
 	case alert.TypeMissed:
-		if strings.HasPrefix(e.Subject, operations.CanaryID) {
-			m.verdict(entity, verdictCanary)
+		m.verdict(entity, verdictMissed)
+		if m.deadlines.IsCanary(entity) {
 			return
 		}
-		m.verdict(entity, verdictMissed)
 		label := m.entity(entity)
 		m.lag.WithLabelValues(label).Observe(e.Data.Lag().Seconds())
 		m.mu.Lock()
@@ -144,6 +146,9 @@ func (m *metrics) notified(entity string, e *alert.Event) {
 }
 
 func (m *metrics) outstanding(entity string, n int) {
+	if m.deadlines.IsCanary(entity) {
+		return
+	}
 	label := m.entity(entity)
 	m.waiting.WithLabelValues(label).Add(float64(n))
 	m.mu.Lock()
@@ -176,3 +181,15 @@ func (m *metrics) alert(sink string, err error) {
 	}
 	m.alerts.WithLabelValues(sink, result).Inc()
 }
+
+// A Tally is the share of one worker in the figures of all processes.
+type Tally struct {
+	Outstanding map[string]int64 // by entity: deadlines that are due and not handled
+	Missed      map[string]int64 // by entity: since the last Tally
+}
+
+// Tally returns the figures since the last call.
+func (w *Worker) Tally() Tally { return w.metrics.tally() }
+
+// Untally adds missed deadlines back that could not be reported.
+func (w *Worker) Untally(missed map[string]int64) { w.metrics.untally(missed) }

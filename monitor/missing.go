@@ -21,8 +21,8 @@ const (
 	// entity does not exist, and missingLeast for how long this process must have found that.
 	missingMost  = time.Hour
 	missingLeast = 5 * time.Minute
-	// A missing entity is checked again after half of the time that it has been missing, within these
-	// bounds.
+	// A missing entity is checked again after half of the time that it has been missing, within
+	// these bounds.
 	missingWaitMin = time.Second
 	missingWaitMax = 2 * time.Minute
 )
@@ -48,7 +48,7 @@ func (e *entity) noteMissing(missing bool, err error) {
 func (e *entity) awaitEntity(ctx context.Context, wt *watch) {
 	wait := min(max(e.missingFor()/2, missingWaitMin), missingWaitMax)
 	if e.w.crowded() {
-		e.rewrite(ctx, wt, e.w.clock.now().Add(max(wait, crowdedWait)))
+		e.rewrite(ctx, wt, e.w.clock.Now().Add(max(wait, crowdedWait)))
 		return
 	}
 	e.later(ctx, wt, wait)
@@ -64,7 +64,7 @@ func (e *entity) missingFor() time.Duration {
 // isGivenUp reports whether wt has waited long enough for its entity. A subscription that its topic
 // does not list is deleted, with its messages.
 func (e *entity) isGivenUp(wt *watch) bool {
-	return e.settings.unlisted || e.missingFor() >= missingLeast && e.w.clock.now().Sub(wt.due()) >= missingMost
+	return e.settings.unlisted || e.missingFor() >= missingLeast && e.w.clock.Now().Sub(wt.due()) >= missingMost
 }
 
 // giveUp ends watches over messages whose entity is gone. Their verdict is unknown.
@@ -79,6 +79,6 @@ func (e *entity) giveUp(ctx context.Context, lost []*watch) {
 	say("deadlines given up: their queue or subscription does not exist", zap.Int("messages", len(lost)), zap.Duration("missing_for", e.missingFor()))
 	for _, wt := range lost {
 		e.w.metrics.verdict(e.name, verdictUnknown)
-		wt.companion.done(ctx, nil)
+		wt.companion.Done(ctx, nil)
 	}
 }

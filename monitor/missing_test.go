@@ -4,7 +4,9 @@ package monitor
 
 import (
 	"testing"
-	"time"
+
+	"overdue/monitor/intake"
+	"overdue/scheduler"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -12,43 +14,53 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// absent is an entity that does not exist, with a watch of a companion that has another one.
-func absent() (*entity, *watch, *observer.ObservedLogs) {
+// absent is an entity that does not exist, with one of two watches of a companion.
+func absent(t *testing.T) (*entity, *watch, *observer.ObservedLogs) {
+	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
-	w := &Worker{metrics: newMetrics(prometheus.NewRegistry(), nil, nil), room: make(chan struct{}, maxHeld)}
-	h := &companion{w: w, until: time.Now().Add(maxHold), open: 2}
-	return &entity{w: w, key: "orders", name: "orders", log: zap.New(core)}, &watch{companion: h}, logs
+	m := newMetrics(prometheus.NewRegistry(), nil, nil)
+	w := &Worker{metrics: m, intake: intake.New(intake.Config{Outstanding: m.outstanding}), crowded: func() bool { return false }}
+	content := scheduler.Companion{Entity: "orders", References: []scheduler.Reference{
+		{MessageID: "a", Sent: noon, Deadline: noon, Stated: "deadline"}, {MessageID: "b", Sent: noon, Deadline: noon, Stated: "deadline"},
+	}}
+	body, _, err := content.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	watches := watchesOf(w.intake.Open(t.Context(), &intake.Lease{Body: body}))
+	if n := w.intake.Watching(); n != 2 || len(watches) != 2 {
+		t.Fatalf("%d watches, and %d are counted, want two", len(watches), n)
+	}
+	return &entity{w: w, key: "orders", name: "orders", log: zap.New(core)}, watches[0], logs
 }
 
 // A subscription that goes takes its messages along, which is nothing to warn of; a queue that
 // goes is.
 func TestADeletedSubscriptionIsNoWarning(t *testing.T) {
 	for unlisted, level := range map[bool]zapcore.Level{true: zapcore.InfoLevel, false: zapcore.WarnLevel} {
-		e, wt, logs := absent()
+		e, wt, logs := absent(t)
 		e.settings.unlisted = unlisted
 		e.giveUp(t.Context(), []*watch{wt})
 		if all := logs.All(); len(all) != 1 || all[0].Level != level {
 			t.Errorf("a subscription that its topic does not list = %v: %v is logged, want one line of level %v", unlisted, all, level)
 		}
-		if wt.companion.open != 1 || len(wt.companion.rewritten) != 0 {
-			t.Errorf("%d watches are open, and %v is rewritten, want that this one is done", wt.companion.open, wt.companion.rewritten)
+		if open := e.w.intake.Watching(); open != 1 || len(e.rewritten) != 0 {
+			t.Errorf("%d watches are open, and %v is rewritten, want that this one is done", open, e.rewritten)
 		}
 	}
 }
 
 // What waits for an entity takes no room while others need it.
 func TestWatchesOfAMissingEntityMakeRoom(t *testing.T) {
-	e, wt, _ := absent()
+	e, wt, _ := absent(t)
 	e.awaitEntity(t.Context(), wt)
-	if len(e.watches) != 1 || len(wt.companion.rewritten) != 0 {
-		t.Errorf("%d watches, %v rewritten, want one watch", len(e.watches), wt.companion.rewritten)
+	if len(e.watches) != 1 || len(e.rewritten) != 0 {
+		t.Errorf("%d watches, %v rewritten, want one watch", len(e.watches), e.rewritten)
 	}
-	e, wt, _ = absent()
-	for range maxHeld/2 + creditWindow + 1 {
-		e.w.room <- struct{}{}
-	}
+	e, wt, _ = absent(t)
+	e.w.crowded = func() bool { return true }
 	e.awaitEntity(t.Context(), wt)
-	if len(e.watches) != 0 || len(wt.companion.rewritten) != 1 {
-		t.Errorf("%d watches, %v rewritten, want it rewritten", len(e.watches), wt.companion.rewritten)
+	if len(e.watches) != 0 || len(e.rewritten) != 1 {
+		t.Errorf("%d watches, %v rewritten, want it rewritten", len(e.watches), e.rewritten)
 	}
 }

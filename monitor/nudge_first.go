@@ -19,15 +19,17 @@ import (
 // count as a listener.
 
 const (
-	// Checks cannot keep up where behindMin messages that were seen before are overdue for behindBy, or
-	// soonMin become due within soonWithin.
+	// nudgeEvery is the interval between nudges within a slot.
+	nudgeEvery = 8 * time.Millisecond
+	// Checks cannot keep up where behindMin messages that were seen before are overdue for
+	// behindBy, or soonMin become due within soonWithin.
 	behindMin  = 64
 	behindBy   = 20 * time.Millisecond
 	soonMin    = 250
 	soonWithin = 100 * time.Millisecond
-	// peeksFirst bounds the peeks of a first check, besides peeksPerMessage for each message that was
-	// seen before. A check that needs more reads through a long queue, where consumers do not keep up.
-	// There a nudge and a read of the dead letters are cheaper.
+	// peeksFirst bounds the peeks of a first check, besides peeksPerMessage for each message that
+	// was seen before. A check that needs more reads through a long queue, where consumers do not
+	// keep up. There a nudge and a read of the dead letters are cheaper.
 	peeksFirst      = 48
 	peeksPerMessage = 2
 	// pageRest is for how long no dead letters are read, per peek that the last reading took,
@@ -37,21 +39,32 @@ const (
 	waitMost = time.Second
 )
 
+// nudgeStep is how far the nudge is that comes before the check of a watch.
+type nudgeStep int
+
+const (
+	nudgeNotWanted nudgeStep = iota
+	nudgeWanted              // it was requested
+	nudgeAwaited             // the watch waits for it, or has waited
+)
+
 // waiting is the watches that wait for a nudge, and then for what comes with the same page.
 type waiting struct {
 	watches []*watch
 	rest    time.Time // by our clock: no dead letters are read before
 }
 
-// mayNudgeFirst reports whether a nudge may precede the check: the broker expires overdue
-// messages of e by itself, all of them end in its dead-letter queue, and one receiver reaches them.
+// mayNudgeFirst reports whether a nudge may precede the check.
 func (e *entity) mayNudgeFirst() bool {
+	return e.nudgeReachesAll() && e.order() != checkOnly && !e.w.states.get(e.key).lateLetters
+}
+
+// nudgeReachesAll reports whether the broker expires overdue messages of e by itself, all of them
+// end in its dead-letter queue, and one receiver reaches them.
+func (e *entity) nudgeReachesAll() bool {
 	t := &e.settings
-	if t.Strategy == strategyScan || t.Strategy == strategySession || t.topic || t.sessions || t.drops || e.unordered() ||
-		t.forwardTo != "" || t.forwardDead != "" {
-		return false
-	}
-	return e.order() != checkOnly
+	return t.Strategy != strategyScan && t.Strategy != strategySession && !t.topic && !t.sessions && !t.drops && !e.unordered() &&
+		t.forwardTo == "" && t.forwardDead == ""
 }
 
 // order returns what comes first on e, where a nudge may.
@@ -72,7 +85,7 @@ func peekBudget(due []*watch) int {
 
 // fallsBehind reports whether checks cannot keep up with the deadlines, or will not.
 func (e *entity) fallsBehind(due []*watch) bool {
-	now := e.w.clock.now()
+	now := e.w.clock.Now()
 	late, soon := 0, 0
 	for _, list := range [][]*watch{due, e.watches} {
 		for _, wt := range list {
@@ -89,8 +102,8 @@ func (e *entity) fallsBehind(due []*watch) bool {
 }
 
 // untried reports whether nothing has been done for wt yet.
-func (wt *watch) untried() bool {
-	return wt.state != stateMissed && !wt.beforeDeadline() && !wt.awaitsNudge && wt.triedAt.IsZero() && wt.checks == 0 && !wt.duplicate && wt.duplicates == 0 && wt.hops == 0 &&
+func (e *entity) untried(wt *watch) bool {
+	return wt.state != stateMissed && !e.beforeDeadline(wt) && wt.nudge != nudgeAwaited && !wt.attempt.made() && wt.checks == 0 && wt.duplicates == 0 && wt.hops == 0 &&
 		(wt.slot != nil || !wt.ref.From.IsZero())
 }
 
@@ -111,12 +124,12 @@ func (wt *watch) due() time.Time {
 func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*watch {
 	var rest []*watch
 	for _, wt := range due {
-		if !wt.untried() || !unseen && wt.isUnseen() {
+		if !e.untried(wt) || !unseen && e.isUnseen(wt) {
 			rest = append(rest, wt)
 			continue
 		}
 		e.nudgeFor(ctx, wt)
-		wt.awaitsNudge, wt.deadLetterSought = true, false
+		wt.nudge, wt.deadLetterSought = nudgeAwaited, false
 		e.waiting.watches = append(e.waiting.watches, wt)
 	}
 	return rest
@@ -124,8 +137,8 @@ func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*w
 
 // isUnseen reports whether wt is over one message that was not found yet, and that is not overdue
 // for certain.
-func (wt *watch) isUnseen() bool {
-	return wt.slot == nil && wt.want.Number == 0 && wt.due().After(wt.companion.w.clock.now().Add(-seenLate))
+func (e *entity) isUnseen(wt *watch) bool {
+	return wt.slot == nil && wt.want.Number == 0 && wt.due().After(e.w.clock.Now().Add(-seenLate))
 }
 
 // seenLate is how long after its send a message is mostly enqueued.
@@ -133,18 +146,18 @@ const seenLate = 50 * time.Millisecond
 
 // nudgeFor requests the nudge that wt waits for, once.
 func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
-	if wt.nudgeWanted || !wt.untried() {
+	if wt.nudge != nudgeNotWanted || !e.untried(wt) {
 		return
 	}
-	wt.nudgeWanted = true
+	wt.nudge = nudgeWanted
 	var times []time.Time
 	if wt.slot != nil {
 		// Its messages become due all along.
-		for at := wt.slot.SlotStart().Add(nudgeSlotEvery); at.Before(wt.slot.SlotEnd); at = at.Add(nudgeSlotEvery) {
+		for at := wt.slot.SlotStart().Add(nudgeEvery); at.Before(wt.slot.SlotEnd); at = at.Add(nudgeEvery) {
 			times = append(times, at)
 		}
 	}
-	e.nudger.want(ctx, append(times, wt.due().Add(search.StampPrecision))...)
+	e.nudger.Want(ctx, append(times, wt.due().Add(search.StampPrecision))...)
 }
 
 // nudgedWatches returns the waiting watches whose nudge has been made.
@@ -153,7 +166,7 @@ func (e *entity) nudgedWatches(now time.Time) (ready []*watch) {
 	if len(g.watches) == 0 || now.Before(g.rest) && !e.w.crowded() {
 		return nil
 	}
-	made := e.nudger.made()
+	made := e.nudger.Made()
 	nudged := func(wt *watch) bool { return wt.due().Before(made) }
 	ready = filter(g.watches, nudged)
 	if len(ready) > 0 {
@@ -173,7 +186,7 @@ type deadLetterSearch struct {
 func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
 	r := &deadLetterSearch{}
 	for _, wt := range watches {
-		if wt.awaitsNudge && !wt.deadLetterSought && wt.state != stateMissed {
+		if wt.nudge == nudgeAwaited && !wt.deadLetterSought && wt.state != stateMissed {
 			w := &search.Want{Identity: wt.want.Identity, FirstFit: wt.want.FirstFit}
 			w.Seek(&wt.ref)
 			// It is not searched for on the work queue before, so it must not be another message
@@ -238,10 +251,31 @@ func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 	return nil
 }
 
-// checkFell records that checks do not keep up, so that the nudge comes first for a while.
-func (e *entity) checkFell() {
+// checkFell records that checks do not keep up, so that the nudge comes first for a while. What was
+// seen so far is no evidence if nobody has observed since who else receives. So it is read again.
+func (e *entity) checkFell(ctx context.Context, due []*watch) error {
 	e.noteOrder(fellBehind)
 	e.nudgesFirst.Store(true)
+	if e.deadLetters() == search.LettersStay || e.nudger.Observes() {
+		return nil
+	}
+	began := time.Now()
+	seen := filter(slices.Concat(due, e.watches), func(wt *watch) bool { return wt.want.Number != 0 && wt.state != stateMissed })
+	wants, err := e.findPresent(ctx, seen, began)
+	if err != nil {
+		return err
+	}
+	if _, _, err := e.nudger.Begin(ctx, &e.work, &e.dead, began); err != nil {
+		return err
+	}
+	now, known := e.w.clock.NotAfter()
+	for i, wt := range seen {
+		if m := wants[i].Found; m != nil && known && e.nudgeExpires(wt, m, now) {
+			wt.evidence.atNudge = m
+		}
+	}
+	e.ranges.Refresh()
+	return nil
 }
 
 // learnFromNudges records, after a check, whether deadlines are being missed. Where a nudge came
@@ -253,7 +287,7 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
 		switch {
 		case wt.state == stateMissed && wt.ref.Missed == nil && wt.missed.DeadLetterReason == search.ReasonExpired:
 			missed++
-		case wt.awaitsNudge && wt.state == stateGone:
+		case wt.nudge == nudgeAwaited && wt.state == stateGone:
 			lost = append(lost, wt)
 		}
 	}
@@ -271,7 +305,7 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
 	case len(lost) > 0 && e.deadLetters() != search.LettersStay:
 		e.noteOrder(nothingFound)
 		for _, wt := range lost {
-			wt.unaccounted = true
+			wt.evidence.none = true
 		}
 	}
 	return nil

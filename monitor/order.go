@@ -37,8 +37,8 @@ const (
 )
 
 const (
-	// stayedFor is how long the nudge comes first after a missed deadline where dead letters stay, and
-	// busyFor where they may be taken away.
+	// stayedFor is how long the nudge comes first after a missed deadline where dead letters stay,
+	// and busyFor where they may be taken away.
 	stayedFor = 30 * time.Second
 	busyFor   = 2 * time.Second
 	// checkOnlyFor is how long the check comes first after nudges that left nothing.

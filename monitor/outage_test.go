@@ -16,7 +16,8 @@ import (
 // by a consumer all along, so that a watch fails all along.
 func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 	const bound = time.Second
-	for _, outage := range []time.Duration{300 * time.Millisecond, 1200 * time.Millisecond, 7 * time.Second, time.Minute, 10 * time.Minute, time.Hour} {
+	outages := []time.Duration{300 * time.Millisecond, 1200 * time.Millisecond, 7 * time.Second, time.Minute, 10 * time.Minute, time.Hour}
+	for _, outage := range outages[:sized(len(outages), 3)] {
 		for _, kind := range []string{"native", "scan", "slots"} {
 			t.Run(fmt.Sprint(outage, ", ", kind), func(t *testing.T) {
 				play(t, func(s *scene) {

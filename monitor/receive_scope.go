@@ -59,13 +59,15 @@ func eachScope(scopes []receiveScope, do func(i int) error) error {
 // (Azure/amqpnetlite issue 342).
 func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, error) {
 	for _, wt := range l.watches {
-		wt.refused = false
+		if wt.attempt.left == refused {
+			wt.attempt.left = nothing
+		}
 	}
 	r, err := e.w.cfg.Links.BareReceiver(ctx, e.name, l.session)
 	switch condition := link.Condition(err); {
 	case condition == link.ConditionSessionLocked || condition == link.ConditionNotAllowed && (l.session != nil || e.settings.forwardTo != ""):
 		for _, wt := range l.watches {
-			wt.refused, wt.mayExpireNow = true, false
+			wt.attempt.left, wt.evidence.mayExpireNow = refused, false
 		}
 		return nil, nil
 	case condition == link.ConditionNotAllowed:
@@ -76,22 +78,46 @@ func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, 
 }
 
 const (
-	// A message that could not be expired is in flight, or out of reach. The next attempt follows at
-	// once when its delivery count shows that it came back, otherwise after expiryRetryMin, doubling
-	// up to expiryRetryMax: each attempt may affect live messages for an instant. Two monitors that
-	// scan the same queue obstruct each other, hence a random quarter either way.
+	// A message that could not be expired is in flight, or out of reach. The next attempt follows
+	// at once when its delivery count shows that it came back, otherwise after expiryRetryMin,
+	// doubling up to expiryRetryMax: each attempt may affect live messages for an instant. Two
+	// monitors that scan the same queue obstruct each other, hence a random quarter either way.
 	expiryRetryMin = time.Second
 	expiryRetryMax = time.Minute
-	// An attempt that affects no other message is made nearly as often as the message is checked: no
-	// delivery count shows that a consumer released a session, or the lock of a deferred message. A
-	// check takes longer for many of them, so these are tried less often: harmlessShare for each.
+	// An attempt that affects no other message is made nearly as often as the message is checked:
+	// no delivery count shows that a consumer released a session, or the lock of a deferred
+	// message. A check takes longer for many of them, so these are tried less often: harmlessShare
+	// for each.
 	harmlessRetry = 500 * time.Millisecond
 	harmlessShare = 10 * time.Millisecond
 )
 
+// attempt is the last attempt to expire a message.
+type attempt struct {
+	left          obstacle // why it left the message in place, as far as it shows
+	deliveryCount uint32   // of the message at that time
+	delay         time.Duration
+	next          time.Time // by our clock: the next attempt; zero: there was none yet
+}
+
+// made reports whether there was an attempt.
+func (a *attempt) made() bool { return !a.next.IsZero() }
+
+// obstacle is why an attempt left a message in place.
+type obstacle int
+
+const (
+	nothing    obstacle = iota // nothing shows it: no live message came, or numbers do not show the order
+	locked                     // the first available message is behind it, so a consumer has locked it
+	notReached                 // a live message before it took the credit
+	refused                    // nobody could receive it
+	cutOff                     // the scan made progress and ended before it
+	spared                     // it has expired, and the entity drops expired messages: see drops.go
+)
+
 // mayTryExpiry reports whether to try to expire the message of wt now.
 func (wt *watch) mayTryExpiry(now time.Time) bool {
-	return wt.isFree() || !now.Before(wt.retryAt)
+	return wt.isFree() || !now.Before(wt.attempt.next)
 }
 
 // isFree reports whether no consumer holds the message of wt, as far as its delivery count shows. A
@@ -99,27 +125,28 @@ func (wt *watch) mayTryExpiry(now time.Time) bool {
 // risen: the lock has lapsed, or was abandoned. A settlement does not raise it
 // (learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement).
 func (wt *watch) isFree() bool {
-	return wt.triedAt.IsZero() || wt.want.Found.DeliveryCount != wt.triedDeliveryCount
+	return !wt.attempt.made() || wt.want.Found.DeliveryCount != wt.attempt.deliveryCount
 }
 
 // harmless reports whether an attempt to expire the message of wt affects no other message.
-func (wt *watch) harmless() bool { return wt.judgement.Deferred || wt.refused }
+func (wt *watch) harmless() bool { return wt.judgement.Deferred || wt.attempt.left == refused }
 
 // triedExpiry records an attempt that left the message of wt in place, together with so many
 // harmless ones.
 func (wt *watch) triedExpiry(now time.Time, quiet int) {
-	if wt.unreached {
-		wt.unreached = false // it is the turn of the next one
+	a := &wt.attempt
+	if a.left == cutOff {
+		a.left = nothing // it is the turn of the next one
 		return
 	}
 	switch {
 	case wt.harmless():
-		wt.retryDelay = min(max(harmlessRetry, time.Duration(quiet)*harmlessShare), expiryRetryMax)
+		a.delay = min(max(harmlessRetry, time.Duration(quiet)*harmlessShare), expiryRetryMax)
 	case wt.isFree():
-		wt.retryDelay = expiryRetryMin
+		a.delay = expiryRetryMin
 	default:
-		wt.retryDelay = min(max(wt.retryDelay*2, expiryRetryMin), expiryRetryMax)
+		a.delay = min(max(a.delay*2, expiryRetryMin), expiryRetryMax)
 	}
-	wt.triedAt, wt.triedDeliveryCount = now, wt.want.Found.DeliveryCount
-	wt.retryAt = now.Add(wt.retryDelay*3/4 + rand.N(wt.retryDelay/2))
+	a.deliveryCount = wt.want.Found.DeliveryCount
+	a.next = now.Add(a.delay*3/4 + rand.N(a.delay/2))
 }

@@ -18,7 +18,8 @@ func (e *entity) forget(why string) {
 		e.log.Info("entity was recreated or deleted: cached state dropped", zap.String("noticed_by", why))
 	}
 	e.kept.Clear()
-	e.ranges, e.seen, e.adoptedDuplicates, e.quiet = search.RangeCache{}, search.SeenIDs{}, nil, search.Quiet{}
+	e.nudger.Forget()
+	e.ranges, e.seen, e.adoptedDuplicates = search.RangeCache{}, search.SeenIDs{}, nil
 	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer} {
 		v.Index = nil
 	}

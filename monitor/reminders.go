@@ -27,8 +27,8 @@ func (e *entity) hasReminders(r *scheduler.Reference, m *link.Message) bool {
 
 // beforeDeadline reports whether the companion of wt is due for a reminder, before the
 // deadline.
-func (wt *watch) beforeDeadline() bool {
-	return wt.ref.Stated == scheduler.StatedComplete || wt.due().After(wt.companion.w.clock.now().Add(earlyBy))
+func (e *entity) beforeDeadline(wt *watch) bool {
+	return wt.ref.Stated == scheduler.StatedComplete || wt.due().After(e.w.clock.Now().Add(earlyBy))
 }
 
 // earlyBy is how long before its deadline a companion without a reminder is due, at most.
@@ -66,35 +66,6 @@ func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 		wt.ref.Warned = before
 		e.notifyReminder(ctx, wt, alert.TypeNear, j.Deadline, before)
 	}
-}
-
-// latest returns the clock of the broker, or a little less. Unlike the clock of the worker it is
-// right after a time without companions, if the scheduler has measured it. It has the error of the
-// measurement, so it must not decide about expiry.
-func (w *Worker) latest() time.Time {
-	now := w.clock.now()
-	if measured := w.cfg.Scheduler.Now(); measured.Measured && measured.Time.Add(-measured.Uncertainty).After(now) {
-		return measured.Time.Add(-measured.Uncertainty)
-	}
-	return now
-}
-
-// notAfter returns an instant that the clock of the broker has not reached yet. It is unknown
-// without a measurement.
-func (w *Worker) notAfter() (now time.Time, known bool) {
-	measured := w.cfg.Scheduler.Now()
-	return measured.Time.Add(measured.Uncertainty), measured.Measured
-}
-
-// staleClock is how far the clock of the worker may be behind the measured one.
-const staleClock = time.Second
-
-// behind reports whether t has passed although the clock of the worker is far before it. A
-// companion that was due long ago has an old stamp. A rewritten one, which is due at once, has a
-// new one.
-func (w *Worker) behind(t time.Time) bool {
-	latest := w.latest()
-	return latest.After(t.Add(staleClock)) && latest.After(w.clock.now().Add(staleClock))
 }
 
 // reachedWarning returns the reminder of wt that is due at the instant at: the nearest to the
@@ -147,19 +118,19 @@ func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 	if by.IsZero() || wt.ref.Incomplete {
 		return wait
 	}
-	return min(wait, max(by.Add(search.StampPrecision).Sub(e.w.clock.now()), time.Millisecond))
+	return min(wait, max(by.Add(search.StampPrecision).Sub(e.w.clock.Now()), time.Millisecond))
 }
 
 // notifyReminder notifies of a reminder. It has a watch of its own, so that the companion stays
 // until the notification succeeds, and the check goes on meanwhile.
 func (e *entity) notifyReminder(ctx context.Context, wt *watch, eventType string, deadline time.Time, before time.Duration) {
 	m := wt.want.Found
-	reminder := &watch{ref: wt.ref, companion: wt.companion, since: wt.since, missed: &scheduler.Missed{
+	reminder := &watch{ref: wt.ref, companion: wt.companion, missed: &scheduler.Missed{
 		Type: eventType, SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime, Deadline: deadline,
-		DeadLetteredTime: e.w.latest(), CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
-		State: stateOf(m), WarnBeforeMs: before.Milliseconds(),
+		DeadLetteredTime: e.w.clock.Latest(), CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
+		State: stateOf(m), WarnBeforeMs: before.Milliseconds(), Traceparent: m.Traceparent(),
 	}}
-	wt.companion.add(1)
+	wt.companion.Add(1)
 	e.w.notify(ctx, e.name, reminder)
 }
 
@@ -176,31 +147,10 @@ func stateOf(m *link.Message) string {
 	return stateActive
 }
 
-// reminderEvent is the event of a reminder.
-func (w *Worker) reminderEvent(entity string, wt *watch) alert.Event {
-	m := wt.missed
-	name, subscription := splitPath(entity)
-	before := time.Duration(m.WarnBeforeMs) * time.Millisecond
-	kind := alert.KindReceived
-	if m.Type == alert.TypeIncomplete {
-		kind = alert.KindCompleted
-	}
-	return alert.Event{
-		ID: alert.IDOfReminder(m.Type, entity, m.SequenceNumber, m.EnqueuedTime, before), Type: m.Type,
-		Source: w.source(entity), Subject: wt.ref.MessageID, Time: m.DeadLetteredTime.UTC(),
-		Data: alert.EventData{
-			Entity: name, Subscription: subscription, MessageID: wt.ref.MessageID, SessionID: wt.ref.SessionID,
-			SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime.UTC(), Deadline: m.Deadline.UTC(), DeadlineKind: kind,
-			LagMs:         m.DeadLetteredTime.Sub(m.Deadline.Add(-before)).Milliseconds(),
-			CorrelationID: m.CorrelationID, DeliveryCount: m.DeliveryCount, State: m.State, WarnBeforeMs: m.WarnBeforeMs,
-		},
-	}
-}
-
 // countGone counts the verdict of a message that is gone. If it only had to be completed in
 // time and was not, it has been counted.
 func (e *entity) countGone(wt *watch) {
-	if wt.duplicate {
+	if wt.duplicates == isDuplicate {
 		return // its own reference counts
 	}
 	if wt.ref.Stated == scheduler.StatedComplete && wt.ref.Incomplete {

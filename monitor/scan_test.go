@@ -16,6 +16,7 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
+	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 )
 
@@ -85,7 +86,7 @@ func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
 			s.ours[search.IdentityOf(m)] = &watch{}
 		}
 		s.settling.SetLimit(maxSettling)
-		if err := r.Grant(10); err != nil {
+		if err := r.Grant(t.Context(), 10); err != nil {
 			t.Fatal(err)
 		}
 		met, passed, err := s.batch(t.Context(), 10, time.Now().Add(scanTime))
@@ -107,9 +108,9 @@ func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
 // What a nudge costs is counted, with what it gives back.
 func TestANudgeCountsWhatItGivesBack(t *testing.T) {
 	withQueue(t, 1, func(t *testing.T, e *entity, r *link.Receiver, counted func(string) float64) {
-		first, err := e.w.nudgeOver(t.Context(), r, func() {})
-		if err != nil || first != 1 {
-			t.Fatalf("nudge = %d, %v, want 1", first, err)
+		first, err := nudge.Over(t.Context(), r, e.w.metrics.operations, func() {})
+		if err != nil || first.SequenceNumber != 1 {
+			t.Fatalf("nudge = %d, %v, want 1", first.SequenceNumber, err)
 		}
 		if nudges, releases := counted(operations.Nudge), counted(operations.Release); nudges != 1 || releases != 1 {
 			t.Errorf("%v nudges and %v releases are counted, want one each", nudges, releases)

@@ -62,6 +62,7 @@ type scene struct {
 	oneProcess       bool            // monitors and sender share a scheduler
 	sending          *sdk.Client
 	senders          map[string]*sdk.Sender
+	canary           string                                   // the queue of canaries
 	monitorLinks     *link.Namespace                          // of the last monitor
 	moreHooks        []string                                 // hosts of further webhooks
 	groups           func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
@@ -127,6 +128,8 @@ func (s *scene) startMonitor() (stop func()) {
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
 		Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter,
 	}
+	cfg.Deadlines = operations.NewDeadlines(registry)
+	cfg.Deadlines.SetCanary(s.canary)
 	for _, name := range s.Adopt {
 		cfg.Adopt = append(cfg.Adopt, adopt.Entity{Entity: name, Every: 2 * time.Second})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/intake"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
@@ -41,7 +42,7 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 	}
 	if e.settings.topic || e.settings.partitioned {
 		for _, wt := range slots {
-			wt.companion.refuse(ctx, reasonMalformed, errNoSlots.Error())
+			wt.companion.Refuse(ctx, intake.Malformed, errNoSlots.Error())
 		}
 		return rest, nil
 	}
@@ -69,7 +70,7 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 		})
 	})
 	for _, wt := range slots {
-		wt.companion.done(ctx, nil)
+		wt.companion.Done(ctx, nil)
 	}
 	return append(rest, found...), nil
 }
@@ -111,14 +112,17 @@ func (u *slotSearch) assignFirst(wants []*search.Want, suits func(*link.Message)
 	}
 }
 
-// present assigns m, a message on the work queue.
-func (u *slotSearch) present(m *link.Message) {
+// present assigns m, a message that was on the work queue at that instant of our clock.
+func (u *slotSearch) present(m *link.Message, at time.Time) {
 	if search.Match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
 	if slot, life := u.slotOf(u.e, m, u.known); slot != nil {
 		wt := slot.watchOver(m, life, u.known)
 		wt.deadLetterSought = !u.early
+		if u.e.ranges.Whole { // or dead letters stay, and are the evidence
+			wt.evidence.present, wt.evidence.presentAt = m, at
+		}
 		u.found = append(u.found, wt)
 	}
 }
@@ -144,7 +148,8 @@ func (u *slotSearch) read(ctx context.Context) error {
 	named := e.namedIn(u.window, u.rest)
 	u.assignFirst(named, nil)
 	noted := map[search.Identity]search.CachedMessage{} // what was seen on the work queue before
-	if err := e.waitingIn(ctx, u.window, u.present, func(m search.CachedMessage) {
+	began := time.Now()
+	if err := e.waitingIn(ctx, u.window, func(m *link.Message) { u.present(m, began) }, func(m search.CachedMessage) {
 		if slot, _ := u.slotOf(e, m.Message(), u.known); slot != nil {
 			noted[m.Identity] = m
 		}
@@ -177,7 +182,7 @@ func (u *slotSearch) read(ctx context.Context) error {
 // isEarly reports whether no message of the window can be overdue yet. What has been searched for
 // before and was gone then was received in time.
 func (u *slotSearch) isEarly() bool {
-	now, known := u.e.w.notAfter()
+	now, known := u.e.w.clock.NotAfter()
 	return known && now.Before(u.slots[0].slot.SlotStart())
 }
 
@@ -203,7 +208,7 @@ func (w *window) contains(n *search.Want) bool {
 // dropFound ends the watches of a search that failed and is repeated.
 func (e *entity) dropFound(ctx context.Context, found []*watch) {
 	for _, wt := range found {
-		wt.companion.done(ctx, nil)
+		wt.companion.Done(ctx, nil)
 	}
 }
 
@@ -275,8 +280,8 @@ func (w *window) slotFor(m *link.Message, s Settings) (*watch, time.Duration) {
 
 // slotEndingAt returns the watch over a slot that contains t and that will accepts, or nil.
 func (w *window) slotEndingAt(t time.Time, will func(*scheduler.Companion) bool) *watch {
-	// Stamps are cut to whole milliseconds, so this message may belong to the previous slot, which has
-	// its own check.
+	// Stamps are cut to whole milliseconds, so this message may belong to the previous slot, which
+	// has its own check.
 	i, _ := slices.BinarySearchFunc(w.slots, t, func(wt *watch, t time.Time) int { return wt.slot.SlotEnd.Compare(t) })
 	for ; i < len(w.slots); i++ {
 		switch slot := w.slots[i].slot; {
@@ -299,7 +304,7 @@ func (wt *watch) learnID(m *link.Message) {
 // watchOver makes a watch over m, which belongs to the slot of wt with that time to live.
 func (wt *watch) watchOver(m *link.Message, life time.Duration, known map[search.Identity]bool) *watch {
 	known[search.IdentityOf(m)] = true
-	wt.companion.add(1) // its companion is completed when the message is seen to
+	wt.companion.Add(1) // its companion is completed when the message is seen to
 	stated := "ttl"
 	if m.TimeToLive == 0 {
 		stated = "default"
@@ -309,6 +314,6 @@ func (wt *watch) watchOver(m *link.Message, life time.Duration, known map[search
 			MessageID: m.MessageID, Sent: m.EnqueuedTime, From: m.EnqueuedTime, Until: m.EnqueuedTime,
 			Deadline: m.EnqueuedTime.Add(life), Within: life, Stated: stated, Once: true,
 		},
-		companion: wt.companion, since: wt.since, next: wt.next, deadLetterSought: true, want: search.Want{Identity: search.IdentityOf(m)},
+		companion: wt.companion, next: wt.next, deadLetterSought: true, want: search.Want{Identity: search.IdentityOf(m)},
 	}
 }

@@ -11,15 +11,17 @@ import (
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/nudge"
 	"overdue/monitor/search"
+	"overdue/scheduler"
 )
 
-// What the range cache has of a slot was on the work queue when it was read. Most of it is found among
-// the dead letters. The rest is searched for, and what is found nowhere was received, or it has expired
-// and somebody has taken its dead letter.
+// What the range cache has of a slot was on the work queue when it was read. Most of it is found
+// among the dead letters. The rest is searched for, and what is found nowhere was received, or it
+// has expired and somebody has taken its dead letter.
 
-// cacheSlots reads the messages of slots before a nudge expires them, where their dead letters may be
-// taken away.
+// cacheSlots reads the messages of slots before a nudge expires them, where their dead letters may
+// be taken away.
 func (e *entity) cacheSlots(ctx context.Context, due []*watch) error {
 	slots := filter(due, func(wt *watch) bool { return wt.slot != nil })
 	if len(slots) == 0 || e.deadLetters() == search.LettersStay {
@@ -44,29 +46,17 @@ func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Messag
 	if e.work.Cursor {
 		e.ranges = search.RangeCache{}
 	}
-	if e.ranges.Whole = e.deadLetters() != search.LettersStay; e.ranges.Whole {
-		if err := e.observeQuiet(ctx); err != nil {
+	if e.ranges.Whole = e.deadLetters() != search.LettersStay; e.ranges.Whole && e.nudgeReachesAll() && (e.order() == nudgeFirst || e.ranges.Reads(w.timeRange())) {
+		// What is read from now on is evidence for as long as nobody receives.
+		since, steady, err := e.nudger.Begin(ctx, &e.work, &e.dead, time.Now())
+		if err != nil {
 			return err
 		}
-		if since, steady := e.quiet.Steady(); steady && e.ranges.ReadBefore(since) {
-			e.ranges = search.RangeCache{Whole: true} // what is read now is evidence, other than that
+		if steady && e.ranges.ReadBefore(since) {
+			e.ranges.Refresh()
 		}
 	}
-	return e.ranges.Waiting(ctx, w.timeRange(), search.Millis(e.w.clock.now().Add(-search.SettledAge)), read, see, noted)
-}
-
-// observeQuiet checks whether somebody receives from the work queue, where a nudge comes first.
-func (e *entity) observeQuiet(ctx context.Context) error {
-	if e.order() != nudgeFirst {
-		e.quiet = search.Quiet{}
-		return nil
-	}
-	return e.quiet.Observe(ctx, &e.work, func() (search.Observation, bool) {
-		now, known := e.w.notAfter()
-		return search.Observation{Now: now, Nudges: e.nudger.lastNudges(), Life: func(m *link.Message) time.Duration {
-			return duration.Shorter(m.TimeToLive, e.settings.DefaultMessageTimeToLive)
-		}}, known
-	})
+	return e.ranges.Waiting(ctx, w.timeRange(), search.Millis(e.w.clock.Now().Add(-search.SettledAge)), read, see, noted)
 }
 
 func inOrder(noted map[search.Identity]search.CachedMessage) []search.Identity {
@@ -83,7 +73,7 @@ func (u *slotSearch) confirmCached(ctx context.Context, noted map[search.Identit
 	e := u.e
 	if len(noted) > maxConfirmed {
 		for _, at := range inOrder(noted) {
-			u.present(noted[at].Message())
+			u.present(noted[at].Message(), noted[at].Read)
 		}
 		return nil
 	}
@@ -91,12 +81,13 @@ func (u *slotSearch) confirmCached(ctx context.Context, noted map[search.Identit
 	for _, at := range inOrder(noted) {
 		left = append(left, &search.Want{Identity: at})
 	}
+	began := time.Now()
 	if err := e.work.FindNumbered(ctx, left, nil); err != nil {
 		return err
 	}
 	for _, n := range left {
 		if n.Found != nil {
-			u.present(n.Found)
+			u.present(n.Found, began)
 		}
 	}
 	return nil
@@ -113,6 +104,7 @@ func (u *slotSearch) readCached(ctx context.Context, noted map[search.Identity]s
 	for _, at := range inOrder(noted) {
 		left = append(left, &search.Want{Identity: at})
 	}
+	began := time.Now()
 	if err := e.work.FindNumbered(ctx, left, nil); err != nil {
 		return err
 	}
@@ -122,7 +114,7 @@ func (u *slotSearch) readCached(ctx context.Context, noted map[search.Identity]s
 		if n.Found == nil {
 			gone = append(gone, n)
 		} else {
-			u.present(n.Found)
+			u.present(n.Found, began)
 		}
 	}
 	e.identify(named...)
@@ -141,36 +133,63 @@ func (u *slotSearch) readCached(ctx context.Context, noted map[search.Identity]s
 	return u.decideNowhere(ctx, nowhere)
 }
 
-// decideNowhere decides about messages that waited on the work queue before their deadlines, and are
-// neither there nor in the dead-letter queue. Where dead letters stay, they were received. Otherwise
-// they have expired if nobody received meanwhile.
+// decideNowhere decides about messages that waited on the work queue before their deadlines, and
+// are neither there nor in the dead-letter queue. Where dead letters stay, they were received.
+// Otherwise they have expired if nobody received meanwhile.
 func (u *slotSearch) decideNowhere(ctx context.Context, nowhere []search.CachedMessage) error {
 	e := u.e
-	if len(nowhere) == 0 || e.deadLetters() == search.LettersStay {
+	if len(nowhere) == 0 {
 		return nil
 	}
-	if err := e.observeQuiet(ctx); err != nil {
-		return err
+	if e.deadLetters() == search.LettersStay {
+		u.awaitLetters(nowhere)
+		return nil
 	}
+	var last time.Time
 	for _, m := range nowhere {
-		switch {
-		case m.Whole != nil && e.quiet.From(m.Read):
-			u.expired(m.Whole)
-		case e.deadLetters() == search.LettersTaken:
-			e.w.metrics.verdict(e.name, verdictUnknown) // it was settled, or its dead letter was
-		}
+		last = duration.Later(last, e.expiryOf(m.Whole))
 	}
-	return nil
+	return e.nudger.Prove(ctx, &e.work, &e.dead, last, func(q *nudge.Quiet) {
+		for _, m := range nowhere {
+			switch {
+			case u.expired(q, &m):
+			case e.deadLetters() == search.LettersTaken:
+				e.w.metrics.verdict(e.name, verdictUnknown) // it was settled, or its dead letter was
+			}
+		}
+	})
 }
 
-// expired assigns m, which has expired, and whose dead letter somebody has taken.
-func (u *slotSearch) expired(m *link.Message) {
-	slot, life := u.slotOf(u.e, m, u.known)
-	if slot == nil || !m.EnqueuedTime.Add(life).Before(u.e.w.clock.now()) || u.e.w.notified.IsFinal(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
-		return
+// awaitLetters makes watches over messages that have left the work queue about their deadlines, whose
+// dead letters may come late. A few show whether they do.
+func (u *slotSearch) awaitLetters(nowhere []search.CachedMessage) {
+	now := u.e.w.clock.Now()
+	for _, m := range nowhere[max(0, len(nowhere)-maxConfirmed):] {
+		if due := u.e.expiryOf(m.Message()); due.Before(now) && now.Before(due.Add(letterWait)) {
+			u.present(m.Message(), m.Read)
+		}
 	}
-	wt := slot.watchOver(m, life, u.known)
-	wt.expired(u.e.missed(wt, m))
+}
+
+// expired assigns m, if it has expired and somebody has taken its dead letter.
+func (u *slotSearch) expired(q *nudge.Quiet, m *search.CachedMessage) bool {
+	if m.Whole == nil {
+		return false
+	}
+	e := u.e
+	slot, life := u.slotOf(e, m.Whole, u.known)
+	if slot == nil || !q.Proves(m.Number, m.Read, m.EnqueuedTime().Add(life+search.StampPrecision)) {
+		return false
+	}
+	at := m.EnqueuedTime()
+	if e.w.notified.IsFinal(e.eventID(m.Number, at)) || e.w.cfg.Scheduler.Settled(e.name, &scheduler.Reference{
+		MessageID: m.Whole.MessageID, SessionID: m.Whole.SessionID, Sent: at, From: at, Until: at, Deadline: at.Add(life), Within: life,
+	}) {
+		return true
+	}
+	wt := slot.watchOver(m.Whole, life, u.known)
+	wt.expired(e.missed(wt, m.Whole))
 	wt.missed.Evidence, wt.missed.DeadLetterReason = evidenceExpired, search.ReasonExpired
 	u.found = append(u.found, wt)
+	return true
 }

@@ -28,9 +28,9 @@ const (
 	foundExpired              // it has expired, by its dead letter or by other evidence
 )
 
-// after is the state that follows s. Only an overdue message is expired or waits for its expiry, and
-// what has expired stays so. Anything else may come and go: a peek does not show a message whose send
-// is late, and a repeated message-id may be another message.
+// after is the state that follows s. Only an overdue message is expired or waits for its expiry,
+// and what has expired stays so. Anything else may come and go: a peek does not show a message
+// whose send is late, and a repeated message-id may be another message.
 func (s state) after(seen sight) state {
 	switch {
 	case s == stateMissed || seen == foundExpired:

@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"overdue/scheduler"
+	"overdue/internal/servicebus/address"
 
 	"go.uber.org/zap"
 )
@@ -25,7 +25,7 @@ const (
 
 // asOf returns how old the description of e may be for a check of due, by our clock.
 func (e *entity) asOf(due []*watch) time.Time {
-	now, brokerNow := time.Now(), e.w.clock.now()
+	now, brokerNow := time.Now(), e.w.clock.Now()
 	var since time.Time
 	for _, wt := range due {
 		if wt.ref.Until.IsZero() {
@@ -52,16 +52,16 @@ func (e *entity) spreadToSubscriptions(ctx context.Context, due []*watch) {
 			e.w.notify(ctx, e.name, wt)
 			continue
 		case len(subscriptions) == 0:
-			wt.companion.done(ctx, nil)
+			wt.companion.Done(ctx, nil)
 			continue
-		case len(subscriptions) > maxSpread || e.w.watching.Load() > maxWatching:
+		case len(subscriptions) > maxSpread || e.w.intake.Watching() > maxWatching:
 			e.spreadByCompanions(ctx, wt)
 			continue
 		}
-		wt.companion.add(len(subscriptions) - 1)
+		wt.companion.Add(len(subscriptions) - 1)
 		for _, name := range subscriptions {
-			copied := &watch{ref: wt.ref, companion: wt.companion, since: wt.since, next: time.Now(), hops: wt.hops}
-			e.w.route(ctx, subscriptionPath(e.name, name), copied)
+			copied := &watch{ref: wt.ref, companion: wt.companion, next: time.Now(), hops: wt.hops}
+			e.w.route(ctx, address.SubscriptionPath(e.name, name), copied)
 		}
 	}
 	e.log.Debug("companions handed to subscriptions", zap.Int("messages", len(due)), zap.Int("subscriptions", len(subscriptions)))
@@ -69,12 +69,9 @@ func (e *entity) spreadToSubscriptions(ctx context.Context, due []*watch) {
 
 // spreadByCompanions writes a companion for each subscription.
 func (e *entity) spreadByCompanions(ctx context.Context, wt *watch) {
-	wt.companion.add(len(e.settings.subscriptions) - 1)
-	now := e.w.clock.now()
+	wt.companion.Add(len(e.settings.subscriptions) - 1)
+	now := e.w.clock.Now()
 	for _, name := range e.settings.subscriptions {
-		wt.companion.done(ctx, &scheduler.Companion{
-			Entity: subscriptionPath(e.name, name), Due: now,
-			References: []scheduler.Reference{wt.ref}, Attempt: wt.companion.content.Attempt,
-		})
+		wt.companion.Done(ctx, wt.again(address.SubscriptionPath(e.name, name), now, wt.companion.Content.Attempt))
 	}
 }

@@ -106,7 +106,7 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 
 // collectIn searches one window for the messages of all of gs.
 func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*manySearch, h *inUse) error {
-	now := e.w.clock.now().Add(-search.StampPrecision)
+	now := e.w.clock.Now().Add(-search.StampPrecision)
 	withoutID, byID := splitManySearches(gs)
 	give := func(m *link.Message, missed bool) {
 		for _, g := range byID[m.MessageID] {
@@ -134,8 +134,8 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	if err := e.work.Between(ctx, from, until, func(m *link.Message) { give(m, false) }); err != nil {
 		return err
 	}
-	// A dead letter whose notification is running gets a watch too: this companion may be all that is
-	// left of it.
+	// A dead letter whose notification is running gets a watch too: this companion may be all that
+	// is left of it.
 	if err := e.dead.Between(ctx, from, until, func(m *link.Message) {
 		if expired(m) && !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			give(m, true)
@@ -182,7 +182,7 @@ func (e *entity) take(g *manySearch, m *link.Message, missed bool, h *inUse) *wa
 // collectForwarded searches the forwarded dead letters for messages that expired before any
 // check. They have new stamps, or kept their old ones.
 func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUse) error {
-	now := e.w.clock.now()
+	now := e.w.clock.Now()
 	from := now
 	for _, g := range gs {
 		if g.want.From.Before(from) {
@@ -193,8 +193,8 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			return
 		}
-		// A message without an id is notified again if its old number was notified: otherwise another one
-		// might be missed.
+		// A message without an id is notified again if its old number was notified: otherwise
+		// another one might be missed.
 		if m.MessageID == "" && h.forwarded[search.IdentityOf(m)] || m.MessageID != "" && (h.ids[m.MessageID] || e.w.notified.Has(e.forwardedID(m.MessageID))) {
 			return
 		}
@@ -243,8 +243,8 @@ func (g *manySearch) watchOver(m *link.Message) *watch {
 	ref.MessageID, ref.SessionID = m.MessageID, m.SessionID
 	ref.Deadline = ref.DeadlineAt(m.EnqueuedTime)
 	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
-	g.wt.companion.add(1) // its companion is completed after the message is handled
-	wt := &watch{ref: ref, companion: g.wt.companion, since: g.wt.since, next: g.wt.next, hops: g.wt.hops}
+	g.wt.companion.Add(1) // its companion is completed after the message is handled
+	wt := &watch{ref: ref, companion: g.wt.companion, next: g.wt.next, hops: g.wt.hops}
 	wt.want = search.Want{Identity: search.IdentityOf(m), Ref: &wt.ref, Endless: g.want.Endless, Since: g.want.Since} // it may have only a completion deadline
 	return wt
 }
@@ -260,9 +260,9 @@ func (g *manySearch) searchAgain(at time.Time) {
 // next deadline, and where messages were forwarded to.
 func (e *entity) concludeMany(ctx context.Context, g *manySearch) {
 	wt := g.wt
-	switch open := wt.open(e.w.clock.now()); {
+	switch open := wt.open(e.w.clock.Now()); {
 	case wt.duplicates == whilePresent:
-		wt.companion.done(ctx, nil)
+		wt.companion.Done(ctx, nil)
 	case open > 0:
 		wt.checks++
 		e.later(ctx, wt, min(open, checkAgainMin<<min(wt.checks, 10)))
@@ -271,6 +271,6 @@ func (e *entity) concludeMany(ctx context.Context, g *manySearch) {
 	case e.settings.forwardTo != "" && wt.duplicates == 0:
 		e.follow(ctx, wt)
 	default:
-		wt.companion.done(ctx, nil)
+		wt.companion.Done(ctx, nil)
 	}
 }

@@ -7,30 +7,31 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/monitorqueue"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/adopt"
+	"overdue/monitor/intake"
 	"overdue/monitor/judge"
 	"overdue/monitor/notify"
 	"overdue/scheduler"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
 // Config configures a Worker. Links, Scheduler and MonitorQueue are required.
 type Config struct {
-	Links        *link.Namespace
-	Scheduler    *scheduler.Scheduler // rewrites companions
-	MonitorQueue string
-	Store        Store  // keeps the companions instead of the monitor queue; may be nil
-	Namespace    string // host or host:port, for the source of events: see alert.SourceOf
+	Links         *link.Namespace
+	Scheduler     *scheduler.Scheduler // rewrites companions
+	MonitorQueue  string
+	MonitorQueues int          // how many there are, of which MonitorQueue is the first: see package monitorqueue; 0 = 1
+	Store         intake.Store // keeps the companions instead of the monitor queues; may be nil
+	Namespace     string       // host or host:port, for the source of events: see alert.SourceOf
 	// Settings returns the settings of a queue or topic. It is called before every check, and may
 	// block until ctx ends. nil: all entities have the zero Settings.
 	Settings func(ctx context.Context, name string) Settings
@@ -43,7 +44,7 @@ type Config struct {
 	Registerer prometheus.Registerer // nil: none
 	Operations *operations.Counter   // nil: not counted
 	Deadlines  *operations.Deadlines // nil: registered here
-	Notified   Notified              // nil: this process is the only one
+	Notified   notify.Shared         // nil: this process is the only one
 	Entities   []string              // monitored ones that are known from the start: their series are at 0
 	Adopt      []adopt.Entity        // entities whose messages get companions although no endpoint saw them
 }
@@ -51,42 +52,29 @@ type Config struct {
 // Settings is what an operator configures for an entity. The zero value configures nothing.
 type Settings = judge.Settings
 
-const (
-	// maxHeld bounds the companions in hand. The others stay on the monitor queue.
-	maxHeld = 5000
-	// maxWatched bounds the messages in hand: those that are checked, and those whose events wait for
-	// their sinks. Beyond it, a worker receives no companion until there are half as many.
-	maxWatched = 250_000
-	// stopGrace is how long a running check may take when the worker stops.
-	stopGrace = 10 * time.Second
-)
+// stopGrace is how long a running check may take when the worker stops.
+const stopGrace = 10 * time.Second
 
-// A Worker receives the companions of one monitor queue and checks the messages that they name.
-// Several workers may share a monitor queue: each companion is locked by one of them at a time.
+// A Worker receives the companions of the monitor queues and checks the messages that they name.
+// Several workers may share them: each companion is locked by one of them at a time.
 type Worker struct {
 	cfg      Config
 	log      *zap.Logger
 	metrics  *metrics
-	clock    brokerClock
+	clock    judge.Clock
 	notified notify.Record
-	renewer  *link.Renewer // of the locks of companions in hand
-	sinks    atomic.Pointer[sinks]
-	claims   notify.Line // of events that are shared with other monitors
+	intake   *intake.Intake
+	crowded  func() bool // see Intake.IsCrowded
+	notifier *notify.Notifier
 	states   entityStates
 	adopter  *adopt.Adopter
 
-	attached atomic.Bool
-	outage   outage
-	watching atomic.Int64  // watches that have not ended
-	eased    chan struct{} // one token: there are no more than maxWatched/2
+	outage outage
 
 	mu       sync.Mutex
 	stopping bool
 	entities map[string]*entity // by lower-case path; each one runs while it is here
-	room     chan struct{}      // one token for each companion in hand
-	running  sync.WaitGroup     // entities, notifications and settlements
-	last     *link.Receiver     // the link at the stop; used by Run only
-	yielding yielding           // used by Run only
+	running  sync.WaitGroup     // entities, passes and notifications
 }
 
 // New makes a Worker. Run starts it.
@@ -102,18 +90,23 @@ func New(cfg Config) (*Worker, error) {
 	}
 	w := &Worker{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines, cfg.Entities...),
-		entities: map[string]*entity{}, eased: make(chan struct{}, 1), room: make(chan struct{}, maxHeld),
-		claims: notify.Line{Budget: claimWait},
+		entities: map[string]*entity{},
+		clock:    judge.Clock{Measured: cfg.Scheduler.Now},
 	}
-	w.renewer = w.newRenewer()
+	w.intake = intake.New(intake.Config{
+		Links: cfg.Links, Scheduler: cfg.Scheduler, Store: cfg.Store, Queues: monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues).Names(),
+		Clock: &w.clock, Take: w.take, Outstanding: w.metrics.outstanding, Operations: cfg.Operations, Log: cfg.Log,
+	})
+	w.crowded = w.intake.IsCrowded
+	w.notifier = notify.New(notify.Config{
+		Namespace: cfg.Namespace, Record: &w.notified, Shared: cfg.Notified, Scheduler: cfg.Scheduler, Now: w.clock.Now, Yield: w.intake.Yield,
+		Begun: w.metrics.notified, Delivered: w.metrics.alert, Log: cfg.Log,
+	})
 	w.SetAlerters(cfg.Alerters)
 	w.adopter = w.newAdopter()
 	w.adopter.Set(cfg.Adopt)
 	return w, nil
 }
-
-// Attached reports whether the last attempt reached the monitor queue.
-func (w *Worker) Attached() bool { return w.attached.Load() }
 
 // Run receives companions and checks their messages until ctx ends. Then it receives no more,
 // gives running checks stopGrace to end, releases the companions that are left, and returns
@@ -123,69 +116,40 @@ func (w *Worker) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	w.running.Go(func() { w.adopter.Run(ctx) })
-	if w.cfg.Store != nil {
-		w.claimFromStore(ctx, work)
-		w.stop(work, stopWork)
-		return nil
-	}
-	defer w.startRenewing(work)()
-	retry := backoff.NewExponentialBackOff()
-	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 5*time.Second
-	for first := true; ctx.Err() == nil; {
-		began := time.Now()
-		err := w.receive(ctx, work)
-		if ctx.Err() != nil {
-			break
-		}
-		say := w.log.Debug
-		if w.attached.Swap(false) || first {
-			say, first = w.log.Warn, false // once per loss, not per attempt
-		}
-		if time.Since(began) > retry.MaxInterval {
-			retry.Reset() // it had worked for a while
-		}
-		wait := retry.NextBackOff()
-		if link.Lost(err) {
-			wait = reconnectEvery
-			retry.Reset()
-		}
-		say("monitor queue unreachable: no deadline is checked", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.Duration("retry_in", wait), zap.Error(err))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
-	}
-	w.stop(work, stopWork)
+	release := w.intake.Run(ctx, work)
+	w.stop(stopWork)
+	release()
 	return nil
 }
 
-// crowded reports whether so many companions are in hand that those that only wait must make
-// room. Otherwise, messages that consumers hold would keep others from being checked.
-func (w *Worker) crowded() bool { return len(w.room) > maxHeld/2+creditWindow }
+// ReceiveAlso receives the companions of one more monitor queue, see Intake.ReceiveAlso.
+func (w *Worker) ReceiveAlso(queue string) { w.intake.ReceiveAlso(queue) }
 
-// take hands a companion to the goroutine of its entity. A companion that cannot be parsed goes
-// to the dead-letter queue of the monitor queue, with the reason.
-func (w *Worker) take(work context.Context, l lease) {
-	w.clock.observe(l.enqueuedTime())
-	switch l.contentType() {
-	case digestType:
-		w.digest(work, l)
+// SetAlerters replaces the sinks, see Notifier.SetSinks. It MUST NOT be called concurrently.
+func (w *Worker) SetAlerters(all []alert.Alerter) {
+	for _, a := range all {
+		w.metrics.showSink(a.Name())
+	}
+	w.notifier.SetSinks(all)
+}
+
+// Unattached returns the monitor queues, or the store, that the last attempt did not reach.
+func (w *Worker) Unattached() []string { return w.intake.Unattached() }
+
+// take hands a companion to the goroutine of its entity.
+func (w *Worker) take(work context.Context, l *intake.Lease) {
+	switch l.ContentType {
+	case notify.DigestType:
+		w.running.Add(1)
+		w.notifier.Digest(work, l, w.running.Done)
 		return
 	case adopt.NoteType:
-		w.adoptPass(work, l)
+		w.running.Go(func() { w.adopter.Pass(work, l) })
 		return
 	}
-	c, err := scheduler.ParseCompanion(l.body())
-	h := &companion{w: w, lease: l, content: c, until: time.Now().Add(maxHold)}
-	if err != nil {
-		w.log.Warn("companion refused: it is kept as a dead letter", zap.String("monitor_queue", w.cfg.MonitorQueue), zap.String("message_id", l.id()), zap.Error(err))
-		// A flood of them must not delay the valid ones.
-		w.running.Go(func() { h.deadLetter(work, reasonMalformed, err.Error()) })
-		return
+	if h := w.intake.Open(work, l); h != nil {
+		w.route(work, h.Content.Entity, watchesOf(h)...)
 	}
-	watches := h.newWatches()
-	w.metrics.outstanding(c.Entity, len(c.References))
-	w.route(work, c.Entity, watches...)
 }
 
 // route hands watches to the goroutine of an entity, and starts that goroutine if there is
@@ -196,14 +160,13 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 	e := w.entities[key]
 	if e == nil {
 		e = newEntity(w, key, path)
-		e.stopping.Store(w.stopping)
 		w.entities[key] = e
 		w.running.Go(func() { e.run(work) })
 	}
 	e.inbox = append(e.inbox, watches...)
 	if e.nudgesFirst.Load() { // here, since e may be busy with a check
 		for _, wt := range watches {
-			if !wt.isUnseen() {
+			if !e.isUnseen(wt) {
 				e.nudgeFor(work, wt)
 			}
 		}
@@ -213,22 +176,19 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 }
 
 // stop lets running checks end, then releases the companions that are left.
-func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
-	w.attached.Store(false)
+func (w *Worker) stop(stopWork context.CancelFunc) {
 	w.mu.Lock()
 	w.stopping = true
 	for _, e := range w.entities {
-		e.stopping.Store(true)
 		e.wakeUp()
 	}
 	w.mu.Unlock()
-	defer time.AfterFunc(stopGrace/2, w.leaveEvents).Stop()
+	defer time.AfterFunc(stopGrace/2, w.notifier.LeaveEvents).Stop()
 	ended := make(chan struct{})
 	go func() {
-		for _, g := range w.sinks.Load().groups {
-			g.Close()
-		}
+		w.notifier.Close()
 		w.running.Wait()
+		w.intake.Wait()
 		close(ended)
 	}()
 	select {
@@ -236,8 +196,5 @@ func (w *Worker) stop(work context.Context, stopWork context.CancelFunc) {
 	case <-time.After(stopGrace):
 		stopWork()
 		<-ended
-	}
-	if w.last != nil {
-		w.last.Close(work)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/relay"
+	"overdue/internal/traces"
 )
 
 // A delivery is the send of one AMQP delivery. The relay calls Before and Settled, which must not
@@ -62,6 +63,7 @@ func (l *sendLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Erro
 func (l *sendLink) newDelivery(settings Settings, ms []*amqpMessage) *delivery {
 	d := &delivery{link: l}
 	d.p, d.to, d.via, d.entity, d.settings, d.n, d.ms, d.began = l.p, d, endpointAMQP, l.entity, settings, len(ms), known(ms), time.Now()
+	d.trace = d.traced()
 	return d
 }
 
@@ -87,7 +89,7 @@ func (d *delivery) start() (relay.DeliveryHandler, *amqp.Error) {
 		d.step(refused, err)
 	case len(d.promises) == 0:
 		d.p.leave()
-		return &unmonitored{d.p, d.entity, d.n, d.began}, nil
+		return &unmonitored{d.p, d.entity, d.n, d.began, d.trace}, nil
 	case d.beginOnLink():
 		return d, nil
 	}
@@ -174,7 +176,7 @@ func (d *delivery) finished(err error) {
 	l.sends.remove(d)
 	unwatched := d.settled && err != nil && (l.ctx.Err() == nil)
 	if err != nil {
-		l.logFailed(err, unwatched)
+		d.logFailed(err, unwatched)
 	}
 	if unwatched {
 		err = nil
@@ -243,17 +245,17 @@ func setDelay(ms []*amqpMessage, d *relay.Delivery, delay time.Duration) {
 }
 
 // logFailed logs the error of a send, which goes no further.
-func (l *sendLink) logFailed(err error, unwatched bool) {
-	status, _, _ := answer(err, l.entity)
-	log := l.p.cfg.Log.Debug
-	if (status >= http.StatusInternalServerError || unwatched) && l.ctx.Err() == nil {
-		log = l.p.cfg.Log.Warn
+func (d *delivery) logFailed(err error, unwatched bool) {
+	status, _, _ := answer(err, d.entity)
+	log := d.p.cfg.Log.Debug
+	if (status >= http.StatusInternalServerError || unwatched) && d.link.ctx.Err() == nil {
+		log = d.p.cfg.Log.Warn
 	}
 	event := "send failed"
 	if unwatched {
 		event = "message is not monitored: it was sent settled, so a refusal would have lost it"
 	}
-	log(event, zap.String("work_queue", l.entity), zap.String("endpoint", endpointAMQP), zap.Error(err))
+	log(event, d.failure(err)...)
 }
 
 // unmonitored counts a delivery without a deadline in a monitored entity.
@@ -262,13 +264,14 @@ type unmonitored struct {
 	entity string
 	n      int // messages
 	began  time.Time
+	trace  *traces.Send
 }
 
 func (u *unmonitored) Settled(outcome amqp.DeliveryState, answerer relay.Answerer) {
 	err := outcomeError(outcome)
 	took := time.Since(u.began)
-	u.p.metrics.sentUpstream(endpointAMQP, false, took)
-	u.p.metrics.ended(endpointAMQP, false, took)
+	u.p.metrics.SentUpstream(endpointAMQP, false, took, u.trace.Context())
+	u.p.metrics.Ended(endpointAMQP, false, took, u.trace.Context())
 	u.p.metrics.sent(endpointAMQP, u.entity, u.n, 0, err)
 	if err == nil {
 		u.p.logAccepted(endpointAMQP, u.entity, u.n, "none", nil)
@@ -276,6 +279,8 @@ func (u *unmonitored) Settled(outcome amqp.DeliveryState, answerer relay.Answere
 		u.p.cfg.Log.Debug("send failed", zap.String("work_queue", u.entity), zap.String("endpoint", endpointAMQP), zap.Error(err))
 	}
 	answerer.Answer(nil)
+	u.trace.Settled(u.began, fault(err, u.entity))
+	u.trace.End(fault(err, u.entity))
 }
 
 // linkSends lists the sends of one link, which end with the link.

@@ -18,12 +18,16 @@ import (
 // A message as large as the namespace takes passes the endpoint both ways, monitored or not,
 // whatever the frames are that either side takes and the pieces in which bytes come.
 func TestLargeMessagesPassTheEndpoint(t *testing.T) {
-	for _, c := range []struct {
-		client, endpoint uint32 // frames, bytes; go-amqp takes 512 for none
+	frames := []struct {
+		client, endpoint uint32 // bytes; go-amqp takes 512 for none
 		pieces           int
 	}{
-		{513, 65536, 1}, {65536, 512, 7}, {513, 512, 1000}, {65536, 65536, 0},
-	} {
+		{513, 512, 1000}, {513, 65536, 1}, {65536, 512, 7}, {65536, 65536, 0},
+	}
+	if raced {
+		frames = frames[:1] // one goroutine after the other handles them: there is little to race
+	}
+	for _, c := range frames {
 		for _, kind := range []string{"unmonitored", "monitored", "monitored, with an id and a time to live to add"} {
 			t.Run(fmt.Sprintf("client %d, endpoint %d, pieces %d, %s", c.client, c.endpoint, c.pieces, kind), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

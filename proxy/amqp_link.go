@@ -4,11 +4,11 @@ package proxy
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/relay"
+	"overdue/internal/monitorqueue"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/rights"
@@ -66,7 +66,7 @@ func (p *Proxy) refuseLink(l relay.Link) *amqp.Error {
 }
 
 func (p *Proxy) isMonitorQueue(entity string) bool {
-	return p.cfg.MonitorQueue != "" && strings.EqualFold(entity, p.cfg.MonitorQueue)
+	return monitorqueue.Of(p.cfg.MonitorQueue, 1).Has(entity) // as well as any other of them
 }
 
 // A sendLink watches the deliveries of one link to an entity that may be monitored.

@@ -357,6 +357,9 @@ func TestWhichLinksAreWatched(t *testing.T) {
 			{&amqp.Attach{Role: amqp.RoleSender, Coordinator: &amqp.Coordinator{}}, ""},
 			{senderTo("MONITOR"), "monitor"},
 			{senderTo("monitor/$management"), "monitor"},
+			{senderTo("monitor.2"), "monitor"},
+			{senderTo("Monitor.4/$management"), "monitor"},
+			{senderTo("monitor.2x"), ""},
 		} {
 			got := ""
 			switch w := sc.proxy.watch(linkOf(c.attach)).(type) {

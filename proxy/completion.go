@@ -29,8 +29,8 @@ func completion(m *message, s Settings) (within time.Duration, stated bool, err 
 }
 
 // second adds the reminder and the completion deadline of m to its promise. They share the
-// companion of the deadline. It becomes due early enough for the first notification, and the
-// monitor rewrites it for later ones.
+// companion of the deadline. It becomes due early enough for the first of them, or for the end of
+// the time to live, and the monitor rewrites it for later ones.
 func (pr *promise) second(m *message, s Settings) error {
 	r := &pr.ref
 	within, stated, err := completion(m, s)
@@ -45,8 +45,12 @@ func (pr *promise) second(m *message, s Settings) error {
 		return rest.BadRequest("The message has to be completed %v after it was enqueued and received only %v after: overdue-complete-within has to be more than overdue-within.", within, span)
 	}
 	r.CompleteWithin = within
-	if within > 0 && within < span {
-		r.Ahead = span - within
+	// The broker may expire a message, or its copy in a subscription, before the stated deadline.
+	life := duration.Shorter(m.TTL, duration.Shorter(s.DefaultMessageTimeToLive, s.SubscriptionTimeToLive))
+	for _, first := range []time.Duration{within, duration.RoundUp(life)} {
+		if first > 0 && first < span {
+			r.Ahead = max(r.Ahead, span-first)
+		}
 	}
 	for _, before := range s.WarnBefore {
 		if before < span {

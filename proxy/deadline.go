@@ -63,6 +63,15 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 	if err != nil || st.by == "" {
 		return promise{}, false, err
 	}
+	start := duration.Later(now.Time, m.ScheduledEnqueueTime)
+	if !st.at.IsZero() {
+		if err := plausible(st.at, m, now); err != nil {
+			return promise{}, false, err
+		}
+		if m.TTL > 0 && life < st.at.Sub(start) { // nobody can receive it after that
+			st = statement{within: duration.RoundUp(life), by: byTTL}
+		}
+	}
 	pr = promise{scheduled: m.ScheduledEnqueueTime, ref: scheduler.Reference{
 		MessageID: m.ID, SessionID: m.SessionID, PartitionKey: m.PartitionKey,
 		Sent: now.Time, Within: st.within, Stated: st.by,
@@ -78,14 +87,11 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 	// ttl is the TTL that ends at the deadline.
 	ttl := st.within
 	if st.within > 0 {
-		pr.ref.Deadline = duration.Later(now.Time, m.ScheduledEnqueueTime).Add(st.within)
+		pr.ref.Deadline = start.Add(st.within)
 		if pr.ref.Deadline.Sub(now.Time) > maxDeadline {
 			return promise{}, false, nil // "never", in effect; it cannot be missed
 		}
 	} else {
-		if err := plausible(st.at, m, now); err != nil {
-			return promise{}, false, err
-		}
 		pr.ref.Deadline = st.at
 		// Count from the earliest stamp that the broker can make, so that enqueued-time + TTL is
 		// never before the deadline, however far the clocks differ. While the broker's clock is

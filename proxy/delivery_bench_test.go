@@ -73,7 +73,7 @@ func BenchmarkDelivery(b *testing.B) {
 					if refused != nil || held == nil {
 						b.Fatalf("Deliver = %v, %v", held, refused)
 					}
-					held.Settled(&amqp.Accepted{}, relay.AnswerFunc(func(e *amqp.Error) { answered <- e }))
+					held.Settled(amqp.Accepted{}, relay.AnswerFunc(func(e *amqp.Error) { answered <- e }))
 					if e := <-answered; e != nil {
 						b.Fatal(e)
 					}

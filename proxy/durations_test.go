@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // histogram returns the count and the sum of a series.
@@ -106,19 +105,4 @@ func TestASendThatWaitsForAPlaceIsQueued(t *testing.T) {
 			t.Errorf("%v in flight and %v queued, want none", inFlight, queued)
 		}
 	})
-}
-
-// BenchmarkDurations is what the histograms cost a send.
-func BenchmarkDurations(b *testing.B) {
-	d, err := newDurations(func(prometheus.Collector) error { return nil })
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		began := time.Now()
-		left := time.Now()
-		d.sentUpstream(endpointAMQP, true, time.Since(left))
-		d.ended(endpointAMQP, true, time.Since(began))
-	}
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"overdue/proxy/durations"
 )
 
 // Values of the label result.
@@ -27,16 +29,17 @@ const (
 
 // metrics are the metrics of the proxy.
 type metrics struct {
-	sends *prometheus.CounterVec
-	*durations
+	sends  *prometheus.CounterVec
+	canary string // the queue of canaries, whose sends are no app's and are not counted
+	*durations.Histograms
 
 	mu       sync.RWMutex
 	entities map[string]string // name in lower case → label
 }
 
-func newMetrics(r prometheus.Registerer, inFlight func() int, queued func() int64) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, canary string, inFlight func() int, queued func() int64) (*metrics, error) {
 	m := &metrics{
-		entities: map[string]string{},
+		canary: canary, entities: map[string]string{},
 		sends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_sends_total",
 			Help: "Messages sent through the proxy, by entity, endpoint (amqp or rest) and result (monitored, unmonitored, refused, failed).",
@@ -49,7 +52,7 @@ func newMetrics(r prometheus.Registerer, inFlight func() int, queued func() int6
 		return r.Register(c)
 	}
 	var err error
-	if m.durations, err = newDurations(register); err != nil {
+	if m.Histograms, err = durations.New(endpointAMQP, endpointREST, register); err != nil {
 		return nil, err
 	}
 	return m, errors.Join(register(m.sends),
@@ -59,6 +62,9 @@ func newMetrics(r prometheus.Registerer, inFlight func() int, queued func() int6
 
 // sent counts one send of n messages, of which promised have a deadline.
 func (m *metrics) sent(endpoint, entity string, n, promised int, err error) {
+	if m.isCanary(entity) {
+		return
+	}
 	label := m.label(entity, err == nil)
 	if err == nil {
 		m.add(label, endpoint, resultMonitored, promised)
@@ -94,8 +100,15 @@ func (m *metrics) add(entity, endpoint, result string, n int) {
 	}
 }
 
+func (m *metrics) isCanary(entity string) bool {
+	return m.canary != "" && strings.EqualFold(entity, m.canary)
+}
+
 // show makes the series of an entity at one endpoint, at 0.
 func (m *metrics) show(entity, endpoint string) {
+	if m.isCanary(entity) {
+		return
+	}
 	label := m.label(entity, true)
 	for _, result := range []string{resultMonitored, resultUnmonitored, resultRefused, resultFailed} {
 		m.sends.WithLabelValues(label, endpoint, result)

@@ -100,11 +100,14 @@ func (s *send) refer() {
 				s.refs = append(s.refs, r)
 			}
 		}
+		s.tracePromises("")
 		s.p.cfg.Scheduler.ExpectInSlots(s.entity, until.Add(sendWindow))
 		return
 	}
 	s.refs = make([]scheduler.Reference, len(s.promises))
+	context := s.tracePromises(s.promises[0].ref.MessageID)
 	for i := range s.promises {
+		s.promises[i].ref.Traceparent = context
 		s.promises[i].ref.Once = s.once
 		s.refs[i] = s.promises[i].ref
 	}

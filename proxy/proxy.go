@@ -21,6 +21,9 @@ import (
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/sas"
 	"overdue/internal/servicebus/sdk"
+	"overdue/internal/slack"
+	"overdue/internal/traces"
+	"overdue/proxy/proven"
 	"overdue/scheduler"
 	"overdue/scheduler/journal"
 )
@@ -74,7 +77,10 @@ type Config struct {
 	Log        *zap.Logger           // nil = none
 	Registerer prometheus.Registerer // nil = metrics are not registered
 	Entities   []string              // monitored ones that are known from the start: their series are at 0
+	Canary     string                // the queue of canaries, which no metric counts; "" = none
 	Operations *operations.Counter   // nil = operations are not counted
+	Slack      *slack.Meter          // nil = the slack of settlements is not measured
+	Traces     *traces.Tracer        // nil = spans are not recorded
 }
 
 // Settings are the settings of one entity.
@@ -140,7 +146,7 @@ type Proxy struct {
 
 	upstream *rest.Transport // to the namespace's REST API; nil = none
 	relays   chan struct{}   // one per relayed request
-	proven   provenTokens    // of clients
+	proven   proven.Tokens   // of clients
 	waits    context.Context // ends when Shutdown ends the waits for messages
 	endWaits context.CancelFunc
 
@@ -191,7 +197,7 @@ func New(cfg Config) (*Proxy, error) {
 		bodies:  rest.NewBodies(bodyBudget),
 	}
 	var err error
-	p.metrics, err = newMetrics(cfg.Registerer, func() int { return len(p.places) }, p.queued.Load)
+	p.metrics, err = newMetrics(cfg.Registerer, cfg.Canary, func() int { return len(p.places) }, p.queued.Load)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: register metrics: %w", err)
 	}
@@ -208,6 +214,14 @@ func New(cfg Config) (*Proxy, error) {
 	p.behind = p.newRelay()
 	p.port = p.newPort()
 	return p, nil
+}
+
+// noteCompanions records whether the last companions failed. If so, the next sends write theirs
+// first.
+func (p *Proxy) noteCompanions(err error) {
+	if first := err != nil; p.companionFirst.Load() != first { // avoids a write: it rarely changes
+		p.companionFirst.Store(first)
+	}
 }
 
 // enter takes a place among the sends in flight; leave releases it. It waits until ctx ends or

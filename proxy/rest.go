@@ -22,7 +22,9 @@ import (
 
 const (
 	endpointREST = "rest"
-	about        = "Overdue: the REST endpoint of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
+	// endpointCanary is where the canaries of this process come in.
+	endpointCanary = "canary"
+	about          = "Overdue: the REST endpoint of Service Bus. Send with POST /{queue or topic}/messages; other requests are passed on.\n"
 )
 
 // ServeHTTP serves the REST endpoint. It handles POST /{entity}/messages as the Service Bus REST

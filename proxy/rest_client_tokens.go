@@ -4,24 +4,19 @@ package proxy
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/rights"
+	"overdue/proxy/proven"
 )
 
 const (
-	// provenTime is how long the proxy trusts a token after the namespace has accepted it.
-	// provenMost bounds the number of tokens that it remembers.
-	provenTime = 5 * time.Minute
-	provenMost = 4096
 	// maxAnswer bounds the body of an answer to a send.
 	maxAnswer = 64 << 10
 )
@@ -44,8 +39,8 @@ func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
 	}
 	ms := s.ms
-	token := tokenOf(r.Header.Get(authorization), s.entity)
-	s.companionLast = !p.proven.holds(token, time.Now())
+	token := proven.KeyOf(r.Header.Get(authorization), s.entity)
+	s.companionLast = !p.proven.Holds(token, time.Now())
 	return s.run(r.Context(), func(ctx context.Context) error {
 		p.cfg.Operations.Add(operations.Send, s.n)
 		out, err := p.passedSend(ctx, r, q, s, ms, body, batch)
@@ -53,7 +48,7 @@ func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte
 			return err
 		}
 		err = p.exchange(out)
-		p.proven.note(token, err == nil, time.Now())
+		p.proven.Note(token, err == nil, time.Now())
 		return err
 	})
 }
@@ -118,39 +113,4 @@ func (a *namespaceAnswer) write(w http.ResponseWriter) {
 	delete(w.Header(), "Content-Length") // net/http sets it
 	w.WriteHeader(a.status)
 	_, _ = w.Write(a.body) // the client may be gone
-}
-
-// provenTokens remembers the tokens whose sends the namespace has accepted. The zero value is
-// ready.
-type provenTokens struct {
-	mu    sync.Mutex
-	until map[[sha256.Size]byte]time.Time
-}
-
-// tokenOf returns the key of a token and the entity that it was shown for.
-func tokenOf(header, entity string) [sha256.Size]byte {
-	return sha256.Sum256([]byte(strings.ToLower(entity) + "\x00" + header))
-}
-
-func (t *provenTokens) holds(token [sha256.Size]byte, now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return now.Before(t.until[token])
-}
-
-// note remembers a token that the namespace has accepted, and forgets one that it has not.
-func (t *provenTokens) note(token [sha256.Size]byte, taken bool, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !taken {
-		delete(t.until, token)
-		return
-	}
-	if len(t.until) >= provenMost {
-		clear(t.until) // clients prove them again
-	}
-	if t.until == nil {
-		t.until = map[[sha256.Size]byte]time.Time{}
-	}
-	t.until[token] = now.Add(provenTime)
 }

@@ -5,7 +5,6 @@ package proxy
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"io"
 	"net"
@@ -21,6 +20,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/sas"
 	"overdue/internal/testing/brokertest"
+	"overdue/proxy/proven"
 	"overdue/scheduler"
 )
 
@@ -197,7 +197,7 @@ func TestATokenProvesItselfWithItsFirstSend(t *testing.T) {
 			{"other", http.StatusCreated, false, 0},
 			{"refused", http.StatusUnauthorized, false, 0},
 			{"refused", http.StatusUnauthorized, false, 0},
-			{"good", http.StatusCreated, true, provenTime},
+			{"good", http.StatusCreated, true, proven.Time},
 			{"good", http.StatusCreated, false, 0},
 		} {
 			if got := writtenFirst(want.token, want.status); got != want.first {
@@ -206,20 +206,6 @@ func TestATokenProvesItselfWithItsFirstSend(t *testing.T) {
 			time.Sleep(want.wait)
 		}
 	})
-
-	var tokens provenTokens
-	now := time.Now()
-	for i := range 3 * provenMost {
-		tokens.note(tokenOf(fmt.Sprint(i), "orders"), true, now)
-	}
-	if n := len(tokens.until); n > provenMost {
-		t.Errorf("%d tokens are remembered, want %d at most", n, provenMost)
-	}
-	last := tokenOf(fmt.Sprint(3*provenMost-1), "Orders")
-	tokens.note(last, false, now)
-	if tokens.holds(last, now) || tokens.holds([sha256.Size]byte{}, now) {
-		t.Error("a token holds that was refused, or never seen")
-	}
 }
 
 // Whether the namespace has taken the message is not known when its answer does not come: the

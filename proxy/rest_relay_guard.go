@@ -7,8 +7,10 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
+	"overdue/internal/monitorqueue"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/atom"
 	"overdue/internal/servicebus/rest"
@@ -24,14 +26,26 @@ func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
 	switch {
 	case p.cfg.MonitorQueue == "":
 	case q.Call == rights.Administer: // deleting or changing the queue, or an address below it
-		guarded = method != http.MethodGet && method != http.MethodHead && address.Below(q.Need.Path, p.cfg.MonitorQueue)
+		guarded = method != http.MethodGet && method != http.MethodHead && slices.ContainsFunc(p.monitorQueues(), func(name string) bool {
+			return address.Below(q.Need.Path, name)
+		})
 	default:
 		guarded = q.Address.SubQueue == address.Main && p.isMonitorQueue(q.Address.Entity())
 	}
 	if !guarded {
 		return nil
 	}
-	return rest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", rest.Quoted(p.cfg.MonitorQueue))
+	name := q.Need.Path
+	if q.Call != rights.Administer {
+		name = q.Address.Entity()
+	}
+	return rest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", rest.Quoted(name))
+}
+
+// monitorQueues are all that there could be: there may have been more, or some of another
+// configuration.
+func (p *Proxy) monitorQueues() []string {
+	return monitorqueue.Of(p.cfg.MonitorQueue, monitorqueue.Most).Names()
 }
 
 // refuseForward keeps clients from forwarding messages to entities to which they may not send: to
@@ -51,7 +65,7 @@ func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
 	now := time.Now()
 	for _, t := range targets {
 		if p.isMonitorQueue(t.To.Entity()) {
-			return rest.BadRequest("%s is the monitor queue, to which nothing is forwarded.", rest.Quoted(p.cfg.MonitorQueue))
+			return rest.BadRequest("%s is the monitor queue, to which nothing is forwarded.", rest.Quoted(t.To.Entity()))
 		}
 		if len(p.cfg.Keys) == 0 {
 			continue

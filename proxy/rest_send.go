@@ -18,7 +18,12 @@ type request struct {
 
 func (p *Proxy) newRequest(entity string, settings Settings, ms []*message) *request {
 	r := &request{goesOn: make(chan struct{}, 1), result: make(chan error, 1)}
-	r.p, r.to, r.via, r.entity, r.settings, r.n, r.ms, r.began = p, r, endpointREST, entity, settings, len(ms), ms, time.Now()
+	via := endpointREST
+	if p.metrics.isCanary(entity) {
+		via = endpointCanary
+	}
+	r.p, r.to, r.via, r.entity, r.settings, r.n, r.ms, r.began = p, r, via, entity, settings, len(ms), ms, time.Now()
+	r.trace = r.traced()
 	return r
 }
 
@@ -59,5 +64,8 @@ func (r *request) schedulingContext() context.Context { return r.ctx }
 
 func (r *request) finished(err error) {
 	r.count(err)
+	if err != nil { // the answer is logged by refuse, which does not know the message
+		r.p.cfg.Log.Debug("send failed", r.failure(err)...)
+	}
 	r.result <- err
 }

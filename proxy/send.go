@@ -46,6 +46,7 @@ type send struct {
 	// acceptance. So a settlement can be tied to one message.
 	once bool
 
+	trace          tracedSend
 	settled        bool // sent settled: the app gets no outcome
 	companionFirst bool // write the companions before the messages, not together with them
 	// companionLast: write the companions after the messages, because the sender has not yet
@@ -145,10 +146,11 @@ func (s *send) step(in input, err error) bool {
 		s.left = time.Now()
 	}
 	scheduled, left := s.scheduled, s.left
+	s.traceLocked(in, err)
 	s.mu.Unlock()
 
 	if in == brokerSettled {
-		s.p.metrics.sentUpstream(s.via, len(s.promises) > 0, time.Since(left))
+		s.p.metrics.SentUpstream(s.via, len(s.promises) > 0, time.Since(left), s.trace.Context())
 		s.report(err)
 	}
 	switch due {
@@ -181,9 +183,10 @@ func (s *send) finish(from state, in input, err, scheduled error) {
 		err = scheduled
 	}
 	if !s.settled {
-		s.p.metrics.ended(s.via, len(s.promises) > 0, time.Since(s.began))
+		s.p.metrics.Ended(s.via, len(s.promises) > 0, time.Since(s.began), s.trace.Context())
 	}
 	s.to.finished(err)
+	s.trace.End(fault(err, s.entity))
 	if from != waiting {
 		s.p.leave()
 	}
@@ -195,6 +198,7 @@ func (s *send) schedule(refs []scheduler.Reference) {
 		s.step(companionScheduled, nil)
 		return
 	}
+	s.traceSchedules(len(refs))
 	c := scheduler.Companion{Entity: s.entity, References: refs, Findable: s.slotted}
 	if s.p.cfg.Journal == nil {
 		s.p.cfg.Scheduler.Start(c, s)
@@ -215,14 +219,6 @@ func (s *send) schedule(refs []scheduler.Reference) {
 func (s *send) Scheduled(err error) {
 	s.p.noteCompanions(err)
 	s.step(companionScheduled, err)
-}
-
-// noteCompanions records whether the last companions failed. If so, the next sends write theirs
-// first.
-func (p *Proxy) noteCompanions(err error) {
-	if first := err != nil; p.companionFirst.Load() != first { // avoids a write: it rarely changes
-		p.companionFirst.Store(first)
-	}
 }
 
 // report gives the scheduler the broker's outcome, so that it ties settlements to these messages.

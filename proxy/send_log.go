@@ -25,6 +25,21 @@ func (p *Proxy) logAccepted(via, entity string, n int, companion string, refs []
 	ce.Write(fields...)
 }
 
+// failure returns what the log says of a send that failed. The first message stands for all.
+func (s *send) failure(err error) []zap.Field {
+	fields := []zap.Field{zap.String("work_queue", s.entity), zap.String("endpoint", s.via), zap.Int("messages", s.n), zap.Error(err)}
+	id := ""
+	if len(s.ms) > 0 {
+		id = s.ms[0].ID
+	} else if len(s.refs) > 0 { // the promises are made
+		id = s.refs[0].MessageID
+	}
+	if id != "" {
+		fields = append(fields, zap.String("message_id", id))
+	}
+	return fields
+}
+
 // companionKind names the kind of the companions of a send, for the log.
 func (s *send) companionKind() string {
 	switch {

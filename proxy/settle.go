@@ -9,6 +9,7 @@ import (
 	"overdue/internal/amqp/relay"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
+	"overdue/internal/slack"
 	"overdue/scheduler/index"
 )
 
@@ -19,64 +20,93 @@ const (
 )
 
 // observe chooses the links of the AMQP endpoint whose settlements to observe: those on which
-// apps receive from a monitored queue. A settlement in a subscription says nothing: a topic has
-// many copies of a message, and one companion.
+// apps receive from a monitored entity. A settlement in a subscription makes no companion needless:
+// a topic has many copies of a message, and one companion. Only its slack is measured.
 func (p *Proxy) observe(l relay.Link) relay.Observer {
 	at := l.Class.Address
-	if l.Class.Kind != rights.Receive || at.SubQueue != address.Main || at.Subscription != "" || p.excluded(at.Name) {
+	copies := at.Subscription != ""
+	if l.Class.Kind != rights.Receive || at.SubQueue != address.Main || p.excluded(at.Name) || copies && p.cfg.Slack == nil {
 		return nil
 	}
-	return &settleLink{p, at.Name}
+	return &settleLink{p: p, entity: at.Name, copies: copies, slack: p.cfg.Slack.Link(at.String())}
 }
 
-// A settleLink observes the deliveries from one monitored queue to an app.
+// A settleLink observes the deliveries from one monitored queue or subscription to an app.
 type settleLink struct {
 	p      *Proxy
-	entity string
+	entity string      // the queue or topic
+	copies bool        // it is a subscription
+	slack  *slack.Link // nil = it is not measured
 }
 
-// Delivered identifies a message that this process may have sent.
+// Delivered identifies a message that this process may have sent, and notes the deadline of any
+// other. The note of such a message has its weight in place of a key.
 func (l *settleLink) Delivered(payload []byte) (relay.Note, bool) {
 	raw, ok := headOf(payload)
 	if !ok {
 		return relay.Note{}, false
 	}
-	d, ok := l.p.delivered(l.entity, &raw)
+	d, ok := l.delivered(&raw)
 	return noteOf(d), ok
 }
 
-// Settled reports a message that was settled for good to the scheduler.
+// Settled reports a message that was settled for good: the broker has confirmed a Complete or
+// DeadLetter by the receiver, or a receive-and-delete. Its companion may be needless.
 func (l *settleLink) Settled(n relay.Note) {
 	d := deliveredOf(n)
-	d.Entity = l.entity
-	l.p.settled(d)
+	weight := uint64(1)
+	if d.Key[0] == 0 {
+		weight = d.Key[1]
+	} else {
+		d.Entity = l.entity
+		l.p.cfg.Scheduler.Settle(d)
+	}
+	// A clock that is not measured may be wrong by any amount.
+	if now := l.p.cfg.Scheduler.Now(); now.Measured {
+		l.slack.Settled(d.Enqueued, now.Time, d.Deadline, weight)
+	}
 }
 
-// settled tells the scheduler that the broker has confirmed a Complete or DeadLetter by the
-// receiver, or a receive-and-delete. The companion may be needless.
-func (p *Proxy) settled(d index.Delivered) { p.cfg.Scheduler.Settle(d) }
+// delivered reads when a message was enqueued, and its deadline. It has a key if its ids are those
+// of a message sent from here, and the index may know it, and otherwise a weight. ok is false if nobody wants to know of
+// its settlement, or if it has no enqueued-time or no deadline.
+func (l *settleLink) delivered(m *amqp.Message) (d index.Delivered, ok bool) {
+	p := l.p
+	key, expected := index.Key{}, false
+	if !l.copies {
+		key, expected = p.keyOf(l.entity, m)
+	}
+	if !expected {
+		if key = (index.Key{0, l.slack.Weight()}); key[1] == 0 {
+			return d, false
+		}
+	}
+	stamp, ok := amqp.MapLookup(m.MessageAnnotations, annotationEnqueuedTime)
+	if !ok || !l.copies && forwarded(m.MessageAnnotations) { // a copy has the number that the topic gave
+		return d, false
+	}
+	if d.Enqueued = stamp.Timestamp().Time(); stamp.Err() != nil {
+		return d, false
+	}
+	if expected && p.cfg.Scheduler.InSlots(l.entity, d.Enqueued) {
+		if l.slack == nil {
+			return d, false
+		}
+		key = index.Key{0, 1}
+	}
+	d.Key = key
+	d.Deadline, ok = p.deadlineOf(l.entity, m, d.Enqueued)
+	return d, ok
+}
 
-// delivered identifies a message that was delivered from a queue, for settled. ok is false if its
-// ids are not those of a message sent from here, or if it lacks an enqueued-time.
-func (p *Proxy) delivered(entity string, m *amqp.Message) (d index.Delivered, ok bool) {
+// keyOf returns the key of a message that may have been sent from here.
+func (p *Proxy) keyOf(entity string, m *amqp.Message) (key index.Key, ok bool) {
 	id, named := idBytes(m.Properties, amqp.PropertyMessageID)
 	session, legible := idBytes(m.Properties, amqp.PropertyGroupID)
 	if !named || !legible || len(id) == 0 {
-		return d, false
+		return key, false
 	}
-	if d.Key, ok = p.cfg.Scheduler.Expects(entity, id, session); !ok {
-		return d, false
-	}
-	stamp, ok := amqp.MapLookup(m.MessageAnnotations, annotationEnqueuedTime)
-	if !ok || forwarded(m.MessageAnnotations) {
-		return d, false
-	}
-	d.Enqueued = stamp.Timestamp().Time()
-	if stamp.Err() != nil || p.cfg.Scheduler.InSlots(entity, d.Enqueued) {
-		return d, false
-	}
-	d.Deadline, ok = p.deadlineOf(entity, m, d.Enqueued)
-	return d, ok
+	return p.cfg.Scheduler.Expects(entity, id, session)
 }
 
 // forwarded reports whether the message was first enqueued in another entity. Its id may there

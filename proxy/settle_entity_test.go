@@ -34,7 +34,7 @@ func TestASettlementSaysWhereTheMessageWasReceived(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := index.Delivered{Key: index.KeyOf("orders", "m", ""), Enqueued: noon.Truncate(time.Millisecond), Deadline: noon.Truncate(time.Millisecond).Add(time.Minute)}
-		l := &settleLink{&Proxy{cfg: Config{Scheduler: s}}, "orders"}
+		l := &settleLink{p: &Proxy{cfg: Config{Scheduler: s}}, entity: "orders"}
 		l.Settled(noteOf(d))
 		if len(known.taken) != 1 {
 			t.Fatalf("%d settlements reported, want 1", len(known.taken))

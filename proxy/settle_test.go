@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	goamqp "github.com/Azure/go-amqp"
 
+	"overdue/internal/slack"
 	"overdue/scheduler"
 )
 
@@ -83,6 +84,10 @@ func TestLinksThatAreObserved(t *testing.T) {
 		sc := setupAMQP(t, func(s *setting) {
 			s.proxy.Excluded = func(entity string) bool { return entity == "plain" }
 		})
+		if sc.proxy.cfg.Slack = slack.NewMeter(nil); sc.proxy.observe(linkOf(receiverFrom("events/Subscriptions/audit"))) == nil {
+			t.Error("a subscription is not observed while slack is measured")
+		}
+		sc.proxy.cfg.Slack = nil
 		for address, want := range map[string]bool{
 			"orders": true, "/orders": true, "sb://contoso/orders": true, "team/orders": true,
 			"plain": false, "orders/$DeadLetterQueue": false, "orders/$Transfer/$DeadLetterQueue": false,
@@ -113,7 +118,7 @@ func TestDeliveriesThatAreNotNoted(t *testing.T) {
 			sc.must(err)
 			return b
 		}
-		l := &settleLink{sc.proxy, "orders"}
+		l := &settleLink{p: sc.proxy, entity: "orders"}
 		whole := encode(func(*goamqp.Message) {})
 		for name, tc := range map[string]struct {
 			payload []byte
@@ -155,7 +160,7 @@ func TestDeliveriesFromTimesOfSlotsAreNotNoted(t *testing.T) {
 		sc := setupAMQP(t)
 		stamp := time.Now().Truncate(time.Millisecond)
 		sc.scheduler.Expect("orders", []scheduler.Reference{{MessageID: "m", Sent: stamp, From: stamp, Until: stamp.Add(time.Second), Deadline: stamp.Add(time.Minute), Within: time.Minute}})
-		l := &settleLink{sc.proxy, "orders"}
+		l := &settleLink{p: sc.proxy, entity: "orders"}
 		for _, tc := range []struct {
 			entity string
 			until  time.Time
@@ -188,7 +193,7 @@ func TestNotingADeliveryAllocatesNothing(t *testing.T) {
 		m := &goamqp.Message{Header: &goamqp.MessageHeader{TTL: time.Minute}, Properties: &goamqp.MessageProperties{MessageID: "m"}, Data: [][]byte{nil}}
 		b, err := m.MarshalBinary()
 		sc.must(err)
-		l := &settleLink{sc.proxy, "orders"}
+		l := &settleLink{p: sc.proxy, entity: "orders"}
 		if n := testing.AllocsPerRun(100, func() { _, _ = l.Delivered(b) }); n != 0 {
 			t.Errorf("%v allocations for a message that was not sent from here, want none", n)
 		}

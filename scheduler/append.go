@@ -114,6 +114,9 @@ func (e *encoder) reference(b []byte, r *Reference) []byte {
 	if r.Incomplete {
 		b = append(b, `,"incomplete":true`...)
 	}
+	if r.Traceparent != "" {
+		b = e.text(append(b, `,"traceparent":`...), r.Traceparent)
+	}
 	if r.Missed != nil {
 		b = e.value(append(b, `,"missed":`...), r.Missed)
 	}
@@ -126,7 +129,7 @@ func (e *encoder) reference(b []byte, r *Reference) []byte {
 func (r *Reference) promisedAs(o *Reference) bool {
 	return r.Sent.Equal(o.Sent) && r.From.Equal(o.From) && r.Until.Equal(o.Until) && r.Deadline.Equal(o.Deadline) &&
 		r.Within == o.Within && r.Stated == o.Stated && r.Once == o.Once && r.Missed == o.Missed &&
-		r.CompleteWithin == o.CompleteWithin && r.Warned == o.Warned && r.Incomplete == o.Incomplete
+		r.CompleteWithin == o.CompleteWithin && r.Warned == o.Warned && r.Incomplete == o.Incomplete && r.Traceparent == o.Traceparent
 }
 
 // text appends s as a JSON string.

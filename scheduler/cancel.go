@@ -180,10 +180,9 @@ func (s *Scheduler) RunCancel(ctx context.Context) error {
 
 // A canceller is the state of RunCancel.
 type canceller struct {
-	s        *Scheduler
-	waiting  []index.Needless
-	since    time.Time // when the first of them came
-	position int64     // where the monitor queue has not been read yet; 0 = that is not known
+	s       *Scheduler
+	waiting []index.Needless
+	since   time.Time // when the first of them came
 }
 
 // gather waits until there is something that is worth a request. It returns false when ctx ends.
@@ -221,21 +220,39 @@ func (c *canceller) await(ctx context.Context) bool {
 	return false
 }
 
-// round cancels what waits, as far as it is found on the monitor queue.
+// round cancels what waits, as far as it is found on the monitor queues. A queue that fails keeps
+// nothing of the others from being cancelled.
 func (c *canceller) round(ctx context.Context) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, cancelTime)
-	defer cancel()
 	if c.s.cfg.Store != nil {
+		ctx, cancel := context.WithTimeout(ctx, cancelTime)
+		defer cancel()
 		return c.withdraw(ctx)
 	}
-	waiting := c.waiting
+	byLane := map[*lane][]index.Needless{}
+	for _, w := range c.waiting {
+		l := c.s.laneOf(w.Entity)
+		byLane[l] = append(byLane[l], w)
+	}
 	c.waiting = nil
-	late, err := c.learn(ctx, waiting)
+	for _, l := range c.s.lanes {
+		if len(byLane[l]) > 0 {
+			cancelled, laneErr := c.roundOn(ctx, l, byLane[l])
+			n, err = n+cancelled, errors.Join(err, laneErr)
+		}
+	}
+	return n, err
+}
+
+// roundOn is round for one monitor queue.
+func (c *canceller) roundOn(ctx context.Context, l *lane, waiting []index.Needless) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, cancelTime)
+	defer cancel()
+	late, err := c.learn(ctx, l, waiting)
 	if err != nil {
-		c.waiting = waiting
+		c.waiting = append(c.waiting, waiting...)
 		return 0, err
 	}
-	c.waiting = late
+	c.waiting = append(c.waiting, late...)
 	var found []index.Needless
 	var numbers []int64
 	for _, w := range waiting {
@@ -245,9 +262,9 @@ func (c *canceller) round(ctx context.Context) (n int, err error) {
 	}
 	for part := range slices.Chunk(numbers, cancelBatch) {
 		c.s.cfg.Operations.Add(operations.Cancel, 1)
-		if err := c.s.cancel(ctx, part); err != nil {
+		if err := l.cancel(ctx, part); err != nil {
 			// One of them may be gone, and the error does not say which. They become due.
-			return n, fmt.Errorf("scheduler: cancel companions on %s: %w", c.s.cfg.MonitorQueue, err)
+			return n, fmt.Errorf("scheduler: cancel companions on %s: %w", l.queue, err)
 		}
 		for _, w := range found[n : n+len(part)] {
 			c.s.cfg.Index.Forget(w.ID)
@@ -259,8 +276,8 @@ func (c *canceller) round(ctx context.Context) (n int, err error) {
 }
 
 // cancel takes messages off the monitor queue that wait there for their activation.
-func (s *Scheduler) cancel(ctx context.Context, numbers []int64) error {
-	return s.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
+func (l *lane) cancel(ctx context.Context, numbers []int64) error {
+	return l.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
 		return sender.CancelScheduledMessages(ctx, numbers, nil)
 	})
 }
@@ -271,7 +288,7 @@ var errNotShown = errors.New("none of the companions that wait is shown by a pee
 // learn reads on in the monitor queue until the numbers of all that wait are known. It notes those
 // of others on the way, so that nothing is read twice. What it has not got to is late: a peek for
 // each that waits is as much as cancelling can save.
-func (c *canceller) learn(ctx context.Context, waiting []index.Needless) (late []index.Needless, err error) {
+func (c *canceller) learn(ctx context.Context, l *lane, waiting []index.Needless) (late []index.Needless, err error) {
 	unknown := map[index.ID]struct{}{}
 	oldest := time.Now()
 	for _, w := range waiting {
@@ -285,27 +302,27 @@ func (c *canceller) learn(ctx context.Context, waiting []index.Needless) (late [
 	if len(unknown) == 0 {
 		return nil, nil
 	}
-	c.position = c.s.probes.from(c.position, oldest.Add(-c.s.cfg.WriteTimeout))
-	peeker, err := c.s.cfg.Links.Peeker(ctx, c.s.cfg.MonitorQueue)
+	l.position = l.probes.from(l.position, oldest.Add(-c.s.cfg.WriteTimeout))
+	peeker, err := c.s.cfg.Links.Peeker(ctx, l.queue)
 	if err != nil {
-		return nil, fmt.Errorf("scheduler: search %s for companions: %w", c.s.cfg.MonitorQueue, err)
+		return nil, fmt.Errorf("scheduler: search %s for companions: %w", l.queue, err)
 	}
 	defer peeker.Close(context.WithoutCancel(ctx))
 	sought, ours := len(unknown), 0
 	for range sought {
-		page, err := peeker.Peek(ctx, c.position, cancelBatch)
+		page, err := peeker.Peek(ctx, l.position, cancelBatch)
 		c.s.cfg.Operations.Add(operations.Peek, 1)
 		if err != nil {
-			return nil, fmt.Errorf("scheduler: search %s for companions: %w", c.s.cfg.MonitorQueue, err)
+			return nil, fmt.Errorf("scheduler: search %s for companions: %w", l.queue, err)
 		}
 		if len(page) == 0 {
 			if ours == 0 {
-				return nil, fmt.Errorf("scheduler: search %s for companions: %w", c.s.cfg.MonitorQueue, errNotShown)
+				return nil, fmt.Errorf("scheduler: search %s for companions: %w", l.queue, errNotShown)
 			}
 			return nil, nil // what was not met is gone
 		}
 		for _, m := range page {
-			c.position = max(c.position, m.SequenceNumber+1)
+			l.position = max(l.position, m.SequenceNumber+1)
 			if id, ok := index.ParseID(m.MessageID); ok && m.State == link.Scheduled && c.s.cfg.Index.Number(id, m.SequenceNumber) {
 				ours++
 				delete(unknown, id)

@@ -44,11 +44,13 @@ type Instant struct {
 func (i Instant) StampedBy() time.Time { return i.Time.Add(i.Uncertainty + slotWindow) }
 
 // clock is the broker's clock as seen from here: a stamp of the broker, carried on by
-// our monotonic clock. A step of our wall clock does not move it.
+// our monotonic clock. That stands still while this machine is suspended. So where our wall clock
+// has gone on by more, nothing is known until the next measurement.
 type clock struct {
 	mu       sync.Mutex
 	measured bool
 	at       time.Time     // our clock, with its monotonic reading, at the measurement
+	wall     time.Time     // the same without it
 	broker   time.Time     // the broker's clock at that instant
 	err      time.Duration // half of what the measurement left open
 	asked    time.Time     // our clock, when a measurement was asked for last
@@ -57,24 +59,43 @@ type clock struct {
 func (c *clock) now() Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.measured {
-		return Instant{Time: time.Now().UTC()}
+	now := time.Now()
+	if !c.measured || c.suspendedLocked(now) {
+		return Instant{Time: now.UTC()}
 	}
-	age := time.Since(c.at)
+	age := now.Sub(c.at)
 	return Instant{Time: c.broker.Add(age).UTC(), Measured: true, Uncertainty: c.err + drift(age)}
 }
 
+// suspendedMost is by how much our two clocks may part while this machine runs.
+const suspendedMost = time.Second
+
+func (c *clock) suspendedLocked(now time.Time) bool {
+	return now.Round(0).Sub(c.wall)-now.Sub(c.at) > suspendedMost
+}
+
+// suspended reports whether this machine was suspended after the measurement.
+func (c *clock) suspended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.measured && c.suspendedLocked(time.Now())
+}
+
 // set takes the stamp that the broker made between the instants sent and received of
-// our clock, unless what is known is still sharper.
+// our clock, unless what is known is still sharper and agrees with it.
 func (c *clock) set(stamp, sent, received time.Time) {
 	open := received.Sub(sent) + stampGrain
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.measured && c.err+drift(received.Sub(c.at)) < open/2 {
-		return
+	if age := received.Sub(c.at); c.measured && !c.suspendedLocked(received) {
+		err, known := c.err+drift(age), c.broker.Add(age)
+		agrees := !known.Add(err).Before(stamp) && !known.Add(-err).After(stamp.Add(open))
+		if agrees && err < open/2 {
+			return
+		}
 	}
 	// The stamp was made somewhere between the two instants and rounded down.
-	c.measured, c.at, c.err = true, received, open/2
+	c.measured, c.at, c.wall, c.err = true, received, received.Round(0), open/2
 	c.broker = stamp.Add(open / 2)
 }
 
@@ -106,14 +127,29 @@ func drift(age time.Duration) time.Duration {
 }
 
 // Now reads the broker's clock, as far as it has been measured.
-func (s *Scheduler) Now() Instant { return s.clock.now() }
+func (s *Scheduler) Now() Instant {
+	now := s.clock.now()
+	if !now.Measured && s.clock.suspended() {
+		s.wantMeasurement()
+	}
+	return now
+}
 
 // Measured is closed when the broker's clock has been measured.
 func (s *Scheduler) Measured() <-chan struct{} { return s.measured }
 
 // Blurred has a value when the clock had better be measured before its turn: slots pay, and soon it
-// is not known well enough for them.
+// is not known well enough for them; or companions go to a monitor queue that no measurement was
+// made on.
 func (s *Scheduler) Blurred() <-chan struct{} { return s.blurred }
+
+// wantMeasurement gives Blurred a value.
+func (s *Scheduler) wantMeasurement() {
+	select {
+	case s.blurred <- struct{}{}:
+	default:
+	}
+}
 
 func (s *Scheduler) setClock(stamp, sent, received time.Time) {
 	s.clock.set(stamp, sent, received)
@@ -123,7 +159,8 @@ func (s *Scheduler) setClock(stamp, sent, received time.Time) {
 // MeasureClock measures the broker's clock: it schedules a message far ahead on the monitor queue,
 // peeks at the enqueued-time that the broker stamped on it, and cancels it. It also opens the
 // connection over which companions are written. It needs the Listen right. Until it has succeeded
-// once, Now is our own clock.
+// once, Now is our own clock. Of several monitor queues it asks the first and all that companions
+// were written to: a queue's numbers tell where to begin to read it.
 //
 // That a message which waits for its activation shows its send time as enqueued-time was seen on a
 // live namespace, and is not documented. Should a broker show something else, the stamp lies
@@ -132,18 +169,32 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	if s.cfg.Store != nil {
 		return s.measurePlain(ctx)
 	}
-	// The first companion should not wait for its connection.
-	if err := s.companions.Open(ctx); err != nil {
-		return fmt.Errorf("scheduler: reach monitor queue %s: %w", s.cfg.MonitorQueue, err)
+	var errs []error
+	for i, l := range s.lanes {
+		s.mu.Lock()
+		used := l.used
+		s.mu.Unlock()
+		if i == 0 || used {
+			errs = append(errs, s.measure(ctx, l))
+		}
 	}
-	receiver, err := s.cfg.Client.Current().NewReceiverForQueue(s.cfg.MonitorQueue, nil)
+	return errors.Join(errs...)
+}
+
+// measure measures the clock on one monitor queue.
+func (s *Scheduler) measure(ctx context.Context, l *lane) error {
+	// The first companion should not wait for its connection.
+	if err := l.companions.Open(ctx); err != nil {
+		return fmt.Errorf("scheduler: reach monitor queue %s: %w", l.queue, err)
+	}
+	receiver, err := s.cfg.Client.Current().NewReceiverForQueue(l.queue, nil)
 	if err != nil {
-		return fmt.Errorf("scheduler: receiver for %s: %w", s.cfg.MonitorQueue, err)
+		return fmt.Errorf("scheduler: receiver for %s: %w", l.queue, err)
 	}
 	defer func() { _ = receiver.Close(context.WithoutCancel(ctx)) }()
 
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("scheduler: measure the clock of %s: %w", s.cfg.MonitorQueue, err)
+		return fmt.Errorf("scheduler: measure the clock of %s: %w", l.queue, err)
 	}
 	ctx, end := endLater(ctx, probeGrace)
 	defer end()
@@ -152,7 +203,7 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	var numbers []int64
 	var sent, received time.Time
 	for range 2 { // the first may have to open the links, which would blur its measurement
-		err := s.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
+		err := l.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
 			sent = time.Now()
 			scheduled, err := sender.ScheduleMessages(ctx, []*azservicebus.Message{probe}, due, nil)
 			received = time.Now()
@@ -160,9 +211,9 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			err = fmt.Errorf("scheduler: schedule a clock probe on %s: %w", s.cfg.MonitorQueue, err)
+			err = fmt.Errorf("scheduler: schedule a clock probe on %s: %w", l.queue, err)
 			if len(numbers) > 0 {
-				err = errors.Join(err, s.cancel(ctx, numbers))
+				err = errors.Join(err, l.cancel(ctx, numbers))
 			}
 			return err
 		}
@@ -170,12 +221,12 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	last := numbers[len(numbers)-1]
 	s.cfg.Operations.Add(operations.Probe, 4)
 	peeked, err := receiver.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &last})
-	cancelErr := s.cancel(ctx, numbers)
+	cancelErr := l.cancel(ctx, numbers)
 	if err != nil {
-		return fmt.Errorf("scheduler: peek at the clock probe on %s: %w", s.cfg.MonitorQueue, err)
+		return fmt.Errorf("scheduler: peek at the clock probe on %s: %w", l.queue, err)
 	}
 	if cancelErr != nil {
-		return fmt.Errorf("scheduler: cancel the clock probe on %s: %w", s.cfg.MonitorQueue, cancelErr)
+		return fmt.Errorf("scheduler: cancel the clock probe on %s: %w", l.queue, cancelErr)
 	}
 	if len(peeked) == 0 || peeked[0].SequenceNumber == nil || *peeked[0].SequenceNumber != last || peeked[0].EnqueuedTime == nil {
 		return errors.New("scheduler: the broker shows no enqueued-time on a scheduled message; its clock stays unmeasured")
@@ -185,7 +236,7 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 		return errors.New("scheduler: the broker stamps a scheduled message with its activation time; its clock stays unmeasured")
 	}
 	s.setClock(stamp, sent, received)
-	s.probes.add(last, received)
+	l.probes.add(last, received)
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/Azure/go-amqp"
 
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
@@ -37,7 +36,7 @@ func (s *Scheduler) measurePlain(ctx context.Context) error {
 	probe := newProbe(plainTTL)
 	probe.MessageID = &id
 	var sent, received time.Time
-	err := s.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
+	err := s.lanes[0].requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
 		if _, err := sender.NewMessageBatch(ctx, nil); err != nil { // which opens the link, or that would blur the measurement
 			return err
 		}
@@ -47,34 +46,34 @@ func (s *Scheduler) measurePlain(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("scheduler: send a clock probe to %s: %w", s.cfg.MonitorQueue, err)
+		return fmt.Errorf("scheduler: send a clock probe to %s: %w", s.lanes[0].queue, err)
 	}
 	s.cfg.Operations.Add(operations.Probe, 1)
 	stamp, number, err := s.findProbe(ctx, id)
 	if tidyErr := s.tidyProbes(ctx, id, stamp); err == nil && tidyErr != nil {
-		err = fmt.Errorf("scheduler: take the clock probe off %s: %w", s.cfg.MonitorQueue, tidyErr)
+		err = fmt.Errorf("scheduler: take the clock probe off %s: %w", s.lanes[0].queue, tidyErr)
 	}
 	if err != nil {
 		return err
 	}
 	s.setClock(stamp, sent, received)
-	s.probes.add(number, received)
+	s.lanes[0].probes.add(number, received)
 	return nil
 }
 
 // findProbe peeks at the probe with that id.
 func (s *Scheduler) findProbe(ctx context.Context, id string) (stamp time.Time, number int64, err error) {
-	p, err := s.cfg.Links.Peeker(ctx, s.cfg.MonitorQueue)
+	p, err := s.cfg.Links.Peeker(ctx, s.lanes[0].queue)
 	if err != nil {
-		return stamp, 0, fmt.Errorf("scheduler: peek at the clock probe on %s: %w", s.cfg.MonitorQueue, err)
+		return stamp, 0, fmt.Errorf("scheduler: peek at the clock probe on %s: %w", s.lanes[0].queue, err)
 	}
 	defer p.Close(context.WithoutCancel(ctx))
-	at := s.probes.from(0, time.Now())
+	at := s.lanes[0].probes.from(0, time.Now())
 	for range plainPages {
 		page, err := p.Peek(ctx, at, cancelBatch)
 		s.cfg.Operations.Add(operations.Probe, 1)
 		if err != nil {
-			return stamp, 0, fmt.Errorf("scheduler: peek at the clock probe on %s: %w", s.cfg.MonitorQueue, err)
+			return stamp, 0, fmt.Errorf("scheduler: peek at the clock probe on %s: %w", s.lanes[0].queue, err)
 		}
 		for _, m := range page {
 			if m.MessageID == id {
@@ -91,25 +90,20 @@ func (s *Scheduler) findProbe(ctx context.Context, id string) (stamp time.Time, 
 
 // tidyProbes takes away the probe with that id, and those that others have left behind.
 func (s *Scheduler) tidyProbes(ctx context.Context, id string, now time.Time) error {
-	r, err := s.cfg.Links.Receiver(ctx, s.cfg.MonitorQueue)
+	r, err := s.cfg.Links.Receiver(ctx, s.lanes[0].queue)
 	if err != nil {
 		return err
 	}
 	defer r.Close(context.WithoutCancel(ctx))
-	var others []*amqp.Message
+	var others []*link.ReceivedMessage
 	for ours := false; !ours && len(others) < plainTidy; {
-		var m *amqp.Message
+		var m *link.ReceivedMessage
 		if m, err = r.Next(ctx); m == nil || err != nil {
 			break
 		}
 		s.cfg.Operations.Add(operations.Probe, 2)
-		stamp, _ := m.Annotations["x-opt-enqueued-time"].(time.Time)
-		name := ""
-		if m.Properties != nil {
-			name, _ = m.Properties.MessageID.(string)
-		}
-		switch ours = name == id; {
-		case ours, strings.HasPrefix(name, plainProbe) && stamp.Before(now.Add(-plainOld)):
+		switch ours = m.MessageID == id; {
+		case ours, strings.HasPrefix(m.MessageID, plainProbe) && m.EnqueuedTime.Before(now.Add(-plainOld)):
 			err = r.Complete(ctx, m)
 		default:
 			others = append(others, m)

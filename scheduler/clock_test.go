@@ -63,3 +63,43 @@ func TestBlurredMeasurementDoesNotReplaceASharpOne(t *testing.T) {
 		}
 	})
 }
+
+// A clock was set since the last measurement, so that sharper one is wrong.
+func TestAMeasurementThatContradictsASharperOneReplacesIt(t *testing.T) {
+	for _, step := range []time.Duration{-time.Minute, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			var c clock
+			c.set(time.Now(), time.Now(), time.Now().Add(2*time.Millisecond))
+			time.Sleep(time.Second)
+			sent := time.Now()
+			time.Sleep(100 * time.Millisecond)
+			c.set(sent.Add(step), sent, time.Now())
+			if off := c.now().Time.Sub(time.Now().Add(step)).Abs(); off > c.now().Uncertainty {
+				t.Errorf("off by %v after a step of %v, with an uncertainty of %v", off, step, c.now().Uncertainty)
+			}
+		})
+	}
+}
+
+// While a machine is suspended, its monotonic clock stands still.
+func TestNothingIsKnownAfterASuspension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Scheduler{blurred: make(chan struct{}, 1)}
+		now := time.Now()
+		s.clock.set(now, now, now.Add(2*time.Millisecond))
+		time.Sleep(time.Minute)
+		s.clock.wall = s.clock.wall.Add(-suspendedMost)
+		if !s.Now().Measured || len(s.blurred) > 0 {
+			t.Errorf("Now = %+v while the clocks part little, want the measurement", s.Now())
+		}
+		s.clock.wall = s.clock.wall.Add(-10 * time.Minute)
+		if got := s.Now(); got.Measured || len(s.blurred) == 0 {
+			t.Errorf("Now = %+v after ten minutes, want that nothing is known and a measurement is due", got)
+		}
+		sent := time.Now()
+		s.clock.set(sent.Add(time.Hour), sent, sent.Add(time.Second)) // less sharp than the last
+		if got := s.Now(); !got.Measured || got.Time.Sub(sent) < 59*time.Minute {
+			t.Errorf("Now = %+v after a measurement, want it", got)
+		}
+	})
+}

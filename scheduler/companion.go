@@ -101,6 +101,8 @@ type Reference struct {
 	// again by itself when the acknowledgement is lost.
 	Once bool
 
+	Traceparent string // of the span of its send; "" = it was not traced. Nothing is decided by it
+
 	// Missed is set once the message has been expired and only the notification is left, so
 	// that the alert outlives both this process and the dead-letter queue.
 	Missed *Missed
@@ -119,7 +121,8 @@ type Missed struct {
 	Evidence         string    `json:"evidence,omitempty"` // as in events
 	CorrelationID    string    `json:"correlationId,omitempty"`
 	DeliveryCount    uint32    `json:"deliveryCount"`
-	TakenBy          []string  `json:"takenBy,omitempty"` // the sinks that have taken the alert
+	Traceparent      string    `json:"traceparent,omitempty"` // that the message carries
+	TakenBy          []string  `json:"takenBy,omitempty"`     // the sinks that have taken the alert
 
 	// Where Type is not "", DeadLetteredTime is when the message was seen, and:
 	State        string `json:"state,omitempty"`        // "active" or "deferred"

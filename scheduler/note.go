@@ -23,8 +23,8 @@ type Note struct {
 	Body        []byte
 }
 
-// Keep returns when the monitor queue, or the companion store, has accepted n, or with the error
-// that kept it from doing so.
+// Keep returns when the first monitor queue, or the companion store, has accepted n, or with the
+// error that kept it from doing so.
 func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 	s.mu.Lock()
 	if s.closed {
@@ -59,8 +59,9 @@ func (s *Scheduler) keep(ctx context.Context, n Note) error {
 	}
 	var b link.Batch
 	b.Add(&link.ScheduledMessage{MessageID: n.ID, Subject: n.Subject, ContentType: n.ContentType, Due: n.Due, Body: n.Body})
-	if err := s.companions.Send(ctx, &b); err != nil {
-		return fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
+	first := s.lanes[0]
+	if err := first.companions.Send(ctx, &b); err != nil {
+		return fmt.Errorf("scheduler: write to monitor queue %s: %w", first.queue, err)
 	}
 	return nil
 }

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"overdue/internal/lifecycle"
+	"overdue/internal/monitorqueue"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
@@ -39,7 +41,10 @@ type Config struct {
 	Client       *sdk.Client     // measures the broker's clock and cancels companions
 	Links        *link.Namespace // leads to the monitor queue: companions are written and found over it
 	MonitorQueue string
-	WriteTimeout time.Duration // of one transfer, retries included; 0 = 30 s
+	// MonitorQueues is how many monitor queues there are, of which MonitorQueue is the first: see
+	// package monitorqueue. 0 = 1.
+	MonitorQueues int
+	WriteTimeout  time.Duration // of one transfer, retries included; 0 = 30 s
 
 	// Store keeps companions and notes in the place of the monitor queue, which only shows the
 	// broker's clock then. nil: the monitor queue does.
@@ -63,30 +68,50 @@ type Config struct {
 	Deadlines  *operations.Deadlines // nil: those that are met early are not counted
 }
 
-// A Scheduler writes companions to the monitor queue. It is safe for concurrent use.
+// A Scheduler writes companions to the monitor queues. It is safe for concurrent use.
 type Scheduler struct {
-	cfg        Config
-	companions *link.ReconnectingSender
-	requests   *sdk.Sender // what only the SDK asks of the monitor queue
-	clock      clock
+	cfg    Config
+	queues monitorqueue.Queues
+	lanes  []*lane // one for each of queues; the first has notes, and tells the broker's clock
+	clock  clock
 
 	measured     chan struct{} // closed when the clock is
 	blurred      chan struct{} // one token: see Blurred
 	onceMeasured sync.Once
 
-	mu       sync.Mutex
+	mu      sync.Mutex // also of the lanes
+	closed  bool
+	running sync.WaitGroup // goroutines that write
+
+	slots    slotRegistry
+	needless chan struct{} // one token: Index.Needless may have some
+	slotted  slotted
+}
+
+// A lane is the way to one monitor queue.
+type lane struct {
+	queue      string
+	companions *link.ReconnectingSender
+	requests   *sdk.Sender // what only the SDK asks of the queue
+	probes     probes
+	lastDue    atomic.Int64 // see LastDue
+	position   int64        // used by RunCancel only: where the queue has not been read yet; 0 = that is not known
+
+	// The rest is under the mutex of the scheduler.
+	used     bool        // companions have been written, or tried to
 	pending  []*ticket   // leave with the next transfer
 	inFlight int         // transfers
 	started  time.Time   // when the last of them was
 	spacing  *time.Timer // starts the next one; a wake-up, never the truth
 	armed    bool        // spacing is
-	closed   bool
-	running  sync.WaitGroup // goroutines that write
+}
 
-	slots    slotRegistry
-	needless chan struct{} // one token: Index.Needless may have some
-	probes   probes
-	slotted  slotted
+// laneOf is the way to the monitor queue of an entity.
+func (s *Scheduler) laneOf(entity string) *lane {
+	if len(s.lanes) == 1 { // as where the companion store has them all
+		return s.lanes[0]
+	}
+	return s.lanes[s.queues.Index(entity)]
 }
 
 // ticket is one caller's companion on its way to the monitor queue.
@@ -112,11 +137,19 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.WriteTimeout = 30 * time.Second
 	}
 	s := &Scheduler{
-		cfg: cfg, companions: cfg.Links.ReconnectingSender(cfg.MonitorQueue), requests: cfg.Client.NewSender(cfg.MonitorQueue),
+		cfg: cfg, queues: monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues),
 		needless: make(chan struct{}, 1), measured: make(chan struct{}), blurred: make(chan struct{}, 1),
 	}
-	s.spacing = time.AfterFunc(time.Hour, s.resume)
-	s.spacing.Stop()
+	names := s.queues.Names()
+	if cfg.Store != nil {
+		names = names[:1] // it only tells the broker's clock
+	}
+	for _, name := range names {
+		l := &lane{queue: name, companions: cfg.Links.ReconnectingSender(name), requests: cfg.Client.NewSender(name)}
+		l.spacing = time.AfterFunc(time.Hour, func() { s.resume(l) })
+		l.spacing.Stop()
+		s.lanes = append(s.lanes, l)
+	}
 	return s, nil
 }
 
@@ -187,8 +220,15 @@ func (s *Scheduler) takeIn(t *ticket) bool {
 	if s.closed {
 		return false
 	}
-	s.pending = append(s.pending, t)
-	s.startLocked()
+	l := s.laneOf(t.c.Entity)
+	if !l.used {
+		l.used = true
+		if l != s.lanes[0] {
+			s.wantMeasurement() // which says where to begin to read the queue for companions to cancel
+		}
+	}
+	l.pending = append(l.pending, t)
+	s.startLocked(l)
 	return true
 }
 
@@ -224,5 +264,8 @@ func (s *Scheduler) Close(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("scheduler: companions still in flight: %w", err)
 	}
-	return errors.Join(err, s.companions.Close(ctx), s.requests.Close(ctx))
+	for _, l := range s.lanes {
+		err = errors.Join(err, l.companions.Close(ctx), l.requests.Close(ctx))
+	}
+	return err
 }

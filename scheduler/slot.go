@@ -36,6 +36,9 @@ const (
 	// slotWindow is how long after the send the broker's stamp is provided for. A send that takes
 	// longer covers another slot before it is acknowledged.
 	slotWindow = 40 * time.Millisecond
+	// stampUnit is what the broker cuts its stamps to. A deadline by the stamp is earlier than one by
+	// the instant itself, by less than that, and may lie in the slot before.
+	stampUnit = time.Millisecond
 )
 
 // What Config.Companions may say.
@@ -129,10 +132,7 @@ func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool
 		return false
 	}
 	if now.Uncertainty >= slotClock/2 && s.clock.fades() {
-		select {
-		case s.blurred <- struct{}{}:
-		default:
-		}
+		s.wantMeasurement()
 	}
 	return now.Uncertainty <= slotClock
 }
@@ -273,7 +273,7 @@ func (s *Scheduler) series(t *ticket) {
 		}
 		last = r
 		c := s.standing(t.c.Entity, r, alone)
-		for n := numberOf(r.From.Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
+		for n := numberOf(r.From.Truncate(stampUnit).Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
 			if c.needs(n, w, r.From) {
 				s.enter(&ticket{c: c.key.companion(time.Unix(0, n*int64(slot)).UTC()), caller: &slotDone{c, n}})
 			}

@@ -110,6 +110,24 @@ func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 	})
 }
 
+// The broker cuts its stamps to milliseconds. So the deadline that follows from the stamp may lie in
+// the slot before the one that the instant of the send leads to.
+func TestASlotIsCoveredIntoWhichTheCutStampPutsAMessage(t *testing.T) {
+	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
+		start := time.Now().Truncate(slot).Add(slot)
+		if err := <-ask(s, time.Minute, start.Add(900*time.Microsecond), start.Add(slotWindow)); err != nil {
+			t.Fatal(err)
+		}
+		stamp := start // 900 µs after it, cut
+		for _, c := range left() {
+			if deadline := stamp.Add(time.Minute); deadline.After(c.SlotStart()) && !deadline.After(c.SlotEnd) {
+				return
+			}
+		}
+		t.Errorf("no companion stands for the deadline of a message with the stamp %v: %v", stamp, left())
+	})
+}
+
 // Those that ask for the same slot at once share its companion, and those with other times to live
 // share the message.
 func TestSlotsOfOneInstantAreOneCompanion(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxTransfers bounds the transfers in flight, and with them what a monitor queue without an
-	// answer makes a process keep in memory twice.
+	// maxTransfers bounds the transfers in flight to one monitor queue, and with them what a queue
+	// without an answer makes a process keep in memory twice.
 	maxTransfers = 8
 	// transferSpacing is between two transfers as long as one is in flight. On a slow line it makes
 	// a companion wait for a moment instead of a round trip; on a fast one the round trip is shorter,
@@ -28,50 +28,50 @@ const (
 )
 
 // startLocked starts a transfer with all that is pending, unless it has to wait for the one before.
-func (s *Scheduler) startLocked() {
-	if len(s.pending) == 0 || s.inFlight == maxTransfers {
+func (s *Scheduler) startLocked(l *lane) {
+	if len(l.pending) == 0 || l.inFlight == maxTransfers {
 		return
 	}
 	now := time.Now()
-	if wait := transferSpacing - now.Sub(s.started); s.inFlight > 0 && wait > 0 {
-		if !s.armed {
-			s.armed = true
-			s.spacing.Reset(wait)
+	if wait := transferSpacing - now.Sub(l.started); l.inFlight > 0 && wait > 0 {
+		if !l.armed {
+			l.armed = true
+			l.spacing.Reset(wait)
 		}
 		return
 	}
 	s.running.Add(1)
-	go s.run(s.takeLocked(now))
+	go s.run(l, l.takeLocked(now))
 }
 
 // takeLocked takes what is pending for a transfer.
-func (s *Scheduler) takeLocked(now time.Time) (tickets []*ticket) {
-	tickets, s.pending = s.pending, nil
-	s.inFlight++
-	s.started = now
+func (l *lane) takeLocked(now time.Time) (tickets []*ticket) {
+	tickets, l.pending = l.pending, nil
+	l.inFlight++
+	l.started = now
 	return tickets
 }
 
 // resume is called when the spacing is over.
-func (s *Scheduler) resume() {
+func (s *Scheduler) resume(l *lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.armed = false
-	s.startLocked()
+	l.armed = false
+	s.startLocked(l)
 }
 
 // run writes the companions of tickets, then of what waits when that is done, until nothing does.
-func (s *Scheduler) run(tickets []*ticket) {
+func (s *Scheduler) run(l *lane, tickets []*ticket) {
 	defer s.running.Done()
 	w := writers.Get().(*writer)
 	defer writers.Put(w)
 	for len(tickets) > 0 {
-		s.write(w, compose(tickets))
+		s.write(l, w, compose(tickets))
 		s.mu.Lock()
-		s.inFlight--
+		l.inFlight--
 		tickets = nil
-		if len(s.pending) > 0 {
-			tickets = s.takeLocked(time.Now())
+		if len(l.pending) > 0 {
+			tickets = l.takeLocked(time.Now())
 		}
 		s.mu.Unlock()
 	}
@@ -87,9 +87,9 @@ type writer struct {
 }
 
 // write sends the groups in as few transfers as their sizes allow.
-func (s *Scheduler) write(w *writer, groups []*group) {
+func (s *Scheduler) write(l *lane, w *writer, groups []*group) {
 	for len(groups) > 0 {
-		n, err := s.send(w, groups)
+		n, err := s.send(l, w, groups)
 		if s.cfg.Written != nil {
 			s.cfg.Written(n, err)
 		}
@@ -100,27 +100,48 @@ func (s *Scheduler) write(w *writer, groups []*group) {
 			g.settle(err)
 		}
 		if err == nil {
+			l.noteDue(groups[:n])
 			s.carried(groups[:n])
 		}
 		groups = groups[n:]
 	}
 }
 
+// noteDue keeps when the last companion that was written is due.
+func (l *lane) noteDue(groups []*group) {
+	for _, g := range groups {
+		due := g.c.Due.UnixNano()
+		for last := l.lastDue.Load(); due > last && !l.lastDue.CompareAndSwap(last, due); last = l.lastDue.Load() {
+		}
+	}
+}
+
+// LastDue returns when the last of the companions that were written to a monitor queue is due, by
+// the broker's clock; the Unix epoch means that none was written.
+func (s *Scheduler) LastDue(queue string) time.Time {
+	for _, l := range s.lanes {
+		if l.queue == queue {
+			return time.Unix(0, l.lastDue.Load())
+		}
+	}
+	return time.Unix(0, 0)
+}
+
 // send sends the first n groups, n ≥ 1, as one transfer.
-func (s *Scheduler) send(w *writer, groups []*group) (n int, err error) {
+func (s *Scheduler) send(l *lane, w *writer, groups []*group) (n int, err error) {
 	if s.cfg.Store != nil {
 		return s.put(&w.encoder, groups)
 	}
-	n, err = s.sendUpTo(w, groups, sharedSize)
+	n, err = s.sendUpTo(l, w, groups, sharedSize)
 	if n > 1 && errors.Is(err, link.ErrTooLarge) {
-		return s.sendUpTo(w, groups, 0) // the queue takes less than others; then each goes alone
+		return s.sendUpTo(l, w, groups, 0) // the queue takes less than others; then each goes alone
 	}
 	return n, err
 }
 
 // sendUpTo sends the first groups, as many as have at most size bytes together, and one in any
 // case.
-func (s *Scheduler) sendUpTo(w *writer, groups []*group, size int) (n int, err error) {
+func (s *Scheduler) sendUpTo(l *lane, w *writer, groups []*group, size int) (n int, err error) {
 	defer w.batch.Reset()
 	for _, g := range groups {
 		body, id, err := g.marshal(&w.encoder)
@@ -137,8 +158,8 @@ func (s *Scheduler) sendUpTo(w *writer, groups []*group, size int) (n int, err e
 	// take the others' companions with it.
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
 	defer cancel()
-	if err := s.companions.Send(ctx, &w.batch); err != nil {
-		return n, fmt.Errorf("scheduler: write to monitor queue %s: %w", s.cfg.MonitorQueue, err)
+	if err := l.companions.Send(ctx, &w.batch); err != nil {
+		return n, fmt.Errorf("scheduler: write to monitor queue %s: %w", l.queue, err)
 	}
 	return n, nil
 }

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"overdue/internal/traceparent"
 )
 
 // contentType is the content type of a companion on the monitor queue. Its body is
@@ -63,6 +65,7 @@ type wireReference struct {
 	CompleteMs   int64      `json:"completeWithinMs,omitempty"`
 	WarnedMs     int64      `json:"warnedMs,omitempty"`
 	Incomplete   bool       `json:"incomplete,omitempty"`
+	Traceparent  string     `json:"traceparent,omitempty"`
 	Missed       *Missed    `json:"missed,omitempty"`
 }
 
@@ -187,6 +190,10 @@ func (w *wireReference) reference(version int) (Reference, error) {
 	r := Reference{
 		MessageID: w.MessageID, SessionID: w.SessionID, PartitionKey: w.PartitionKey,
 		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Once: w.Once, Incomplete: w.Incomplete, Missed: w.Missed,
+		Traceparent: traceparent.Valid(w.Traceparent), // a context that cannot be read costs no deadline
+	}
+	if r.Missed != nil {
+		r.Missed.Traceparent = traceparent.Valid(r.Missed.Traceparent)
 	}
 	switch {
 	case w.MessageID != "":

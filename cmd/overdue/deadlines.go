@@ -31,7 +31,7 @@ func (p *program) deadlinesCommand() *cobra.Command {
 			"The command only peeks: it takes no locks and disturbs no consumer.",
 		Example: "  overdue deadlines\n  overdue deadlines orders --limit 20",
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
+	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || isMonitorQueueSetting(path) })
 	endpointFlag(cmd, &through)
 	cmd.Flags().IntVar(&limit, "limit", 50, "with a queue or topic: how many of the next deadlines to list, 1 to 100000")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
@@ -61,7 +61,7 @@ func (p *program) deadlinesCommand() *cobra.Command {
 			return listing.WriteText(p.stdout, time.Now(), terminal.Width(p.stdout))
 		})
 	}
-	cmd.AddCommand(p.missedCommand())
+	cmd.AddCommand(p.missedCommand(), p.slackCommand(), p.minutesCommand())
 	return cmd
 }
 
@@ -72,7 +72,7 @@ func (p *program) withSource(ctx context.Context, c *config.Config, through stri
 		return err
 	}
 	defer conn.Close()
-	source := &deadlines.Source{Links: conn.Links, MonitorQueue: c.MonitorQueue, CompanionsInRedis: c.CompanionsInRedis(), IsTopic: conn.IsTopic}
+	source := &deadlines.Source{Links: conn.Links, MonitorQueue: c.MonitorQueue, MonitorQueues: int(c.MonitorQueues), CompanionsInRedis: c.CompanionsInRedis(), IsTopic: conn.IsTopic}
 	if c.Redis != "" {
 		if source.Redis, err = conn.OpenRedis(); err != nil {
 			return err
@@ -80,4 +80,9 @@ func (p *program) withSource(ctx context.Context, c *config.Config, through stri
 		defer func() { _ = source.Redis.Close() }() // it was only read
 	}
 	return f(ctx, source)
+}
+
+// isMonitorQueueSetting reports whether the setting says where the companions are.
+func isMonitorQueueSetting(path string) bool {
+	return path == "monitorQueue" || path == "monitorQueues"
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -18,47 +19,65 @@ func (p *program) missedCommand() *cobra.Command {
 	var asJSON bool
 	var since time.Duration
 	cmd := &cobra.Command{
-		Use:   "missed [queue or topic]",
-		Short: "List missed deadlines of the last hours, the latest first",
-		Long: "Asks the Overdue process at listen.admin for its history, which needs history.directory there. It\n" +
-			"lists up to 1,000 missed deadlines. The last few seconds may be missing.",
+		Use:     "missed [queue or topic]",
+		Short:   "List missed deadlines of the last hours, the latest first",
+		Long:    "Asks the Overdue process at listen.admin for its history, and lists up to 1,000 missed deadlines.",
 		Example: "  overdue deadlines missed\n  overdue deadlines missed orders --since 1h --json",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	load := p.configFlags(cmd, isAdminAddress)
-	durationVar(cmd.Flags(), &since, "since", 24*time.Hour, "how far back to list deadlines")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	ask := p.historyFlags(cmd, "missed", &since, &asJSON, config.CheckEntity)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if since <= 0 {
-			return &config.Error{Err: fmt.Errorf("--since is %s; it must be positive", since)}
-		}
-		entity := strings.Join(args, "")
-		if entity != "" {
-			if err := config.CheckEntity(entity); err != nil {
-				return &config.Error{Err: err}
-			}
-		}
-		c, err := load()
+		addr, entity, err := ask(args)
 		if err != nil {
 			return err
 		}
-		addr, err := adminAddress(c, "deadlines missed")
-		if err != nil {
-			return err
-		}
-		missed, err := history.Fetch(cmd.Context(), addr, entity, time.Now().Add(-since))
+		missed, scope, err := history.Fetch(cmd.Context(), addr, entity, time.Now().Add(-since))
 		switch {
 		case err != nil:
 			return err
 		case asJSON:
 			return escape.WriteJSON(p.stdout, missed)
 		case len(missed) == 0:
-			_, err = fmt.Fprintf(p.stdout, "No deadline was missed in the last %s.\n", since)
-			return err
+			_, err = fmt.Fprintf(p.stdout, "No deadline was missed in the last %s.\n", shortSpan(since))
+		default:
+			err = p.printMissed(missed)
 		}
-		return p.printMissed(missed)
+		return errors.Join(err, p.printScope(scope))
 	}
 	return cmd
+}
+
+// historyFlags adds the flags of a command that reads the history. ask checks them and returns which
+// process to ask, and for which entity.
+func (p *program) historyFlags(cmd *cobra.Command, name string, since *time.Duration, asJSON *bool, check func(entity string) error) (ask func(args []string) (addr, entity string, err error)) {
+	load := p.configFlags(cmd, isAdminAddress)
+	durationVar(cmd.Flags(), since, "since", 24*time.Hour, "how far back to read")
+	cmd.Flags().BoolVar(asJSON, "json", false, "print the result as JSON")
+	return func(args []string) (addr, entity string, err error) {
+		if *since <= 0 {
+			return "", "", &config.Error{Err: fmt.Errorf("--since is %s; it must be positive", *since)}
+		}
+		if entity = strings.Join(args, ""); entity != "" {
+			if err := check(entity); err != nil {
+				return "", "", &config.Error{Err: err}
+			}
+		}
+		c, err := load()
+		if err != nil {
+			return "", "", err
+		}
+		addr, err = adminAddress(c, "deadlines "+name)
+		return addr, entity, err
+	}
+}
+
+// printScope says when an answer is not of the whole fleet although there is a Redis.
+func (p *program) printScope(scope string) error {
+	if scope != history.ScopeAlone {
+		return nil
+	}
+	_, err := fmt.Fprintln(p.stdout, "Redis does not answer: this is what the process itself saw.")
+	return err
 }
 
 func (p *program) printMissed(missed []history.Fetched) error {

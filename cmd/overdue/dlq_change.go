@@ -29,7 +29,7 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 			"  overdue dlq resubmit events/Subscriptions/audit --to audit-retries --older-than 1h --rate 20 --yes\n" +
 			"  overdue dlq resubmit orders --message-id order-1 --dry-run",
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
+	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || isMonitorQueueSetting(path) })
 	r := dlqRun{options: &o.LettersOptions, endpoint: changeFlags(cmd, &o.LettersOptions), check: o.CheckTarget, sends: true}
 	f := cmd.Flags()
 	f.StringVar(&o.To, "to", "", "queue or topic that gets the copies; by default the queue that they are dead letters of")

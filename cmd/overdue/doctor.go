@@ -38,7 +38,7 @@ func (p *program) doctorCommand() *cobra.Command {
 			"  overdue doctor --fix                    # shows the changes, and asks\n" +
 			"  overdue doctor --send-test              # sends a test event through every sink of alerts",
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
+	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || isMonitorQueueSetting(path) })
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print only the report, as JSON")
 	cmd.Flags().BoolVar(&o.Errors, "errors-only", false, "print no other findings than errors")
 	cmd.Flags().BoolVar(&o.Strict, "strict", false, "exit with 1 also for warnings and for what could not be checked")

@@ -23,12 +23,12 @@ func (p *program) explainCommand() *cobra.Command {
 		Long: "Searches the queue and the dead-letter queue for the message, and for its companions, also those that\n" +
 			"failed. It prints what they say in order of time.\n\n" +
 			"A completed message leaves no trace in the broker. How late it was and which sinks were notified comes\n" +
-			"from the Overdue process at listen.admin, which remembers its last 2,000 events.\n\n" +
+			"from the Overdue process at listen.admin: its last 2,000 events, and its history, which survives a restart.\n\n" +
 			"The command only peeks: it takes no locks and disturbs no consumer.",
 		Example: "  overdue explain orders order-1\n  overdue explain events/Subscriptions/audit 4711 --json",
 	}
 	load := p.configFlags(cmd, func(path string) bool {
-		return path == "namespace" || path == "monitorQueue" || isAdminAddress(path)
+		return path == "namespace" || isMonitorQueueSetting(path) || isAdminAddress(path)
 	})
 	endpointFlag(cmd, &through)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")

@@ -91,9 +91,9 @@ func (p *program) rootCommand() *cobra.Command {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"start", "Start here:", []*cobra.Command{p.demoCommand(), p.doctorCommand(), p.configCommand()}},
+		{"start", "Start here:", []*cobra.Command{p.demoCommand(), p.planCommand(), p.doctorCommand(), p.verifyCommand(), p.configCommand()}},
 		{"run", "Run:", []*cobra.Command{p.roleCommand(config.RoleRun), p.roleCommand(config.RoleProxy), p.roleCommand(config.RoleMonitor),
-			p.healthcheckCommand(), p.waitCommand()}},
+			p.injectCommand(), p.healthcheckCommand(), p.waitCommand()}},
 		{"operate", "Operate:", []*cobra.Command{p.deadlinesCommand(), p.explainCommand(), p.dlqCommand(), p.sendCommand()}},
 		{"develop", "Develop:", []*cobra.Command{p.roleCommand(config.RoleBroker), p.benchCommand()}},
 		{"other", "Other commands:", []*cobra.Command{p.versionCommand()}},

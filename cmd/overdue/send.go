@@ -24,7 +24,7 @@ func (p *program) sendCommand() *cobra.Command {
 			"  overdue send orders --body-file order.json --content-type application/json --session-id table-4\n" +
 			"  echo hello | overdue send events --body-file - --ttl 1m --property urgent=true",
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || path == "monitorQueue" })
+	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || isMonitorQueueSetting(path) })
 	var endpoint string
 	endpointFlag(cmd, &endpoint)
 	f := cmd.Flags()

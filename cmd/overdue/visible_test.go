@@ -85,7 +85,7 @@ func TestLogsHideNothing(t *testing.T) {
 }
 
 // unasked are commands that print nothing that comes from outside, or are asked elsewhere.
-var unasked = []string{"bench", "completion", "demo", "help", "broker", "monitor", "proxy", "run", "doctor lag", "config example", "config schema", "version", "wait"}
+var unasked = []string{"bench", "completion", "demo", "help", "inject", "inject serve", "plan", "broker", "monitor", "proxy", "run", "doctor lag", "verify", "config example", "config schema", "version", "wait"}
 
 // A message whose texts are all hostile goes through everything that prints. Where it says what it says, it says so visibly.
 func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
@@ -112,7 +112,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 
 	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AMQPAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
 	waitUntil(t, "the history has it", func() bool { // it is written every few seconds
-		missed, err := history.Fetch(t.Context(), p.AdminAddr, "", time.Now().Add(-time.Hour))
+		missed, _, err := history.Fetch(t.Context(), p.AdminAddr, "", time.Now().Add(-time.Hour))
 		return err == nil && len(missed) > 0
 	})
 	asked := map[string]bool{}
@@ -151,6 +151,8 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		ask(false, slices.Concat([]string{"deadlines"}, json)...)
 		ask(true, slices.Concat([]string{"deadlines", "orders"}, json)...)
 		ask(true, slices.Concat([]string{"deadlines", "missed", "orders"}, json)...)
+		ask(false, slices.Concat([]string{"deadlines", "slack", "orders"}, json)...)
+		ask(false, slices.Concat([]string{"deadlines", "minutes"}, json)...)
 		ask(true, slices.Concat([]string{"dlq", "resubmit", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"dlq", "purge", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"send", "orders", "--message-id", hostileID, "--within", "1h"}, json)...)
@@ -238,7 +240,7 @@ func hostileConfig(t *testing.T) string {
 func TestOnlyDrawnOutputIsRaw(t *testing.T) {
 	root := filepath.Join("..", "..")
 	drawn := map[string]bool{
-		"cmd/overdue/doctor.go": true, "cmd/overdue/doctor_lag.go": true,
+		"cmd/overdue/doctor.go": true, "cmd/overdue/doctor_lag.go": true, "cmd/overdue/verify.go": true,
 		"internal/demo/screen.go": true, "internal/terminal/terminal.go": true,
 	}
 	seen := map[string]bool{}

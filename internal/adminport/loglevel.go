@@ -59,6 +59,8 @@ GET  /metrics           for Prometheus
 GET  /configz           the settings in force, without secrets
 GET  /notifications     the latest events and the sinks that took them; ?message-id= of one message
 GET  /history/missed    missed deadlines; ?since= a time, ?entity= of one queue or topic
+GET  /history/slack     how much time was left when messages were settled; parameters as above
+GET  /history/minutes   sends, outcomes and alerts by the minute; parameters as above
 GET  /loglevel          the least level that is logged
 PUT  /loglevel          level=debug, info, warn or error: another one
 POST /drain             do what SIGTERM does, and stay

@@ -67,7 +67,7 @@ func (a *Port) Probes() *http.ServeMux {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /startupz", a.startupz)
 	mux.HandleFunc("GET /readyz", a.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 8, EnableOpenMetrics: true}))
 	return mux
 }
 
@@ -77,12 +77,15 @@ func (a *Port) Handler() http.Handler {
 	mux.Handle("GET /{$}", local(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, strings.TrimSpace(index)) }))
 	if a.Dashboard != nil {
 		mux.Handle("GET /dashboard/", local(a.Dashboard.ServeHTTP))
+		mux.Handle("POST /dashboard/", localForm(a.Dashboard.ServeHTTP))
 	}
 	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
 	mux.Handle("GET "+notifications.Path, local(func(w http.ResponseWriter, r *http.Request) { a.Notified.Load().ServeHTTP(w, r) }))
-	mux.Handle("GET "+history.Path, local(func(w http.ResponseWriter, r *http.Request) { a.Past.Load().ServeHTTP(w, r) }))
+	for _, path := range []string{history.Path, history.SlackPath, history.MinutesPath} {
+		mux.Handle("GET "+path, local(func(w http.ResponseWriter, r *http.Request) { a.Past.Load().ServeHTTP(w, r) }))
+	}
 	mux.Handle("GET /loglevel", local(a.showLevel))
 	mux.Handle("PUT /loglevel", local(a.setLevel))
 	mux.Handle("GET /configz", local(a.configz))
@@ -103,16 +106,30 @@ const adminHeader = "Overdue-Admin"
 // shows: such a page could otherwise stop the process, or read its configuration through a name
 // that it has pointed at loopback. Whatever is not a GET needs adminHeader on top.
 func local(h http.HandlerFunc) http.Handler {
-	guarded := http.NewCrossOriginProtection().Handler(h)
+	guarded := localForm(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		caller, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil || !caller.Addr().Unmap().IsLoopback() || !isLoopback(r.Host) {
-			answer(w, http.StatusForbidden, "this endpoint answers only to this machine, under the name localhost or a loopback address")
-			return
-		}
-		if changes := r.Method != http.MethodGet && r.Method != http.MethodHead; changes && r.Header.Get(adminHeader) != "1" {
+		if changes := r.Method != http.MethodGet && r.Method != http.MethodHead; changes && fromHere(r) && r.Header.Get(adminHeader) != "1" {
 			answer(w, http.StatusForbidden, fmt.Sprintf("%[1]s %[2]s changes this process and needs the header %[3]s: 1, which neither a redirect nor a form can bring: "+
 				"curl -X %[1]s -H '%[3]s: 1' http://%[4]s%[2]s", r.Method, r.URL.Path, adminHeader, r.Host))
+			return
+		}
+		guarded.ServeHTTP(w, r)
+	})
+}
+
+// fromHere reports whether the caller is on this machine, and asks for it by a loopback name.
+func fromHere(r *http.Request) bool {
+	caller, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && caller.Addr().Unmap().IsLoopback() && isLoopback(r.Host)
+}
+
+// localForm is local without adminHeader, for forms, which cannot bring one. They have to bring the
+// token of the dashboard instead.
+func localForm(h http.HandlerFunc) http.Handler {
+	guarded := http.NewCrossOriginProtection().Handler(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !fromHere(r) {
+			answer(w, http.StatusForbidden, "this endpoint answers only to this machine, under the name localhost or a loopback address")
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, 4<<10)

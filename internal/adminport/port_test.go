@@ -239,6 +239,30 @@ func TestTheDashboardIsForThisMachineOnly(t *testing.T) {
 	}
 }
 
+// A form cannot bring the header of other changes: the dashboard demands a token instead.
+func TestFormsOfTheDashboardAreForItsOwnPagesOnly(t *testing.T) {
+	a := testAdmin(t)
+	for name, c := range map[string]struct {
+		change func(*http.Request)
+		want   int
+	}{
+		"its own page":            {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-origin") }, 200},
+		"its own page, no header": {func(r *http.Request) { r.Header.Set("Origin", "http://localhost:9095") }, 200},
+		"no browser":              {func(*http.Request) {}, 200},
+		"another site":            {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
+		"another port":            {func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") }, 403},
+		"another origin":          {func(r *http.Request) { r.Header.Set("Origin", "http://localhost:9096") }, 403},
+		"no origin":               {func(r *http.Request) { r.Header.Set("Origin", "null") }, 403},
+		"another machine":         {func(r *http.Request) { r.RemoteAddr = "192.0.2.1:40000" }, 403},
+		"a name that rebinds":     {func(r *http.Request) { r.Host = "evil.example:9095" }, 403},
+	} {
+		code, _ := ask(a, "POST", "/dashboard/act", "id=1", func(r *http.Request) { r.Header.Del("Overdue-Admin") }, c.change)
+		if code != c.want {
+			t.Errorf("%s: POST /dashboard/act = %d, want %d", name, code, c.want)
+		}
+	}
+}
+
 // The root page of the admin port lists its pages, for a person with a browser.
 func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 	a := testAdmin(t)
@@ -261,8 +285,8 @@ func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 			t.Errorf("GET / names %s %s, which is not there", method, path)
 		}
 	}
-	if lines != 14 {
-		t.Errorf("GET / names %d endpoints, want 14:\n%s", lines, text)
+	if lines != 16 {
+		t.Errorf("GET / names %d endpoints, want 16:\n%s", lines, text)
 	}
 	if code, _ := ask(a, "GET", "/nosuch", ""); code != 404 {
 		t.Errorf("GET /nosuch = %d, want 404", code)

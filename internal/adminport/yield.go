@@ -4,6 +4,7 @@ package adminport
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -137,6 +138,9 @@ func (c *yieldingConn) Close() error {
 type yieldingConnKey struct{}
 
 func withYieldingConn(ctx context.Context, c net.Conn) context.Context {
+	if secured, ok := c.(*tls.Conn); ok {
+		c = secured.NetConn()
+	}
 	return context.WithValue(ctx, yieldingConnKey{}, c)
 }
 

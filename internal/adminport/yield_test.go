@@ -5,6 +5,7 @@ package adminport
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -254,4 +255,14 @@ func TestASlowHeaderIsCutOff(t *testing.T) {
 			t.Errorf("the header was read for %v, want %v", took, readHeaderTimeout)
 		}
 	})
+}
+
+// Where TLS is inside of the bounded listener, the connection below it is the one that has a place.
+func TestTheConnectionBelowTLSKeepsItsPlace(t *testing.T) {
+	c := &yieldingConn{}
+	for name, nc := range map[string]net.Conn{"plain": c, "TLS": tls.Server(c, &tls.Config{})} {
+		if got := withYieldingConn(t.Context(), nc).Value(yieldingConnKey{}); got != c {
+			t.Errorf("%s: the context has %T, want the connection with the place", name, got)
+		}
+	}
 }

@@ -43,9 +43,14 @@ type activeSink struct {
 }
 
 func (p *Process) newSinkSet(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkSet {
-	history := &notifications.History{}
+	var store notifications.Store
+	past := p.admin.Past.Load()
+	if past != nil {
+		store = past
+	}
+	history := notifications.Open(context.Background(), store)
 	p.admin.Notified.Store(history)
-	s := &sinkSet{p: p, client: client, links: links, outbox: outbox, log: p.admin.Past.Load().Record(history.Record(alert.NewLog(p.log.Named(alertLog)))), history: history}
+	s := &sinkSet{p: p, client: client, links: links, outbox: outbox, log: past.Record(history.Record(alert.NewLog(p.log.Named(alertLog)))), history: history}
 	p.life.Links("forwarding", func(ctx context.Context) error {
 		if f := s.forward.Load(); f != nil {
 			return f.Close(ctx)
@@ -113,6 +118,9 @@ func (s *sinkSet) take(next []activeSink) []alert.Alerter {
 	if f := s.forward.Load(); f != nil {
 		all = append(all, f)
 	}
+	for i := range all {
+		all[i] = s.p.traced(all[i], i == 0)
+	}
 	if queue := s.p.cfg.Canary.Queue; queue != "" {
 		for i := range all {
 			all[i] = alert.Without(all[i], queue)
@@ -140,7 +148,7 @@ func (p *Process) alerter(a *config.Alert, client *sdk.Client, links *link.Names
 	return alert.NewGroups(alert.GroupsConfig{
 		Outbox: outbox, Source: alert.SourceOf(p.namespace.Host, ""), Sink: pager, Pool: p.pages,
 		By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
-		DeadLetters: deadLetters(links), Log: p.log.Named(alertLog),
+		DeadLetters: deadLetters(links).below(p.describe), Log: p.log.Named(alertLog),
 	})
 }
 

@@ -32,7 +32,7 @@ func (p *Process) banner(w io.Writer) {
 		row("embedded broker", "amqp://"+addr, p.brokerNote(i))
 	}
 	if p.namespace != nil && !p.cfg.Embedded() {
-		row("namespace", p.namespace.Host, "monitor queue "+p.cfg.MonitorQueue)
+		row("namespace", p.namespace.Host, monitorQueuesNote(p.cfg.AllMonitorQueues().Names()))
 	}
 	if len(p.endpointAddrs) > 0 {
 		p.bannerOfEndpoints(&b)
@@ -110,4 +110,12 @@ func (p *Process) monitored() string {
 		names = append(names, e.Name())
 	}
 	return "monitored: " + config.Clip(strings.Join(names, ", "))
+}
+
+// monitorQueuesNote names the monitor queues.
+func monitorQueuesNote(names []string) string {
+	if len(names) == 1 {
+		return "monitor queue " + names[0]
+	}
+	return fmt.Sprintf("monitor queues %s to %s", names[0], names[len(names)-1])
 }

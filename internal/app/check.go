@@ -13,11 +13,13 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/traces"
 )
 
 // checkParts checks what a start would find wrong in parts that it makes: sinks, certificates, the embedded broker.
 func Check(c *config.Config, r config.Role) error {
-	var errs []error
+	_, err := newTracer(c, traces.Options{})
+	errs := []error{err}
 	for i := range c.Alerts {
 		a := &c.Alerts[i]
 		var err error

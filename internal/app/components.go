@@ -21,6 +21,10 @@ import (
 	"overdue/internal/lifecycle"
 	"overdue/internal/listener"
 	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/slack"
+	"overdue/internal/traces"
+	"overdue/internal/web"
 	"overdue/monitor"
 	"overdue/proxy"
 )
@@ -41,18 +45,22 @@ type Process struct {
 
 	registry     *prometheus.Registry
 	admin        *adminport.Port
+	dashboard    *web.Dashboard
 	adminServers []*http.Server // that of listen.admin, then that of listen.probes if there is one
 
 	broker      *broker.Broker           // nil when there is a namespace
 	brokerKey   broker.AuthorizationRule // our own, where the broker has keys
 	certificate *listener.Certificate    // of the embedded broker; nil without TLS
 	namespace   *connect.Namespace
+	source      entities.Source   // of what the catalog knows; nil with an embedded broker
 	catalog     *catalog.Catalog  // of entities
 	proxy       *proxy.Proxy      // nil without the role
 	worker      *monitor.Worker   // nil without the role
 	sinks       *sinkSet          // of the worker
 	pages       alert.Pool        // of the fleet; nil without Redis
 	shared      *redisstore.Store // nil without Redis
+	slack       *slack.Meter      // of settlements; nil without a proxy
+	traces      *traces.Tracer    // nil: off
 	reloads     bool              // the configuration may change
 
 	AdminAddr           string                // as bound, like all of these

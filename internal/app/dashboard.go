@@ -35,8 +35,9 @@ func (p *Process) startDashboard() error {
 	if s.Namespace, err = p.dashboardNamespace(); err != nil {
 		return err
 	}
+	s.Slack = p.slack
 	d := web.New(s)
-	p.admin.Dashboard = d
+	p.admin.Dashboard, p.dashboard = d, d
 	p.life.Background("dashboard", func(ctx context.Context) error {
 		d.Run(ctx)
 		return nil
@@ -59,22 +60,29 @@ func (p *Process) dashboardNamespace() (*web.Namespace, error) {
 		return nil, fmt.Errorf("the dashboard has no way to the namespace: %w", err)
 	}
 	p.life.Connection("dashboard links", func(context.Context) error { return links.Close() })
-	describe := func(ctx context.Context, name string) (entities.Info, error) {
-		if p.catalog == nil {
-			return catalog.NewEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate).Read(ctx, name)
-		}
-		return p.catalog.Describe(ctx, name, time.Time{})
+	var actions *web.Actions
+	if p.cfg.Dashboard.Token != "" {
+		actions = &web.Actions{Token: p.cfg.Dashboard.Token, Namespace: ns.Host, Folder: p.actionFolder, Sender: p.actionSender, Audit: p.audit}
 	}
 	return &web.Namespace{
+		Actions: actions,
 		Deadlines: &deadlines.Source{
-			Links: links, MonitorQueue: p.cfg.MonitorQueue, Redis: p.shared, CompanionsInRedis: p.cfg.CompanionsInRedis(),
+			Links: links, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Redis: p.shared, CompanionsInRedis: p.cfg.CompanionsInRedis(),
 			IsTopic: func(ctx context.Context, place dlq.Place) bool {
-				info, err := describe(ctx, place.Entity)
+				info, err := p.describe(ctx, place.Entity)
 				return place.Subscription == "" && err == nil && info.Kind == entities.Topic
 			},
 		},
-		History: p.admin.Notified.Load(), Names: p.names, Describe: describe, DeadLetters: deadLetters(links),
+		History: p.admin.Notified.Load(), Names: p.names, Describe: p.describe, DeadLetters: deadLetters(links),
 	}, nil
+}
+
+// describe says how an entity was made.
+func (p *Process) describe(ctx context.Context, name string) (entities.Info, error) {
+	if p.catalog == nil {
+		return catalog.NewEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate).Read(ctx, name)
+	}
+	return p.catalog.Describe(ctx, name, time.Time{})
 }
 
 // names are the queues and topics that the configuration in force names.

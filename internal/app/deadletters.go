@@ -4,10 +4,12 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"overdue/alert"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 )
 
@@ -20,8 +22,50 @@ const (
 // that of the strategies scan and session.
 var missedReasons = map[string]bool{"TTLExpiredException": true, "DeadlineExceeded": true}
 
+// A letterCount counts the dead letters of an entity.
+type letterCount func(ctx context.Context, entity, subscription string) (alert.DeadLetters, error)
+
+// below is count for a topic, too: those of all its subscriptions. A topic has no dead letters of
+// its own, and a peek there finds none, which is not to be taken for an empty queue.
+func (count letterCount) below(describe func(ctx context.Context, name string) (entities.Info, error)) letterCount {
+	return func(ctx context.Context, entity, subscription string) (all alert.DeadLetters, err error) {
+		if subscription != "" {
+			return count(ctx, entity, subscription)
+		}
+		info, unknown := describe(ctx, entity)
+		switch {
+		case unknown != nil:
+			d, err := count(ctx, entity, "")
+			if err == nil && d.Count == 0 {
+				err = fmt.Errorf("it is not known whether %q is a topic: %w", entity, unknown)
+			}
+			return d, err
+		case info.Kind != entities.Topic:
+			return count(ctx, entity, "")
+		case len(info.Subscriptions) == 0:
+			return all, fmt.Errorf("the subscriptions of %q are not known", entity)
+		}
+		all.Time = time.Now()
+		for i := range info.Subscriptions {
+			if all.Count >= maxDeadLetters {
+				all.More = true
+				break
+			}
+			d, err := count(ctx, entity, info.Subscriptions[i].Name)
+			if err != nil {
+				return all, err
+			}
+			all.Count, all.Missed, all.More = all.Count+d.Count, all.Missed+d.Missed, all.More || d.More
+			if d.Count > 0 {
+				all.Subscriptions = append(all.Subscriptions, info.Subscriptions[i].Name)
+			}
+		}
+		return all, nil
+	}
+}
+
 // deadLetters counts the dead letters of an entity by peeks without bodies.
-func deadLetters(links *link.Namespace) func(ctx context.Context, entity, subscription string) (alert.DeadLetters, error) {
+func deadLetters(links *link.Namespace) letterCount {
 	return func(ctx context.Context, entity, subscription string) (d alert.DeadLetters, err error) {
 		at, err := address.Name(entity)
 		if err != nil { // it comes from the monitor queue

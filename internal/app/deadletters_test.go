@@ -3,6 +3,7 @@
 package app
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,19 +11,21 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/entities"
 	"overdue/internal/testing/brokertest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestDeadLettersAreCountedWithTheirReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) {
 			c.Expiry = queue.Eager
-			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "empty"}}
+			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "empty"}, {Name: "elsewhere"}}
 			c.Topics = []broker.TopicSetup{{TopicConfig: broker.TopicConfig{Name: "events"}, Subscriptions: []broker.SubscriptionSetup{
-				{SubscriptionConfig: broker.SubscriptionConfig{Name: "audit", DeadLetteringOnMessageExpiration: true}},
+				{SubscriptionConfig: broker.SubscriptionConfig{Name: "audit", DeadLetteringOnMessageExpiration: true}}, {SubscriptionConfig: broker.SubscriptionConfig{Name: "bills"}},
 			}}}
 		})
 		client := ns.Client(t)
@@ -45,12 +48,23 @@ func TestDeadLettersAreCountedWithTheirReasons(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		count := deadLetters(ns.Links(t))
+		describe := func(_ context.Context, name string) (entities.Info, error) {
+			if name == "elsewhere" {
+				return entities.Info{}, entities.ErrNoRight
+			}
+			info := entities.Info{Kind: entities.Queue}
+			if name == "events" {
+				info.Kind, info.Subscriptions = entities.Topic, []entities.Subscription{{Name: "audit"}, {Name: "bills"}}
+			}
+			return info, nil
+		}
+		count := deadLetters(ns.Links(t)).below(describe)
 		want := func(entity, subscription string, want alert.DeadLetters) {
 			t.Helper()
 			want.Time = time.Now()
-			if got, err := count(t.Context(), entity, subscription); got != want || err != nil {
-				t.Errorf("dead letters of %s = %+v, %v, want %+v", entity, got, err, want)
+			got, err := count(t.Context(), entity, subscription)
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("dead letters of %s: %v (-want +got):\n%s", entity, err, diff)
 			}
 		}
 		want("orders", "", alert.DeadLetters{})
@@ -71,13 +85,14 @@ func TestDeadLettersAreCountedWithTheirReasons(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		want("orders", "", alert.DeadLetters{Count: 301, Missed: 300})
 		want("events", "audit", alert.DeadLetters{Count: 2, Missed: 2})
+		want("events", "", alert.DeadLetters{Count: 2, Missed: 2, Subscriptions: []string{"audit"}})
 		want("empty", "", alert.DeadLetters{})
 		send("empty", 1, time.Hour) // it waits, and is no dead letter
 		want("empty", "", alert.DeadLetters{})
 		send("orders", 800, time.Second)
 		time.Sleep(2 * time.Second)
 		want("orders", "", alert.DeadLetters{Count: maxDeadLetters, Missed: maxDeadLetters - 1, More: true})
-		for _, entity := range []string{"../orders", "sb://elsewhere/orders"} {
+		for _, entity := range []string{"../orders", "sb://elsewhere/orders", "elsewhere"} {
 			if d, err := count(t.Context(), entity, ""); err == nil {
 				t.Errorf("dead letters of %s = %+v, want an error", entity, d)
 			}

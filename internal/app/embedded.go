@@ -20,6 +20,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/httpapi"
 	"overdue/internal/broker/queue"
+	"overdue/internal/broker/quirk"
 	"overdue/internal/config"
 	"overdue/internal/listener"
 	"overdue/internal/version"
@@ -30,6 +31,7 @@ import (
 func embeddedBroker(c *config.Config, r config.Role, log *zap.Logger) (cfg broker.Config, own broker.AuthorizationRule) {
 	b := &c.Broker
 	cfg = broker.Config{
+		Quirks:                quirk.Of(b.Quirks...),
 		AutoCreate:            b.AutoCreate,
 		AutoCreateConfig:      config.OnDemandQueue,
 		ClockOffset:           b.ClockOffset,
@@ -44,8 +46,10 @@ func embeddedBroker(c *config.Config, r config.Role, log *zap.Logger) (cfg broke
 		Topics:                c.BrokerTopics(),
 	}
 	if b.MonitorQueue || r.Proxy || r.Monitor {
-		if _, there := c.Queue(c.MonitorQueue); !there {
-			cfg.Queues = append(cfg.Queues, config.CompanionQueue(c.MonitorQueue))
+		for _, name := range c.AllMonitorQueues().Names() {
+			if _, there := c.Queue(name); !there {
+				cfg.Queues = append(cfg.Queues, config.CompanionQueue(name))
+			}
 		}
 	}
 	if name := c.Canary.Queue; name != "" && (r.Proxy || r.Monitor) {

@@ -3,27 +3,46 @@
 package app
 
 import (
+	"os"
+	"path/filepath"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/history"
+	"overdue/internal/redisstore"
+	"overdue/internal/slack"
 )
 
 // startHistory opens the history, if there is to be one. No guarantee depends on it, so a directory
 // that cannot be written fails no start.
-func (p *Process) startHistory() {
-	c := p.cfg.History
-	if c.Directory == "" || !p.role.Proxy && !p.role.Monitor {
+func (p *Process) startHistory(shared *redisstore.Store) {
+	if p.role.Proxy {
+		p.slack = slack.NewMeter(p.registry)
+	}
+	c, directory := p.cfg.History, historyDirectory(p.cfg, stateFolder)
+	if directory == "" || !p.role.Proxy && !p.role.Monitor {
 		return
 	}
 	log := p.log.Named("history")
+	var fleet *redisstore.History
+	if shared != nil {
+		fleet = shared.History()
+	}
+	writable := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "overdue_history_writable", Help: "Whether the last write to the file of the history succeeded: 1 or 0. What could not be written waits in memory.",
+	})
+	writable.Set(1)
 	h, aside, err := history.Open(history.Config{
-		Directory: c.Directory, Keep: c.Keep, MaxSize: c.MaxSize, Metrics: p.registry,
+		Shared: fleet, Directory: directory, Keep: c.Keep, MaxSize: c.MaxSize, Metrics: p.registry, Slack: p.slack,
 		Changed: func(err error) {
 			if err != nil {
-				log.Warn("history cannot be written, it tries on", zap.Error(err), zap.String("next", "check the disk of history.directory"))
+				writable.Set(0)
+				log.Warn("history cannot be written, it tries on", zap.Error(err), zap.String("directory", directory), zap.String("next", "check the disk"))
 				return
 			}
+			writable.Set(1)
 			log.Info("history is written again")
 		},
 	})
@@ -31,12 +50,34 @@ func (p *Process) startHistory() {
 		log.Warn("history was damaged and is moved aside, a new one begins", zap.String("file", aside))
 	}
 	if err != nil {
-		log.Warn("history is off", zap.Error(err), zap.String("next", "check history.directory and start again"))
+		log.Warn("history is off", zap.Error(err), zap.String("next", "give it a directory that this process can write, in history.directory, or set history.enabled: false"))
 		return
 	}
-	p.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "overdue_history_dropped_total", Help: "Missed deadlines that the history does not have, because its file could not be written.",
+	p.registry.MustRegister(writable, prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "overdue_history_dropped_total", Help: "Missed deadlines that the history does not have, because its file could not be written, or not fast enough.",
 	}, func() float64 { return float64(h.Dropped()) }))
 	p.admin.Past.Store(h)
 	p.life.Background("history", h.Run)
+}
+
+// stateFolder is where the image and the units of systemd keep what outlives a process.
+const stateFolder = "/var/lib/overdue"
+
+// historyDirectory returns where the history is, "" for none. Without a setting it lies where the
+// process has a place for its state: as systemd says, in the journal, or in stateFolder.
+func historyDirectory(c *config.Config, stateFolder string) string {
+	switch {
+	case !c.History.Enabled:
+		return ""
+	case c.History.Directory != "":
+		return c.History.Directory
+	case c.StateDirectory != "":
+		return filepath.Join(c.StateDirectory, "history")
+	case c.OnMonitorDown == config.OnMonitorDownPass && c.Journal.Directory != "":
+		return filepath.Join(c.Journal.Directory, "history")
+	}
+	if info, err := os.Stat(stateFolder); err != nil || !info.IsDir() {
+		return ""
+	}
+	return filepath.Join(stateFolder, "history")
 }

@@ -11,13 +11,16 @@ import (
 )
 
 // How many warnings and errors with the same message are logged in a span of time. An outage has one for each send, companion and
-// check, and they would hide what else happens.
+// check, and they would hide other lines. So would those of the proxy about connections: apps connect again and again.
 const (
 	repeatSpan = 10 * time.Second
 	repeatsMax = 5
 )
 
-// leaveOutRepeats limits warnings and errors of core that repeat. The next line that is logged says how many were left out.
+// proxyLog names the logger of the proxy.
+const proxyLog = "proxy"
+
+// leaveOutRepeats limits warnings and errors of core that repeat, and information of the proxy. The next line that is logged says how many were left out.
 // Events are logged all, since the log is a sink of alerts. At level debug nothing is left out.
 func leaveOutRepeats(core zapcore.Core, level zap.AtomicLevel) zapcore.Core {
 	counting := countsLeftOut{core, &atomic.Int64{}}
@@ -41,7 +44,8 @@ func (l limitsRepeats) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (l limitsRepeats) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.Level < zap.WarnLevel || e.LoggerName == alertLog || l.level.Enabled(zap.DebugLevel) {
+	repeats := e.Level >= zap.WarnLevel || e.Level == zap.InfoLevel && e.LoggerName == proxyLog
+	if !repeats || e.LoggerName == alertLog || l.level.Enabled(zap.DebugLevel) {
 		return l.Core.Check(e, ce)
 	}
 	return l.limited.Check(e, ce)

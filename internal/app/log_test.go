@@ -95,6 +95,13 @@ func TestRepeatedWarningsAreLeftOutAndCounted(t *testing.T) {
 		if !strings.HasSuffix(b.String(), "\"msg\":\"something else\",\"lines_left_out\":395}\n") {
 			t.Errorf("the next warning does not say how many lines were left out: %s", b.String()[b.Len()-200:])
 		}
+		for range 200 {
+			log.Named(proxyLog).Info("connection of an app has ended")
+		}
+		if n := count("connection of an app has ended"); n != repeatsMax {
+			t.Errorf("%d of 200 lines about connections are logged, want %d", n, repeatsMax)
+		}
+		log.Warn("something else")
 		b.Reset()
 		time.Sleep(repeatSpan)
 		log.Warn("request refused")

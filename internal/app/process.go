@@ -15,6 +15,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/lifecycle"
 	"overdue/internal/version"
+	"overdue/internal/web"
 )
 
 // Run runs a role until ctx ends, somebody asks it to quit or a component fails. load reads the configuration again.
@@ -95,6 +96,9 @@ func (p *Process) UntilReady(ctx context.Context) error {
 
 // Embedded is the broker of this process; nil where there is a namespace.
 func (p *Process) Embedded() *broker.Broker { return p.broker }
+
+// Dashboard is that of the admin port.
+func (p *Process) Dashboard() *web.Dashboard { return p.dashboard }
 
 // AdminAddress is where the admin port listens.
 func (p *Process) AdminAddress() string { return p.AdminAddr }

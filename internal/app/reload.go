@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -107,7 +106,7 @@ func (r *reloader) reload(reason string) {
 // excluded reports that an entity will never be monitored. What a file does not list it may list later on.
 func (p *Process) excluded(name string) bool {
 	if p.reloads {
-		return strings.EqualFold(name, p.cfg.MonitorQueue)
+		return p.cfg.AllMonitorQueues().Has(name)
 	}
 	return p.catalog.Excluded(name)
 }

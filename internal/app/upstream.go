@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,12 +23,12 @@ import (
 // attachTimeout bounds one attempt: dial, TLS, sign-in and attach.
 const attachTimeout = 15 * time.Second
 
-// upstream knows whether the monitor queue can be written. It tries until it can, and
+// upstream knows whether all monitor queues can be written. It tries until they can, and
 // tries again when somebody doubts.
 type upstream struct {
 	ns     *connect.Namespace
 	client *sdk.Client
-	queue  string // the monitor queue
+	queues []string // the monitor queues
 	log    *zap.Logger
 	doubt  chan struct{} // somebody saw a write fail
 	up     chan struct{} // gets a value whenever it has been attached
@@ -44,8 +45,8 @@ const remindEvery = time.Minute
 // errNotTried is the state before the first answer.
 var errNotTried = errors.New("not reached yet")
 
-func newUpstream(ns *connect.Namespace, client *sdk.Client, queue string, log *zap.Logger) *upstream {
-	return &upstream{ns: ns, client: client, queue: queue, log: log, doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
+func newUpstream(ns *connect.Namespace, client *sdk.Client, queues []string, log *zap.Logger) *upstream {
+	return &upstream{ns: ns, client: client, queues: queues, log: log.With(zap.String("monitor_queue", strings.Join(queues, ", "))), doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
 }
 
 // attached is a readiness check.
@@ -102,7 +103,7 @@ func (u *upstream) attach(ctx context.Context) {
 		u.set(err)
 		if err == nil {
 			if news {
-				u.log.Info("namespace attached", zap.String("namespace", u.ns.Host), zap.String("monitor_queue", u.queue))
+				u.log.Info("namespace attached", zap.String("namespace", u.ns.Host))
 			}
 			select {
 			case u.up <- struct{}{}:
@@ -112,7 +113,7 @@ func (u *upstream) attach(ctx context.Context) {
 		}
 		if logged != event || time.Since(at) >= remindEvery {
 			logged, at = event, time.Now()
-			u.log.Warn(event, zap.String("namespace", u.ns.Host), zap.String("monitor_queue", u.queue), zap.Error(err),
+			u.log.Warn(event, zap.String("namespace", u.ns.Host), zap.Error(err),
 				zap.String("next", u.next()))
 		}
 		select {
@@ -149,20 +150,25 @@ func (u *upstream) try(ctx context.Context) (event string, err error) {
 	u.reached = true
 	u.mu.Unlock()
 	// The SDK may wait for a dial of somebody else, whatever ctx says.
-	answered := make(chan error, 1)
-	go func() { answered <- u.attachOnce(ctx) }()
-	select {
-	case err := <-answered:
-		return eventNoQueue, explain(err, u.ns.Host, u.queue)
-	case <-ctx.Done():
-		return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer: %w", u.queue, u.ns.Host, ctx.Err())
+	for _, queue := range u.queues {
+		answered := make(chan error, 1)
+		go func() { answered <- u.attachOnce(ctx, queue) }()
+		select {
+		case err := <-answered:
+			if err != nil {
+				return eventNoQueue, explain(err, u.ns.Host, queue)
+			}
+		case <-ctx.Done():
+			return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer: %w", queue, u.ns.Host, ctx.Err())
+		}
 	}
+	return "", nil
 }
 
-// attachOnce opens a link to the monitor queue and closes it again. It is a new one each time: the SDK takes one
+// attachOnce opens a link to a monitor queue and closes it again. It is a new one each time: the SDK takes one
 // for open that was detached, as when the queue is deleted.
-func (u *upstream) attachOnce(ctx context.Context) error {
-	sender := u.client.NewSender(u.queue)
+func (u *upstream) attachOnce(ctx context.Context, queue string) error {
+	sender := u.client.NewSender(queue)
 	err := sender.Do(ctx, func(ctx context.Context, link *azservicebus.Sender) error {
 		_, err := link.NewMessageBatch(ctx, nil)
 		return err

@@ -34,7 +34,7 @@ func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zap.InfoLevel)
-	u := newUpstream(ns, client, "overdue-monitor", zap.New(core))
+	u := newUpstream(ns, client, []string{"overdue-monitor"}, zap.New(core))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- u.run(ctx) }()
@@ -218,7 +218,7 @@ func TestAnOutageThatLastsIsLoggedOnceAMinute(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute+30*time.Second)
 		defer cancel()
-		newUpstream(ns, nil, "overdue-monitor", zap.New(core)).attach(ctx) // nobody listens, so it needs no client
+		newUpstream(ns, nil, []string{"overdue-monitor"}, zap.New(core)).attach(ctx) // nobody listens, so it needs no client
 		all := logs.FilterMessage(eventUnreachable).All()
 		if len(all) != 4 || logs.Len() != 4 {
 			t.Fatalf("%d lines in three and a half minutes, want 4: %v", logs.Len(), logs.All())

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -17,7 +18,9 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
+	"overdue/internal/unreceived"
 	"overdue/monitor"
+	"overdue/monitor/notify"
 	"overdue/proxy"
 	"overdue/scheduler"
 )
@@ -41,23 +44,25 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 	p.life.Connection("namespace client", client.Close)
 	p.life.Connection("namespace links", func(context.Context) error { return links.Close() })
 
+	p.startTraces(ns.Host)
 	if err := p.startKnowledge(ns, tokens, endpoints); err != nil {
 		return err
 	}
 
-	up := newUpstream(ns, client, p.cfg.MonitorQueue, p.log)
+	up := newUpstream(ns, client, p.cfg.AllMonitorQueues().Names(), p.log)
 	up.goesOn = p.passes()
 	count, kept, cancelled := companionCounter(p.registry)
 	ops, deadlines := operations.New(p.registry), operations.NewDeadlines(p.registry)
+	deadlines.SetCanary(p.cfg.Canary.Queue)
 	shared, err := p.startRedis(ns)
 	if err != nil {
 		return err
 	}
 	p.shared = shared
-	p.startHistory()
+	p.startHistory(shared)
 	store := p.startStore(shared)
 	sc := scheduler.Config{
-		Client: client, MonitorQueue: p.cfg.MonitorQueue, Companions: p.cfg.Companions,
+		Client: client, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Companions: p.cfg.Companions,
 		Written: func(n int, err error) {
 			count(n, err)
 			switch {
@@ -112,14 +117,19 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		}
 		showFleet(w)
 		p.life.Background("monitor", w.Run)
+		if p.source != nil && store == nil {
+			f := &former{queues: p.cfg.AllMonitorQueues(), source: p.source, links: links, worker: w, log: p.log.Named("monitor")}
+			p.life.Background("former monitor queues", f.run)
+		}
 		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "monitor queue", OK: p.passing(up, func(context.Context) error {
+			missing := w.Unattached()
 			switch {
-			case w.Attached():
+			case len(missing) == 0:
 				return nil
 			case store != nil:
 				return errors.New("the monitor has no companions from the companion store: it needs that, and the broker's clock")
 			}
-			return fmt.Errorf("the monitor does not receive from %q", p.cfg.MonitorQueue)
+			return fmt.Errorf("the monitor does not receive from %q", missing)
 		})})
 	}
 	if !p.role.Proxy {
@@ -129,12 +139,15 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.catalog.Settings, Learn: p.catalog.Learn, Excluded: p.excluded,
 		MonitorQueue: p.cfg.MonitorQueue,
 		MaxInFlight:  int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
-		Log: p.log.Named("proxy"), Registerer: p.registry, Entities: p.cfg.MonitoredNames(),
+		Log: p.log.Named(proxyLog), Registerer: p.registry, Entities: p.cfg.MonitoredNames(), Canary: p.cfg.Canary.Queue, Slack: p.slack, Traces: p.traces,
 	}, ns, tokens)
 	if err != nil {
 		return err
 	}
 	p.proxy = px
+	if err := p.watchMonitorQueues(links, s, ops); err != nil {
+		return err
+	}
 	p.openEndpoints(px, endpoints)
 	return p.startWatch(client, s, px)
 }
@@ -153,6 +166,7 @@ func (p *Process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource,
 			client.CloseIdleConnections()
 			return nil
 		})
+		p.source = source
 		p.catalog = catalog.New(p.cfg, source, nil, p.log)
 	}
 	p.life.Started("entities", func(context.Context) error {
@@ -160,6 +174,35 @@ func (p *Process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource,
 		return nil
 	})
 	p.life.Background("settings of entities", p.catalog.Run)
+	return nil
+}
+
+// watchMonitorQueues notices companions that are due and that no monitor receives. A monitor
+// notices that about others as little as about itself, so proxies do.
+func (p *Process) watchMonitorQueues(links *link.Namespace, s *scheduler.Scheduler, ops *operations.Counter) error {
+	if p.cfg.CompanionsInRedis() {
+		return nil // no companion is on the monitor queue
+	}
+	var watches []*unreceived.Watch
+	for _, queue := range p.cfg.AllMonitorQueues().Names() {
+		w, err := unreceived.New(unreceived.Config{
+			Links: links, Queue: queue, Now: func() time.Time { return s.Now().Time },
+			LastDue: func() time.Time { return s.LastDue(queue) }, Operations: ops, Log: p.log,
+		})
+		if err != nil {
+			return err
+		}
+		watches = append(watches, w)
+		p.life.Background("unreceived companions", w.Run)
+	}
+	unreceived.Register(p.registry, watches...)
+	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "monitor", OK: func(ctx context.Context) error {
+		var errs []error
+		for _, w := range watches {
+			errs = append(errs, w.Check(ctx))
+		}
+		return errors.Join(errs...)
+	}})
 	return nil
 }
 
@@ -179,11 +222,11 @@ func (p *Process) warnOfDrops() {
 
 // newMonitor gives the monitor its sinks: the log always, then those of the configuration.
 func (p *Process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Worker, error) {
-	c.MonitorQueue = p.cfg.MonitorQueue
+	c.MonitorQueue, c.MonitorQueues = p.cfg.MonitorQueue, int(p.cfg.MonitorQueues)
 	c.Settings, c.Describe = p.catalog.Monitored, p.catalog.Describe
 	c.Log, c.Adopt = p.log.Named("monitor"), catalog.Adoptions(p.cfg)
 	c.Registerer, c.Entities = p.registry, p.cfg.MonitoredNames()
-	p.sinks = p.newSinkSet(client, c.Links, monitor.NewOutbox(c.Scheduler))
+	p.sinks = p.newSinkSet(client, c.Links, notify.NewOutbox(c.Scheduler))
 	active, err := p.sinks.fill(p.cfg)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/broker/queue"
+	"overdue/internal/broker/quirk"
 )
 
 // Bounds and defaults, those of a Standard namespace where it has any.
@@ -57,6 +58,8 @@ type Config struct {
 	// Expiry says when expired messages leave their queue. The zero value is
 	// lazy, like the service.
 	Expiry queue.Expiry
+	// Quirks are the ways in which the broker is not like the service.
+	Quirks quirk.Set
 	// ClockOffset is the broker's clock minus the machine's, to test skew.
 	ClockOffset time.Duration
 	// MaxMessageSize bounds a message, and a batch, in bytes. It is advertised on

@@ -7,6 +7,7 @@ import (
 
 	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
+	"overdue/internal/broker/quirk"
 )
 
 // cancelScheduled removes scheduled messages, all or none.
@@ -20,6 +21,9 @@ func (m management) cancelScheduled(_ *Entity, q *queue.Queue, a *arguments) res
 			return refused(refusal)
 		}
 		return ok(nil)
+	}
+	if m.ns.b.cfg.Quirks.Has(quirk.CancelPartial) {
+		return cancelPartial(q, numbers)
 	}
 	err := q.CancelScheduled(numbers...)
 	if errors.Is(err, queue.ErrMessageNotFound) {

@@ -31,12 +31,11 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 	}
 	// Without a session the messages of all are shown, also over the receiver of one: the Go SDK does
 	// not say which it means, and every other does.
-	var views []queue.View
-	if most := int(min(count, maxPeek)); ofSession {
-		views = q.PeekSession(nil, session, from, most)
-	} else {
-		views = q.Peek(nil, from, most)
+	show := func(from int64, most int) []queue.View { return q.Peek(nil, from, most) }
+	if ofSession {
+		show = func(from int64, most int) []queue.View { return q.PeekSession(nil, session, from, most) }
 	}
+	views := m.ns.shown(show, from, int(min(count, maxPeek)))
 	page := newPage(m.ns.b.cfg.MaxMessageSize)
 	for i := range views {
 		v := &views[i]

@@ -274,7 +274,7 @@ func (n *Namespace) wake() {
 // engine is how the entity's queue behaves.
 func (e *Entity) engine() queue.Config {
 	s := e.settings.Load()
-	cfg := queue.Config{Name: e.path, Expiry: e.ns.b.cfg.Expiry, Now: e.ns.Now, Shared: e.quota,
+	cfg := queue.Config{Name: e.path, Expiry: e.ns.b.cfg.Expiry, Quirks: e.ns.b.cfg.Quirks, Now: e.ns.Now, Shared: e.quota,
 		RequiresSession: e.RequiresSession()}
 	switch e.kind {
 	case KindQueue:

@@ -10,6 +10,7 @@ import (
 	"overdue/internal/amqp/server"
 	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
+	"overdue/internal/broker/quirk"
 )
 
 // A receiver gives the messages of a queue to a client.
@@ -34,7 +35,7 @@ func (r *receiver) Flow(f server.Flow) {
 	if f.Added != 0 {
 		r.consumer.AddCredit(f.Added)
 	}
-	if f.Drain {
+	if f.Drain && !r.conn.ns.b.cfg.Quirks.Has(quirk.DrainUnanswered) {
 		r.consumer.Drain()
 	}
 }

@@ -75,6 +75,7 @@ func (s *sender) store(d *server.Delivery) *amqp.Error {
 			return amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The batch has %d bytes, %d is the most.", len(d.Payload), most)
 		}
 		messages, err = message.ReadBatch(d.Payload)
+		s.conn.ns.b.unschedule(messages)
 	default:
 		err = amqp.Errorf(amqp.ErrCondNotImplemented, "The message format 0x%x is not supported.", d.Format)
 	}

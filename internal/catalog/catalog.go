@@ -83,7 +83,7 @@ func (k *Catalog) Reconfigure(c *config.Config) {
 func (k *Catalog) Run(ctx context.Context) error {
 	for {
 		c := k.current.Load().cfg
-		names := []string{c.MonitorQueue}
+		names := c.AllMonitorQueues().Names()
 		for i := range c.Monitor.Entities {
 			names = append(names, c.Monitor.Entities[i].Name())
 		}
@@ -117,7 +117,7 @@ func (w *View) Entity(name string) (e *config.Entity, i int) {
 // but the monitor queue, and those that get events.
 func (w *View) excluded(name string) bool {
 	if len(w.listed) == 0 {
-		return strings.EqualFold(name, w.cfg.MonitorQueue) || w.cfg.IsSink(name)
+		return w.cfg.AllMonitorQueues().Has(name) || w.cfg.IsSink(name)
 	}
 	e, _ := w.Entity(name)
 	return e == nil

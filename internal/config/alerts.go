@@ -213,7 +213,7 @@ func (c *Config) completeSink(a *Alert) error {
 		if err := CheckEntity(a.ServiceBus.Entity); err != nil {
 			return fmt.Errorf("%s: %w", c.At(a.Key+".entity"), err)
 		}
-		if strings.EqualFold(a.ServiceBus.Entity, c.MonitorQueue) {
+		if c.isMonitorQueue(a.ServiceBus.Entity) {
 			return fmt.Errorf("%s is %q, the monitor queue; give another queue or topic", c.At(a.Key+".entity"), a.ServiceBus.Entity)
 		}
 		return nil

@@ -18,6 +18,7 @@ type Broker struct {
 	AcceptJWT             bool          `mapstructure:"acceptJwt"`
 	Isolate               bool          `mapstructure:"isolate"`
 	Expiry                string        `mapstructure:"expiry"`
+	Quirks                []string      `mapstructure:"quirks"`
 	AutoCreate            bool          `mapstructure:"autoCreate"`
 	MonitorQueue          bool          `mapstructure:"monitorQueue"`
 	ClockOffset           time.Duration `mapstructure:"clockOffset"`

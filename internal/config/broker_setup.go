@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"iter"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -74,6 +75,9 @@ func (c *Config) newKeyCheck(list string) func(i int, name string, key *string, 
 			return fmt.Errorf("%s: there is another key %q", at("name"), name)
 		}
 		seen[name] = true
+		if !keyName.MatchString(name) {
+			return fmt.Errorf("%s: %q is not the name of a key; use letters, digits, '.', '-' and '_', with a letter or digit at both ends", at("name"), Clip(name))
+		}
 		if (*key == "") == (file == "") {
 			return fmt.Errorf("%s: %q needs one of key and keyFile", at("name"), name)
 		}
@@ -104,6 +108,9 @@ func (c *Config) newKeyCheck(list string) func(i int, name string, key *string, 
 		return nil
 	}
 }
+
+// keyName is what Service Bus allows. A connection string cannot carry every other name.
+var keyName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 
 // minKey is the fewest characters of a key. Anyone who sees one token can try keys until one makes its signature,
 // without asking anybody: 12 characters of base64 are 72 bits. The keys of Service Bus have 44, and that of its

@@ -5,7 +5,6 @@ package config
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -28,13 +27,15 @@ func (c *Config) completeWatch() error {
 		if err := CheckEntity(q); err != nil {
 			return fmt.Errorf("%s: %w", c.At("canary.queue"), err)
 		}
-		if strings.EqualFold(q, c.MonitorQueue) {
+		if c.isMonitorQueue(q) {
 			return fmt.Errorf("%s is %q, the monitor queue; the canary needs a queue of its own", c.At("canary.queue"), q)
 		}
 		c.watchCanary()
+	} else if c.aimless("canary.interval", c.Canary.Interval, "canary.queue") {
+		return fmt.Errorf("%s is given, but there is no canary; set canary.queue, or remove it", c.At("canary.interval"))
 	}
 	if c.Heartbeat.URL == "" && c.Heartbeat.URLFile == "" {
-		if c.Heartbeat.Interval != byPath["heartbeat.interval"].standard() {
+		if c.aimless("heartbeat.interval", c.Heartbeat.Interval, "heartbeat.url", "heartbeat.urlFile") {
 			return fmt.Errorf("%s is given, but there is no URL to ask for; set heartbeat.url or heartbeat.urlFile, or remove it", c.At("heartbeat.interval"))
 		}
 		return nil
@@ -48,9 +49,25 @@ func (c *Config) completeWatch() error {
 	return nil
 }
 
+// aimless reports whether an interval is given without any of the keys that it needs. A file with all keys,
+// as of `config print` and `config example`, has them without a value, and the standard interval.
+func (c *Config) aimless(key string, interval time.Duration, needs ...string) bool {
+	listed := slices.ContainsFunc(needs, func(need string) bool { return c.blank[need] })
+	return c.Given(key) && (!listed || interval != byPath[key].standard())
+}
+
 // watchCanary adds the canary's queue to the list of monitored entities, where there is one.
 func (c *Config) watchCanary() {
 	if q := c.Canary.Queue; q != "" && !c.Lists(q) && len(c.Monitor.Entities) > 0 {
 		c.Monitor.Entities = append(slices.Clone(c.Monitor.Entities), Entity{Queue: q, Expire: "auto", StampTTL: true, DeadLetteringOnMessageExpiration: true})
 	}
+}
+
+// readToken reads the token of the dashboard. A short one could be guessed.
+func (c *Config) readToken() error {
+	err := c.optionalSecret("dashboard", "token", &c.Dashboard.Token, "tokenFile", c.Dashboard.TokenFile)
+	if n := len(c.Dashboard.Token); err == nil && n > 0 && n < 16 {
+		return fmt.Errorf("%s has fewer than 16 characters; make one with: openssl rand -hex 16", c.At("dashboard.token"))
+	}
+	return err
 }

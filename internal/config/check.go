@@ -29,7 +29,7 @@ func (c *Config) complete() error {
 	if err := c.readEmulatorConfig(); err != nil {
 		return err
 	}
-	return errors.Join(c.checkBrokerAddresses(), c.readKeys(), c.checkQueues(), c.checkRules(), c.checkForwards(), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), c.completeWatch(), c.checkDelays())
+	return errors.Join(c.checkBrokerAddresses(), c.readKeys(), c.checkQueues(), c.checkRules(), c.checkForwards(), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), c.completeWatch(), c.readToken(), c.checkDelays())
 }
 
 // Unlimited is from when on a time to live is none.
@@ -255,16 +255,16 @@ func (c *Config) checkForwards() error {
 	if c.Broker.AutoCreate {
 		return nil
 	}
-	known := map[string]bool{strings.ToLower(c.MonitorQueue): true}
+	known := c.AllMonitorQueues().Names()
 	for q := range c.brokerQueues() {
-		known[strings.ToLower(q.Name)] = true
+		known = append(known, q.Name)
 	}
 	for _, t := range c.BrokerTopics() {
-		known[strings.ToLower(t.Name)] = true
+		known = append(known, t.Name)
 	}
 	one := func(key, target string) error {
 		name := entities.Target(target)
-		if target == "" || known[strings.ToLower(name)] {
+		if target == "" || slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
 			return nil
 		}
 		return fmt.Errorf("%s: there is no queue or topic %q; add it to broker.queues or broker.topics", c.At(key), name)
@@ -311,7 +311,7 @@ func (c *Config) checkMonitored(e *Entity, key string, seen map[string]bool) err
 		return fmt.Errorf("%s: %q is in the list already; keep one", place, e.Name())
 	}
 	seen[name] = true
-	if name == strings.ToLower(c.MonitorQueue) {
+	if c.isMonitorQueue(name) {
 		return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", place, e.Name())
 	}
 	if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key), c.checkReminders(e, key)); err != nil {
@@ -343,7 +343,7 @@ func (c *Config) checkForwardMissed(e *Entity, key string) error {
 		return nil
 	case strings.EqualFold(to, e.Name()):
 		return fmt.Errorf("%s is %q, where the messages come from; give another queue or topic", place, to)
-	case strings.EqualFold(to, c.MonitorQueue):
+	case c.isMonitorQueue(to):
 		return fmt.Errorf("%s is %q, the monitor queue; give another queue or topic", place, to)
 	}
 	if err := CheckEntity(to); err != nil {

@@ -20,5 +20,8 @@ func (c *Config) checkStore() error {
 	if c.CompanionsInRedis() && c.Redis == "" {
 		return fmt.Errorf("%s is redis, and there is no Redis to keep companions in; give its address with redis or redisFile", c.At("companionStore"))
 	}
+	if c.CompanionsInRedis() && c.MonitorQueues > 1 {
+		return fmt.Errorf("%s is %d, but with companionStore: redis no companion is on a monitor queue; remove it", c.At("monitorQueues"), c.MonitorQueues)
+	}
 	return nil
 }

@@ -12,6 +12,7 @@ package config
 import (
 	"cmp"
 	"crypto/x509"
+	"slices"
 	"time"
 
 	"overdue/internal/redisstore"
@@ -26,6 +27,7 @@ type Config struct {
 	Companions         string        `mapstructure:"companions"`
 	CompanionStore     string        `mapstructure:"companionStore"`
 	MonitorQueue       string        `mapstructure:"monitorQueue"`
+	MonitorQueues      int64         `mapstructure:"monitorQueues"`
 	OnMonitorDown      string        `mapstructure:"onMonitorDown"`
 	Journal            Journal       `mapstructure:"journal"`
 	History            History       `mapstructure:"history"`
@@ -44,14 +46,23 @@ type Config struct {
 	MinSigtermDelay    time.Duration `mapstructure:"minSigtermDelay"`
 	MaxSigtermDelay    time.Duration `mapstructure:"maxSigtermDelay"`
 
+	Dashboard struct { // who gives the token may change something; "" = nobody may
+		Token     string `mapstructure:"token"`
+		TokenFile string `mapstructure:"tokenFile"`
+	} `mapstructure:"dashboard"`
+
 	RedisAddress redisstore.Address // of Redis
 	RedisRoots   *x509.CertPool     // of RedisAuthorityFile; nil = those of the machine
+
+	StateDirectory string              // that systemd gives a service; "" = none
+	Environment    func(string) string // the variables; nil = none
 
 	// raw is what the settings were read into, by key, and origin says where each value
 	// that is not a default came from. Both are for /configz.
 	raw    map[string]any
 	origin map[string]string
-	file   string // that --config names; "" = none
+	blank  map[string]bool // keys that a file has without a value
+	file   string          // that --config names; "" = none
 }
 
 // Monitor lists the monitored queues and topics; an empty list means all.
@@ -91,6 +102,24 @@ type EntitySubscription struct {
 // Name is what the queue or topic is called.
 func (e *Entity) Name() string { return cmp.Or(e.Queue, e.Topic) }
 
+// MonitoredNames are the monitored queues and topics that the configuration names: those of
+// monitor.entities or, where there are none, those of the embedded broker.
+func (c *Config) MonitoredNames() (names []string) {
+	for i := range c.Monitor.Entities {
+		names = append(names, c.Monitor.Entities[i].Name())
+	}
+	if len(names) > 0 || !c.Embedded() {
+		return names
+	}
+	for _, q := range c.Broker.Queues {
+		names = append(names, q.Name)
+	}
+	for _, t := range c.Broker.Topics {
+		names = append(names, t.Name)
+	}
+	return slices.DeleteFunc(names, c.isMonitorQueue)
+}
+
 // Proxy bounds what apps can make the proxy hold.
 type Proxy struct {
 	Credentials string `mapstructure:"credentials"`
@@ -104,9 +133,16 @@ type Journal struct {
 	MaxSize   int64  `mapstructure:"maxSize"`
 }
 
+// What onMonitorDown says.
+const (
+	OnMonitorDownPass   = "pass"
+	OnMonitorDownRefuse = "refuse"
+)
+
 // History says where and for how long missed deadlines and counts are kept.
 type History struct {
-	Directory string        `mapstructure:"directory"`
+	Enabled   bool          `mapstructure:"enabled"`
+	Directory string        `mapstructure:"directory"` // "" = where there is a place for state
 	Keep      time.Duration `mapstructure:"keep"`
 	MaxSize   int64         `mapstructure:"maxSize"`
 }

@@ -4,7 +4,6 @@ package config
 
 import (
 	"fmt"
-	"strings"
 
 	"overdue/internal/servicebus/sas"
 )
@@ -130,7 +129,7 @@ func (c *Config) readEndpointKeys() error {
 		if err := CheckEntity(k.Entity); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
-		if strings.EqualFold(k.Entity, c.MonitorQueue) {
+		if c.isMonitorQueue(k.Entity) {
 			return fmt.Errorf("%s is %q, the monitor queue, which no app sends to or receives from; give the key of another entity", at, k.Entity)
 		}
 		if k.Manage { // it could have the entity forward to any other

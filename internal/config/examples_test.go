@@ -56,7 +56,8 @@ func fits(t *testing.T, where, text string) {
 	}
 	if _, err := load(t, text, nil, nil); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
-			if !strings.Contains(line, "no such file or directory") && !strings.Contains(line, "the embedded broker has no ") {
+			queues := strings.Contains(line, "the embedded broker has no ") && where != "tour.md" // which has nothing else
+			if !strings.Contains(line, "no such file or directory") && !queues {
 				t.Errorf("%s: %s in\n%s", where, line, text)
 			}
 		}

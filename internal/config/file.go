@@ -30,12 +30,13 @@ type layer struct {
 	folder string // of the file: relative paths in it start there; "" = in the working directory
 	values map[string]any
 	origin map[string]string
+	blank  map[string]bool // keys without a value
 	errs   []error
 	nodes  int
 }
 
 func newLayer(place func(line int) string) *layer {
-	return &layer{place: place, values: map[string]any{}, origin: map[string]string{}}
+	return &layer{place: place, values: map[string]any{}, origin: map[string]string{}, blank: map[string]bool{}}
 }
 
 // fail notes an error; reading goes on, so that all mistakes of a file come at once.
@@ -167,6 +168,7 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 	s := byPath[name]
 	switch {
 	case s != nil && isNull(value): // a key without a value is a key not given
+		l.blank[shown+key.Value] = true
 	case s != nil && s.Kind == kindList:
 		if list, ok := l.list(value, name, shown+key.Value); ok {
 			into[key.Value] = list

@@ -5,6 +5,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -120,7 +121,8 @@ func Load(file string, getenv func(string) string, flags map[string]string) (*Co
 	if err != nil {
 		return nil, &Error{err}
 	}
-	c.file = file
+	c.file, c.Environment = file, getenv
+	c.StateDirectory, _, _ = strings.Cut(getenv("STATE_DIRECTORY"), ":")
 	if err := c.complete(); err != nil {
 		return nil, &Error{err}
 	}
@@ -171,12 +173,13 @@ func (l *layer) scalar(s *Setting, place, text string) {
 
 // merge lays the layers over each other, the strongest last.
 func merge(layers []*layer) (*Config, error) {
-	c := &Config{raw: map[string]any{}, origin: map[string]string{}}
+	c := &Config{raw: map[string]any{}, origin: map[string]string{}, blank: map[string]bool{}}
 	for _, l := range layers {
 		overlay(c.raw, l.values)
 		for key, place := range l.origin {
 			c.origin[key] = place
 		}
+		maps.Copy(c.blank, l.blank)
 	}
 	// Values have the types of the fields already, but for durations in a list, which are texts.
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{

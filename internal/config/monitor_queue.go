@@ -9,10 +9,16 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/monitorqueue"
 )
 
-// isMonitorQueue reports whether that is the name of the monitor queue.
-func (c *Config) isMonitorQueue(name string) bool { return strings.EqualFold(name, c.MonitorQueue) }
+// AllMonitorQueues are the monitor queues.
+func (c *Config) AllMonitorQueues() monitorqueue.Queues {
+	return monitorqueue.Of(c.MonitorQueue, int(c.MonitorQueues))
+}
+
+// isMonitorQueue reports whether that is the name of a monitor queue.
+func (c *Config) isMonitorQueue(name string) bool { return c.AllMonitorQueues().Has(name) }
 
 // CompanionQueue is the monitor queue as the embedded broker makes it. Monitors renew the
 // locks of companions in hand, so the lock is only how long those of a monitor that was killed wait for the next one. Companions want

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,29 @@ func TestAQueueThatCannotHoldCompanionsIsUnfit(t *testing.T) {
 	} {
 		if got := unfit(q); got != want {
 			t.Errorf("unfit(%+v) = %q, want %q", q, got, want)
+		}
+	}
+}
+
+func TestEveryMonitorQueueIsKeptApart(t *testing.T) {
+	const embedded = "monitorQueues: 3\nbroker: {queues: [{name: orders}"
+	for text, want := range map[string]string{
+		"monitorQueues: 17": "monitorQueues",
+		"monitorQueues: 0":  "monitorQueues",
+		"monitorQueues: 2\ncompanionStore: redis\nredis: redis://localhost":         "no companion is on a monitor queue",
+		embedded + "]}\nmonitor: {entities: [{queue: overdue-monitor.3}]}":          "the monitor queue, which cannot monitor itself",
+		embedded + "]}\ncanary: {queue: Overdue-Monitor.2}":                         "the monitor queue; the canary needs a queue of its own",
+		embedded + ", {name: overdue-monitor.2}]}":                                  "which the broker makes by itself",
+		embedded + ", {name: b, forwardTo: overdue-monitor.4}], autoCreate: false}": "there is no queue or topic",
+		embedded + ", {name: b, forwardTo: overdue-monitor.3}], autoCreate: false}": "",
+		embedded + "]}": "",
+	} {
+		c, err := load(t, text, nil, nil)
+		if err == nil {
+			err = c.CheckRole(RoleRun)
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want an error with %q", text, err, want)
 		}
 	}
 }

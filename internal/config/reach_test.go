@@ -32,6 +32,10 @@ func TestSettingsWithoutEffectAreRefused(t *testing.T) {
 				"alerts: [{webhook: {url: \"http://127.0.0.1/x\"}, entities: bills, events: near}]\n", "no event near can come"},
 		"a heartbeat without URL": {"heartbeat: {interval: 10s}\n",
 			":1: heartbeat.interval is given, but there is no URL to ask for; set heartbeat.url or heartbeat.urlFile, or remove it"},
+		"a heartbeat without URL, of the standard interval": {"heartbeat: {interval: 1m}\n", ":1: heartbeat.interval is given, but there is no URL to ask for"},
+		"a canary without queue":                            {"canary: {interval: 1m}\n", ":1: canary.interval is given, but there is no canary; set canary.queue, or remove it"},
+		"a reminder before the message, by its time to live": {"broker: {autoCreate: true}\nmonitor: {entities: [{queue: orders, deadline: 1m, defaultMessageTimeToLive: 30s, warnBefore: 40s}]}\n",
+			"monitor.entities[0].warnBefore is 40s, and defaultMessageTimeToLive is 30s"},
 		"a subscription as a queue": {"monitor: {entities: [{queue: events/subscriptions/audit}]}\n",
 			`:1: monitor.entities[0].queue: "events/subscriptions/audit" is a subscription; write topic: events, and each of its subscriptions is monitored`},
 		"a subscription as a topic": {"monitor: {entities: [{topic: events/subscriptions/audit}]}\n",
@@ -52,7 +56,7 @@ func TestSettingsWithEffectAreTaken(t *testing.T) {
 	for _, text := range []string{
 		"broker: {autoCreate: true}\nmonitor: {entities: [{queue: orders, deadline: 30s, warnBefore: 29s}]}\nalerts: [{webhook: {url: \"http://127.0.0.1/x\"}, entities: \"ord*\", events: [near, missed, incomplete]}]\n",
 		"alerts: [{webhook: {url: \"http://127.0.0.1/x\"}, entities: [orders, \"b*\"]}]\n", // any queue may be monitored
-		"heartbeat: {interval: 1m}\n", // what `config print` shows
+		"heartbeat: {url: , interval: 1m}\ncanary: {queue: , interval: 1m}\n",              // what `config print` shows
 	} {
 		if _, err := load(t, text, nil, nil); err != nil {
 			t.Errorf("%v in\n%s", err, text)

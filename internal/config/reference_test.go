@@ -28,8 +28,11 @@ func TestReferencePagesAreFresh(t *testing.T) {
 	if err := e.Encode(Schema()); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"configuration.md": document(), "overdue.schema.json": s.String(), "overdue.example.yaml": Example()} {
-		file := "../../docs/reference/" + name
+	for name, want := range map[string]string{
+		"docs/reference/configuration.md": document(), "docs/reference/overdue.schema.json": s.String(), "docs/reference/overdue.example.yaml": Example(),
+		chartSchema: valuesSchema(t),
+	} {
+		file := "../../" + name
 		if *updatePages {
 			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 				t.Fatal(err)
@@ -40,7 +43,70 @@ func TestReferencePagesAreFresh(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, string(got)); diff != "" {
-			t.Errorf("docs/reference/%s is stale; run `make docs` (-code +file):\n%s", name, diff)
+			t.Errorf("%s is stale; run `make docs` (-code +file):\n%s", name, diff)
+		}
+	}
+}
+
+const chartSchema = "deploy/helm/overdue/values.schema.json"
+
+// valuesSchema is the schema of the values of the chart, with that of the configuration at config.
+// The chart states the namespace and the addresses itself.
+func valuesSchema(t *testing.T) string {
+	t.Helper()
+	file, err := os.ReadFile("../../" + chartSchema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(Schema())
+	var c map[string]any
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutText(c)
+	delete(c, "$schema")
+	c["description"] = "As docs/reference/configuration.md has it. The chart states namespace and listen itself"
+	properties := c["properties"].(map[string]any)
+	delete(properties, "namespace")
+	delete(properties, "listen")
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetIndent("    ", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(c); err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(file), "\n    \"config\": ")
+	_, after, closed := strings.Cut(rest, "\n    }")
+	if !ok || !closed {
+		t.Fatal("the schema has no config")
+	}
+	return before + "\n    \"config\": " + strings.TrimSpace(out.String()) + after
+}
+
+// withoutText removes what no validation needs: Helm keeps the schema with each release.
+func withoutText(of any) {
+	switch v := of.(type) {
+	case map[string]any:
+		for key, value := range v {
+			if _, isText := value.(string); key == "title" || key == "default" || key == "description" && isText {
+				delete(v, key)
+				continue
+			}
+			if properties, ok := value.(map[string]any); ok && key == "properties" {
+				for _, p := range properties { // which may be named so themselves
+					withoutText(p)
+				}
+				continue
+			}
+			withoutText(value)
+		}
+	case []any:
+		for _, item := range v {
+			withoutText(item)
 		}
 	}
 }

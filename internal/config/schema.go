@@ -64,7 +64,11 @@ func (s *Setting) schema() schema {
 	case kindMap, kindTexts:
 		m = schema{"type": []string{"object", "null"}, "additionalProperties": schema{"type": text}}
 	case kindStrings, kindEndpoints:
-		m = schema{"type": append([]string{"array"}, text...), "items": schema{"type": text}}
+		items := schema{"type": text}
+		if len(s.Choices) > 0 {
+			items = schema{"enum": s.Choices}
+		}
+		m = schema{"type": append([]string{"array"}, text...), "items": items}
 	case kindDurations:
 		m = schema{"type": []string{"array", "string", "null"}, "items": schema{"type": "string", "pattern": durationPattern}}
 	case KindBool:

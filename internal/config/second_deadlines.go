@@ -29,15 +29,19 @@ func (s *Setting) parseDurations(text string) ([]string, error) {
 
 // checkReminders refuses reminders that can never be sent.
 func (c *Config) checkReminders(e *Entity, key string) error {
+	within, of := e.Deadline, "deadline"
+	if ttl := e.DefaultMessageTimeToLive; ttl > 0 && (within == 0 || ttl < within) {
+		within, of = ttl, "defaultMessageTimeToLive"
+	}
 	switch {
 	case e.CompleteWithin > 0 && e.CompleteWithin <= e.Deadline:
 		return fmt.Errorf("%s is %v, and deadline is %v: a message has to be received before it can be completed; make completeWithin the longer one",
 			c.At(key+".completeWithin"), e.CompleteWithin, e.Deadline)
 	case !e.Adopt && e.AdoptEvery != byPath["monitor.entities[].adoptEvery"].standard():
 		return fmt.Errorf("%s is given and adopt is not; set adopt: true, or remove it", c.At(key+".adoptEvery"))
-	case e.Deadline > 0 && slices.ContainsFunc(e.WarnBefore, func(d time.Duration) bool { return d >= e.Deadline }):
-		return fmt.Errorf("%s is %v, and deadline is %v: the reminder would come before the message; make each of warnBefore shorter than deadline",
-			c.At(key+".warnBefore"), slices.Max(e.WarnBefore), e.Deadline)
+	case within > 0 && slices.ContainsFunc(e.WarnBefore, func(d time.Duration) bool { return d >= within }):
+		return fmt.Errorf("%s is %v, and %s is %v: the reminder would come before the message; make each of warnBefore shorter than %s",
+			c.At(key+".warnBefore"), slices.Max(e.WarnBefore), of, within, of)
 	case len(e.WarnBefore) > maxWarnings:
 		return fmt.Errorf("%s has %d durations; give at most %d", c.At(key+".warnBefore"), len(e.WarnBefore), maxWarnings)
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"overdue/internal/monitorqueue"
 )
 
 // A Setting is one row of the table from which flags, environment variables,
@@ -77,6 +79,9 @@ var processSettings = slices.Concat([]*Setting{
 		Help: "Where the administration API of the namespace is, if it is elsewhere, such as `http://localhost:5301`. It is asked how queues and topics were made."},
 	{Path: "monitorQueue", Kind: kindEntity, Default: "overdue-monitor", Flag: "monitor-queue",
 		Help: "The queue that holds the companions. The embedded broker makes it, or takes the one that a file of the emulator names; in a namespace it has to exist."},
+	{Path: "monitorQueues", Kind: kindCount, Default: "1", Flag: "monitor-queues", min: 1, max: monitorqueue.Most,
+		Help: "How many monitor queues there are, for loads that outgrow one: with 3 they are monitorQueue itself and, with `.2` and `.3` behind its name, two more. Each queue or topic has its companions on one of them. " +
+			"All processes of one monitorQueue have the same here. When the number changes, the companions stay where they are, and monitors still receive them; docs/operate/capacity.md says how to change it."},
 	{Path: "companions", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "each", "slot"},
 		Help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 100 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 500 where times to live differ by less than five seconds. " +
 			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named, and so is all where the monitor queue takes 20 ms or more to answer."},
@@ -182,16 +187,22 @@ var componentSettings = []*Setting{
 	{Path: "journal.maxSize", Kind: kindSize, Default: "64MiB", min: 1 << 20, max: 4 << 30,
 		Help: "How much the journal holds at most; its file takes about twice as much. A full journal refuses sends. A companion has about 250 bytes, and a start reads them all: 64 MiB take a second."},
 
-	{Path: "history.directory", Kind: kindFile,
-		Help: "Where the history is: a directory of this process alone. It keeps missed deadlines in full, and sends, outcomes and alerts by the minute. Without a directory there is no history. If the directory cannot be written, Overdue warns and goes on without."},
+	{Path: "history.enabled", Kind: KindBool, Default: "true",
+		Help: "Whether there is a history: missed deadlines in full, and sends, outcomes, alerts and slack by the minute. Nothing depends on it: if its directory cannot be written, Overdue says so once and goes on without."},
+	{Path: "history.directory", Kind: kindFile, DefaultNote: "`history` in the state directory that systemd gives, in the journal of `onMonitorDown: pass`, or in /var/lib/overdue if that exists",
+		Help: "Where the history is: a directory of this process alone. If there is none of the default ones either, there is no history."},
 	{Path: "history.keep", Kind: kindDuration, Default: "168h", min: int64(time.Hour), max: 366 * day,
 		Help: "How long the history is kept. The oldest is removed first."},
 	{Path: "history.maxSize", Kind: kindSize, Default: "32MiB", min: 1 << 20, max: 4 << 30,
 		Help: "How much the history holds at most; its file takes about twice as much."},
 
+	{Path: "dashboard.token", Kind: kindString, secret: true,
+		Help: "The token that the dashboard demands for each action, of 16 characters at least: to resubmit and purge dead letters. Without one the dashboard only reads."},
+	{Path: "dashboard.tokenFile", Kind: kindFile, Help: "A file that holds the token."},
+
 	{Path: "log.level", Kind: KindChoice, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Flag: "log-level",
 		Help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` and the header `Overdue-Admin: 1` changes it at run time. " +
-			"Of warnings and errors with the same message, five in 10 s are logged; `lines_left_out` in the next one says how many were left out. Events are logged without limit, and so is everything at `debug`, which also logs each send."},
+			"Of warnings and errors with the same message, and of lines about the connections of apps, five in 10 s are logged; `lines_left_out` in the next one says how many were left out. Events are logged without limit, and so is everything at `debug`, which also logs each send."},
 	{Path: "log.format", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "json", "console"}, Flag: "log-format",
 		Help: "`auto` is console on a terminal and JSON elsewhere."},
 	{Path: "log.frames", Kind: KindBool, Default: "false",

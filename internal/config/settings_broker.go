@@ -5,6 +5,8 @@ package config
 import (
 	"slices"
 	"time"
+
+	"overdue/internal/broker/quirk"
 )
 
 // The rows of the embedded broker.
@@ -29,6 +31,9 @@ var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.expiry", Kind: KindChoice, Default: "lazy", Choices: []string{"lazy", "lazy-head", "eager"}, Flag: "broker-expiry",
 		Help: "When expired messages leave a queue of the embedded broker: `lazy`, as in Azure, moves all of them when somebody receives; " +
 			"`lazy-head` then moves only what stands before the first live message; `eager` moves each at once."},
+	{Path: "broker.quirks", Kind: kindStrings, Choices: quirk.Names(),
+		Help: "Ways in which the embedded broker differs from what is assumed of Service Bus, separated by commas; docs/internals/servicebus.md explains each. " +
+			"For tests of what happens if an assumption is wrong."},
 	{Path: "broker.autoCreate", Kind: KindBool, Default: "false", DefaultNote: "; true without a file", Flag: "broker-auto-create",
 		Help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires."},
 	{Path: "broker.monitorQueue", Kind: KindBool, Default: "true", Flag: "broker-monitor-queue",

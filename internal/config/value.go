@@ -100,7 +100,13 @@ func (s *Setting) Parse(text string) (any, error) {
 		}
 		return endpoints, nil
 	case kindStrings:
-		return splitList(text), nil
+		names := splitList(text)
+		for _, name := range names {
+			if s.Choices != nil && !slices.Contains(s.Choices, name) {
+				return nil, fmt.Errorf("%s is not one of %s", s.quote(name), strings.Join(s.Choices, ", "))
+			}
+		}
+		return names, nil
 	case kindEntity:
 		if at, err := grammar.Name(text); err == nil && at.Subscription != "" && s.Path == "monitor.entities[].queue" {
 			return nil, fmt.Errorf("%q is a subscription; write topic: %s, and each of its subscriptions is monitored", Clip(text), at.Name)

@@ -41,7 +41,7 @@ func (s *recordedScreen) show(f frame) {
 func TestTheWatchedQueueExpiresByItselfAndTheOtherAtAReceive(t *testing.T) {
 	const n = 20
 	screen, log := &recordedScreen{}, &strings.Builder{}
-	r, err := runTimed(t.Context(), n, screen, log, short)
+	r, err := runTimed(t.Context(), n, screen, log, short, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestAnInterruptedDemoEndsInEveryPhase(t *testing.T) {
 					interrupt()
 				}
 			}}
-			r, err := runTimed(ctx, 3, screen, io.Discard, long)
+			r, err := runTimed(ctx, 3, screen, io.Discard, long, nil)
 			if err == nil || !strings.Contains(err.Error(), "interrupted before the end") {
 				t.Errorf("result, error = %+v, %v, want an interruption", r, err)
 			}
@@ -97,7 +97,7 @@ func TestAnInterruptedDemoEndsInEveryPhase(t *testing.T) {
 // started is a demo whose Overdue runs, and has not begun.
 func started(t *testing.T) *demo {
 	t.Helper()
-	proc, err := startDemo(io.Discard)
+	proc, err := startDemo(io.Discard, "0123456789abcdef")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,3 +179,69 @@ func TestALongTextIsBrokenAtSpacesAndColorsAreOptional(t *testing.T) {
 		t.Errorf("no colored bar in %q", b.String())
 	}
 }
+
+// The dashboard shows both queues, and stays until somebody ends the demo.
+func TestDemoOnTheDashboard(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var pages []string
+	var url string
+	get := func() string {
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b)
+	}
+	screen := &watchedScreen{recordedScreen: &recordedScreen{}, said: func(text string) {
+		if strings.HasPrefix(text, "Now somebody receives") {
+			pages = append(pages, get())
+		}
+	}}
+	done := make(chan error, 1)
+	shown := make(chan struct{})
+	go func() {
+		r, err := runTimed(ctx, 20, screen, io.Discard, short, func(at, token string) {
+			url = at
+			if len(token) < 16 {
+				t.Errorf("the token is %q, want one that nobody guesses", token)
+			}
+			close(shown)
+		})
+		if err == nil {
+			err = r.Verdict()
+		}
+		done <- err
+	}()
+	<-shown
+	for !strings.Contains(get(), "That is the whole demo.") {
+		select {
+		case err := <-done:
+			t.Fatalf("the demo ended by itself: %v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"Watched by Overdue", "Left to itself", `max="20" value="20">20 of 20</meter>`, "Dead-lettered within"} {
+		if len(pages) != 1 || !strings.Contains(pages[0], want) {
+			t.Errorf("the dashboard has no %q: %q", want, pages)
+		}
+	}
+}
+
+// A watchedScreen passes on what is said.
+type watchedScreen struct {
+	*recordedScreen
+	said func(string)
+}
+
+func (s *watchedScreen) say(text string) { s.recordedScreen.say(text); s.said(text) }

@@ -6,10 +6,12 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -18,6 +20,7 @@ import (
 	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/httpclient"
+	"overdue/internal/web"
 )
 
 // The two queues of the demo. They are made alike; only the first is monitored.
@@ -36,6 +39,13 @@ type timing struct {
 	tick              time.Duration // between two frames of the screen
 }
 
+// slow leaves time to look at both queues, on a page that changes every two seconds.
+var slow = timing{
+	firstTTL: 5 * time.Second, lastTTL: 25 * time.Second, grace: 5 * time.Second,
+	sending: 15 * time.Second, receive: 5 * time.Second,
+	pause: 4 * time.Second, tick: 100 * time.Millisecond,
+}
+
 var standard = timing{
 	firstTTL: 2 * time.Second, lastTTL: 8 * time.Second, grace: 5 * time.Second,
 	sending: 15 * time.Second, receive: 5 * time.Second,
@@ -51,16 +61,24 @@ type demo struct {
 	began  time.Time
 	screen screen
 	timing timing
+	phase  atomic.Pointer[string] // what happens at the moment, for the dashboard
 }
 
 // Run starts everything, runs the demo with n messages for each queue and stops everything.
 // Errors of Overdue itself are logged to stderr.
 func Run(ctx context.Context, n int, s screen, stderr io.Writer) (*Result, error) {
-	return runTimed(ctx, n, s, stderr, standard)
+	return runTimed(ctx, n, s, stderr, standard, nil)
 }
 
-func runTimed(ctx context.Context, n int, s screen, stderr io.Writer, t timing) (_ *Result, err error) {
-	proc, err := startDemo(stderr)
+// RunWeb is Run with a dashboard that shows the two queues, for which it takes more time. show gets
+// its address and the token for its actions. RunWeb keeps everything until ctx ends.
+func RunWeb(ctx context.Context, n int, s screen, stderr io.Writer, show func(url, token string)) (*Result, error) {
+	return runTimed(ctx, n, s, stderr, slow, show)
+}
+
+func runTimed(ctx context.Context, n int, s screen, stderr io.Writer, t timing, show func(url, token string)) (_ *Result, err error) {
+	token := rand.Text()
+	proc, err := startDemo(stderr, token)
 	if err != nil {
 		return nil, fmt.Errorf("start the demo: %w", err)
 	}
@@ -72,11 +90,23 @@ func runTimed(ctx context.Context, n int, s screen, stderr io.Writer, t timing) 
 	}
 	defer func() { _ = client.Close(context.WithoutCancel(ctx)) }() // the broker goes next
 	d := &demo{proc: proc, client: client, http: httpclient.New(nil, 0), n: n, screen: s, timing: t}
-	return d.run(ctx)
+	if show == nil {
+		return d.run(ctx)
+	}
+	proc.Dashboard().ShowDemo(d.page)
+	show("http://"+proc.AdminAddress()+web.Path, token)
+	r, err := d.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.say("That is the whole demo. The dashboard stays: look at the dead letters, their timelines, the page of the queue. Ctrl-C in the terminal ends it.")
+	d.screen.say("\nThe dashboard stays until Ctrl-C.")
+	<-ctx.Done()
+	return r, nil
 }
 
 // startDemo starts the components of `overdue run` on free ports, for two queues.
-func startDemo(stderr io.Writer) (*app.Process, error) {
+func startDemo(stderr io.Writer, token string) (*app.Process, error) {
 	const queue = "deadLetteringOnMessageExpiration: true"
 	// The caller's own settings must not reach into the demo.
 	none := func(string) string { return "" }
@@ -85,6 +115,7 @@ func startDemo(stderr io.Writer) (*app.Process, error) {
 		"broker.autoCreate": "false",
 		"broker.queues":     fmt.Sprintf("[{name: %s, %s}, {name: %s, %s}]", demoEager, queue, demoLazy, queue),
 		"monitor.entities":  fmt.Sprintf("[{queue: %s}]", demoEager),
+		"dashboard.token":   token,
 	})
 	if err != nil {
 		return nil, err
@@ -104,6 +135,7 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, d.timing.firstTTL, d.timing.lastTTL))
 	d.screen.say("The watched queue is fed through Overdue's REST endpoint, the other one directly with the SDK.")
 	d.screen.say("")
+	d.say(fmt.Sprintf("Both queues get the same %d messages, and nobody receives. The messages live between %s and %s.", d.n, d.timing.firstTTL, d.timing.lastTTL))
 	d.began = time.Now()
 	if err := d.sendAll(ctx); err != nil {
 		return nil, err
@@ -119,6 +151,7 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 	}
 	d.screen.say("")
 	d.screen.say("Now somebody receives from the unwatched queue, once:")
+	d.say("Now somebody receives from the unwatched queue, once. Only this makes the broker look at what has expired there.")
 	if err := d.receiveOnce(ctx); err != nil {
 		return nil, err
 	}

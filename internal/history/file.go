@@ -18,6 +18,8 @@ import (
 	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"overdue/alert"
+	"overdue/internal/boltcheck"
+	"overdue/internal/slack"
 )
 
 const (
@@ -32,14 +34,21 @@ const (
 var (
 	missedBucket  = []byte("missed v1")
 	minutesBucket = []byte("minutes v1")
-	errDamaged    = errors.New("damaged")
+	slackBucket   = []byte("slack v1")
+	takenBucket   = []byte("taken v1")
+	buckets       = [][]byte{missedBucket, minutesBucket, slackBucket, takenBucket}
+
+	stateBucket = []byte("state v1")
+	clockKey    = []byte("clock")
+	errDamaged  = errors.New("damaged")
 )
 
-// A file is the history on disk. The keys of both buckets begin with a time, so the oldest entries
+// A file is the history on disk. The keys of all buckets begin with a time, so the oldest entries
 // come first.
 type file struct {
 	db    *bbolt.DB
-	bytes int64 // of all entries; only writes change it
+	bytes int64     // of all entries; only writes change it
+	clock time.Time // as it was last written; zero = never
 }
 
 func openFile(directory string) (f *file, aside string, err error) {
@@ -52,7 +61,7 @@ func openFile(directory string) (f *file, aside string, err error) {
 	case errors.Is(err, bbolterrors.ErrTimeout):
 		return nil, "", fmt.Errorf("history: %s is in use by another process; give each a history.directory of its own", path)
 	case errors.Is(err, bbolterrors.ErrInvalid), errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch),
-		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, errDamaged):
+		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, errDamaged), errors.Is(err, boltcheck.ErrDamaged):
 		aside = filepath.Join(directory, asideName)
 		if err := os.Rename(path, aside); err != nil {
 			return nil, "", fmt.Errorf("history: move the damaged file aside: %w", err)
@@ -72,6 +81,9 @@ func tryOpen(path string) (*file, error) {
 		if err != nil {
 			return err
 		}
+		if err := boltcheck.File(path); err != nil {
+			return err
+		}
 		return f.db.Update(f.prepare)
 	})
 	if err != nil && f.db != nil {
@@ -80,19 +92,16 @@ func tryOpen(path string) (*file, error) {
 	return f, err
 }
 
-// prepare reads the whole file once, so that damage is found before anything depends on it.
+// prepare makes what the file lacks, and adds up what it has.
 func (f *file) prepare(tx *bbolt.Tx) error {
-	info, err := os.Stat(tx.DB().Path())
+	state, err := tx.CreateBucketIfNotExists(stateBucket)
 	if err != nil {
 		return err
 	}
-	if info.Size() < tx.Size() {
-		return fmt.Errorf("%w: its end is missing", errDamaged)
+	if v := state.Get(clockKey); len(v) == timeLength {
+		f.clock = time.Unix(int64(binary.BigEndian.Uint64(v)), 0)
 	}
-	for err := range tx.Check() {
-		return fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	for _, name := range [][]byte{missedBucket, minutesBucket} {
+	for _, name := range buckets {
 		b, err := tx.CreateBucketIfNotExists(name)
 		if err != nil {
 			return err
@@ -136,68 +145,119 @@ func keyOf(seconds int64, rest string) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(max(0, seconds))), rest...)
 }
 
-// write adds events and counts, and removes what is older than since or too much, all or nothing.
-func (f *file) write(events []alert.Event, counts map[point]uint64, since time.Time, maxSize int64) error {
+// A batch is what is written at once.
+type batch struct {
+	events []alert.Event
+	counts map[point]uint64
+	slack  map[slackPoint]slack.Counts
+	taken  []delivery
+}
+
+func (b *batch) empty() bool { return len(b.events)+len(b.counts)+len(b.slack)+len(b.taken) == 0 }
+
+// write adds a batch, and removes what lies outside of the bounds, all or nothing.
+func (f *file) write(b batch, bounds bounds) error {
 	total := f.bytes
 	err := guard(func() error {
 		return f.db.Update(func(tx *bbolt.Tx) error {
-			missed, minutes := tx.Bucket(missedBucket), tx.Bucket(minutesBucket)
-			for i := range events {
-				v, err := json.Marshal(&events[i])
-				if err != nil {
-					return err
-				}
-				// The id of an event is the same each time it is notified, so it is kept once.
-				n, err := put(missed, keyOf(events[i].Data.Deadline.Unix(), events[i].ID), v)
-				if err != nil {
-					return err
-				}
-				total += n
+			added, err := b.put(tx)
+			if err != nil {
+				return err
 			}
-			for p, n := range counts {
-				k := keyOf(p.minute, strings.Join([]string{p.kind, p.name, p.result}, "\x00"))
-				if old := minutes.Get(k); len(old) == timeLength {
-					n += binary.BigEndian.Uint64(old)
-				}
-				added, err := put(minutes, k, binary.BigEndian.AppendUint64(nil, n))
-				if err != nil {
-					return err
-				}
-				total += added
+			total += added
+			if err := tx.Bucket(stateBucket).Put(clockKey, keyOf(bounds.clock.Unix(), "")); err != nil {
+				return err
 			}
-			return prune(missed, minutes, since, &total, maxSize)
+			return prune(tx, bounds, &total)
 		})
 	})
 	if err != nil {
 		return fmt.Errorf("history: write %s: %w", f.db.Path(), err)
 	}
-	f.bytes = total
+	f.bytes, f.clock = total, bounds.clock
 	return nil
 }
 
-func put(b *bbolt.Bucket, k, v []byte) (added int64, err error) {
-	added = size(k, v)
-	if old := b.Get(k); old != nil {
-		added -= size(k, old)
+// put writes what a batch has, and returns how many bytes that adds.
+func (b *batch) put(tx *bbolt.Tx) (added int64, err error) {
+	put := func(bucket *bbolt.Bucket, k, v []byte) {
+		n := size(k, v)
+		if old := bucket.Get(k); old != nil {
+			n -= size(k, old)
+		}
+		added += n
+		err = errors.Join(err, bucket.Put(k, v))
 	}
-	return added, b.Put(k, v)
+	missed, minutes, slacks := tx.Bucket(missedBucket), tx.Bucket(minutesBucket), tx.Bucket(slackBucket)
+	for i := range b.events {
+		v, err := json.Marshal(&b.events[i])
+		if err != nil {
+			return 0, err
+		}
+		// The id of an event is the same each time it is notified, so it is kept once.
+		put(missed, keyOf(b.events[i].Data.Deadline.Unix(), b.events[i].ID), v)
+	}
+	for p, n := range b.counts {
+		k := keyOf(p.minute, strings.Join([]string{p.kind, p.name, p.result}, "\x00"))
+		if old := minutes.Get(k); len(old) == timeLength {
+			if was := binary.BigEndian.Uint64(old); p.kind == kindOutstanding {
+				n = max(n, was)
+			} else {
+				n += was
+			}
+		}
+		put(minutes, k, binary.BigEndian.AppendUint64(nil, n))
+	}
+	taken := tx.Bucket(takenBucket)
+	for i := range b.taken {
+		d := &b.taken[i]
+		put(taken, keyOf(d.deadline, d.event+"\x00"+d.sink), binary.BigEndian.AppendUint64(nil, uint64(d.at.UnixNano())))
+	}
+	for p, c := range b.slack {
+		k := keyOf(p.minute, p.entity)
+		if old := slacks.Get(k); old != nil {
+			if was, err := slack.Parse(old); err == nil { // otherwise its bytes have gone bad
+				was.Merge(c)
+				c = was
+			}
+		}
+		put(slacks, k, c.Append(nil))
+	}
+	return added, err
 }
 
-// prune removes the oldest entries of both buckets while they are too old or too many.
-func prune(missed, minutes *bbolt.Bucket, since time.Time, total *int64, maxSize int64) error {
-	first := keyOf(since.Unix(), "")
+// bounds of the history. What is older than since is removed. If there is more than maxSize, what is
+// later than latest goes first, then the oldest.
+type bounds struct {
+	clock, since, latest time.Time
+	maxSize              int64
+}
+
+func prune(tx *bbolt.Tx, b bounds, total *int64) error {
+	since, latest := keyOf(b.since.Unix(), ""), keyOf(b.latest.Unix(), "")
 	for {
-		b := missed
-		k, v := missed.Cursor().First()
-		if mk, mv := minutes.Cursor().First(); k == nil || mk != nil && bytes.Compare(mk, k) < 0 {
-			b, k, v = minutes, mk, mv
+		over := *total > b.maxSize
+		from, k, v := end(tx, (*bbolt.Cursor).Last, 1)
+		if !over || bytes.Compare(k, latest) < 0 {
+			from, k, v = end(tx, (*bbolt.Cursor).First, -1)
 		}
-		if k == nil || bytes.Compare(k, first) >= 0 && *total <= maxSize {
+		if k == nil || !over && bytes.Compare(k, since) >= 0 {
 			return nil
 		}
 		*total -= size(k, v)
-		if err := b.Delete(k); err != nil {
+		if err := from.Delete(k); err != nil {
 			return err
 		}
 	}
+}
+
+// end returns the first entry of all buckets, for order -1, or the last, for 1.
+func end(tx *bbolt.Tx, entry func(*bbolt.Cursor) (k, v []byte), order int) (from *bbolt.Bucket, k, v []byte) {
+	for _, name := range buckets {
+		b := tx.Bucket(name)
+		if bk, bv := entry(b.Cursor()); bk != nil && (k == nil || bytes.Compare(bk, k) == order) {
+			from, k, v = b, bk, bv
+		}
+	}
+	return from, k, v
 }

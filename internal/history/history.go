@@ -21,15 +21,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/alert"
+	"overdue/internal/redisstore"
+	"overdue/internal/slack"
 )
 
 const (
 	// interval is how long what happened may wait in memory. A crash loses that much.
 	interval = 5 * time.Second
-	// maxPending bounds the missed deadlines that wait for a file that cannot be written.
+	// pruneInterval is how often the file is written although nothing happened.
+	pruneInterval = time.Minute
+	// future is how far ahead of now an entry may lie. One beyond that was written while the clock was
+	// wrong, and is the first to go when the file is full.
+	future = 24 * time.Hour
+	// maxPending bounds the missed deadlines that wait for the file. It is written as soon as half of
+	// that waits.
 	maxPending = 10_000
 	// maxCounts bounds the counts that wait for it.
 	maxCounts = 100_000
+	// maxSlack bounds the minutes of entities that wait with their slack.
+	maxSlack = 5_000
 )
 
 // Config says what is kept and where.
@@ -38,6 +48,8 @@ type Config struct {
 	Keep      time.Duration // what is older is removed
 	MaxSize   int64         // of the records; the file takes about twice as much
 	Metrics   prometheus.Gatherer
+	Slack     *slack.Meter        // nil measures none
+	Shared    *redisstore.History // of the fleet; nil = nothing is shared
 	// Changed is called when writes begin to fail, and with nil when they succeed again.
 	Changed func(error)
 }
@@ -49,11 +61,21 @@ type History struct {
 
 	mu      sync.Mutex
 	pending []alert.Event
+	writing []alert.Event // that flush has taken off pending
+	taken   []delivery
 	dropped uint64 // missed deadlines that there was no room for
+
+	half chan struct{} // gets a value when half of what may wait is there
 
 	last   map[series]uint64 // of Run alone: the metrics as they were last read
 	counts map[point]uint64  // of Run alone: increases that are not on disk yet
 	failed bool              // of Run alone
+	clock  clock             // of Run alone
+
+	written time.Time // of Run alone: when the file was last written
+
+	lastSlack map[string]slack.Counts     // of Run alone: the meter as it was last read
+	slack     map[slackPoint]slack.Counts // of Run alone: increases that are not on disk yet
 }
 
 // Open opens the history in a directory, which it makes if need be. A damaged file is moved aside;
@@ -63,7 +85,11 @@ func Open(c Config) (h *History, aside string, err error) {
 	if err != nil {
 		return nil, aside, err
 	}
-	return &History{cfg: c, file: f, last: map[series]uint64{}, counts: map[point]uint64{}}, aside, nil
+	return &History{
+		cfg: c, file: f, half: make(chan struct{}, 1), last: map[series]uint64{}, counts: map[point]uint64{},
+		lastSlack: map[string]slack.Counts{}, slack: map[slackPoint]slack.Counts{},
+		clock: newClock(f.clock, time.Now()),
+	}, aside, nil
 }
 
 // Record returns a sink that keeps missed deadlines and passes every event on to a.
@@ -84,7 +110,7 @@ func (r recorder) Unwrap() alert.Alerter { return r.Alerter }
 
 // Alert keeps the event if a deadline was missed. It never waits for the disk.
 func (r recorder) Alert(ctx context.Context, e alert.Event) error {
-	if e.Type == alert.TypeMissed || e.Type == alert.TypeIncomplete {
+	if kept(&e) {
 		r.history.add(&e)
 	}
 	return r.Alerter.Alert(ctx, e)
@@ -98,9 +124,23 @@ func (h *History) add(e *alert.Event) {
 		return
 	}
 	h.pending = append(h.pending, *e)
+	h.noticeHalf(len(h.pending))
 }
 
-// Dropped says how many missed deadlines were not kept, because the file could not be written.
+// noticeHalf has the file written early, once for each time that so much waits: a file that cannot
+// be written is tried at the interval.
+func (h *History) noticeHalf(waiting int) {
+	if waiting != maxPending/2 {
+		return
+	}
+	select {
+	case h.half <- struct{}{}:
+	default: // it is about to be written
+	}
+}
+
+// Dropped says how many missed deadlines were not kept, because the file could not be written, or
+// not fast enough.
 func (h *History) Dropped() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,25 +154,42 @@ func (h *History) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
 		case <-ticker.C:
+		case <-h.half:
 		case <-ctx.Done():
 		}
-		h.flush(time.Now())
+		// A stop must not take what happened last from the others.
+		h.flush(context.WithoutCancel(ctx), time.Now())
 	}
 	return h.file.close()
 }
 
-// flush writes everything that waits in one transaction. What cannot be written waits on.
-func (h *History) flush(now time.Time) {
+// flush writes everything that waits in one transaction, and shares it then. What cannot be written
+// waits on.
+func (h *History) flush(ctx context.Context, now time.Time) {
 	sampleErr := h.sample(now)
+	h.sampleSlack(now)
 	h.mu.Lock()
-	events := h.pending
-	h.pending = nil
+	events, taken := h.pending, h.taken
+	h.pending, h.taken, h.writing = nil, nil, events
 	h.mu.Unlock()
-	err := h.file.write(events, h.counts, now.Add(-h.cfg.Keep), h.cfg.MaxSize)
+	defer func() {
+		h.mu.Lock()
+		h.writing = nil
+		h.mu.Unlock()
+	}()
+	h.clock.advance(now)
+	b := batch{events, h.counts, h.slack, taken}
+	if b.empty() && now.Sub(h.written).Abs() < pruneInterval && !h.failed {
+		return
+	}
+	err := h.file.write(b, bounds{clock: h.clock.reads, since: h.clock.reads.Add(-h.cfg.Keep), latest: now.Add(future), maxSize: h.cfg.MaxSize})
 	if err == nil {
+		h.written = now
+		h.share(ctx, b, now)
 		clear(h.counts)
+		clear(h.slack)
 	} else {
-		h.putBack(events)
+		h.putBack(events, taken)
 	}
 	if err = errors.Join(sampleErr, err); (err != nil) != h.failed {
 		h.failed = err != nil
@@ -140,9 +197,11 @@ func (h *History) flush(now time.Time) {
 	}
 }
 
-func (h *History) putBack(events []alert.Event) {
+func (h *History) putBack(events []alert.Event, taken []delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.taken = append(taken, h.taken...)
+	h.taken = h.taken[:min(len(h.taken), maxPending)]
 	h.pending = append(events, h.pending...)
 	if over := len(h.pending) - maxPending; over > 0 {
 		h.pending = h.pending[:maxPending]
@@ -156,7 +215,13 @@ var counted = map[string]struct{ kind, name, result string }{
 	"overdue_sends_total":     {"sends", "entity", "result"},
 	"overdue_deadlines_total": {"deadlines", "entity", "verdict"},
 	"overdue_alerts_total":    {"alerts", "sink", "result"},
+
+	"overdue_outstanding_deadlines": {kindOutstanding, "entity", ""},
 }
+
+// kindOutstanding are deadlines that have come and have no verdict yet: a message is in flight, or
+// is being expired. That is a gauge, of which the highest value of a minute is kept.
+const kindOutstanding = "outstanding"
 
 // A series is what is counted: sends and deadlines by entity, alerts by sink.
 type series struct{ kind, name, result string }
@@ -190,12 +255,17 @@ func (h *History) sample(now time.Time) error {
 					s.result = l.GetValue()
 				}
 			}
-			totals[s] += uint64(m.GetCounter().GetValue())
+			totals[s] += uint64(m.GetCounter().GetValue() + max(m.GetGauge().GetValue(), 0))
 		}
 	}
 	for s, n := range totals {
 		p := point{minute, s}
-		if _, ok := h.counts[p]; n > h.last[s] && (ok || len(h.counts) < maxCounts) {
+		was, known := h.counts[p]
+		switch {
+		case !known && len(h.counts) >= maxCounts:
+		case s.kind == kindOutstanding && n > was:
+			h.counts[p] = n
+		case s.kind != kindOutstanding && n > h.last[s]:
 			h.counts[p] += n - h.last[s]
 		}
 		h.last[s] = n

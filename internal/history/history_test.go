@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/alert"
+	"overdue/internal/slack"
 )
 
 var start = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
@@ -31,28 +33,34 @@ func open(t *testing.T, dir string, metrics *prometheus.Registry) *History {
 		t.Fatalf("Open = %q, %v", aside, err)
 	}
 	t.Cleanup(func() { _ = h.file.close() })
+	h.clock = newClock(h.file.clock, start)
 	return h
 }
 
 func miss(t *testing.T, h *History, id string, deadline time.Time) {
 	t.Helper()
-	e := alert.Event{ID: "e-" + id, Type: alert.TypeMissed, Subject: id, Data: alert.EventData{Entity: "orders", MessageID: id, Deadline: deadline}}
-	if err := h.Record(sink{}).Alert(t.Context(), e); err != nil {
+	if err := h.Record(sink{}).Alert(t.Context(), missEvent(id, deadline)); err != nil {
 		t.Fatal(err)
 	}
 }
 
+func missEvent(id string, deadline time.Time) alert.Event {
+	return alert.Event{ID: "e-" + id, Type: alert.TypeMissed, Subject: id, Data: alert.EventData{Entity: "orders", MessageID: id, Deadline: deadline}}
+}
+
+func all(*alert.Event) bool { return true }
+
 func ids(t *testing.T, h *History, since time.Time) string {
 	t.Helper()
-	found, err := h.Missed(since, func(*alert.Event) bool { return true }, 100)
+	found, err := h.Missed(since, all, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []string
+	var names []string
 	for i := range found {
-		all = append(all, found[i].Data.MessageID)
+		names = append(names, found[i].Data.MessageID)
 	}
-	return strings.Join(all, " ")
+	return strings.Join(names, " ")
 }
 
 func TestMissedDeadlinesOutliveTheProcess(t *testing.T) {
@@ -62,7 +70,7 @@ func TestMissedDeadlinesOutliveTheProcess(t *testing.T) {
 		miss(t, h, fmt.Sprint("m-", i), start.Add(time.Duration(i)*time.Minute))
 	}
 	miss(t, h, "m-1", start.Add(time.Minute)) // notified once more
-	h.flush(start)
+	h.flush(t.Context(), start)
 	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -70,9 +78,27 @@ func TestMissedDeadlinesOutliveTheProcess(t *testing.T) {
 	if got := ids(t, h, start.Add(time.Minute)); got != "m-2 m-1" {
 		t.Errorf("missed since the second: %q, want the latest first, each once", got)
 	}
-	h.flush(start.Add(time.Hour + 90*time.Second))
+	h.flush(t.Context(), start.Add(time.Hour+90*time.Second))
 	if got := ids(t, h, time.Time{}); got != "m-2" {
 		t.Errorf("missed an hour later: %q, want m-2 alone", got)
+	}
+}
+
+// While the disk is full an operator asks all the more.
+func TestMissedDeadlinesThatAreNotWrittenYetAreFound(t *testing.T) {
+	h := open(t, t.TempDir(), prometheus.NewRegistry())
+	miss(t, h, "m-1", start)
+	h.flush(t.Context(), start)
+	miss(t, h, "m-1", start) // notified once more
+	miss(t, h, "m-3", start.Add(2*time.Second))
+	miss(t, h, "m-0", start.Add(-time.Hour))
+	h.writing = []alert.Event{missEvent("m-2", start.Add(time.Second)), missEvent("m-3", start.Add(2*time.Second))}
+	if got := ids(t, h, start); got != "m-3 m-2 m-1" {
+		t.Errorf("missed %q, want the latest first, each once", got)
+	}
+	found, err := h.Missed(start, all, 2)
+	if err != nil || len(found) != 2 || found[1].Data.MessageID != "m-2" {
+		t.Errorf("the latest two are %v, %v", found, err)
 	}
 }
 
@@ -83,14 +109,33 @@ func TestCountsAreTheIncreasesOfMetricsByMinute(t *testing.T) {
 	h := open(t, t.TempDir(), r)
 	sends.WithLabelValues("orders", "amqp", "monitored").Add(2)
 	sends.WithLabelValues("orders", "rest", "monitored").Add(1)
-	h.flush(start)
+	h.flush(t.Context(), start)
 	sends.WithLabelValues("orders", "amqp", "monitored").Add(4)
-	h.flush(start.Add(time.Second))
+	h.flush(t.Context(), start.Add(time.Second))
 	sends.WithLabelValues("orders", "amqp", "monitored").Add(5)
-	h.flush(start.Add(-10 * time.Minute)) // the clock was set back
-	got, err := h.Minutes(time.Time{}, "orders", 10)
+	h.flush(t.Context(), start.Add(-10*time.Minute)) // the clock was set back
+	got, err := h.Minutes(time.Time{}, func(name string) bool { return name == "orders" }, 10)
 	if err != nil || len(got) != 2 || got[0].Count != 7 || got[1].Count != 5 || got[0].Kind != "sends" || got[0].Result != "monitored" {
 		t.Errorf("Minutes = %+v, %v, want 7 sends and, ten minutes before, 5", got, err)
+	}
+}
+
+// Of what is outstanding the highest number of a minute counts, also if it comes in two writes.
+func TestTheMostOutstandingDeadlinesOfAMinuteAreKept(t *testing.T) {
+	r := prometheus.NewRegistry()
+	waiting := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "overdue_outstanding_deadlines"}, []string{"entity"})
+	r.MustRegister(waiting)
+	h := open(t, t.TempDir(), r)
+	at := start.Truncate(time.Minute)
+	for i, n := range []float64{3, 7, 2, 0, 5} {
+		waiting.WithLabelValues("orders").Set(n)
+		h.flush(t.Context(), at.Add(time.Duration(i)*20*time.Second))
+	}
+	s := httptest.NewServer(h)
+	defer s.Close()
+	got, err := FetchMinutes(t.Context(), s.Listener.Addr().String(), "ORDERS", at)
+	if err != nil || len(got) != 2 || got[0].Count != 5 || got[1].Count != 7 || got[0].Kind != "outstanding" || !got[1].Minute.Equal(at) {
+		t.Errorf("minutes = %+v, %v, want 7 outstanding and, in the next one, 5", got, err)
 	}
 }
 
@@ -99,7 +144,7 @@ func TestTheSizeIsBounded(t *testing.T) {
 	for i := range 3000 {
 		miss(t, h, fmt.Sprintf("%04d-%s", i, strings.Repeat("x", 1000)), start.Add(time.Duration(i)*time.Second))
 	}
-	h.flush(start)
+	h.flush(t.Context(), start)
 	if h.file.bytes > h.cfg.MaxSize || h.file.bytes < h.cfg.MaxSize/2 {
 		t.Errorf("%d bytes are kept of at most %d", h.file.bytes, h.cfg.MaxSize)
 	}
@@ -135,8 +180,8 @@ func TestWhatCannotBeWrittenWaitsAndIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	miss(t, h, "first", start)
-	h.flush(start)
-	h.flush(start)
+	h.flush(t.Context(), start)
+	h.flush(t.Context(), start)
 	for i := range maxPending {
 		miss(t, h, fmt.Sprint(i), start)
 	}
@@ -147,7 +192,7 @@ func TestWhatCannotBeWrittenWaitsAndIsBounded(t *testing.T) {
 	if h.file, err = tryOpen(path); err != nil {
 		t.Fatal(err)
 	}
-	h.flush(start)
+	h.flush(t.Context(), start)
 	if len(changes) != 2 || changes[1] != nil || len(h.pending) != 0 {
 		t.Errorf("changes %v, %d wait; want a recovery and none", changes, len(h.pending))
 	}
@@ -156,22 +201,71 @@ func TestWhatCannotBeWrittenWaitsAndIsBounded(t *testing.T) {
 	}
 }
 
+func TestAPeakOfMissedDeadlinesIsWrittenBeforeItIsTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, t.TempDir(), prometheus.NewRegistry())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- h.Run(ctx) }()
+		for i := range 2 * maxPending {
+			miss(t, h, fmt.Sprint(i), start)
+			if i%1_000 == 0 {
+				synctest.Wait() // the file is as fast as its events come
+			}
+		}
+		if n := h.Dropped(); n > 0 {
+			t.Errorf("%d of %d missed deadlines that came within %v were dropped, want none", n, 2*maxPending, interval)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestFetchReadsWhatIsServed(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	miss(t, h, "a&b \x1b", start)
-	h.flush(start)
+	h.flush(t.Context(), start)
 	s := httptest.NewServer(h)
 	defer s.Close()
-	got, err := Fetch(t.Context(), s.Listener.Addr().String(), "Orders", start)
+	got, _, err := Fetch(t.Context(), s.Listener.Addr().String(), "Orders", start)
 	if err != nil || len(got) != 1 || got[0].Data.MessageID != "a&b \x1b" || !got[0].Data.Deadline.Equal(start) {
 		t.Errorf("Fetch = %+v, %v, want the one", got, err)
 	}
-	if got, err := Fetch(t.Context(), s.Listener.Addr().String(), "invoices", start); err != nil || len(got) != 0 {
+	if got, _, err := Fetch(t.Context(), s.Listener.Addr().String(), "invoices", start); err != nil || len(got) != 0 {
 		t.Errorf("Fetch of another queue = %+v, %v, want none", got, err)
 	}
 	none := httptest.NewServer((*History)(nil))
 	defer none.Close()
-	if _, err := Fetch(t.Context(), none.Listener.Addr().String(), "", start); err == nil || !strings.Contains(err.Error(), "history.directory") {
+	if _, _, err := Fetch(t.Context(), none.Listener.Addr().String(), "", start); err == nil || !strings.Contains(err.Error(), "history.directory") {
 		t.Errorf("Fetch without a history = %v, want an error that names the setting", err)
+	}
+}
+
+// What an interval costs a process with many entities, none of which is on the path of a send: the
+// metrics are read and the increases written.
+func BenchmarkFlush(b *testing.B) {
+	r := prometheus.NewRegistry()
+	sends := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "overdue_sends_total"}, []string{"entity", "endpoint", "result"})
+	r.MustRegister(sends)
+	meter := slack.NewMeter(r)
+	h, _, err := Open(Config{Directory: b.TempDir(), Keep: time.Hour, MaxSize: 32 << 20, Metrics: r, Slack: meter, Changed: func(err error) { b.Error(err) }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = h.file.close() })
+	at := start
+	b.ReportAllocs()
+	for b.Loop() {
+		b.StopTimer()
+		for i := range 100 {
+			name := fmt.Sprint("queue-", i)
+			sends.WithLabelValues(name, "amqp", "monitored").Inc()
+			meter.Of(name).Settled(at, at.Add(time.Duration(i)*time.Second), at.Add(time.Hour), 1)
+		}
+		at = at.Add(interval)
+		b.StartTimer()
+		h.flush(b.Context(), at)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,52 +20,85 @@ import (
 	"overdue/alert"
 	"overdue/internal/escape"
 	"overdue/internal/httpclient"
+	"overdue/internal/servicebus/address"
+	"overdue/internal/slack"
 )
 
 const (
 	// Path is where the admin port serves missed deadlines.
 	Path = "/history/missed"
-	// MaxShown is how many missed deadlines, or points, one answer contains at most.
-	MaxShown = 1000
+	// SlackPath is where the admin port serves the slack of settlements.
+	SlackPath = "/history/slack"
+	// MinutesPath is where it serves the counts by the minute.
+	MinutesPath = "/history/minutes"
+	scopeHeader = "Overdue-Scope"
+	// MaxShown is how many missed deadlines one answer contains at most, and MaxPoints how many counts.
+	MaxShown  = 1000
+	MaxPoints = 10_000
 
 	fetchTimeout = 10 * time.Second
 	maxAnswer    = 16 << 20
 )
 
-// Missed returns missed deadlines since a time that match, the latest first, up to limit.
+// Missed returns missed deadlines since a time that match, the latest first, up to limit. It has also
+// those that are not in the file yet.
 func (h *History) Missed(since time.Time, match func(*alert.Event) bool, limit int) (found []alert.Event, err error) {
-	found = []alert.Event{}
+	found = h.waiting(since, match)
+	known := map[string]bool{}
+	for i := range found {
+		known[found[i].ID] = true
+	}
+	wait := len(found)
 	err = h.each(missedBucket, since, func(_, v []byte) (bool, error) {
 		var e alert.Event
-		if err := json.Unmarshal(v, &e); err != nil {
-			return false, err
-		}
-		if match(&e) {
+		// Bytes on a disk go bad: one record must not hide the others.
+		if json.Unmarshal(v, &e) == nil && !known[e.ID] && match(&e) {
 			found = append(found, e)
 		}
-		return len(found) < limit, nil
+		return len(found)-wait < limit, nil
 	})
-	return found, err
+	if wait > 0 {
+		slices.SortStableFunc(found, func(a, b alert.Event) int { return b.Data.Deadline.Compare(a.Data.Deadline) })
+	}
+	return found[:min(len(found), limit)], err
+}
+
+// waiting returns the events that match and wait to be written, each once.
+func (h *History) waiting(since time.Time, match func(*alert.Event) bool) []alert.Event {
+	found := []alert.Event{}
+	if h == nil {
+		return found
+	}
+	known := map[string]bool{}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, list := range [][]alert.Event{h.writing, h.pending} {
+		for i := range list {
+			if e := &list[i]; !known[e.ID] && e.Data.Deadline.Unix() >= since.Unix() && match(e) {
+				known[e.ID] = true
+				found = append(found, *e)
+			}
+		}
+	}
+	return found
 }
 
 // A Point is how often something happened in a minute.
 type Point struct {
 	Minute time.Time `json:"minute"`
-	Kind   string    `json:"kind"`   // sends, deadlines or alerts
+	Kind   string    `json:"kind"`   // sends, deadlines, outstanding or alerts
 	Name   string    `json:"name"`   // the entity, or the sink of alerts
-	Result string    `json:"result"` // as the metrics say it
+	Result string    `json:"result"` // as the metrics say it; of outstanding none
 	Count  uint64    `json:"count"`
 }
 
-// Minutes returns the counts of an entity or a sink since a time, the latest first, up to limit.
-func (h *History) Minutes(since time.Time, name string, limit int) (found []Point, err error) {
+// Minutes returns the counts of the entities and sinks that match since a time, the latest first, up
+// to limit. Of outstanding deadlines it has the highest number of the minute.
+func (h *History) Minutes(since time.Time, matches func(name string) bool, limit int) (found []Point, err error) {
 	found = []Point{}
 	err = h.each(minutesBucket, since, func(k, v []byte) (bool, error) {
 		parts := strings.Split(string(k[timeLength:]), "\x00")
-		if len(parts) != 3 || len(v) != timeLength {
-			return false, errDamaged
-		}
-		if parts[1] == name {
+		if len(parts) == 3 && len(v) == timeLength && matches(parts[1]) {
 			minute := time.Unix(int64(binary.BigEndian.Uint64(k)), 0).UTC()
 			found = append(found, Point{minute, parts[0], parts[1], parts[2], binary.BigEndian.Uint64(v)})
 		}
@@ -96,11 +130,11 @@ func (h *History) each(bucket []byte, since time.Time, do func(k, v []byte) (mor
 	return nil
 }
 
-// ServeHTTP answers with missed deadlines as JSON. The parameter since, a time, restricts them, and
-// so does entity.
+// ServeHTTP answers with missed deadlines as JSON, or with what SlackPath or MinutesPath says. The
+// parameter since, a time, restricts them, and so does entity.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h == nil {
-		http.Error(w, "this process keeps no history: set history.directory", http.StatusServiceUnavailable)
+		http.Error(w, "this process keeps no history: set history.directory, and not history.enabled: false", http.StatusServiceUnavailable)
 		return
 	}
 	q := r.URL.Query()
@@ -113,12 +147,28 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	entity := q.Get("entity")
-	found, err := h.Missed(since, func(e *alert.Event) bool { return entity == "" || strings.EqualFold(e.Data.Entity, entity) }, MaxShown)
+	below := strings.ToLower(address.SubscriptionPath(entity, "")) // of a topic: its subscriptions
+	matches := func(name string) bool {
+		return entity == "" || strings.EqualFold(name, entity) || strings.HasPrefix(strings.ToLower(name), below)
+	}
+	var found any
+	var scope string
+	var err error
+	switch r.URL.Path {
+	case SlackPath:
+		found, scope, err = h.FleetSlack(r.Context(), since, time.Now(), matches)
+	case MinutesPath:
+		scope = ScopeProcess
+		found, err = h.Minutes(since, matches, MaxPoints)
+	default:
+		found, scope, err = h.FleetMissed(r.Context(), since, func(e *alert.Event) bool { return matches(e.Data.Entity) }, MaxShown)
+	}
 	if err != nil {
 		http.Error(w, escape.Text(err.Error()), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set(scopeHeader, scope)
 	// Only the caller loses something if the answer cannot be written.
 	_ = escape.WriteJSON(w, found)
 }
@@ -132,29 +182,46 @@ type Fetched struct {
 
 // Fetch asks the process with the admin port addr for deadlines missed since a time, of one entity
 // or for "" of all.
-func Fetch(ctx context.Context, addr, entity string, since time.Time) ([]Fetched, error) {
+func Fetch(ctx context.Context, addr, entity string, since time.Time) (found []Fetched, scope string, err error) {
+	return fetch[Fetched](ctx, addr, Path, entity, since)
+}
+
+// FetchSlack asks the process with the admin port addr for the slack of the settlements since a
+// time, of one entity or for "" of all.
+func FetchSlack(ctx context.Context, addr, entity string, since time.Time) (found []slack.Summary, scope string, err error) {
+	return fetch[slack.Summary](ctx, addr, SlackPath, entity, since)
+}
+
+// FetchMinutes asks the process with the admin port addr for its counts by the minute since a time,
+// of one entity or sink or for "" of all.
+func FetchMinutes(ctx context.Context, addr, name string, since time.Time) ([]Point, error) {
+	found, _, err := fetch[Point](ctx, addr, MinutesPath, name, since)
+	return found, err
+}
+
+func fetch[T any](ctx context.Context, addr, path, entity string, since time.Time) (found []T, scope string, err error) {
 	// The port is on this machine: a proxy from the environment could not reach it.
 	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, fetchTimeout)
-	target := "http://" + addr + Path + "?" + url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}}.Encode()
+	target := "http://" + addr + path + "?" + url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, fmt.Errorf("history: %w", err)
+		return nil, "", fmt.Errorf("history: %w", err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("history: is Overdue running? %w", err)
+		return nil, "", fmt.Errorf("history: is Overdue running? %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusServiceUnavailable:
-		return nil, fmt.Errorf("history: the process at %s keeps none: set history.directory", addr)
+		return nil, "", fmt.Errorf("history: the process at %s keeps none: set history.enabled to true, and give it a history.directory that it can write", addr)
 	default:
-		return nil, fmt.Errorf("history: http://%s%s answered %s", addr, Path, resp.Status)
+		return nil, "", fmt.Errorf("history: http://%s%s answered %s", addr, path, resp.Status)
 	}
-	fetched := []Fetched{}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&fetched); err != nil {
-		return nil, fmt.Errorf("history: read the answer of http://%s%s: %w", addr, Path, err)
+	found = []T{}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&found); err != nil {
+		return nil, "", fmt.Errorf("history: read the answer of http://%s%s: %w", addr, path, err)
 	}
-	return fetched, nil
+	return found, resp.Header.Get(scopeHeader), nil
 }

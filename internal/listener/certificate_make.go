@@ -58,15 +58,25 @@ func isHostName(name string) bool {
 }
 
 // newBundle makes an authority and a certificate for names: certificate, authority and key, in
-// PEM. It discards the authority's key.
+// one PEM file.
 func newBundle(names []string, now time.Time) ([]byte, error) {
+	b, err := MakeBundle(names, now)
+	return slices.Concat(b.Certificate, b.Authority, b.Key), err
+}
+
+// A Bundle is a certificate, its key and the authority that clients have to trust, each in PEM.
+type Bundle struct{ Certificate, Key, Authority []byte }
+
+// MakeBundle makes a certificate for names. Its authority signs nothing else, because its key is
+// discarded.
+func MakeBundle(names []string, now time.Time) (b Bundle, err error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	// The clock of a client may be slow.
 	from, to := now.Add(-time.Hour), now.Add(certificateLife)
@@ -95,27 +105,21 @@ func newBundle(names []string, now time.Time) ([]byte, error) {
 	}
 	ca, err := x509.CreateCertificate(rand.Reader, authority, authority, caKey.Public(), caKey)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	// What is signed names the authority by what it says of itself.
 	if authority, err = x509.ParseCertificate(ca); err != nil {
-		return nil, err
+		return b, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, leaf, authority, key.Public(), caKey)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, err
+		return b, err
 	}
-	var out []byte
-	for _, block := range []pem.Block{
-		{Type: "CERTIFICATE", Bytes: der},
-		{Type: "CERTIFICATE", Bytes: ca},
-		{Type: "PRIVATE KEY", Bytes: secret},
-	} {
-		out = append(out, pem.EncodeToMemory(&block)...)
-	}
-	return out, nil
+	certificate := func(der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}) }
+	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	return Bundle{Certificate: certificate(der), Authority: certificate(ca), Key: private}, nil
 }

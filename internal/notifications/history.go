@@ -2,7 +2,7 @@
 
 // Package notifications remembers which sinks took the latest events of a process, and shows it on
 // the admin port. `overdue explain` reads it there. No guarantee depends on it: a restart forgets
-// everything.
+// everything that no [Store] keeps.
 package notifications
 
 import (
@@ -35,9 +35,35 @@ type Delivery struct {
 	Time time.Time `json:"time"`
 }
 
+// A Store keeps notifications for longer than the process lives.
+type Store interface {
+	// Took gets each delivery. It must not wait.
+	Took(e *alert.Event, sink string, at time.Time)
+	// Notifications returns notifications of messages with that id, or of all messages for "", up to
+	// limit. The latest comes first. What it cannot read it leaves out.
+	Notifications(ctx context.Context, messageID string, limit int) []Notification
+}
+
+// Open returns a History whose notifications are also in a store. It begins with the latest of
+// them. nil: in memory only.
+func Open(ctx context.Context, s Store) *History {
+	h := &History{store: s}
+	if s == nil {
+		return h
+	}
+	for _, n := range slices.Backward(s.Notifications(ctx, "", Capacity)) {
+		h.mu.Lock()
+		h.insertLocked(&n)
+		h.mu.Unlock()
+	}
+	return h
+}
+
 // A History remembers the latest notifications. The zero value is ready for use. A nil History
 // stays empty.
 type History struct {
+	store Store // nil = none
+
 	mu     sync.Mutex
 	latest []*Notification // once it is full, the oldest is at next
 	next   int
@@ -59,7 +85,11 @@ func (r recorder) Unwrap() alert.Alerter { return r.Alerter }
 func (r recorder) Alert(ctx context.Context, e alert.Event) error {
 	err := r.Alerter.Alert(ctx, e)
 	if err == nil {
-		r.history.add(e, r.Name(), time.Now().UTC())
+		at := time.Now().UTC()
+		r.history.add(e, r.Name(), at)
+		if r.history.store != nil {
+			r.history.store.Took(&e, r.Name(), at)
+		}
 	}
 	return err
 }
@@ -71,7 +101,10 @@ func (h *History) add(e alert.Event, sink string, at time.Time) {
 		n.TakenBy = append(n.TakenBy, Delivery{sink, at})
 		return
 	}
-	n := &Notification{e, []Delivery{{sink, at}}}
+	h.insertLocked(&Notification{e, []Delivery{{sink, at}}})
+}
+
+func (h *History) insertLocked(n *Notification) {
 	if len(h.latest) < Capacity {
 		if h.byID == nil {
 			h.byID = map[string]*Notification{}
@@ -82,13 +115,22 @@ func (h *History) add(e alert.Event, sink string, at time.Time) {
 		h.latest[h.next] = n
 		h.next = (h.next + 1) % Capacity
 	}
-	h.byID[e.ID] = n
+	h.byID[n.Event.ID] = n
 }
 
 // Latest returns up to 100 notifications of messages with that id, or of all messages for "". The
-// latest comes first.
-func (h *History) Latest(messageID string) []Notification {
-	return h.Find(func(e *alert.Event) bool { return messageID == "" || e.Data.MessageID == messageID }, maxShown)
+// latest comes first. Of one message it also has what the store knows.
+func (h *History) Latest(ctx context.Context, messageID string) []Notification {
+	found := h.Find(func(e *alert.Event) bool { return messageID == "" || e.Data.MessageID == messageID }, maxShown)
+	if h == nil || h.store == nil || messageID == "" {
+		return found
+	}
+	for _, n := range h.store.Notifications(ctx, messageID, maxShown) {
+		if !slices.ContainsFunc(found, func(o Notification) bool { return o.Event.ID == n.Event.ID }) && len(found) < maxShown {
+			found = append(found, n)
+		}
+	}
+	return found
 }
 
 // Find returns up to limit notifications that match. The latest comes first.
@@ -119,5 +161,5 @@ const messageIDParameter = "message-id"
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	// Only the caller loses something if the answer cannot be written.
-	_ = escape.WriteJSON(w, h.Latest(r.URL.Query().Get(messageIDParameter)))
+	_ = escape.WriteJSON(w, h.Latest(r.Context(), r.URL.Query().Get(messageIDParameter)))
 }

@@ -44,17 +44,17 @@ func TestOnlySinksThatTookAnEventAreRecorded(t *testing.T) {
 	if err := second.Alert(t.Context(), eventOf(1)); err == nil {
 		t.Error("Alert of a sink that fails = nil, want its error")
 	}
-	all := h.Latest("m-1")
+	all := h.Latest(t.Context(), "m-1")
 	if len(all) != 1 || len(all[0].TakenBy) != 1 || all[0].TakenBy[0].Sink != "flaky" || all[0].TakenBy[0].Time.IsZero() {
 		t.Errorf("notifications of m-1: %+v, want one, taken once", all)
 	}
 	if err := second.Alert(t.Context(), eventOf(1)); err != nil {
 		t.Fatal(err)
 	}
-	if all := h.Latest("m-1"); len(all) != 1 || len(all[0].TakenBy) != 2 {
+	if all := h.Latest(t.Context(), "m-1"); len(all) != 1 || len(all[0].TakenBy) != 2 {
 		t.Errorf("notifications of m-1: %+v, want one, taken twice", all)
 	}
-	if other := h.Latest("m-2"); len(other) != 0 {
+	if other := h.Latest(t.Context(), "m-2"); len(other) != 0 {
 		t.Errorf("notifications of m-2: %+v, want none", other)
 	}
 }
@@ -72,7 +72,7 @@ func TestARecorderShowsTheSinkBehindIt(t *testing.T) {
 }
 
 func TestANilHistoryIsEmpty(t *testing.T) {
-	if none := (*History)(nil).Latest(""); none == nil || len(none) != 0 {
+	if none := (*History)(nil).Latest(t.Context(), ""); none == nil || len(none) != 0 {
 		t.Errorf("Latest = %v, want an empty list, which is [] in JSON", none)
 	}
 }
@@ -94,7 +94,7 @@ func TestTheOldestNotificationsAreForgottenFirst(t *testing.T) {
 	if len(h.latest) != Capacity || len(h.byID) != Capacity {
 		t.Errorf("%d events in the ring and %d by id, want %d", len(h.latest), len(h.byID), Capacity)
 	}
-	all := h.Latest("")
+	all := h.Latest(t.Context(), "")
 	if len(all) != maxShown {
 		t.Fatalf("%d notifications are shown, want %d", len(all), maxShown)
 	}

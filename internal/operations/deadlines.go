@@ -3,6 +3,7 @@
 package operations
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,8 +12,9 @@ import (
 // Met is the verdict about a message that was settled in time.
 const Met = "met"
 
-// CanaryID begins the message-ids of canaries, which miss their deadlines on purpose.
-const CanaryID = "overdue-canary-"
+// Canary is the verdict about every message of the queue of canaries, which miss their deadlines on
+// purpose.
+const Canary = "canary"
 
 const (
 	// maxEntities bounds the entities that have series of their own: names come from companions, and
@@ -22,9 +24,13 @@ const (
 	otherEntities = "other"
 )
 
+const help = "Deadlines by what became of them: met, missed, unknown where nobody can tell, canary on the queue of canaries, where they are missed on purpose, or incomplete, of a second deadline: the message was not completed when it had to be. " +
+	"They are counted when they have passed, or when the companion is cancelled because they are met."
+
 // Deadlines counts what became of deadlines: overdue_deadlines_total. nil counts nothing.
 type Deadlines struct {
-	vec *prometheus.CounterVec
+	vec    *prometheus.CounterVec
+	canary string // the queue of canaries; "": none
 
 	mu     sync.Mutex
 	labels map[string]struct{}
@@ -35,8 +41,7 @@ func NewDeadlines(r prometheus.Registerer) *Deadlines {
 	d := &Deadlines{
 		vec: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_deadlines_total",
-			Help: "Deadlines by what became of them: met, missed, unknown where nobody can tell, canary, which was missed on purpose, or incomplete, of a second deadline: the message was not completed when it had to be. " +
-				"They are counted when they have passed, or when the companion is cancelled because they are met.",
+			Help: help,
 		}, []string{"entity", "verdict"}),
 		labels: map[string]struct{}{},
 	}
@@ -46,8 +51,26 @@ func NewDeadlines(r prometheus.Registerer) *Deadlines {
 	return d
 }
 
+// SetCanary names the queue of canaries, "" if there is none. Call it before all else. What is a
+// canary depends on the queue alone: anybody can choose a message-id, and must not hide a missed
+// deadline with it.
+func (d *Deadlines) SetCanary(queue string) {
+	if queue != "" {
+		d.canary = queue
+		d.Show(queue, Canary)
+	}
+}
+
+// IsCanary reports whether an entity is the queue of canaries.
+func (d *Deadlines) IsCanary(entity string) bool {
+	return d != nil && d.canary != "" && strings.EqualFold(entity, d.canary)
+}
+
 // Add counts n more deadlines of an entity.
 func (d *Deadlines) Add(entity, verdict string, n int) {
+	if d.IsCanary(entity) {
+		entity, verdict = d.canary, Canary
+	}
 	if d != nil && n > 0 {
 		d.vec.WithLabelValues(d.label(entity), verdict).Add(float64(n))
 	}
@@ -58,6 +81,9 @@ func (d *Deadlines) Add(entity, verdict string, n int) {
 func (d *Deadlines) Show(entity string, verdicts ...string) {
 	if d == nil {
 		return
+	}
+	if d.IsCanary(entity) {
+		entity, verdicts = d.canary, []string{Canary}
 	}
 	label := d.label(entity)
 	for _, v := range verdicts {

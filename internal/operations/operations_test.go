@@ -4,6 +4,7 @@ package operations
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +26,27 @@ func TestNamesFromOutsideAreBounded(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(d.vec.WithLabelValues("queue-0", Met)); got != 3 {
 		t.Errorf("%v counted for queue-0, want 3", got)
+	}
+}
+
+// Whatever becomes of a canary, and of any message on its queue, is no outcome of a deadline.
+func TestCanariesAreCountedApart(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	d := NewDeadlines(registry)
+	d.SetCanary("birds")
+	d.Show("birds", Met, "missed", "unknown")
+	for _, verdict := range []string{Met, "missed", "unknown"} {
+		d.Add("Birds", verdict, 1)
+	}
+	d.Add("orders", "missed", 1)
+	const want = `
+# HELP overdue_deadlines_total ` + help + `
+# TYPE overdue_deadlines_total counter
+overdue_deadlines_total{entity="birds",verdict="canary"} 3
+overdue_deadlines_total{entity="orders",verdict="missed"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
 	}
 }
 

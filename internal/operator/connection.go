@@ -4,7 +4,6 @@ package operator
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
@@ -67,17 +66,12 @@ func ConnectSender(ctx context.Context, c *config.Config, endpoint string, stder
 	if err != nil {
 		return nil, fmt.Errorf("make a log: %w", err)
 	}
-	private := *c
-	key := makePrivate(&private)
-	proc, err := app.Start(config.Role{Name: "operator", Proxy: true}, &private, log, level)
+	proc, text, err := app.StartPrivate(ctx, c, log, level)
 	if err != nil {
 		return nil, err
 	}
 	conn.ends = append(conn.ends, func() { _ = proc.Stop() }) // what was sent has been acknowledged by then, with its companions
-	if err := proc.UntilReady(ctx); err != nil {
-		return nil, err
-	}
-	return conn, conn.sendThrough(ctx, config.ConnectionString(proc.AMQPAddr(), config.AnyKeyName, key))
+	return conn, conn.sendThrough(ctx, text)
 }
 
 // sendThrough connects to an endpoint by its connection string.
@@ -98,19 +92,6 @@ func (c *Connection) sendThrough(ctx context.Context, text string) error {
 		_ = lifecycle.Bounded(closing, func(context.Context) error { return c.SenderLinks.Close() })
 	})
 	return nil
-}
-
-// makePrivate makes the endpoints those of one command: on loopback, at any port, for one random key.
-func makePrivate(c *config.Config) (key string) {
-	const any = "127.0.0.1:0"
-	key = rand.Text()
-	c.Listen = config.Listen{AMQP: any, HTTP: any, Admin: any, MaxConnections: 100, Keys: []config.EndpointKey{{Name: config.AnyKeyName, Key: key, Manage: true}}}
-	c.Proxy.Credentials = config.OwnCredentials
-	// The journal is the sidecar's: two processes cannot have it, and an operator sees a refusal.
-	c.OnMonitorDown, c.Journal.Directory = config.OnMonitorDownRefuse, ""
-	c.Canary, c.Heartbeat = config.Canary{}, config.Heartbeat{}
-	c.MinSigtermDelay, c.MaxSigtermDelay = 0, 0
-	return key
 }
 
 // connectThrough connects to the endpoint of another process, on this machine or elsewhere.

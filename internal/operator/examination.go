@@ -37,7 +37,8 @@ func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 	if len(c.Admin.Endpoints) == 0 {
 		cfg.Admin, cfg.NoAdmin = nil, catalog.NowhereToAsk
 	}
-	cfg.MonitorQueue, cfg.CompanionsInRedis, cfg.Clock = c.Config.MonitorQueue, c.Config.CompanionsInRedis(), c.MeasureClock
+	cfg.MonitorQueue, cfg.MonitorQueues = c.Config.MonitorQueue, int(c.Config.MonitorQueues)
+	cfg.CompanionsInRedis, cfg.Clock = c.Config.CompanionsInRedis(), c.MeasureClock
 	cfg.Proxy, cfg.Monitor, cfg.ClientTokens = o.Role != roleMonitor, o.Role != roleProxy, c.Config.PassesCredentials()
 	cfg.Deadline = c.Config.Monitor.Deadline
 	cfg.ListsAll = len(c.Config.Monitor.Entities) > 0

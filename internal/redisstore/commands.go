@@ -242,3 +242,48 @@ return 1`)
 func leave(ctx context.Context, c redis.UniversalClient, claim, note, token, text string, life time.Duration) error {
 	return leaveScript.Run(ctx, c, []string{claim, note}, token, text, life.Milliseconds()).Err()
 }
+
+// countScript adds to the counts of a hash that lives for a while. Of names beyond a bound nothing
+// is counted.
+//
+//	KEYS[1] the hash · ARGV[1] the bound of names · ARGV[2] its life in ms · ARGV[3…] name, count, …
+var countScript = redis.NewScript(`
+local room = tonumber(ARGV[1]) - redis.call('HLEN', KEYS[1])
+for i = 3, #ARGV, 2 do
+  if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then
+    redis.call('HINCRBY', KEYS[1], ARGV[i], ARGV[i + 1])
+  elseif room > 0 then
+    redis.call('HINCRBY', KEYS[1], ARGV[i], ARGV[i + 1])
+    room = room - 1
+  end
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1`)
+
+func countUp(ctx context.Context, c redis.UniversalClient, hash string, names int, life time.Duration, add []any) error {
+	return countScript.Run(ctx, c, []string{hash}, append([]any{names, life.Milliseconds()}, add...)...).Err()
+}
+
+// counted: HGETALL of each hash in one pipeline.
+func counted(ctx context.Context, c redis.UniversalClient, hashes []string) ([]map[string]string, error) {
+	got := make([]*redis.MapStringStringCmd, len(hashes))
+	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, h := range hashes {
+			got[i] = p.HGetAll(ctx, h)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]map[string]string, len(hashes))
+	for i, g := range got {
+		all[i] = g.Val()
+	}
+	return all, nil
+}
+
+// latest: LRANGE list -most -1.
+func latest(ctx context.Context, c redis.UniversalClient, list string, most int) ([]string, error) {
+	return c.LRange(ctx, list, -int64(most), -1).Result()
+}

@@ -33,7 +33,11 @@ func everyUse(ctx context.Context, s *Store) error {
 	pages := s.Groups()
 	_, _, _, claimErr := pages.Claim(ctx, "group")
 	_, notifiedErr := pages.Notified(ctx, "part")
+	past := s.History()
+	_, missedErr := past.Missed(ctx)
+	_, countsErr := past.Counts(ctx, time.Now(), time.Now())
 	for _, err := range []error{
+		missedErr, countsErr, past.Add(ctx, []string{"one"}, time.Now(), map[string]uint64{"orders": 1}, time.Minute),
 		s.Ping(ctx), m.Announce(ctx, "a", []string{"one", "two"}, []time.Duration{time.Minute, time.Minute}),
 		m.Pass(ctx, []string{"one", "two"}, [][]byte{{1}, {2}}), passedErr,
 		beginErr, notified.End(ctx, "event", false), notified.End(ctx, "event", true),

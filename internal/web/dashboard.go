@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package web is the dashboard on the admin port: pages that the server renders, and a stream of
-// events that keeps the overview up to date. It only reads. Each figure of the overview comes from
-// the metrics of the process, so that a page and a Prometheus never disagree. The pages about
-// messages read the namespace, by peeks that disturb nothing.
+// events that keeps them up to date. Each figure of the overview comes from the metrics of the
+// process, so that a page and a Prometheus never disagree. The pages about messages read the
+// namespace, by peeks that disturb nothing. With a token, operators resubmit and purge dead letters
+// after a preview; without one, the dashboard only reads.
 package web
 
 import (
@@ -17,6 +18,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +28,7 @@ import (
 	"overdue/internal/notifications"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/servicebus/entities"
+	"overdue/internal/slack"
 )
 
 // Path is where the admin port serves a [Dashboard].
@@ -49,16 +52,19 @@ type Source struct {
 	// Missed finds the latest missed deadlines; nil without a monitor.
 	Missed func(match func(*alert.Event) bool, limit int) []notifications.Notification
 
+	Slack *slack.Meter // of settlements; nil without a proxy
+
 	Namespace *Namespace // nil = this process has none
 }
 
-// A Namespace is what the pages about messages read. All fields but History are required.
+// A Namespace is what the pages about messages read. History and Actions may be missing.
 type Namespace struct {
 	Deadlines   *deadlines.Source // its links are for the dashboard alone
 	History     *notifications.History
 	Names       func() []string // of queues and topics; more come from the metrics
 	Describe    func(ctx context.Context, name string) (entities.Info, error)
 	DeadLetters func(ctx context.Context, entity, subscription string) (alert.DeadLetters, error)
+	Actions     *Actions // nil = the dashboard only reads
 }
 
 // A Check is the answer of one check of the process.
@@ -73,15 +79,22 @@ type Dashboard struct {
 	source Source
 	mux    *http.ServeMux
 
-	mu      sync.Mutex
-	samples samples
-	checks  []Check
-	checked time.Time // of checks; zero = never
+	mu       sync.Mutex
+	samples  samples
+	checks   []Check
+	checked  time.Time // of checks; zero = never
+	previews []*preview
+	jobs     []*job // the latest last
+	running  bool   // one of the jobs
+
+	demo atomic.Pointer[func() *Demo] // nil = this is no demo
 
 	streams chan struct{} // holds a value for each stream that is open
 	ended   chan struct{} // closed when Run ends
 	check   chan struct{} // has a value when somebody waits for new checks
 	reads   chan struct{} // holds a value for each page that reads the namespace
+	starts  chan *job     // has the job that is about to run
+	guess   chan struct{} // holds a value while a token is compared
 }
 
 //go:embed assets
@@ -94,7 +107,7 @@ func New(s Source) *Dashboard {
 	d := &Dashboard{
 		source: s, mux: http.NewServeMux(),
 		streams: make(chan struct{}, maxStreams), ended: make(chan struct{}), check: make(chan struct{}, 1),
-		reads: make(chan struct{}, maxReads),
+		reads: make(chan struct{}, maxReads), starts: make(chan *job, 1), guess: make(chan struct{}, 1),
 	}
 	files, err := fs.Sub(assets, "assets")
 	if err != nil {
@@ -105,6 +118,12 @@ func New(s Source) *Dashboard {
 	d.mux.HandleFunc("GET "+Path+"deadletters", d.deadLetters)
 	d.mux.HandleFunc("GET "+Path+"deadletter", d.deadLetter)
 	d.mux.HandleFunc("GET "+Path+"message", d.message)
+	d.mux.HandleFunc("GET "+Path+"entity", d.entity)
+	d.mux.HandleFunc("GET "+Path+"deadlines", d.outstanding)
+	d.mux.HandleFunc("GET "+Path+"preview", d.preview)
+	d.mux.HandleFunc("GET "+Path+"action", d.action)
+	d.mux.HandleFunc("POST "+Path+"act", d.act)
+	d.mux.HandleFunc("POST "+Path+"stop", d.stop)
 	for _, name := range []string{"style.css", "dashboard.js", "icon.svg"} {
 		d.mux.HandleFunc("GET "+Path+name, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Cache-Control", "no-cache") // another version may be served at the same address
@@ -124,7 +143,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Referrer-Policy", "same-origin") // with none at all, a form of the dashboard has no origin
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	d.mux.ServeHTTP(w, r)
@@ -151,6 +170,7 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 	d.wantChecks()
 	v, err := d.view(query(r))
 	if err == nil {
+		v.Events = Path + "events?" + values("q", v.Query)
 		v.Settings, err = settings(d.source.Settings())
 	}
 	if err != nil {

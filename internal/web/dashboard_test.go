@@ -116,7 +116,8 @@ func TestTheOverviewShowsTheFiguresOfTheMetrics(t *testing.T) {
 		t.Fatalf("GET %s = %d %s, want 200", Path, w.Code, w.Body)
 	}
 	wantText(t, w.Body.String(),
-		`<th scope="row">orders</th><td class="n">7</td><td class="n">12,345</td><td class="n">3</td><td class="n">0</td><td class="n">2</td><td class="n">≤ 100 ms</td>`,
+		`<th scope="row"><a href="/dashboard/entity?name=orders">orders</a></th><td class="n">7</td><td class="n">12,345</td><td class="n bad">3</td>`+
+			`<td class="n wide">0</td><td class="n wide warn">2</td><td class="n wide">≤ 100 ms</td>`,
 		`<th scope="row">webhook</th><td class="n">4</td><td class="n bad">1</td>`,
 		"v1.2.3", "serving", "&#34;monitorQueue&#34;: &#34;overdue&#34;")
 }
@@ -163,7 +164,7 @@ func TestMarkupInNamesStaysText(t *testing.T) {
 	s.deadlines.Add(hostile, "met", 1)
 	s.deliveries.WithLabelValues(hostile, "ok").Add(1)
 	body := s.get(Path+"?q=%3Cscript%3E%22%3E").Body.String() + s.get(Path).Body.String()
-	for _, bad := range []string{"<script>alert", "<img", "\u202e", "\x1b", `value="<`} {
+	for _, bad := range []string{"<script>alert", "<img src=x", "\u202e", "\x1b", `value="<`} {
 		if strings.Contains(body, bad) {
 			t.Errorf("the page has %q unescaped", bad)
 		}
@@ -277,13 +278,13 @@ func TestNobodyIsCheckedForNobody(t *testing.T) {
 func TestTheGraphHasTheMeanLagOfEachSample(t *testing.T) {
 	s := setup(t)
 	s.lag.WithLabelValues("orders").Observe(99) // before the first sample: when is not known
-	s.sample()
+	s.Sample()
 	s.lag.WithLabelValues("orders").Observe(0.010)
 	s.lag.WithLabelValues("orders").Observe(0.030)
-	s.sample()
-	s.sample()
+	s.Sample()
+	s.Sample()
 	s.lag.WithLabelValues("orders").Observe(0.010)
-	s.sample()
+	s.Sample()
 	got := graphOf(s.samples.means("orders"))
 	if got.Label != "up to 20 ms" || len(got.Bars) != 2 || got.Bars[0].Height != "32.0" || got.Bars[1] != (bar{"178", "16.0", "16.0"}) {
 		t.Errorf("graph = %+v, want bars for 20 ms and, at the right edge, 10 ms", got)
@@ -296,7 +297,7 @@ func TestManyEntitiesAreCut(t *testing.T) {
 		s.deadlines.Add(fmt.Sprintf("queue-%03d", i), "met", 1)
 	}
 	body := s.get(Path).Body.String()
-	if n := strings.Count(body, `<th scope="row">queue-`); n != maxRows {
+	if n := strings.Count(body, `<th scope="row"><a href="/dashboard/entity?name=queue-`); n != maxRows {
 		t.Errorf("%d rows, want %d", n, maxRows)
 	}
 	wantText(t, body, "5 more entities are not shown", "<strong>105</strong>")
@@ -309,7 +310,7 @@ func TestMetricsThatCannotBeReadAreAnError(t *testing.T) {
 		broken.MustRegister(twice)
 		s.Metrics = prometheus.Gatherers{broken, broken}
 	})
-	s.sample()
+	s.Sample()
 	if w := s.get(Path); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "cannot be shown: read the metrics") {
 		t.Errorf("GET %s = %d %q, want 500 that says why", Path, w.Code, w.Body)
 	}

@@ -53,6 +53,8 @@ type lettersView struct {
 	Read                  int
 	Next                  string // link to the next page; "" = this is the last
 	Partial               bool   // the page ends at maxScanned, not at maxLetters
+	CanAct                bool
+	Jobs                  []*jobRow
 }
 
 type placeRow struct{ Name, Link, Count, Missed, Error string }
@@ -63,9 +65,15 @@ type letterRow struct {
 	Link, Message                                                          string // to the dead letter, to its timeline
 }
 
+// HasSessions reports whether the list needs a column for sessions.
+func (v *lettersView) HasSessions() bool {
+	return slices.ContainsFunc(v.Letters, func(l letterRow) bool { return l.SessionID != "" })
+}
+
 // deadLetters lists the dead letters of one place, or the places.
 func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
-	v := &lettersView{page: d.page("deadletters", "Dead letters"), Entity: strings.TrimSpace(parameter(r, "entity")), Reason: parameter(r, "reason"), Query: query(r)}
+	v := &lettersView{page: d.page("deadletters", "Dead letters"), Entity: strings.TrimSpace(parameter(r, "entity")), Reason: parameter(r, "reason"), Query: query(r), Jobs: d.jobRows()}
+	v.CanAct = d.source.Namespace != nil && d.source.Namespace.Actions != nil
 	if d.source.Namespace == nil {
 		v.NoNamespace = true
 		show(w, http.StatusOK, "letters.html", v)
@@ -95,9 +103,16 @@ type badRequest struct{ error }
 
 func statusOf(err error) int {
 	var bad badRequest
+	var no forbidden
 	switch {
 	case errors.As(err, &bad):
 		return http.StatusBadRequest
+	case errors.As(err, &no):
+		return http.StatusForbidden
+	case errors.Is(err, errRunning):
+		return http.StatusConflict
+	case errors.Is(err, errExpired):
+		return http.StatusGone
 	case errors.Is(err, errBusy):
 		return http.StatusServiceUnavailable
 	}

@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"overdue/internal/escape"
@@ -26,26 +28,31 @@ const (
 	checkTimeout  = 3 * time.Second
 )
 
-// Run takes samples, and makes checks while somebody views the dashboard. It ends with ctx, and with
-// it all streams end.
+// Run takes samples, makes checks while somebody views the dashboard, and runs actions. It ends
+// with ctx, and with it actions and streams end.
 func (d *Dashboard) Run(ctx context.Context) {
 	defer close(d.ended)
+	var jobs sync.WaitGroup
+	defer jobs.Wait()
 	tick := time.NewTicker(sampleInterval)
 	defer tick.Stop()
-	d.sample()
+	d.Sample()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-d.check:
 			d.makeChecks(ctx)
+		case j := <-d.starts:
+			jobs.Go(func() { d.runJob(ctx, j) })
 		case <-tick.C:
-			d.sample()
+			d.Sample()
 		}
 	}
 }
 
-func (d *Dashboard) sample() {
+// Sample takes a sample of the lags for the graphs. Run does so every ten seconds.
+func (d *Dashboard) Sample() {
 	r, err := read(d.source.Metrics)
 	if err != nil {
 		return // a page reads the same metrics, and shows the error
@@ -78,14 +85,42 @@ func (d *Dashboard) makeChecks(ctx context.Context) {
 	d.checks, d.checked = checks, time.Now()
 }
 
-// liveParts are the templates that a stream sends, by the id of the element that they fill.
-var liveParts = []string{"cards", "entities", "missed", "fleet", "health", "sinks"}
+// live returns what a stream keeps up to date: templates by the id of the element that they fill,
+// and a function that reads what they show.
+func (d *Dashboard) live(r *http.Request) (parts []string, read func() (any, error), err error) {
+	switch parameter(r, "page") {
+	case "":
+		q := query(r)
+		return []string{"demo", "cards", "entities", "missed", "fleet", "health", "sinks"}, func() (any, error) {
+			d.wantChecks()
+			return d.view(q)
+		}, nil
+	case "entity":
+		name := parameter(r, "name")
+		return []string{"figures", "lag", "slack", "missed"}, func() (any, error) { return d.entityView(name) }, nil
+	case "action":
+		id := parameter(r, "id")
+		if d.jobOf(id) == nil {
+			return nil, nil, errors.New("this action is not known")
+		}
+		return []string{"action"}, func() (any, error) {
+			v, _ := d.jobView(id)
+			return v, nil
+		}, nil
+	}
+	return nil, nil, errors.New("there is no such page")
+}
 
-// events sends the parts of the overview that have changed, as {"id": "markup"}.
+// events sends the parts of a page that have changed, as {"id": "markup"}.
 func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 	// Another site cannot read the stream, but it could open so many that none are left.
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		http.Error(w, "only the dashboard itself may open this stream", http.StatusForbidden)
+		return
+	}
+	parts, read, err := d.live(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
 	select {
@@ -107,8 +142,7 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	sent := map[string]string{}
 	for {
-		d.wantChecks()
-		if err := d.send(w, query(r), sent); err != nil {
+		if err := send(w, parts, read, sent); err != nil {
 			return // the reader is gone, or the browser connects again and shows that it cannot
 		}
 		select {
@@ -122,13 +156,13 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 }
 
 // send writes one event, and remembers what it has sent.
-func (d *Dashboard) send(w http.ResponseWriter, q string, sent map[string]string) error {
-	v, err := d.view(q)
+func send(w http.ResponseWriter, parts []string, read func() (any, error), sent map[string]string) error {
+	v, err := read()
 	if err != nil {
 		return err
 	}
 	changed := map[string]string{}
-	for _, part := range liveParts {
+	for _, part := range parts {
 		var markup bytes.Buffer
 		if err := pages.ExecuteTemplate(&markup, part, v); err != nil {
 			return fmt.Errorf("render %s: %w", part, err)

@@ -32,12 +32,13 @@ type view struct {
 	Sinks        []sinkRow
 	Settings     string
 	Fleet        *fleetRows // nil without Redis
+	Demo         *Demo      // nil = this is no demo
 }
 
 // A page is what all pages have in common.
 type page struct {
 	Page, Title, Role, Version string
-	Live                       bool // a stream keeps it up to date
+	Events                     string // link to the stream that keeps it up to date; "" = none
 }
 
 func (d *Dashboard) page(name, title string) page {
@@ -54,13 +55,14 @@ type fleetRow struct{ Name, Outstanding, Missed string }
 
 type card struct {
 	Name, Value, Note string
-	Bad               bool
+	Bad, Alarm        bool // Bad is a figure that is no good; Alarm is one to act on now
 }
 
 type entityRow struct {
-	Name                                          string
+	Name, Link                                    string
 	Outstanding, Met, Missed, Incomplete, Unknown string
 	Within                                        string
+	HasMissed, HasUnknown                         bool
 	Graph                                         graph
 }
 
@@ -90,7 +92,9 @@ func (d *Dashboard) view(q string) (*view, error) {
 		return nil, err
 	}
 	v := &view{page: d.page("overview", ""), State: d.source.State(), Query: q, Monitor: d.source.Missed != nil, Fleet: r.fleetRows()}
-	v.Live = true
+	if demo := d.demo.Load(); demo != nil {
+		v.Demo = (*demo)()
+	}
 	d.mu.Lock()
 	v.Checks, v.Checked = d.checks, !d.checked.IsZero()
 	total := figure{}
@@ -117,7 +121,7 @@ func (d *Dashboard) view(q string) (*view, error) {
 		v.Sinks = append(v.Sinks, sinkRow{name, number(s.ok), number(s.failed), s.failed > 0})
 	}
 	if v.Monitor {
-		v.Missed = d.missed(q)
+		v.Missed = d.missed(func(e *alert.Event) bool { return matches(&e.Data, q) })
 	}
 	return v, nil
 }
@@ -134,12 +138,12 @@ func cards(v *view, total *figure) []card {
 	case !v.Checked:
 		checks = card{Name: "Checks", Value: "…", Note: "not finished yet"}
 	case failed > 0:
-		checks = card{Name: "Checks", Value: fmt.Sprintf("%d failed", failed), Note: "see Health", Bad: true}
+		checks = card{Name: "Checks", Value: fmt.Sprintf("%d failed", failed), Note: "see Health", Alarm: true}
 	}
 	return []card{
-		{Name: "State", Value: v.State, Note: v.Role, Bad: v.State != "serving"},
+		{Name: "State", Value: v.State, Note: v.Role, Alarm: v.State != "serving"},
 		checks,
-		{Name: "Outstanding", Value: number(total.outstanding), Note: "due, not finished yet"},
+		{Name: "Outstanding", Value: number(total.outstanding), Note: "due, unfinished"},
 		{Name: "Met", Value: number(total.met), Note: "settled in time"},
 		{Name: "Missed", Value: number(total.missed), Note: "since the start", Bad: total.missed > 0},
 		{Name: "Unknown", Value: number(total.unknown), Note: "outcome not known"},
@@ -148,7 +152,7 @@ func cards(v *view, total *figure) []card {
 
 func rowOf(name string, f *figure, means []float64) entityRow {
 	row := entityRow{
-		Name: name, Outstanding: number(f.outstanding), Met: number(f.met), Missed: number(f.missed),
+		Name: name, Link: Path + "entity?" + values("name", name), HasMissed: f.missed > 0, HasUnknown: f.unknown > 0, Outstanding: number(f.outstanding), Met: number(f.met), Missed: number(f.missed),
 		Incomplete: number(f.incomplete), Unknown: number(f.unknown), Within: "–", Graph: graphOf(means),
 	}
 	if bound, ok := f.within(); ok {
@@ -186,17 +190,17 @@ func graphOf(means []float64) graph {
 	return g
 }
 
-// missed finds the latest missed deadlines that have q in their entity, message-id or session-id.
-func (d *Dashboard) missed(q string) (rows []missedRow) {
+// matches reports whether q is in the entity, message-id or session-id of an event.
+func matches(data *alert.EventData, q string) bool {
 	q = strings.ToLower(q)
-	found := d.source.Missed(func(e *alert.Event) bool {
-		if e.Type != alert.TypeMissed {
-			return false
-		}
-		return slices.ContainsFunc([]string{place(&e.Data), e.Data.MessageID, e.Data.SessionID}, func(s string) bool {
-			return strings.Contains(strings.ToLower(s), q)
-		})
-	}, maxMatches)
+	return slices.ContainsFunc([]string{place(data), data.MessageID, data.SessionID}, func(s string) bool {
+		return strings.Contains(strings.ToLower(s), q)
+	})
+}
+
+// missed finds the latest missed deadlines that match.
+func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
+	found := d.source.Missed(func(e *alert.Event) bool { return e.Type == alert.TypeMissed && match(e) }, maxMatches)
 	for i := range found {
 		data := &found[i].Event.Data
 		var sinks []string

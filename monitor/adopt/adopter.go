@@ -7,7 +7,6 @@ package adopt
 import (
 	"context"
 	"crypto/rand"
-	"maps"
 	mathrand "math/rand/v2"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/intake"
 	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
@@ -47,7 +47,6 @@ type Config struct {
 	HasNote      func(ctx context.Context, prefix string) (bool, error) // where the monitor queue keeps no notes
 	Settings     func(ctx context.Context, name string) judge.Settings
 	Describe     func(ctx context.Context, name string, since time.Time) (entities.Info, error)
-	Subscription func(topic, name string) (path string)
 	Operations   *operations.Counter
 	Log          *zap.Logger
 	Adopted      func(path string, n int) // n messages have got companions
@@ -63,7 +62,7 @@ type Adopter struct {
 	refused sync.Map      // paths whose refusal was logged
 
 	mu       sync.Mutex
-	entities map[string]adopted // by lower-case name
+	entities map[string]*adopted // by lower-case name
 }
 
 // adopted is what a worker knows of an adopted entity.
@@ -81,10 +80,13 @@ func New(cfg Config) *Adopter { return &Adopter{cfg: cfg, changed: make(chan str
 func (a *Adopter) Set(all []Entity) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	next := map[string]adopted{}
+	next := map[string]*adopted{}
 	for _, e := range all {
 		key := strings.ToLower(e.Entity)
 		s := a.entities[key]
+		if s == nil {
+			s = &adopted{}
+		}
 		s.Entity = Entity{e.Entity, max(e.Every, time.Second)}
 		next[key] = s
 	}
@@ -144,12 +146,7 @@ func (a *Adopter) begin(ctx context.Context, e Entity) error {
 			return err
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if s, ok := a.entities[strings.ToLower(e.Entity)]; ok {
-		s.seen = time.Now()
-		a.entities[strings.ToLower(e.Entity)] = s
-	}
+	a.update(e.Entity, func(s *adopted) { s.seen = time.Now() })
 	return nil
 }
 
@@ -170,65 +167,63 @@ func (a *Adopter) hasNote(ctx context.Context, e Entity, now scheduler.Instant) 
 	return found, err
 }
 
-// admit reports whether this worker adopts the entity of a note that is due, and whether the note is
-// the one that continues.
-func (a *Adopter) admit(n note, now time.Time) (e Entity, ok bool) {
+// update changes what is known of an entity, if it is adopted.
+func (a *Adopter) update(entity string, change func(*adopted)) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key := strings.ToLower(n.Entity)
-	s, ok := a.entities[key]
-	if !ok {
-		return e, false
+	if s := a.entities[strings.ToLower(entity)]; s != nil {
+		change(s)
 	}
-	if twin := s.series < n.Series || s.series == n.Series && s.turn >= n.Turn; s.series != "" && twin && now.Sub(s.seen) < twinFor*s.Every {
-		return s.Entity, false
-	}
-	s.series, s.turn, s.seen = n.Series, n.Turn, now
-	a.entities[key] = s
-	return s.Entity, true
+}
+
+// admit reports whether this worker adopts the entity of a note that is due, and whether the note
+// is the one that continues.
+func (a *Adopter) admit(n note, now time.Time) (e Entity, ok bool) {
+	a.update(n.Entity, func(s *adopted) {
+		e = s.Entity
+		if twin := s.series < n.Series || s.series == n.Series && s.turn >= n.Turn; s.series != "" && twin && now.Sub(s.seen) < twinFor*s.Every {
+			return
+		}
+		s.series, s.turn, s.seen, ok = n.Series, n.Turn, now, true
+	})
+	return e, ok
 }
 
 // readmit accepts a note again that could not be rewritten.
 func (a *Adopter) readmit(n note) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if s, ok := a.entities[strings.ToLower(n.Entity)]; ok {
-		s.turn = n.Turn - 1
-		a.entities[strings.ToLower(n.Entity)] = s
+	a.update(n.Entity, func(s *adopted) { s.turn = n.Turn - 1 })
+}
+
+// Pass runs the pass of a note that is due, writes the next note, and settles l.
+func (a *Adopter) Pass(ctx context.Context, l *intake.Lease) {
+	n, err := parseNote(l.Body)
+	outcome, settle := "completed", l.Complete
+	switch {
+	case err != nil:
+		a.cfg.Log.Warn("adopt note refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.Error(err))
+		outcome, settle = "dead-lettered", func(ctx context.Context) error { return l.DeadLetter(ctx, intake.Malformed, err.Error()) }
+	case a.cfg.Stopping() || !a.pass(ctx, n):
+		outcome, settle = "handed back", l.HandBack
+	}
+	if err := settle(ctx); err != nil {
+		a.cfg.Log.Warn("adopt note not "+outcome+": the pass is repeated", zap.String("monitor_queue", l.Queue), zap.Error(err))
 	}
 }
 
-// Outcome is what becomes of a note.
-type Outcome int
-
-// The outcomes of notes.
-const (
-	Complete Outcome = iota
-	HandBack
-	DeadLetter // it cannot be read
-)
-
-// Pass runs the pass of a note that is due, and writes the next note. The error says why a note
-// cannot be read; any other is logged.
-func (a *Adopter) Pass(ctx context.Context, body []byte) (Outcome, error) {
-	n, err := parseNote(body)
-	if err != nil {
-		return DeadLetter, err
-	}
-	if a.cfg.Stopping() {
-		return HandBack, nil
-	}
+// pass runs the pass of a note, and writes the next note. It reports whether n is done with.
+func (a *Adopter) pass(ctx context.Context, n note) (done bool) {
 	e, ok := a.admit(n, time.Now())
 	if !ok {
 		a.cfg.Log.Info("adopt note dropped: this monitor does not adopt its entity, or another note does", zap.String("work_queue", n.Entity))
-		return Complete, nil
+		return true
 	}
 	began := a.cfg.Latest()
 	if n.Positions == nil {
 		n.Positions = map[string]position{}
 	}
-	p := pass{a: a, entity: e.Entity, positions: maps.Clone(n.Positions)}
-	if err = p.run(ctx); err != nil {
+	p := pass{a: a, entity: e.Entity, positions: n.Positions}
+	err := p.run(ctx)
+	if err != nil {
 		a.cfg.Log.Warn("adopt pass failed", zap.String("work_queue", e.Entity), zap.Duration("retry_in", e.Every), zap.Error(err))
 	}
 	due := began.Add(e.Every)
@@ -243,7 +238,7 @@ func (a *Adopter) Pass(ctx context.Context, body []byte) (Outcome, error) {
 		case <-ctx.Done():
 		}
 		a.readmit(n)
-		return HandBack, nil
+		return false
 	}
-	return Complete, nil
+	return true
 }

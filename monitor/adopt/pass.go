@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
@@ -37,9 +38,6 @@ const (
 	// for each.
 	maxPaths = 1000
 )
-
-// errPartitioned: the messages have no order that a pass could follow.
-var errPartitioned = errors.New("a partitioned entity cannot be scanned for new messages")
 
 // position is how far a queue or subscription has been read.
 type position struct {
@@ -110,7 +108,7 @@ func (s *pass) subscriptions(ctx context.Context, info entities.Info, base judge
 		first = rand.IntN(len(all)) // if there is no time for all, each gets its turn
 	}
 	for _, sub := range slices.Concat(all[first:], all[:first]) {
-		if !s.canAdopt(s.a.cfg.Subscription(s.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
+		if !s.canAdopt(address.SubscriptionPath(s.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
 			continue
 		}
 		settings := base
@@ -129,7 +127,7 @@ func (s *pass) canAdopt(path string, idle time.Duration, forwardTo string, parti
 	case forwardTo != "":
 		s.refuse(path, "it forwards its messages", "set adopt on the entity it forwards to: "+forwardTo)
 	case partitioned:
-		s.refuse(path, errPartitioned.Error(), "send through an endpoint of Overdue")
+		s.refusePartitioned(path)
 	default:
 		return true
 	}
@@ -143,11 +141,16 @@ func (s *pass) refuse(path, why, next string) {
 	}
 }
 
+// refusePartitioned: the messages have no order that a pass could follow.
+func (s *pass) refusePartitioned(path string) {
+	s.refuse(path, "a partitioned entity cannot be scanned for new messages", "send through an endpoint of Overdue")
+}
+
 // readPath reads one queue or subscription and writes companions for its new messages.
 func (s *pass) readPath(ctx context.Context, subscription string, settings judge.Settings) error {
 	s.path, s.settings = s.entity, settings
 	if subscription != "" {
-		s.path = s.a.cfg.Subscription(s.entity, subscription)
+		s.path = address.SubscriptionPath(s.entity, subscription)
 	}
 	v := search.View{Links: s.a.cfg.Links, Path: s.path, Operations: s.a.cfg.Operations, Seen: &search.SeenIDs{}}
 	defer v.Close(ctx)
@@ -172,7 +175,7 @@ func (s *pass) readPages(ctx context.Context, v *search.View, at position) (posi
 		s.pages--
 		page, err := v.Peek(ctx, at.Next, search.PageSize)
 		if errors.Is(err, search.ErrPartitioned) {
-			s.refuse(s.path, errPartitioned.Error(), "send through an endpoint of Overdue")
+			s.refusePartitioned(s.path)
 			return at, nil
 		}
 		if link.Condition(err) == link.ConditionNotFound {

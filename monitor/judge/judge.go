@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package judge says by when a message has to be received or completed, and whether it is overdue.
-// It knows the stamps that the broker made, what the message states, and the settings of its entity.
+// It knows the stamps that the broker made, what the message states, and the settings of its
+// entity.
 package judge
 
 import (
@@ -41,6 +42,8 @@ type Judgement struct {
 	Expiry     time.Time // of an overdue message: when the broker stops delivering it; zero: never
 	Native     bool      // that has passed
 	Deferred   bool      // a consumer has deferred it: the broker does not expire it by itself
+	Assumed    bool      // overdue only by a default that may be newer than m: the broker decides
+	Otherwise  time.Time // its deadline if that does not hold for it; zero: none
 }
 
 // Message judges m, which r names, at the instant now of the clock of the broker. now
@@ -64,7 +67,67 @@ func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time)
 	if mortal {
 		j.Expiry, j.Native = expiry, !expiry.After(now)
 	}
+	if assumesDefault(r, m, s) {
+		s.DefaultMessageTimeToLive = 0
+		j.Otherwise = DeadlineOf(r, m, s)
+		j.Assumed = j.Otherwise.IsZero() || j.Otherwise.After(now)
+		if r.Stated == "default" && !statesDefault(r, m, s) {
+			// r may be of another message, which has another default. Or a consumer holds this one.
+			switch late := now.Sub(j.Otherwise); {
+			case j.Assumed:
+			case late < longestLock:
+				j.Otherwise = now.Add(time.Second)
+			default:
+				j.Otherwise = time.Time{}
+			}
+			j.Assumed = true
+		}
+	}
 	return j
+}
+
+// longestLock is the longest lock duration that Service Bus allows.
+const longestLock = 5 * time.Minute
+
+// defaultMargin is by how much the clock that says when settings changed may be ahead of the one
+// that stamps messages.
+const defaultMargin = 100 * time.Millisecond
+
+// localMargin is the same where a reference states the time of the send by the clock of the sender.
+const localMargin = time.Hour
+
+// assumesDefault reports whether the time to live of m comes from a default that may be newer than
+// m. Then it may be longer than that, and m must not be dead-lettered because of it.
+func assumesDefault(r *scheduler.Reference, m *link.Message, s Settings) bool {
+	at, life, margin := sentAt(r, m), s.DefaultMessageTimeToLive, defaultMargin
+	if !m.ScheduledEnqueueTime.IsZero() && r.From.IsZero() {
+		at, margin = r.Sent, localMargin
+	}
+	switch {
+	case life == 0 || m.TimeToLive > 0 && m.TimeToLive <= life || !at.Before(s.DefaultSince.Add(margin)):
+		return false
+	case margin == localMargin:
+		return true
+	case at.Before(s.DefaultSince):
+		return m.TimeToLive == 0 && !statesDefault(r, m, s)
+	}
+	return !statesDefault(r, m, s) || r.Within > life
+}
+
+// sentAt returns when m was sent, by the clock of the broker. A scheduled message is enqueued at its
+// activation, and its time to live is set before. Only its reference knows when.
+func sentAt(r *scheduler.Reference, m *link.Message) time.Time {
+	if !m.ScheduledEnqueueTime.IsZero() && !r.From.IsZero() && r.Sent.Before(m.EnqueuedTime) {
+		return r.Sent
+	}
+	return m.EnqueuedTime
+}
+
+// statesDefault reports whether r states the default of the entity at the time of the send of m. One
+// without a window may be of another message with the same id.
+func statesDefault(r *scheduler.Reference, m *link.Message, s Settings) bool {
+	return r.Stated == "default" && r.Within > 0 && s.DefaultStated && !r.From.IsZero() &&
+		!m.EnqueuedTime.Before(r.From.Add(-search.StampPrecision)) && !m.EnqueuedTime.After(r.Until.Add(search.StampPrecision))
 }
 
 // DeadlineOf returns the deadline of m: the stated one, or the end of its time to live if that
@@ -109,11 +172,13 @@ func statedBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 // same message-id.
 func Agrees(r *scheduler.Reference, m *link.Message, s Settings) bool {
 	if r.Stated == scheduler.StatedComplete {
-		return CompleteBy(r, m, s).Sub(r.DeadlineAt(m.EnqueuedTime)).Abs() <= time.Millisecond
+		within := statedCompletion(m, s)
+		return within > 0 && (within-r.Within).Abs() <= time.Millisecond && !statesDeadline(m)
 	}
-	// The proxy may have limited the deadline to the time to live that it knew.
+	// The proxy may have limited the deadline to the time to live that it knew. That of a
+	// subscription may be shorter.
 	at := r.DeadlineAt(m.EnqueuedTime)
-	return statedBy(r, m, s).Sub(at).Abs() <= time.Millisecond || DeadlineOf(r, m, s).Sub(at).Abs() <= time.Millisecond
+	return !at.Before(DeadlineOf(r, m, s).Add(-time.Millisecond)) && !at.After(statedBy(r, m, s).Add(time.Millisecond))
 }
 
 // NativeExpiry returns when the broker stops delivering m, which r names.
@@ -130,13 +195,13 @@ func NativeExpiry(r *scheduler.Reference, m *link.Message, s Settings) (time.Tim
 // expiration"). A later change of the default does not affect the message. A peek shows what
 // the message states, but no time to live that comes from the default alone. So a message that
 // was enqueued under another default has the time to live that it states, or the one that its
-// companion states.
+// companion states. Where neither does, today's default is an assumption, see assumesDefault.
 func lifeOf(r *scheduler.Reference, m *link.Message, s Settings) time.Duration {
-	if m.EnqueuedTime.Before(s.DefaultSince) {
+	if sentAt(r, m).Before(s.DefaultSince) {
 		switch {
 		case m.TimeToLive > 0:
 			return m.TimeToLive
-		case r.Stated == "default" && r.Within > 0 && s.DefaultStated:
+		case statesDefault(r, m, s):
 			return r.Within
 		}
 	}
@@ -146,11 +211,9 @@ func lifeOf(r *scheduler.Reference, m *link.Message, s Settings) time.Duration {
 // CompleteBy returns when m must be completed; zero: never. As with the deadline, the statement of
 // the message comes first, then the entity, then the reference.
 func CompleteBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
-	within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] })
+	within := statedCompletion(m, s)
 	switch {
-	case err == nil && within > 0:
-	case s.CompleteWithin > 0:
-		within = s.CompleteWithin
+	case within > 0:
 	case r.CompleteWithin > 0:
 		within = r.CompleteWithin
 	case r.Stated == scheduler.StatedComplete:
@@ -159,6 +222,21 @@ func CompleteBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
 		return time.Time{}
 	}
 	return m.EnqueuedTime.Add(within)
+}
+
+// statedCompletion returns within what time m must be completed, as it states, or its entity; 0:
+// neither.
+func statedCompletion(m *link.Message, s Settings) time.Duration {
+	if within, err := scheduler.StatedCompletion(func(name string) any { return m.Properties[name] }); err == nil && within > 0 {
+		return within
+	}
+	return s.CompleteWithin
+}
+
+// statesDeadline reports whether m states by when it has to be received.
+func statesDeadline(m *link.Message) bool {
+	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
+	return m.TimeToLive > 0 || err == nil && (within > 0 || !at.IsZero())
 }
 
 // firstReminder is how long after its activation a scheduled message has its first check.

@@ -74,3 +74,43 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+// A default that may be newer than the message makes it overdue only if the broker says so.
+func TestADefaultThatMayBeNewerThanTheMessageIsAnAssumption(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		ref       scheduler.Reference
+		message   func(*link.Message)
+		settings  Settings
+		at        time.Duration
+		assumed   bool
+		otherwise time.Duration // after the enqueued-time
+	}{
+		{name: "before its own deadline", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second}, at: 20 * time.Second, assumed: true, otherwise: 30 * time.Second},
+		{name: "after its own deadline", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second}, at: 30 * time.Second, otherwise: 30 * time.Second},
+		{name: "enqueued since", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second}, message: func(m *link.Message) { m.EnqueuedTime = noon.Add(61 * time.Second) }, at: 80 * time.Second},
+		{name: "enqueued when it came", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second}, message: func(m *link.Message) { m.EnqueuedTime = noon.Add(time.Minute) }, at: 75 * time.Second, assumed: true, otherwise: 90 * time.Second},
+		{name: "scheduled before, by the clock of its sender", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second, Sent: noon}, message: func(m *link.Message) {
+			m.EnqueuedTime = noon.Add(2 * time.Minute)
+			m.ScheduledEnqueueTime = m.EnqueuedTime
+		}, at: 140 * time.Second, assumed: true, otherwise: 150 * time.Second},
+		{name: "with a time to live of its own", ref: scheduler.Reference{Stated: "ttl", Within: 30 * time.Second}, message: func(m *link.Message) { m.TimeToLive = 15 * time.Second }, at: 20 * time.Second},
+		{name: "the companion states another default, later", ref: scheduler.Reference{Stated: "default", Within: 30 * time.Second}, settings: Settings{DefaultStated: true}, at: 20 * time.Second, assumed: true, otherwise: 30 * time.Second},
+		{name: "the companion states a default, of another message perhaps", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, settings: Settings{DefaultStated: true}, at: 20 * time.Second, assumed: true, otherwise: 21 * time.Second},
+		{name: "the same, when no lock can last", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, settings: Settings{DefaultStated: true}, at: 310 * time.Second, assumed: true},
+		{name: "the companion states the default", ref: scheduler.Reference{Stated: "default", Within: 15 * time.Second, From: noon, Until: noon}, settings: Settings{DefaultStated: true}, at: 20 * time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := tc.settings
+			s.DefaultMessageTimeToLive, s.DefaultSince = 10*time.Second, noon.Add(time.Minute)
+			got := Message(&tc.ref, message(tc.message), s, noon.Add(tc.at))
+			var otherwise time.Time
+			if tc.otherwise > 0 {
+				otherwise = noon.Add(tc.otherwise)
+			}
+			if !got.Overdue || got.Assumed != tc.assumed || !got.Otherwise.Equal(otherwise) {
+				t.Errorf("Message = %+v, want overdue, assumed %v, and otherwise %v", got, tc.assumed, otherwise)
+			}
+		})
+	}
+}

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// A line sends one job at once, and adds one every growEvery while they take longer than that; up
-	// to fewSending also while they take a quarter of it. Goroutines that only need a processor would keep the nudges waiting: Go looks
-	// for network input only where a processor has nothing else to run. So a goroutine pauses for
-	// turnPause after a turn of jobs that took less.
+	// A line sends one job at once, and adds one every growEvery while they take longer than that;
+	// up to fewSending also while they take a quarter of it. Goroutines that only need a processor
+	// would keep the nudges waiting: Go looks for network input only where a processor has nothing
+	// else to run. So a goroutine pauses for turnPause after a turn of jobs that took less.
 	fewSending, maxSending = 8, 64
 	growEvery              = 2 * time.Millisecond
 	turn                   = 16
@@ -127,7 +127,8 @@ func (l *Line) tick() {
 	var off []*Job
 	var booked []time.Duration
 	if took := time.Since(l.measured); took >= measureEvery && l.waitingLocked() > 0 {
-		// Those that have not finished yet count as well: in the first second of a slow sink, none has.
+		// Those that have not finished yet count as well: in the first second of a slow sink, none
+		// has.
 		l.rate = float64(l.count+l.sending) / took.Seconds()
 		l.measured, l.count = time.Now(), 0
 		off, booked = l.putOffLocked()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notify keeps what the monitor needs to hand each event to each sink once, however slow
-// the sinks are.
+// Package notify hands each event to each sink once, however slow the sinks are, and due digests to
+// their groups.
 package notify
 
 import (
@@ -20,8 +20,8 @@ const maxDone = 1 << 18
 // those that are done are ever dropped.
 type Record struct {
 	mu    sync.Mutex
-	ids   map[Key]*notification // nil: done
-	done  []Key                 // a circular buffer, the oldest at next
+	ids   map[Key]*notifying // nil: done
+	done  []Key              // a circular buffer, the oldest at next
 	next  int
 	limit int // 0: maxDone
 }
@@ -35,8 +35,8 @@ func KeyOf(id string) Key {
 	return Key(sum[:16])
 }
 
-// notification is an event that is being notified.
-type notification struct{ ended []func(Result) }
+// notifying is an event that is being notified.
+type notifying struct{ ended []func(Result) }
 
 // A Result is how a notification ended.
 type Result struct {
@@ -58,9 +58,9 @@ func (t *Record) Begin(k Key, ended func(Result)) (first bool) {
 	defer t.mu.Unlock()
 	if !known {
 		if t.ids == nil {
-			t.ids = map[Key]*notification{}
+			t.ids = map[Key]*notifying{}
 		}
-		n = &notification{}
+		n = &notifying{}
 		t.ids[k] = n
 	}
 	n.ended = append(n.ended, ended)
@@ -88,7 +88,7 @@ func (t *Record) addLocked(k Key) {
 		t.limit = maxDone
 	}
 	if t.ids == nil {
-		t.ids = map[Key]*notification{}
+		t.ids = map[Key]*notifying{}
 	}
 	t.ids[k] = nil
 	if len(t.done) < t.limit {

@@ -33,7 +33,8 @@ func (v *View) Find(ctx context.Context, wants []*Want, better Chooser) error {
 // costs about as much as reading so many.
 const pageGap = 64
 
-// sparsePage is the least size of the first page. In a short dead-letter queue it has all that is wanted.
+// sparsePage is the least size of the first page. In a short dead-letter queue it has all that is
+// wanted.
 const sparsePage = 32
 
 // maxRanges bounds the ranges that findNumbered peeks at side by side.

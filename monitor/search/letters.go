@@ -14,8 +14,9 @@ const (
 )
 
 const (
-	// A dead letter is a witness when it was seen witnessAge ago or longer: who empties the queue as
-	// it fills would have taken it. Witnesses are witnessEvery apart, so that they span some time.
+	// A dead letter is a witness when it was seen witnessAge ago or longer: who empties the queue
+	// as it fills would have taken it. Witnesses are witnessEvery apart, so that they span some
+	// time.
 	witnessAge   = 300 * time.Millisecond
 	witnessEvery = 100 * time.Millisecond
 	maxWitnesses = 8
@@ -30,7 +31,8 @@ type witness struct {
 	seen time.Time
 }
 
-// Letters says whether dead letters stay on an entity, by those that were seen before and read again:
+// Letters says whether dead letters stay on an entity, by those that were seen before and read
+// again:
 //
 //	                 some are still there
 //	LettersUnknown ───────────────────────▶ LettersStay

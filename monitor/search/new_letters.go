@@ -4,6 +4,7 @@ package search
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -21,9 +22,9 @@ type NewLetters struct {
 	again time.Time // by our clock: no read before, while it is unknown whether letters stay
 }
 
-// Keep reads the dead letters that a receive has just made, where they may be taken away. A consumer
-// that empties the queue needs a round trip to settle. A read right after the receive usually comes
-// first.
+// Keep reads the dead letters that a receive has just made, where they may be taken away. A
+// consumer that empties the queue needs a round trip to settle. A read right after the receive
+// usually comes first.
 func (l *NewLetters) Keep(ctx context.Context, state LetterState, dead *View, kept *Kept) error {
 	switch state {
 	case LettersStay:
@@ -44,11 +45,14 @@ func (l *NewLetters) Keep(ctx context.Context, state LetterState, dead *View, ke
 }
 
 // keepPages keeps what the first pages of a dead-letter queue have, and returns the first message
-// of a full page, which front was the last time. If a full page still begins with it, nobody empties
-// the queue, and the new dead letters stand anywhere behind.
+// of a full page, which front was the last time. If a full page still begins with it, nobody
+// empties the queue, and the new dead letters stand anywhere behind.
 func keepPages(ctx context.Context, dead *View, kept *Kept, front Identity) (now Identity, err error) {
 	for from, pages := int64(0), 0; pages < maxKeptPages; pages++ {
 		page, err := dead.Peek(ctx, from, PageSize)
+		if errors.Is(err, ErrPartitioned) { // it knows from now on
+			page, err = dead.Peek(ctx, from, PageSize)
+		}
 		if err != nil || len(page) == 0 {
 			return now, err
 		}

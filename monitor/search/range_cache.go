@@ -19,8 +19,8 @@ const (
 	cacheFrom = time.Second
 	// cacheGap is how long before the first window a full cache drops messages.
 	cacheGap = 10 * time.Second
-	// maxCachedMessages bounds the cached messages, to about 10 MiB, and ten times that where they are
-	// kept whole. Messages beyond that are read each time.
+	// maxCachedMessages bounds the cached messages, to about 10 MiB, and ten times that where they
+	// are kept whole. Messages beyond that are read each time.
 	maxCachedMessages = 1 << 18
 	// maxCachedRanges bounds the separate ranges. The oldest is dropped.
 	maxCachedRanges = 64
@@ -43,8 +43,11 @@ type CachedMessage struct {
 	Whole *link.Message // nil unless the cache keeps messages whole
 }
 
-// Message returns the fields that assign it to a slot.
+// Message returns the message, or the fields that assign it to a slot.
 func (m CachedMessage) Message() *link.Message {
+	if m.Whole != nil {
+		return m.Whole
+	}
 	return &link.Message{SequenceNumber: m.Number, EnqueuedTime: m.EnqueuedTime(), TimeToLive: time.Duration(m.life) * time.Millisecond}
 }
 
@@ -52,8 +55,13 @@ func (m CachedMessage) Message() *link.Message {
 // are not in the order of time.
 type RangeReader func(ctx context.Context, s TimeRange, see func(*link.Message)) (partitioned bool, err error)
 
-// Waiting calls see with the messages that wait in a range. For messages from the cache it calls noted
-// instead. Ranges before final are read once.
+// Reads reports whether a long part of a range was not read yet.
+func (s *RangeCache) Reads(in TimeRange) bool {
+	return slices.ContainsFunc(s.missing(in), func(u TimeRange) bool { return u.Length() >= cacheFrom })
+}
+
+// Waiting calls see with the messages that wait in a range. For messages from the cache it calls
+// noted instead. Ranges before final are read once.
 func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, read RangeReader, see func(*link.Message), noted func(CachedMessage)) error {
 	unknown := s.missing(in)
 	for _, m := range s.messages {
@@ -65,12 +73,14 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 	now := time.Now()
 	for _, u := range unknown {
 		var seen []CachedMessage
+		found := map[Identity]bool{}
 		partitioned, err := read(ctx, u, func(m *link.Message) {
 			at := m.EnqueuedTime.UnixMilli()
 			if !u.Holds(at) {
 				return
 			}
 			see(m)
+			found[IdentityOf(m)] = true
 			if long && at < final && len(seen) <= maxCachedMessages {
 				c := CachedMessage{IdentityOf(m), m.TimeToLive.Milliseconds(), now, nil}
 				if s.Whole {
@@ -82,12 +92,25 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 		if err != nil {
 			return err
 		}
+		s.messages = slices.DeleteFunc(s.messages, func(m CachedMessage) bool {
+			// What is gone before the end of its time to live was received.
+			return found[m.Identity] || u.Holds(m.Enqueued) && m.Enqueued+m.life > final+SettledAge.Milliseconds()
+		})
+		for _, m := range s.messages {
+			if u.Holds(m.Enqueued) {
+				noted(m) // from before the refresh
+			}
+		}
 		if long && !partitioned {
 			s.add(TimeRange{From: u.From, Until: min(u.Until, final)}, seen)
 		}
 	}
 	return nil
 }
+
+// Refresh has all ranges read again. What is not found then, and may have expired, stays in the cache
+// as it was.
+func (s *RangeCache) Refresh() { s.known = nil }
 
 // contains reports whether the cache has the messages of that millisecond.
 func (s *RangeCache) contains(at int64) bool {

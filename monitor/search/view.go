@@ -128,16 +128,19 @@ func (v *View) open(ctx context.Context) error {
 }
 
 // DeadLetterDeferred dead-letters a deferred message if it is available. session is the session
-// whose lock is held, or nil.
-func (v *View) DeadLetterDeferred(ctx context.Context, number int64, session *string, reason, description string) (dead bool, err error) {
+// whose lock is held, or nil. It defers the message again if early accepts the end of its lock.
+func (v *View) DeadLetterDeferred(ctx context.Context, number int64, session *string, reason, description string, early func(lockedUntil time.Time) bool) (dead bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
 	if err := v.open(ctx); err != nil {
 		return false, err
 	}
-	lock, ok, err := v.peeker.TakeDeferred(ctx, number, session)
+	lock, until, ok, err := v.peeker.TakeDeferred(ctx, number, session)
 	v.Operations.Add(operations.Deferred, 1)
-	if ok {
+	switch {
+	case ok && early(until):
+		_, err = v.peeker.DeferAgain(ctx, lock, session)
+	case ok:
 		dead, err = v.peeker.DeadLetter(ctx, lock, session, reason, description)
 	}
 	if err != nil {

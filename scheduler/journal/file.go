@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
+	"overdue/internal/boltcheck"
 	"overdue/scheduler"
 )
 
@@ -98,6 +99,9 @@ func (f *file) open() (err error) {
 	if err != nil {
 		return err
 	}
+	if err := boltcheck.File(f.path); err != nil {
+		return err
+	}
 	f.db.AllocSize = fileGrain
 	// A file that has just been made is not safe before its name is.
 	if err := syncDirectory(filepath.Dir(f.path)); err != nil {
@@ -114,14 +118,7 @@ func (f *file) open() (err error) {
 
 // read counts and checks the entries.
 func (f *file) read(tx *bbolt.Tx) error {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return err
-	}
-	if info.Size() < tx.Size() {
-		return fmt.Errorf("%w: its end is missing", errDamaged)
-	}
-	err = tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+	return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 		if !strings.HasPrefix(string(name), formatPrefix) {
 			return fmt.Errorf("it has a part %q that this version does not know; a newer version may have written it", name)
 		}
@@ -138,13 +135,6 @@ func (f *file) read(tx *bbolt.Tx) error {
 			return nil
 		})
 	})
-	if err != nil {
-		return err
-	}
-	for err := range tx.Check() {
-		return fmt.Errorf("%w: %w", errDamaged, err)
-	}
-	return nil
 }
 
 // put puts the companions on disk that there is room for, and syncs. It returns an error for each
@@ -262,7 +252,7 @@ func (f *file) explain(err error) error {
 	case errors.Is(err, bbolterrors.ErrTimeout):
 		return fmt.Errorf("the journal %s is in use by another process; give each its own directory", f.path)
 	case errors.Is(err, bbolterrors.ErrInvalid), errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch),
-		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, errDamaged):
+		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, errDamaged), errors.Is(err, boltcheck.ErrDamaged):
 		return fmt.Errorf("the journal %s cannot be read: %w; it is left as it is, move it away to begin with an empty one", f.path, err)
 	}
 	return fmt.Errorf("the journal %s: %w", f.path, err)

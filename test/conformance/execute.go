@@ -43,8 +43,8 @@ const testTimeout = 2 * time.Minute
 // wrote outside any test.
 func execute(ctx context.Context, dir, pkg string, env []string, args ...string) (results []result, output string, err error) {
 	binary := testBinary(dir, pkg)
-	args = append([]string{"tool", "test2json", "-t", "-p", pkg, binary, "-test.v=test2json", "-test.timeout=" + testTimeout.String()}, args...)
-	cmd := exec.CommandContext(ctx, "go", args...)
+	args = append([]string{"-t", "-p", pkg, binary, "-test.v=test2json", "-test.timeout=" + testTimeout.String()}, args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(dir, eventsFile), args...)
 	cmd.Dir = filepath.Join(dir, sdkDir, pkg)
 	cmd.Env = env
 	var stdout, stderr bytes.Buffer

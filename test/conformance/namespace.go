@@ -131,6 +131,10 @@ func (w way) config(addr netip.Addr, home string, t tier, hosts []string) string
 	return fmt.Sprintf(head, args...) + fmt.Sprintf(brokerConfig, t.maxMessageSize())
 }
 
+// program is the path of the prepared overdue for this way. The one with the endpoint has the race
+// detector in it.
+func (w way) program(dir string) string { return filepath.Join(dir, "overdue-"+string(w)) }
+
 // command is that of overdue which serves a namespace this way.
 func (w way) command() string {
 	if w == wayRelay {
@@ -158,7 +162,7 @@ func startNamespace(ctx context.Context, w way, dir, laneDir string, addr netip.
 		return nil, err
 	}
 	defer log.Close() // the process has it open
-	n.cmd = exec.Command(filepath.Join(dir, overdueFile), w.command(), "--config", configFile)
+	n.cmd = exec.Command(w.program(dir), w.command(), "--config", configFile)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	if err := n.cmd.Start(); err != nil {
 		return nil, err

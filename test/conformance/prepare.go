@@ -24,9 +24,10 @@ var packages = []string{".", "internal", "admin"}
 
 // What stands in the prepared folder.
 const (
-	sdkDir      = "sdk"       // the SDK's source
-	planFile    = "plan.json" // the live tests
-	overdueFile = "overdue"   // with the race detector in it
+	sdkDir   = "sdk"       // the SDK's source
+	planFile = "plan.json" // the live tests
+	// The program behind go tool test2json, which the go command would look up again for each test.
+	eventsFile = "test2json"
 )
 
 // liveTest is a test, or a subtest, that needs a namespace.
@@ -77,15 +78,25 @@ func prepare(ctx context.Context, dir string) error {
 	if err := makeWritable(sdk); err != nil {
 		return err
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		_, err := command(ctx, "", "go", "build", "-race", "-o", filepath.Join(dir, overdueFile), "overdue/cmd/overdue")
+	if _, err := command(ctx, "", "go", "build", "-o", filepath.Join(dir, eventsFile), "cmd/test2json"); err != nil {
 		return err
-	})
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	for _, w := range []way{wayDirect, wayRelay} {
+		g.Go(func() error {
+			args := []string{"build", "-o", w.program(dir)}
+			if w == wayRelay { // behind which there is a broker, too
+				args = append(args, "-race")
+			}
+			_, err := command(ctx, "", "go", append(args, "overdue/cmd/overdue")...)
+			return err
+		})
+	}
 	live := make([][]liveTest, len(packages))
 	for i, pkg := range packages {
 		g.Go(func() error {
-			if _, err := command(ctx, sdk, "go", "test", "-c", "-trimpath", "-o", testBinary(dir, pkg), "./"+pkg); err != nil {
+			// As releases are built, whose packages need not be compiled again.
+			if _, err := command(ctx, sdk, "env", "CGO_ENABLED=0", "go", "test", "-c", "-trimpath", "-o", testBinary(dir, pkg), "./"+pkg); err != nil {
 				return err
 			}
 			live[i], err = findLive(ctx, dir, pkg)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/broker"
 	"overdue/internal/testing/testseed"
 )
 
@@ -16,12 +17,12 @@ import (
 // dead-letter queue right after its own deadline and is notified once, while the same messages on
 // a queue that is not watched stay where they are until somebody receives.
 func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
-	n := sized(1000, 300)
+	n := sized(1000, 100)
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	inStores(t, func(s *scene) {
 		if s.NewStore != nil {
-			n = 300 // which is the same, at the pace of a server
+			n = min(n, 300) // which is the same, at the pace of a server
 		}
 		s.MeasureClock()
 		s.startMonitor()
@@ -59,4 +60,61 @@ func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
 			s.Errorf("%d of them are dead letters after one receive, want %d", got, n)
 		}
 	})
+}
+
+// Nobody can receive a message after its time to live, so a deadline that it states for later does
+// not delay its expiry: not one of a queue, and not the copy in a subscription whose default is
+// shorter.
+func TestTimeToLiveThatEndsBeforeTheStatedDeadline(t *testing.T) {
+	const life = 3 * time.Second
+	brief := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
+		Name: "brief", DefaultMessageTimeToLive: life, DeadLetteringOnMessageExpiration: true,
+	}}
+	play(t, func(s *scene) {
+		s.MeasureClock()
+		s.startMonitor()
+		at := s.Namespace.Broker.Now().Add(time.Minute).UTC().Format(time.RFC3339)
+		s.send(workQueue, "m", ttl(life), "overdue-deadline", fmt.Sprintf("%q", at))
+		s.send(topic, "at", "", "overdue-deadline", fmt.Sprintf("%q", at))
+		s.send(topic, "within", "", "overdue-within", `"1m"`)
+		time.Sleep(life + time.Second)
+		for name, n := range map[string]int{workQueue: 1, of("brief"): 2} {
+			lags := s.Lags(name)
+			if len(lags) != n || lags[n-1] > 100*time.Millisecond {
+				s.Errorf("%s: the time to live of %d messages has ended, and the lags of the dead letters are %v, want 100ms at most", name, n, lags)
+			}
+		}
+		subjects := slices.Sorted(slices.Values(s.Hook.Subjects()))
+		if want := []string{"at", "m", "within"}; !slices.Equal(subjects, want) {
+			s.Errorf("notified of %v, want %v", subjects, want)
+		}
+		s.Settled(5 * time.Second)
+	}, withTopic(brief), func(s *scene, _ *broker.Config) { s.subscriptionLife = life })
+}
+
+// A consumer that holds the copy in one subscription does not delay the deadline of another copy,
+// which the same companion stands for.
+func TestHeldCopyDelaysNoOther(t *testing.T) {
+	const life, within = 3 * time.Second, 14 * time.Second
+	sub := func(name string, life time.Duration) broker.SubscriptionSetup {
+		return broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
+			Name: name, DefaultMessageTimeToLive: life, LockDuration: time.Minute, DeadLetteringOnMessageExpiration: true,
+		}}
+	}
+	play(t, func(s *scene) {
+		s.MeasureClock()
+		s.startMonitor()
+		s.send(topic, "m", "", "overdue-within", fmt.Sprintf("%q", within))
+		r, err := s.Client.NewReceiverForSubscription(topic, "brief", nil)
+		s.Must(err)
+		if ms, err := r.ReceiveMessages(s.Context(), 1, nil); err != nil || len(ms) != 1 {
+			s.Fatalf("receive = %d messages, %v, want the one", len(ms), err)
+		}
+		time.Sleep(within + time.Second)
+		lags := s.Lags(of("long"))
+		if len(lags) != 1 || lags[0] > 100*time.Millisecond {
+			s.Errorf("the lags of dead letters are %v, want one of 100ms at most", lags)
+		}
+		s.Must(r.Close(s.Context()))
+	}, withTopic(sub("brief", life), sub("long", 0)), func(s *scene, _ *broker.Config) { s.subscriptionLife = life })
 }

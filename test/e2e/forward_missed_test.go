@@ -41,7 +41,7 @@ func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 		s.MeasureClock()
 		s.startMonitor()
 		s.deadLetterByHand("foreign", 3)
-		const n = 300
+		n := sized(300, 100)
 		for i := range n {
 			props := fmt.Sprintf(`%s,"CorrelationId":"c-%d","Label":"order"`, ttl(time.Duration(1000+i)*time.Millisecond), i)
 			if i < 2 {

@@ -18,6 +18,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/testing/hooktest"
+	"overdue/internal/testing/program"
 	"overdue/internal/testing/testseed"
 	"overdue/scheduler"
 	"overdue/scheduler/journal"
@@ -93,12 +94,13 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 // was acknowledged is expired and notified. The last proxy refuses what it cannot write, and
 // empties the journal all the same.
 func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
+	t.Parallel() // it waits, mostly
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	h := &hooktest.Hook{}
 	sink := httptest.NewServer(h)
 	defer sink.Close()
-	p := newProcesses(t, built(t), sink.URL)
+	p := newProcesses(t, program.Build(t), sink.URL)
 	directory := t.TempDir()
 	passing := []string{"OVERDUE_ON_MONITOR_DOWN=pass", "OVERDUE_JOURNAL_DIRECTORY=" + directory}
 	p.start("broker")

@@ -35,14 +35,14 @@ func (p *played) remindedInTime() {
 	p.Helper()
 	times := map[string]int{}
 	for _, e := range p.Hook.Events() {
-		if e.Type == alert.TypeMissed {
+		if e.Type == alert.TypeMissed || e.Data.EnqueuedTime.Before(p.anew) {
 			continue
 		}
 		k := fmt.Sprint(e.Type, " ", e.Data.Subscription, "/", e.Data.SequenceNumber, " ", e.Data.WarnBeforeMs)
 		if times[k]++; times[k] > 1 && !p.notifiedOften(e.Subject, times[k]) {
 			p.Errorf("notified %d times: %s, %s", times[k], k, e.Subject)
 		}
-		if e.Data.LagMs < 0 && p.measured {
+		if e.Data.LagMs < 0 && p.measured && p.step >= 0 { // a stamp of before a step back is ahead
 			p.Errorf("%s, %s, was notified %d ms early", k, e.Subject, -e.Data.LagMs)
 		}
 	}
@@ -53,7 +53,7 @@ func (p *played) remindedInTime() {
 			m := accepted[key]
 			k := fmt.Sprint(alert.TypeIncomplete, " ", at.subscription, "/", v.SequenceNumber, " ", 0)
 			if m.complete > 0 && times[k] == 0 && !p.notifiedOften(m.id, 0) {
-				p.Errorf("%s: %s had to be completed %v after it was enqueued, stands there and was not notified of", at.path, key, m.complete)
+				p.Errorf("%s: %s %+v had to be completed %v after it was enqueued, stands there and was not notified of", at.path, key, m, m.complete)
 			}
 		}
 	}

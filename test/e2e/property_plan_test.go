@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
+	"overdue/internal/broker/quirk"
 )
 
 // plan is a scenario: all that chance decides before it is played.
@@ -33,8 +34,10 @@ type plan struct {
 	batches     []drawnBatch
 	consumers   int  // at each place
 	drained     bool // somebody completes dead letters as they come
+	quirks      quirk.Set
 	warnings    []time.Duration
-	changes     []change
+	faults
+	changes []change
 }
 
 // drawnBatch is what is sent together, after a pause.
@@ -137,6 +140,9 @@ func (p *plan) message(rng *rand.Rand, n int, schedulable bool) drawnMessage {
 		m.within = span
 	case 2:
 		m.at = span
+		if n%4 == 3 { // it ends before the deadline
+			m.life = (span / 2).Truncate(time.Millisecond)
+		}
 	case 3:
 		m.within, m.life = span, innocent
 	case 4:
@@ -175,7 +181,13 @@ func (p *plan) longest(at place) time.Duration {
 func (p *plan) configure(s *scene, c *broker.Config) {
 	s.slots, s.stamp, s.undescribed, s.oneProcess = p.slots, p.stamp, p.undescribed, p.oneProcess
 	s.settings.DefaultMessageTimeToLive, s.settings.WarnBefore = p.life, p.warnings
-	c.Expiry, c.ClockOffset = p.expiry, p.offset
+	if p.scans {
+		s.settings.Strategy = "scan"
+	}
+	if len(p.line) > 0 {
+		s.openLine()
+	}
+	c.Expiry, c.ClockOffset, c.Quirks = p.expiry, p.offset, p.quirks
 	q := &c.Queues[0]
 	q.LockDuration, q.MaxDeliveryCount, q.DefaultMessageTimeToLive = p.lock, p.deliveries, p.life
 	q.RequiresSession, q.EnablePartitioning, q.RequiresDuplicateDetection = p.kind == "sessions", p.kind == "partitioned", p.duplicates

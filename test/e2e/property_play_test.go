@@ -28,11 +28,16 @@ type history struct {
 }
 
 // deliver sends what the plan says, and notes when absolute deadlines are.
-func (p *plan) deliver(s *scene, due map[string]time.Time) {
+func (p *played) deliver() {
+	s, due := p.scene, p.due
 	sender, err := s.clientAt(s.endpoint()).NewSender(p.to, nil)
 	s.Must(err)
-	for _, b := range p.batches {
+	for i, b := range p.batches {
 		time.Sleep(b.pause)
+		if p.between(i) { // its link has ended
+			sender, err = s.clientAt(s.endpoint()).NewSender(p.to, nil)
+			s.Must(err)
+		}
 		for _, m := range b.messages {
 			if m.at > 0 {
 				due[m.key] = s.Namespace.Broker.Now().Add(m.at).Truncate(time.Millisecond)
@@ -306,44 +311,61 @@ type played struct {
 	due   map[string]time.Time    // absolute deadlines, by key
 	seen  []*history              // by place
 	taken map[string][]queue.View // dead letters that were taken away, by place
+
+	anew   time.Time       // when the queue was recreated, by the clock of the broker; zero: never
+	before map[string]bool // keys of the messages of the queue that was deleted then
 }
 
-// drain completes the dead letters of a place as they come, until ctx ends.
+// drain completes the dead letters of a place as they come, until ctx ends. Its link ends with the
+// queue.
 func (p *played) drain(ctx context.Context, at place, mu *sync.Mutex) {
+	for ctx.Err() == nil {
+		p.drainUntil(ctx, at, mu)
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (p *played) drainUntil(ctx context.Context, at place, mu *sync.Mutex) {
 	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
 	r, err := p.Client.NewReceiverForQueue(at.path, options)
 	if at.subscription != "" {
 		r, err = p.Client.NewReceiverForSubscription(topic, at.subscription, options)
 	}
 	p.Must(err)
+	defer func() { _ = r.Close(p.Context()) }() // its queue may be gone
 	for {
 		ms, err := r.ReceiveMessages(ctx, 10, nil)
 		if err != nil {
-			break // ctx has ended
+			return // ctx has ended, or the queue is gone
 		}
 		for _, m := range ms {
 			there := p.Dead(at.path)
 			i := slices.IndexFunc(there, func(v queue.View) bool { return v.SequenceNumber == *m.SequenceNumber })
-			p.Must(r.CompleteMessage(p.Context(), m, nil))
+			if err := r.CompleteMessage(p.Context(), m, nil); i < 0 || err != nil {
+				if p.recreate == 0 {
+					p.Errorf("complete a dead letter, number %d: %v", *m.SequenceNumber, err)
+				}
+				return
+			}
 			mu.Lock()
 			p.taken[at.path] = append(p.taken[at.path], there[i])
 			mu.Unlock()
 		}
 	}
-	p.Must(r.Close(p.Context()))
 }
 
 // everDead returns the dead letters of a place, with those that were taken away.
 func (p *played) everDead(path string) []queue.View { return append(p.Dead(path), p.taken[path]...) }
 
 func (p *plan) play(s *scene, seed uint64) *played {
-	done := &played{scene: s, plan: p, due: map[string]time.Time{}, taken: map[string][]queue.View{}}
+	done := &played{scene: s, plan: p, due: map[string]time.Time{}, taken: map[string][]queue.View{}, before: map[string]bool{}}
 	if p.measured {
 		s.MeasureClock()
 	}
 	dials := []func(context.Context) (net.Conn, error){s.endpoint(), s.Namespace.Dial}
 	var all sync.WaitGroup
 	all.Go(func() { p.change(s) })
+	all.Go(func() { p.breakLine(s) })
 	for i, at := range p.places {
 		h := &history{settled: map[string]bool{}, delivered: map[string]int{}}
 		done.seen = append(done.seen, h)
@@ -363,7 +385,7 @@ func (p *plan) play(s *scene, seed uint64) *played {
 			drains.Go(func() { done.drain(ctx, at, &mu) })
 		}
 	}
-	p.deliver(s, done.due)
+	done.deliver()
 	all.Wait()
 	time.Sleep(2 * time.Minute) // until every lock has lapsed
 	stop()

@@ -16,6 +16,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
+	"overdue/internal/broker/quirk"
 	"overdue/internal/testing/redistest"
 	"overdue/internal/testing/testseed"
 
@@ -25,9 +26,10 @@ import (
 // Whatever is sent, to whatever kind of entity, whatever consumers, monitors and clocks do: what
 // nobody has settled by its deadline is expired, never early, and notified once; what was
 // settled is neither; what is not overdue stays as it is; and nothing is left on the monitor
-// queue. OVERDUE_SCENARIOS plays more of them.
+// queue. OVERDUE_SCENARIOS plays more of them. Each scenario has its own chances, so one can be
+// played alone: with the same OVERDUE_SEED and OVERDUE_SCENARIOS, and -run 'TestWhateverHappens/^n$'.
 func TestWhateverHappens(t *testing.T) {
-	seed, n := testseed.Of(t), uint64(sized(40, 16))
+	seed, n := testseed.Of(t), uint64(sized(40, 8))
 	if text := os.Getenv("OVERDUE_SCENARIOS"); text != "" {
 		var err error
 		if n, err = strconv.ParseUint(text, 10, 32); err != nil {
@@ -42,17 +44,23 @@ func TestWhateverHappens(t *testing.T) {
 	}
 }
 
-func playScenario(t *testing.T, seed, i uint64) {
+func playScenario(t *testing.T, seed, i uint64, quirks ...quirk.Set) {
 	p := drawPlan(rand.New(rand.NewPCG(seed, i)))
 	p.drawReminders(rand.New(rand.NewPCG(seed, ^i)))
 	p.drained = rand.New(rand.NewPCG(^seed, i)).IntN(5) == 0
+	if len(quirks) == 0 { // one strangeness at a time
+		p.drawFaults(rand.New(rand.NewPCG(^seed, ^i)))
+	}
 	configure := []func(*scene, *broker.Config){p.configure}
 	inStore := i%8 == 3
 	if inStore {
 		p.measured = true // or nothing becomes due
 		configure = append(configure, inRedis(redistest.Start(t).Addr))
 	}
-	t.Log(p, p.warnings, inStore, p.drained)
+	for _, q := range quirks {
+		p.quirks |= q
+	}
+	t.Log(p, p.warnings, inStore, p.drained, p.quirks, p.faults)
 	play(t, func(s *scene) { p.play(s, seed^i).check() }, configure...)
 }
 
@@ -84,6 +92,7 @@ func (p *played) check() {
 	p.Helper()
 	accepted := p.accepted()
 	notified := p.events()
+	p.forgetOldQueue()
 	for i, at := range p.places {
 		st := p.standing(at, p.seen[i])
 		for key := range accepted {
@@ -115,28 +124,43 @@ func (p *played) notifiedOfTheExpired() {
 	times := p.events()
 	for _, at := range p.places {
 		for _, v := range p.everDead(at.path) {
-			k := fmt.Sprint(at.subscription, "/", v.SequenceNumber)
+			k := p.eventKey(at.subscription, v.SequenceNumber, v.MessageID)
 			n, one := times[k], v.DeadLetterReason == "TTLExpiredException" || v.DeadLetterReason == "DeadlineExceeded"
 			delete(times, k)
-			if n > 0 && !one || one && !p.notifiedOften(v.MessageID, n) {
-				p.Errorf("%s: %s, dead-lettered by %s, was notified of %d times", at.path, v.MessageID, v.DeadLetterReason, n)
+			if n > 0 && !one && !p.mayAlertFalsely() && !p.anyOf(quirk.PeekHidesLocked|quirk.DeadLettersRenumbered) || one && !p.notifiedOften(v.MessageID, n) {
+				p.Errorf("%s: %s (number %d, enqueued %v), dead-lettered by %s, was notified of %d times", at.path, v.MessageID, v.SequenceNumber, v.EnqueuedTime, v.DeadLetterReason, n)
 			}
 		}
 	}
 	for k := range times {
-		p.Errorf("notified of %s, which is no dead letter", k)
+		if !p.mayAlertFalsely() {
+			p.Errorf("notified of %s, which is no dead letter", k)
+		}
 	}
 }
 
+// mayAlertFalsely reports whether a monitor may take what a consumer settles past the endpoints for
+// expired: over a line that was frozen, what it saw right before its nudge is old.
+func (p *played) mayAlertFalsely() bool { return p.drained && len(p.line) > 0 && p.consumers > 0 }
+
 // notifiedOften reports whether n notifications are right for an expired message with that id. One
 // is right. Where ids repeat within seconds, several monitors may notify of one message, and without
-// a measured clock one message may be taken for the other.
+// a measured clock one message may be taken for the other. Without one, a monitor that stops also
+// leaves the next one in doubt whether the id repeats.
 func (p *played) notifiedOften(id string, n int) bool {
+	if p.eventsDiffer(n) {
+		return true
+	}
+	if n == 0 && p.step != 0 || n > 1 && (len(p.line) > 0 || p.step != 0) && len(p.changes) > 0 {
+		// A stamp no longer says when a message was enqueued, or what was measured no longer says
+		// what time it is. Or another monitor has a companion again that this one did not complete.
+		return true
+	}
 	if n == 0 && p.drained && !p.onlyTheMonitorExpires() { // another receive may have expired it, and left no trace
 		return true
 	}
 	if !strings.HasPrefix(id, often) {
-		return n == 1
+		return n == 1 || n > 1 && !p.measured && len(p.changes) > 0
 	}
 	return n == 1 || !p.measured || n > 1 && len(p.changes) > 0
 }
@@ -145,7 +169,7 @@ func (p *played) notifiedOften(id string, n int) bool {
 // or not at all, at a time that its companion knows. Then that monitor knows of every missed
 // deadline, also where somebody empties the dead-letter queue.
 func (p *played) onlyTheMonitorExpires() bool {
-	return p.expiry != queue.Eager && p.consumers == 0 && len(p.changes) == 0 && len(p.lives) == 0 && p.measured
+	return p.expiry != queue.Eager && !p.anyOf(quirk.ExpiresAlone) && p.consumers == 0 && len(p.changes) == 0 && len(p.lives) == 0 && p.measured && len(p.line) == 0 && p.step == 0
 }
 
 // accepted are the messages that the broker has taken, by key: of those with one id the first,
@@ -154,6 +178,9 @@ func (p *played) accepted() map[string]drawnMessage {
 	out, ids := map[string]drawnMessage{}, map[string]bool{}
 	for _, b := range p.batches {
 		for _, m := range b.messages {
+			if p.before[m.key] {
+				continue
+			}
 			id := m.id
 			if p.kind == "partitioned" {
 				id += "/" + m.session
@@ -167,12 +194,19 @@ func (p *played) accepted() map[string]drawnMessage {
 	return out
 }
 
-// events counts what was notified, by subscription and sequence number.
+// forgetOldQueue drops the dead letters that were taken from a queue that was deleted.
+func (p *played) forgetOldQueue() {
+	for path, letters := range p.taken {
+		p.taken[path] = slices.DeleteFunc(letters, func(v queue.View) bool { return v.EnqueuedTime.Before(p.anew) })
+	}
+}
+
+// events counts what was notified, of the queue that there is in the end.
 func (p *played) events() map[string]int {
 	notified := map[string]int{}
 	for _, e := range p.Hook.Events() {
-		if e.Type == alert.TypeMissed {
-			notified[fmt.Sprint(e.Data.Subscription, "/", e.Data.SequenceNumber)]++
+		if e.Type == alert.TypeMissed && !e.Data.EnqueuedTime.Before(p.anew) {
+			notified[p.eventKey(e.Data.Subscription, e.Data.SequenceNumber, e.Subject)]++
 		}
 	}
 	return notified
@@ -213,6 +247,9 @@ func (p *played) deadline(at place, m drawnMessage, v queue.View) time.Time {
 	if life > 0 {
 		end = base.Add(life)
 	}
+	if p.changed > 0 {
+		end = v.ExpiresAt // by the settings that it was enqueued with
+	}
 	stated := p.due[m.key]
 	if m.within > 0 {
 		stated = base.Add(m.within)
@@ -234,14 +271,15 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 	case lives && (expired || settled), expired && settled:
 		p.Errorf("%s: lives %v, expired %v, settled %v; want one", where, lives, expired, settled)
 	case lives:
-		if due := p.deadline(at, m, live); !due.IsZero() && !due.After(p.Namespace.Broker.Now()) {
+		if due := p.deadline(at, m, live); !due.IsZero() && !due.After(p.Namespace.Broker.Now()) && p.step >= 0 && !p.anyOf(deadlinesFail) {
 			p.Errorf("%s: stands there %v after its deadline, state %v", where, p.Namespace.Broker.Now().Sub(due), live.State)
 		}
 		most := seen.delivered[m.key]
 		if p.consumers > 0 {
 			most += 2 // a consumer that gives up, or crashes, may not have noticed what it was sent
 		}
-		if got := live.DeliveryCount; got > most {
+		most += len(p.line) // what was on its way to the monitor stays locked
+		if got := live.DeliveryCount; got > most && !p.anyOf(quirk.ReleaseCounts) {
 			p.Errorf("%s: delivery count %d, want %d at most", where, got, most)
 		}
 	case expired:
@@ -255,17 +293,17 @@ func (p *played) expired(at place, m drawnMessage, dead queue.View, seen *histor
 	p.Helper()
 	due := p.deadline(at, m, dead)
 	lag := dead.DeadLetteredTime.Sub(due)
-	if due.IsZero() || lag < 0 {
+	if (due.IsZero() || lag < -p.earlier()-p.setBackUnseen()) && !p.anyOf(quirk.DeadLettersRestamped) {
 		p.Errorf("%s: expired %v after its deadline %v, by %s", where, lag, due, dead.DeadLetterReason)
 	}
-	if n := notified[fmt.Sprint(at.subscription, "/", dead.SequenceNumber)]; !p.notifiedOften(m.id, n) {
+	if n := notified[p.eventKey(at.subscription, dead.SequenceNumber, dead.MessageID)]; !p.notifiedOften(m.id, n) {
 		p.Errorf("%s: expired (%s, %v late) and notified %d times, want once", where, dead.DeadLetterReason, lag, n)
 	}
-	bound := 3*time.Second + p.down()
+	bound := 3*time.Second + p.down() + p.slower() + p.outages() + p.step.Abs()
 	if !p.measured {
 		bound += p.offset.Abs()
 	}
-	if seen.delivered[m.key] == 0 && dead.DeliveryCount == 0 && !seen.crashed && (!at.sessions || p.consumers == 0) && lag > bound {
+	if seen.delivered[m.key] == 0 && dead.DeliveryCount == 0 && !seen.crashed && (!at.sessions || p.consumers == 0) && lag > bound && !p.anyOf(deadlinesFail) {
 		p.Errorf("%s: nobody had it, and it was expired %v after its deadline, want %v at most", where, lag, bound)
 	}
 }
@@ -274,7 +312,7 @@ func (p *played) expired(at place, m drawnMessage, dead queue.View, seen *histor
 // sessions: in order, and all that does not belong to somebody who has set it aside.
 func (p *played) takeInnocents(at place, st standing, i int) {
 	p.Helper()
-	if at.sessions || p.consumers%2 == 0 {
+	if at.sessions || p.consumers%2 == 0 || p.anyOf(quirk.ReleaseCounts|quirk.ReleaseLast|deadlinesFail) {
 		return
 	}
 	var want []queue.View

@@ -18,6 +18,7 @@ import (
 
 	"overdue/internal/testing/freeport"
 	"overdue/internal/testing/hooktest"
+	"overdue/internal/testing/program"
 	"overdue/internal/testing/redistest"
 )
 
@@ -29,7 +30,8 @@ import (
 //
 // Like TestMonitorIsKilledAndRestarted it runs on the real clock.
 func TestRollingRestarts(t *testing.T) {
-	binary := built(t)
+	t.Parallel()
+	binary := program.Build(t)
 	for name, c := range map[string]struct {
 		signal     syscall.Signal
 		companions string

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,6 +23,7 @@ import (
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/bubble"
+	"overdue/internal/testing/pipenet"
 	"overdue/monitor"
 	"overdue/monitor/adopt"
 	"overdue/proxy"
@@ -62,6 +64,7 @@ type scene struct {
 	stamp            bool                // whether the proxy stamps TTLs
 	monitored        map[string]bool     // what the proxy writes companions for
 	undescribed      bool                // the monitor is not notified how entities were made
+	monitorQueues    int                 // of the processes that start next; 0 = 1
 	subscriptionLife time.Duration       // of the times to live of a topic's subscriptions, as the proxy knows it
 	oneProcess       bool                // proxy and monitor share a process, and with it what is known of settlements
 	counter          *operations.Counter // of such processes
@@ -70,6 +73,9 @@ type scene struct {
 	forward          func(*link.Namespace) *alert.Forward    // likewise
 	brimDial         func(context.Context) (net.Conn, error) // to the endpoint that brim sends through
 	shared           func() *redisstore.Store                // of each process; nil: there is no Redis
+	monitorLine      *pipenet.Network                        // of the monitors to the broker; nil: the one that all share
+
+	mu sync.Mutex // guards settings while monitors run
 }
 
 // play runs a scene on fake time.
@@ -100,10 +106,11 @@ func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 		Client: sending, Scheduler: sc, Journal: s.openJournal(sc), MonitorQueue: monitorQueue, Log: s.Logger(),
 		AMQP: relay.Config{Dial: s.Namespace.Dial, Hostname: "overdue.test"},
 		Settings: func(entity string) proxy.Settings {
+			now := s.settingsNow()
 			return proxy.Settings{
 				Monitored: s.monitored[entity], StampTTL: s.stamp,
-				Deadline: s.settings.Deadline, DefaultMessageTimeToLive: s.settings.DefaultMessageTimeToLive, SubscriptionTimeToLive: s.subscriptionLife,
-				Findable: s.slots, CompleteWithin: s.settings.CompleteWithin, WarnBefore: s.settings.WarnBefore,
+				Deadline: now.Deadline, DefaultMessageTimeToLive: now.DefaultMessageTimeToLive, SubscriptionTimeToLive: s.subscriptionLife,
+				Findable: s.slots, CompleteWithin: now.CompleteWithin, WarnBefore: now.WarnBefore,
 			}
 		},
 	})
@@ -118,10 +125,17 @@ func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 	return p
 }
 
+// settingsNow returns the settings, which may change while monitors run.
+func (s *scene) settingsNow() monitor.Settings {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.settings
+}
+
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.Lasting(), Links: s.Namespace.Links(s.T), MonitorQueue: monitorQueue, Operations: o,
+		Client: s.Lasting(), Links: s.Namespace.Links(s.T), MonitorQueue: monitorQueue, MonitorQueues: s.monitorQueues, Operations: o,
 		Companions: "slot", Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {
@@ -169,15 +183,15 @@ func (s *scene) startMonitor() (stop func()) {
 		counter = operations.New(registry)
 		sc = s.newScheduler(counter)
 	}
-	links := s.Namespace.Links(s.T)
+	links := s.links()
 	if s.forward != nil {
 		f := s.forward(links)
 		alerters = append(alerters, f)
 		s.Cleanup(func() { _ = f.Close(context.Background()) })
 	}
 	cfg := monitor.Config{
-		Links: links, Scheduler: sc, MonitorQueue: monitorQueue,
-		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
+		Links: links, Scheduler: sc, MonitorQueue: monitorQueue, MonitorQueues: s.monitorQueues,
+		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settingsNow() },
 		Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter, Deadlines: s.deadlines,
 	}
 	for _, name := range s.Adopt {

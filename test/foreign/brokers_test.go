@@ -21,8 +21,8 @@ import (
 
 const (
 	// For a busy machine: RabbitMQ takes five seconds, proton a fraction of one.
-	startTimeout = time.Minute
-	stopTimeout  = 30 * time.Second
+	startTimeout = 5 * time.Minute
+	stopTimeout  = time.Minute
 
 	installTimeout = 5 * time.Minute // of a fresh machine; nothing is done when all is there
 )

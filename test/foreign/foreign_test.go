@@ -19,7 +19,7 @@ func TestBrokersOfOthersBehindTheRelay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs RabbitMQ and proton; not with -short")
 	}
-	proxy := program(t)
+	proxy := built(t)
 	for name, begin := range map[string]func(*testing.T) *broker{"RabbitMQ": rabbit, "proton": proton} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

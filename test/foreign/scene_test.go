@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -22,6 +21,7 @@ import (
 
 	"overdue/internal/amqp/relay"
 	"overdue/internal/testing/freeport"
+	"overdue/internal/testing/program"
 	"overdue/internal/testing/wiretap"
 )
 
@@ -246,15 +246,11 @@ func serve(t *testing.T, to string, configure []func(*relay.Config)) (addr strin
 	return ln.Addr().String()
 }
 
-// program is `overdue proxy`, built, which passes on who the client is and monitors a queue of
+// built is `overdue proxy`, built, which passes on who the client is and monitors a queue of
 // another name. It needs nothing of the namespace but AMQP for that.
-func program(t *testing.T) endpoint {
+func built(t *testing.T) endpoint {
 	t.Helper()
-	dir := t.TempDir()
-	binary, config := filepath.Join(dir, "overdue"), filepath.Join(dir, "overdue.yaml")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "overdue/cmd/overdue").CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
+	binary, config := program.Build(t), filepath.Join(t.TempDir(), "overdue.yaml")
 	const text = "proxy: {credentials: client}\nmonitor: {entities: [{queue: another}]}\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

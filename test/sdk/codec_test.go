@@ -40,6 +40,7 @@ type corpusCase struct {
 // Two codecs of others over the corpus: what they write is the golden file, which the tests
 // of internal/amqp read; and what we write they read as we mean it.
 func TestCodecAgreesWithPeers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs node, Python and their packages; not with -short")
 	}

@@ -25,12 +25,13 @@ var examples = []struct {
 		regexp.MustCompile(`(?m)^\S+ pass 3$`)},
 	{"python", "examples/python/test_orders.py", `"$0/bin/python" -B examples/python/test_orders.py`,
 		regexp.MustCompile(`Ran 3 tests`)},
-	{"java", "examples/java/OrdersTest.java", `javac -nowarn -proc:none -cp "$0/*" -d "$1" examples/java/*.java && ` +
-		`java -XX:TieredStopAtLevel=1 -cp "$0/*:$1" org.junit.platform.console.ConsoleLauncher execute --select-class OrdersTest --disable-banner`,
+	{"java", "examples/java/OrdersTest.java", javac + ` -cp "$0/*" -d "$1" examples/java/*.java && ` +
+		java + ` -cp "$0/*:$1" org.junit.platform.console.ConsoleLauncher execute --select-class OrdersTest --disable-banner`,
 		regexp.MustCompile(`3 tests successful`)},
 }
 
 func TestExamplesOfTheDocRun(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs node, Python, Java and their packages; not with -short")
 	}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what the scenarios need, and the tests in test/foreign, of Redis and of `overdue bench send`, and prints the
+# Installs what the scenarios need, and the tests in test/foreign and test/web, of Redis and of `overdue bench send`, and prints the
 # folders it is in, one `NAME=FOLDER` per line.
 # Each folder is named after what it was made from, so an install that is there is left alone.
 #
@@ -24,6 +24,9 @@ missing() {
 	command -v redis-server >/dev/null || echo redis-server
 	command -v haproxy >/dev/null || echo haproxy
 	command -v mvn >/dev/null || echo maven
+	# The tests of the dashboard show it, and take pictures of it.
+	command -v chromium >/dev/null || echo chromium
+	[ -e /usr/share/fonts/opentype/inter ] || echo fonts-inter
 	# The tests of a release install its packages.
 	command -v systemd-analyze >/dev/null || echo systemd
 	command -v rpm >/dev/null || echo rpm
@@ -103,11 +106,21 @@ if [ ! -e "$python/complete" ]; then
 	touch "$python/complete"
 fi
 
+# Maven runs for some seconds, too short for the compiler of hot code and a collector with threads of its own.
+export MAVEN_OPTS=${MAVEN_OPTS:--XX:TieredStopAtLevel=1 -XX:+UseSerialGC}
+
 java=$(folder java java/pom.xml)
 if [ ! -e "$java/complete" ]; then
 	rm -rf "$java" && mkdir -p "$java"
 	timeout 240 mvn -q -B -ntp -f java/pom.xml dependency:copy-dependencies -DoutputDirectory="$java" >&2
 	touch "$java/complete"
+fi
+
+spring=$(folder spring ../../examples/spring/pom.xml)
+if [ ! -e "$spring/complete" ]; then
+	rm -rf "$spring" && mkdir -p "$spring"
+	timeout 240 mvn -q -B -ntp -f ../../examples/spring/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$spring" >&2
+	touch "$spring/complete"
 fi
 
 # RabbitMQ is unpacked, not installed: its package would start a broker for the whole machine.
@@ -125,4 +138,5 @@ fi
 echo "js=$js"
 echo "python=$python"
 echo "java=$java"
+echo "spring=$spring"
 echo "rabbitmq=$(echo "$rabbitmq"/usr/lib/rabbitmq/lib/rabbitmq_server-*)"

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -14,26 +15,23 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"overdue/internal/testing/program"
 )
 
 // For a busy machine: both take some milliseconds.
 const (
-	startTimeout = 30 * time.Second
-	stopTimeout  = 30 * time.Second
+	startTimeout = 2 * time.Minute
+	stopTimeout  = 2 * time.Minute
 )
 
 // buildBroker builds the program, with the race detector where the test has it.
-func buildBroker(t *testing.T) (program string) {
+func buildBroker(t *testing.T) (file string) {
 	t.Helper()
-	program = filepath.Join(t.TempDir(), "overdue")
-	args := []string{"build", "-o", program}
 	if raceEnabled {
-		args = append(args, "-race")
+		return program.Build(t, "-race")
 	}
-	if out, err := exec.CommandContext(t.Context(), "go", append(args, "overdue/cmd/overdue")...).CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
-	return program
+	return program.Build(t)
 }
 
 // A namespace is what one suite talks to: `overdue broker` with broker.yaml, on a
@@ -86,7 +84,11 @@ func newNamespace(t *testing.T, program, role, credentials string) *namespace {
 func start(t *testing.T, cmd *exec.Cmd, says ...*string) {
 	t.Helper()
 	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
+	if cmd.Stderr == nil {
+		cmd.Stderr = &stderr
+	} else {
+		cmd.Stderr = io.MultiWriter(cmd.Stderr, &stderr)
+	}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

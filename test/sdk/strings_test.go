@@ -65,6 +65,7 @@ func roundTrip(t *testing.T, connectionString string, o *azservicebus.ClientOpti
 
 // The other SDKs use theirs in the scenarios tls, websocket and administration.
 func TestTheConnectionStringsOfTheDocsLeadToTheBroker(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the program; not with -short")
 	}

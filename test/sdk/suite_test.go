@@ -15,13 +15,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
 
 const (
 	installTimeout = 5 * time.Minute // of a fresh machine; nothing is done when all is there
-	suiteTimeout   = 3 * time.Minute
+	suiteTimeout   = 6 * time.Minute
 )
 
 // A suite is the program of one SDK.
@@ -52,34 +53,52 @@ var suites = []suite{
 		},
 	},
 	{
-		sdk: "java",
-		build: func(ctx context.Context, installed, scratch string) *exec.Cmd {
-			return exec.CommandContext(ctx, "sh", "-c", `javac -nowarn -proc:none -cp "$0/*" -d "$1" java/*.java`, installed, scratch)
-		},
+		sdk:   "java",
+		build: buildJava,
 		command: func(ctx context.Context, installed, scratch string) *exec.Cmd {
-			return exec.CommandContext(ctx, "java", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(installed, "*")+":"+scratch, "Main")
+			return runJava(ctx, installed, scratch, "Main")
 		},
 	},
 	{
-		sdk: "jms",
-		in:  "java",
-		build: func(ctx context.Context, installed, scratch string) *exec.Cmd {
-			return exec.CommandContext(ctx, "javac", "-nowarn", "-proc:none", "-cp", filepath.Join(installed, "*"), "-d", scratch, "java/Harness.java", "java/Endpoints.java", "java/Jms.java")
-		},
+		sdk:   "jms",
+		in:    "java",
+		build: buildJava,
 		command: func(ctx context.Context, installed, scratch string) *exec.Cmd {
-			return exec.CommandContext(ctx, "java", "-XX:TieredStopAtLevel=1", "-cp", filepath.Join(installed, "*")+":"+scratch, "Jms")
+			return runJava(ctx, installed, scratch, "Jms")
 		},
 	},
 }
 
+// How programs in Java are compiled and run in a shell. They end within seconds. So neither the
+// compiler of hot code nor a collector with threads of its own pays off.
+const (
+	javac = "javac -J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC -nowarn -proc:none"
+	java  = "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+)
+
+func buildJava(ctx context.Context, installed, scratch string) *exec.Cmd {
+	return exec.CommandContext(ctx, "sh", "-c", javac+` -cp "$0/*" -d "$1" java/*.java`, installed, scratch)
+}
+
+func runJava(ctx context.Context, installed, scratch, main string) *exec.Cmd {
+	command := append(strings.Fields(java), "-cp", filepath.Join(installed, "*")+":"+scratch, main)
+	return exec.CommandContext(ctx, command[0], command[1:]...)
+}
+
 // The SDKs as they are published, each against a broker of its own, side by side.
 func TestSDKs(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs node, Python, Java and their packages; not with -short")
 	}
 	installed, program := install(t), buildBroker(t)
+	built := map[string]func() (folder string, err error){} // by the folder of install.sh
 	for _, s := range suites {
-		all := scenariosOf(s.sdk)
+		all, in := scenariosOf(s.sdk), cmp.Or(s.in, s.sdk)
+		if built[in] == nil {
+			scratch := t.TempDir()
+			built[in] = sync.OnceValues(func() (string, error) { return scratch, s.prepare(t.Context(), installed[in], scratch) })
+		}
 		for _, way := range []struct {
 			name, role, credentials string
 			scenarios               []string
@@ -93,7 +112,11 @@ func TestSDKs(t *testing.T) {
 			}
 			t.Run(s.sdk+" "+way.name, func(t *testing.T) {
 				t.Parallel()
-				s.run(t, newNamespace(t, program, way.role, way.credentials), installed[cmp.Or(s.in, s.sdk)], way.scenarios)
+				scratch, err := built[in]()
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.run(t, newNamespace(t, program, way.role, way.credentials), installed[in], scratch, way.scenarios)
 			})
 		}
 	}
@@ -121,17 +144,24 @@ func install(t *testing.T) map[string]string {
 	return folders
 }
 
+// prepare builds the program of a suite that has to be built.
+func (s *suite) prepare(ctx context.Context, installed, scratch string) error {
+	if s.build == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, suiteTimeout)
+	defer cancel()
+	if out, err := s.build(ctx, installed, scratch).CombinedOutput(); err != nil {
+		return fmt.Errorf("building: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // run runs the program and reports its scenarios, which have to be those that
 // are expected of it.
-func (s *suite) run(t *testing.T, ns *namespace, installed string, want []string) {
+func (s *suite) run(t *testing.T, ns *namespace, installed, scratch string, want []string) {
 	ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 	defer cancel()
-	scratch := t.TempDir()
-	if s.build != nil {
-		if out, err := s.build(ctx, installed, scratch).CombinedOutput(); err != nil {
-			t.Fatalf("building: %v\n%s", err, out)
-		}
-	}
 	cmd := s.command(ctx, installed, scratch)
 	cmd.Args = append(cmd.Args, want...)
 	cmd.Env = append(os.Environ(), ns.environment()...)

@@ -3,11 +3,13 @@
 package sdk
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
 	"overdue/internal/testing/wiretap"
@@ -47,7 +49,7 @@ func compareAdditions(t *testing.T, queue string, front, behind []wiretap.Delive
 			}
 			ids = append(ids, id)
 		}
-		if diff := cmp.Diff(around(t, front[i]), around(t, behind[i])); diff != "" {
+		if diff := gocmp.Diff(around(t, front[i]), around(t, behind[i])); diff != "" {
 			t.Errorf("%s, delivery %d, around the messages (-before +behind):\n%s", queue, i, diff)
 		}
 		f, b := front[i], behind[i]
@@ -66,7 +68,7 @@ func compareAddition(t *testing.T, what string, before, after amqp.Message) (id 
 		t.Errorf("%s: time to live %d ms (%v) before the endpoint, %d ms behind it, want none and the deadline's hour", what, b.TTL, b.HasTTL, a.TTL)
 	}
 	a.TTL, a.HasTTL = 0, false
-	if diff := cmp.Diff(b, a); diff != "" {
+	if diff := gocmp.Diff(b, a); diff != "" {
 		t.Errorf("%s: header (-before +behind):\n%s", what, diff)
 	}
 	pb, pa := propertiesOf(t, before), propertiesOf(t, after)
@@ -76,12 +78,12 @@ func compareAddition(t *testing.T, what string, before, after amqp.Message) (id 
 	if pb.MessageID == nil { // the Go SDK gives ids to the messages of a batch
 		pa.MessageID = nil
 	}
-	if diff := cmp.Diff(pb, pa); diff != "" {
+	if diff := gocmp.Diff(pb, pa); diff != "" {
 		t.Errorf("%s: properties (-before +behind):\n%s", what, diff)
 	}
 	// The rest as it is, to the byte.
 	before.Header, before.Properties, after.Header, after.Properties = nil, nil, nil, nil
-	if diff := cmp.Diff(before, after); diff != "" {
+	if diff := gocmp.Diff(before, after); diff != "" {
 		t.Errorf("%s: other sections (-before +behind):\n%s", what, diff)
 	}
 	return id
@@ -169,14 +171,39 @@ func compareMessages(t *testing.T, what string, a, b []wiretap.Delivery, made ma
 		}
 		for j := range x {
 			px, py := timeless(t, &x[j], made), timeless(t, &y[j], made)
-			if diff := cmp.Diff(px, py); diff != "" {
+			if diff := gocmp.Diff(px, py); diff != "" {
 				t.Errorf("%s: delivery %d, properties of message %d:\n%s", what, i, j, diff)
 			}
-			if diff := cmp.Diff(x[j], y[j]); diff != "" {
+			if diff := gocmp.Diff(x[j], y[j]); diff != "" {
 				t.Errorf("%s: delivery %d, message %d:\n%s", what, i, j, diff)
 			}
 		}
 	}
+}
+
+// kept are the deliveries that their receiver did not release, by sequence number. A receiver that gets
+// more than it wants at the moment releases the rest, and gets these again, maybe behind later ones: how
+// many they are depends on how busy the machine is.
+func kept(t *testing.T, all []wiretap.Delivery) []wiretap.Delivery {
+	t.Helper()
+	all = slices.DeleteFunc(slices.Clone(all), func(d wiretap.Delivery) bool { return strings.HasPrefix(d.Outcome, "released") })
+	slices.SortStableFunc(all, func(a, b wiretap.Delivery) int { return cmp.Compare(sequenceNumber(t, a), sequenceNumber(t, b)) })
+	return all
+}
+
+func sequenceNumber(t *testing.T, d wiretap.Delivery) int64 {
+	t.Helper()
+	for _, m := range messagesOf(t, d) {
+		r := amqp.NewReader(m.MessageAnnotations)
+		all, _ := r.Value().(amqp.Map)
+		for _, p := range all {
+			if n, ok := p.Value.(int64); ok && p.Key == amqp.Symbol("x-opt-sequence-number") {
+				return n
+			}
+		}
+	}
+	t.Fatalf("a delivery from %s has no sequence number", d.Address)
+	return 0
 }
 
 // timeless removes the parts that are made each time, and the properties, which it returns.

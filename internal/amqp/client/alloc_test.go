@@ -45,8 +45,8 @@ func TestSendAllocatesNothing(t *testing.T) {
 	c := &Conn{nc: nc, done: make(chan struct{}), byPeer: map[uint16]*session{}}
 	c.maxFrame, c.frames = 65536, amqp.NewFrameReader(nc, maxFrame)
 	s := &session{c: c, changed: make(chan struct{}, 1), window: 1 << 30, unsettled: map[uint32]*delivery{}}
-	l := &link{session: s, attached: true, credit: 1 << 30}
-	s.links, c.sessions[0], c.byPeer[0] = []*link{l}, s, s
+	l := &link{session: s, attached: true, credit: 1 << 30, changed: make(chan struct{}, 1)}
+	s.links, c.sessions, c.byPeer[0] = []*link{l}, []*session{s}, s
 	c.timer = time.AfterFunc(time.Hour, func() {})
 	go c.read()
 	defer func() {

@@ -19,8 +19,8 @@ const (
 	idleTimeout = time.Minute
 	// leastKeepAlive bounds the keep-alives that a peer can ask for.
 	leastKeepAlive = 100 * time.Millisecond
-	// maxChannel bounds the sessions of a connection.
-	maxChannel = 255
+	// maxChannel is the highest channel of Service Bus.
+	maxChannel = 4999
 )
 
 // A Conn is a connection. It is safe for concurrent use.
@@ -34,11 +34,12 @@ type Conn struct {
 	output
 	err        *EndedError // why the connection has ended; nil: it has not
 	channelMax uint16
-	sessions   [maxChannel + 1]*session // by our channel; nil: free
-	byPeer     map[uint16]*session      // by the peer's channel, which it chooses itself
-	heard      time.Time                // of the latest frame
-	keepAlive  time.Duration            // between our frames; 0 = the peer asks for none
-	timer      *time.Timer              // armed for the next keep-alive, or the end of the peer's silence
+	sessions   []*session          // by our channel; nil: free
+	free       []uint16            // channels of sessions that are over
+	byPeer     map[uint16]*session // by the peer's channel, which it chooses itself
+	heard      time.Time           // of the latest frame
+	keepAlive  time.Duration       // between our frames; 0 = the peer asks for none
+	timer      *time.Timer         // armed for the next keep-alive, or the end of the peer's silence
 }
 
 // Open opens a connection over nc, with SASL ANONYMOUS. host is the name of the peer in the open.

@@ -11,8 +11,9 @@ import (
 	"overdue/internal/amqp"
 )
 
-// FuzzPeer feeds bytes to a connection that is open and has a sender with transfers in flight, and
-// a request to $cbs. Whatever they are, the process lives, and everybody who waits hears of the end.
+// FuzzPeer feeds bytes to a connection that is open and has a sender with transfers in flight, a
+// receiver that waits, settles and drains, and a node that is being attached. Whatever they are,
+// the process lives, and everybody who waits hears of the end.
 func FuzzPeer(f *testing.F) {
 	frame := func(channel uint16, p amqp.Performative, payload string) []byte {
 		return amqp.AppendFrame(nil, channel, p, []byte(payload))
@@ -29,6 +30,9 @@ func FuzzPeer(f *testing.F) {
 		frame(0, &amqp.Close{Error: &amqp.Error{Condition: "x"}}, ""),
 		frame(5, &amqp.Attach{Name: "overdue-", Handle: 1<<32 - 1}, ""),
 		{0, 0, 0, 8, 2, 0, 0, 0},
+		frame(0, &amqp.Transfer{Handle: 1, HasDeliveryID: true, DeliveryTag: []byte{1}, More: true}, "hel"),
+		append(frame(0, &amqp.Transfer{Handle: 1, HasDeliveryID: true}, "whole"), frame(0, &amqp.Disposition{Last: 1<<32 - 1, Settled: true, State: &amqp.Rejected{}}, "")...),
+		frame(0, &amqp.Flow{HasHandle: true, Handle: 1, HasDeliveryCount: true, DeliveryCount: 1 << 31, Drain: true}, ""),
 	} {
 		f.Add(seed)
 	}
@@ -38,21 +42,34 @@ func FuzzPeer(f *testing.F) {
 		c := &Conn{nc: near, done: make(chan struct{}), byPeer: map[uint16]*session{}, channelMax: maxChannel}
 		c.maxFrame, c.frames = 512, amqp.NewFrameReader(near, maxFrame)
 		c.timer = time.AfterFunc(time.Hour, func() {})
-		s := &session{c: c, changed: make(chan struct{}, 1), begun: true, window: 100, unsettled: map[uint32]*delivery{}}
-		l := &link{session: s, name: "overdue-", known: true, attached: true, credit: 2}
-		s.links, c.sessions[0], c.byPeer[0] = []*link{l}, s, s
+		s := &session{c: c, changed: make(chan struct{}, 1), begun: true, window: 100, unsettled: map[uint32]*delivery{}, settling: map[uint32]settlement{}}
+		l := &link{session: s, name: "overdue-", known: true, attached: true, credit: 2, changed: make(chan struct{}, 1)}
+		receives := &link{session: s, name: "overdue-r", role: amqp.RoleReceiver, handle: 1, peer: 1, known: true, attached: true, credit: 3, head: 4, changed: make(chan struct{}, 1)}
+		s.links, c.sessions, c.byPeer[0] = []*link{l, receives}, []*session{s}, s
 		results := make(chan error)
 		for _, payload := range []string{"a", "b", "without credit"} {
 			go func() { results <- (&Sender{l}).Send(t.Context(), 0, []byte(payload)) }()
 		}
 		go func() {
-			_, err := c.PutToken(t.Context(), &Token{})
+			_, err := c.Node(t.Context(), "$cbs")
+			results <- err
+		}()
+		go func() {
+			r := &Receiver{receives}
+			_, err := r.Receive(t.Context())
+			for err == nil {
+				if d := r.Arrived(); d != nil {
+					err = r.Settle(t.Context(), amqp.Released{}, d)
+				} else if err = r.Drain(t.Context()); err == nil {
+					_, err = r.Receive(t.Context())
+				}
+			}
 			results <- err
 		}()
 		go c.read()
 		_, _ = far.Write(data) // the client may close before it has read all
 		far.Close()
-		for range 4 {
+		for range 5 {
 			select {
 			case <-results:
 			case <-time.After(10 * time.Second):

@@ -5,7 +5,6 @@ package client
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -33,8 +32,11 @@ type link struct {
 	deliveryCount uint32
 	blocked       []*delivery // in order
 
-	answer   []byte // of the receiver: the parts of a message so far
-	answered bool   // the message is complete
+	// Of a receiver.
+	head    int           // bytes of each message that are kept; 0: all
+	partial *Delivery     // the message whose last part has not come; nil: none
+	arrived []*Delivery   // in order
+	changed chan struct{} // one token: a message, credit or the end has come
 }
 
 // A delivery is a transfer that Send waits for.
@@ -76,18 +78,10 @@ type Sender struct{ link *link }
 
 // Sender attaches a sender in a session of its own. A refusal by the peer is an *amqp.Error.
 func (c *Conn) Sender(ctx context.Context, entity string) (*Sender, error) {
-	s, err := c.begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.attach(ctx, &amqp.Attach{
+	l, err := c.attachAlone(ctx, &amqp.Attach{
 		Role: amqp.RoleSender, SndSettleMode: amqp.SndMixed, Source: &amqp.Source{}, Target: &amqp.Target{Address: entity, HasAddress: true},
-	})
+	}, 0)
 	if err != nil {
-		var refusal *amqp.Error
-		if !errors.As(err, &refusal) || s.close(ctx) != nil {
-			go c.fail(err)
-		}
 		return nil, err
 	}
 	return &Sender{l}, nil
@@ -97,7 +91,7 @@ func (c *Conn) Sender(ctx context.Context, entity string) (*Sender, error) {
 func (s *Sender) MaxMessageSize() uint64 { return s.link.maxMessage }
 
 // Close ends the link and its session.
-func (s *Sender) Close(ctx context.Context) error { return s.link.session.close(ctx) }
+func (s *Sender) Close(ctx context.Context) { s.link.session.close(ctx) }
 
 // Send sends an encoded message and returns when the peer has accepted it. A rejection is an
 // *amqp.Error, and so is a message that is larger than the link allows, which is not sent. If ctx
@@ -105,25 +99,41 @@ func (s *Sender) Close(ctx context.Context) error { return s.link.session.close(
 // written. If the peer does not read while Send writes, the connection ends at the deadline of ctx,
 // or after writeTimeout.
 func (s *Sender) Send(ctx context.Context, format uint32, payload []byte) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("not written: %w", context.Cause(ctx))
+	d, err := s.link.start(ctx, format, payload)
+	if err != nil {
+		return err
 	}
-	l := s.link
+	return s.link.finish(ctx, d)
+}
+
+// start encodes a transfer and writes it, as far as it can be written now.
+func (l *link) start(ctx context.Context, format uint32, payload []byte) (*delivery, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("not written: %w", context.Cause(ctx))
+	}
 	if most := l.maxMessage; most > 0 && uint64(len(payload)) > most {
-		return amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "%d bytes are more than the %d that the link allows", len(payload), most)
+		return nil, amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "%d bytes are more than the %d that the link allows", len(payload), most)
 	}
 	c := l.session.c
 	c.mu.Lock()
 	if err := l.err; err != nil {
 		c.mu.Unlock()
-		return err
+		return nil, err
 	}
 	d := l.newDeliveryLocked(format, payload)
 	if len(l.blocked) > 0 || !l.encodeLocked(d) {
+		if len(l.blocked) == 0 {
+			c.blocked = append(c.blocked, l)
+		}
 		l.blocked = append(l.blocked, d)
-		c.blocked++
 	}
 	c.flushLocked(writeUntil(ctx))
+	return d, nil
+}
+
+// finish waits for the outcome of d.
+func (l *link) finish(ctx context.Context, d *delivery) error {
+	c := l.session.c
 	select {
 	case err := <-d.result:
 		c.mu.Lock()
@@ -133,6 +143,13 @@ func (s *Sender) Send(ctx context.Context, format uint32, payload []byte) error 
 	case <-ctx.Done():
 		return l.abandon(ctx, d)
 	}
+}
+
+// forget ends the wait for d, whose outcome nobody needs any more.
+func (l *link) forget(d *delivery) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = l.abandon(ctx, d)
 }
 
 // abandon ends the wait for d.
@@ -149,7 +166,6 @@ func (l *link) abandon(ctx context.Context, d *delivery) error {
 	err := context.Cause(ctx)
 	if i := slices.Index(l.blocked, d); i >= 0 {
 		l.blocked = slices.Delete(l.blocked, i, i+1)
-		c.blocked--
 	}
 	begun, whole := d.begun, d.at == len(d.payload)
 	if begun {
@@ -202,20 +218,12 @@ func (l *link) encodeLocked(d *delivery) bool {
 
 // pumpLocked encodes blocked deliveries, as far as possible now.
 func (c *Conn) pumpLocked() {
-	if c.blocked == 0 {
-		return
-	}
-	for _, s := range c.sessions {
-		if s == nil {
-			continue
+	c.blocked = slices.DeleteFunc(c.blocked, func(l *link) bool {
+		for len(l.blocked) > 0 && l.encodeLocked(l.blocked[0]) {
+			l.blocked = slices.Delete(l.blocked, 0, 1)
 		}
-		for _, l := range s.links {
-			for len(l.blocked) > 0 && l.encodeLocked(l.blocked[0]) {
-				l.blocked = slices.Delete(l.blocked, 0, 1)
-				c.blocked--
-			}
-		}
-	}
+		return len(l.blocked) == 0
+	})
 }
 
 // endLocked settles what the link holds, unless it has ended.
@@ -235,8 +243,13 @@ func (l *link) endLocked(why error) {
 			d.result <- why
 		}
 	}
-	s.c.blocked -= len(l.blocked)
 	l.blocked = nil
+	for id, wait := range s.settling {
+		if wait.link == l {
+			s.endSettlementLocked(id, why)
+		}
+	}
+	l.notifyLocked()
 }
 
 // settleLocked gives a delivery its result.
@@ -249,7 +262,11 @@ func (s *session) settleLocked(id uint32, result error) {
 
 // dispositionLocked settles the deliveries that the peer names.
 func (s *session) dispositionLocked(p *amqp.Disposition) {
-	if p.Role != amqp.RoleReceiver || s.ending {
+	if s.ending {
+		return
+	}
+	if p.Role == amqp.RoleSender {
+		s.settledLocked(p)
 		return
 	}
 	result, ok := outcome(p)
@@ -269,7 +286,7 @@ func (s *session) dispositionLocked(p *amqp.Disposition) {
 		}
 	}
 	if !p.Settled {
-		s.c.putLocked(s.channel, &amqp.Disposition{Role: amqp.RoleSender, First: p.First, Last: p.Last, Settled: true})
+		s.c.answerLocked(s.channel, &amqp.Disposition{Role: amqp.RoleSender, First: p.First, Last: p.Last, Settled: true})
 	}
 }
 

@@ -28,17 +28,17 @@ const (
 	closeTimeout = time.Second
 )
 
-// output is the part of a connection that writes. Everything is encoded into out under the mutex. At
-// most one goroutine writes.
+// output is the part of a connection that writes. Everything is encoded into out under the mutex.
+// At most one goroutine writes.
 type output struct {
 	socket   socket.Socket
 	maxFrame uint32 // of the peer
 	out      []byte // encoded, and not yet taken by the writing goroutine
 	spare    []byte // reused as out
-	answers  int    // frames in out other than transfers
+	answers  int    // frames in out that the peer has caused
 	writing  bool   // a goroutine writes, and checks out again before it stops
 	wrote    time.Time
-	blocked  int           // deliveries of all links that wait for credit, window or room in out
+	blocked  []*link       // with deliveries that wait for credit, window or room in out
 	transfer amqp.Transfer // encoded by every delivery, so that none allocates it
 	tag      [4]byte
 	spares   []*delivery // for reuse
@@ -55,6 +55,11 @@ func (c *Conn) source() io.Reader {
 // putLocked queues one frame.
 func (c *Conn) putLocked(channel uint16, p amqp.Performative) {
 	c.out = amqp.AppendFrame(c.out, channel, p, nil)
+}
+
+// answerLocked queues a frame that the peer has caused.
+func (c *Conn) answerLocked(channel uint16, p amqp.Performative) {
+	c.putLocked(channel, p)
 	c.answers++
 }
 

@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// incomingWindow is how many frames the peer may send in a session: more than an answer of $cbs
-	// needs.
+	// incomingWindow is how many frames the peer may send in a session before it hears more of us.
 	incomingWindow = 5000
 	outgoingWindow = 5000
 	// maxHandle is more than the peer needs for our links.
@@ -28,7 +27,6 @@ type session struct {
 	peer   uint16 // its channel
 	begun  bool
 	ending bool  // our end is sent
-	over   bool  // both ends have been sent
 	err    error // why the session is unusable; nil: it is usable
 
 	links        []*link // by our handle
@@ -36,28 +34,56 @@ type session struct {
 	window       uint32  // frames that the peer takes
 	nextIncoming uint32  // transfer-id of the peer's next frame
 	nextDelivery uint32
+	incoming     uint32 // frames that the peer may still send
 	unsettled    map[uint32]*delivery
+	settling     map[uint32]settlement // of what the peer has sent, by its delivery-id
 }
 
-// begin begins a session.
-func (c *Conn) begin(ctx context.Context) (*session, error) {
-	s := &session{c: c, changed: make(chan struct{}, 1), unsettled: map[uint32]*delivery{}}
-	c.mu.Lock()
+// beginLocked begins a session. What is sent over it need not wait for the peer's begin.
+func (c *Conn) beginLocked() (*session, error) {
 	if c.err != nil {
-		defer c.mu.Unlock()
 		return nil, c.err
 	}
-	for s.channel <= c.channelMax && c.sessions[s.channel] != nil {
-		s.channel++
-	}
-	if s.channel > c.channelMax {
-		defer c.mu.Unlock()
+	s := &session{c: c, changed: make(chan struct{}, 1), unsettled: map[uint32]*delivery{}, settling: map[uint32]settlement{}, incoming: incomingWindow}
+	switch n := len(c.free); {
+	case n > 0:
+		s.channel, c.free = c.free[n-1], c.free[:n-1]
+	case len(c.sessions) > int(c.channelMax):
 		return nil, errors.New("the connection has no room for another session")
+	default:
+		s.channel, c.sessions = uint16(len(c.sessions)), append(c.sessions, nil)
 	}
 	c.sessions[s.channel] = s
 	c.putLocked(s.channel, &amqp.Begin{IncomingWindow: incomingWindow, OutgoingWindow: outgoingWindow, HandleMax: maxHandle})
+	return s, nil
+}
+
+// attachAlone attaches a link in a session of its own, in one round trip. A refusal by the peer is
+// an *amqp.Error.
+func (c *Conn) attachAlone(ctx context.Context, a *amqp.Attach, head int) (*link, error) {
+	c.mu.Lock()
+	s, err := c.beginLocked()
+	if err != nil {
+		c.mu.Unlock()
+		return nil, err
+	}
+	l := s.attachLocked(a, head)
 	c.flushLocked(writeUntil(ctx))
-	return s, s.wait(ctx, func() bool { return s.begun })
+	if err := s.attached(ctx, l); err != nil {
+		s.abandon(ctx, err)
+		return nil, err
+	}
+	return l, nil
+}
+
+// abandon ends a session in which a link was not attached. If the peer has not refused it, the
+// state of the connection is in doubt.
+func (s *session) abandon(ctx context.Context, why error) {
+	if refusal := (*amqp.Error)(nil); errors.As(why, &refusal) {
+		s.close(ctx)
+		return
+	}
+	go s.c.fail(why)
 }
 
 // wait waits until met returns true or the session has ended. It calls met with the mutex held. One
@@ -88,29 +114,13 @@ func (s *session) notifyLocked() {
 	}
 }
 
-// close ends the session and waits for the peer's end.
-func (s *session) close(ctx context.Context) error {
+// close ends the session. It does not wait for the peer's end.
+func (s *session) close(ctx context.Context) {
 	s.c.mu.Lock()
 	if !s.ending && s.c.err == nil {
 		s.endingLocked()
 	}
 	s.c.flushLocked(writeUntil(ctx))
-	for {
-		s.c.mu.Lock()
-		over, err := s.over, s.c.err
-		s.c.mu.Unlock()
-		switch {
-		case over:
-			return nil
-		case err != nil:
-			return err
-		}
-		select {
-		case <-s.changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // endingLocked ends the session from this side.
@@ -130,7 +140,7 @@ func (s *session) endLocked(why error) {
 }
 
 func (c *Conn) beganLocked(channel uint16, p *amqp.Begin) error {
-	if !p.HasRemoteChannel || p.RemoteChannel > maxChannel || c.sessions[p.RemoteChannel] == nil || c.byPeer[channel] != nil {
+	if !p.HasRemoteChannel || int(p.RemoteChannel) >= len(c.sessions) || c.sessions[p.RemoteChannel] == nil || c.byPeer[channel] != nil {
 		return violation("a begin on channel %d that answers none", channel)
 	}
 	s := c.sessions[p.RemoteChannel]
@@ -147,40 +157,39 @@ func (c *Conn) beganLocked(channel uint16, p *amqp.Begin) error {
 func (s *session) peerEndedLocked(p *amqp.End) {
 	if !s.ending {
 		s.ending = true
-		s.c.putLocked(s.channel, &amqp.End{})
+		s.c.answerLocked(s.channel, &amqp.End{})
 		s.endLocked(&EndedError{Scope: Session, Remote: p.Error})
 	}
-	s.over = true
 	s.c.sessions[s.channel] = nil
+	s.c.free = append(s.c.free, s.channel)
 	delete(s.c.byPeer, s.peer)
 	s.notifyLocked()
 }
 
-// attach attaches a link. If the peer refuses it, the error is the peer's own, not wrapped.
-func (s *session) attach(ctx context.Context, a *amqp.Attach) (*link, error) {
-	a.Name = "overdue-" + rand.Text()
-	s.c.mu.Lock()
-	if s.err != nil {
-		defer s.c.mu.Unlock()
-		return nil, s.err
-	}
-	a.Handle = uint32(len(s.links))
-	l := &link{session: s, name: a.Name, handle: a.Handle, role: a.Role}
+// attachLocked sends the attach of a link.
+func (s *session) attachLocked(a *amqp.Attach, head int) *link {
+	a.Name, a.Handle = "overdue-"+rand.Text(), uint32(len(s.links))
+	l := &link{session: s, name: a.Name, handle: a.Handle, role: a.Role, head: head, changed: make(chan struct{}, 1)}
 	s.links = append(s.links, l)
 	s.c.putLocked(s.channel, a)
-	s.c.flushLocked(writeUntil(ctx))
+	return l
+}
+
+// attached waits for the peer's attach. If the peer refuses the link, the error is the peer's own,
+// not wrapped.
+func (s *session) attached(ctx context.Context, l *link) error {
 	if err := s.wait(ctx, func() bool { return l.attached || l.err != nil }); err != nil {
-		return nil, err
+		return err
 	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	if l.attached {
-		return l, nil
+		return nil
 	}
 	if e := (*EndedError)(nil); errors.As(l.err, &e) && e.Scope == Link && e.Remote != nil {
-		return nil, e.Remote
+		return e.Remote
 	}
-	return nil, l.err
+	return l.err
 }
 
 func (s *session) attachedLocked(p *amqp.Attach) error {
@@ -222,7 +231,7 @@ func (s *session) detachedLocked(p *amqp.Detach) {
 		return
 	}
 	l.detached = true
-	s.c.putLocked(s.channel, &amqp.Detach{Handle: l.handle, Closed: true})
+	s.c.answerLocked(s.channel, &amqp.Detach{Handle: l.handle, Closed: true})
 	l.endLocked(&EndedError{Scope: Link, Remote: p.Error})
 	if len(s.links) == 1 { // the session has no other link
 		s.endingLocked()
@@ -240,36 +249,49 @@ func (s *session) flowLocked(p *amqp.Flow) {
 		underway -= p.NextIncomingID
 	}
 	s.window = p.IncomingWindow - min(p.IncomingWindow, underway)
-	answer := p.Echo
 	var l *link
 	if p.HasHandle {
 		l = s.linkLocked(p.Handle)
 	}
-	if l != nil && l.role == amqp.RoleSender {
-		if p.HasLinkCredit {
-			underway = l.deliveryCount
-			if p.HasDeliveryCount {
-				underway -= p.DeliveryCount
-			}
-			l.credit = p.LinkCredit - min(p.LinkCredit, underway)
-		}
+	if l == nil || l.role == amqp.RoleReceiver {
 		s.c.pumpLocked()
-		if p.Drain {
-			l.deliveryCount += l.credit
-			l.credit, answer = 0, true
+		if l != nil {
+			l.grantedLocked(p)
 		}
-		s.notifyLocked()
-	} else {
-		s.c.pumpLocked()
+		if p.Echo {
+			s.answerFlowLocked(l, false)
+		}
+		return
 	}
-	if answer {
+	if p.HasLinkCredit {
+		underway = l.deliveryCount
+		if p.HasDeliveryCount {
+			underway -= p.DeliveryCount
+		}
+		l.credit = p.LinkCredit - min(p.LinkCredit, underway)
+	}
+	s.c.pumpLocked()
+	if p.Drain {
+		l.deliveryCount += l.credit
+		l.credit = 0
+	}
+	s.notifyLocked()
+	if p.Drain || p.Echo {
 		s.answerFlowLocked(l, p.Drain)
 	}
 }
 
+// answerFlowLocked is putFlowLocked for a flow that the peer has caused.
 func (s *session) answerFlowLocked(l *link, drain bool) {
+	s.putFlowLocked(l, drain)
+	s.c.answers++
+}
+
+// putFlowLocked sends the state of the session and of a link; nil: of the session alone.
+func (s *session) putFlowLocked(l *link, drain bool) {
+	s.incoming = incomingWindow
 	p := &amqp.Flow{
-		NextIncomingID: s.nextIncoming, HasNextIncomingID: true, IncomingWindow: incomingWindow,
+		NextIncomingID: s.nextIncoming, HasNextIncomingID: s.begun, IncomingWindow: incomingWindow,
 		NextOutgoingID: s.nextOutgoing, OutgoingWindow: outgoingWindow,
 	}
 	if l != nil {

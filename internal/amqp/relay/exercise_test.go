@@ -47,6 +47,9 @@ func TestANamespaceBehindTheRelayPassesTheConformanceSuite(t *testing.T) {
 		{name: "with keys", keys: true, judged: true},
 		{name: "with keys that only the relay has", keys: true, own: true},
 	} {
+		if raceEnabled && !c.own {
+			continue // a relay without tokens of its own is in the suite with bytes cut
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			exercise.Run(t, synctest.Test, func(t *testing.T) *exercise.Target {

@@ -2,7 +2,11 @@
 
 package queue
 
-import "time"
+import (
+	"time"
+
+	"overdue/internal/broker/quirk"
+)
 
 // Expiry says when a waiting message that has outlived its time to live leaves the queue. In every
 // mode an expired message is never delivered, and a locked one is left alone until its lock ends.
@@ -64,6 +68,8 @@ type Config struct {
 	// Partitioned numbers messages as a partitioned entity does, see Partitions. Everything else stays
 	// as it is.
 	Partitioned bool
+	// Quirks are the ways in which the queue is not like one of Service Bus.
+	Quirks quirk.Set
 	// Now is the broker's clock, nil means time.Now. It may be skewed against the machine's and may
 	// step. It is called with the queue's mutex held, so it must not call the queue.
 	Now func() time.Time
@@ -91,6 +97,12 @@ func (c Config) withDefaults() Config {
 	}
 	c.DuplicateDetectionHistoryTimeWindow = min(max(c.DuplicateDetectionHistoryTimeWindow,
 		MinDuplicateDetectionHistoryTimeWindow), MaxDuplicateDetectionHistoryTimeWindow)
+	switch {
+	case c.Quirks.Has(quirk.ExpiresAlone):
+		c.Expiry = Eager
+	case c.Quirks.Has(quirk.FlushHead):
+		c.Expiry = LazyHead
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}

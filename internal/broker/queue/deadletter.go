@@ -94,10 +94,7 @@ func (q *Queue) inter(es []*entry, now instant) {
 	}
 	q.catchUp(now)
 	for _, e := range es {
-		e.state = Active
-		e.extra.deadLetteredAt = now
-		q.admit(e)
-		q.wait(e)
+		q.arrive(e, now)
 	}
 	q.leave(now)
 }

@@ -37,12 +37,12 @@ func (q *Queue) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*
 	ds := make([]Delivery, len(es))
 	for i, e := range es {
 		if mode == ReceiveAndDelete {
-			ds[i] = e.delivery(mode)
+			ds[i] = q.delivery(e, mode)
 			q.drop(e)
 			continue
 		}
 		q.lock(e, mode, now)
-		ds[i] = e.delivery(mode)
+		ds[i] = q.delivery(e, mode)
 	}
 	return ds, nil
 }

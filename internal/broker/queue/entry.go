@@ -131,7 +131,7 @@ func (e *entry) enqueue(now instant) {
 	}
 }
 
-func (e *entry) view() View {
+func (q *Queue) view(e *entry) View {
 	x := e.more()
 	return View{
 		Message: Message{
@@ -151,17 +151,18 @@ func (e *entry) view() View {
 			Properties:                 x.properties,
 		},
 		SequenceNumber:   e.seq,
-		EnqueuedTime:     e.enqueuedAt.time(),
+		EnqueuedTime:     q.stamp(e.enqueuedAt),
 		ExpiresAt:        e.expiresAt.time(),
 		DeliveryCount:    int(e.count),
 		State:            e.state,
 		EntityTTL:        e.entityTTL,
+		Locked:           e.locked,
 		DeadLetteredTime: x.deadLetteredAt.time(),
 	}
 }
 
-func (e *entry) delivery(mode Mode) Delivery {
-	d := Delivery{View: e.view()}
+func (q *Queue) delivery(e *entry, mode Mode) Delivery {
+	d := Delivery{View: q.view(e)}
 	if mode == PeekLock {
 		d.LockToken, d.LockedUntil = e.token, e.lockedUntil.time()
 	}

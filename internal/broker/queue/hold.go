@@ -136,7 +136,7 @@ func (h *Held) letGoOf(p heldPart, now instant) {
 	switch {
 	case p.e.state == Scheduled:
 		h.q.heldScheduled--
-		h.q.schedule.push(p.e, int64(p.e.scheduledAt))
+		h.q.pushSchedule(p.e)
 	case p.session == nil:
 		h.q.locks.push(p.e, int64(p.e.lockedUntil))
 	default:

@@ -152,7 +152,7 @@ func (mc *machine) anyToken(t *rapid.T) (LockToken, *modelMsg) {
 	}
 	token := mc.tokens[len(mc.tokens)-1-rapid.IntRange(0, min(8, len(mc.tokens)-1)).Draw(t, "token")]
 	for _, x := range mc.m.msgs {
-		if x.locked && x.holder == nil && x.token == token {
+		if x.Locked && x.holder == nil && x.token == token {
 			return token, x
 		}
 	}
@@ -199,7 +199,7 @@ func (m *model) settle(x *modelMsg, s Settlement) {
 	case Abandon, Release:
 		m.giveBack(x, s.Outcome == Abandon)
 	case Defer:
-		x.locked, x.State = false, Deferred
+		x.Locked, x.State = false, Deferred
 		if m.countDelivery(x) {
 			m.deadLetterSpent(x)
 		}
@@ -267,7 +267,7 @@ func (mc *machine) receiveDeferred(t *rapid.T) {
 	for _, seq := range seqs {
 		x := mc.m.find(seq)
 		switch {
-		case x == nil || x.State != Deferred || x.locked || !fit(x):
+		case x == nil || x.State != Deferred || x.Locked || !fit(x):
 			wantErr = ErrMessageNotFound
 		case mc.m.expired(x):
 			wantErr = ErrMessageNotFound

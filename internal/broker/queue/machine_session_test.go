@@ -103,7 +103,7 @@ func (mc *machine) renewSession(t *rapid.T, s machineSession) {
 func (m *model) renew(l *modelLock) {
 	l.until = m.now.Add(m.cfg.LockDuration)
 	for _, x := range m.msgs {
-		if x.locked && x.under == l {
+		if x.Locked && x.under == l {
 			x.until = l.until
 		}
 	}

@@ -149,7 +149,7 @@ func (mc *machine) deleteBatch(t *rapid.T) {
 	}
 	order := m.waiting()
 	if m.cfg.RequiresSession && session == nil {
-		order = slices.DeleteFunc(m.sorted(), func(x *modelMsg) bool { return x.State != Active || x.locked })
+		order = slices.DeleteFunc(m.sorted(), func(x *modelMsg) bool { return x.State != Active || x.Locked })
 	}
 	want := 0
 	for _, x := range order {

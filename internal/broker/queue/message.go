@@ -56,6 +56,7 @@ type View struct {
 	// EntityTTL: the sender gave no time to live, TTL is the queue's default alone. Service Bus shows
 	// that to those who receive the message, and not to those who peek.
 	EntityTTL        bool
+	Locked           bool      // a consumer has it, or a transaction
 	DeadLetteredTime time.Time // when it was moved to this dead-letter queue
 }
 

@@ -47,7 +47,7 @@ func (m *model) note() {
 	exist, available := map[string]bool{}, map[string]bool{}
 	for _, x := range m.msgs {
 		exist[x.SessionID] = true
-		if x.State == Active && !x.locked && m.lockOf(x.SessionID) == nil {
+		if x.State == Active && !x.Locked && m.lockOf(x.SessionID) == nil {
 			available[x.SessionID] = true
 		}
 	}
@@ -111,7 +111,7 @@ func (m *model) end(l *modelLock, failed bool) {
 	}
 	m.credit = slices.DeleteFunc(m.credit, func(c *modelConsumer) bool { return c.closed })
 	for _, x := range m.sorted() {
-		if x.locked && !x.held && x.under == l {
+		if x.Locked && !x.held && x.under == l {
 			m.giveBack(x, failed && x.holder == nil)
 		}
 	}

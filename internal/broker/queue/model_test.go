@@ -27,7 +27,6 @@ type model struct {
 
 type modelMsg struct {
 	View
-	locked bool
 	held   bool
 	until  time.Time
 	token  LockToken // learnt when taken
@@ -50,7 +49,7 @@ func (m *model) expired(x *modelMsg) bool {
 }
 
 func (m *model) waiting() []*modelMsg {
-	return slices.DeleteFunc(m.arrived(), func(x *modelMsg) bool { return x.State != Active || x.locked })
+	return slices.DeleteFunc(m.arrived(), func(x *modelMsg) bool { return x.State != Active || x.Locked })
 }
 
 // waitingFor is what c can be given.
@@ -90,7 +89,7 @@ func (m *model) remove(x *modelMsg) {
 
 func (m *model) deadLetter(x *modelMsg, reason, description string) {
 	m.remove(x)
-	x.State, x.locked, x.holder = Active, false, nil
+	x.State, x.Locked, x.holder = Active, false, nil
 	x.DeadLetterReason, x.DeadLetterErrorDescription, x.DeadLetteredTime = reason, description, m.now
 	m.dead.msgs = append(m.dead.msgs, x)
 }
@@ -118,7 +117,7 @@ func (m *model) flush() {
 }
 
 func (m *model) giveBack(x *modelMsg, failed bool) {
-	x.locked, x.holder = false, nil
+	x.Locked, x.holder = false, nil
 	spent := failed && m.countDelivery(x)
 	if m.expired(x) {
 		m.expire(x)
@@ -145,7 +144,7 @@ func (m *model) deadLetterSpent(x *modelMsg) {
 func (m *model) settleTime() {
 	m.forget()
 	for _, x := range m.sorted() {
-		if x.locked && !x.held && x.under == nil && !x.until.After(m.now) {
+		if x.Locked && !x.held && x.under == nil && !x.until.After(m.now) {
 			c := x.holder
 			if c != nil {
 				c.outbox = slices.DeleteFunc(c.outbox, func(y *modelMsg) bool { return x == y })
@@ -218,7 +217,7 @@ func (m *model) assignOne() bool {
 }
 
 func (m *model) lock(x *modelMsg) {
-	x.locked, x.until = true, m.now.Add(m.cfg.LockDuration)
+	x.Locked, x.until = true, m.now.Add(m.cfg.LockDuration)
 	if x.under = m.lockOf(x.SessionID); x.under != nil {
 		x.until = x.under.until
 	}

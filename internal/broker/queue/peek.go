@@ -17,13 +17,13 @@ func (q *Queue) Peek(dst []View, from int64, max int) []View {
 	defer q.leave(now)
 	// What catching up gave back may belong to a consumer or be dead by now.
 	q.assign(now)
-	return peek(dst, &q.byNumber, from, max)
+	return q.peek(dst, &q.byNumber, from, max)
 }
 
-func peek(dst []View, from *index, seq int64, max int) []View {
+func (q *Queue) peek(dst []View, from *index, seq int64, max int) []View {
 	end := len(dst) + max
 	from.ascend(seq, func(e *entry) bool {
-		dst = append(dst, e.view())
+		dst = append(dst, q.view(e))
 		return len(dst) < end
 	})
 	return dst

@@ -35,6 +35,7 @@ type Queue struct {
 	transfer      *Queue   // transfer dead-letter queue, nil: nobody has asked yet
 	dying         []*entry // on their way to dead, moved before the mutex is given up
 	dyingTransfer []*entry // the same to transfer
+	late          []*entry // dead letters that cannot be found yet, see quirk.DeadLettersLate
 	fate          *extra   // why the last of them dies, see condemn
 	consumers     consumers
 	sessions      *sessions         // nil: this is no session queue
@@ -192,6 +193,10 @@ func (q *Queue) Close() {
 		q.consumers.closeAll()
 		q.sessions.closeAll()
 		q.undrained = nil
+		for _, e := range q.late {
+			q.quota.add(-e.size())
+		}
+		q.late = nil
 		q.quota.add(-q.size - q.history.size)
 		// Somebody may keep the queue by a consumer; the messages need not stay with it.
 		q.byNumber, q.tokens, q.size, q.history = index{}, nil, 0, history{}

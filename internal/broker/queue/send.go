@@ -116,7 +116,7 @@ func (q *Queue) insert(e *entry, now instant) {
 	q.admit(e)
 	if e.scheduledAt > now {
 		e.state = Scheduled
-		q.schedule.push(e, int64(e.scheduledAt))
+		q.pushSchedule(e)
 		return
 	}
 	e.enqueue(now)

@@ -16,7 +16,7 @@ func (q *Queue) PeekSession(dst []View, id string, from int64, max int) []View {
 	defer q.leave(now)
 	q.assign(now) // as in Peek
 	if s := q.sessions.byID[id]; s != nil {
-		dst = peek(dst, &s.byNumber, from, max)
+		dst = q.peek(dst, &s.byNumber, from, max)
 	}
 	return dst
 }

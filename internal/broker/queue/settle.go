@@ -88,7 +88,7 @@ func (q *Queue) perform(s *Settlement, e *entry, x *extra, now instant) {
 	case Abandon:
 		q.giveBack(e, true, now)
 	case Release:
-		q.giveBack(e, false, now)
+		q.release(e, now)
 	case Defer:
 		q.unlock(e)
 		if e.state != Deferred {

@@ -15,6 +15,7 @@ func (q *Queue) catchUp(now instant) {
 		q.lapseSessions(now)
 	}
 	q.activate(now)
+	q.admitLate(now)
 	q.pruneHistory(now)
 	if q.cfg.Expiry == Eager {
 		q.flushWave(now)
@@ -32,6 +33,9 @@ func (q *Queue) next() instant {
 	}
 	if q.sessions != nil && len(q.sessions.locks) > 0 {
 		next = min(next, q.sessions.locks[0].until)
+	}
+	if len(q.late) > 0 {
+		next = min(next, q.late[0].extra.deadLetteredAt.add(lateness))
 	}
 	if e, at := q.schedule.min(); e != nil {
 		next = min(next, instant(at))

@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"overdue/internal/operations"
 	"overdue/internal/servicebus/sdk"
 )
 
@@ -91,6 +90,9 @@ func New(cfg Config) (*Canary, error) {
 			Name: "overdue_canaries_total",
 			Help: "Canaries by result: noticed, lost, or not sent.",
 		}, []string{"result"}),
+	}
+	for _, result := range []string{resultNoticed, resultLost, resultNotSent} {
+		c.results.WithLabelValues(result)
 	}
 	if cfg.Registerer != nil {
 		cfg.Registerer.MustRegister(c.last, c.lag, c.results)
@@ -234,5 +236,5 @@ func (c *Canary) Check(context.Context) error {
 func newID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it never fails
-	return operations.CanaryID + hex.EncodeToString(b[:])
+	return "overdue-canary-" + hex.EncodeToString(b[:])
 }

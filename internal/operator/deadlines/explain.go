@@ -82,7 +82,7 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 		source: s, place: o.Place, timesToLive: map[time.Duration]struct{}{},
 	}
 	if o.History != nil {
-		for _, n := range o.History.Latest(o.MessageID) {
+		for _, n := range o.History.Latest(ctx, o.MessageID) {
 			f := notifications.Fetched{TakenBy: n.TakenBy}
 			f.Event.ID, f.Event.Type, f.Event.Data = n.Event.ID, n.Event.Type, n.Event.Data
 			x.keepNotification(f)
@@ -100,7 +100,9 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 		x.addNotification(&x.notified[i])
 	}
 	slices.SortStableFunc(x.Timeline, func(a, b Event) int {
-		return cmp.Or(a.Time.Compare(b.Time), order(a.What)-order(b.What))
+		// What is shown counts: the broker and this machine may disagree about less.
+		at := a.Time.Truncate(time.Millisecond)
+		return cmp.Or(at.Compare(b.Time.Truncate(time.Millisecond)), order(a.What)-order(b.What))
 	})
 	x.Verdict = x.verdict()
 	return x, nil

@@ -18,6 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker"
+	"overdue/internal/monitorqueue"
+	"overdue/internal/operator/dlq"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/pipenet"
@@ -78,6 +80,36 @@ orders  2          0      1    4s ago    9m55s
 		time.Sleep(time.Minute)
 		if text := s.listText(ListOptions{}, 80); !strings.Contains(text, "orders has companions that have been due for more than a minute: consumers hold\nthe messages") {
 			t.Errorf("text of companions that nobody sees to:\n%s", text)
+		}
+	})
+}
+
+func TestListReadsEveryMonitorQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t, func(c *broker.Config) {
+			c.Queues = append(c.Queues, broker.QueueConfig{Name: monitorQueue + ".2"}, broker.QueueConfig{Name: "bills"})
+		})
+		queues := monitorqueue.Of(monitorQueue, 2)
+		now := time.Now()
+		var all []scheduler.Companion
+		for _, entity := range []string{"orders", "bills", "claims", "returns"} {
+			c := companionOf("m", now, time.Hour)
+			c.Entity = entity
+			all = append(all, c)
+		}
+		s.schedule(func(c *scheduler.Config) { c.MonitorQueues = 2 }, all...)
+		for i, want := range []int{1, 4} {
+			s.source.MonitorQueues = i + 1
+			if got := len(s.list(ListOptions{}).Entities); got < want || i == 0 && got == 4 {
+				t.Errorf("%d queues: %d entities are listed, want all of them with 2 queues, and some with 1", i+1, got)
+			}
+		}
+		if queues.Index("bills") == 0 {
+			t.Fatal("the companions of bills are on the first of two queues")
+		}
+		found, err := Explain(t.Context(), s.source, ExplainOptions{Place: dlq.Place{Entity: "bills"}, MessageID: "m"})
+		if err != nil || found.named != 1 {
+			t.Errorf("Explain of a message whose companion is on the second queue: %+v, %v", found, err)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"overdue/internal/monitorqueue"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/failure"
@@ -21,9 +22,10 @@ const maxMessages = 1_000_000
 
 // A Source is a namespace, seen by an operator. Links and MonitorQueue are required.
 type Source struct {
-	Links        *link.Namespace
-	MonitorQueue string
-	Redis        *redisstore.Store // what the monitors share; nil if they share nothing
+	Links         *link.Namespace
+	MonitorQueue  string
+	MonitorQueues int               // how many there are, of which MonitorQueue is the first; 0 = 1
+	Redis         *redisstore.Store // what the monitors share; nil if they share nothing
 	// CompanionsInRedis says that Redis keeps the companions, and not the monitor queue.
 	CompanionsInRedis bool
 	// IsTopic reports whether the place is known to be a topic. nil: that is not known of any
@@ -61,7 +63,7 @@ func (s *Source) pending(ctx context.Context, f func(*stored) (more bool)) error
 		})
 		return wrapRedis(err)
 	}
-	return s.peek(ctx, s.MonitorQueue, f)
+	return s.peekAll(ctx, func(queue string) string { return queue }, f)
 }
 
 // failed shows f the companions that no monitor could finish with, until f returns false.
@@ -77,7 +79,7 @@ func (s *Source) failed(ctx context.Context, f func(*stored) (more bool)) error 
 		})
 		return wrapRedis(err)
 	}
-	return s.peek(ctx, dlq.Place{Entity: s.MonitorQueue}.Path(), f)
+	return s.peekAll(ctx, func(queue string) string { return dlq.Place{Entity: queue}.Path() }, f)
 }
 
 func fromRedis(it *redisstore.Item) *stored {
@@ -93,8 +95,23 @@ func wrapRedis(err error) error {
 	return nil
 }
 
-// peek shows f the companions of a queue, or of its dead-letter queue.
-func (s *Source) peek(ctx context.Context, path string, f func(*stored) (more bool)) error {
+// peekAll shows f the companions of a place of each monitor queue.
+func (s *Source) peekAll(ctx context.Context, place func(queue string) string, f func(*stored) (more bool)) error {
+	more := true
+	for _, name := range monitorqueue.Of(s.MonitorQueue, s.MonitorQueues).Names() {
+		err := s.peek(ctx, name, place(name), func(c *stored) bool {
+			more = f(c)
+			return more
+		})
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// peek shows f the companions of a monitor queue, or of its dead-letter queue, at path.
+func (s *Source) peek(ctx context.Context, queue, path string, f func(*stored) (more bool)) error {
 	err := dlq.WalkAt(ctx, s.Links, path, 0, func(l *dlq.Letter) bool {
 		if !scheduler.IsCompanion(l.ContentType, l.Subject) {
 			return true
@@ -107,7 +124,7 @@ func (s *Source) peek(ctx context.Context, path string, f func(*stored) (more bo
 	case errors.Is(err, context.Canceled):
 		return errInterrupted
 	case link.Condition(err) == link.ConditionNotFound:
-		return fmt.Errorf("there is no monitor queue %q; create it with `overdue doctor --fix`", s.MonitorQueue)
+		return fmt.Errorf("there is no monitor queue %q; create it with `overdue doctor --fix`", queue)
 	case failure.Unauthorized(err):
 		return failure.NoRightToListen(path)
 	}

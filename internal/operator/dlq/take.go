@@ -12,7 +12,6 @@ import (
 
 	"overdue/internal/servicebus/link"
 
-	goamqp "github.com/Azure/go-amqp"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -36,7 +35,7 @@ var ErrBuried = errors.New("the dead letters stand behind too many others that d
 // taken is a dead letter under lock.
 type taken struct {
 	number   int64
-	message  *goamqp.Message
+	message  *link.ReceivedMessage
 	receiver *link.Receiver
 	settled  bool // taken off, or its lock is lost
 }
@@ -94,7 +93,7 @@ func take(ctx context.Context, links *link.Namespace, place Place, chosen map[in
 		return err
 	}
 	defer r.Close(ctx)
-	var held []*goamqp.Message
+	var held []*link.ReceivedMessage
 	giveBack := func() error {
 		back := held
 		held = nil
@@ -119,7 +118,7 @@ func take(ctx context.Context, links *link.Namespace, place Place, chosen map[in
 		}
 		var ours []*taken
 		for _, m := range ms {
-			number, _ := m.Annotations["x-opt-sequence-number"].(int64)
+			number := m.SequenceNumber
 			if chosen[number] {
 				delete(chosen, number)
 				ours = append(ours, &taken{number: number, message: m, receiver: r})
@@ -158,8 +157,8 @@ func take(ctx context.Context, links *link.Namespace, place Place, chosen map[in
 }
 
 // receive returns up to n messages, and none at the end of the queue.
-func receive(ctx context.Context, r *link.Receiver, n int) (ms []*goamqp.Message, err error) {
-	if err := r.Grant(uint32(n)); err != nil {
+func receive(ctx context.Context, r *link.Receiver, n int) (ms []*link.ReceivedMessage, err error) {
+	if err := r.Grant(ctx, uint32(n)); err != nil {
 		return nil, err
 	}
 	for wait := firstTimeout; len(ms) < n; wait = nextTimeout {

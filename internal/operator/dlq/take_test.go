@@ -13,8 +13,6 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/servicebus/link"
-
-	goamqp "github.com/Azure/go-amqp"
 )
 
 // takes has another receiver take n dead letters under lock.
@@ -29,14 +27,9 @@ func (s *scene) takes(n int) (ts []*taken) {
 		s.Fatalf("received %d, %v, want %d", len(ms), err, n)
 	}
 	for _, m := range ms {
-		ts = append(ts, &taken{number: number(m), message: m, receiver: r})
+		ts = append(ts, &taken{number: m.SequenceNumber, message: m, receiver: r})
 	}
 	return ts
-}
-
-func number(m *goamqp.Message) int64 {
-	n, _ := m.Annotations["x-opt-sequence-number"].(int64)
-	return n
 }
 
 // What is taken off is over, and so is what has lost its lock: neither is to be given back.

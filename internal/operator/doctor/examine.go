@@ -16,6 +16,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/monitorqueue"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
@@ -41,6 +42,7 @@ type Config struct {
 	NoAdmin  string
 
 	MonitorQueue      string
+	MonitorQueues     int  // how many there are, of which MonitorQueue is the first; 0 = 1
 	CompanionsInRedis bool // the monitor queue only shows the broker's clock
 	Proxy, Monitor    bool // the roles whose rights to check
 	ClientTokens      bool // apps show their own tokens, so the proxy needs no right to send for them
@@ -93,12 +95,17 @@ type examiner struct {
 	cfg          Config
 	reachable    bool          // over AMQP, and it takes our token
 	adminAnswers bool          // if only to say that we lack the right
-	missing      bool          // the monitor queue does not exist
+	missing      bool          // a monitor queue does not exist
 	roundTrip    time.Duration // 0 = not measured
 	tier         string        // "" = unknown
 
 	mu       sync.Mutex // guards roundTrip and prefetch: entities are examined in parallel
 	prefetch bool       // advise on prefetch
+}
+
+// queues are the monitor queues.
+func (x *examiner) queues() monitorqueue.Queues {
+	return monitorqueue.Of(x.cfg.MonitorQueue, x.cfg.MonitorQueues)
 }
 
 // Examine makes all checks. When ctx ends, it returns early with what it has.
@@ -107,7 +114,10 @@ func Examine(ctx context.Context, cfg Config) *Report {
 	r := &Report{Namespace: cfg.Host}
 	r.add(x.namespace(ctx))
 	if x.reachable || x.adminAnswers {
-		r.add(x.monitorQueue(ctx))
+		for _, name := range x.queues().Names() {
+			r.add(x.monitorQueue(ctx, name))
+		}
+		r.add(x.formerQueues(ctx))
 		r.add(x.clock(ctx))
 		r.add(x.entities(ctx))
 		r.add(x.targets(ctx))
@@ -308,7 +318,7 @@ func (x *examiner) discover(ctx context.Context, n *notes, known []Monitored) (a
 		}
 		for _, name := range names {
 			same := func(o string) bool { return sameName(o, name) }
-			if sameName(name, x.cfg.MonitorQueue) || slices.ContainsFunc(x.cfg.Unmonitored, same) ||
+			if x.queues().Has(name) || slices.ContainsFunc(x.cfg.Unmonitored, same) ||
 				slices.ContainsFunc(known, func(m Monitored) bool { return sameName(m.Name, name) }) {
 				continue
 			}

@@ -275,6 +275,54 @@ func TestRepairsCreateTheMonitorQueueAndChangeSettings(t *testing.T) {
 	})
 }
 
+// Each of several monitor queues is examined and made, and one that is left over is named, with
+// what to do about it.
+func TestEveryMonitorQueueIsExamined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := broker.QueueConfig{Name: "overdue-monitor", LockDuration: 10 * time.Second, MaxDeliveryCount: 2000}
+		short := good
+		short.Name, short.LockDuration = "overdue-monitor.3", 5*time.Second
+		c := open(t, good, short)
+		cfg := c.config("manage", "bQ==")
+		cfg.OnlyEntities, cfg.MonitorQueues = true, 3
+		before := Examine(t.Context(), cfg)
+		want := []string{"monitor queue overdue-monitor.2: error exists", "monitor queue overdue-monitor.3: warning lock-duration"}
+		if diff := cmp.Diff(want, list(before)); diff != "" {
+			t.Fatalf("findings (-want +got):\n%s", diff)
+		}
+		client := c.admin("manage", "bQ==")
+		for _, r := range before.Repairs() {
+			if err := Apply(t.Context(), client, r); err != nil {
+				t.Error(err)
+			}
+		}
+		if diff := cmp.Diff([]string{}, list(Examine(t.Context(), cfg))); diff != "" {
+			t.Errorf("findings after the repair (-want +got):\n%s", diff)
+		}
+		sender, err := cfg.Client.NewSender("overdue-monitor.3", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sender.ScheduleMessages(t.Context(), []*azservicebus.Message{{Body: []byte("x")}}, time.Now().Add(time.Hour), nil); err != nil {
+			t.Fatal(err)
+		}
+		cfg.MonitorQueues = 1
+		var got []string
+		for _, f := range Examine(t.Context(), cfg).Findings {
+			if f.Check == "former" {
+				got = append(got, f.Severity.String()+": "+f.Summary)
+			}
+		}
+		want = []string{
+			"advice: overdue-monitor.2 is empty, and monitorQueues is 1: Overdue does not need it.",
+			"advice: overdue-monitor.3 still holds 1 companions, and monitors receive them, but monitorQueues is 1.",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("findings about former queues (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestRepairsCorrectAnExistingMonitorQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, broker.QueueConfig{

@@ -63,7 +63,7 @@ func TestJudgeMonitorQueue(t *testing.T) {
 			d := right()
 			c.change(&d)
 			n := &notes{}
-			azure().judgeMonitorQueue(n, &d)
+			azure().judgeMonitorQueue(n, "overdue-monitor", &d)
 			if diff := cmp.Diff(c.want, checks(n.all)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -193,7 +193,7 @@ func TestFixesAreCommandsToPaste(t *testing.T) {
 	x, n := azure(), &notes{}
 	d := right()
 	d.LockDuration = 30 * time.Second
-	x.judgeMonitorQueue(n, &d)
+	x.judgeMonitorQueue(n, x.cfg.MonitorQueue, &d)
 	w := Monitored{Name: "events", Topic: true, Setting: "monitor.entities[0]"}
 	topic := entities.Details{Info: entities.Info{Kind: entities.Topic}, Subscriptions: []entities.SubscriptionDetails{
 		{Subscription: entities.Subscription{Name: "audit"}},
@@ -220,7 +220,7 @@ func TestRepairsOfOneEntityAreMerged(t *testing.T) {
 	x, n := azure(), &notes{}
 	d := right()
 	d.LockDuration, d.MaxDeliveryCount, d.RequiresSession = time.Second, 10, true
-	x.judgeMonitorQueue(n, &d)
+	x.judgeMonitorQueue(n, x.cfg.MonitorQueue, &d)
 	r := Report{Findings: n.all}
 	var got []string
 	for _, p := range r.Repairs() {

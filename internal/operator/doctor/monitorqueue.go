@@ -33,9 +33,16 @@ var monitorSettings = []Setting{
 	{lockDuration, "PT10S"}, {maxDelivery, strconv.Itoa(maxDeliveries)}, {timeToLive, never}, {deadLettering, "false"},
 }
 
-// judgeMonitorQueue reports what is wrong with the queue that holds the companions.
-func (x *examiner) judgeMonitorQueue(n *notes, d *entities.Details) {
-	name := x.cfg.MonitorQueue
+// settingOf is the setting for which the monitor queue has that name.
+func (x *examiner) settingOf(name string) string {
+	if sameName(name, x.cfg.MonitorQueue) {
+		return name
+	}
+	return fmt.Sprintf("%s, monitorQueues: %d", x.cfg.MonitorQueue, x.queues().Len())
+}
+
+// judgeMonitorQueue reports what is wrong with a queue that holds companions.
+func (x *examiner) judgeMonitorQueue(n *notes, name string, d *entities.Details) {
 	set := func(p property, value string) change {
 		return change{host: x.cfg.Host, emulator: x.cfg.Emulator, entity: name, property: p, value: value, applicable: true}
 	}
@@ -51,7 +58,7 @@ func (x *examiner) judgeMonitorQueue(n *notes, d *entities.Details) {
 		n.add(Warning, "partitioning", "It is partitioned, so companions of messages that were received in time cannot be cancelled, and each costs a check.", x.anotherQueue())
 	}
 	if d.ForwardTo != "" {
-		n.add(Error, "forwarding", fmt.Sprintf("It forwards to %s: due companions go there, and no monitor sees them.", d.ForwardTo), x.unforward("--forward-to", "ForwardTo"))
+		n.add(Error, "forwarding", fmt.Sprintf("It forwards to %s: due companions go there, and no monitor sees them.", d.ForwardTo), x.unforward(name, "--forward-to", "ForwardTo"))
 	}
 	if d.ForwardDeadLetteredMessagesTo != "" {
 		n.add(Advice, "forwarding-dead-letters", fmt.Sprintf("It forwards its dead letters, which are failed companions, to %s. Look for them there.", d.ForwardDeadLetteredMessagesTo), "")
@@ -82,7 +89,7 @@ func (x *examiner) judgeMonitorQueue(n *notes, d *entities.Details) {
 		n.addChange(Advice, "max-delivery-count", fmt.Sprintf("Its max delivery count is %d. The maximum, %d, is best.", c, maxDeliveries), set(maxDelivery, strconv.Itoa(maxDeliveries)))
 	}
 	if dead := d.Counts.DeadLetter; dead > 0 {
-		x.failedCompanions(n, strconv.FormatInt(dead, 10))
+		x.failedCompanions(n, name, strconv.FormatInt(dead, 10))
 	}
 	if due := d.Counts.Active; due > maxBacklog {
 		n.add(Warning, "backlog", fmt.Sprintf("%d companions are due and not finished.", due), "make sure that `overdue monitor` is running, and check its metrics; more replicas share the work")
@@ -93,9 +100,9 @@ func (x *examiner) judgeMonitorQueue(n *notes, d *entities.Details) {
 }
 
 // failedCompanions reports companions that no monitor could finish with.
-func (x *examiner) failedCompanions(n *notes, many string) {
+func (x *examiner) failedCompanions(n *notes, name, many string) {
 	n.add(Warning, "failed-companions", many+" of its messages are dead letters: companions that could not be read, or notifications that no sink took.",
-		fmt.Sprintf("look at the reasons in %s/$DeadLetterQueue: CompanionMalformed means that another program wrote it, AlertUndeliverable that a sink was down for a day or is no longer configured", x.cfg.MonitorQueue))
+		fmt.Sprintf("look at the reasons in %s/$DeadLetterQueue: CompanionMalformed means that another program wrote it, AlertUndeliverable that a sink was down for a day or is no longer configured", name))
 }
 
 func (x *examiner) anotherQueue() string {
@@ -110,11 +117,11 @@ func (x *examiner) createCommand(name string) string {
 	return fmt.Sprintf("az servicebus queue create %s --name %s --lock-duration PT10S --max-delivery-count %d", azTarget(x.cfg.Host), name, maxDeliveries)
 }
 
-func (x *examiner) unforward(flag, property string) string {
+func (x *examiner) unforward(name, flag, property string) string {
 	if x.cfg.Emulator {
 		return fmt.Sprintf("remove %s from the configuration of the emulator", property)
 	}
-	return fmt.Sprintf("az servicebus queue update %s --name %s %s \"\"", azTarget(x.cfg.Host), x.cfg.MonitorQueue, flag)
+	return fmt.Sprintf("az servicebus queue update %s --name %s %s \"\"", azTarget(x.cfg.Host), name, flag)
 }
 
 // judgeStatus reports what a disabled entity cannot do.
@@ -127,7 +134,7 @@ func (x *examiner) judgeStatus(n *notes, is, entity, subscription string) {
 		return
 	}
 	severity := Error
-	if is == "SendDisabled" && entity != x.cfg.MonitorQueue {
+	if is == "SendDisabled" && !x.queues().Has(entity) {
 		severity = Warning
 	}
 	n.addChange(severity, "status", what, change{

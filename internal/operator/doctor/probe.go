@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 
+	"overdue/internal/monitorqueue"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
@@ -27,14 +28,13 @@ const (
 	unauthorized = string(amqp.ErrCondUnauthorizedAccess)
 )
 
-// monitorQueue checks the queue that holds the companions.
-func (x *examiner) monitorQueue(ctx context.Context) []Finding {
-	name := x.cfg.MonitorQueue
+// monitorQueue checks a queue that holds companions.
+func (x *examiner) monitorQueue(ctx context.Context, name string) []Finding {
 	n := &notes{subject: "monitor queue " + name}
 	d, err := x.describe(ctx, name)
 	switch {
 	case err == nil:
-		x.judgeMonitorQueue(n, &d)
+		x.judgeMonitorQueue(n, name, &d)
 	case errors.Is(err, entities.ErrNotFound):
 		x.missing = true
 		f := n.add(Error, "exists", "It does not exist.", x.createCommand(name))
@@ -63,7 +63,28 @@ func (x *examiner) monitorQueue(ctx context.Context) []Finding {
 	}
 	// The right Listen suffices to see that companions failed.
 	if some, err := x.peek(ctx, name+deadLetterQueue); err == nil && some {
-		x.failedCompanions(n, "Some")
+		x.failedCompanions(n, name, "Some")
+	}
+	return n.all
+}
+
+// formerQueues reports the queues that companions were written to with a larger number of monitor
+// queues. Without the administration API they are not known: a peek might create a queue.
+func (x *examiner) formerQueues(ctx context.Context) []Finding {
+	all := x.queues()
+	n := &notes{subject: "former monitor queues"}
+	for i := all.Len(); i < monitorqueue.Most; i++ {
+		name := all.Name(i)
+		d, err := x.describe(ctx, name)
+		if err != nil || d.Kind == entities.Topic {
+			break
+		}
+		if left := d.Counts.Active + d.Counts.Scheduled; left > 0 {
+			n.add(Advice, "former", fmt.Sprintf("%s still holds %d companions, and monitors receive them, but monitorQueues is %d.", name, left, all.Len()),
+				"leave it until it is empty")
+		} else {
+			n.add(Advice, "former", fmt.Sprintf("%s is empty, and monitorQueues is %d: Overdue does not need it.", name, all.Len()), "delete it, once no process has a larger monitorQueues")
+		}
 	}
 	return n.all
 }
@@ -124,7 +145,7 @@ func (x *examiner) unreceived(ctx context.Context, n *notes, name string, due in
 		text = fmt.Sprintf("One companion has been due for %s, and nobody receives it.", since)
 	}
 	n.add(Warning, "unreceived", text,
-		fmt.Sprintf("start `overdue monitor` with monitorQueue: %s, or check why the one that runs does not receive", name))
+		fmt.Sprintf("start `overdue monitor` with monitorQueue: %s, or check why the one that runs does not receive", x.settingOf(name)))
 }
 
 // entity checks one monitored queue or topic.

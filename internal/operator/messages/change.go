@@ -4,8 +4,6 @@ package messages
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -103,7 +101,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	defer func() { err = errors.Join(err, journal.Close()) }()
 	out, err := conn.SenderLinks.Sender(ctx, o.To)
 	if err != nil {
-		return sendFailure(o.To, err)
+		return dlq.SendFailure(o.To, err)
 	}
 	defer out.Close(ctx)
 	bar := o.newBar(stdout, "resubmitted", survey.Chosen)
@@ -115,7 +113,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	if target.Kind == entities.Queue {
 		r.Search = o.To
 	}
-	outcome, err := r.Run(ctx, survey.numbers)
+	outcome, err := r.Run(ctx, survey.Numbers)
 	bar.End()
 	if o.JSON {
 		printed := escape.WriteJSON(stdout, resubmitResult{survey, o.To, outcome.Copied, outcome.Finished, list(outcome.Unsure), list(outcome.Locked), list(outcome.Gone)})
@@ -128,7 +126,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 // resubmitFailure returns an error that says at which end it went wrong.
 func resubmitFailure(place dlq.Place, to string, err error) error {
 	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
-		return sendFailure(to, err)
+		return dlq.SendFailure(to, err)
 	}
 	return dlq.Failure(place, err)
 }
@@ -200,8 +198,7 @@ func (o *ResubmitOptions) journalPath(conn *operator.Connection, place dlq.Place
 	if err != nil {
 		return "", fmt.Errorf("no place for the journal; name one with --journal: %w", err)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s", conn.Namespace.Host, strings.ToLower(place.String()), strings.ToLower(o.To)))
-	return filepath.Join(cache, "overdue", "resubmit-"+hex.EncodeToString(sum[:8])+".db"), nil
+	return dlq.JournalFile(filepath.Join(cache, "overdue"), conn.Namespace.Host, place, o.To), nil
 }
 
 // Purge surveys, asks, and takes the dead letters off for good.
@@ -215,14 +212,14 @@ func Purge(ctx context.Context, conn *operator.Connection, place dlq.Place, o *L
 	if o.agrees(stdout, fmt.Sprintf("purge %d", survey.Chosen), survey) {
 		lock = lockOf(ctx, conn, place)
 		bar := o.newBar(stdout, "purged", survey.Chosen)
-		err = dlq.Purge(ctx, conn.Links, place, survey.numbers, lock.hold(), o.Rate, func(n int) {
+		err = dlq.Purge(ctx, conn.Links, place, survey.Numbers, lock.hold(), o.Rate, func(n int) {
 			r.Purged += n
 			bar.Add(n)
 		})
 		bar.End()
 		var locked, gone []int64
 		if err == nil {
-			locked, gone, err = dlq.Sort(ctx, conn.Links, place, survey.numbers)
+			locked, gone, err = dlq.Sort(ctx, conn.Links, place, survey.Numbers)
 		}
 		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlq.Failure(place, err), lock.left(locked))
 		if !o.JSON {

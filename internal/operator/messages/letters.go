@@ -109,55 +109,21 @@ const maxRate = 1_000_000
 // maxMeant bounds the dead letters of one command, because their numbers are in memory.
 const maxMeant = 5_000_000
 
-// A survey counts the dead letters, and those of them that match.
-type survey struct {
-	Entity   string         `json:"entity"`
-	Read     int            `json:"lookedAt"`
-	Chosen   int            `json:"meant"`
-	More     bool           `json:"more,omitempty"` // there may be more than --limit let through
-	Reasons  map[string]int `json:"reasons,omitempty"`
-	Earliest time.Time      `json:"earliest,omitzero"` // enqueued
-	Latest   time.Time      `json:"latest,omitzero"`
-	numbers  map[int64]bool
-}
+// survey is a [dlq.Survey] that is printed.
+type survey struct{ *dlq.Survey }
 
 // surveyLetters reads the dead letters and calls add with those that match.
 func surveyLetters(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, add func(*dlq.Letter) error) (*survey, error) {
-	s := &survey{Entity: place.String(), Reasons: map[string]int{}, numbers: map[int64]bool{}}
 	now := time.Now()
-	var failure error
 	most := maxMeant
 	if o.Limit > 0 {
 		most = min(most, o.Limit)
 	}
-	err := dlq.Walk(ctx, conn.Links, place, 0, func(l *dlq.Letter) bool {
-		s.Read++
-		if !o.Filter.Fits(l, now) {
-			return true
-		}
-		if s.Chosen == most {
-			s.More = true
-			s.Read--
-			return false
-		}
-		s.Chosen++
-		s.numbers[l.Number] = true
-		s.Reasons[l.Reason]++
-		if s.Earliest.IsZero() || l.EnqueuedTime.Before(s.Earliest) {
-			s.Earliest = l.EnqueuedTime
-		}
-		if l.EnqueuedTime.After(s.Latest) {
-			s.Latest = l.EnqueuedTime
-		}
-		if failure = add(l); failure != nil {
-			return false
-		}
-		return true
-	})
+	s, err := dlq.Examine(ctx, conn.Links, place, most, func(l *dlq.Letter) bool { return o.Filter.Fits(l, now) }, add)
 	if err == nil && s.Read == 0 && conn.IsTopic(ctx, place) {
-		return s, dlq.NoMessages(place)
+		return &survey{s}, dlq.NoMessages(place)
 	}
-	return s, errors.Join(failure, dlq.Failure(place, err))
+	return &survey{s}, dlq.Failure(place, err)
 }
 
 // agrees shows the plan and asks. It returns false when nothing is to be done.

@@ -133,7 +133,7 @@ func TestResubmitSendsCopiesOnceAndTakesOff(t *testing.T) {
 		if out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.To = "again" }); err != nil || !strings.Contains(out, "orders has no dead letters.") {
 			t.Errorf("once more = %v\n%s", err, out)
 		}
-		got := resubmitResult{survey: &survey{}}
+		got := resubmitResult{survey: &survey{&dlq.Survey{}}}
 		out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.To, o.JSON = "again", true })
 		if err != nil || json.Unmarshal([]byte(out), &got) != nil || got.Copied != 0 || got.Unsure == nil || got.To != "again" {
 			t.Errorf("once more as JSON = %v\n%s", err, out)
@@ -161,7 +161,7 @@ func TestCopiesHaveIDsOfTheirOwnWhereTheTargetDetectsDuplicates(t *testing.T) {
 		}
 		s.left(2)
 		out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.To, o.JSON = "unique", true })
-		got := resubmitResult{survey: &survey{}}
+		got := resubmitResult{survey: &survey{&dlq.Survey{}}}
 		if err != nil || json.Unmarshal([]byte(out), &got) != nil || got.Copied != 2 {
 			t.Fatalf("resubmission = %v\n%s", err, out)
 		}
@@ -210,7 +210,7 @@ func TestPurgeTakesOffWhatIsMeant(t *testing.T) {
 			t.Errorf("Purge printed\n%s", got)
 		}
 		s.left(1)
-		got := purgeResult{survey: &survey{}}
+		got := purgeResult{survey: &survey{&dlq.Survey{}}}
 		if err := json.Unmarshal([]byte(purge(&LettersOptions{Yes: true, All: true, JSON: true})), &got); err != nil || got.Purged != 1 || len(got.Locked)+len(got.Gone) != 0 {
 			t.Errorf("Purge as JSON = %+v, %v; want 1 purged", got, err)
 		}
@@ -248,7 +248,7 @@ func TestTheLockIsThatOfThePlace(t *testing.T) {
 		for place, want := range map[dlq.Place]time.Duration{
 			orders: 30 * time.Second, {Entity: "events", Subscription: "Audit"}: time.Minute, {Entity: "nowhere"}: 0,
 		} {
-			if got := lockOf(s.Context(), s.conn, place); got.Duration != want || got.hold() != max(want, shortestLock)*2/3 {
+			if got := lockOf(s.Context(), s.conn, place); got.Duration != want || got.hold() != max(want, dlq.ShortestLock)*2/3 {
 				t.Errorf("the lock of %s is %v, to be held for %v; want %v", place, got.Duration, got.hold(), want)
 			}
 		}

@@ -12,11 +12,8 @@ import (
 	"overdue/internal/operator/dlq"
 )
 
-// The shortest and the longest lock that Service Bus allows.
-const (
-	shortestLock = 5 * time.Second
-	longestLock  = 5 * time.Minute
-)
+// longestLock is the longest lock that Service Bus allows.
+const longestLock = 5 * time.Minute
 
 // A lockState is the lock duration of the dead letters of a place; 0 if it is not known.
 type lockState struct{ time.Duration }
@@ -37,7 +34,7 @@ func lockOf(ctx context.Context, conn *operator.Connection, place dlq.Place) loc
 }
 
 // hold is how long a dead letter may be kept, well below its lock duration.
-func (l lockState) hold() time.Duration { return max(l.Duration, shortestLock) * 2 / 3 }
+func (l lockState) hold() time.Duration { return dlq.Hold(l.Duration) }
 
 // left returns the error of dead letters that are locked, or nil if there are none.
 func (l lockState) left(locked []int64) error {

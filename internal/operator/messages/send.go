@@ -19,9 +19,9 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator"
+	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/failure"
-	"overdue/internal/servicebus/link"
 )
 
 const (
@@ -248,16 +248,15 @@ func (o *SendOptions) sendAll(ctx context.Context, sender *azservicebus.Sender, 
 // sendFailure says what to do where SDK and broker only say what went wrong.
 func sendFailure(entity string, err error) error {
 	var sdk *azservicebus.Error
-	condition := link.Condition(err)
 	switch isSDK := errors.As(err, &sdk); {
-	case errors.Is(err, azservicebus.ErrMessageTooLarge), condition == "amqp:link:message-size-exceeded":
+	case errors.Is(err, azservicebus.ErrMessageTooLarge):
 		return fmt.Errorf("the message is too large for %s; its tier bounds it, and its own limit if it has one", entity)
-	case isSDK && sdk.Code == azservicebus.CodeNotFound, condition == link.ConditionNotFound:
+	case isSDK && sdk.Code == azservicebus.CodeNotFound:
 		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
-	case isSDK && sdk.Code == azservicebus.CodeUnauthorizedAccess, condition == "amqp:unauthorized-access":
+	case isSDK && sdk.Code == azservicebus.CodeUnauthorizedAccess:
 		return fmt.Errorf("no right to send to %s, docs/operate/rights.md says what it takes: %s", entity, failure.Reason(err))
 	case isSDK && sdk.Code == azservicebus.CodeConnectionLost:
 		return fmt.Errorf("the connection was lost, and what was under way may have arrived: %s", failure.Reason(err))
 	}
-	return fmt.Errorf("send to %s: %s", entity, failure.Reason(err))
+	return dlq.SendFailure(entity, err)
 }

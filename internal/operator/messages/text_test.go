@@ -22,7 +22,7 @@ func printed(t *testing.T, width int, letters ...*dlq.Letter) string {
 			t.Fatal(err)
 		}
 	}
-	if err := list.end(&survey{Entity: "orders", Read: len(letters), Chosen: len(letters), Latest: letters[0].EnqueuedTime}); err != nil {
+	if err := list.end(&survey{&dlq.Survey{Entity: "orders", Read: len(letters), Chosen: len(letters), Latest: letters[0].EnqueuedTime}}); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -78,10 +78,7 @@ func parse(text, path string) (a Address, err error) {
 	if strings.Contains(rest, "$") {
 		return Address{}, refuse(text, "has a segment with a dollar sign that is no node of an entity")
 	}
-	a.Name = rest
-	if i := lastSegment(rest, subscriptions); i >= 0 {
-		a.Name, a.Subscription = rest[:i], rest[i+len(subscriptions)+2:]
-	}
+	a.Name, a.Subscription = SplitSubscription(rest)
 	if why := a.fault(); why != "" {
 		return Address{}, refuse(text, why)
 	}

@@ -82,6 +82,15 @@ func (t Target) Entity() string {
 // looks for this case.
 func SubscriptionPath(topic, name string) string { return topic + "/" + subscriptions + "/" + name }
 
+// SplitSubscription is the inverse of SubscriptionPath, in any case. Any other path is returned as
+// the name. It checks nothing, see Parse for that.
+func SplitSubscription(path string) (name, subscription string) {
+	if i := lastSegment(path, subscriptions); i >= 0 {
+		return path[:i], path[i+len(subscriptions)+2:]
+	}
+	return path, ""
+}
+
 // RulePath returns the path of a rule, as Service Bus spells it.
 func RulePath(topic, subscription, name string) string {
 	return SubscriptionPath(topic, subscription) + "/" + rules + "/" + name

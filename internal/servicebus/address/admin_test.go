@@ -60,3 +60,20 @@ func FuzzTargetAt(f *testing.F) {
 		}
 	})
 }
+
+func TestSplitSubscriptionIsTheInverseOfSubscriptionPath(t *testing.T) {
+	for path, want := range map[string][2]string{
+		SubscriptionPath("events", "audit"):      {"events", "audit"},
+		SubscriptionPath("team/events", "a"):     {"team/events", "a"},
+		"events/subscriptions/AUDIT":             {"events", "AUDIT"},
+		"events/Subscriptions/a/Subscriptions/b": {"events/Subscriptions/a", "b"},
+		"orders":                                 {"orders", ""},
+		"Subscriptions/audit":                    {"Subscriptions/audit", ""},
+		"events/Subscriptions":                   {"events/Subscriptions", ""},
+		"":                                       {},
+	} {
+		if name, subscription := SplitSubscription(path); name != want[0] || subscription != want[1] {
+			t.Errorf("SplitSubscription(%q) = %q, %q, want %q", path, name, subscription, want)
+		}
+	}
+}

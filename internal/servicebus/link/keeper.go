@@ -10,31 +10,26 @@ import (
 	"time"
 )
 
-// A wire is a connection of either kind: one to receive over, or one to send over.
-type wire interface {
-	putToken(ctx context.Context, audience string, token Token) error
-	Done() <-chan struct{} // closed when it has ended
-	Close() error
-}
-
 // A keeper has one connection, made when it is wanted and made again after it has ended.
-type keeper[W wire] struct {
-	open    func(context.Context) (W, error)
+type keeper struct {
+	open    func(context.Context) (*wire, error)
 	dialing turn // all who come meanwhile want that very connection
 
 	mu     sync.Mutex
-	conn   *conn[W]
+	conn   *conn
 	closed bool
 	down   error     // why the last dial failed; nil: it did not
 	tried  time.Time // when it had
 }
 
 // conn is one connection and what was negotiated on it.
-type conn[W wire] struct {
-	wire W
+type conn struct {
+	wire *wire
 
-	claiming turn                 // $cbs takes one pair of links per connection, so claims go one by one
-	claims   map[string]time.Time // when to claim an audience again; of whose turn it is
+	claiming turn // $cbs takes one pair of links per connection
+	mu       sync.Mutex
+	claims   map[string]time.Time // when to claim an audience again; zero: never
+	wanted   map[string]int       // callers that wait for an audience
 }
 
 // dialRest is between two dials that fail, even if a connection is wanted meanwhile, and however
@@ -62,7 +57,7 @@ func (t turn) take(ctx context.Context) error {
 func (t turn) give() { <-t }
 
 // connect is the connection that is up, or a new one.
-func (k *keeper[W]) connect(ctx context.Context) (*conn[W], error) {
+func (k *keeper) connect(ctx context.Context) (*conn, error) {
 	if err := k.dialing.take(ctx); err != nil {
 		return nil, err
 	}
@@ -74,7 +69,7 @@ func (k *keeper[W]) connect(ctx context.Context) (*conn[W], error) {
 		return nil, err
 	}
 	opened, err := k.open(ctx)
-	c := &conn[W]{wire: opened, claiming: newTurn(), claims: map[string]time.Time{}}
+	c := &conn{wire: opened, claiming: newTurn(), claims: map[string]time.Time{}, wanted: map[string]int{}}
 	k.mu.Lock()
 	if k.down, k.tried = nil, time.Now(); ctx.Err() == nil {
 		k.down = err // else it is the caller that has no more time
@@ -94,7 +89,7 @@ func (k *keeper[W]) connect(ctx context.Context) (*conn[W], error) {
 }
 
 // resting is why the last dial failed, while another is not tried yet.
-func (k *keeper[W]) resting() error {
+func (k *keeper) resting() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.down != nil && time.Since(k.tried) < dialRest {
@@ -104,7 +99,7 @@ func (k *keeper[W]) resting() error {
 }
 
 // current is the connection that is up, nil when there is none.
-func (k *keeper[W]) current() (*conn[W], error) {
+func (k *keeper) current() (*conn, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -121,7 +116,7 @@ func (k *keeper[W]) current() (*conn[W], error) {
 }
 
 // drop forgets c after an error that leaves its state in doubt.
-func (k *keeper[W]) drop(c *conn[W]) {
+func (k *keeper) drop(c *conn) {
 	k.mu.Lock()
 	if k.conn == c {
 		k.conn = nil
@@ -131,7 +126,7 @@ func (k *keeper[W]) drop(c *conn[W]) {
 }
 
 // close closes the connection. None is made any more.
-func (k *keeper[W]) close() error {
+func (k *keeper) close() error {
 	k.mu.Lock()
 	c := k.conn
 	k.conn, k.closed = nil, true
@@ -143,26 +138,89 @@ func (k *keeper[W]) close() error {
 }
 
 // claim makes sure that c may use audience: it puts a token to $cbs unless one that still lasts was
-// put before.
-func (c *conn[W]) claim(ctx context.Context, tokens TokenSource, audience string) error {
+// put before. One caller at a time does so, for itself and for those that wait.
+func (c *conn) claim(ctx context.Context, tokens TokenSource, audience string) error {
+	if c.has(audience) {
+		return nil
+	}
+	c.want(audience, 1)
+	defer c.want(audience, -1)
 	if err := c.claiming.take(ctx); err != nil {
 		return err
 	}
 	defer c.claiming.give()
-	if until, ok := c.claims[audience]; ok && (until.IsZero() || time.Now().Before(until)) {
+	if c.has(audience) {
 		return nil
 	}
-	token, err := tokens.Token(ctx, audience)
-	if err != nil {
-		return fmt.Errorf("%w for %s: %w", errNoToken, audience, err)
+	var claims []claim
+	var failed error // for this audience; the callers that wait for others try themselves
+	for _, a := range c.missing(audience) {
+		token, err := tokens.Token(ctx, a)
+		if err == nil {
+			claims = append(claims, claim{a, token})
+		} else if a == audience {
+			return fmt.Errorf("%w for %s: %w", errNoToken, audience, err)
+		}
 	}
-	if err := c.wire.putToken(ctx, audience, token); err != nil {
+	err := c.wire.putTokens(ctx, claims, func(i int, err error) {
+		if err == nil {
+			c.claimed(claims[i])
+		} else if claims[i].audience == audience {
+			failed = err
+		}
+	})
+	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("link: put a token for %s: %w", audience, err)
 	}
-	var until time.Time
-	if !token.Expires.IsZero() {
-		until = token.Expires.Add(-claimMargin)
-	}
-	c.claims[audience] = until
 	return nil
+}
+
+// maxClaims bounds the tokens that are put at once.
+const maxClaims = 32
+
+// missing returns audience, and others that callers wait for.
+func (c *conn) missing(audience string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := []string{audience}
+	for a := range c.wanted {
+		if len(all) == maxClaims {
+			break
+		}
+		if a != audience && !c.hasLocked(a) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+func (c *conn) has(audience string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.hasLocked(audience)
+}
+
+func (c *conn) hasLocked(audience string) bool {
+	until, ok := c.claims[audience]
+	return ok && (until.IsZero() || time.Now().Before(until))
+}
+
+// claimed records that the broker has accepted a token.
+func (c *conn) claimed(put claim) {
+	var until time.Time
+	if !put.token.Expires.IsZero() {
+		until = put.token.Expires.Add(-claimMargin)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.claims[put.audience] = until
+}
+
+// want counts the callers that wait for audience.
+func (c *conn) want(audience string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wanted[audience] += n; c.wanted[audience] == 0 {
+		delete(c.wanted, audience)
+	}
 }

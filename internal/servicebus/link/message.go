@@ -3,10 +3,13 @@
 package link
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/client"
+	"overdue/internal/traceparent"
 )
 
 // State is what a message on a queue waits for.
@@ -39,33 +42,47 @@ type Message struct {
 	Properties map[string]any
 }
 
-// parseMessage reads an encoded message. Only what Message holds is decoded: go-amqp fails on
-// some types, and a message with one of them must not keep the others of its queue from
-// being looked at.
+// Traceparent returns the trace context that m carries, "" = none.
+func (m *Message) Traceparent() string {
+	c, _ := traceparent.Of(func(name string) any { return m.Properties[name] })
+	return c.String()
+}
+
+// parseMessage reads a peeked message. Only what Message holds is decoded, and the rest may be of
+// any form: one message must not keep the others of its queue from being checked.
 func parseMessage(b []byte) (*Message, error) {
 	raw, err := amqp.ParseMessage(b)
 	if err != nil {
 		return nil, err
 	}
-	header, err := amqp.DecodeHeader(raw.Header)
-	if err != nil {
-		return nil, err
-	}
-	m := &Message{
-		DeliveryCount: header.DeliveryCount,
-		Properties:    texts(raw.ApplicationProperties),
-	}
 	number, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-sequence-number")
 	if !ok {
 		return nil, fmt.Errorf("link: a peeked message has no sequence number")
 	}
-	m.SequenceNumber = number.Long()
+	number.Long()
 	if err := number.Err(); err != nil {
 		return nil, fmt.Errorf("link: sequence number of a peeked message: %w", err)
 	}
-	m.EnqueuedTime = timestamp(raw.MessageAnnotations, "x-opt-enqueued-time")
-	if m.TimeToLive, err = raw.LifeSince(m.EnqueuedTime); err != nil {
+	m := &Message{}
+	if err := m.read(&raw); err != nil {
 		return nil, err
+	}
+	return m, nil
+}
+
+// read takes what raw states. What cannot be read is left out; the error is about the header or the
+// time to live.
+func (m *Message) read(raw *amqp.Message) error {
+	header, headerErr := amqp.DecodeHeader(raw.Header)
+	m.DeliveryCount = header.DeliveryCount
+	m.Properties = texts(raw.ApplicationProperties)
+	if r, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-sequence-number"); ok {
+		m.SequenceNumber = r.Integer()
+	}
+	m.EnqueuedTime = timestamp(raw.MessageAnnotations, "x-opt-enqueued-time")
+	life, lifeErr := raw.LifeSince(m.EnqueuedTime)
+	if lifeErr == nil {
+		m.TimeToLive = life
 	}
 	m.ScheduledEnqueueTime = timestamp(raw.MessageAnnotations, "x-opt-scheduled-enqueue-time")
 	if r, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-message-state"); ok {
@@ -76,7 +93,83 @@ func parseMessage(b []byte) (*Message, error) {
 	m.SessionID = text(amqp.ListField(raw.Properties, amqp.PropertyGroupID))
 	m.DeadLetterSource = text(amqp.MapLookup(raw.MessageAnnotations, "x-opt-deadletter-source"))
 	m.DeadLetterReason, _ = m.Properties["DeadLetterReason"].(string)
-	return m, nil
+	return errors.Join(headerErr, lifeErr)
+}
+
+// A ReceivedMessage is a message that a Receiver has taken. What cannot be read of it is left out,
+// so that each can be settled.
+type ReceivedMessage struct {
+	Message
+	LockToken   Lock      // the zero Lock: it came without one
+	LockedUntil time.Time // by the broker's clock; zero: the lock does not lapse
+	ContentType string
+	Encoded     []byte // the whole message; nil from a BareReceiver
+
+	delivery *client.Delivery
+}
+
+// newReceived reads a message that was taken.
+func newReceived(d *client.Delivery, bare bool) *ReceivedMessage {
+	m := &ReceivedMessage{delivery: d, LockToken: lockOf(d.Tag)}
+	raw := beforeBody(d.Payload)
+	_ = m.read(&raw) // the rest of it counts
+	m.LockedUntil = timestamp(raw.MessageAnnotations, "x-opt-locked-until")
+	if r, ok := amqp.ListField(raw.Properties, amqp.PropertyContentType); ok {
+		switch v := r.Value().(type) {
+		case amqp.Symbol:
+			m.ContentType = string(v)
+		case string:
+			m.ContentType = v
+		}
+	}
+	if bare {
+		d.Payload = nil
+	} else {
+		m.Encoded = d.Payload
+	}
+	return m
+}
+
+// Body returns the first data section, nil where there is none.
+func (m *ReceivedMessage) Body() []byte {
+	raw, err := amqp.ParseMessage(m.Encoded)
+	if err != nil {
+		return nil
+	}
+	for section, err := range amqp.DataSections(raw.Body) {
+		if err == nil {
+			return section
+		}
+		break
+	}
+	return nil
+}
+
+// beforeBody reads the sections before the body, up to what cannot be read. The end of the message
+// may be missing.
+func beforeBody(b []byte) (m amqp.Message) {
+	r := amqp.NewReader(b)
+	for r.Err() == nil && !r.Done() {
+		code := r.Descriptor()
+		value := r.Raw()
+		if r.Err() != nil {
+			break
+		}
+		switch code {
+		case amqp.CodeHeader:
+			m.Header = value
+		case amqp.CodeDeliveryAnnotations:
+		case amqp.CodeMessageAnnotations:
+			m.MessageAnnotations = value
+		case amqp.CodeProperties:
+			m.Properties = value
+		case amqp.CodeApplicationProperties:
+			m.ApplicationProperties = value
+		default:
+			return m
+		}
+	}
+	return m
 }
 
 // texts decodes the application properties that are strings or timestamps, and skips the

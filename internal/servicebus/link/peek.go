@@ -4,21 +4,21 @@ package link
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 
-	"github.com/Azure/go-amqp"
+	"overdue/internal/amqp"
+	"overdue/internal/amqp/client"
 )
 
 // A Peeker peeks at one queue, or at a sub-queue, through its $management node: it opens no link
 // to the queue itself. It is for one goroutine.
 type Peeker struct {
 	ns     *Namespace
-	conn   *conn[*receiving]
+	conn   *conn
 	entity string
-	rpc    *rpc
+	node   *client.Node
 }
 
 // Peeker opens a Peeker. entity may be a sub-queue's path.
@@ -32,7 +32,8 @@ func (n *Namespace) Peeker(ctx context.Context, entity string) (*Peeker, error) 
 	p := &Peeker{ns: n, conn: c, entity: entity}
 	node := entity + "/$management"
 	if err = c.claim(ctx, n.cfg.Tokens, n.audience(node)); err == nil {
-		p.rpc, err = openRPC(ctx, c.wire.Conn, node)
+		p.node, err = c.wire.Node(ctx, node)
+		err = clientError(err)
 	}
 	if err != nil {
 		if !refused(err) {
@@ -62,14 +63,23 @@ type PeekRange struct {
 // PeekEach is Peek for several ranges: it sends the requests before it waits for the answers, so
 // that together they take hardly longer than one. pages[i] is for ranges[i].
 func (p *Peeker) PeekEach(ctx context.Context, ranges []PeekRange) (pages [][]*Message, err error) {
-	requests := make([]any, len(ranges))
+	requests := make([]amqp.Map, len(ranges))
 	for i, r := range ranges {
-		requests[i] = peekRequest(r)
+		requests[i] = append(peekRequest(r), amqp.Pair{Key: "omit-message-body", Value: true})
 	}
 	pages = make([][]*Message, len(ranges))
-	err = p.callEach(ctx, operationPeek, requests, func(i int, reply *amqp.Message) (err error) {
-		pages[i], err = parsePage(reply)
-		return err
+	err = p.call(ctx, operationPeek, requests, func(i int, body amqp.Raw) error {
+		for encoded, err := range peeked(body) {
+			if err != nil {
+				return err
+			}
+			m, err := parseMessage(encoded)
+			if err != nil {
+				return err
+			}
+			pages[i] = append(pages[i], m)
+		}
+		return nil
 	}, conditionMessageNotFound)
 	if err != nil {
 		return nil, err
@@ -79,93 +89,91 @@ func (p *Peeker) PeekEach(ctx context.Context, ranges []PeekRange) (pages [][]*M
 
 const operationPeek = "com.microsoft:peek-message"
 
-func peekRequest(r PeekRange) map[string]any {
-	return map[string]any{
-		"from-sequence-number": r.From, "message-count": int32(r.N), "omit-message-body": true,
-	}
+func peekRequest(r PeekRange) amqp.Map {
+	return amqp.Map{{Key: "from-sequence-number", Value: r.From}, {Key: "message-count", Value: int32(r.N)}}
 }
 
 // PeekEncoded is like Peek, but brings the messages as they are encoded, whole.
 func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]byte, err error) {
-	reply, err := p.call(ctx, operationPeek, map[string]any{
-		"from-sequence-number": from, "message-count": int32(n),
-	}, conditionMessageNotFound)
-	if reply == nil || err != nil {
-		return nil, err
-	}
-	for encoded, err := range peeked(reply) {
-		if err != nil {
-			return nil, err
-		}
-		page = append(page, encoded)
-	}
-	return page, nil
-}
-
-// conditionMessageNotFound is how the broker says that a message which was asked for is not there
-// to be had.
-const conditionMessageNotFound = "com.microsoft:message-not-found"
-
-// call makes one request. Where the broker refuses it with one of the conditions that are no error,
-// the reply is nil. After an error the Peeker is closed.
-func (p *Peeker) call(ctx context.Context, operation string, request map[string]any, noError ...string) (reply *amqp.Message, err error) {
-	err = p.callEach(ctx, operation, []any{request}, func(_ int, m *amqp.Message) error {
-		reply = m
-		return nil
-	}, noError...)
-	return reply, err
-}
-
-// callEach is call for several requests, see rpc.callEach. take gets the answers of those that
-// were not refused.
-func (p *Peeker) callEach(ctx context.Context, operation string, requests []any, take func(i int, reply *amqp.Message) error, noError ...string) error {
-	err := p.conn.claim(ctx, p.ns.cfg.Tokens, p.ns.audience(p.entity+"/$management"))
-	if err == nil {
-		err = p.rpc.callEach(ctx, map[string]any{"operation": operation}, requests, func(i int, reply *amqp.Message) error {
-			err := status(reply)
-			if answer := (*StatusError)(nil); errors.As(err, &answer) && slices.Contains(noError, answer.Condition) {
-				return nil
-			}
+	err = p.call(ctx, operationPeek, []amqp.Map{peekRequest(PeekRange{from, n})}, func(_ int, body amqp.Raw) error {
+		for encoded, err := range peeked(body) {
 			if err != nil {
 				return err
 			}
-			return take(i, reply)
-		})
-	}
+			page = append(page, encoded)
+		}
+		return nil
+	}, conditionMessageNotFound)
+	return page, err
+}
+
+// call sends several requests before it waits for their answers, and calls take with the body of
+// each answer, unless the broker refuses the request with one of the conditions that are no error.
+// After an error the Peeker is closed.
+func (p *Peeker) call(ctx context.Context, operation string, requests []amqp.Map, take func(i int, body amqp.Raw) error, noError ...string) error {
+	err := p.callEach(ctx, operation, requests, take, noError)
 	if err != nil {
 		p.Close(ctx)
-		return fmt.Errorf("link: %s on %s: %w", operation, p.entity, err)
+		return fmt.Errorf("link: %s on %s: %w", operation, p.entity, clientError(err))
 	}
 	return nil
 }
 
-func parsePage(reply *amqp.Message) (page []*Message, err error) {
-	for encoded, err := range peeked(reply) {
-		if err != nil {
-			return nil, err
-		}
-		m, err := parseMessage(encoded)
-		if err != nil {
-			return nil, err
-		}
-		page = append(page, m)
+func (p *Peeker) callEach(ctx context.Context, operation string, requests []amqp.Map, take func(i int, body amqp.Raw) error, noError []string) error {
+	if err := p.conn.claim(ctx, p.ns.cfg.Tokens, p.ns.audience(p.entity+"/$management")); err != nil {
+		return err
 	}
-	return page, nil
+	properties := amqp.Map{{Key: "operation", Value: operation}}
+	all := make([]client.Request, len(requests))
+	for i, r := range requests {
+		body, err := amqp.AppendValue(nil, r)
+		if err != nil {
+			return err
+		}
+		all[i] = client.Request{Properties: properties, Body: body}
+	}
+	return p.node.CallEach(ctx, all, func(i int, a *amqp.Answer) error {
+		if slices.Contains(noError, string(a.Condition)) {
+			return nil
+		}
+		if err := status(a); err != nil {
+			return err
+		}
+		return take(i, a.Body)
+	})
 }
 
-// peeked reads {"messages": [{"message": binary}, …]}.
-func peeked(reply *amqp.Message) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		body, _ := reply.Value.(map[string]any)
-		list, _ := body["messages"].([]any)
-		for _, item := range list {
-			entry, _ := item.(map[string]any)
-			encoded, ok := entry["message"].([]byte)
-			if !ok {
-				yield(nil, errors.New("link: a peeked message is not binary"))
+// listed yields the elements of {"messages": [{…}, …]}.
+func listed(body amqp.Raw) iter.Seq2[amqp.Raw, error] {
+	return func(yield func(amqp.Raw, error) bool) {
+		r, ok := amqp.MapLookup(body, "messages")
+		if !ok {
+			return
+		}
+		list, n := r.List()
+		for range n {
+			entry := list.Raw()
+			if err := list.Err(); err != nil {
+				yield(nil, fmt.Errorf("link: messages of an answer: %w", err))
 				return
 			}
-			if !yield(encoded, nil) {
+			if !yield(entry, nil) {
+				return
+			}
+		}
+	}
+}
+
+// peeked yields the encoded messages of {"messages": [{"message": binary}, …]}.
+func peeked(body amqp.Raw) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for entry, err := range listed(body) {
+			var encoded []byte
+			if err == nil {
+				r, _ := amqp.MapLookup(entry, "message")
+				encoded, err = r.Binary(), r.Err()
+			}
+			if !yield(encoded, err) || err != nil {
 				return
 			}
 		}
@@ -173,8 +181,4 @@ func peeked(reply *amqp.Message) iter.Seq2[[]byte, error] {
 }
 
 // Close closes the links.
-func (p *Peeker) Close(ctx context.Context) {
-	if err := p.rpc.close(ctx); err != nil {
-		p.ns.receiving.drop(p.conn) // or the half-closed session would stay
-	}
-}
+func (p *Peeker) Close(ctx context.Context) { p.node.Close(ctx) }

@@ -72,7 +72,7 @@ func TestGiveBackLeavesNothingLocked(t *testing.T) {
 		r := s.receiver("orders")
 		defer r.Close(s.Context())
 		ctx, cancel := context.WithCancel(s.Context())
-		if err := r.Grant(20); err != nil {
+		if err := r.Grant(s.Context(), 20); err != nil {
 			s.Fatal(err)
 		}
 		first, err := r.Receive(ctx, time.Second)
@@ -111,8 +111,8 @@ func TestReleasedMessageIsAsItWas(t *testing.T) {
 			if m == nil || err != nil {
 				s.Fatalf("Next = %v, %v", m, err)
 			}
-			if m.Header.DeliveryCount != 0 {
-				s.Fatalf("delivery count %d after releases only, want 0", m.Header.DeliveryCount)
+			if m.DeliveryCount != 0 {
+				s.Fatalf("delivery count %d after releases only, want 0", m.DeliveryCount)
 			}
 			if err := r.Release(s.Context(), m); err != nil {
 				s.Fatal(err)
@@ -126,7 +126,7 @@ func TestSettlements(t *testing.T) {
 		s.send(3, time.Hour)
 		r := s.receiver("orders")
 		defer r.Close(s.Context())
-		if err := r.Grant(3); err != nil {
+		if err := r.Grant(s.Context(), 3); err != nil {
 			s.Fatal(err)
 		}
 		for i := range 3 {

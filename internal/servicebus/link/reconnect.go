@@ -188,6 +188,3 @@ func final(err error) bool {
 	}
 	return errors.Is(err, ErrTooLarge) || errors.Is(err, ErrClosed) || errors.Is(err, errNoToken) || slices.Contains(finalConditions, Condition(err))
 }
-
-// errNoToken says that the token source has failed. It makes its own attempts.
-var errNoToken = errors.New("link: no token")

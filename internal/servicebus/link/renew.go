@@ -7,26 +7,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/Azure/go-amqp"
+	"overdue/internal/amqp"
 )
 
 const operationRenew = "com.microsoft:renew-lock"
 
 // renewBatch bounds the locks of one request.
 const renewBatch = 100
-
-// LockOf returns the lock of a message that a Receiver has taken. The broker writes the token as
-// the delivery tag, as .NET orders the bytes of a GUID (azservicebus, lockTokenFromMessageTag).
-func LockOf(m *amqp.Message) (lock Lock, ok bool) {
-	if len(m.DeliveryTag) != len(lock) {
-		return Lock{}, false
-	}
-	t := m.DeliveryTag
-	copy(lock[:], t)
-	lock[0], lock[1], lock[2], lock[3] = t[3], t[2], t[1], t[0]
-	lock[4], lock[5], lock[6], lock[7] = t[5], t[4], t[7], t[6]
-	return lock, true
-}
 
 // RenewLocks renews locks of the entity, whichever link they came over. until has the instants at
 // which they lapse now, by the broker's clock; the zero time for a lock that is no more. It also
@@ -40,7 +27,8 @@ func (p *Peeker) RenewLocks(ctx context.Context, locks []Lock) (until []time.Tim
 		}
 		batches[len(batches)-1] = append(batches[len(batches)-1], i)
 	}
-	// A request with a lock that is no more renews none: those of its locks are asked for one by one.
+	// A request with a lock that is no more renews none: those of its locks are asked for one by
+	// one.
 	alone, err := p.renew(ctx, locks, batches, until)
 	requests = len(batches)
 	if err != nil || len(alone) == 0 {
@@ -53,24 +41,28 @@ func (p *Peeker) RenewLocks(ctx context.Context, locks []Lock) (until []time.Tim
 // renew makes one request for each batch, which are indexes of locks. again are the locks of
 // batches that the broker has refused, one by one.
 func (p *Peeker) renew(ctx context.Context, locks []Lock, batches [][]int, until []time.Time) (again [][]int, err error) {
-	requests := make([]any, len(batches))
+	requests := make([]amqp.Map, len(batches))
 	for i, batch := range batches {
-		tokens := make([]amqp.UUID, len(batch))
+		tokens := make(amqp.Array, len(batch))
 		for k, at := range batch {
 			tokens[k] = amqp.UUID(locks[at])
 		}
-		requests[i] = map[string]any{"lock-tokens": tokens}
+		requests[i] = amqp.Map{{Key: "lock-tokens", Value: tokens}}
 	}
 	answered := make([]bool, len(batches))
-	err = p.callEach(ctx, operationRenew, requests, func(i int, reply *amqp.Message) error {
+	err = p.call(ctx, operationRenew, requests, func(i int, body amqp.Raw) error {
 		answered[i] = true
-		body, _ := reply.Value.(map[string]any)
-		times, _ := body["expirations"].([]time.Time)
+		r, _ := amqp.MapLookup(body, "expirations")
+		times, _ := r.Value().(amqp.Array)
 		if len(times) != len(batches[i]) {
 			return fmt.Errorf("%d locks were renewed of %d", len(times), len(batches[i]))
 		}
 		for k, at := range batches[i] {
-			until[at] = times[k]
+			t, ok := times[k].(amqp.Timestamp)
+			if !ok {
+				return fmt.Errorf("a lock was renewed until %T", times[k])
+			}
+			until[at] = t.Time()
 		}
 		return nil
 	}, ConditionLockLost, conditionMessageNotFound)

@@ -8,29 +8,26 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/link"
-
-	"github.com/Azure/go-amqp"
 )
 
 // take receives n messages, and returns them with their locks.
-func (s *scene) take(n int) (*link.Receiver, []*amqp.Message, []link.Lock) {
+func (s *scene) take(n int) (*link.Receiver, []*link.ReceivedMessage, []link.Lock) {
 	s.Helper()
 	r := s.receiver("orders")
-	if err := r.Grant(uint32(n)); err != nil {
+	if err := r.Grant(s.Context(), uint32(n)); err != nil {
 		s.Fatal(err)
 	}
-	var ms []*amqp.Message
+	var ms []*link.ReceivedMessage
 	var locks []link.Lock
 	for range n {
 		m, err := r.Receive(s.Context(), time.Second)
 		if err != nil || m == nil {
 			s.Fatalf("receive: %v, %v", m, err)
 		}
-		lock, ok := link.LockOf(m)
-		if !ok {
-			s.Fatalf("a message came with the delivery tag %x", m.DeliveryTag)
+		if m.LockToken == (link.Lock{}) {
+			s.Fatal("a message came without a lock token")
 		}
-		ms, locks = append(ms, m), append(locks, lock)
+		ms, locks = append(ms, m), append(locks, m.LockToken)
 	}
 	return r, ms, locks
 }

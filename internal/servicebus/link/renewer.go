@@ -6,8 +6,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/Azure/go-amqp"
 )
 
 const (
@@ -29,7 +27,7 @@ type Renewer struct {
 	wake   chan struct{} // one token: there is an earlier lock to renew
 
 	mu   sync.Mutex
-	held map[*amqp.Message]*heldLock
+	held map[*ReceivedMessage]*heldLock
 	span time.Duration // the shortest lock that was seen; 0: none
 	next time.Time     // by our clock: when the first of them is renewed
 }
@@ -48,20 +46,19 @@ type heldLock struct {
 
 // Renewer makes a Renewer. Run starts it.
 func (n *Namespace) Renewer(entity string, cfg RenewerConfig) *Renewer {
-	return &Renewer{ns: n, entity: entity, cfg: cfg, wake: make(chan struct{}, 1), held: map[*amqp.Message]*heldLock{}}
+	return &Renewer{ns: n, entity: entity, cfg: cfg, wake: make(chan struct{}, 1), held: map[*ReceivedMessage]*heldLock{}}
 }
 
 // Hold renews the lock of m from now on.
-func (k *Renewer) Hold(m *amqp.Message) {
-	_, ok := LockOf(m)
-	until, limited := m.Annotations["x-opt-locked-until"].(time.Time)
-	if !ok || !limited {
+func (k *Renewer) Hold(m *ReceivedMessage) {
+	until := m.LockedUntil
+	if m.LockToken == (Lock{}) || until.IsZero() {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if enqueued, ok := m.Annotations["x-opt-enqueued-time"].(time.Time); ok && (k.span == 0 || until.Sub(enqueued) < k.span) {
-		k.span = until.Sub(enqueued)
+	if span := until.Sub(m.EnqueuedTime); !m.EnqueuedTime.IsZero() && (k.span == 0 || span < k.span) {
+		k.span = span
 	}
 	h := &heldLock{}
 	k.setLocked(h, until, renewFirst)
@@ -84,7 +81,7 @@ func (k *Renewer) setLocked(h *heldLock, until time.Time, most time.Duration) {
 }
 
 // Forget ends the renewal of the lock of m.
-func (k *Renewer) Forget(m *amqp.Message) {
+func (k *Renewer) Forget(m *ReceivedMessage) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.held, m)
@@ -125,7 +122,7 @@ func (k *Renewer) Run(ctx context.Context) {
 
 // due returns the messages whose locks are to be renewed now, or when the first is. It forgets
 // those that have lapsed.
-func (k *Renewer) due(now time.Time) (due []*amqp.Message, next time.Time) {
+func (k *Renewer) due(now time.Time) (due []*ReceivedMessage, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for m, h := range k.held {
@@ -151,7 +148,7 @@ func (k *Renewer) due(now time.Time) (due []*amqp.Message, next time.Time) {
 }
 
 // renew renews locks with p, which is opened where there is none.
-func (k *Renewer) renew(ctx context.Context, p *Peeker, due []*amqp.Message) (_ *Peeker, err error) {
+func (k *Renewer) renew(ctx context.Context, p *Peeker, due []*ReceivedMessage) (_ *Peeker, err error) {
 	if p == nil {
 		if p, err = k.ns.Peeker(ctx, k.entity); err != nil {
 			return nil, err
@@ -161,7 +158,7 @@ func (k *Renewer) renew(ctx context.Context, p *Peeker, due []*amqp.Message) (_ 
 	defer cancel()
 	locks := make([]Lock, len(due))
 	for i, m := range due {
-		locks[i], _ = LockOf(m)
+		locks[i] = m.LockToken
 	}
 	until, requests, err := p.RenewLocks(ctx, locks)
 	k.cfg.Renewed(requests)

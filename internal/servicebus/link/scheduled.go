@@ -28,8 +28,8 @@ type Batch struct {
 // Add takes a message, whose body may be used again afterwards.
 func (b *Batch) Add(m *ScheduledMessage) {
 	if b.n == 0 {
-		// The envelope has the id of the first message, as the SDKs write it: a partitioned queue takes its
-		// partition from there.
+		// The envelope has the id of the first message, as the SDKs write it: a partitioned queue
+		// takes its partition from there.
 		start := 0
 		b.bytes, start = codec.BeginList(codec.AppendDescriptor(b.bytes, codec.CodeProperties))
 		b.bytes = codec.EndList(codec.AppendString(b.bytes, m.MessageID), start, 1)

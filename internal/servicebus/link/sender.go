@@ -4,7 +4,6 @@ package link
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/Azure/go-amqp"
@@ -18,15 +17,11 @@ import (
 // time.
 type Sender struct {
 	ns       *Namespace
-	conn     *conn[*sending]
+	conn     *conn
 	entity   string
 	audience string // of entity
 	link     *client.Sender
 }
-
-// ErrTooLarge says that the entity takes no transfer of that size. Send returns it before anything
-// is sent, and also when the broker says so.
-var ErrTooLarge = errors.New("link: larger than the entity allows")
 
 // Sender opens a sender to a queue or topic.
 func (n *Namespace) Sender(ctx context.Context, entity string) (*Sender, error) {
@@ -39,7 +34,7 @@ func (n *Namespace) Sender(ctx context.Context, entity string) (*Sender, error) 
 	s := &Sender{ns: n, conn: c, entity: entity, audience: n.audience(entity)}
 	if err = s.claim(ctx); err == nil {
 		s.link, err = c.wire.Sender(ctx, entity)
-		err = sendingError(err)
+		err = clientError(err)
 	}
 	if err != nil {
 		if !refused(err) {
@@ -80,7 +75,7 @@ func (s *Sender) send(ctx context.Context, batch []byte) error {
 	if err := s.claim(ctx); err != nil {
 		return err
 	}
-	err := sendingError(s.link.Send(ctx, codec.BatchMessageFormat, batch))
+	err := clientError(s.link.Send(ctx, codec.BatchMessageFormat, batch))
 	switch {
 	case err == nil:
 		return nil
@@ -94,37 +89,5 @@ func (s *Sender) send(ctx context.Context, batch []byte) error {
 func (s *Sender) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	if err := s.link.Close(ctx); err != nil {
-		s.ns.sending.drop(s.conn) // or the half-closed session would stay
-	}
-}
-
-// sendingError gives an error of the client that sends the type that the client that receives has
-// for it, so that callers tell one set of errors.
-func sendingError(err error) error {
-	var ended *client.EndedError
-	var remote *codec.Error
-	switch {
-	case errors.As(err, &ended):
-		e := remoteError(ended.Remote)
-		switch {
-		case ended.Scope == client.Link:
-			return &amqp.LinkError{RemoteErr: e}
-		case ended.Scope == client.Session:
-			return &amqp.SessionError{RemoteErr: e}
-		case ended.Cause != nil:
-			return fmt.Errorf("%w: %w", &amqp.ConnError{RemoteErr: e}, ended.Cause)
-		}
-		return &amqp.ConnError{RemoteErr: e}
-	case errors.As(err, &remote):
-		return remoteError(remote)
-	}
-	return err
-}
-
-func remoteError(e *codec.Error) *amqp.Error {
-	if e == nil {
-		return nil
-	}
-	return &amqp.Error{Condition: amqp.ErrCond(e.Condition), Description: e.Description}
+	s.link.Close(ctx)
 }

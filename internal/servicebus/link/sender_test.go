@@ -11,8 +11,7 @@ import (
 	"overdue/internal/amqp/client"
 )
 
-// A sender's error is judged as one of a receiver.
-func TestErrorsOfSendersAreJudgedAsThoseOfReceivers(t *testing.T) {
+func TestErrorsOfLinksAreThoseOfTheSDK(t *testing.T) {
 	busy := codec.Errorf("com.microsoft:server-busy", "later")
 	for _, tt := range []struct {
 		err                     error
@@ -30,12 +29,12 @@ func TestErrorsOfSendersAreJudgedAsThoseOfReceivers(t *testing.T) {
 		{&client.EndedError{Scope: client.Connection}, "", true, false, false},
 		{io.EOF, "", true, false, false},
 	} {
-		err := fmt.Errorf("send: %w", sendingError(tt.err))
+		err := fmt.Errorf("send: %w", clientError(tt.err))
 		if Condition(err) != tt.condition || Lost(err) != tt.lost || refused(err) != tt.refused || rejected(err) != tt.rejected {
 			t.Errorf("%v: condition %q, lost %v, refused %v, rejected %v; want %+v", err, Condition(err), Lost(err), refused(err), rejected(err), tt)
 		}
 	}
-	if sendingError(nil) != nil {
+	if clientError(nil) != nil {
 		t.Error("no error becomes one")
 	}
 }

@@ -55,12 +55,12 @@ func TestSessionReceiverTakesOneSession(t *testing.T) {
 			if err != nil {
 				s.Fatal(err)
 			}
-			if err := r.Grant(5); err != nil {
+			if err := r.Grant(s.Context(), 5); err != nil {
 				s.Fatal(err)
 			}
 			for _, number := range want {
 				m, err := r.Receive(s.Context(), time.Second)
-				if err != nil || m == nil || m.Annotations["x-opt-sequence-number"] != number {
+				if err != nil || m == nil || m.SequenceNumber != number {
 					s.Errorf("session %q: Receive = %v, %v, want number %d", session, m, err, number)
 				}
 			}
@@ -122,7 +122,7 @@ func TestDeferredMessagesAreTakenByNumber(t *testing.T) {
 			s.deferAll(q.path, q.session, 2)
 			p := s.peeker(q.path)
 			if q.session != nil {
-				if _, ok, err := p.TakeDeferred(s.Context(), 1, q.session); ok || err != nil {
+				if _, _, ok, err := p.TakeDeferred(s.Context(), 1, q.session); ok || err != nil {
 					s.Errorf("%s: TakeDeferred without the session's lock = %v, %v, want neither", q.path, ok, err)
 				}
 				r, err := s.links.BareReceiver(s.Context(), q.path, &session)
@@ -131,14 +131,14 @@ func TestDeferredMessagesAreTakenByNumber(t *testing.T) {
 				}
 				defer r.Close(s.Context())
 			}
-			if _, ok, err := p.TakeDeferred(s.Context(), 99, q.session); ok || err != nil {
+			if _, _, ok, err := p.TakeDeferred(s.Context(), 99, q.session); ok || err != nil {
 				s.Errorf("%s: TakeDeferred of a number that is not there = %v, %v, want neither", q.path, ok, err)
 			}
-			lock, ok, err := p.TakeDeferred(s.Context(), 1, q.session)
+			lock, _, ok, err := p.TakeDeferred(s.Context(), 1, q.session)
 			if !ok || err != nil {
 				s.Fatalf("%s: TakeDeferred = %v, %v", q.path, ok, err)
 			}
-			if _, ok, err := p.TakeDeferred(s.Context(), 1, q.session); ok || err != nil {
+			if _, _, ok, err := p.TakeDeferred(s.Context(), 1, q.session); ok || err != nil {
 				s.Errorf("%s: TakeDeferred of one that is locked = %v, %v, want neither", q.path, ok, err)
 			}
 			if ok, err := p.DeadLetter(s.Context(), lock, q.session, "r", "d"); !ok || err != nil {

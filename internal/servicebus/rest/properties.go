@@ -147,7 +147,7 @@ func timeToLive(keys map[string]json.RawMessage) (time.Duration, error) {
 func life(ttl time.Duration) (time.Duration, error) {
 	switch {
 	case ttl <= 0:
-		return 0, BadRequest("The TimeToLive of BrokerProperties is not more than nothing.")
+		return 0, BadRequest("The TimeToLive of BrokerProperties must be more than 0 seconds.")
 	case ttl > amqp.LongestLife:
 		return 0, nil
 	}

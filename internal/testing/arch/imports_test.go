@@ -37,6 +37,7 @@ const (
 	goredis      = "github.com/redis/go-redis/v9"
 	miniredis    = "github.com/alicebob/miniredis/v2"
 	pflag        = "github.com/spf13/pflag"
+	protobuf     = "google.golang.org/protobuf"
 	prometheus   = "github.com/prometheus/client_golang"
 	sync         = "golang.org/x/sync"
 	term         = "golang.org/x/term"
@@ -53,32 +54,38 @@ type allowance struct {
 // allowed has a row for every package of this module, by folder.
 var allowed = map[string]allowance{
 	"cmd/overdue": {
-		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/demo", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/messages", "internal/servicebus/duration", "internal/terminal", "internal/version"},
+		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/demo", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/inject", "internal/operator/inject/admission", "internal/operator/messages", "internal/operator/plan", "internal/operator/verify", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/slack", "internal/terminal", "internal/version"},
 		others: []string{cobra, pflag},
 	},
-	"proxy":          {[]string{"internal/lifecycle", "scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
-	"monitor":        {[]string{"alert", "scheduler", "internal/servicebus/duration", "internal/servicebus/entities", "internal/operations", "internal/servicebus/link", "internal/redisstore", "monitor/adopt", "monitor/judge", "monitor/notify", "monitor/search"}, []string{backoff, goamqp, prometheus, sync, zap}},
-	"monitor/adopt":  {[]string{"internal/operations", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/link", "monitor/judge", "monitor/search", "scheduler"}, []string{zap}},
+	"proxy":          {[]string{"internal/traces", "proxy/durations", "proxy/proven", "internal/monitorqueue", "internal/lifecycle", "scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest", "internal/slack"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
+	"monitor":        {[]string{"internal/monitorqueue", "alert", "scheduler", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/operations", "internal/servicebus/link", "monitor/adopt", "monitor/intake", "monitor/judge", "monitor/notify", "monitor/nudge", "monitor/search"}, []string{prometheus, sync, zap}},
+	"monitor/adopt":  {[]string{"internal/operations", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/link", "monitor/intake", "monitor/judge", "monitor/search", "scheduler"}, []string{zap}},
+	"monitor/intake": {[]string{"internal/operations", "internal/redisstore", "internal/servicebus/link", "scheduler"}, []string{backoff, zap}},
 	"monitor/judge":  {ours: []string{"internal/servicebus/duration", "internal/servicebus/link", "monitor/search", "scheduler"}},
-	"monitor/notify": {others: []string{backoff}},
+	"monitor/nudge":  {[]string{"internal/operations", "internal/servicebus/duration", "internal/servicebus/link", "monitor/judge", "monitor/search"}, []string{sync}},
+	"monitor/notify": {[]string{"alert", "internal/servicebus/address", "monitor/intake", "scheduler"}, []string{backoff, zap}},
 	"monitor/search": {ours: []string{"internal/operations", "internal/servicebus/duration", "internal/servicebus/link", "scheduler"}},
-	"alert":          {[]string{"internal/servicebus/address", "internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
-	"scheduler":      {[]string{"internal/lifecycle", "scheduler/index", "internal/servicebus/duration", "internal/operations", "internal/redisstore", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},
+	"alert":          {[]string{"internal/traceparent", "internal/monitorqueue", "internal/servicebus/address", "internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, mail, shoutrrr, zap}},
+	"scheduler":      {[]string{"internal/traceparent", "internal/monitorqueue", "internal/lifecycle", "scheduler/index", "internal/servicebus/duration", "internal/operations", "internal/redisstore", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus}},
 	"internal/app": {
-		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/history", "internal/lifecycle", "internal/listener", "internal/notifications", "internal/operations", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "internal/version", "internal/web", "monitor", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
+		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/broker/quirk", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/history", "internal/lifecycle", "internal/listener", "internal/monitorqueue", "internal/notifications", "internal/operations", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/inject/admission", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/slack", "internal/terminal", "internal/traceparent", "internal/traces", "internal/unreceived", "internal/version", "internal/web", "monitor", "monitor/notify", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
 		others: []string{azcore, azservicebus, backoff, fsnotify, goamqp, prometheus, sync, zap},
 	},
-	"internal/demo":                {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azcore, azservicebus, sync, term, zap}},
+	"internal/demo":                {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/terminal", "internal/web"}, []string{azcore, azservicebus, sync, term, zap}},
+	"internal/operator/verify":     {[]string{"internal/broker/quirk", "internal/escape", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azcore, azservicebus, sync}},
+	"internal/operator/plan":       {ours: []string{"internal/monitorqueue", "internal/terminal"}},
+	"internal/operator/inject":     {[]string{"internal/escape", "internal/servicebus/address"}, []string{yaml}},
 	"internal/operator/messages":   {[]string{"internal/amqp", "internal/config", "internal/escape", "internal/operator", "internal/operator/dlq", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azservicebus}},
-	"internal/config":              {[]string{"internal/broker", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{mapstructure, yaml}},
+	"internal/config":              {[]string{"internal/monitorqueue", "internal/broker", "internal/broker/quirk", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{mapstructure, yaml}},
 	"internal/connect":             {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
 	"internal/version":             {},
-	"internal/catalog":             {[]string{"internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "monitor/adopt", "proxy"}, []string{zap}},
+	"internal/catalog":             {[]string{"internal/monitorqueue", "internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "monitor/adopt", "proxy"}, []string{zap}},
 	"internal/lifecycle":           {others: []string{zap}},
 	"internal/adminport":           {[]string{"internal/config", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications"}, []string{prometheus, zap}},
-	"internal/web":                 {[]string{"alert", "internal/escape", "internal/notifications", "internal/operator/deadlines", "internal/operator/dlq", "internal/servicebus/entities"}, []string{prometheus}},
+	"internal/web":                 {[]string{"alert", "internal/escape", "internal/notifications", "internal/operator/deadlines", "internal/operator/dlq", "internal/servicebus/entities", "internal/servicebus/link", "internal/slack"}, []string{prometheus}},
 	"scheduler/index":              {},
-	"scheduler/journal":            {[]string{"scheduler", "internal/servicebus/link"}, []string{bbolt}},
+	"scheduler/journal":            {[]string{"internal/boltcheck", "scheduler", "internal/servicebus/link"}, []string{bbolt}},
+	"internal/monitorqueue":        {},
 	"internal/operations":          {others: []string{prometheus}},
 	"internal/httpclient":          {},
 	"internal/redisstore":          {nil, []string{goredis, sync}},
@@ -87,10 +94,10 @@ var allowed = map[string]allowance{
 	"internal/servicebus/atom":     {ours: []string{"internal/servicebus/address"}},
 	"internal/servicebus/sas":      {ours: []string{"internal/servicebus/address"}},
 	"internal/servicebus/rights":   {ours: []string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/sas"}},
-	"internal/servicebus/link":     {[]string{"internal/amqp", "internal/amqp/client", "internal/servicebus/sas"}, []string{azcore, goamqp, sync}},
+	"internal/servicebus/link":     {[]string{"internal/traceparent", "internal/amqp", "internal/amqp/client", "internal/servicebus/sas"}, []string{azcore, goamqp}},
 	"internal/servicebus/sdk":      {others: []string{azservicebus, goamqp}},
 	"internal/servicebus/entities": {ours: []string{"internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration"}},
-	"internal/operator/doctor":     {[]string{"alert", "internal/escape", "internal/lag", "internal/redisstore", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "monitor", "scheduler"}, []string{azcore, azservicebus, goamqp, sync, zap}},
+	"internal/operator/doctor":     {[]string{"internal/monitorqueue", "alert", "internal/escape", "internal/lag", "internal/redisstore", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/terminal", "monitor", "scheduler"}, []string{azcore, azservicebus, goamqp, sync, zap}},
 	"internal/amqp":                {},
 	"internal/servicebus/failure":  {[]string{"internal/servicebus/entities", "internal/servicebus/link"}, []string{azcore, azservicebus, goamqp}},
 	"internal/terminal":            {[]string{"internal/escape"}, []string{term}},
@@ -98,9 +105,10 @@ var allowed = map[string]allowance{
 	"internal/listener/socket":     {},
 	"internal/amqp/client":         {ours: []string{"internal/amqp", "internal/listener/socket"}},
 	"internal/amqp/server":         {ours: []string{"internal/listener/accept", "internal/listener/socket", "internal/amqp"}},
-	"internal/broker/queue":        {},
+	"internal/broker/quirk":        {},
+	"internal/broker/queue":        {ours: []string{"internal/broker/quirk"}},
 	"internal/broker/message":      {ours: []string{"internal/amqp", "internal/broker/filter", "internal/broker/queue", "internal/servicebus/rights"}},
-	"internal/broker":              {ours: []string{"internal/broker/message", "internal/servicebus/duration", "internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
+	"internal/broker":              {ours: []string{"internal/broker/quirk", "internal/broker/message", "internal/servicebus/duration", "internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
 	"internal/broker/filter":       {},
 	"internal/servicebus/rest":     {ours: []string{"internal/amqp", "internal/servicebus/duration"}},
 	"internal/broker/adminapi":     {ours: []string{"internal/servicebus/address", "internal/servicebus/atom", "internal/broker", "internal/servicebus/duration", "internal/broker/queue"}},
@@ -118,6 +126,11 @@ var allowed = map[string]allowance{
 		[]string{azservicebus, prometheus, zap, "github.com/google/go-cmp"},
 	},
 	"internal/testing/apptest":     {},
+	"proxy/proven":                 {},
+	"proxy/durations":              {[]string{"internal/traceparent"}, []string{prometheus}},
+	"internal/traceparent":         {},
+	"internal/traces":              {[]string{"internal/escape", "internal/httpclient", "internal/traceparent"}, []string{backoff, prometheus, protobuf, zap}},
+	"internal/testing/otlptest":    {others: []string{"go.opentelemetry.io/proto/otlp", "google.golang.org/grpc", protobuf}},
 	"internal/testing/httpapitest": {ours: []string{"internal/broker", "internal/broker/httpapi"}},
 	"internal/broker/emulator":     {[]string{"internal/broker"}, []string{hujson}},
 	"internal/testing/brokertest": {
@@ -128,12 +141,18 @@ var allowed = map[string]allowance{
 		[]string{"internal/amqp", "internal/broker", "internal/broker/queue", "internal/servicebus/sas", "internal/testing/brokertest"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
-	"internal/history":            {[]string{"alert", "internal/escape", "internal/httpclient"}, []string{bbolt, prometheus}},
+	"internal/history":            {[]string{"alert", "internal/boltcheck", "internal/escape", "internal/httpclient", "internal/notifications", "internal/redisstore", "internal/servicebus/address", "internal/slack"}, []string{bbolt, prometheus}},
+	"examples/sidecar/go":         {others: []string{azservicebus}},
+	"examples/rest/go":            {},
+	"examples/dead-letters/go":    {others: []string{azservicebus}},
+	"internal/slack":              {nil, []string{prometheus}},
+	"internal/boltcheck":          {nil, []string{bbolt}},
+	"internal/unreceived":         {[]string{"internal/broker/quirk", "internal/operations", "internal/servicebus/link"}, []string{prometheus, zap}},
 	"internal/notifications":      {ours: []string{"alert", "internal/escape", "internal/httpclient"}},
-	"internal/operator/canary":    {[]string{"internal/operations", "internal/httpclient", "internal/servicebus/sdk"}, []string{azservicebus, prometheus, zap}},
+	"internal/operator/canary":    {[]string{"internal/httpclient", "internal/servicebus/sdk"}, []string{azservicebus, prometheus, zap}},
 	"internal/operator":           {[]string{"alert", "internal/app", "internal/catalog", "internal/config", "internal/connect", "internal/httpclient", "internal/lifecycle", "internal/operator/dlq", "internal/operator/doctor", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "scheduler"}, []string{azservicebus, zap}},
-	"internal/operator/deadlines": {ours: []string{"alert", "internal/escape", "internal/notifications", "internal/operator/dlq", "internal/redisstore", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal", "scheduler"}},
-	"internal/operator/dlq":       {[]string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/failure", "internal/servicebus/link", "scheduler"}, []string{bbolt, goamqp, sync}},
+	"internal/operator/deadlines": {ours: []string{"internal/monitorqueue", "alert", "internal/escape", "internal/notifications", "internal/operator/dlq", "internal/redisstore", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal", "scheduler"}},
+	"internal/operator/dlq":       {[]string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/failure", "internal/servicebus/link", "scheduler"}, []string{bbolt, sync}},
 	"internal/testing/testseed":   {},
 	"internal/listener/tlsrecord": {},
 	"internal/escape":             {},
@@ -142,23 +161,29 @@ var allowed = map[string]allowance{
 	"internal/bench/delay":        {},
 	"internal/bench/haproxy":      {},
 	"internal/testing/freeport":   {},
+	"internal/testing/program":    {},
 	"internal/testing/arch":       {},
+	"test/drill":                  {ours: []string{"internal/httpclient", "internal/testing/freeport"}},
 	"test/mutate":                 {},
 	"test/conformance":            {[]string{"internal/amqp", "internal/listener"}, []string{sync}},
+	"internal/operator/inject/admission": {
+		[]string{"internal/adminport", "internal/escape", "internal/httpclient", "internal/lifecycle", "internal/listener", "internal/operator/inject", "internal/servicebus/rest"},
+		[]string{prometheus, zap},
+	},
 }
 
 // allowedInTests is what the tests of every package may import as well. A test builds the scene around its
 // package; only proxy and monitor still never meet.
 var allowedInTests = allowance{
-	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/hooktest", "internal/testing/httpapitest", "internal/listener", "internal/testing/pipenet",
-		"internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "scheduler", "scheduler/index", "scheduler/journal"},
+	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/hooktest", "internal/testing/httpapitest", "internal/testing/otlptest", "internal/listener", "internal/testing/pipenet",
+		"internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "internal/operator/inject/admission", "scheduler", "scheduler/index", "scheduler/journal"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/santhosh-tekuri/jsonschema", pflag,
-		"github.com/rogpeppe/go-internal", "pgregory.net/rapid"},
+		"github.com/rogpeppe/go-internal", "pgregory.net/rapid", "go.opentelemetry.io/proto/otlp", "google.golang.org/grpc"},
 }
 
 // Whole-flow tests and load, and a file that only keeps modules in go.mod.
-var unbound = []string{"test/e2e", "test/sdk", "test/foreign", "internal/testing/wiretap", "test/bench", "deploy", "internal/deps"}
+var unbound = []string{"test/e2e", "test/simulate", "test/sdk", "test/foreign", "test/web", "internal/testing/wiretap", "test/bench", "test/dapr", "deploy", "internal/deps"}
 
 // The tests of these packages have no allowance: they are below the packages that it names.
 var plainTests = []string{"internal/broker/queue", "internal/broker/filter", "internal/amqp", "internal/testing/pipenet"}

@@ -21,7 +21,7 @@ const (
 	maxPackageLines = 4_000 // of a package without its tests
 	maxExported     = 15    // names of one of the packages in exportedNow
 	maxComment      = 100   // columns of a line that is a comment
-	maxMainPath     = 1_400 // lines of the files in mainPath
+	maxMainPath     = 1_300 // lines of the files in mainPath
 )
 
 // longFiles are files beyond maxFileLines, with the lines that they have. The list only shrinks.
@@ -37,9 +37,11 @@ var largePackages = map[string]struct {
 }{
 	"internal/amqp":             {4_950, "one codec: a performative, its reader and its writer belong together"},
 	"internal/amqp/relay":       {5_600, "links, tokens and settlements share the state of one pair of connections"},
-	"internal/broker":           {6_650, "namespace, entities and links share the state of one namespace"},
+	"internal/broker":           {6_720, "namespace, entities and links share the state of one namespace"},
+	"internal/config":           {4_100, "one table of settings, and the checks that need several of them"},
 	"internal/testing/exercise": {5_250, "one suite of statements, in a file for each group"},
-	"monitor":                   {5_930, "check, expiry and evidence share the watches of one entity"},
+	"monitor":                   {4_830, "check, expiry and evidence share the watches of one entity"},
+	"proxy":                     {4_070, "both endpoints share one send path, and the settlements that end what it began"},
 }
 
 // exportedNow are the product's packages with the exported names that they may have. maxExported is

@@ -48,22 +48,22 @@ var properUses = map[string]string{
 // wordsKept are the packages whose declarations and files have the field's words only. The list
 // grows until it has them all.
 var wordsKept = []string{
-	"alert", "deploy", "internal/adminport", "internal/amqp", "internal/amqp/client", "internal/amqp/relay", "internal/amqp/server",
-	"internal/bench", "internal/bench/delay", "internal/bench/haproxy", "internal/broker", "internal/broker/adminapi", "internal/broker/emulator",
+	"alert", "deploy", "test/drill", "internal/adminport", "internal/amqp", "internal/amqp/client", "internal/amqp/relay", "internal/amqp/server",
+	"internal/bench", "internal/boltcheck", "internal/bench/delay", "internal/bench/haproxy", "internal/broker", "internal/broker/adminapi", "internal/broker/emulator",
 	"internal/broker/filter", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue",
 	"internal/catalog", "internal/config", "internal/connect", "internal/demo", "internal/escape", "internal/httpclient", "internal/lag",
 	"internal/lifecycle", "internal/listener", "internal/listener/accept", "internal/listener/socket",
 	"internal/listener/tlsrecord", "internal/history", "internal/notifications", "internal/operations", "internal/operator",
 	"internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor",
-	"internal/operator/messages", "internal/redisstore",
+	"internal/operator/messages", "internal/operator/verify", "internal/broker/quirk", "internal/redisstore",
 	"internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration",
 	"internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link",
 	"internal/servicebus/rest", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk",
-	"internal/terminal", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/freeport", "internal/testing/hooktest", "internal/testing/httpapitest",
-	"internal/testing/pipenet", "internal/testing/redistest", "internal/testing/testseed", "internal/testing/wiretap",
-	"internal/version", "internal/web", "monitor", "monitor/adopt", "monitor/judge", "monitor/notify", "monitor/search", "proxy", "scheduler", "scheduler/index", "scheduler/journal", "test/bench",
+	"internal/slack", "internal/terminal", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/freeport", "internal/testing/hooktest", "internal/testing/httpapitest",
+	"internal/testing/pipenet", "internal/testing/program", "internal/testing/redistest", "internal/testing/testseed", "internal/testing/wiretap",
+	"internal/unreceived", "internal/version", "internal/web", "monitor", "monitor/adopt", "monitor/intake", "monitor/judge", "monitor/notify", "monitor/nudge", "monitor/search", "proxy", "scheduler", "scheduler/index", "scheduler/journal", "test/bench",
 	"test/bench/broker", "test/bench/peers", "test/bench/pump", "test/bench/relay", "test/bench/usage",
-	"test/conformance", "test/e2e", "test/foreign", "test/mutate", "test/sdk", "test/sdk/examples/go",
+	"examples/sidecar/go", "examples/rest/go", "examples/dead-letters/go", "test/conformance", "test/dapr", "test/e2e", "test/foreign", "test/mutate", "test/sdk", "test/sdk/examples/go", "test/web",
 }
 
 var wordOfName = regexp.MustCompile(`[A-Z]+[a-z]*|[a-z]+`)

@@ -37,6 +37,9 @@ func endpoint(t *testing.T, b *broker.Broker) func(*http.Request) (*http.Respons
 
 func TestEmbeddedBrokerOnFakeTime(t *testing.T) {
 	for name, expiry := range expiries {
+		if raced && expiry != queue.Eager {
+			continue // it changes when messages expire, not what goroutines share
+		}
 		t.Run(name, func(t *testing.T) {
 			Run(t, synctest.Test, func(t *testing.T) *Target {
 				secured := expiry == queue.Eager // once in fake time

@@ -47,7 +47,7 @@ final class Harness {
     static final String CA_FILE = required("SERVICEBUS_CA_FILE");
 
     private static final int CONCURRENCY = 10;
-    private static final int PATIENCE_SECONDS = 30;
+    private static final int PATIENCE_SECONDS = 90;
 
     private static final Map<String, Scenario> SCENARIOS = new LinkedHashMap<>();
 

@@ -76,13 +76,13 @@ final class Topics {
 
     private static void schedule(Harness.Scene scene) {
         ServiceBusSenderClient sender = scene.topicSender(scene.queue);
-        OffsetDateTime at = OffsetDateTime.now().plusSeconds(2);
+        OffsetDateTime at = OffsetDateTime.now().plusSeconds(4); // a busy machine cancels late
         long cancelled = sender.scheduleMessage(new ServiceBusMessage("never"), at);
         sender.scheduleMessage(new ServiceBusMessage("later"), at);
         sender.cancelScheduledMessage(cancelled);
         ServiceBusReceiverClient receiver = scene.subscription(scene.queue, "all");
-        Harness.receiveNothing(receiver);
         ServiceBusReceivedMessage m = Harness.receiveOne(receiver);
+        Harness.check(!OffsetDateTime.now().isBefore(at.minusNanos(50_000_000)), "it comes at its time");
         Harness.equal(m.getBody().toString(), "later", "body");
         receiver.complete(m);
     }

@@ -18,7 +18,7 @@ export const adminConnectionString = required("SERVICEBUS_ADMIN_CONNECTION_STRIN
 export const retryOptions = { maxRetries: 3, retryDelayInMs: 200, timeoutInMs: 10_000 };
 
 const CONCURRENCY = 10;
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 90_000;
 
 const scenarios = [];
 

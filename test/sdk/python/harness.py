@@ -11,7 +11,7 @@ import traceback
 
 from azure.servicebus import ServiceBusClient
 
-PATIENCE = 30  # seconds that a scenario may take
+PATIENCE = 90  # seconds that a scenario may take
 CONCURRENCY = 16
 
 _scenarios = {}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"overdue/internal/config"
+	"overdue/internal/operator/inject"
+	"overdue/internal/terminal"
+)
+
+// localConnection is what an app beside the sidecar connects with.
+const localConnection = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=any;SharedAccessKey=any;UseDevelopmentEmulator=true"
+
+func (p *program) injectCommand() *cobra.Command {
+	var f injectFlags
+	var out bool
+	cmd := &cobra.Command{
+		Use:   "inject [file…]",
+		Short: "Add the sidecar to Kubernetes manifests, or take it out",
+		Long: "Reads manifests from the files, or from standard input, and prints them with the sidecar beside the app of\n" +
+			"every Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job and CronJob: a native sidecar (Kubernetes 1.29 or\n" +
+			"later) with its probes, security context, volumes and a ConfigMap. Other objects stay as they are.\n\n" +
+			"A second run changes nothing, and one with other flags replaces the sidecar. --remove takes it out again.\n" +
+			"`overdue inject serve` does the same to pods while the cluster creates them.\n\n" +
+			"Annotations of a workload or of its pod template take precedence over the flags:\n\n" + annotationList() +
+			"\nSet the connection string of the app to\n\n  " + localConnection,
+		Example: "  overdue inject --image registry.example.com/overdue:1.0 \\\n" +
+			"    --namespace contoso.servicebus.windows.net app.yaml | kubectl apply -f -\n" +
+			"  kubectl get deploy -o yaml | overdue inject --remove - | kubectl apply -f -",
+	}
+	f.define(cmd)
+	cmd.Flags().BoolVar(&out, "remove", false, "take the sidecar out")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o, err := f.options(out)
+		if err != nil {
+			return &config.Error{Err: err}
+		}
+		in, err := p.manifests(cmd.InOrStdin(), args)
+		if err != nil {
+			return err
+		}
+		result, err := inject.Manifest(in, o)
+		if err != nil {
+			return &config.Error{Err: err}
+		}
+		if _, err := p.stdout.Write(result.Manifest); err != nil {
+			return err
+		}
+		p.reportInjected(&o, &result)
+		return nil
+	}
+	cmd.AddCommand(p.injectServeCommand())
+	return cmd
+}
+
+// injectFlags say what the sidecar is.
+type injectFlags struct{ image, namespace, queues, topics, identity, file string }
+
+func (i *injectFlags) define(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&i.image, "image", "", "image of the sidecar")
+	f.StringVar(&i.namespace, "namespace", "", "Service Bus namespace, fully qualified")
+	f.StringVar(&i.queues, "queues", "", "queues to monitor, with commas between them (default: all that a send passes through to)")
+	f.StringVar(&i.topics, "topics", "", "topics to monitor, likewise")
+	f.StringVar(&i.identity, "identity", inject.IdentityWorkload, "workload, or secret:NAME/KEY for a connection string in a Secret")
+	f.StringVar(&i.file, "config", "", "configuration file of the sidecar, YAML, instead of --queues and --topics")
+}
+
+func (i *injectFlags) options(remove bool) (o inject.Options, err error) {
+	o = inject.Options{Image: i.image, Namespace: i.namespace, Queues: inject.Names(i.queues), Topics: inject.Names(i.topics), Identity: i.identity, Remove: remove}
+	if err := readSidecarConfig(&o, i.file); err != nil {
+		return o, err
+	}
+	if o.Image == "" && !remove {
+		return o, errors.New("--image: name the image of the sidecar, as registry.example.com/overdue:1.0")
+	}
+	return o, nil
+}
+
+// annotationList is a list for the help.
+func annotationList() string {
+	var b strings.Builder
+	for _, a := range inject.Annotations {
+		fmt.Fprintf(&b, "  %-26s %s\n", a[0], a[1])
+	}
+	return b.String()
+}
+
+// readSidecarConfig reads the configuration of the sidecar and checks it as the sidecar will.
+func readSidecarConfig(o *inject.Options, file string) error {
+	if file == "" {
+		return nil
+	}
+	if len(o.Queues)+len(o.Topics) > 0 {
+		return errors.New("--config replaces --queues and --topics; keep one of them")
+	}
+	namespace := o.Namespace
+	if namespace == "" {
+		namespace = "any.servicebus.windows.net" // a Secret or an annotation states it
+	}
+	// The files that it names are in the pod, so they cannot be checked here.
+	c, err := config.Load(file, func(string) string { return "" }, map[string]string{"namespace": namespace})
+	if err != nil {
+		return err
+	}
+	if err := c.CheckRole(config.RoleProxy); err != nil {
+		return err
+	}
+	o.Config, err = os.ReadFile(file)
+	return err
+}
+
+// manifests reads the files, or standard input.
+func (p *program) manifests(stdin io.Reader, files []string) ([]byte, error) {
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	var all bytes.Buffer
+	for _, name := range files {
+		var in io.Reader
+		if name == "-" {
+			if f, ok := stdin.(*os.File); ok && terminal.Is(f) {
+				return nil, &config.Error{Err: errors.New("name files with manifests, or pipe them in")}
+			}
+			in = stdin
+		} else {
+			f, err := os.Open(name)
+			if err != nil {
+				return nil, &config.Error{Err: err}
+			}
+			defer f.Close()
+			in = f
+		}
+		before := all.Len()
+		if before > 0 {
+			all.WriteString("---\n")
+		}
+		if _, err := io.Copy(&all, io.LimitReader(in, inject.MaxManifest+1)); err != nil {
+			return nil, fmt.Errorf("read %s: %w", name, err)
+		}
+		if all.Len() > inject.MaxManifest {
+			return nil, &config.Error{Err: fmt.Errorf("%s: the manifests have more than %d MiB", name, inject.MaxManifest>>20)}
+		}
+		if b := all.Bytes(); len(b) > 0 && b[len(b)-1] != '\n' {
+			all.WriteByte('\n')
+		}
+	}
+	return all.Bytes(), nil
+}
+
+// reportInjected says on stderr what has changed.
+func (p *program) reportInjected(o *inject.Options, r *inject.Result) {
+	did := "sidecar added"
+	if o.Remove {
+		did = "sidecar taken out"
+	}
+	for _, title := range r.Changed {
+		fmt.Fprintf(p.stderr, "%s: %s\n", title, did)
+	}
+	for _, s := range r.Skipped {
+		fmt.Fprintf(p.stderr, "%s; left as it is\n", s)
+	}
+	switch {
+	case len(r.Changed) == 0 && len(r.Skipped) == 0:
+		fmt.Fprintln(p.stderr, "nothing changed: no workload in these manifests")
+	case len(r.Changed) > 0 && !o.Remove:
+		fmt.Fprintf(p.stderr, "Set the connection string of the app to %s\n", localConnection)
+	}
+}

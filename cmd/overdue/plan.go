@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"overdue/internal/config"
+	"overdue/internal/escape"
+	"overdue/internal/operator/plan"
+	"overdue/internal/terminal"
+)
+
+func (p *program) planCommand() *cobra.Command {
+	l := plan.Load{Tier: plan.Standard, Companions: plan.Auto}
+	var rate, missed string
+	var price float64
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "plan",
+		Short: "Say beforehand what a load costs: operations, companions, processor, memory",
+		Long: "Computes what Overdue needs for a load beyond what the app does anyway, which share of the limits of the\n" +
+			"tier that is, and at which rate it stops. Nothing is connected to, and nothing is measured: the figures come\n" +
+			"from `overdue bench`, and are on the high side.",
+		Example: "  overdue plan --rate 2000/s --deadline 30s --missed 1% --queues 12 --tier standard\n" +
+			"  overdue plan --rate 5M/day --deadline 1h --missed 0.1% --price-per-million 0.80 --json",
+		Args: cobra.NoArgs,
+	}
+	f := cmd.Flags()
+	f.StringVar(&rate, "rate", "", "messages on all queues together, as 2000/s, 90k/min, 5M/day")
+	durationVar(f, &l.Deadline, "deadline", 0, "deadline of each message")
+	f.StringVar(&missed, "missed", "1%", "share of messages that miss it")
+	f.IntVar(&l.Queues, "queues", 1, "queues that the messages are spread over")
+	f.IntVar(&l.Senders, "senders", 1, "proxies that send to each queue; slots are counted by proxy and queue")
+	f.IntVar(&l.MonitorQueues, "monitor-queues", 1, "monitor queues, as in the setting monitorQueues")
+	f.StringVar(&l.Tier, "tier", plan.Standard, "tier of the namespace: basic, standard, premium")
+	f.StringVar(&l.Companions, "companions", plan.Auto, "companions that are written: auto, each, slot")
+	f.Float64Var(&price, "price-per-million", 0, "price of a million operations, to compute a sum")
+	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
+	completes(cmd, "tier", plan.Basic, plan.Standard, plan.Premium)
+	completes(cmd, "companions", plan.Auto, plan.Each, plan.Slot)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		var err error
+		if l.Rate, err = parseRate(rate); err != nil {
+			return &config.Error{Err: err}
+		}
+		if l.Missed, err = parseShare(missed); err != nil {
+			return &config.Error{Err: err}
+		}
+		if price < 0 {
+			return &config.Error{Err: fmt.Errorf("--price-per-million is %v; it must not be negative", price)}
+		}
+		planned, err := plan.Of(l)
+		if err != nil {
+			return &config.Error{Err: err}
+		}
+		if asJSON {
+			return escape.WriteJSON(p.stdout, planned)
+		}
+		return planned.WriteText(p.stdout, terminal.Width(p.stdout), price)
+	}
+	return cmd
+}
+
+// parseRate reads messages a second.
+func parseRate(text string) (float64, error) {
+	number, per, ok := strings.Cut(text, "/")
+	seconds, known := map[string]float64{"": 1, "s": 1, "min": 60, "h": 3600, "day": 86400, "d": 86400}[per]
+	factor := 1.0
+	for suffix, f := range map[string]float64{"k": 1e3, "M": 1e6, "G": 1e9} {
+		if rest, has := strings.CutSuffix(number, suffix); has {
+			number, factor = rest, f
+		}
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !known || ok && per == "" {
+		return 0, fmt.Errorf("--rate: %q is not a rate; write one like 2000/s, 90k/min or 5M/day", config.Clip(text))
+	}
+	return n * factor / seconds, nil
+}
+
+// parseShare reads a share, as 1% or 0.01.
+func parseShare(text string) (float64, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0, fmt.Errorf("--missed: %q is not a share; write one like 1%% or 0.01", config.Clip(text))
+	}
+	if percent {
+		n /= 100
+	}
+	return n, nil
+}

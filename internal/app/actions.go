@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.uber.org/zap"
+
+	"overdue/internal/connect"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/web"
+)
+
+// actionFolder is where the dashboard keeps the journals of resubmissions: with the state of this
+// process, or where the commands of this user keep theirs.
+func (p *Process) actionFolder() (string, error) {
+	if p.cfg.StateDirectory != "" {
+		return filepath.Join(p.cfg.StateDirectory, "resubmit"), nil
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no place for the journal of a resubmission; set HOME, or XDG_CACHE_HOME: %w", err)
+	}
+	return filepath.Join(cache, "overdue"), nil
+}
+
+// actionSender sends to an entity through an endpoint of its own, as the commands of operators do:
+// what apps may do at the endpoints of this process has nothing to do with it.
+func (p *Process) actionSender(ctx context.Context, to string) (out *link.Sender, done func(), err error) {
+	c := cmp.Or(p.admin.Current.Load(), p.cfg)
+	if c.Embedded() {
+		c = c.WithNamespace(p.OwnConnectionString())
+	}
+	quiet := p.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+	proc, text, err := StartPrivate(ctx, c, quiet, zap.NewAtomicLevelAt(zap.ErrorLevel))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = proc.Stop() // nothing was sent
+		}
+	}()
+	ns, err := connect.Parse(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, links, _, err := ns.Connect(zap.NewNop())
+	if err != nil {
+		return nil, nil, err
+	}
+	if out, err = links.Sender(ctx, to); err != nil {
+		_ = links.Close() // it has no sender
+		return nil, nil, err
+	}
+	return out, func() {
+		out.Close(context.WithoutCancel(ctx))
+		// What was sent has been acknowledged by now, with its companions.
+		_ = links.Close()
+		_ = proc.Stop()
+	}, nil
+}
+
+// audit writes one line of the log about an action of the dashboard.
+func (p *Process) audit(a web.Audit) {
+	fields := []zap.Field{zap.String("action", a.Action), zap.String("work_queue", a.Entity), zap.Int("chosen", a.Chosen), zap.String("caller", a.Caller)}
+	if a.To != "" {
+		fields = append(fields, zap.String("to", a.To))
+	}
+	if a.Filter != "" {
+		fields = append(fields, zap.String("filter", a.Filter))
+	}
+	if a.Event == "ended" {
+		fields = append(fields, zap.Int("done", a.Done))
+	}
+	log := p.log.Named("dashboard")
+	if a.Event == "refused" {
+		log.Warn("action refused", append(fields, zap.Error(a.Err))...)
+		return
+	}
+	log.Info("action "+a.Event, append(fields, zap.Error(a.Err))...)
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"overdue/alert"
+	"overdue/internal/config"
+	"overdue/internal/traces"
+	"overdue/internal/version"
+)
+
+// startTraces starts the export of spans, if the variables of OpenTelemetry name a receiver. They
+// are often set for a whole fleet, so a mistake in them turns traces off and stops nothing.
+func (p *Process) startTraces(namespace string) {
+	t, err := newTracer(p.cfg, traces.Options{
+		Namespace: namespace, MonitorQueue: p.cfg.AllMonitorQueues().For, Version: version.String(),
+		Log: p.log.Named("traces"), Registerer: p.registry,
+	})
+	if err != nil {
+		p.log.Warn("traces are off", zap.Error(err), zap.String("next", "docs/operate/traces.md has the variables; restart after a change"))
+		return
+	}
+	if t == nil {
+		return
+	}
+	p.traces = t
+	p.log.Info("traces are on", zap.String("receiver", t.Receiver()))
+	p.life.Background("traces", t.Run)
+}
+
+// newTracer makes a Tracer of the variables, nil if traces are off.
+func newTracer(c *config.Config, o traces.Options) (*traces.Tracer, error) {
+	if c.Environment == nil {
+		return nil, nil
+	}
+	cfg, err := traces.FromEnvironment(c.Environment)
+	if err != nil {
+		return nil, err
+	}
+	return traces.New(cfg, o)
+}
+
+// traced returns a sink that gives each event the traceparent of its span, and passes it on to a.
+// The first sink records the span. It takes each event once, whatever becomes of the other sinks.
+func (p *Process) traced(a alert.Alerter, records bool) alert.Alerter {
+	return tracedSink{a, p.traces, records}
+}
+
+type tracedSink struct {
+	alert.Alerter
+	tracer  *traces.Tracer // nil: events get the traceparent of their message
+	records bool
+}
+
+// Unwrap returns the sink behind.
+func (t tracedSink) Unwrap() alert.Alerter { return t.Alerter }
+
+func (t tracedSink) Alert(ctx context.Context, e alert.Event) error {
+	d := traces.Deadline{EventID: e.ID, Message: e.Traceparent, Send: e.SendTraceparent}
+	tracer := t.tracer
+	switch e.Type {
+	case alert.TypeMissed:
+		d.Verdict = "missed"
+	case alert.TypeIncomplete:
+		d.Verdict = "incomplete"
+	default: // nothing was missed
+		tracer = nil
+	}
+	if t.records {
+		describe(&d, &e.Data)
+		tracer.Missed(&d)
+	}
+	e.Traceparent = tracer.Context(&d).String()
+	return t.Alerter.Alert(ctx, e)
+}
+
+// describe takes into the span what the event says.
+func describe(d *traces.Deadline, of *alert.EventData) {
+	d.Entity, d.Subscription, d.MessageID, d.Due, d.Seen = of.Entity, of.Subscription, of.MessageID, of.Deadline, of.Deadline.Add(of.Lag())
+	d.About = []traces.Attribute{
+		traces.Number("messaging.servicebus.message.delivery_count", int64(of.DeliveryCount)),
+		traces.Number("messaging.servicebus.message.enqueued_time", of.EnqueuedTime.Unix()),
+		traces.Number("overdue.sequence_number", of.SequenceNumber),
+	}
+	for _, a := range []struct{ key, value string }{
+		{"messaging.message.conversation_id", of.CorrelationID}, {"overdue.session_id", of.SessionID}, {"overdue.evidence", of.Evidence},
+		{"overdue.strategy", of.Strategy}, {"overdue.dead_letter_reason", of.DeadLetterReason}, {"overdue.state", of.State},
+	} {
+		if a.value != "" {
+			d.About = append(d.About, traces.Text(a.key, a.value))
+		}
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"time"
+
+	"overdue/internal/broker/quirk"
+)
+
+// How a queue differs from one of Service Bus, where Config.Quirks says so.
+
+const (
+	// lateness is how long a dead letter cannot be found, with quirk.DeadLettersLate.
+	lateness = 500 * time.Millisecond
+	// lateStep is a tenth of how late a scheduled message can be, with quirk.ScheduleLate.
+	lateStep = 100 * time.Millisecond
+)
+
+// pushSchedule puts e in the schedule. With quirk.ScheduleLate, a message is late by one to ten
+// steps, which its sequence number decides.
+func (q *Queue) pushSchedule(e *entry) {
+	at := e.scheduledAt
+	if q.cfg.Quirks.Has(quirk.ScheduleLate) {
+		at = at.add(time.Duration(1+arrival(e.seq)*7%10) * lateStep)
+	}
+	q.schedule.push(e, int64(at))
+}
+
+// stamp is how a time is stated to clients.
+func (q *Queue) stamp(i instant) time.Time {
+	t := i.time()
+	if q.cfg.Quirks.Has(quirk.StampsSeconds) {
+		return t.Truncate(time.Second)
+	}
+	return t
+}
+
+// release gives e back for the outcome released.
+func (q *Queue) release(e *entry, now instant) {
+	q.giveBack(e, q.cfg.Quirks.Has(quirk.ReleaseCounts), now)
+	if !q.cfg.Quirks.Has(quirk.ReleaseLast) || e.state != Active || e.pos[slotPlace] == nowhere {
+		return // it has expired, was delivered too often, or is deferred
+	}
+	waiting := &q.waiting
+	if q.sessions != nil {
+		waiting = &q.sessions.byID[e.sessionID].waiting
+	}
+	q.lastSeq++ // nothing else has this place
+	waiting.move(e, q.lastSeq)
+}
+
+// arrive takes a message that another queue has dead-lettered.
+func (q *Queue) arrive(e *entry, now instant) {
+	e.extra.deadLetteredAt = now
+	if q.cfg.Quirks.Has(quirk.DeadLettersLate) {
+		q.late = append(q.late, e)
+		return
+	}
+	q.admitDead(e, now)
+}
+
+// admitLate makes dead letters visible whose time has come.
+func (q *Queue) admitLate(now instant) {
+	n := 0
+	for ; n < len(q.late) && q.late[n].extra.deadLetteredAt.add(lateness) <= now; n++ {
+		q.admitDead(q.late[n], now)
+	}
+	if n > 0 {
+		q.late = q.late[n:]
+	}
+}
+
+func (q *Queue) admitDead(e *entry, now instant) {
+	e.state = Active
+	if q.cfg.Quirks.Has(quirk.DeadLettersRestamped) {
+		e.enqueuedAt = now
+	}
+	if q.cfg.Quirks.Has(quirk.DeadLettersRenumbered) {
+		q.lastSeq++
+		e.seq = q.lastSeq
+	}
+	q.admit(e)
+	q.wait(e)
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"errors"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/bbolt"
+
+	"overdue/internal/slack"
+)
+
+func TestSlackIsKeptByMinute(t *testing.T) {
+	dir := t.TempDir()
+	h := open(t, dir, prometheus.NewRegistry())
+	h.cfg.Slack = slack.NewMeter(nil)
+	settle := func(entity string, n int, taken time.Duration) {
+		for range n {
+			h.cfg.Slack.Of(entity).Settled(start, start.Add(taken), start.Add(time.Minute), 1)
+		}
+	}
+	settle("orders", 50, 10*time.Second)
+	settle("Invoices", 1, 70*time.Second)
+	h.flush(t.Context(), start)
+	settle("orders", 48, 10*time.Second)
+	h.flush(t.Context(), start.Add(5*time.Second))
+	if err := h.file.close(); err != nil {
+		t.Fatal(err)
+	}
+	meter := h.cfg.Slack
+	h = open(t, dir, prometheus.NewRegistry())
+	h.cfg.Slack, h.lastSlack = meter, meter.Read()
+	settle("orders", 2, 30*time.Second)
+	h.flush(t.Context(), start.Add(time.Minute))
+	h.flush(t.Context(), start.Add(2*time.Minute)) // there is nothing new
+
+	s := httptest.NewServer(h)
+	defer s.Close()
+	addr := s.Listener.Addr().String()
+	got, _, err := FetchSlack(t.Context(), addr, "", start.Add(-time.Minute))
+	want := []slack.Summary{
+		{Entity: "Invoices", Count: 1, Late: 1, TakenP50: 73728, TakenP99: 73728},
+		{Entity: "orders", Count: 100, LeftP1: 29696, LeftP50: 49152, TakenP50: 10240, TakenP99: 30720},
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("all: %v %s", err, diff)
+	}
+	got, _, err = FetchSlack(t.Context(), addr, "ORDERS", start.Add(time.Minute).Truncate(time.Minute))
+	want = []slack.Summary{{Entity: "orders", Count: 2, LeftP1: 29696, LeftP50: 29696, TakenP50: 30720, TakenP99: 30720}}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("the last minute of orders: %v %s", err, diff)
+	}
+}
+
+func TestATopicStandsForItsSubscriptions(t *testing.T) {
+	h := open(t, t.TempDir(), prometheus.NewRegistry())
+	h.cfg.Slack = slack.NewMeter(nil)
+	for _, name := range []string{"events/Subscriptions/audit", "events/Subscriptions/mail", "events2/Subscriptions/audit", "events"} {
+		h.cfg.Slack.Of(name).Settled(start, start, start.Add(time.Minute), 1)
+	}
+	h.flush(t.Context(), start)
+	s := httptest.NewServer(h)
+	defer s.Close()
+	for asked, want := range map[string]int{"": 4, "Events": 3, "events/subscriptions/Mail": 1, "events/Subscriptions/m": 0, "event": 0} {
+		got, _, err := FetchSlack(t.Context(), s.Listener.Addr().String(), asked, start.Add(-time.Minute))
+		if err != nil || len(got) != want {
+			t.Errorf("of %q: %+v, %v, want %d", asked, got, err, want)
+		}
+	}
+}
+
+// What waits while the file cannot be written is bounded, and written once it can.
+func TestSlackThatCannotBeWrittenWaits(t *testing.T) {
+	h := open(t, t.TempDir(), prometheus.NewRegistry())
+	h.cfg.Slack = slack.NewMeter(nil)
+	path := h.file.db.Path()
+	if err := h.file.close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		h.cfg.Slack.Of("orders").Settled(start, start.Add(time.Second), start.Add(time.Minute), 1)
+		h.flush(t.Context(), start.Add(time.Duration(i)*30*time.Second))
+	}
+	if len(h.slack) != 2 {
+		t.Errorf("%d minutes wait, want 2", len(h.slack))
+	}
+	for i := range maxSlack + 10 {
+		h.cfg.Slack.Of("orders").Settled(start, start, start.Add(time.Minute), 1)
+		h.sampleSlack(start.Add(time.Duration(i) * time.Minute))
+	}
+	if len(h.slack) != maxSlack {
+		t.Errorf("%d minutes wait, want %d at most", len(h.slack), maxSlack)
+	}
+	var err error
+	if h.file, err = tryOpen(path); err != nil {
+		t.Fatal(err)
+	}
+	h.cfg.Keep = 1000 * time.Hour
+	h.flush(t.Context(), start)
+	got, err := h.Slack(time.Time{}, func(string) bool { return true })
+	if err != nil || len(got) != 1 || got[0].Count != maxSlack+3 || len(h.slack) != 0 {
+		t.Errorf("Slack = %+v, %v, %d wait; want %d settlements", got, err, len(h.slack), maxSlack+3)
+	}
+}
+
+// Bytes on a disk go bad. Other records can be read all the same, and the minute goes on.
+func TestUnreadableRecordsAreLeftOut(t *testing.T) {
+	h := open(t, t.TempDir(), prometheus.NewRegistry())
+	h.cfg.Slack = slack.NewMeter(nil)
+	h.cfg.Slack.Of("orders").Settled(start, start, start.Add(time.Minute), 1)
+	miss(t, h, "m-0", start)
+	h.flush(t.Context(), start)
+	minute := start.Truncate(time.Minute)
+	err := h.file.db.Update(func(tx *bbolt.Tx) error {
+		return errors.Join(
+			tx.Bucket(slackBucket).Put(keyOf(minute.Unix(), "invoices"), []byte("unreadable")),
+			tx.Bucket(slackBucket).Put(keyOf(minute.Unix(), "orders"), []byte("unreadable")),
+			tx.Bucket(missedBucket).Put(keyOf(start.Unix(), "e-bad"), []byte("unreadable")),
+			tx.Bucket(minutesBucket).Put(keyOf(start.Unix(), "unreadable"), []byte("x")),
+		)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.cfg.Slack.Of("orders").Settled(start, start, start.Add(time.Minute), 1)
+	h.flush(t.Context(), start.Add(time.Second))
+	got, err := h.Slack(time.Time{}, func(string) bool { return true })
+	if err != nil || len(got) != 1 || got[0].Count != 1 {
+		t.Errorf("Slack = %+v, %v, want one settlement", got, err)
+	}
+	if got := ids(t, h, time.Time{}); got != "m-0" {
+		t.Errorf("missed %q, want m-0", got)
+	}
+	if got, err := h.Minutes(time.Time{}, func(string) bool { return true }, 10); err != nil || len(got) != 0 {
+		t.Errorf("Minutes = %+v, %v, want none", got, err)
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"overdue/internal/adminport"
+	"overdue/internal/lifecycle"
+	"overdue/internal/listener"
+)
+
+const (
+	// leave is how long the webhook serves after SIGTERM: so long may an API server not know yet that
+	// this replica is going.
+	leave       = 5 * time.Second
+	stopTimeout = 5 * time.Second
+)
+
+// Serve serves the webhook and its probes until ctx ends. After SIGTERM it goes on for a few seconds,
+// no longer ready.
+func Serve(ctx context.Context, c Config) error {
+	registry := prometheus.NewRegistry()
+	certificate, ready, err := c.certificate()
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST "+Path, NewHandler(c, registry))
+	life := lifecycle.New(c.Log, stopTimeout)
+	port := &adminport.Port{Life: life, Metrics: registry, Ready: []adminport.Check{{Name: "certificate", OK: ready}}}
+	probes, err := net.Listen("tcp", c.ListenProbes)
+	if err != nil {
+		return fmt.Errorf("listen for probes: %w", err)
+	}
+	ln, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return errors.Join(fmt.Errorf("listen: %w", err), probes.Close())
+	}
+	serve(life, "probes", adminport.NewServer(port.Probes(), adminport.ProbesWriteTimeout, c.Log), adminport.LimitConns(probes))
+	serve(life, "webhook", adminport.NewServer(mux, adminport.ProbesWriteTimeout, c.Log), tls.NewListener(adminport.LimitConns(ln), certificate))
+	if c.Keeper != nil {
+		life.Background("certificate", c.Keeper.Run)
+	}
+	life.Serving()
+	c.Log.Info("serving", zap.String("webhook", ln.Addr().String()), zap.String("probes", probes.Addr().String()))
+	select {
+	case <-ctx.Done():
+		c.Log.Info("stopping")
+	case err = <-life.Failed:
+	}
+	if errors.Is(context.Cause(ctx), lifecycle.ErrTerminated) {
+		life.Delays = lifecycle.Delays{Min: leave, Max: leave, Apps: noApps{}}
+	}
+	return errors.Join(err, life.Drain())
+}
+
+func serve(life *lifecycle.Lifecycle, name string, s *http.Server, ln net.Listener) {
+	life.Run(name, func() error {
+		if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	}, s.Shutdown)
+}
+
+// noApps keeps no connections: an API server opens one for each review.
+type noApps struct{}
+
+func (noApps) Drain(context.Context) error { return nil }
+func (noApps) Connections() int            { return 0 }
+
+// certificate returns the settings of TLS, and the check whether there is a certificate.
+func (c *Config) certificate() (*tls.Config, func(context.Context) error, error) {
+	if k := c.Keeper; k != nil {
+		t := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: k.GetCertificate}
+		return t, func(context.Context) error { return k.Ready() }, nil
+	}
+	loaded, err := listener.LoadCertificate(c.CertFile, c.KeyFile, func(err error) {
+		if err != nil {
+			c.Log.Warn("certificate not reloaded", zap.Error(err))
+			return
+		}
+		c.Log.Info("certificate reloaded", zap.String("file", c.CertFile))
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return loaded.TLS, func(context.Context) error { return nil }, nil
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plan says beforehand what Overdue costs for a load: operations of Service Bus, the size
+// of the monitor queue, processor time and memory. It computes with what `overdue bench` has
+// measured, see measured.go, and errs on the high side.
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"overdue/internal/monitorqueue"
+)
+
+// Tiers of a namespace.
+const (
+	Basic    = "basic"
+	Standard = "standard"
+	Premium  = "premium"
+)
+
+// Companions, as in the setting.
+const (
+	Auto = "auto"
+	Each = "each"
+	Slot = "slot"
+)
+
+// A Load is what an app sends.
+type Load struct {
+	Rate       float64       // messages a second, on all queues together
+	Deadline   time.Duration // of each message
+	Missed     float64       // the share of messages that miss it, 0 to 1
+	Queues     int           // that the messages are spread over evenly
+	Senders    int           // proxies that send to each queue, each the same part
+	Tier       string
+	Companions string
+
+	MonitorQueues int // as in the setting
+}
+
+// Bounds of a load.
+const (
+	maxRate   = 10_000_000
+	maxQueues = 10_000 // of a namespace (learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)
+	maxLife   = 100 * 365 * 24 * time.Hour
+)
+
+// Check reports everything that is wrong with l.
+func (l *Load) Check() error {
+	var errs []error
+	mistake := func(wrong bool, format string, a ...any) {
+		if wrong {
+			errs = append(errs, fmt.Errorf(format, a...))
+		}
+	}
+	mistake(!(l.Rate > 0 && l.Rate <= maxRate), "--rate is %v messages a second; it must be more than 0, and %d at most", l.Rate, maxRate)
+	mistake(l.Deadline <= 0 || l.Deadline > maxLife, "--deadline is %v; it must be more than 0, and 100 years at most", l.Deadline)
+	mistake(!(l.Missed >= 0 && l.Missed <= 1), "--missed is %v%%; it must be between 0%% and 100%%", l.Missed*100)
+	mistake(l.Queues < 1 || l.Queues > maxQueues, "--queues is %d; it must be between 1 and %d", l.Queues, maxQueues)
+	mistake(l.Senders < 1 || l.Senders > maxQueues, "--senders is %d; it must be between 1 and %d", l.Senders, maxQueues)
+	mistake(l.MonitorQueues < 1 || l.MonitorQueues > monitorqueue.Most, "--monitor-queues is %d; it must be between 1 and %d", l.MonitorQueues, monitorqueue.Most)
+	mistake(l.Tier != Basic && l.Tier != Standard && l.Tier != Premium, "--tier is %q; it must be basic, standard or premium", l.Tier)
+	mistake(l.Companions != Auto && l.Companions != Each && l.Companions != Slot, "--companions is %q; it must be auto, each or slot", l.Companions)
+	return errors.Join(errs...)
+}
+
+// A Plan is what a load costs.
+type Plan struct {
+	Load       Load   `json:"load"`
+	Companions string `json:"companions"` // those that are written: each, slot, or both
+	// SlotShare is the share of messages for which slots stand, 0 to 1.
+	SlotShare float64 `json:"slotShare"`
+
+	// Operations a second.
+	App    float64 `json:"appOperations"`    // one to send and one to receive each message, without Overdue too
+	Met    float64 `json:"metOperations"`    // for deadlines that are met
+	Missed float64 `json:"missedOperations"` // for deadlines that are missed
+
+	Written          float64 `json:"companionsWritten"`     // a second
+	Outstanding      float64 `json:"outstandingCompanions"` // on all monitor queues, at most
+	MonitorQueueSize float64 `json:"monitorQueueBytes"`     // of the fullest monitor queue
+
+	ProxyCores    float64 `json:"proxyCores"` // of all proxies together
+	ProxyMemory   float64 `json:"proxyBytes"` // of one proxy that sends everything
+	MonitorCores  float64 `json:"monitorCores"`
+	MonitorMemory float64 `json:"monitorBytes"` // of one monitor
+	Monitors      int     `json:"monitors"`
+
+	Limits []Limit `json:"limits"`
+	// StopsAt is the rate at which the first limit is reached, other things equal; 0: none is
+	// documented.
+	StopsAt float64 `json:"stopsAtRate"`
+}
+
+// A Limit is one of the tier.
+type Limit struct {
+	Name   string  `json:"name"`
+	Most   float64 `json:"most"`
+	Used   float64 `json:"used"`
+	Source string  `json:"source"`
+}
+
+// Share is how much of the limit is used; 1: all.
+func (l *Limit) Share() float64 { return l.Used / l.Most }
+
+// Overdue is how many operations a second there are beyond those of the app.
+func (p *Plan) Overdue() float64 { return p.Met + p.Missed }
+
+// SecondsPerMonth is a month of 365/12 days.
+const SecondsPerMonth = 365 * 24 * 3600 / 12
+
+// slotRate is the rate of one proxy and queue from which on slot companions are written.
+const slotRate = 100
+
+// slotShare is the share of messages for which slots stand. A proxy takes slots in a second that
+// has slotRate messages or more, or that follows one. At rates near it, chance decides in which
+// seconds that is so: their number is that of a Poisson process.
+func (l *Load) slotShare(perSender float64) float64 {
+	switch l.Companions {
+	case Each:
+		return 0
+	case Slot:
+		return 1
+	}
+	return math.Erfc((slotRate-0.5-perSender)/math.Sqrt(2*perSender)) / 2
+}
+
+// fullest is the share of the companions on the fullest of n monitor queues, when a hash spreads
+// that many queues over them: three standard deviations above the mean, and one queue at least.
+// With few queues it may well be all of them.
+func fullest(queues, n int) float64 {
+	mean, one := 1/float64(n), 1/float64(queues)
+	return min(1, max(one, mean+3*math.Sqrt(mean*(1-mean)*one)))
+}
+
+// Both is what Plan.Companions says where neither kind is rare.
+const Both = "each and slot"
+
+// slotsPerSecond is how many slot companions one proxy writes for a queue in a second.
+const slotsPerSecond = 10
+
+// creditsPerSecond is what a namespace of the Standard tier grants
+// (learn.microsoft.com/azure/service-bus-messaging/service-bus-throttling): a message that is sent,
+// received or peeked takes one.
+const creditsPerSecond = 1000
+
+// entitySize is the least size of a queue that can be chosen
+// (learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas).
+const entitySize = 1 << 30
+
+// Of computes the plan of a load.
+func Of(l Load) (*Plan, error) {
+	if err := l.Check(); err != nil {
+		return nil, err
+	}
+	p := of(l)
+	if l.Tier == Standard {
+		p.StopsAt = stopsAt(l)
+	}
+	return p, nil
+}
+
+func of(l Load) *Plan {
+	perQueue := l.Rate / float64(l.Queues)
+	senders := float64(l.Senders)
+	perSender := perQueue / senders
+	slots := l.slotShare(perSender)
+	p := &Plan{Load: l, Companions: Both, SlotShare: slots, App: 2 * l.Rate}
+	switch {
+	case slots < 0.01:
+		p.Companions = Each
+	case slots > 0.99:
+		p.Companions = Slot
+	}
+	inFlight := l.Rate * l.Deadline.Seconds()
+	slotCompanions := min(l.Rate, slotsPerSecond*float64(l.Queues)*senders) * slots // a second
+	named := (1 - slots) * l.Rate
+	outstandingSlots := min(slots*inFlight, slotCompanions*(l.Deadline.Seconds()+1))
+	p.Written = slotCompanions + named
+	p.Met = slots*l.Rate*metSlot.at(perSender) + named*(1-l.Missed)*metEach.at(perSender)
+	p.Outstanding = outstandingSlots + (1-slots)*inFlight
+	p.MonitorQueueSize = (outstandingSlots*slotBytes + (1-slots)*inFlight*eachBytes) * fullest(l.Queues, l.MonitorQueues)
+	perProcess := l.Rate // of the one that sends everything
+	if l.Senders > 1 {
+		perProcess = perSender
+	}
+	p.ProxyCores = l.Rate * (slots*sendSlot.at(perProcess) + (1-slots)*sendEach.at(perProcess)) / 1e6
+	if missed := perQueue * l.Missed; missed > 0 {
+		// A slot of each sender stands for the message, and any monitor may have it: each of them
+		// nudges.
+		times := slots*senders + 1 - slots
+		p.Missed = times * l.Rate * l.Missed * missedOperations.at(missed)
+		p.MonitorCores = times * l.Rate * l.Missed * missedMicros.at(missed) / 1e6
+	}
+	if l.Tier == Basic { // it has no scheduled messages: companions are kept in Redis
+		p.Met, p.Written, p.Outstanding, p.MonitorQueueSize = 0, 0, 0, 0
+	}
+	p.MonitorCores += p.Met * monitorMicros / 1e6
+	p.ProxyMemory = idleMemory + inFlight*bytesPerOutstanding
+	p.MonitorMemory = idleMemory + l.Rate*l.Missed*bytesPerMissed
+	p.Monitors = max(2, int(math.Ceil(p.MonitorCores))+1)
+	if l.Tier == Standard {
+		p.Limits = append(p.Limits, Limit{"credits a second, of the namespace", creditsPerSecond, p.App + p.Overdue(), "service-bus-throttling"})
+	}
+	if l.Tier != Basic {
+		p.Limits = append(p.Limits, Limit{p.sizeLimit(), entitySize, p.MonitorQueueSize, "service-bus-quotas"})
+	}
+	return p
+}
+
+// sizeLimit names the limit of the size of a monitor queue.
+func (p *Plan) sizeLimit() string {
+	if p.Load.MonitorQueues == 1 {
+		return "size of the monitor queue, of 1 GiB"
+	}
+	return "size of the fullest monitor queue, of 1 GiB"
+}
+
+// stopsAt seeks the rate at which the first limit is reached.
+func stopsAt(l Load) float64 {
+	low, high := 0.0, float64(maxRate)
+	for range 60 {
+		l.Rate = (low + high) / 2
+		reached := false
+		for _, limit := range of(l).Limits {
+			reached = reached || limit.Share() >= 1
+		}
+		if reached {
+			high = l.Rate
+		} else {
+			low = l.Rate
+		}
+	}
+	return high
+}

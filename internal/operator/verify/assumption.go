@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"context"
+
+	"overdue/internal/broker/quirk"
+)
+
+// A Mark is how certain an assumption is.
+type Mark string
+
+// The marks of docs/internals/servicebus.md.
+const (
+	Documented Mark = "A" // Microsoft's documentation, or a live test of an official SDK
+	ReliedOn   Mark = "B" // the source of an official SDK, or a wire trace
+	Reported   Mark = "C" // an issue, or a single observer
+	Inferred   Mark = "D" // our inference
+)
+
+// An Assumption is something that a promise of Overdue rests on and that only the service can
+// confirm.
+type Assumption struct {
+	ID         string
+	What       string // what is assumed
+	Mark       Mark
+	Source     string
+	Guarantees string // that rest on it, as "G3, G6"; "" means that only the cost does
+	Otherwise  string // what the program does if it is otherwise
+	Quirk      quirk.Set
+
+	operations int // of the trial, about
+	try        func(context.Context, *trial) answer
+	untried    string // why there is no trial
+}
+
+// Tried reports whether there is a trial.
+func (a *Assumption) Tried() bool { return a.try != nil }
+
+// Assumptions has all of them, the least certain of each group first.
+var Assumptions = []Assumption{
+	{
+		ID: "receive-expires-all", Mark: Inferred, Guarantees: "G3", Quirk: quirk.FlushHead,
+		What:      "One receive with one credit expires every overdue message, also behind the first live one.",
+		Source:    "docs: message browsing say that a receive cleans up, and not how far",
+		Otherwise: "A check follows each nudge. What is still there is expired by a scan: more operations, and a scan releases the messages before it.",
+		try:       receiveExpiresAll, operations: 13,
+	},
+	{
+		ID: "expiry-is-lazy", Mark: Documented, Quirk: quirk.ExpiresAlone,
+		What:      "While nobody receives, an overdue message stays in its queue: a minute after its deadline it is still there.",
+		Source:    "docs: message expiration; azure-docs 74821 saw the opposite once",
+		Otherwise: "Messages are dead-lettered by the service itself. The events are the same, and nudges find nothing.",
+		try:       expiryIsLazy, operations: 6,
+	},
+	{
+		ID: "locked-does-not-expire", Mark: Documented, Guarantees: "G4",
+		What:      "A locked message does not expire. It expires at once when it is abandoned after its time to live.",
+		Source:    "docs: message expiration",
+		Otherwise: "Nothing in Overdue changes: the service would take a message from its consumer without Overdue as well.",
+		try:       lockedDoesNotExpire, operations: 10,
+	},
+	{
+		ID: "release-keeps-count", Mark: Documented, Guarantees: "G6", Quirk: quirk.ReleaseCounts,
+		What:      "The outcome released gives a message back without counting a delivery.",
+		Source:    "the service team in amqpnetlite 342; the SDKs of .NET, Java and Python rely on it; one reporter disagreed",
+		Otherwise: "G6 does not hold for delivery counts: each nudge or scan that meets a live message counts a delivery of it. Raise MaxDeliveryCount.",
+		try:       releaseKeepsCount, operations: 6,
+	},
+	{
+		ID: "release-keeps-place", Mark: Inferred, Guarantees: "G6", Quirk: quirk.ReleaseLast,
+		What:      "A released message returns to its old place, before younger ones.",
+		Source:    "docs: transfers, locks and settlement say at or near the front",
+		Otherwise: "G6 does not hold for the order: a live message that a nudge or scan meets comes later to its consumer.",
+		try:       releaseKeepsPlace, operations: 9,
+	},
+	{
+		ID: "dead-letter-number", Mark: Documented, Guarantees: "G7", Quirk: quirk.DeadLettersRenumbered,
+		What:      "A dead letter keeps its sequence number.",
+		Source:    "docs: message sequencing; one probe of a live namespace",
+		Otherwise: "Deadlines are kept. Overdue does not find the dead letter by its number: an event may come twice, or not at all where the service expires messages by itself.",
+		try:       deadLetterNumber, operations: 10,
+	},
+	{
+		ID: "dead-letter-stamp", Mark: Documented, Guarantees: "G7", Quirk: quirk.DeadLettersRestamped,
+		What:      "A dead letter keeps its enqueued time, and so the deadline in its event is right.",
+		Source:    "one probe of a live namespace",
+		Otherwise: "Deadlines are kept. A dead letter with another stamp may not be recognised: an event may come twice, or not at all, or with a deadline that is too late.",
+		try:       deadLetterStamp, operations: 6,
+	},
+	{
+		ID: "dead-letter-at-once", Mark: Inferred, Guarantees: "G7", Quirk: quirk.DeadLettersLate,
+		What:      "A dead letter can be read as soon as the receive that expired it has been answered.",
+		Source:    "none",
+		Otherwise: "Deadlines are kept. The monitor searches once more after 750 ms before it takes a message for received, and from the first late one on it checks before each nudge. Where the broker itself expires messages, or a monitor stops meanwhile, an event may still be missing.",
+		try:       deadLetterAtOnce, operations: 7,
+	},
+	{
+		ID: "peek-shows-expired", Mark: Documented, Guarantees: "G3, G7", Quirk: quirk.PeekHidesExpired,
+		What:      "A peek shows a message that has expired and was not moved yet.",
+		Source:    "docs: message browsing",
+		Otherwise: "A message that is gone from view is searched in the dead-letter queue. Nobody has moved it yet, so it may be taken for one that was received, and stay.",
+		try:       peekShowsExpired, operations: 4,
+	},
+	{
+		ID: "peek-shows-locked", Mark: Documented, Guarantees: "G4, G7", Quirk: quirk.PeekHidesLocked,
+		What:      "A peek shows a message that a consumer has locked.",
+		Source:    "docs: message browsing; Go live: TestReceiverDetachWithPeekLock",
+		Otherwise: "A message that a consumer holds at its deadline counts as received, or as missed if the nudge came before. If its lock lapses later, nobody watches it.",
+		try:       peekShowsLocked, operations: 5,
+	},
+	{
+		ID: "peek-page", Mark: Documented, Quirk: quirk.PeekShort,
+		What:      "A peek of small messages returns as many as it is asked for, up to 250.",
+		Source:    "docs: message browsing; azure-sdk-for-python 26643",
+		Otherwise: "A search goes on until a page is empty: more operations for long queues.",
+		try:       peekPage, operations: 251,
+	},
+	{
+		ID: "schedule-precise", Mark: Inferred, Guarantees: "G3", Quirk: quirk.ScheduleLate,
+		What:      "A scheduled message becomes active at its time, at most 200 ms late and never early, on an idle queue.",
+		Source:    "docs: message sequencing promise no accuracy",
+		Otherwise: "Lag grows by as much. An early companion is scheduled again: it is a wake-up, not a verdict. After a restart of a monitor, an event may come twice.",
+		try:       schedulePrecise, operations: 9,
+	},
+	{
+		ID: "batch-scheduled", Mark: Inferred, Guarantees: "G3", Quirk: quirk.BatchUnscheduled,
+		What:      "The messages of one batch are scheduled, each by its own annotation.",
+		Source:    "none",
+		Otherwise: "Companions become due at once. The monitor schedules each again, and they come at once again, as fast as the namespace answers: G3 holds until it throttles. Do not use Overdue there.",
+		try:       batchScheduled, operations: 4,
+	},
+	{
+		ID: "cancel-all-or-none", Mark: Inferred, Quirk: quirk.CancelPartial,
+		What:      "A request that cancels several scheduled messages fails as a whole if one of them is gone.",
+		Source:    "none",
+		Otherwise: "Either answer is fine. If such a request fails, its companions stay, become due, and cost a check each.",
+		try:       cancelAllOrNone, operations: 6,
+	},
+	{
+		ID: "stamps-in-milliseconds", Mark: ReliedOn, Guarantees: "G2, G3, G7", Quirk: quirk.StampsSeconds,
+		What:      "The enqueued time is stated to the millisecond.",
+		Source:    "its type is an AMQP timestamp",
+		Otherwise: "A deadline is up to a second early by the clock of people, and never by the stamp that everybody sees. A stamp before the send is not recognised: events may be missing, and deferred messages may stay.",
+		try:       stampsInMilliseconds, operations: 11,
+	},
+	{
+		ID: "activation-restamps", Mark: Documented, Guarantees: "G2, G3",
+		What:      "A scheduled message gets a new sequence number and a new enqueued time when it becomes active.",
+		Source:    "docs: message sequencing; one probe of a live namespace",
+		Otherwise: "The broker's clock is read from that stamp. If it is older, deadlines come late, and never early.",
+		try:       activationRestamps, operations: 5,
+	},
+	{
+		ID: "drain-answered", Mark: ReliedOn, Guarantees: "G3, G6", Quirk: quirk.DrainUnanswered,
+		What:      "A receiver that drains its credit is answered.",
+		Source:    "the SDKs of JavaScript, .NET and Python wait for it",
+		Otherwise: "A nudge waits 2 s for it and then closes its link, which ends the credit: each nudge takes 2 s longer.",
+		try:       drainAnswered, operations: 2,
+	},
+	{
+		ID: "default-caps", Mark: Documented, Guarantees: "G2, G3",
+		What:      "The default time to live of a queue holds for messages without one, and caps that of others.",
+		Source:    "docs: message expiration",
+		Otherwise: "Overdue computes deadlines from it. A message that outlives it is not expired natively; the scan dead-letters it.",
+		try:       defaultCaps, operations: 7,
+	},
+	{
+		ID: "deferred-stays", Mark: Documented, Guarantees: "G3",
+		What:      "A receive does not expire a deferred message. A request for its number does.",
+		Source:    "docs: deferral; the service team in azure-sdk-for-net 30252",
+		Otherwise: "If a receive expires it, its event comes from the dead letter as for any other message.",
+		try:       deferredStays, operations: 9,
+	},
+	{
+		ID: "session-filter", Mark: ReliedOn, Guarantees: "G3",
+		What:      "A session is accepted with a described filter, and a peek without a session shows the messages of all.",
+		Source:    "Go session_receiver.go; the echo of the service was not seen",
+		Otherwise: "Deadlines of entities with sessions are not kept, and the log says why.",
+		try:       sessionFilter, operations: 6,
+	},
+	{
+		ID: "forward-renumbers", Mark: Documented, Guarantees: "G3",
+		What:      "A message that is forwarded is enqueued again at its target, with its message-id.",
+		Source:    "docs: auto-forwarding; x-opt-enqueue-sequence-number in the protocol guide",
+		Otherwise: "The monitor follows a forward by message-id and window. Without them the verdict is unknown, and counted.",
+		try:       forwardRenumbers, operations: 4,
+	},
+	{
+		ID: "partition-numbers", Mark: Documented, Guarantees: "G3",
+		What:      "In a partitioned queue, the top 16 bits of a sequence number are the partition, and numbers rise within it.",
+		Source:    "docs: message sequencing; one probe of a live namespace",
+		Otherwise: "The monitor notices numbers that do not follow the stamps, and searches without their order.",
+		try:       partitionNumbers, operations: 24,
+	},
+	{
+		ID: "addresses", Mark: Inferred, Guarantees: "G10",
+		What:      "A queue with slashes, dots and underscores has a $management node, and a percent sign is not decoded in an address.",
+		Source:    "resource name rules; nothing says how the service reads an escaped address",
+		Otherwise: "The endpoints refuse every address with a percent sign or a segment of dots, so nobody gets around the rights of an entity.",
+		try:       addresses, operations: 3,
+	},
+	{
+		ID: "attach-behind-begin", Mark: ReliedOn, Guarantees: "all",
+		What:      "An attach may follow the begin of its session without a wait for the answer.",
+		Source:    "AMQP 1.0 part 2, section 2.5.5; Microsoft.Azure.Amqp, which the SDK of .NET uses, does so",
+		Otherwise: "No link of Overdue opens, and each trial of this table fails.",
+		untried:   "each other trial opens links in this way",
+	},
+	{
+		ID: "tokens-at-once", Mark: ReliedOn, Guarantees: "cost only",
+		What:      "$cbs takes several tokens at once over one pair of links.",
+		Source:    "Microsoft.Azure.Amqp, AmqpCbsLink",
+		Otherwise: "After the first failure, Overdue puts one token at a time on that connection: a monitor of many queues starts more slowly.",
+		untried:   "Overdue notices it by itself",
+	},
+	{
+		ID: "odd-targets", Mark: Inferred, Guarantees: "G10",
+		What:      "A receiver may state any target; only its source says where it receives from.",
+		Source:    "none",
+		Otherwise: "The endpoint classifies a link by role, source and target together, and refuses what its table does not have.",
+		untried:   "the proxy refuses such links whatever the service does",
+	},
+	{
+		ID: "throttling", Mark: Documented, Guarantees: "G8",
+		What:      "A throttled operation fails with com.microsoft:server-busy and can be tried again after 10 s.",
+		Source:    "docs: throttling",
+		Otherwise: "Every refusal without a final condition is tried again with a growing pause.",
+		untried:   "it would take credits from everybody who uses the namespace",
+	},
+	{
+		ID: "limits", Mark: Documented, Guarantees: "G10",
+		What:      "5,000 concurrent receives on an entity, 5,000 connections, 128 characters of a message-id, 4,500 messages of a batch.",
+		Source:    "docs: quotas; azure-service-bus 397 for the batch",
+		Otherwise: "What is refused for a quota is tried again, and counted. Batches of companions have 100 messages at most.",
+		untried:   "reaching them would cost more than all other trials together",
+	},
+}

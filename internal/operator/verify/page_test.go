@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/broker/quirk"
+)
+
+var update = flag.Bool("update", false, "write what is generated of the page instead of comparing with it")
+
+const page = "../../../docs/internals/servicebus.md"
+
+// The page on Service Bus has to show the tables of assumptions and of quirks.
+func TestThePageShowsTheTable(t *testing.T) {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(text)
+	for name, table := range map[string]string{"assumptions": assumptionsTable(), "quirks": quirksTable()} {
+		begin, end := fmt.Sprintf("<!-- begin %s -->\n", name), fmt.Sprintf("<!-- end %s -->\n", name)
+		before, rest, hasBegin := strings.Cut(want, begin)
+		_, after, hasEnd := strings.Cut(rest, end)
+		if !hasBegin || !hasEnd {
+			t.Fatalf("%s has no %q or no %q", page, begin, end)
+		}
+		want = before + begin + "\n" + table + "\n" + end + after
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("%s is stale; run `make docs` (-code +file):\n%s", page, diff)
+	}
+}
+
+func assumptionsTable() string {
+	var b strings.Builder
+	b.WriteString("| id | assumed | mark | source | guarantees | if it is otherwise |\n|---|---|---|---|---|---|\n")
+	for i := range Assumptions {
+		a := &Assumptions[i]
+		id := "`" + a.ID + "`"
+		if !a.Tried() {
+			id = a.ID + " (not tried: " + a.untried + ")"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", id, a.What, a.Mark, a.Source, onWhat(a.Guarantees), a.Otherwise)
+	}
+	return b.String()
+}
+
+func quirksTable() string {
+	var b strings.Builder
+	b.WriteString("| quirk | what such a broker does | assumption |\n|---|---|---|\n")
+	for _, q := range quirk.All {
+		for i := range Assumptions {
+			if a := &Assumptions[i]; a.Quirk == q.Set {
+				fmt.Fprintf(&b, "| `%s` | %s | `%s` |\n", q.Name, q.Help, a.ID)
+			}
+		}
+	}
+	return b.String()
+}
+
+func onWhat(guarantees string) string {
+	if guarantees == "" {
+		return "cost only"
+	}
+	return guarantees
+}

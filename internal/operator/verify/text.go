@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package verify
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"overdue/internal/escape"
+	"overdue/internal/terminal"
+)
+
+// Announce says what trials cost, before they begin.
+func Announce(w io.Writer, host string, width int, only ...string) error {
+	tried, operations := 0, 0
+	for _, a := range chosen(only) {
+		if a.Tried() {
+			tried++
+			operations += a.operations
+		}
+	}
+	text := fmt.Sprintf("This tries %s about Service Bus in %s, on queues of its own (overdue-verify-…), which it removes. "+
+		"It takes about %s and at most %s. It takes the right Manage, and touches nothing else.",
+		counted(tried, "assumption"), host, counted(operations, "operation"), "5 minutes")
+	_, err := fmt.Fprintln(w, terminal.Wrap(text, width, 0))
+	return err
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 100
+
+// Ask asks whether to proceed. Anything but yes means no, the end of the input as well.
+func Ask(w io.Writer, in io.Reader) (bool, error) {
+	if _, err := fmt.Fprint(w, "Proceed? [y/N] "); err != nil {
+		return false, err
+	}
+	line, err := bufio.NewReader(io.LimitReader(in, maxAnswer)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	if !strings.HasSuffix(line, "\n") {
+		fmt.Fprintln(w)
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true, nil
+	}
+	_, err = fmt.Fprintln(w, "Nothing was done.")
+	return false, err
+}
+
+// colors are the SGR parameters of verdicts on a terminal.
+var colors = map[Verdict]string{AsAssumed: "32", Unknown: "36", Otherwise: "1;31"}
+
+// verdictIndent is the width of what stands before an assumption, and detailIndent that of what
+// stands before a remark on it.
+const (
+	verdictIndent = len("  could not tell  ")
+	detailIndent  = verdictIndent + len("program: ")
+)
+
+// WriteText writes a paragraph for each result: what is otherwise first, what is as assumed last.
+// It escapes what comes from outside. w must not escape, because it gets colors.
+func (r *Report) WriteText(w io.Writer, color bool, width int) error {
+	var b strings.Builder
+	for _, v := range []Verdict{Otherwise, Unknown, AsAssumed} {
+		for _, x := range r.Results {
+			if x.Verdict == v {
+				x.write(&b, color, width)
+			}
+		}
+	}
+	tier := ""
+	if r.Tier != "" {
+		tier = ", tier " + r.Tier
+	}
+	fmt.Fprintf(&b, "\n%d as assumed, %d otherwise, %d could not be told; %s in %.1f s%s\n",
+		r.Count(AsAssumed), r.Count(Otherwise), r.Count(Unknown), counted(r.Operations, "operation"), r.Seconds, escape.Text(tier))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (x *Result) write(b *strings.Builder, color bool, width int) {
+	verdict := fmt.Sprintf("%-*s", verdictIndent-4, x.Verdict)
+	if color {
+		verdict = "\x1b[" + colors[x.Verdict] + "m" + verdict + "\x1b[0m"
+	}
+	fmt.Fprintf(b, "  %s  %s  %s\n", verdict, x.ID, cmp.Or(x.Guarantees, "–"))
+	line := func(label, text string) {
+		text = terminal.Wrap(escape.Text(text), width, detailIndent)
+		fmt.Fprintf(b, "%*s%-*s%s\n", verdictIndent, "", detailIndent-verdictIndent, label, text)
+	}
+	if x.Verdict == AsAssumed {
+		if x.Detail != "" {
+			line("seen:", x.Detail)
+		}
+		return
+	}
+	line("assumed:", x.Assumption)
+	line("seen:", x.Detail)
+	if x.Verdict == Otherwise {
+		line("program:", x.Program)
+	}
+}
+
+// Err is the error of the exit code: nil unless an assumption is wrong, or with strict unless all
+// that can be tried are as assumed.
+func (r *Report) Err(strict bool) error {
+	unknown := 0
+	for _, x := range r.Results {
+		if x.Verdict == Unknown && slices.Contains(IDs(), x.ID) {
+			unknown++
+		}
+	}
+	switch n := r.Count(Otherwise); {
+	case n > 0:
+		return fmt.Errorf("%s about Service Bus %s otherwise here", counted(n, "assumption"), map[bool]string{true: "is", false: "are"}[n == 1])
+	case strict && unknown > 0:
+		return fmt.Errorf("%s could not be tried (--strict)", counted(unknown, "assumption"))
+	}
+	return nil
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redisstore
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+const (
+	historyTime = time.Second     // bound of a write, which nobody waits for
+	historyRead = 2 * time.Second // bound of a read, which an operator waits for
+	// MostMissed bounds the missed deadlines that the fleet keeps, and MostRecord each of them, in
+	// bytes: all together they fit into one answer.
+	MostMissed = 2000
+	MostRecord = 8 << 10
+	// mostCounts bounds the names that are counted in one hour.
+	mostCounts = 10_000
+	mostHours  = 367 * 24
+	// hoursAtOnce bounds the hours of one question: full ones have less than mostElements together.
+	hoursAtOnce = mostElements / (2*mostCounts + 1)
+	// mostArguments bounds what one script is given: Lua has to unpack nothing, but Redis waits for it.
+	mostArguments = 1000
+)
+
+// History is what happened in the fleet: the latest missed deadlines as the processes wrote them,
+// and counts by the hour.
+type History struct{ c *circuit }
+
+// History is that of the fleet.
+func (s *Store) History() *History { return &History{s.circuit("history")} }
+
+func (h *History) missed() string { return h.c.s.key("h", "missed") }
+
+func (h *History) hour(at time.Time) string {
+	return h.c.s.key("h", strconv.FormatInt(at.Truncate(time.Hour).Unix(), 10))
+}
+
+// Add adds missed deadlines, which are kept for a while, and counts in the hour of an instant.
+func (h *History) Add(ctx context.Context, missed []string, at time.Time, counts map[string]uint64, keep time.Duration) error {
+	var add []any
+	for name, n := range counts {
+		add = append(add, name, n)
+	}
+	return h.c.do(ctx, h.c.s.bound(historyTime), func(ctx context.Context) error {
+		if len(missed) > 0 {
+			if err := deliver(ctx, h.c.s.client, h.missed(), MostMissed, keep, missed[max(0, len(missed)-MostMissed):]); err != nil {
+				return err
+			}
+		}
+		for len(add) > 0 {
+			n := min(len(add), mostArguments)
+			if err := countUp(ctx, h.c.s.client, h.hour(at), mostCounts, keep, add[:n]); err != nil {
+				return err
+			}
+			add = add[n:]
+		}
+		return nil
+	})
+}
+
+// Missed returns the latest missed deadlines, the oldest first.
+func (h *History) Missed(ctx context.Context) (records []string, err error) {
+	err = h.c.do(ctx, h.c.s.bound(historyRead), func(ctx context.Context) (err error) {
+		records, err = latest(ctx, h.c.s.client, h.missed(), MostMissed)
+		return err
+	})
+	return records, err
+}
+
+// Counts adds up the counts of the hours from since to until.
+func (h *History) Counts(ctx context.Context, since, until time.Time) (map[string]uint64, error) {
+	if first := until.Add(-mostHours * time.Hour); since.Before(first) {
+		since = first
+	}
+	sums := map[string]uint64{}
+	err := h.c.do(ctx, h.c.s.bound(historyRead), func(ctx context.Context) error {
+		for at := since.Truncate(time.Hour); !at.After(until); {
+			var hours []string
+			for ; len(hours) < hoursAtOnce && !at.After(until); at = at.Add(time.Hour) {
+				hours = append(hours, h.hour(at))
+			}
+			all, err := counted(ctx, h.c.s.client, hours)
+			if err != nil {
+				return err
+			}
+			for _, counts := range all {
+				for name, text := range counts {
+					if n, err := strconv.ParseUint(text, 10, 64); err == nil { // else somebody else wrote it
+						sums[name] += n
+					}
+				}
+			}
+		}
+		return nil
+	})
+	return sums, err
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/entities"
+)
+
+const (
+	// guessTime is how long a wrong token takes. Tokens are compared one at a time.
+	guessTime = time.Second
+	maxJobs   = 20 // actions that are remembered
+)
+
+var (
+	errToken   = errors.New("the token is wrong: dashboard.tokenFile in the configuration says where it is")
+	errRunning = errors.New("another action is running; one runs at a time")
+	errExpired = errors.New("this preview is too old, or was carried out already; look at the dead letters again")
+)
+
+// A job is an action that runs, or has ended.
+type job struct {
+	id      string
+	preview *preview
+	options options
+	caller  string
+	began   time.Time
+
+	mu      sync.Mutex
+	done    int
+	ended   time.Time // zero = it runs
+	results []string
+	err     error
+	cancel  context.CancelFunc // nil until it runs
+	stopped bool               // somebody wants it to end
+}
+
+func (j *job) add(n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.done += n
+}
+
+// stop ends a job that runs, or one that is about to.
+func (j *job) stop() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stopped = true; j.cancel != nil {
+		j.cancel()
+	}
+}
+
+// act carries out a preview.
+func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
+	if !d.mayAct(w, r) {
+		return
+	}
+	p := d.previewOf(r.PostForm.Get("id"))
+	if p == nil {
+		show(w, http.StatusGone, "preview.html", &previewView{page: d.page("deadletters", "Dead letters"), Error: errExpired.Error()})
+		return
+	}
+	j, err := d.begin(r, p)
+	if err == nil {
+		http.Redirect(w, r, jobLink(j), http.StatusSeeOther)
+		return
+	}
+	form := r.PostForm
+	v := &previewView{page: d.page("deadletters", ""), Error: err.Error(), To: form.Get("to"), Within: form.Get("within"), Life: form.Get("ttl"), Rate: form.Get("rate")}
+	v.fill(p)
+	show(w, statusOf(err), "preview.html", v)
+}
+
+// mayAct reads a form, and refuses it where there are no actions.
+func (d *Dashboard) mayAct(w http.ResponseWriter, r *http.Request) bool {
+	if d.source.Namespace == nil || d.source.Namespace.Actions == nil {
+		http.Error(w, "this dashboard only reads", http.StatusForbidden)
+		return false
+	}
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		return false
+	}
+	return true
+}
+
+// begin checks the token and the form, and starts the job.
+func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
+	if err := d.checkToken(r); err != nil {
+		if errors.Is(err, errToken) {
+			d.source.Namespace.Actions.Audit(Audit{Event: "refused", Action: p.action, Entity: p.place.String(), Chosen: p.survey.Chosen, Caller: r.RemoteAddr, Err: err})
+		}
+		return nil, err
+	}
+	o, err := readOptions(p, r.PostForm)
+	if err != nil {
+		return nil, err
+	}
+	if p.action == resubmit {
+		if err := d.readTarget(r.Context(), &o); err != nil {
+			return nil, err
+		}
+	}
+	j := &job{id: p.id[:12], preview: p, options: o, caller: r.RemoteAddr, began: time.Now()}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.Index(d.previews, p)
+	switch {
+	case i < 0:
+		return nil, errExpired // somebody was faster
+	case p.survey.Chosen == 0:
+		return nil, badRequest{errors.New("no dead letter was chosen")}
+	}
+	if d.running {
+		return nil, errRunning
+	}
+	d.running = true
+	d.starts <- j // has room, because no other one runs
+	d.previews = slices.Delete(d.previews, i, i+1)
+	if d.jobs = append(d.jobs, j); len(d.jobs) > maxJobs {
+		d.jobs = d.jobs[1:]
+	}
+	return j, nil
+}
+
+// checkToken compares the token of a form. Hashes have one length, so the time tells nothing of it.
+func (d *Dashboard) checkToken(r *http.Request) error {
+	select {
+	case d.guess <- struct{}{}:
+		defer func() { <-d.guess }()
+	case <-r.Context().Done():
+		return errBusy
+	}
+	given, want := sha256.Sum256([]byte(r.PostForm.Get("token"))), sha256.Sum256([]byte(d.source.Namespace.Actions.Token))
+	if subtle.ConstantTimeCompare(given[:], want[:]) == 1 {
+		return nil
+	}
+	select {
+	case <-time.After(guessTime):
+	case <-r.Context().Done():
+	}
+	return forbidden{errToken}
+}
+
+// readTarget reads the settings of the target: where it detects duplicates, copies need other ids.
+func (d *Dashboard) readTarget(ctx context.Context, o *options) error {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	info, err := d.source.Namespace.Describe(ctx, o.to)
+	switch {
+	case errors.Is(err, entities.ErrNotFound):
+		return badRequest{fmt.Errorf("there is no queue or topic %q; create it, or correct the name", o.to)}
+	case err != nil:
+		return fmt.Errorf("it is not known whether %s detects duplicates, and would drop copies that keep their ids; use `overdue dlq resubmit --new-ids`: %w", o.to, err)
+	}
+	o.copying.NewIDs, o.isQueue = info.RequiresDuplicateDetection, info.Kind == entities.Queue
+	return nil
+}
+
+// runJob runs a job to its end. ctx ends with the process.
+func (d *Dashboard) runJob(ctx context.Context, j *job) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	j.mu.Lock()
+	if j.cancel = cancel; j.stopped {
+		cancel()
+	}
+	j.mu.Unlock()
+	a, p := d.source.Namespace.Actions, j.preview
+	line := Audit{Event: "started", Action: p.action, Entity: p.place.String(), To: j.options.to, Filter: p.filter, Chosen: p.survey.Chosen, Caller: j.caller}
+	a.Audit(line)
+	var results []string
+	var err error
+	if p.action == purge {
+		results, err = d.purge(ctx, j)
+	} else {
+		results, err = d.resubmit(ctx, j)
+	}
+	j.mu.Lock()
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("stopped before the end")
+		if p.action == resubmit {
+			results = append(results, "A resubmission of the same dead letters to the same target goes on where this one was.")
+		}
+	}
+	j.results, j.err, j.ended = results, err, time.Now()
+	line.Event, line.Done, line.Err = "ended", j.done, err
+	j.mu.Unlock()
+	a.Audit(line)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running = false
+}
+
+// hold is how long a dead letter of a place may be kept under lock.
+func (d *Dashboard) hold(ctx context.Context, place dlq.Place) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	info, err := d.source.Namespace.Describe(ctx, place.Entity)
+	if err != nil {
+		return dlq.Hold(0)
+	}
+	for _, s := range info.Subscriptions {
+		if strings.EqualFold(s.Name, place.Subscription) {
+			return dlq.Hold(s.LockDuration)
+		}
+	}
+	return dlq.Hold(info.LockDuration)
+}
+
+func (d *Dashboard) purge(ctx context.Context, j *job) (results []string, err error) {
+	p, links := j.preview, d.source.Namespace.Deadlines.Links
+	chosen := p.survey.Numbers
+	if err := dlq.Purge(ctx, links, p.place, chosen, d.hold(ctx, p.place), j.options.rate, j.add); err != nil {
+		return nil, dlq.Failure(p.place, err)
+	}
+	locked, gone, err := dlq.Sort(ctx, links, p.place, chosen)
+	return left(locked, gone, nil), dlq.Failure(p.place, err)
+}
+
+func (d *Dashboard) resubmit(ctx context.Context, j *job) (results []string, err error) {
+	a, p := d.source.Namespace.Actions, j.preview
+	folder, err := a.Folder()
+	if err != nil {
+		return nil, err
+	}
+	journal, err := dlq.OpenJournal(dlq.JournalFile(folder, a.Namespace, p.place, j.options.to))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	out, done, err := a.Sender(ctx, j.options.to)
+	if err != nil {
+		return nil, dlq.SendFailure(j.options.to, err)
+	}
+	defer done()
+	r := dlq.Resubmission{
+		Links: d.source.Namespace.Deadlines.Links, Place: p.place, Out: out, Copying: j.options.copying, Journal: journal,
+		Rate: j.options.rate, Hold: d.hold(ctx, p.place), Copied: j.add,
+	}
+	if j.options.isQueue {
+		r.Search = j.options.to
+	}
+	outcome, err := r.Run(ctx, p.survey.Numbers)
+	if outcome.Finished > 0 {
+		results = append(results, number(float64(outcome.Finished))+" more had been sent by an earlier run, and have been taken off now.")
+	}
+	results = append(results, left(outcome.Locked, outcome.Gone, outcome.Unsure)...)
+	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
+		return results, dlq.SendFailure(j.options.to, err)
+	}
+	return results, dlq.Failure(p.place, err)
+}
+
+// left says which dead letters an action has left, and why.
+func left(locked, gone, unsure []int64) (results []string) {
+	if len(locked) > 0 {
+		results = append(results, number(float64(len(locked)))+" are locked by another client and were left. Try again when their locks have lapsed.")
+	}
+	if len(gone) > 0 {
+		results = append(results, number(float64(len(gone)))+" are not there any more.")
+	}
+	if len(unsure) > 0 {
+		results = append(results, number(float64(len(unsure)))+" may have been sent by a run that was stopped, and received since. They were left. `overdue dlq resubmit --resend` sends them.")
+	}
+	return results
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/link"
+)
+
+const token = "a token of the test"
+
+// An actionScene is a dashboard that may change dead letters, and keeps its lines of the log.
+type actionScene struct {
+	*namespaceScene
+	mu    sync.Mutex
+	lines []Audit
+}
+
+func withActions(t *testing.T, act func(*actionScene)) {
+	t.Helper()
+	withNamespace(t, func(ns *namespaceScene) {
+		s := &actionScene{namespaceScene: ns}
+		links, folder := ns.ns.Links(ns.T), ns.TempDir()
+		ns.source.Namespace.Actions = &Actions{
+			Token: token, Namespace: "test", Folder: func() (string, error) { return folder, nil },
+			Sender: func(ctx context.Context, to string) (*link.Sender, func(), error) {
+				out, err := links.Sender(ctx, to)
+				if err != nil {
+					return nil, nil, err
+				}
+				return out, func() { out.Close(ctx) }, nil
+			},
+			Audit: func(a Audit) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.lines = append(s.lines, a)
+			},
+		}
+		ctx, cancel := context.WithCancel(ns.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Dashboard.Run(ctx) }()
+		act(s)
+		cancel()
+		<-done
+	})
+}
+
+// preview opens a preview and returns its id.
+func (s *actionScene) preview(query string) (id, body string) {
+	s.Helper()
+	body = s.page(200, "preview?"+query)
+	m := regexp.MustCompile(`name="id" value="(\w+)"`).FindStringSubmatch(body)
+	if m == nil {
+		return "", body
+	}
+	return m[1], body
+}
+
+func (s *actionScene) post(path string, form url.Values) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodPost, Path+path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+// begin carries out a preview, and returns the page of the action.
+func (s *actionScene) begin(form url.Values) string {
+	s.Helper()
+	w := s.post("act", form)
+	if w.Code != http.StatusSeeOther {
+		s.Fatalf("POST act %v = %d, want 303:\n%s", form, w.Code, w.Body)
+	}
+	return strings.TrimPrefix(w.Header().Get("Location"), Path)
+}
+
+// events are the audit's lines as text.
+func (s *actionScene) events() (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.lines {
+		all = append(all, fmt.Sprintf("%s %s %s to %q filter %q: %d of %d, %v", a.Event, a.Action, a.Entity, a.To, a.Filter, a.Done, a.Chosen, a.Err))
+	}
+	return all
+}
+
+// waiting counts the messages of a queue, or of its dead-letter queue.
+func (s *namespaceScene) waiting(path string) (n int) {
+	s.Helper()
+	err := dlq.WalkAt(s.Context(), s.source.Namespace.Deadlines.Links, path, 0, func(*dlq.Letter) bool { n++; return true })
+	if err != nil {
+		s.Fatal(err)
+	}
+	return n
+}
+
+func TestAPurgeTakesOffWhatThePreviewShowed(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		s.expire("orders", numbered(12)...)
+		id, body := s.preview("action=purge&entity=orders&number=3&number=5&number=12")
+		wantText(s.T, body, "3 dead letters of orders", "<dt>TTLExpiredException</dt><dd class=\"n\">3</dd>", "m-0005", "Purged messages cannot be brought back.")
+		s.expire("orders", numbered(2)...) // was shown to nobody
+		page := s.begin(url.Values{"id": {id}, "token": {token}, "rate": {"0"}})
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		wantText(s.T, s.page(200, page), "3 of 3", "purged", "done")
+		if n := s.waiting("orders/$DeadLetterQueue"); n != 11 {
+			s.Errorf("%d dead letters are left, want 11", n)
+		}
+		want := []string{
+			`started purge orders to "" filter "3 chosen by hand": 0 of 3, <nil>`,
+			`ended purge orders to "" filter "3 chosen by hand": 3 of 3, <nil>`,
+		}
+		if got := s.events(); !slices.Equal(got, want) {
+			s.Errorf("audit = %q, want %q", got, want)
+		}
+		if w := s.post("act", url.Values{"id": {id}, "token": {token}}); w.Code != http.StatusGone {
+			s.Errorf("the same preview again = %d, want 410", w.Code)
+		}
+		wantText(s.T, s.page(200, "deadletters?entity=orders"), "Latest actions", "3 of 3")
+	})
+}
+
+func TestAResubmissionSendsCopies(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		s.expire("orders", numbered(12)...)
+		id, body := s.preview("action=resubmit&entity=orders&q=m-000")
+		wantText(s.T, body, "9 dead letters of orders", "containing m-000", `value="orders"`)
+		page := s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "ttl": {"1h"}, "within": {"30m"}})
+		time.Sleep(time.Minute)
+		wantText(s.T, s.page(200, page), "9 of 9", "resubmitted to again", "done")
+		if n := s.waiting("orders/$DeadLetterQueue"); n != 3 {
+			s.Errorf("%d dead letters are left, want 3", n)
+		}
+		if n := s.waiting("again"); n != 9 {
+			s.Errorf("%d copies, want 9", n)
+		}
+	})
+}
+
+func TestOnlyTheTokenMakesAnAction(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		s.expire("orders", numbered(2)...)
+		id, _ := s.preview("action=purge&entity=orders")
+		for _, wrong := range []string{"", "a token of the tesT", token + " ", strings.Repeat("x", 5000)} {
+			before := time.Now()
+			w := s.post("act", url.Values{"id": {id}, "token": {wrong}})
+			if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "the token is wrong") || strings.Contains(w.Body.String(), token) {
+				s.Errorf("token %.20q = %d %s", wrong, w.Code, w.Body)
+			}
+			if took := time.Since(before); took < guessTime {
+				s.Errorf("a wrong token took %v, want %v at least", took, guessTime)
+			}
+		}
+		if got := s.events(); len(got) != 4 || !strings.HasPrefix(got[0], "refused purge orders") {
+			s.Errorf("audit = %q, want four refusals", got)
+		}
+		if n := s.waiting("orders/$DeadLetterQueue"); n != 2 {
+			s.Errorf("%d dead letters are left, want 2", n)
+		}
+		s.source.Namespace.Actions = nil
+		if w := s.post("act", url.Values{"id": {id}, "token": {token}}); w.Code != http.StatusForbidden {
+			s.Errorf("an action of a dashboard that only reads = %d, want 403", w.Code)
+		}
+		wantText(s.T, s.page(403, "preview?action=purge&entity=orders"), "only reads")
+		wantText(s.T, s.page(200, "deadletters?entity=orders"), "This dashboard only reads")
+	})
+}
+
+func TestWrongActionsAreExplained(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		s.expire("orders", numbered(2)...)
+		for target, want := range map[string]string{
+			"preview?action=drop&entity=orders":           "neither resubmit nor purge",
+			"preview?action=purge&entity=a//b":            "not the name of a queue",
+			"preview?action=purge&entity=events":          "events is a topic",
+			"preview?action=purge&entity=orders&number=x": "number is not a sequence number",
+		} {
+			wantText(s.T, s.page(400, target), want)
+		}
+		wantText(s.T, s.page(502, "preview?action=purge&entity=none"), "there is no queue")
+		wantText(s.T, s.page(200, "preview?action=purge&entity=orders&reason=Other"), "None of 2 matches")
+		id, _ := s.preview("action=resubmit&entity=orders")
+		for want, form := range map[string]url.Values{
+			"say which queue or topic":       {"to": {"a//b"}},
+			"there is no queue or topic":     {"to": {"none"}},
+			"are durations such as":          {"to": {"orders"}, "within": {"soon"}},
+			"of 1 ms at least":               {"to": {"orders"}, "ttl": {"-1s"}},
+			"must be a number between":       {"to": {"orders"}, "rate": {"NaN"}},
+			"which queue or topic gets the":  {"to": {"events/Subscriptions/audit"}},
+			"a number between 0 and 1000000": {"to": {"orders"}, "rate": {"-1"}},
+		} {
+			form.Set("id", id)
+			form.Set("token", token)
+			w := s.post("act", form)
+			if w.Code != http.StatusBadRequest {
+				s.Errorf("%v = %d, want 400", form, w.Code)
+			}
+			wantText(s.T, w.Body.String(), want, `name="id" value="`+id+`"`)
+		}
+		if w := s.get(Path+"preview?action=purge&entity=orders", "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusForbidden {
+			s.Errorf("a preview for another site = %d, want 403", w.Code)
+		}
+		if w := s.post("act", url.Values{"id": {"unknown"}, "token": {token}}); w.Code != http.StatusGone {
+			s.Errorf("an unknown preview = %d, want 410", w.Code)
+		}
+		time.Sleep(previewTime + time.Second)
+		if w := s.post("act", url.Values{"id": {id}, "token": {token}, "to": {"orders"}}); w.Code != http.StatusGone {
+			s.Errorf("an old preview = %d, want 410", w.Code)
+		}
+		s.page(404, "action?id=unknown")
+		if w := s.get(Path + "events?page=action&id=unknown"); w.Code != http.StatusNotFound {
+			s.Errorf("the stream of an unknown action = %d, want 404", w.Code)
+		}
+	})
+}
+
+func TestAnActionCanBeStopped(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		s.expire("orders", numbered(300)...)
+		id, _ := s.preview("action=resubmit&entity=orders")
+		page := s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "rate": {"10"}})
+		time.Sleep(10 * time.Second)
+		wantText(s.T, s.page(200, page), "running", "Stop</button>")
+		other, _ := s.preview("action=purge&entity=orders")
+		if w := s.post("act", url.Values{"id": {other}, "token": {token}}); w.Code != http.StatusConflict {
+			s.Errorf("a second action = %d, want 409", w.Code)
+		}
+		job := strings.TrimPrefix(page, "action?id=")
+		if w := s.post("stop", url.Values{"id": {job}, "token": {"wrong"}}); w.Code != http.StatusForbidden {
+			s.Errorf("stop without the token = %d, want 403", w.Code)
+		}
+		if w := s.post("stop", url.Values{"id": {job}, "token": {token}}); w.Code != http.StatusSeeOther {
+			s.Errorf("stop = %d, want 303", w.Code)
+		}
+		time.Sleep(time.Minute)
+		wantText(s.T, s.page(200, page), "stopped before the end", "goes on where this one was")
+		// Nothing is lost, and nothing is there twice, once the rest is resubmitted.
+		id, _ = s.preview("action=resubmit&entity=orders")
+		s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "rate": {"0"}})
+		time.Sleep(5 * time.Minute)
+		if dead, copies := s.waiting("orders/$DeadLetterQueue"), s.waiting("again"); dead != 0 || copies != 300 {
+			s.Errorf("%d dead letters and %d copies, want 0 and 300: %q", dead, copies, s.events())
+		}
+	})
+}
+
+func TestAnActionThatFailsSaysWhy(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		s.expire("orders", numbered(2)...)
+		s.source.Namespace.Actions.Sender = func(context.Context, string) (*link.Sender, func(), error) {
+			return nil, nil, errors.New("the namespace is away")
+		}
+		id, _ := s.preview("action=resubmit&entity=orders")
+		page := s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}})
+		time.Sleep(time.Minute)
+		wantText(s.T, s.page(200, page), "failed", "send to again: the namespace is away")
+		if got := s.events(); len(got) != 2 || !strings.HasSuffix(got[1], "0 of 2, send to again: the namespace is away") {
+			s.Errorf("audit = %q, want the failure", got)
+		}
+	})
+}
+
+// Where queues are made on demand, looking makes none.
+func TestAViewMakesNoQueue(t *testing.T) {
+	withNamespaceOf(t, func(c *broker.Config) { c.AutoCreate = true }, func(s *namespaceScene) {
+		before := s.ns.Broker.Default().Changes()
+		s.source.Namespace.Actions = &Actions{Token: token}
+		for _, target := range []string{"deadletters?entity=new", "preview?action=purge&entity=new", "message?entity=new&id=1", "deadlines?entity=new"} {
+			s.page(200, target)
+		}
+		s.page(404, "deadletter?entity=new&number=1")
+		if after := s.ns.Broker.Default().Changes(); after != before {
+			s.Errorf("views have made %d queues, want none", after-before)
+		}
+	})
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/operator/dlq"
+	"overdue/internal/slack"
+)
+
+// An entityView is one queue or topic.
+type entityView struct {
+	page
+	Name             string
+	Known            bool // the metrics have it
+	Monitor          bool
+	Query            string // none here; the list of missed deadlines shows one on the overview
+	Cards            []card
+	Chart            chart
+	Slack            []slackView
+	Missed           []missedRow
+	Letters, Pending string // links
+}
+
+// A chart is a graph with its axes. Bars are those of a graph that is as wide as maxSamples.
+type chart struct {
+	Label, Top, Middle string
+	Bars               []bar
+	Empty              bool
+}
+
+// A slackView is how much time was left when messages of one place were settled.
+type slackView struct {
+	Place, Count, Late           string
+	HasLate                      bool
+	Half, Most, Would, TakenHalf string
+	Columns                      []column
+}
+
+// A column is one of a histogram.
+type column struct {
+	Name, Count, Height string // the height in units of its SVG
+	Y                   string
+	Bad                 bool
+}
+
+// entity shows one queue or topic.
+func (d *Dashboard) entity(w http.ResponseWriter, r *http.Request) {
+	v, err := d.entityView(parameter(r, "name"))
+	if err != nil {
+		cannotShow(w, err)
+		return
+	}
+	status := http.StatusOK
+	if !v.Known {
+		status = http.StatusNotFound
+	} else {
+		v.Events = Path + "events?" + values("page", "entity", "name", v.Name)
+	}
+	show(w, status, "entity.html", v)
+}
+
+func (d *Dashboard) entityView(name string) (*entityView, error) {
+	r, err := read(d.source.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	v := &entityView{page: d.page("overview", cmp.Or(name, "No entity")), Name: name, Monitor: d.source.Missed != nil}
+	f := r.entities[name]
+	if v.Known = f != nil; !v.Known {
+		return v, nil
+	}
+	d.mu.Lock()
+	means := d.samples.means(name)
+	d.mu.Unlock()
+	row := rowOf(name, f, means)
+	v.Cards = []card{
+		{Name: "Outstanding", Value: row.Outstanding, Note: "due, unfinished"},
+		{Name: "Met", Value: row.Met, Note: "settled in time"},
+		{Name: "Missed", Value: row.Missed, Note: "since the start", Bad: f.missed > 0},
+		{Name: "Incomplete", Value: row.Incomplete, Note: "completed late", Bad: f.incomplete > 0},
+		{Name: "Unknown", Value: row.Unknown, Note: "outcome not known"},
+		{Name: "Lag", Value: row.Within, Note: "99 of 100 within"},
+	}
+	v.Chart = chartOf(means)
+	v.Slack = d.slackOf(name)
+	if v.Monitor {
+		v.Missed = d.missed(func(e *alert.Event) bool { return strings.EqualFold(e.Data.Entity, name) })
+	}
+	if at, err := dlq.ParsePlace(name); err == nil && d.source.Namespace != nil {
+		v.Letters, v.Pending = lettersLink(at), Path+"deadlines?"+values("entity", at.Entity)
+	}
+	return v, nil
+}
+
+func chartOf(means []float64) chart {
+	g := graphOf(means)
+	c := chart{Bars: g.Bars, Empty: len(g.Bars) == 0}
+	if c.Empty {
+		return c
+	}
+	highest := slices.Max(means)
+	c.Top, c.Middle = span(seconds(highest)), span(seconds(highest/2))
+	c.Label = "Mean lag in the last 15 minutes, " + g.Label
+	return c
+}
+
+// slackBounds are the bounds of the columns of a histogram of slack. The first column has none: it
+// is that of the late settlements.
+var slackBounds = []time.Duration{
+	100 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second,
+	time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
+}
+
+var slackNames = []string{
+	"late", "≤ 0.1 s", "≤ 0.5 s", "≤ 1 s", "≤ 2 s", "≤ 5 s", "≤ 10 s", "≤ 20 s", "≤ 30 s",
+	"≤ 1 min", "≤ 2 min", "≤ 5 min", "≤ 10 min", "≤ 30 min", "≤ 1 h", "≤ 6 h", "≤ 1 d", "> 1 d",
+}
+
+// minColumns are shown at least: fewer make no shape.
+const minColumns = 6
+
+// histogramHeight is the height of a histogram, in units of its SVG.
+const histogramHeight = 60
+
+// slackOf is the slack of a queue, or of the subscriptions of a topic.
+func (d *Dashboard) slackOf(name string) (all []slackView) {
+	counts := d.source.Slack.Read()
+	var places []string
+	for place := range counts {
+		at, err := dlq.ParsePlace(place)
+		if strings.EqualFold(place, name) || err == nil && strings.EqualFold(at.Entity, name) {
+			places = append(places, place)
+		}
+	}
+	slices.Sort(places)
+	for _, place := range places[:min(len(places), maxRows)] {
+		all = append(all, newSlackView(place, counts[place]))
+	}
+	return all
+}
+
+func newSlackView(place string, c slack.Counts) slackView {
+	s := c.Summarize(place)
+	milliseconds := func(n int64) string { return span(time.Duration(n) * time.Millisecond) }
+	v := slackView{
+		Place: place, Count: number(float64(s.Count)), Late: number(float64(s.Late)), HasLate: s.Late > 0,
+		Half: milliseconds(s.LeftP50), Most: milliseconds(s.LeftP1), Would: milliseconds(s.TakenP99), TakenHalf: milliseconds(s.TakenP50),
+	}
+	n := append([]uint64{s.Late}, c.Left.Between(slackBounds)...)
+	n[1] -= min(n[1], s.Late) // late ones had no time left
+	first, last := 0, len(n)-1
+	for first < last && n[first] == 0 {
+		first++
+	}
+	for last > first && n[last] == 0 {
+		last--
+	}
+	for wide := true; last-first+1 < minColumns; wide = !wide {
+		if wide && last < len(n)-1 {
+			last++
+		} else if first > 0 {
+			first--
+		}
+	}
+	highest := max(slices.Max(n), 1)
+	for i := first; i <= last; i++ {
+		height := float64(n[i]) / float64(highest) * histogramHeight
+		if n[i] > 0 {
+			height = max(height, 1)
+		}
+		v.Columns = append(v.Columns, column{
+			Name: slackNames[i], Count: number(float64(n[i])), Height: decimal(height), Y: decimal(histogramHeight - height), Bad: i == 0,
+		})
+	}
+	return v
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/link"
+)
+
+// Actions are what a dashboard can change. All fields are required.
+type Actions struct {
+	Token     string // that each action has to give
+	Namespace string // by its host; journals go by it
+	Folder    func() (string, error)
+	// Sender sends to an entity as an app does, so that copies have companions. done ends it.
+	Sender func(ctx context.Context, to string) (out *link.Sender, done func(), err error)
+	Audit  func(Audit)
+}
+
+// An Audit is one line of the log about an action.
+type Audit struct {
+	Event          string // started, ended or refused
+	Action, Entity string
+	To, Filter     string // "" = none
+	Chosen, Done   int
+	Caller         string // its address
+	Err            error  // why it was refused, or what is left
+}
+
+const (
+	resubmit = "resubmit"
+	purge    = "purge"
+
+	maxChosen   = 100_000 // dead letters of one action, because their numbers are in memory
+	maxPreviews = 8
+	previewTime = 10 * time.Minute
+	maxSample   = 5 // dead letters that a preview shows
+	maxReasons  = 10
+)
+
+// A preview is what an action would change. It can be carried out once.
+type preview struct {
+	id, action string
+	place      dlq.Place
+	filter     string // for people
+	survey     *dlq.Survey
+	sample     []letterRow
+	partial    bool // not all dead letters were read
+	made       time.Time
+}
+
+// A previewView is a preview with the form that carries it out.
+type previewView struct {
+	page
+	Error             string
+	ID, Action        string
+	Entity, Filter    string
+	Count, Read       string
+	More, Partial     bool
+	Limit             string
+	Reasons           []field
+	Earliest, Latest  string
+	Sample            []letterRow
+	To, Within, Life  string
+	Rate, Back        string
+	IsSubscription    bool
+	HasPreview, Empty bool
+}
+
+// preview reads which dead letters an action would change, and shows them.
+func (d *Dashboard) preview(w http.ResponseWriter, r *http.Request) {
+	action := parameter(r, "action")
+	v := &previewView{page: d.page("deadletters", verbs[action].title), Entity: strings.TrimSpace(parameter(r, "entity"))}
+	p, err := d.makePreview(r, action, v.Entity)
+	if err != nil {
+		v.Error = err.Error()
+		show(w, statusOf(err), "preview.html", v)
+		return
+	}
+	v.fill(p)
+	show(w, http.StatusOK, "preview.html", v)
+}
+
+// verbs are the actions, as words.
+var verbs = map[string]struct{ title, done string }{
+	resubmit: {"Resubmit dead letters", "resubmitted"},
+	purge:    {"Purge dead letters", "purged"},
+}
+
+func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*preview, error) {
+	// Another site cannot read the answer, but it could replace the previews of others.
+	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
+		return nil, forbidden{errors.New("only the dashboard itself may open this page")}
+	}
+	if d.source.Namespace == nil || d.source.Namespace.Actions == nil {
+		return nil, forbidden{errors.New("this dashboard only reads; dashboard.tokenFile in the configuration allows actions")}
+	}
+	place, err := dlq.ParsePlace(entity)
+	switch {
+	case err != nil:
+		return nil, badRequest{err}
+	case verbs[action].done == "":
+		return nil, badRequest{errors.New("action is neither resubmit nor purge")}
+	}
+	reason, q := parameter(r, "reason"), query(r)
+	filter := dlq.Filter{Reason: reason}
+	for _, text := range r.URL.Query()["number"] {
+		number, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || number < 0 {
+			return nil, badRequest{errors.New("number is not a sequence number")}
+		}
+		filter.Numbers = append(filter.Numbers, number)
+	}
+	if len(filter.Numbers) > maxLetters {
+		return nil, badRequest{fmt.Errorf("at most %d dead letters can be chosen one by one", maxLetters)}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	leave, err := d.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	now := time.Now()
+	p := &preview{id: rand.Text(), action: action, place: place, filter: filterText(reason, q, len(filter.Numbers)), made: now}
+	fits := func(l *dlq.Letter) bool { return filter.Fits(l, now) && contains(l, q) }
+	p.survey, err = dlq.Examine(ctx, d.source.Namespace.Deadlines.Links, place, maxChosen, fits, func(l *dlq.Letter) error {
+		if len(p.sample) < maxSample {
+			p.sample = append(p.sample, newLetterRow(place, l, now))
+		}
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil && p.survey.Chosen > 0:
+		p.partial = true
+	case err != nil:
+		return nil, dlq.Failure(place, err)
+	case p.survey.Read == 0 && d.source.Namespace.Deadlines.IsTopic(ctx, place):
+		return nil, badRequest{dlq.NoMessages(place)}
+	}
+	d.keepPreview(p)
+	return p, nil
+}
+
+// A forbidden is the error of what this dashboard does not do, or not for this caller.
+type forbidden struct{ error }
+
+func (f forbidden) Unwrap() error { return f.error }
+
+func filterText(reason, q string, numbers int) string {
+	var parts []string
+	if numbers > 0 {
+		parts = append(parts, fmt.Sprintf("%d chosen by hand", numbers))
+	}
+	if reason != "" {
+		parts = append(parts, "reason "+reason)
+	}
+	if q != "" {
+		parts = append(parts, "containing "+q)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// keepPreview keeps p for a while, instead of the oldest if there are many.
+func (d *Dashboard) keepPreview(p *preview) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.previews = slices.DeleteFunc(d.previews, func(old *preview) bool { return time.Since(old.made) > previewTime })
+	if len(d.previews) == maxPreviews {
+		d.previews = d.previews[1:]
+	}
+	d.previews = append(d.previews, p)
+}
+
+// previewOf returns the preview with an id, or nil.
+func (d *Dashboard) previewOf(id string) *preview {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := slices.IndexFunc(d.previews, func(p *preview) bool { return p.id == id && time.Since(p.made) <= previewTime })
+	if i < 0 {
+		return nil
+	}
+	return d.previews[i]
+}
+
+func (v *previewView) fill(p *preview) {
+	s := p.survey
+	v.ID, v.Action, v.Entity, v.Filter, v.HasPreview = p.id, p.action, p.place.String(), p.filter, true
+	v.Title = verbs[p.action].title
+	v.Count, v.Read, v.Empty = number(float64(s.Chosen)), number(float64(s.Read)), s.Chosen == 0
+	v.More, v.Partial, v.Limit = s.More, p.partial, number(maxChosen)
+	v.Earliest, v.Latest, v.Sample = stamp(s.Earliest), stamp(s.Latest), p.sample
+	v.Rate, v.Back, v.IsSubscription = cmp.Or(v.Rate, "100"), lettersLink(p.place), p.place.Subscription != ""
+	if !v.IsSubscription {
+		v.To = cmp.Or(v.To, p.place.Entity)
+	}
+	reasons := slices.SortedFunc(maps.Keys(s.Reasons), func(a, b string) int {
+		return cmp.Or(s.Reasons[b]-s.Reasons[a], strings.Compare(a, b))
+	})
+	for i, reason := range reasons {
+		if i == maxReasons {
+			v.Reasons = append(v.Reasons, field{fmt.Sprintf("%d other reasons", len(reasons)-i), ""})
+			break
+		}
+		v.Reasons = append(v.Reasons, field{cmp.Or(cut(reason), "no reason"), number(float64(s.Reasons[reason]))})
+	}
+}
+
+// options are what the form of a preview says beside its id and the token.
+type options struct {
+	to      string
+	isQueue bool // to is one, as far as is known
+	copying dlq.Copying
+	rate    float64
+}
+
+// readOptions reads the form of an action.
+func readOptions(p *preview, form url.Values) (o options, err error) {
+	if o.rate, err = strconv.ParseFloat(cmp.Or(form.Get("rate"), "100"), 64); err != nil || !(o.rate >= 0 && o.rate <= 1_000_000) {
+		return o, badRequest{errors.New("the rate must be a number between 0 and 1000000; 0 is as fast as it goes")}
+	}
+	if p.action == purge {
+		return o, nil
+	}
+	target, err := dlq.ParsePlace(strings.TrimSpace(bounded(form.Get("to"), maxParameter)))
+	if err != nil || target.Subscription != "" {
+		return o, badRequest{errors.New("say which queue or topic gets the copies")}
+	}
+	o.to = target.Entity
+	for name, to := range map[string]*time.Duration{"within": &o.copying.Within, "ttl": &o.copying.TTL} {
+		text := strings.TrimSpace(form.Get(name))
+		if text == "" {
+			continue
+		}
+		if *to, err = time.ParseDuration(text); err != nil || *to < time.Millisecond {
+			return o, badRequest{fmt.Errorf("the deadline and the time to live are durations such as 90s, 5m or 1h30m, of 1 ms at least: %.50q is none", text)}
+		}
+	}
+	return o, nil
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
+
+	"github.com/cenkalti/backoff/v5"
+	"go.uber.org/zap"
+)
+
+const (
+	// ReconnectEvery is the interval at which the connection is tried. With the delay between
+	// two dials it is well below a second, see TestMissedDeadlinesAfterAnOutage.
+	ReconnectEvery = 250 * time.Millisecond
+	// claimEvery is how often the right to use the monitor queue is renewed while nothing
+	// comes.
+	claimEvery = time.Minute
+	// yieldAfter is how long nothing comes before a worker gives way: one gets all that is due
+	// together.
+	yieldAfter = 20 * time.Millisecond
+)
+
+// A queue is one monitor queue that companions are received from. All else is shared by the queues,
+// so that it makes no difference which one a companion came from.
+type queue struct {
+	in       *Intake
+	name     string
+	former   bool          // it is only emptied: see ReceiveAlso
+	renewer  *link.Renewer // of the locks of companions in hand
+	attached atomic.Bool
+	last     *link.Receiver // the link at the stop
+}
+
+// newQueue makes a queue. Its renewer renews the locks of companions for as long as they are in
+// hand. Without it, a companion whose events wait in line would come back meanwhile.
+func (in *Intake) newQueue(name string) *queue {
+	return &queue{in: in, name: name, renewer: in.cfg.Links.Renewer(name, link.RenewerConfig{
+		Now:     in.cfg.Clock.Latest,
+		Renewed: func(requests int) { in.cfg.Operations.Add(operations.Renew, requests) },
+		Failed: func(n int, err error) {
+			in.log.Debug("locks of companions not renewed", zap.Int("companions", n), zap.Error(err))
+		},
+		Lost: func(n int) { in.log.Warn("locks of companions lost, they come back", zap.Int("companions", n)) },
+	})}
+}
+
+// run receives companions until ctx ends.
+func (q *queue) run(ctx, work context.Context) {
+	log := q.in.log.With(zap.String("monitor_queue", q.name))
+	retry := backoff.NewExponentialBackOff()
+	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 5*time.Second
+	for first := true; ctx.Err() == nil; {
+		began := time.Now()
+		err := q.receive(ctx, work)
+		attached := q.attached.Swap(false)
+		if ctx.Err() != nil {
+			break
+		}
+		say := log.Debug
+		if attached || first {
+			say, first = log.Warn, false // once per loss, not per attempt
+		}
+		if q.former && link.Condition(err) == link.ConditionNotFound {
+			log.Info("former monitor queue is gone", zap.Error(err))
+			q.in.remove(q)
+			return
+		}
+		if time.Since(began) > retry.MaxInterval {
+			retry.Reset() // it had worked for a while
+		}
+		wait := retry.NextBackOff()
+		if link.Lost(err) {
+			wait = ReconnectEvery
+			retry.Reset()
+		}
+		say("monitor queue unreachable: no deadline is checked", zap.Duration("retry_in", wait), zap.Error(err))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// receive takes companions from one link until it fails or ctx ends. The receiver of the SDK
+// would batch companions for a while, and could not release the ones on their way at a stop.
+func (q *queue) receive(ctx, work context.Context) error {
+	in := q.in
+	r, err := in.cfg.Links.Receiver(ctx, q.name)
+	if err != nil {
+		return err
+	}
+	if !q.attached.Swap(true) {
+		in.log.Info("monitor queue attached", zap.String("monitor_queue", q.name))
+	}
+	s := stream{queue: q, link: r}
+	for err == nil {
+		err = s.next(ctx, work)
+	}
+	err = q.retire(ctx, work, r, err)
+	in.leaveRoom(s.credit)
+	return err
+}
+
+// A stream is the use of one link of a queue.
+type stream struct {
+	*queue
+	link   *link.Receiver
+	credit int // on the link, each with room for a lease
+}
+
+// next takes one companion, or renews the right to use the queue while none comes.
+func (s *stream) next(ctx, work context.Context) error {
+	if err := s.grant(ctx); err != nil {
+		return err
+	}
+	m, err := s.link.Receive(ctx, claimEvery)
+	switch {
+	case err != nil:
+		return fmt.Errorf("monitor: receive from %s: %w", s.name, err)
+	case m == nil:
+		return s.link.Claim(ctx)
+	}
+	s.take(work, m)
+	yields := s.name == s.in.cfg.Queues[0] && s.in.yields() // digests are on the first queue
+	if yields || s.in.watching.Load() > maxWatched {
+		return s.giveWay(ctx, work, yields)
+	}
+	return nil
+}
+
+// grant grants credit when half of it is used up.
+func (s *stream) grant(ctx context.Context) error {
+	window := s.in.window()
+	if s.credit >= (window+1)/2 {
+		return nil
+	}
+	n, err := s.in.takeRoom(ctx, window-s.credit, s.credit == 0)
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		s.credit += n
+		if err := s.link.Grant(ctx, uint32(n)); err != nil {
+			return err
+		}
+	}
+	return s.link.Claim(ctx)
+}
+
+// giveWay takes the credit back, and waits while too much is in hand. With rest it takes what comes
+// together before.
+func (s *stream) giveWay(ctx, work context.Context, rest bool) error {
+	for rest {
+		m, err := s.link.Receive(ctx, yieldAfter)
+		if err != nil {
+			return err
+		}
+		if rest = m != nil; rest {
+			s.take(work, m)
+		}
+	}
+	if err := s.link.Drain(ctx); err != nil {
+		return err
+	}
+	for m := s.link.Prefetched(); m != nil; m = s.link.Prefetched() {
+		s.take(work, m)
+	}
+	s.in.leaveRoom(s.credit)
+	s.credit = 0
+	s.in.awaitEase(ctx)
+	return nil
+}
+
+// take hands a message to the worker.
+func (s *stream) take(work context.Context, m *link.ReceivedMessage) {
+	s.credit--
+	in := s.in
+	in.cfg.Operations.Add(operations.Receive, 1)
+	in.cfg.Clock.Observe(m.EnqueuedTime)
+	s.renewer.Hold(m)
+	in.cfg.Take(work, &Lease{
+		ID: m.MessageID, Queue: s.name, ContentType: m.ContentType, Body: m.Body(),
+		in: in, item: &lockedMessage{in: in, link: s.link, message: m, renewer: s.renewer},
+	})
+}
+
+// retire ends the use of a link. At a stop it takes back the credit and releases the companions
+// that came for it, so that another worker gets them at once. The link stays open for
+// settlements. Otherwise it closes the link: companions in hand come back when their locks
+// lapse, and are settled then without a second notification.
+func (q *queue) retire(ctx, work context.Context, r *link.Receiver, cause error) error {
+	if ctx.Err() == nil {
+		r.Close(work)
+		return cause
+	}
+	q.last = r
+	_, err := r.GiveBack(work) // when it fails the link is gone, and its credit with it
+	return errors.Join(cause, err)
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package intake
+
+import (
+	"context"
+	"time"
+
+	"overdue/internal/redisstore"
+
+	"go.uber.org/zap"
+)
+
+// Store keeps companions if the monitor queue cannot schedule messages. An item that a worker
+// has claimed and not renewed for a while goes to another worker, so a claim is as good as a
+// lock on a queue.
+type Store interface {
+	// Claim leases up to n items that are due at the instant now of the broker's clock, or that
+	// a worker which is gone had. There is nothing more before wait is over or Woken has a
+	// value. There may be leases beside an error.
+	Claim(ctx context.Context, now time.Time, n int) (leases []redisstore.Lease, wait time.Duration, err error)
+	Woken() <-chan struct{}
+	// Renew keeps all that is claimed for as long as it takes to call it again, every renewEvery.
+	Renew(ctx context.Context) error
+
+	Done(ctx context.Context, l redisstore.Lease) error
+	GiveBack(ctx context.Context, l redisstore.Lease) error
+	Bury(ctx context.Context, l redisstore.Lease, reason, description string) error
+
+	// HasNote reports whether a note is kept whose id begins so.
+	HasNote(ctx context.Context, prefix string) (bool, error)
+}
+
+// renewEvery is the interval at which claims are renewed, well within the time after which they
+// lapse.
+const renewEvery = 5 * time.Second
+
+// yieldTime is how much later than others a worker wakes for items that it has left to them.
+const yieldTime = 50 * time.Millisecond
+
+// claimRoom bounds the places that a worker reserves before it knows whether there are items.
+const claimRoom = creditWindow
+
+// claim claims companions until ctx ends. It waits until the clock of the broker is
+// measured: by our own clock, companions might be checked early again and again.
+func (in *Intake) claim(ctx, work context.Context) {
+	select {
+	case <-in.cfg.Scheduler.Measured():
+	case <-ctx.Done():
+		return
+	}
+	renewing, stop := context.WithCancel(work)
+	defer stop()
+	in.settling.Go(func() { in.renewClaims(renewing) })
+	for down := false; ctx.Err() == nil; {
+		in.awaitEase(ctx)
+		n, err := in.takeRoom(ctx, claimRoom, true)
+		if err != nil {
+			return
+		}
+		now := in.cfg.Clock.Latest()
+		leases, wait, err := in.cfg.Store.Claim(ctx, now, n)
+		in.leaveRoom(n - len(leases))
+		for _, l := range leases {
+			in.cfg.Clock.Observe(now) // it has passed, just now mostly
+			in.cfg.Take(work, &Lease{
+				ID: l.ID, Queue: in.cfg.Queues[0], ContentType: l.ContentType, Body: l.Body,
+				in: in, item: &storedItem{in.cfg.Store, l},
+			})
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		in.claimed.Store(err == nil)
+		if (err != nil) != down {
+			down = err != nil
+			in.logStore(err)
+		}
+		if in.yields() {
+			wait += yieldTime
+		}
+		select {
+		case <-time.After(wait):
+		case <-in.cfg.Store.Woken():
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (in *Intake) logStore(err error) {
+	if err != nil {
+		in.log.Warn("companion store unreachable: no deadline is checked", zap.Error(err), zap.String("next", "check Redis and the setting redis; the monitor goes on trying"))
+	} else {
+		in.log.Info("companion store is back")
+	}
+}
+
+// renewClaims renews all claims.
+func (in *Intake) renewClaims(ctx context.Context) {
+	tick := time.NewTicker(renewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := in.cfg.Store.Renew(ctx); err != nil && ctx.Err() == nil {
+			in.log.Debug("companion leases not renewed, other workers may take them", zap.Error(err))
+		}
+	}
+}
+
+// storedItem is a claimed item.
+type storedItem struct {
+	store Store
+	lease redisstore.Lease
+}
+
+func (*storedItem) letGo() {} // it is renewed with all others
+
+func (l *storedItem) complete(ctx context.Context) error { return l.store.Done(ctx, l.lease) }
+func (l *storedItem) handBack(ctx context.Context) error { return l.store.GiveBack(ctx, l.lease) }
+
+func (l *storedItem) deadLetter(ctx context.Context, reason, description string) error {
+	return l.store.Bury(ctx, l.lease, reason, description)
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"sync"
+	"time"
+
+	"overdue/monitor/search"
+	"overdue/scheduler"
+)
+
+// driftPerSecond bounds what our clock gains on that of the broker in a second.
+const driftPerSecond = 200 * time.Microsecond
+
+// Clock is a lower bound of the clock of the broker: the latest stamp that it made, carried on by
+// our monotonic clock less driftPerSecond. It is behind by the time that a companion took to
+// arrive, and ahead only after the clock of the broker was set back. So code that dead-letters a
+// message by it asks IsEarly as well.
+type Clock struct {
+	Measured func() scheduler.Instant // of the scheduler
+
+	mu    sync.Mutex
+	stamp time.Time
+	at    time.Time // our clock when the stamp was seen
+}
+
+// Observe takes a stamp that the broker has just made.
+func (c *Clock) Observe(stamp time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() || stamp.After(c.nowLocked()) {
+		c.stamp, c.at = stamp, time.Now()
+	}
+}
+
+// earlyMost is how long before its deadline a message is received again at most, if it was received
+// too early.
+const earlyMost = 5 * time.Second
+
+// IsEarly reports whether a deadline is still to come when the broker has just locked a message. The
+// lock ends a lock duration after that, so it shows the time by the broker's clock. Stamps do not,
+// where that clock was set back since: then IsEarly sets this one back. A lock duration of 0 is
+// unknown, and shows nothing.
+//
+// If the lock duration was lowered a moment ago, the lock seems older than it is. So the caller asks
+// for the settings again, and the clock goes back by no more than earlyMost.
+func (c *Clock) IsEarly(deadline, lockedUntil time.Time, lock time.Duration) bool {
+	now := lockedUntil.Add(-lock)
+	if lock <= 0 || lockedUntil.IsZero() || !now.Before(deadline.Truncate(search.StampPrecision).Add(search.StampPrecision)) {
+		return false
+	}
+	if least := deadline.Add(-earlyMost); now.Before(least) {
+		now = least
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Before(c.nowLocked()) {
+		c.stamp, c.at = now, time.Now()
+	}
+	return true
+}
+
+// Now returns a lower bound of the clock of the broker.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nowLocked()
+}
+
+func (c *Clock) nowLocked() time.Time {
+	age := time.Since(c.at)
+	return c.stamp.Add(age - time.Duration(age.Seconds()*float64(driftPerSecond)))
+}
+
+// Latest returns the clock of the broker, or a little less. Unlike Now it is right after a time
+// without companions, if the scheduler has measured it. It has the error of the measurement, so it
+// must not decide about expiry.
+func (c *Clock) Latest() time.Time {
+	now := c.Now()
+	if measured := c.Measured(); measured.Measured && measured.Time.Add(-measured.Uncertainty).After(now) {
+		return measured.Time.Add(-measured.Uncertainty)
+	}
+	return now
+}
+
+// NotAfter returns an instant that the clock of the broker has not reached yet. It is unknown
+// without a measurement, and where a stamp contradicts the last one: this machine was suspended
+// since, or a clock was set.
+func (c *Clock) NotAfter() (now time.Time, known bool) {
+	measured := c.Measured()
+	now = measured.Time.Add(measured.Uncertainty)
+	return now, measured.Measured && !c.Now().After(now)
+}
+
+// staleClock is how far the clock of the worker may be behind the measured one.
+const staleClock = time.Second
+
+// Behind reports whether t has passed although the clock of the worker is far before it. A
+// companion that was due long ago has an old stamp. A rewritten one, which is due at once, has a
+// new one.
+func (c *Clock) Behind(t time.Time) bool {
+	latest := c.Latest()
+	return latest.After(t.Add(staleClock)) && latest.After(c.Now().Add(staleClock))
+}

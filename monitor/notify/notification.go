@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"overdue/alert"
+	"overdue/scheduler"
+)
+
+// A notification is one event on its way to all sinks.
+type notification struct {
+	n      *Notifier
+	ctx    context.Context
+	entity string
+	ref    *scheduler.Reference
+	missed *scheduler.Missed
+	end    func(Result) // called once
+
+	mu   sync.Mutex
+	all  []alert.Alerter
+	left int
+	errs []error // of all
+}
+
+// event makes the event each time: those that wait would take much memory.
+func (e *notification) event() alert.Event {
+	return EventOf(e.n.cfg.Namespace, e.entity, e.ref, e.missed)
+}
+
+// send puts the event in the line of each sink.
+func (e *notification) send() {
+	current := e.n.sinks.Load()
+	ev := e.event()
+	if e.ref.Missed == nil {
+		e.n.cfg.Begun(e.entity, &ev)
+	}
+	e.all, e.errs, e.left = current.alerters, make([]error, len(current.alerters)), 1
+	for i, a := range current.alerters {
+		if slices.Contains(e.missed.TakenBy, a.Name()) {
+			continue
+		}
+		e.mu.Lock()
+		e.left++
+		e.mu.Unlock()
+		counts := delivers(a, &ev)
+		current.lines[i].Put(&Job{
+			Send: func() error { return a.Alert(e.ctx, e.event()) },
+			End: func(err error) {
+				// A group counts its own notifications.
+				if current.groups[a.Name()] == nil && !isPutOff(err) && counts {
+					e.n.cfg.Delivered(a.Name(), err)
+				}
+				e.over(i, err)
+			},
+		})
+	}
+	e.over(-1, nil)
+}
+
+// over records the result of sink i. The last one ends the notification.
+func (e *notification) over(i int, err error) {
+	e.mu.Lock()
+	if err != nil {
+		e.errs[i] = fmt.Errorf("%s: %w", e.all[i].Name(), err)
+	}
+	e.left--
+	last := e.left == 0
+	e.mu.Unlock()
+	if !last {
+		return
+	}
+	r := Result{Err: Join(e.errs...)}
+	for i, a := range e.all {
+		if e.errs[i] == nil {
+			r.Taken = append(r.Taken, a.Name())
+		} else if !isPutOff(e.errs[i]) {
+			r.Failed = true
+		}
+	}
+	e.end(r)
+}
+
+// delivers reports whether a delivers e. Filters accept other events without delivery, and that says
+// nothing about the sink behind them.
+func delivers(a alert.Alerter, e *alert.Event) bool {
+	for {
+		if f, ok := a.(interface{ Passes(*alert.Event) bool }); ok && !f.Passes(e) {
+			return false
+		}
+		behind, ok := a.(interface{ Unwrap() alert.Alerter })
+		if !ok {
+			return true
+		}
+		a = behind.Unwrap()
+	}
+}
+
+func isPutOff(err error) bool {
+	var off *PutOff
+	return errors.As(err, &off)
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notify
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"overdue/alert"
+	"overdue/scheduler"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
+)
+
+// counted is a sink that counts its events.
+type counted struct {
+	name   string
+	refuse bool
+
+	mu  sync.Mutex
+	got int
+}
+
+func (c *counted) Name() string { return c.name }
+
+func (c *counted) Alert(context.Context, alert.Event) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.got++
+	if c.refuse {
+		return backoff.Permanent(errors.New("refused"))
+	}
+	return nil
+}
+
+// newNotifier makes a notifier with these sinks, and counts what it reports.
+func newNotifier(shared Shared, sinks ...alert.Alerter) (n *Notifier, reported map[string]int) {
+	reported = map[string]int{}
+	var mu sync.Mutex
+	count := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		reported[what]++
+	}
+	n = New(Config{
+		Record: &Record{}, Shared: shared, Log: zap.NewNop(),
+		Begun: func(entity string, _ *alert.Event) { count("begun " + entity) },
+		Delivered: func(sink string, err error) {
+			if err != nil {
+				sink += " failed"
+			}
+			count(sink)
+		},
+	})
+	n.SetSinks(sinks)
+	return n, reported
+}
+
+// notify notifies of one event, and returns how that ends.
+func (n *Notifier) notify(t *testing.T, m *scheduler.Missed) (ended []Result) {
+	t.Helper()
+	n.Notify(t.Context(), "orders", &scheduler.Reference{MessageID: "m"}, m, func(r Result) { ended = append(ended, r) })
+	synctest.Wait()
+	return ended
+}
+
+func TestAnEventGoesToTheSinksThatHaveNotTakenIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &counted{name: "a"}, &counted{name: "b", refuse: true}
+		n, reported := newNotifier(nil, a, b)
+		m := scheduler.Missed{SequenceNumber: 7}
+		ended := n.notify(t, &m)
+		if len(ended) != 1 || !ended[0].Failed || ended[0].Err == nil || !cmp.Equal(ended[0].Taken, []string{"a"}) {
+			t.Fatalf("it ends with %+v, want that a has taken it and b has not", ended)
+		}
+		b.refuse = false
+		m.TakenBy = ended[0].Taken
+		if ended = n.notify(t, &m); len(ended) != 1 || ended[0].Err != nil || a.got != 1 || b.got != 2 {
+			t.Errorf("it ends with %+v, and a has got %d, b %d; want success, 1 and 2", ended, a.got, b.got)
+		}
+		// It is done, so nothing more is sent.
+		if ended = n.notify(t, &m); len(ended) != 1 || ended[0].Err != nil || a.got != 1 || b.got != 2 {
+			t.Errorf("then it ends with %+v, and a has got %d, b %d; want success without sending", ended, a.got, b.got)
+		}
+		if diff := cmp.Diff(map[string]int{"begun orders": 2, "a": 1, "b failed": 1, "b": 1}, reported); diff != "" {
+			t.Errorf("reported -want +got:\n%s", diff)
+		}
+	})
+}
+
+// shared is the record of other monitors.
+type shared struct {
+	done  bool // another one has notified
+	ended []bool
+}
+
+func (s *shared) Begin(context.Context, string) (mine, done bool, err error) {
+	return !s.done, s.done, nil
+}
+
+func (s *shared) End(_ context.Context, _ string, done bool) error {
+	s.ended = append(s.ended, done)
+	return nil
+}
+
+func TestAnEventThatAnotherMonitorHasNotifiedOfIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for others, got := range map[bool]int{true: 0, false: 1} {
+			a, s := &counted{name: "a"}, &shared{done: others}
+			n, _ := newNotifier(s, a)
+			ended := n.notify(t, &scheduler.Missed{SequenceNumber: 7})
+			if len(ended) != 1 || ended[0].Err != nil || a.got != got {
+				t.Errorf("another has notified = %v: it ends with %+v, and is sent %d times, want success and %d", others, ended, a.got, got)
+			}
+			if !others && !cmp.Equal(s.ended, []bool{true}) {
+				t.Errorf("the claim ends with %v, want one success", s.ended)
+			}
+		}
+	})
+}
+
+func TestAStopLeavesEventsToTheNextWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &counted{name: "a"}
+		n, reported := newNotifier(nil, a)
+		n.LeaveEvents()
+		ended := n.notify(t, &scheduler.Missed{SequenceNumber: 7})
+		if len(ended) != 1 || ended[0].Err == nil || ended[0].Failed || a.got != 0 || reported["a failed"] != 0 {
+			t.Errorf("it ends with %+v, %d sent, %v reported; want it put off, which is no failure", ended, a.got, reported)
+		}
+	})
+}

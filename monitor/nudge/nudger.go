@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nudge makes the broker expire what is overdue, by receives with one credit, and observes
+// by them whether somebody else receives.
+package nudge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"overdue/internal/operations"
+	"overdue/internal/servicebus/duration"
+	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
+	"overdue/monitor/search"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// every is the least interval between nudges of one entity. Deadlines that lie closer share a
+	// nudge.
+	every = 5 * time.Millisecond
+	// maxPast bounds the remembered nudges: at that interval, those of more than a second.
+	maxPast = 256
+	// Reach is how long after the decision to nudge a message may become due and be expired by the
+	// nudge.
+	Reach = 50 * time.Millisecond
+)
+
+// Config configures a Nudger. All fields are required.
+type Config struct {
+	Links      *link.Namespace
+	Path       string // of the queue or subscription
+	Clock      *judge.Clock
+	Operations *operations.Counter
+	Kept       *search.Kept              // gets the dead letters that are read right behind a nudge
+	Letters    func() search.LetterState // whether dead letters stay
+	First      func() bool               // nudges come first, without a check
+	Sessions   func()                    // is called when the entity turns out to require sessions
+	Failed     func(error)               // is called after each nudge that has failed
+	Nudged     func()                    // is called after each nudge
+	Go         func(func())              // runs the goroutine
+}
+
+// A Nudger nudges one entity in its own goroutine, so that no nudge waits for a check. One
+// nudge serves all messages that are overdue when it begins.
+type Nudger struct {
+	Config
+	letters     search.NewLetters // behind its nudges
+	defaultLife atomic.Int64      // in nanoseconds
+	forgotten   atomic.Bool       // quiet is of no use any more
+
+	turn  chan struct{} // a token for the one nudge at a time, and for quiet
+	quiet Quiet         // whether somebody else receives
+
+	mu      sync.Mutex
+	running bool
+	wanted  []time.Time // by the broker's clock: when nudges are wanted, in no order
+	earlier chan struct{}
+	last    time.Time       // when the last nudge that has ended had begun, whatever its result
+	past    [maxPast]nudged // those that have worked, in a circular buffer
+	worked  int
+}
+
+// New makes a Nudger. Want starts it.
+func New(cfg Config) *Nudger {
+	return &Nudger{Config: cfg, turn: make(chan struct{}, 1), earlier: make(chan struct{}, 1)}
+}
+
+// SetDefaultLife sets the time to live that the entity gives to its messages; 0: none.
+func (n *Nudger) SetDefaultLife(d time.Duration) { n.defaultLife.Store(int64(d)) }
+
+// Forget drops what nudges have shown: the entity was recreated, or they do not reach all of it.
+func (n *Nudger) Forget() { n.forgotten.Store(true) }
+
+// nudged says when a nudge was made, by the broker's clock as the worker knows it, which is
+// never ahead.
+type nudged struct {
+	begun, ended time.Time
+}
+
+// Want requests a nudge that begins at each of these instants, or shortly after it.
+func (n *Nudger) Want(ctx context.Context, due ...time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wanted = append(n.wanted, due...)
+	if !n.running {
+		n.running = true
+		n.Go(func() { n.run(ctx) })
+		return
+	}
+	select {
+	case n.earlier <- struct{}{}:
+	default:
+	}
+}
+
+// Made returns when the last nudge began, whatever its result: it was for all that was due by then.
+func (n *Nudger) Made() time.Time {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.last
+}
+
+// MovedAt returns the latest instant at which a nudge has moved messages that were overdue at
+// since, if that nudge is remembered.
+func (n *Nudger) MovedAt(since time.Time) (at time.Time, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := n.worked; i > max(0, n.worked-maxPast); i-- {
+		past := n.past[(i-1)%maxPast]
+		if past.begun.Before(since) {
+			break
+		}
+		at, known = past.ended, true
+	}
+	return at, known
+}
+
+func (n *Nudger) run(ctx context.Context) {
+	views := nudgerViews{
+		work: search.View{Links: n.Links, Path: n.Path, Operations: n.Operations},
+		dead: search.View{Links: n.Links, Path: n.Path + "/$DeadLetterQueue", Operations: n.Operations},
+	}
+	defer views.dead.Close(ctx) // when the next run may have begun
+	defer views.work.Close(ctx)
+	for {
+		wait, more := n.untilNext()
+		if !more {
+			return
+		}
+		if wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-n.earlier:
+			case <-ctx.Done():
+				wait = 0 // those that wait for it are on their way back to the monitor queue
+			}
+			if wait > 0 {
+				continue
+			}
+		}
+		again := time.Now().Add(every)
+		n.nudgeOnce(ctx, &views)
+		select {
+		case <-time.After(time.Until(again)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// untilNext returns how long it is until the next nudge that is wanted. Without one, it marks the
+// nudger as not running.
+func (n *Nudger) untilNext() (wait time.Duration, more bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.wanted) == 0 {
+		n.running = false
+		return 0, false
+	}
+	return slices.MinFunc(n.wanted, time.Time.Compare).Sub(n.Clock.Now()), true
+}
+
+// nudgerViews are what a run of a nudger reads through.
+type nudgerViews struct{ work, dead search.View }
+
+// nudgeOnce nudges for all that is due now.
+func (n *Nudger) nudgeOnce(ctx context.Context, views *nudgerViews) {
+	begun := n.Clock.Now()
+	n.mu.Lock()
+	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) || ctx.Err() != nil })
+	n.mu.Unlock()
+	err := n.nudge(ctx, views)
+	if err != nil {
+		n.Failed(err) // what it was for is searched for all the same
+	}
+	n.mu.Lock()
+	n.last = begun
+	if err == nil {
+		n.past[n.worked%maxPast] = nudged{begun, n.Clock.Now()}
+		n.worked++
+	}
+	n.mu.Unlock()
+	n.Nudged()
+}
+
+// nudge makes one nudge.
+func (n *Nudger) nudge(ctx context.Context, views *nudgerViews) error {
+	open, nudge := n.nudging(ctx, &views.dead)
+	if err := n.InTurn(ctx, &views.work, open, nudge); err != nil {
+		return fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
+	}
+	return nil
+}
+
+// nudging returns the two steps of a nudge. It reads the dead letters right behind it, where they
+// may be taken away.
+func (n *Nudger) nudging(ctx context.Context, dead *search.View) (open func() error, nudge func() (*link.Message, error)) {
+	var r *link.Receiver
+	return func() (err error) {
+			r, err = n.Links.BareReceiver(ctx, n.Path, nil)
+			if link.Condition(err) == link.ConditionNotAllowed {
+				n.Sessions()
+			}
+			return err
+		}, func() (*link.Message, error) {
+			var reading errgroup.Group
+			got, err := Over(ctx, r, n.Operations, func() {
+				reading.Go(func() error {
+					return dead.WithoutKept(func() error { return n.letters.Keep(ctx, n.Letters(), dead, n.Kept) })
+				})
+			})
+			return got, errors.Join(err, reading.Wait())
+		}
+}
+
+// InTurn makes a nudge, one at a time. Where dead letters may be taken away, it observes who else
+// receives.
+func (n *Nudger) InTurn(ctx context.Context, work *search.View, open func() error, nudge func() (*link.Message, error)) (err error) {
+	defer n.takeTurn()()
+	if n.Letters() != search.LettersStay && (n.First() || n.quiet.Open()) {
+		return n.observe(ctx, work, time.Now(), open, nudge)
+	}
+	n.quiet.Break()
+	if err = open(); err == nil {
+		_, err = nudge()
+	}
+	return err
+}
+
+// observe makes a nudge that shows whether somebody else receives. If that begins a span, it counts
+// from the instant read of our clock. The read before the nudge takes no time beside the opening of
+// the receiver.
+func (n *Nudger) observe(ctx context.Context, work *search.View, read time.Time, open func() error, nudge func() (*link.Message, error)) (err error) {
+	defer func() {
+		if err != nil {
+			n.quiet.Break()
+		}
+	}()
+	var opening errgroup.Group
+	opening.Go(open)
+	last, readErr := n.quiet.Before(ctx, work, n.Clock.Now())
+	if err = opening.Wait(); err != nil {
+		return errors.Join(err, readErr)
+	}
+	begun := n.Clock.Now()
+	got, err := nudge() // also after a failed read, since it closes the receiver
+	if err = errors.Join(err, readErr); err != nil {
+		return err
+	}
+	n.quiet.After(got, read, begun, n.mayExpire(last))
+	if n.mayExpire(got) {
+		return n.quiet.Moved(ctx, work)
+	}
+	return nil
+}
+
+// takeTurn waits until nobody else of this worker receives, and returns what ends the turn.
+func (n *Nudger) takeTurn() (end func()) {
+	n.turn <- struct{}{}
+	if n.forgotten.Swap(false) {
+		n.quiet = Quiet{}
+	}
+	return func() { <-n.turn }
+}
+
+// mayExpire reports whether m, if there is one, can have expired by now. Without a clock nobody
+// knows.
+func (n *Nudger) mayExpire(m *link.Message) bool {
+	now, known := n.Clock.NotAfter()
+	if m == nil || !known {
+		return false
+	}
+	life := duration.Shorter(m.TimeToLive, time.Duration(n.defaultLife.Load()))
+	return life > 0 && !m.EnqueuedTime.Add(life).After(now)
+}
+
+// Begin begins to observe whether somebody else receives, unless that is observed already: by a
+// nudge, since only that shows what is available. What was read since the instant read of our clock
+// counts. It returns since when nobody receives, if that is so for a while.
+func (n *Nudger) Begin(ctx context.Context, work, dead *search.View, read time.Time) (since time.Time, steady bool, err error) {
+	defer n.takeTurn()()
+	if !n.quiet.Open() {
+		open, nudge := n.nudging(ctx, dead)
+		if err = n.observe(ctx, work, read, open, nudge); err != nil {
+			return time.Time{}, false, fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
+		}
+	}
+	since, steady = n.quiet.Steady()
+	return since, steady, nil
+}
+
+// Observes reports whether it is observed who else receives.
+func (n *Nudger) Observes() bool {
+	defer n.takeTurn()()
+	return n.quiet.Open()
+}
+
+// Prove calls use with what the nudges have shown of other receivers up to the instant due of the
+// clock of the broker. If nobody was seen so far, that takes a nudge that follows it.
+func (n *Nudger) Prove(ctx context.Context, work, dead *search.View, due time.Time, use func(*Quiet)) error {
+	if wait := due.Sub(n.Clock.Now()) + search.StampPrecision; wait > 0 && wait < Reach && n.Observes() {
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer n.takeTurn()()
+	for nudged := due.After(n.Clock.Now()); n.quiet.Open(); nudged = true {
+		if _, err := n.quiet.Before(ctx, work, n.Clock.Now()); err != nil {
+			return err
+		}
+		if nudged || !n.quiet.Open() || !n.quiet.UpTo().Before(due) {
+			break
+		}
+		open, nudge := n.nudging(ctx, dead)
+		if err := n.observe(ctx, work, time.Now(), open, nudge); err != nil {
+			return fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
+		}
+	}
+	use(&n.quiet)
+	return nil
+}
+
+// Over nudges over a receiver that was opened for it, and calls sent when the nudge is on its way.
+// It releases the live message that comes, which does not change that message, and returns it, or
+// nil.
+func Over(ctx context.Context, r *link.Receiver, o *operations.Counter, sent func()) (got *link.Message, err error) {
+	defer r.Close(ctx)
+	m, err := r.Next(ctx, sent)
+	o.Add(operations.Nudge, 1)
+	var live []*link.ReceivedMessage
+	if m != nil {
+		got = &m.Message
+		live = append(live, m)
+	}
+	released, releaseErr := r.GiveBack(ctx, live...)
+	o.Add(operations.Release, released)
+	return got, errors.Join(err, releaseErr)
+}
