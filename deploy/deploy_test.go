@@ -5,11 +5,7 @@
 package deploy
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -18,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,7 +57,7 @@ func TestEveryMetricNamedIsExported(t *testing.T) {
 		t.Fatal(err)
 	}
 	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
-	for _, file := range []string{"prometheus/overdue.rules.yml", "grafana/overdue.json", "keda/scaledobject.yaml", "../docs/operate/troubleshoot.md"} {
+	for _, file := range []string{"prometheus/overdue.rules.yml", "grafana/overdue.json", "grafana/overdue-entity.json", "keda/scaledobject.yaml", "../docs/operate/troubleshoot.md"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -110,67 +107,118 @@ func TestEveryAlertHasASectionThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// runbook_url of each rule leads to the section of its alert.
+func TestEveryRunbookURLLeadsToItsSection(t *testing.T) {
+	page, err := os.ReadFile("../docs/operate/troubleshoot.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := os.ReadFile("prometheus/overdue.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(rules), "      - alert: ")[1:]
+	for _, block := range blocks {
+		name, rest, _ := strings.Cut(block, "\n")
+		if !strings.Contains(string(page), "\n### "+name+"\n") {
+			t.Errorf("the page has no heading %s", name)
+		}
+		if want := "runbook_url: docs/operate/troubleshoot.md#" + strings.ToLower(name) + "\n"; !strings.Contains(rest, want) {
+			t.Errorf("%s lacks %s", name, want)
+		}
+	}
+	if len(blocks) < 10 {
+		t.Errorf("%d alerts were read", len(blocks))
+	}
+}
+
 // Every query of the dashboard and every rule is one that Prometheus can answer from what the
 // program shows.
 func TestPrometheusScrapesAndEvaluates(t *testing.T) {
-	overdue := startOverdue(t, "")
 	dir := t.TempDir()
+	overdue := startOverdue(t, fmt.Sprintf("onMonitorDown: pass\njournal: {directory: %q}\ncompanions: each\nalerts: [{webhook: {url: \"http://%s/\"}}]\n", dir, serveNothing(t)))
 	rules, err := filepath.Abs("prometheus/overdue.rules.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "prometheus.yml"), fmt.Sprintf(`
-global: {scrape_interval: 1s, evaluation_interval: 1s}
-rule_files: [%q]
-scrape_configs:
-  - job_name: overdue
-    static_configs: [{targets: [%q]}]
-`, rules, overdue.admin))
-	addr := freeport.Address(t)
-	start(t, "prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+addr)
-	query := func(expr string) (n int, err error) {
-		var got struct {
-			Status, Error string
-			Data          struct{ Result []any }
-		}
-		err = getJSON("http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr), &got)
-		if err == nil && got.Status != "success" {
-			err = fmt.Errorf("%s: %s", got.Status, got.Error)
-		}
-		return len(got.Data.Result), err
-	}
+	addr := startPrometheus(t, dir, overdue.admin, rules)
+	query := func(expr string) ([]sample, error) { return ask(addr, expr) }
 	eventually(t, "the program is scraped", func() error {
-		n, err := query("overdue_build_info")
-		if err == nil && n != 1 {
-			err = fmt.Errorf("%d series of overdue_build_info", n)
+		got, err := query("overdue_build_info")
+		if err == nil && len(got) != 1 {
+			err = fmt.Errorf("%d series of overdue_build_info", len(got))
 		}
 		return err
 	})
-	text, err := os.ReadFile("grafana/overdue.json")
+	// A send that is refused behind its companion, one that calls itself a canary, and two of a
+	// topic.
+	overdue.refuse(t, "orders")
+	if status := overdue.post(t, "orders", "refused", time.Second); status < 400 {
+		t.Fatalf("a send that the queue refuses is answered %d", status)
+	}
+	overdue.send(t, "overdue-canary-of-an-app", time.Second)
+	for _, id := range []string{"event-1", "event-2"} {
+		if status := overdue.post(t, "events", id, time.Second); status != http.StatusCreated {
+			t.Fatalf("send %s to a topic: %d", id, status)
+		}
+	}
+	for expr, want := range map[string]float64{
+		`overdue_deadlines_total{entity="orders",verdict="missed"}`:                           1, // whatever it calls itself
+		`sum(overdue_deadlines_total{entity=~"events(/Subscriptions/.+)?",verdict="missed"})`: 2, // joined with the sends
+		`sum(overdue_sends_total{entity=~"events(/Subscriptions/.+)?",result="monitored"})`:   2,
+		`sum(overdue_deadlines_total{verdict="canary",entity!="canary"})  or vector(0)`:       0,
+		`sum(overdue_deadlines_total{entity="canary",verdict!="canary"}) or vector(0)`:        0,
+		`sum(overdue_sends_total{entity="canary"}) or vector(0)`:                              0,
+		`round(sum(increase(overdue_deadlines_total{verdict="missed"}[1h])))`:                 3,
+	} {
+		eventually(t, expr, func() error {
+			got, err := query(expr)
+			if err == nil && (len(got) != 1 || got[0].value != want) {
+				err = fmt.Errorf("%v, want %v", got, want)
+			}
+			return err
+		})
+	}
+	// A sink that got nothing has taken nothing: otherwise canaries would hide one that is down.
+	eventually(t, "a canary has come back", func() error {
+		got, err := query(`overdue_canaries_total{result="noticed"} > 1`)
+		if err == nil && len(got) == 0 {
+			err = fmt.Errorf("not twice yet")
+		}
+		return err
+	})
+	taken, err := query(`overdue_alerts_total{sink="webhook",result="ok"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
-		}
+	if len(taken) != 1 || taken[0].value != 3 {
+		t.Errorf("the sink has taken %v, want the 3 missed deadlines", taken)
 	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
+	// Its companion was due three seconds ago by now.
+	got, err := query(`overdue_deadlines_total{entity="orders",verdict=~"met|unknown"}`)
+	if err != nil {
 		t.Fatal(err)
 	}
-	variables := strings.NewReplacer("$instance", ".*", "$entity", ".*", "$__rate_interval", "1m")
-	queries := 0
-	for _, p := range dashboard.Panels {
-		for _, target := range p.Targets {
-			queries++
-			if _, err := query(variables.Replace(target.Expr)); err != nil {
-				t.Errorf("panel %q: %v", p.Title, err)
-			}
+	for _, s := range got {
+		if s.value != 0 {
+			t.Errorf("a refused send is a deadline with a verdict: %v", s)
 		}
 	}
-	if queries == 0 {
-		t.Error("the dashboard has no query")
+	// What only shows once messages were settled, or with Redis.
+	empty := []string{"Time left when messages were settled", "Settled after", "Redis"}
+	variables := strings.NewReplacer("$instance", ".*", "$entity", "events", "$__rate_interval", "1m")
+	for _, d := range dashboards {
+		for _, p := range d.panels {
+			for _, q := range p.queries {
+				eventually(t, d.file+": "+p.title, func() error {
+					got, err := query(variables.Replace(q.expr))
+					if err == nil && len(got) == 0 && !slices.Contains(empty, p.title) {
+						err = fmt.Errorf("nothing comes of %s", q.expr)
+					}
+					return err
+				})
+			}
+		}
 	}
 	eventually(t, "the rules are evaluated", func() error {
 		var got struct {
@@ -193,6 +241,41 @@ scrape_configs:
 		}
 		return nil
 	})
+}
+
+// sample is one value that Prometheus answers.
+type sample struct {
+	labels map[string]string
+	value  float64
+}
+
+// ask asks Prometheus.
+func ask(addr, expr string) ([]sample, error) {
+	var answer struct {
+		Status, Error string
+		Data          struct {
+			Result []struct {
+				Metric map[string]string
+				Value  [2]any
+			}
+		}
+	}
+	if err := getJSON("http://"+addr+"/api/v1/query?query="+url.QueryEscape(expr), &answer); err != nil {
+		return nil, err
+	}
+	if answer.Status != "success" {
+		return nil, fmt.Errorf("%s: %s", answer.Status, answer.Error)
+	}
+	var all []sample
+	for _, r := range answer.Data.Result {
+		text, _ := r.Value[1].(string)
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sample{r.Metric, v})
+	}
+	return all, nil
 }
 
 // A missed deadline fires in a real Alertmanager, once for its group, and ends.
@@ -236,112 +319,4 @@ func TestAlertmanagerGetsTheAlerts(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// program is a running `overdue run`.
-type program struct{ rest, admin string }
-
-// startOverdue builds and starts the program with a queue orders, and more settings.
-func startOverdue(t *testing.T, more string) program {
-	t.Helper()
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "overdue")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/overdue")
-	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
-	p := program{rest: freeport.Address(t), admin: freeport.Address(t)}
-	write(t, filepath.Join(dir, "overdue.yaml"), fmt.Sprintf(`
-listen: {amqp: 127.0.0.1:0, http: %q, admin: %q}
-broker: {listen: 127.0.0.1:0, queues: [{name: orders, deadLetteringOnMessageExpiration: true}]}
-canary: {queue: canary, interval: 10s}
-%s`, p.rest, p.admin, more))
-	start(t, binary, "run", "--config", filepath.Join(dir, "overdue.yaml"))
-	eventually(t, "the program is ready", func() error { return get("http://" + p.admin + "/readyz") })
-	return p
-}
-
-func (p program) send(t *testing.T, id string, ttl time.Duration) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.rest+"/orders/messages", strings.NewReader("order"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("BrokerProperties", fmt.Sprintf(`{"MessageId":%q,"TimeToLive":%g}`, id, ttl.Seconds()))
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusCreated {
-		t.Fatalf("send %s: %s", id, resp.Status)
-	}
-}
-
-// start runs a server until the test ends, and shows what it has printed if that failed.
-func start(t *testing.T, name string, args ...string) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	r, w := io.Pipe()
-	cmd.Stdout, cmd.Stderr = w, w
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("%v; `make sdks` installs it", err)
-	}
-	var last []string
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for lines := bufio.NewScanner(r); lines.Scan(); {
-			last = append(last[max(len(last)-50, 0):], lines.Text())
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		_ = cmd.Wait() // it was asked to end
-		_ = w.Close()
-		<-read
-		if t.Failed() {
-			t.Logf("%s:\n%s", filepath.Base(name), strings.Join(last, "\n"))
-		}
-	})
-}
-
-func eventually(t *testing.T, what string, ok func() error) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if err = ok(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("%s: %v", what, err)
-}
-
-func get(address string) error { return getJSON(address, nil) }
-
-// getJSON reads what is at address into v, unless that is nil.
-func getJSON(address string, v any) error {
-	resp, err := http.Get(address)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = resp.Body.Close() }()
-	if !slices.Contains([]int{http.StatusOK, http.StatusBadRequest}, resp.StatusCode) || v == nil && resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET %s: %s", address, resp.Status)
-	}
-	if v == nil {
-		return nil
-	}
-	return json.NewDecoder(resp.Body).Decode(v)
-}
-
-func write(t *testing.T, file, text string) {
-	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }

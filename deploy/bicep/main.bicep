@@ -19,6 +19,11 @@ param queues array = ['orders']
 @description('The setting monitorQueue.')
 param monitorQueue string = 'overdue-monitor'
 
+@description('The setting monitorQueues. When you lower it, the queues that are left over stay, with their roles: delete them when they are empty.')
+@minValue(1)
+@maxValue(16)
+param monitorQueues int = 1
+
 @description('Whether Overdue may read how the queues were made, for which Service Bus wants the right Manage. Without it the configuration has to say so: docs/operate/rights.md.')
 param manage bool = false
 
@@ -50,16 +55,18 @@ resource work 'Microsoft.ServiceBus/namespaces/queues@2022-10-01-preview' = [
 ]
 
 // No sessions, no partitions, no duplicate detection, no time to live: `overdue doctor` checks it.
-resource companions 'Microsoft.ServiceBus/namespaces/queues@2022-10-01-preview' = {
-  parent: namespace
-  name: monitorQueue
-  properties: {
-    lockDuration: 'PT10S' // how long the companions of a monitor that was killed wait for the next one
-    maxDeliveryCount: 2000
-    requiresSession: false
-    requiresDuplicateDetection: false
+resource companions 'Microsoft.ServiceBus/namespaces/queues@2022-10-01-preview' = [
+  for n in range(1, monitorQueues): {
+    parent: namespace
+    name: n == 1 ? monitorQueue : '${monitorQueue}.${n}'
+    properties: {
+      lockDuration: 'PT10S' // how long the companions of a monitor that was killed wait for the next one
+      maxDeliveryCount: 2000
+      requiresSession: false
+      requiresDuplicateDetection: false
+    }
   }
-}
+]
 
 // The apps with their sidecars, `overdue proxy`: they have one identity.
 resource app 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' = {
@@ -74,28 +81,29 @@ resource monitor 'Microsoft.ManagedIdentity/userAssignedIdentities@2023-01-31' =
 }
 
 var role = 'Microsoft.Authorization/roleDefinitions'
+var both = [sender, receiver]
 
-// The monitor queue: both sides write companions; the monitor receives them, a proxy measures the clock and cancels what is met.
+// The monitor queues: both sides write companions; the monitor receives them, a proxy measures the clock and cancels what is met.
 resource appOnMonitorQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for id in [sender, receiver]: {
-    scope: companions
-    name: guid(companions.id, 'app', id)
+  for i in range(0, 2 * monitorQueues): {
+    scope: companions[i / 2]
+    name: guid(companions[i / 2].id, 'app', both[i % 2])
     properties: {
       principalId: app.properties.principalId
       principalType: 'ServicePrincipal'
-      roleDefinitionId: subscriptionResourceId(role, id)
+      roleDefinitionId: subscriptionResourceId(role, both[i % 2])
     }
   }
 ]
 
 resource monitorOnMonitorQueue 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
-  for id in [sender, receiver]: {
-    scope: companions
-    name: guid(companions.id, 'monitor', id)
+  for i in range(0, 2 * monitorQueues): {
+    scope: companions[i / 2]
+    name: guid(companions[i / 2].id, 'monitor', both[i % 2])
     properties: {
       principalId: monitor.properties.principalId
       principalType: 'ServicePrincipal'
-      roleDefinitionId: subscriptionResourceId(role, id)
+      roleDefinitionId: subscriptionResourceId(role, both[i % 2])
     }
   }
 ]
@@ -105,7 +113,7 @@ resource monitorOnMonitorQueue 'Microsoft.Authorization/roleAssignments@2022-04-
 resource appSends 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   for (name, i) in queues: {
     scope: work[i]
-    name: guid(work[i].id, 'app', sender)
+    name: guid(work[i].id, 'app', manage ? owner : sender) // the role of an assignment cannot change
     properties: {
       principalId: app.properties.principalId
       principalType: 'ServicePrincipal'
@@ -129,7 +137,7 @@ resource appReceives 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
 resource monitorLooks 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   for (name, i) in queues: {
     scope: work[i]
-    name: guid(work[i].id, 'monitor', receiver)
+    name: guid(work[i].id, 'monitor', manage ? owner : receiver)
     properties: {
       principalId: monitor.properties.principalId
       principalType: 'ServicePrincipal'

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,6 +34,9 @@ monitor:
   podAnnotations: {a: b}
   podLabels: {a: b}
   extraEnv: [{name: OVERDUE_COMPANIONS, value: each}]
+  extraEnvFrom: [{secretRef: {name: sinks}}]
+  extraVolumes: [{name: sinks, secret: {secretName: sinks}}]
+  extraVolumeMounts: [{name: sinks, mountPath: /run/secrets/sinks, readOnly: true}]
   extraArgs: [--log-level, debug]
 networkPolicy:
   metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
@@ -42,14 +46,37 @@ podMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
 `
 
-const least = "namespace: contoso.servicebus.windows.net\n"
+const least = "namespace: contoso.servicebus.windows.net\nimage: {repository: registry.example.com/overdue}\n"
 
 func TestTheChartHasNothingToComplainOf(t *testing.T) {
-	linter := lint.All(chartFolder, map[string]any{"namespace": "contoso.servicebus.windows.net"}, "default", true)
+	linter := lint.All(chartFolder, leastValues(), "default", true)
 	for _, m := range linter.Messages {
 		// That there is no icon is reported as information.
 		if m.Severity > support.InfoSev {
 			t.Error(m)
+		}
+	}
+}
+
+func leastValues() map[string]any {
+	return map[string]any{"namespace": "contoso.servicebus.windows.net", "image": map[string]any{"repository": "registry.example.com/overdue"}}
+}
+
+// What the program would refuse, `helm lint` refuses before.
+func TestLintRefusesASettingThatThereIsNot(t *testing.T) {
+	for want, config := range map[string]any{
+		"slak":      map[string]any{"slak": map[string]any{}},
+		"deadline":  map[string]any{"monitor": map[string]any{"deadline": "soon"}},
+		"companion": map[string]any{"companions": "some"},
+		"webhok":    map[string]any{"alerts": []any{map[string]any{"webhok": map[string]any{}}}},
+	} {
+		values := leastValues()
+		values["config"] = config
+		linter := lint.All(chartFolder, values, "default", true)
+		if !slices.ContainsFunc(linter.Messages, func(m support.Message) bool {
+			return m.Severity == support.ErrorSev && strings.Contains(m.Err.Error(), want)
+		}) {
+			t.Errorf("config %v: helm lint says %v, want an error that names %s", config, linter.Messages, want)
 		}
 	}
 }
@@ -159,7 +186,11 @@ func TestTheSidecarIsNativeWhereTheClusterHasIt(t *testing.T) {
 
 func TestTheSchemaRefusesWhatIsMisspelt(t *testing.T) {
 	for values, want := range map[string]string{
-		"":                                             "give namespace",
+		"":                             "give image.repository",
+		"image: {repository: overdue}": "give namespace",
+		least + "webhook: {failurePolicy: Sometimes}":  "failurePolicy",
+		least + "webhook: {namespaceSelector: {a: b}}": "namespaceSelector",
+		least + "config: {slak: {}}":                   "slak",
 		least + "montior: {}":                          "montior",
 		least + "monitor: {replica: 1}":                "replica",
 		least + "monitor: {replicas: 0}":               "replicas",
@@ -173,6 +204,54 @@ func TestTheSchemaRefusesWhatIsMisspelt(t *testing.T) {
 		_, err := helm(t, overdueChart(t), "v1.34.0", values)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want an error that names %s", values, err, want)
+		}
+	}
+}
+
+func TestRulesTakeSeverityLabelsAndRunbookFromTheValues(t *testing.T) {
+	const values = least + `
+prometheusRule:
+  enabled: true
+  severity: {OverdueLate: critical, OverdueDeadlineMissed: none}
+  alertLabels: {team: payments}
+  runbookURL: "https://wiki.example.com/overdue/{alert}?a=b"
+`
+	found := false
+	for _, o := range objects(t, mustHelm(t, overdueChart(t), "v1.34.0", values)) {
+		r, ok := o.typed.(*prometheusRule)
+		if !ok {
+			continue
+		}
+		for _, rule := range r.Spec.Groups[0].Rules {
+			if rule.Alert == "OverdueDeadlineMissed" {
+				t.Error("OverdueDeadlineMissed is there, although its severity is none")
+			}
+			if rule.Labels["team"] != "payments" || rule.Labels["severity"] == "" {
+				t.Errorf("%s has the labels %v", rule.Alert, rule.Labels)
+			}
+			if want := "https://wiki.example.com/overdue/" + strings.ToLower(rule.Alert) + "?a=b"; rule.Annotations["runbook_url"] != want {
+				t.Errorf("the runbook of %s is %s, want %s", rule.Alert, rule.Annotations["runbook_url"], want)
+			}
+			if rule.Alert == "OverdueLate" {
+				found = true
+				if rule.Labels["severity"] != "critical" || rule.For != "10m" || !strings.Contains(rule.Annotations["summary"], "{{ $labels.entity }}") {
+					t.Errorf("OverdueLate is %+v", rule)
+				}
+			}
+		}
+	}
+	if !found {
+		t.Error("there is no OverdueLate")
+	}
+	for wrong, said := range map[string]string{
+		"severity: {OverdueLte: critical}":      "prometheusRule.severity names OverdueLte, which is no alert",
+		"alertLabels: {severity: critical}":     "'severity'",
+		"alertLabels: {\"not a label\": wrong}": "'not a label'",
+		"runbookUrl: \"https://a.example\"":     "runbookUrl",
+	} {
+		_, err := helm(t, overdueChart(t), "v1.34.0", least+"prometheusRule: {enabled: true, "+wrong+"}\n")
+		if err == nil || !strings.Contains(err.Error(), said) {
+			t.Errorf("%s: %v, want an error about %s", wrong, err, said)
 		}
 	}
 }

@@ -7,30 +7,44 @@ import (
 	"bytes"
 	"encoding/json"
 
+	admissionregistration "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
+	rbac "k8s.io/api/rbac/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // kinds are what the manifests may hold.
 var kinds = map[string]func() any{
-	"apps/v1 Deployment":                      func() any { return new(apps.Deployment) },
-	"batch/v1 Job":                            func() any { return new(batch.Job) },
-	"v1 ConfigMap":                            func() any { return new(core.ConfigMap) },
-	"v1 Service":                              func() any { return new(core.Service) },
-	"v1 ServiceAccount":                       func() any { return new(core.ServiceAccount) },
-	"policy/v1 PodDisruptionBudget":           func() any { return new(policy.PodDisruptionBudget) },
-	"networking.k8s.io/v1 NetworkPolicy":      func() any { return new(networking.NetworkPolicy) },
-	"monitoring.coreos.com/v1 ServiceMonitor": func() any { return new(serviceMonitor) },
-	"monitoring.coreos.com/v1 PodMonitor":     func() any { return new(podMonitor) },
-	"monitoring.coreos.com/v1 PrometheusRule": func() any { return new(prometheusRule) },
-	"keda.sh/v1alpha1 ScaledObject":           func() any { return new(scaledObject) },
+	"apps/v1 Deployment":                              func() any { return new(apps.Deployment) },
+	"apps/v1 StatefulSet":                             func() any { return new(apps.StatefulSet) },
+	"apps/v1 DaemonSet":                               func() any { return new(apps.DaemonSet) },
+	"batch/v1 Job":                                    func() any { return new(batch.Job) },
+	"batch/v1 CronJob":                                func() any { return new(batch.CronJob) },
+	"v1 ConfigMap":                                    func() any { return new(core.ConfigMap) },
+	"v1 Service":                                      func() any { return new(core.Service) },
+	"v1 ServiceAccount":                               func() any { return new(core.ServiceAccount) },
+	"policy/v1 PodDisruptionBudget":                   func() any { return new(policy.PodDisruptionBudget) },
+	"networking.k8s.io/v1 NetworkPolicy":              func() any { return new(networking.NetworkPolicy) },
+	"v1 Pod":                                          func() any { return new(core.Pod) },
+	"v1 Secret":                                       func() any { return new(core.Secret) },
+	"rbac.authorization.k8s.io/v1 Role":               func() any { return new(rbac.Role) },
+	"rbac.authorization.k8s.io/v1 RoleBinding":        func() any { return new(rbac.RoleBinding) },
+	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbac.ClusterRole) },
+	"rbac.authorization.k8s.io/v1 ClusterRoleBinding": func() any { return new(rbac.ClusterRoleBinding) },
+	"admissionregistration.k8s.io/v1 MutatingWebhookConfiguration": func() any { return new(admissionregistration.MutatingWebhookConfiguration) },
+	"cert-manager.io/v1 Certificate":                               func() any { return new(certificate) },
+	"cert-manager.io/v1 Issuer":                                    func() any { return new(issuer) },
+	"monitoring.coreos.com/v1 ServiceMonitor":                      func() any { return new(serviceMonitor) },
+	"monitoring.coreos.com/v1 PodMonitor":                          func() any { return new(podMonitor) },
+	"monitoring.coreos.com/v1 PrometheusRule":                      func() any { return new(prometheusRule) },
+	"keda.sh/v1alpha1 ScaledObject":                                func() any { return new(scaledObject) },
 }
 
-// The kinds of the Prometheus operator and of KEDA, as far as they are used here: their own modules
+// The kinds of the Prometheus operator, of KEDA and of cert-manager, as far as they are used here: their own modules
 // would bring half of Kubernetes along. Field names are those of their references.
 
 type head struct {
@@ -95,6 +109,39 @@ type scaledObject struct {
 			Type     string            `json:"type"`
 			Metadata map[string]string `json:"metadata"`
 		} `json:"triggers"`
+	} `json:"spec"`
+}
+
+type issuerRef struct {
+	Name  string `json:"name"`
+	Kind  string `json:"kind"`
+	Group string `json:"group,omitempty"`
+}
+
+type certificate struct {
+	head `json:",inline"`
+	Spec struct {
+		SecretName string        `json:"secretName"`
+		DNSNames   []string      `json:"dnsNames"`
+		IsCA       bool          `json:"isCA"`
+		CommonName string        `json:"commonName"`
+		Duration   meta.Duration `json:"duration"`
+		PrivateKey struct {
+			Algorithm      string `json:"algorithm"`
+			Size           int    `json:"size"`
+			RotationPolicy string `json:"rotationPolicy"`
+		} `json:"privateKey"`
+		IssuerRef issuerRef `json:"issuerRef"`
+	} `json:"spec"`
+}
+
+type issuer struct {
+	head `json:",inline"`
+	Spec struct {
+		SelfSigned *struct{} `json:"selfSigned"`
+		CA         *struct {
+			SecretName string `json:"secretName"`
+		} `json:"ca"`
 	} `json:"spec"`
 }
 

@@ -38,8 +38,14 @@ func workloads(t *testing.T, all []object) (found []workload) {
 					t.Errorf("%s selects %s=%s, its pods have %v", o.name, k, want, template.Labels)
 				}
 			}
+		case *apps.StatefulSet:
+			template = v.Spec.Template
+		case *apps.DaemonSet:
+			template = v.Spec.Template
 		case *batch.Job:
 			template = v.Spec.Template
+		case *batch.CronJob:
+			template = v.Spec.JobTemplate.Spec.Template
 		default:
 			continue
 		}

@@ -61,7 +61,7 @@ func keepsADeadline(t *testing.T, monitor, sidecar workload) {
 
 func TestComposeKeepsDeadlines(t *testing.T) {
 	for _, folder := range []string{"embedded", "emulator"} {
-		project := compose(t, folder)
+		project := compose(t, "../compose/"+folder)
 		service := project.Services["overdue"]
 		w := workload{name: folder}
 		w.container.Args = service.Command

@@ -30,7 +30,8 @@ type release struct {
 	platforms []platform
 	sign      string // a shell command with {} for the file of checksums, or nothing
 
-	work string // a folder that is removed in the end
+	work  string // a folder that is removed in the end
+	cache string // of the compiler for the binaries; empty: the go command's own
 }
 
 // A platform is an operating system and an architecture, as Go names them.

@@ -1,4 +1,33 @@
 {{/* Names. SPDX-License-Identifier: Apache-2.0 */}}
+{{/* The rules of files/overdue.rules.yml, with the severities, labels and runbook of the values. */}}
+{{- define "overdue.rules" -}}
+{{- $values := .Values.prometheusRule }}
+{{- $rest := deepCopy $values.severity }}
+{{- $groups := list }}
+{{- range $group := (.Files.Get "files/overdue.rules.yml" | fromYaml).groups }}
+{{- $rules := list }}
+{{- range $rule := $group.rules }}
+{{- $severity := get $values.severity $rule.alert | default $rule.labels.severity }}
+{{- $_ := unset $rest $rule.alert }}
+{{- $section := lower $rule.alert }}
+{{- $runbook := printf "%s#%s" $values.runbookURL $section }}
+{{- if contains "{alert}" $values.runbookURL }}
+{{- $runbook = replace "{alert}" $section $values.runbookURL }}
+{{- end }}
+{{- $_ = set $rule "labels" (merge (dict "severity" $severity) $values.alertLabels) }}
+{{- $_ = set $rule.annotations "runbook_url" $runbook }}
+{{- if ne $severity "none" }}
+{{- $rules = append $rules $rule }}
+{{- end }}
+{{- end }}
+{{- $groups = append $groups (dict "name" $group.name "rules" $rules) }}
+{{- end }}
+{{- if $rest }}
+{{- fail (printf "prometheusRule.severity names %s, which is no alert of deploy/prometheus/overdue.rules.yml" (keys $rest | sortAlpha | join ", ")) }}
+{{- end }}
+{{- toYaml (dict "groups" $groups) }}
+{{- end }}
+
 {{- define "overdue.fullname" -}}
 {{- if contains .Chart.Name .Release.Name }}{{ .Release.Name | trunc 53 | trimSuffix "-" }}
 {{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 53 | trimSuffix "-" }}{{ end }}
@@ -10,8 +39,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: monitor
 {{- end }}
 
+{{- define "overdue.webhook.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: webhook
+{{- end }}
+
 {{- define "overdue.labels" -}}
 {{ include "overdue.selector" . }}
+{{ include "overdue.commonLabels" . }}
+{{- end }}
+
+{{- define "overdue.commonLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
@@ -22,8 +61,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "overdue.image" -}}
-{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}
-{{- else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- $repository := required "give image.repository: where you have pushed the image to, as registry.example.com/overdue" .Values.image.repository -}}
+{{- if .Values.image.digest }}{{ $repository }}@{{ .Values.image.digest }}
+{{- else }}{{ $repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
 {{/* What a container of Overdue may do: nothing but run. */}}

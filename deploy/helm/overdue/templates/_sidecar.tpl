@@ -45,6 +45,9 @@ azure.workload.identity/use: "true"
   configMap: {name: {{ include "overdue.sidecar.configMapName" . }}}
 - name: overdue-data
   emptyDir: {}
+{{- with .Values.sidecar.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "overdue.sidecar.configMap" -}}
@@ -77,6 +80,10 @@ data:
     {{- with .Values.sidecar.extraEnv }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
+  {{- with .Values.sidecar.extraEnvFrom }}
+  envFrom:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   ports:
     - {name: overdue-probes, containerPort: 9096}
   startupProbe: # the app starts when the endpoints are open
@@ -101,4 +108,7 @@ data:
   volumeMounts:
     - {name: overdue-config, mountPath: /etc/overdue, readOnly: true}
     - {name: {{ .Values.sidecar.journalVolume | default "overdue-data" }}, mountPath: /var/lib/overdue}
+    {{- with .Values.sidecar.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 {{- end }}
