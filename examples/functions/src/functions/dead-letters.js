@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+const { app, output } = require("@azure/functions");
+
+// Orders that came too late go to late-orders. Overdue dead-letters each at its deadline, so the function runs then, too.
+app.serviceBusQueue("lateOrders", {
+  connection: "ServiceBusConnection",
+  queueName: "orders/$DeadLetterQueue",
+  return: output.serviceBusQueue({ connection: "ServiceBusConnection", queueName: "late-orders" }),
+  handler(order, context) {
+    const { messageId, applicationProperties } = context.triggerMetadata;
+    context.log(`${messageId}: ${applicationProperties.deadLetterReason}, now in late-orders`);
+    return order;
+  },
+});
