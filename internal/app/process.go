@@ -69,19 +69,21 @@ const (
 	readyPoll    = 20 * time.Millisecond
 )
 
-// UntilReady waits until the namespace can be worked with, and says why it cannot.
+// UntilReady waits until the namespace can be worked with, and says why it cannot. A check that
+// has had no answer yet is waited for; one that has failed is not.
 func (p *Process) UntilReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	for {
 		var failure error
+		pending := true
 		for _, check := range p.admin.Ready {
-			failure = errors.Join(failure, check.OK(ctx))
+			if err := check.OK(ctx); err != nil {
+				failure = errors.Join(failure, err)
+				pending = pending && errors.Is(err, errNotTried)
+			}
 		}
-		if failure == nil {
-			return nil
-		}
-		if !errors.Is(failure, errNotTried) {
+		if failure == nil || !pending {
 			return failure
 		}
 		select {

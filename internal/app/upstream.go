@@ -45,6 +45,16 @@ const remindEvery = time.Minute
 // errNotTried is the state before the first answer.
 var errNotTried = errors.New("not reached yet")
 
+// notReceiving names the monitor queues whose link is not open. The namespace answers before
+// these links open, so until then this is errNotTried: a process that starts waits for them.
+type notReceiving []string
+
+func (queues notReceiving) Error() string {
+	return fmt.Sprintf("the monitor does not receive from %q", []string(queues))
+}
+
+func (notReceiving) Is(target error) bool { return target == errNotTried }
+
 func newUpstream(ns *connect.Namespace, client *sdk.Client, queues []string, log *zap.Logger) *upstream {
 	return &upstream{ns: ns, client: client, queues: queues, log: log.With(zap.String("monitor_queue", strings.Join(queues, ", "))), doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
 }

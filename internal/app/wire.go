@@ -129,7 +129,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 			case store != nil:
 				return errors.New("the monitor has no companions from the companion store: it needs that, and the broker's clock")
 			}
-			return fmt.Errorf("the monitor does not receive from %q", missing)
+			return notReceiving(missing)
 		})})
 	}
 	if !p.role.Proxy {
