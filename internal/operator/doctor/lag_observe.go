@@ -63,7 +63,7 @@ func (o *observation) run(ctx context.Context, links *link.Namespace, s *schedul
 	defer tick.Stop()
 	for {
 		ms, err := peeker.Peek(ctx, 0, len(o.ttls))
-		if ctx.Err() != nil {
+		if hasEnded(ctx) {
 			return errInterrupted
 		}
 		if err != nil {
@@ -84,6 +84,13 @@ func (o *observation) run(ctx context.Context, links *link.Namespace, s *schedul
 		case <-ctx.Done():
 		}
 	}
+}
+
+// hasEnded reports whether ctx has ended. An operation that fails at its deadline may return before
+// the timer of ctx has run.
+func hasEnded(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !time.Now().Before(deadline)
 }
 
 var errInterrupted = errors.New("interrupted before the end")
