@@ -166,11 +166,11 @@ func plausible(at time.Time, m *message, now scheduler.Instant) error {
 
 // earliestEnqueue returns the earliest enqueued-time that the broker can stamp on m; known is
 // false when nothing bounds it. The broker never enqueues before the scheduled time, so that is a
-// bound even when its clock is unknown. Stamps are whole milliseconds, rounded down.
+// bound even when its clock is unknown.
 func earliestEnqueue(m *message, now scheduler.Instant) (t time.Time, known bool) {
 	t = m.ScheduledEnqueueTime
 	if now.Measured {
-		t = duration.Later(t, now.Time.Add(-now.Uncertainty).Truncate(time.Millisecond))
+		t = duration.Later(now.Cut(t), now.StampedSince())
 	}
 	return t, !t.IsZero()
 }

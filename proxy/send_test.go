@@ -78,7 +78,7 @@ func TestAMessageWithoutADeadlinePassesUntouched(t *testing.T) {
 func TestAScheduledMessageIsDueAfterItsActivation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
-		at := time.Now().Add(time.Hour).UTC()
+		at := time.Now().Add(time.Hour).Truncate(time.Second).UTC()
 		sc.want(sc.post("/orders/messages", "hello", "overdue-within", "30s",
 			"BrokerProperties", fmt.Sprintf(`{"ScheduledEnqueueTimeUtc":%q}`, at.Format(http.TimeFormat))), http.StatusCreated, "")
 		ref := sc.references()[0]

@@ -54,6 +54,7 @@ func setupCancel(t *testing.T, act func(*cancelling)) {
 			t.Fatal(err)
 		}
 		c.s = s
+		time.Sleep(time.Millisecond) // a stamp of a whole second is measured once more
 		if err := s.MeasureClock(t.Context()); err != nil {
 			t.Fatal(err)
 		}

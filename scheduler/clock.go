@@ -28,8 +28,11 @@ const (
 	probeSubject = "clock-probe"
 	// Drift is what two undisciplined clocks part in a second at most, with a margin.
 	driftPerSecond = 200 * time.Microsecond
-	// stampGrain is the resolution of an AMQP timestamp.
-	stampGrain = time.Millisecond
+	// Stamps have the resolution of an AMQP timestamp. Should the broker cut them to whole seconds,
+	// two measurements show it, which are grainPause apart.
+	stampGrain  = time.Millisecond
+	coarseGrain = time.Second
+	grainPause  = 7 * time.Millisecond
 )
 
 // Instant is a reading of the broker's clock.
@@ -37,7 +40,14 @@ type Instant struct {
 	Time        time.Time     // UTC
 	Measured    bool          // false: Time is our own clock, which may be wrong by any amount
 	Uncertainty time.Duration // of Time, either way, when Measured
+	Grain       time.Duration // of the stamps of the broker, when Measured: they are rounded down to it
 }
+
+// StampedSince is the earliest stamp of what is sent now, when Measured.
+func (i Instant) StampedSince() time.Time { return i.Cut(i.Time.Add(-i.Uncertainty)) }
+
+// Cut is the stamp that the broker makes at t, when Measured.
+func (i Instant) Cut(t time.Time) time.Time { return t.Truncate(max(i.Grain, stampGrain)) }
 
 // StampedBy is by when the broker stamps what is sent now, in all likelihood. A send that takes
 // longer needs another companion before it is acknowledged.
@@ -53,6 +63,8 @@ type clock struct {
 	wall     time.Time     // the same without it
 	broker   time.Time     // the broker's clock at that instant
 	err      time.Duration // half of what the measurement left open
+	grain    time.Duration // of the stamps
+	whole    time.Time     // our clock, when the first stamp came and had a whole second
 	asked    time.Time     // our clock, when a measurement was asked for last
 }
 
@@ -64,7 +76,7 @@ func (c *clock) now() Instant {
 		return Instant{Time: now.UTC()}
 	}
 	age := now.Sub(c.at)
-	return Instant{Time: c.broker.Add(age).UTC(), Measured: true, Uncertainty: c.err + drift(age)}
+	return Instant{Time: c.broker.Add(age).UTC(), Measured: true, Uncertainty: c.err + drift(age), Grain: c.grain}
 }
 
 // suspendedMost is by how much our two clocks may part while this machine runs.
@@ -84,9 +96,17 @@ func (c *clock) suspended() bool {
 // set takes the stamp that the broker made between the instants sent and received of
 // our clock, unless what is known is still sharper and agrees with it.
 func (c *clock) set(stamp, sent, received time.Time) {
-	open := received.Sub(sent) + stampGrain
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	switch {
+	case !stamp.Truncate(coarseGrain).Equal(stamp):
+		c.grain = stampGrain
+	case c.grain == 0 && c.whole.IsZero():
+		c.whole = received
+	case c.grain == 0 && received.Sub(c.whole)%coarseGrain >= grainPause: // not chance
+		c.grain, c.measured = coarseGrain, false
+	}
+	open := received.Sub(sent) + max(c.grain, stampGrain)
 	if age := received.Sub(c.at); c.measured && !c.suspendedLocked(received) {
 		err, known := c.err+drift(age), c.broker.Add(age)
 		agrees := !known.Add(err).Before(stamp) && !known.Add(-err).After(stamp.Add(open))
@@ -97,6 +117,13 @@ func (c *clock) set(stamp, sent, received time.Time) {
 	// The stamp was made somewhere between the two instants and rounded down.
 	c.measured, c.at, c.wall, c.err = true, received, received.Round(0), open/2
 	c.broker = stamp.Add(open / 2)
+}
+
+// mayBeCoarse reports whether one more measurement shows whether stamps are whole seconds.
+func (c *clock) mayBeCoarse() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.grain == 0 && c.measured
 }
 
 const (
@@ -166,6 +193,15 @@ func (s *Scheduler) setClock(stamp, sent, received time.Time) {
 // live namespace, and is not documented. Should a broker show something else, the stamp lies
 // outside of what is plausible and the clock stays unmeasured.
 func (s *Scheduler) MeasureClock(ctx context.Context) error {
+	err := s.measureAll(ctx)
+	if err == nil && s.clock.mayBeCoarse() {
+		time.Sleep(grainPause)
+		err = s.measureAll(ctx)
+	}
+	return err
+}
+
+func (s *Scheduler) measureAll(ctx context.Context) error {
 	if s.cfg.Store != nil {
 		return s.measurePlain(ctx)
 	}

@@ -53,6 +53,7 @@ func TestTrueTimeLiesWithinTheUncertainty(t *testing.T) {
 func TestBlurredMeasurementDoesNotReplaceASharpOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock
+		time.Sleep(time.Millisecond) // not a whole second
 		now := time.Now()
 		c.set(now, now, now.Add(2*time.Millisecond))
 		time.Sleep(time.Second)
@@ -100,6 +101,33 @@ func TestNothingIsKnownAfterASuspension(t *testing.T) {
 		s.clock.set(sent.Add(time.Hour), sent, sent.Add(time.Second)) // less sharp than the last
 		if got := s.Now(); !got.Measured || got.Time.Sub(sent) < 59*time.Minute {
 			t.Errorf("Now = %+v after a measurement, want it", got)
+		}
+	})
+}
+
+// Two measurements show that the stamps of a broker are whole seconds: until one is not.
+func TestStampsOfWholeSecondsAreNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c clock
+		measure := func(grain time.Duration) Instant {
+			sent := time.Now()
+			time.Sleep(grainPause)
+			c.set(sent.Truncate(grain), sent, time.Now())
+			return c.now()
+		}
+		if got := measure(time.Second); got.Grain >= time.Second || !c.mayBeCoarse() {
+			t.Errorf("after one stamp: %+v, want that another one is needed", got)
+		}
+		time.Sleep(600 * time.Millisecond)
+		got := measure(time.Second)
+		if off := time.Until(got.Time).Abs(); got.Grain != time.Second || off > got.Uncertainty || c.mayBeCoarse() {
+			t.Errorf("after two stamps: %+v, off by %v, want a grain of a second", got, off)
+		}
+		if since := got.StampedSince(); since.After(time.Now().Truncate(time.Second)) {
+			t.Errorf("a stamp may be %v at the earliest, want %v or before", since, time.Now().Truncate(time.Second))
+		}
+		if got := measure(time.Millisecond); got.Grain != time.Millisecond || got.Uncertainty > 10*time.Millisecond {
+			t.Errorf("after a stamp with milliseconds: %+v", got)
 		}
 	})
 }
