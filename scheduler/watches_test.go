@@ -34,6 +34,7 @@ func TestOnlyMessagesWithCompanionsAreWatched(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait() // the index learns of it a moment later
 		}
 		check := func(what, entity, path string, r Reference, want bool) {
 			t.Helper()

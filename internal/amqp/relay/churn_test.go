@@ -113,10 +113,14 @@ func churn(t *testing.T, n int, dial func(context.Context) (net.Conn, error), be
 	}
 }
 
-// relayGoroutines are the stacks of those that work for a connection.
+// relayGoroutines are the stacks of those that work for a connection. One that has returned, and is
+// about to be gone, does not.
 func relayGoroutines() (found []string) {
 	buf := make([]byte, 64<<20)
 	for _, g := range bytes.Split(buf[:runtime.Stack(buf, true)], []byte("\n\n")) {
+		if _, top, _ := bytes.Cut(g, []byte("\n")); bytes.HasPrefix(top, []byte("runtime.goexit1")) {
+			continue
+		}
 		for _, of := range []string{"relay.(*conn).", "relay.(*side).", "relay.(*keeper).", "relay.(*pair)."} {
 			if s := string(g); strings.Contains(s, of) {
 				found = append(found, s)
