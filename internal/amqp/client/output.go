@@ -24,6 +24,7 @@ const (
 	keptOutput = 256 << 10
 	// writeTimeout bounds a write to a peer that does not read.
 	writeTimeout = 10 * time.Second
+	leastWrite   = 100 * time.Millisecond
 	// closeTimeout bounds the write of the last frame.
 	closeTimeout = time.Second
 )
@@ -120,11 +121,13 @@ func (c *Conn) write(b []byte, until time.Time) error {
 	return nil
 }
 
-// writeUntil is the deadline of a write for a caller with this context.
+// writeUntil is the deadline of a write for a caller with this context. A peer that reads has at
+// least leastWrite, or a caller whose time is up would end the connection for all others.
 func writeUntil(ctx context.Context) time.Time {
-	until := time.Now().Add(writeTimeout)
+	now := time.Now()
+	until := now.Add(writeTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
-		return deadline
+		return now.Add(max(deadline.Sub(now), leastWrite))
 	}
 	return until
 }

@@ -199,6 +199,25 @@ func TestASendWithAnEndedContextWritesNothing(t *testing.T) {
 	})
 }
 
+// timeIsUp is a context in the moment between its deadline and its end.
+type timeIsUp struct{ context.Context }
+
+func (timeIsUp) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+func TestACallerWhoseTimeIsUpEndsNoConnection(t *testing.T) {
+	play(t, plain, func(p *peer, c *Conn) {
+		s := attachSender(p, c, 0, 10)
+		late := sendAll(timeIsUp{p.Context()}, s, "a")[0]
+		again := sendAll(p.Context(), s, "b")[0]
+		p.settle(0, 1, true, amqp.Accepted{})
+		for _, result := range []chan error{late, again} {
+			if err := <-result; err != nil {
+				t.Errorf("Send = %v, want nil", err)
+			}
+		}
+	})
+}
+
 // The connection lives on when a caller leaves; an outcome that comes for it then means nothing.
 func TestALateOutcomeIsForNobodyElse(t *testing.T) {
 	play(t, plain, func(p *peer, c *Conn) {
