@@ -38,16 +38,16 @@ func (c *Clock) Observe(stamp time.Time) {
 // too early.
 const earlyMost = 5 * time.Second
 
-// IsEarly reports whether a deadline is still to come when the broker has just locked a message. The
-// lock ends a lock duration after that, so it shows the time by the broker's clock. Stamps do not,
-// where that clock was set back since: then IsEarly sets this one back. A lock duration of 0 is
-// unknown, and shows nothing.
+// IsEarly reports whether a deadline is still to come when the broker has just locked a message.
+// The lock ends a lock duration after that, so it shows the time by the broker's clock. Stamps do
+// not, where that clock was set back since: then IsEarly sets this one back. A lock duration of 0
+// is unknown, and shows nothing.
 //
-// If the lock duration was lowered a moment ago, the lock seems older than it is. So the caller asks
-// for the settings again, and the clock goes back by no more than earlyMost.
+// If the lock duration was lowered a moment ago, the lock seems older than it is. So the caller
+// asks for the settings again, and the clock goes back by no more than earlyMost.
 func (c *Clock) IsEarly(deadline, lockedUntil time.Time, lock time.Duration) bool {
 	now := lockedUntil.Add(-lock)
-	if lock <= 0 || lockedUntil.IsZero() || !now.Before(deadline.Truncate(search.StampPrecision).Add(search.StampPrecision)) {
+	if lock <= 0 || lockedUntil.IsZero() || !now.Before(deadline.Truncate(c.Grain()).Add(c.Grain())) {
 		return false
 	}
 	if least := deadline.Add(-earlyMost); now.Before(least) {
@@ -72,6 +72,10 @@ func (c *Clock) nowLocked() time.Time {
 	age := time.Since(c.at)
 	return c.stamp.Add(age - time.Duration(age.Seconds()*float64(driftPerSecond)))
 }
+
+// Grain is the resolution of the stamps of the broker: the instant itself may be later by up to
+// that.
+func (c *Clock) Grain() time.Duration { return max(c.Measured().Grain, search.StampPrecision) }
 
 // Latest returns the clock of the broker, or a little less. Unlike Now it is right after a time
 // without companions, if the scheduler has measured it. It has the error of the measurement, so it

@@ -67,7 +67,8 @@ func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time)
 	if mortal {
 		j.Expiry, j.Native = expiry, !expiry.After(now)
 	}
-	if assumesDefault(r, m, s) {
+	onlyByReference := !mortal && r.Stated == "default" && s.Deadline == 0 && !statesDeadline(m)
+	if onlyByReference || assumesDefault(r, m, s) {
 		s.DefaultMessageTimeToLive = 0
 		j.Otherwise = DeadlineOf(r, m, s)
 		j.Assumed = j.Otherwise.IsZero() || j.Otherwise.After(now)
@@ -100,7 +101,7 @@ const localMargin = time.Hour
 // m. Then it may be longer than that, and m must not be dead-lettered because of it.
 func assumesDefault(r *scheduler.Reference, m *link.Message, s Settings) bool {
 	at, life, margin := sentAt(r, m), s.DefaultMessageTimeToLive, defaultMargin
-	if !m.ScheduledEnqueueTime.IsZero() && r.From.IsZero() {
+	if !m.ScheduledEnqueueTime.IsZero() && !ScheduledBy(r, m) {
 		at, margin = r.Sent, localMargin
 	}
 	switch {
@@ -115,12 +116,19 @@ func assumesDefault(r *scheduler.Reference, m *link.Message, s Settings) bool {
 }
 
 // sentAt returns when m was sent, by the clock of the broker. A scheduled message is enqueued at its
-// activation, and its time to live is set before. Only its reference knows when.
+// activation, and its time to live is set before. Only its own reference knows when.
 func sentAt(r *scheduler.Reference, m *link.Message) time.Time {
-	if !m.ScheduledEnqueueTime.IsZero() && !r.From.IsZero() && r.Sent.Before(m.EnqueuedTime) {
+	if ScheduledBy(r, m) && r.Sent.Before(m.EnqueuedTime) {
 		return r.Sent
 	}
 	return m.EnqueuedTime
+}
+
+// ScheduledBy reports whether r may be of the send that scheduled m: its window begins at the
+// activation, or at the second of it where stamps are cut to seconds.
+func ScheduledBy(r *scheduler.Reference, m *link.Message) bool {
+	at := m.ScheduledEnqueueTime
+	return !at.IsZero() && r.Sent.Before(at) && (r.From.Equal(at.Truncate(search.StampPrecision)) || r.From.Equal(at.Truncate(time.Second)))
 }
 
 // statesDefault reports whether r states the default of the entity at the time of the send of m. One

@@ -114,3 +114,37 @@ func TestADefaultThatMayBeNewerThanTheMessageIsAnAssumption(t *testing.T) {
 		})
 	}
 }
+
+// A reference may be of another message with the same id: of another subscription, whose default is
+// none of this one's, or of another send. What only it says never dead-letters a message.
+func TestWhatOnlyAReferenceSaysIsAssumed(t *testing.T) {
+	changed := noon.Add(-time.Minute)
+	scheduled := func(life time.Duration) *link.Message {
+		return message(func(m *link.Message) { m.TimeToLive, m.ScheduledEnqueueTime = life, noon })
+	}
+	of := func(from, sent time.Time, stated string) scheduler.Reference {
+		return scheduler.Reference{MessageID: "m", From: from, Until: from.Add(time.Second), Sent: sent, Within: 2 * time.Second, Stated: stated}
+	}
+	late := Settings{DefaultMessageTimeToLive: 2 * time.Second, DefaultSince: changed, DefaultStated: true}
+	for _, c := range []struct {
+		name     string
+		ref      scheduler.Reference
+		message  *link.Message
+		settings Settings
+		assumed  bool
+	}{
+		{"default of another subscription", of(noon, noon, "default"), message(nil), Settings{}, true},
+		{"the same, where it is the entity's", of(noon, noon, "default"), message(nil), Settings{DefaultMessageTimeToLive: 2 * time.Second, DefaultStated: true}, false},
+		{"deadline of the entity", of(noon, noon, "default"), message(nil), Settings{Deadline: 2 * time.Second}, false},
+		{"scheduled after the default was lowered", of(noon, changed.Add(time.Second), "ttl"), scheduled(time.Hour), late, false},
+		{"scheduled, and the reference is of another send", of(noon.Add(-300*time.Millisecond), noon.Add(-300*time.Millisecond), "within"), scheduled(time.Hour), late, true},
+		{"scheduled, and the reference was derived from another one", of(noon, noon, "within"), scheduled(time.Hour), late, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := Message(&c.ref, c.message, c.settings, noon.Add(3*time.Second))
+			if !got.Overdue || got.Assumed != c.assumed {
+				t.Errorf("%+v, want one that is overdue, assumed %v", got, c.assumed)
+			}
+		})
+	}
+}
