@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"overdue/monitor/judge"
 	"overdue/monitor/search"
 
 	"go.uber.org/zap"
@@ -161,18 +160,17 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 		}
 	}
 	// ④ check
-	began := time.Now()
+	began, asked := time.Now(), e.w.clock.Now()
 	if err := e.find(ctx, undecided); err != nil {
 		return err
 	}
 	before, certain := e.w.clock.NotAfter()
 	e.searchTook = time.Since(began)
 	e.work.Limit(-1)
-	now := e.w.clock.Now().Add(-search.StampPrecision)
+	now := e.w.clock.Now().Add(-e.w.clock.Grain())
 	stay := e.deadLetters() == search.LettersStay
 	var toExpire, left []*watch
 	for _, wt := range undecided {
-		wt.judgement = judge.Judgement{}
 		wt.evidence.expired, wt.evidence.none = wt.evidence.atNudge, false
 		seen := notFound
 		if m := wt.want.Found; m != nil {
@@ -185,6 +183,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 			seen = foundEarly
 			if wt.judgement = e.judge(wt, now); wt.judgement.Overdue {
 				seen = foundOverdue
+				wt.evidence.shownExpired = wt.judgement.Native && wt.judgement.Expiry.Before(asked)
 				toExpire = append(toExpire, wt)
 			}
 		}
@@ -220,7 +219,7 @@ func (e *entity) dueAfter(wt *watch, t time.Time) bool {
 func (e *entity) awaitDeadlines(ctx context.Context, due []*watch) (rest []*watch) {
 	now := e.w.clock.Now()
 	for _, wt := range due {
-		if wait := wt.due().Add(search.StampPrecision).Sub(now); wait > 0 && wt.ref.Once && wt.want.Number != 0 && wt.seenAt.IsZero() && !wt.deadLetterSought && wt.nudge != nudgeAwaited {
+		if wait := wt.due().Add(e.w.clock.Grain()).Sub(now); wait > 0 && wt.ref.Once && wt.want.Number != 0 && wt.seenAt.IsZero() && !wt.deadLetterSought && wt.nudge != nudgeAwaited {
 			wt.deadLetterSought = true
 			e.later(ctx, wt, wait)
 			continue
@@ -238,8 +237,11 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 		wt.checks++
 		e.later(ctx, wt, min(wt.open(e.w.clock.Now()), checkAgainMin<<min(wt.checks, 10)))
 	case v == stateGone && e.mayHaveLetter(wt):
-		wt.evidence.awaited = true
-		e.later(ctx, wt, letterWait)
+		wt.evidence.awaited++
+		e.later(ctx, wt, letterWait*time.Duration(wt.evidence.awaited))
+	case v == stateGone && e.mayBeHeld(wt):
+		wt.checks++
+		e.later(ctx, wt, min(checkAgainMin<<min(wt.checks, 10), e.lockMost()/4))
 	case v == stateGone && e.settings.forwardTo != "":
 		e.follow(ctx, wt)
 	case v == stateGone:
@@ -248,7 +250,7 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 	case v == stateWaiting:
 		e.postpone(ctx, wt)
 	case v == stateExpiring:
-		e.later(ctx, wt, max(wt.judgement.Expiry.Add(search.StampPrecision).Sub(e.w.clock.Now()), time.Millisecond))
+		e.later(ctx, wt, max(wt.judgement.Expiry.Add(e.w.clock.Grain()).Sub(e.w.clock.Now()), time.Millisecond))
 	case wt.attempt.left == spared:
 		e.later(ctx, wt, e.droppedWait(wt))
 	case e.w.crowded():
@@ -271,7 +273,7 @@ func (e *entity) postpone(ctx context.Context, wt *watch) {
 		wt.companion.Done(ctx, nil) // nothing is left to notify of
 		return
 	}
-	next = next.Add(search.StampPrecision) // a stamp may be cut, and so much earlier than it says
+	next = next.Add(e.w.clock.Grain()) // a stamp may be cut, and so much earlier than it says
 	wait := next.Sub(e.w.clock.Now())
 	if wait <= nearDeadline && !e.w.clock.Behind(next) {
 		e.later(ctx, wt, max(wait, time.Millisecond))

@@ -5,6 +5,7 @@ package monitor
 import (
 	"context"
 	"strings"
+	"time"
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
@@ -23,6 +24,22 @@ func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 	if len(gone) == 0 {
 		return nil
 	}
+	nowhere, err := e.findDead(ctx, gone)
+	if err != nil {
+		return err
+	}
+	if tried, err := e.expireUnseen(ctx, nowhere); err != nil {
+		return err
+	} else if tried {
+		if nowhere, err = e.findDead(ctx, nowhere); err != nil {
+			return err
+		}
+	}
+	return e.decideUnaccounted(ctx, nowhere)
+}
+
+// findDead finds the dead letters of messages that are gone, and returns the watches without one.
+func (e *entity) findDead(ctx context.Context, gone []*watch) (nowhere []*watch, err error) {
 	wants := make([]*search.Want, len(gone))
 	for i, wt := range gone {
 		w := &search.Want{Identity: wt.want.Identity, Hint: wt.want.Hint, FirstFit: wt.want.FirstFit}
@@ -30,9 +47,11 @@ func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 		wants[i] = w
 	}
 	if err := e.dead.Find(ctx, wants, e.chooser(e.notNotified)); err != nil {
-		return err
+		return nil, err
 	}
-	var nowhere []*watch
+	if err := e.findDiffering(ctx, gone, wants); err != nil {
+		return nil, err
+	}
 	for i, wt := range gone {
 		wt.want.Merge(wants[i])
 		m := wants[i].Found
@@ -46,7 +65,37 @@ func (e *entity) decideGone(ctx context.Context, gone []*watch) error {
 			nowhere = append(nowhere, wt)
 		}
 	}
-	return e.decideUnaccounted(ctx, nowhere)
+	return nowhere, nil
+}
+
+// findDiffering finds dead letters that have another number or stamp than their messages had. As
+// long as none of e was recognized, only the message-id names them. Afterwards one of the two must
+// be the same: then the others were recognized by chance, as 1 of 1.
+func (e *entity) findDiffering(ctx context.Context, gone []*watch, wants []*search.Want) error {
+	var differing []*search.Want
+	due := map[*search.Want]time.Time{}
+	unknown := e.lettersMayDiffer()
+	for i, w := range wants {
+		wt := gone[i]
+		if w.Found == nil && w.Spare == nil && wt.ref.MessageID != "" && (unknown || wt.evidence.awaited > 0 && w.Number != 0) {
+			w.Ref, w.MessageID = &wt.ref, wt.ref.MessageID
+			differing, due[w] = append(differing, w), wt.ref.DeadlineAt(wt.ref.From).Add(-search.WindowMargin)
+		}
+	}
+	taken := e.taken()
+	return e.dead.FindAnywhere(ctx, differing, func(w *search.Want, m *link.Message) bool {
+		at := search.IdentityOf(m)
+		if expired(m) && (w.Number == at.Number || w.Number != 0 && w.Enqueued == at.Enqueued) {
+			e.w.states.update(e.key, func(f *entityState) { f.deadLetters.Contradict() })
+			return true
+		}
+		sent := !m.EnqueuedTime.Before(w.Ref.From.Add(-search.WindowMargin)) && !m.EnqueuedTime.After(w.Ref.Until.Add(search.WindowMargin))
+		if !unknown || taken[at] || !e.notNotified(m) || !sent && m.EnqueuedTime.Before(due[w]) {
+			return false
+		}
+		taken[at] = true
+		return true
+	})
 }
 
 // readDeadLetters finds the dead letters of messages with known sequence numbers. After an attempt
@@ -113,6 +162,9 @@ func expired(m *link.Message) bool {
 func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	wt.learnID(m)
 	strategy, deadline, moved := strategyNative, judge.DeadlineOf(&wt.ref, m, e.settings.Settings), e.w.clock.Now()
+	if e.lettersMayDiffer() && m.EnqueuedTime.After(wt.ref.Until.Add(search.WindowMargin)) && !wt.ref.Until.IsZero() {
+		deadline = wt.due() // it was enqueued again
+	}
 	if m.DeadLetterReason == reasonDeadline {
 		strategy = strategyScan
 	} else if at, known := e.nudger.MovedAt(duration.Later(deadline, wt.seenAt)); known {
@@ -120,7 +172,7 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	}
 	if m.DeadLetterReason != "" && e.settings.forwardDead == "" {
 		moved = duration.Later(moved, deadline) // our clock may be a little behind
-		e.sawDeadLetter(m)
+		e.sawDeadLetter(wt, m)
 	}
 	return &scheduler.Missed{
 		SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime,

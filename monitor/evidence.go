@@ -35,7 +35,8 @@ type evidence struct {
 	expired      *link.Message // such a message, gone after the nudge
 	atNudge      *link.Message // it was overdue right before another message's nudge, too
 	none         bool          // gone, and nobody knows how
-	awaited      bool          // gone, and its dead letter was waited for
+	shownExpired bool          // a peek has shown it after its time to live
+	awaited      int           // how often its dead letter was waited for, since it is gone
 }
 
 // Evidence of a missed deadline, as events name it.
@@ -56,9 +57,22 @@ func (e *entity) deadLetters() search.LetterState {
 	return known.Current(time.Now())
 }
 
-// sawDeadLetter notes a dead letter that was just read.
-func (e *entity) sawDeadLetter(m *link.Message) {
-	e.w.states.update(e.key, func(f *entityState) { f.deadLetters.Add(search.IdentityOf(m), time.Now()) })
+// lettersMayDiffer reports whether no dead letter of e was recognized yet by the number and the
+// stamp of its message.
+func (e *entity) lettersMayDiffer() bool {
+	known := e.w.states.get(e.key).deadLetters
+	return !known.Recognized()
+}
+
+// sawDeadLetter notes the dead letter of wt, which was just read.
+func (e *entity) sawDeadLetter(wt *watch, m *link.Message) {
+	seen := !e.dead.Restored && (!wt.seenAt.IsZero() || wt.evidence.present != nil) && wt.want.Identity == search.IdentityOf(m)
+	e.w.states.update(e.key, func(f *entityState) {
+		if seen {
+			f.deadLetters.Recognize()
+		}
+		f.deadLetters.Add(search.IdentityOf(m), time.Now())
+	})
 }
 
 // confirmDeadLetters reads the witnesses again and returns the state that follows. Without any,
@@ -187,25 +201,28 @@ func (e *entity) proveExpired(ctx context.Context, watches []*watch) error {
 // expired messages asynchronously ("Message browsing"), and does not say how long that takes.
 const letterWait = 750 * time.Millisecond
 
-// mayHaveLetter reports whether a message that has left the work queue about its deadline may have a
-// dead letter that cannot be found yet. Its absence counts after letterWait, when it is searched for
-// once more.
+// mayHaveLetter reports whether a message that was on the work queue at its deadline, as far as
+// anybody knows, may have a dead letter that cannot be found yet. Its absence counts after
+// letterWait, when it is searched for once more.
 func (e *entity) mayHaveLetter(wt *watch) bool {
-	if wt.evidence.awaited || e.settings.drops {
+	if e.settings.drops {
 		return false
+	}
+	if wt.evidence.awaited > 0 {
+		return e.mayBeUnseen(wt)
 	}
 	latest, known := e.w.clock.NotAfter()
 	due := duration.Later(wt.due(), wt.seenAt)
 	if known && due.After(latest) && e.settings.known {
 		return false // it was received in time
 	}
-	return e.w.clock.Now().Before(due.Add(2 * letterWait))
+	return true
 }
 
-// noteLateLetter records that the dead letter of wt was found only at the second search. From then on
-// the check comes first: behind a nudge nothing can be read.
+// noteLateLetter records that the dead letter of wt was found only at the second search. From then
+// on the check comes first: behind a nudge nothing can be read.
 func (e *entity) noteLateLetter(wt *watch) {
-	if !wt.evidence.awaited || wt.missed.Evidence != evidenceDeadLetter || e.w.states.get(e.key).lateLetters {
+	if wt.evidence.awaited == 0 || wt.missed.Evidence != evidenceDeadLetter || e.w.states.get(e.key).lateLetters {
 		return
 	}
 	e.w.states.update(e.key, func(f *entityState) { f.lateLetters = true })
@@ -221,5 +238,5 @@ func (e *entity) expiryOf(m *link.Message) time.Time {
 	if life == 0 {
 		return time.Time{}
 	}
-	return m.EnqueuedTime.Add(life + search.StampPrecision)
+	return m.EnqueuedTime.Add(life + e.w.clock.Grain())
 }

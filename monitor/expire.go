@@ -141,6 +141,7 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 		if err := e.findAgain(ctx, present(left)); err != nil {
 			return err
 		}
+		e.noteShown(left)
 	}
 	return nil
 }

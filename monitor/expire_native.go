@@ -56,7 +56,9 @@ func (e *entity) nudgeOver(ctx context.Context, scopes []receiveScope, receivers
 	var reading errgroup.Group
 	if e.deadLetters() != search.LettersStay {
 		confirm = func() (err error) {
-			after, err = e.confirmPresent(ctx, watches)
+			if len(present(watches)) > 0 {
+				after, err = e.confirmPresent(ctx, watches)
+			}
 			return err
 		}
 		// A consumer that empties the dead-letter queue needs a round trip to settle. A read right

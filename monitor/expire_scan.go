@@ -50,7 +50,7 @@ func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 		return nil
 	}
 	defer r.Close(ctx)
-	s := scan{e: e, r: r, line: l, ours: map[search.Identity]*watch{}, strategy: strategyScan, now: e.w.clock.Now().Add(-search.StampPrecision)}
+	s := scan{e: e, r: r, line: l, ours: map[search.Identity]*watch{}, strategy: strategyScan, now: e.w.clock.Now().Add(-e.w.clock.Grain())}
 	if l.session != nil {
 		s.strategy = strategySession
 	}

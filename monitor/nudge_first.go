@@ -157,7 +157,7 @@ func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
 			times = append(times, at)
 		}
 	}
-	e.nudger.Want(ctx, append(times, wt.due().Add(search.StampPrecision))...)
+	e.nudger.Want(ctx, append(times, wt.due().Add(e.w.clock.Grain()))...)
 }
 
 // nudgedWatches returns the waiting watches whose nudge has been made.

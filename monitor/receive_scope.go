@@ -29,7 +29,10 @@ func (e *entity) scopes(watches []*watch) []receiveScope {
 	var lines []receiveScope
 	at := map[string]int{}
 	for _, wt := range watches {
-		id := wt.want.Found.SessionID
+		id := wt.ref.SessionID
+		if m := wt.want.Found; m != nil {
+			id = m.SessionID
+		}
 		i, ok := at[id]
 		if !ok {
 			i = len(lines)

@@ -57,7 +57,7 @@ func (e *entity) remind(ctx context.Context, wt *watch, at time.Time) {
 	if wt.slot != nil || wt.state == stateMissed || wt.state == stateGone || m == nil || search.Pending(m) {
 		return
 	}
-	at = at.Add(-search.StampPrecision)
+	at = at.Add(-e.w.clock.Grain())
 	if !wt.ref.Incomplete && !j.CompleteBy.IsZero() && !j.CompleteBy.After(at) {
 		wt.ref.Incomplete = true
 		e.notifyReminder(ctx, wt, alert.TypeIncomplete, j.CompleteBy, 0)
@@ -118,7 +118,7 @@ func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 	if by.IsZero() || wt.ref.Incomplete {
 		return wait
 	}
-	return min(wait, max(by.Add(search.StampPrecision).Sub(e.w.clock.Now()), time.Millisecond))
+	return min(wait, max(by.Add(e.w.clock.Grain()).Sub(e.w.clock.Now()), time.Millisecond))
 }
 
 // notifyReminder notifies of a reminder. It has a watch of its own, so that the companion stays

@@ -70,6 +70,10 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 		})
 	})
 	for _, wt := range slots {
+		if e.mayBeHeld(wt) {
+			e.rewrite(ctx, wt, duration.Later(e.w.clock.Now(), wt.slot.SlotEnd).Add(e.lockMost()/4))
+			continue
+		}
 		wt.companion.Done(ctx, nil)
 	}
 	return append(rest, found...), nil
@@ -164,6 +168,9 @@ func (u *slotSearch) read(ctx context.Context) error {
 		if u.early = u.isEarly(); u.early {
 			return nil
 		}
+	}
+	if _, err := e.expireUnseen(ctx, u.slots); err != nil {
+		return err
 	}
 	nudged := e.deadLetterSearchFor(u.rest)
 	u.assignFirst(nudged.wants, e.notNotified)

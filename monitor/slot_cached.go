@@ -160,8 +160,8 @@ func (u *slotSearch) decideNowhere(ctx context.Context, nowhere []search.CachedM
 	})
 }
 
-// awaitLetters makes watches over messages that have left the work queue about their deadlines, whose
-// dead letters may come late. A few show whether they do.
+// awaitLetters makes watches over messages that have left the work queue about their deadlines,
+// whose dead letters may come late. A few show whether they do.
 func (u *slotSearch) awaitLetters(nowhere []search.CachedMessage) {
 	now := u.e.w.clock.Now()
 	for _, m := range nowhere[max(0, len(nowhere)-maxConfirmed):] {
@@ -178,7 +178,7 @@ func (u *slotSearch) expired(q *nudge.Quiet, m *search.CachedMessage) bool {
 	}
 	e := u.e
 	slot, life := u.slotOf(e, m.Whole, u.known)
-	if slot == nil || !q.Proves(m.Number, m.Read, m.EnqueuedTime().Add(life+search.StampPrecision)) {
+	if slot == nil || !q.Proves(m.Number, m.Read, m.EnqueuedTime().Add(life+e.w.clock.Grain())) {
 		return false
 	}
 	at := m.EnqueuedTime()

@@ -106,7 +106,7 @@ func (e *entity) collectMany(ctx context.Context, due []*watch) ([]*watch, error
 
 // collectIn searches one window for the messages of all of gs.
 func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*manySearch, h *inUse) error {
-	now := e.w.clock.Now().Add(-search.StampPrecision)
+	now := e.w.clock.Now().Add(-e.w.clock.Grain())
 	withoutID, byID := splitManySearches(gs)
 	give := func(m *link.Message, missed bool) {
 		for _, g := range byID[m.MessageID] {
@@ -242,6 +242,9 @@ func (g *manySearch) watchOver(m *link.Message) *watch {
 	ref := g.wt.ref
 	ref.MessageID, ref.SessionID = m.MessageID, m.SessionID
 	ref.Deadline = ref.DeadlineAt(m.EnqueuedTime)
+	if !judge.ScheduledBy(&ref, m) {
+		ref.Sent = m.EnqueuedTime // when it was scheduled is unknown
+	}
 	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
 	g.wt.companion.Add(1) // its companion is completed after the message is handled
 	wt := &watch{ref: ref, companion: g.wt.companion, next: g.wt.next, hops: g.wt.hops}

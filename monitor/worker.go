@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"overdue/alert"
@@ -67,7 +68,10 @@ type Worker struct {
 	crowded  func() bool // see Intake.IsCrowded
 	notifier *notify.Notifier
 	states   entityStates
-	adopter  *adopt.Adopter
+
+	showsExpired atomic.Bool // see unseen.go
+
+	adopter *adopt.Adopter
 
 	outage outage
 

@@ -60,6 +60,7 @@ type Intake struct {
 	yield    atomic.Bool   // Yield was called
 	yielded  time.Time     // when the worker last gave way; used by the goroutine of the first queue only
 	claimed  atomic.Bool   // the store has answered
+	locks    lockView
 	settling sync.WaitGroup
 
 	mu     sync.Mutex

@@ -305,7 +305,7 @@ func (n *Nudger) Observes() bool {
 // Prove calls use with what the nudges have shown of other receivers up to the instant due of the
 // clock of the broker. If nobody was seen so far, that takes a nudge that follows it.
 func (n *Nudger) Prove(ctx context.Context, work, dead *search.View, due time.Time, use func(*Quiet)) error {
-	if wait := due.Sub(n.Clock.Now()) + search.StampPrecision; wait > 0 && wait < Reach && n.Observes() {
+	if wait := due.Sub(n.Clock.Now()) + n.Clock.Grain(); wait > 0 && wait < Reach && n.Observes() {
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

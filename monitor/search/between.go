@@ -45,12 +45,12 @@ func (v *View) betweenNumbers(ctx context.Context, from, until time.Time, see fu
 		if err != nil || len(page) == 0 {
 			return err
 		}
-		last := page[len(page)-1]
+		last, next := page[len(page)-1], v.reached+1
 		if first && last.EnqueuedTime.Before(from) {
 			if at, err = v.seek(ctx, from); err != nil {
 				return err
 			}
-			at = max(at, last.SequenceNumber+1)
+			at = max(at, next)
 			continue
 		}
 		for _, m := range page {
@@ -61,6 +61,6 @@ func (v *View) betweenNumbers(ctx context.Context, from, until time.Time, see fu
 				see(m)
 			}
 		}
-		at = last.SequenceNumber + 1
+		at = next
 	}
 }

@@ -176,7 +176,7 @@ func (v *View) ReadAll(ctx context.Context, all []*Want, better Chooser) error {
 // needs no more.
 func (v *View) everywhere(ctx context.Context, see func(page []*link.Message) (more bool)) error {
 	if v.Kept != nil && v.Cursor {
-		if kept := v.Kept.all(); len(kept) > 0 && !see(kept) {
+		if kept := v.restoreAll(v.Kept.all()); len(kept) > 0 && !see(kept) {
 			return nil
 		}
 	}
@@ -185,7 +185,7 @@ func (v *View) everywhere(ctx context.Context, see func(page []*link.Message) (m
 		if err != nil || len(page) == 0 || !see(page) {
 			return err
 		}
-		next := page[len(page)-1].SequenceNumber + 1
+		next := v.reached + 1
 		if next <= from {
 			return fmt.Errorf("monitor: peek at %s from %d: the broker goes back to number %d", v.Path, from, next)
 		}
@@ -226,7 +226,7 @@ func (v *View) readWindows(ctx context.Context, wants []*Want, better Chooser, w
 			}
 			if i < len(wants) {
 				size = min(size*pageGrowth, PageSize)
-				page, err = v.Peek(ctx, last.SequenceNumber+1, size)
+				page, err = v.Peek(ctx, v.reached+1, size)
 			}
 		}
 	}

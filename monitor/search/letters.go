@@ -44,7 +44,19 @@ type Letters struct {
 	state     LetterState
 	Confirmed time.Time // by our clock: when the state was last observed
 	witnesses [maxWitnesses]witness
+	// recognized: one had the number and the stamp of its message. differ: one had not.
+	recognized, differ bool
 }
+
+// Recognize records that a dead letter has the number and the stamp that its message had. Before,
+// none is a witness: where they change, none can be found again.
+func (q *Letters) Recognize() { q.recognized = !q.differ }
+
+// Contradict records that a dead letter has another number or stamp than its message had.
+func (q *Letters) Contradict() { *q = Letters{differ: true} }
+
+// Recognized reports whether Recognize was called.
+func (q *Letters) Recognized() bool { return q.recognized }
 
 // Current returns the state, unless it is too old to count.
 func (q *Letters) Current(now time.Time) LetterState {
@@ -63,7 +75,7 @@ func (q *Letters) Current(now time.Time) LetterState {
 func (q *Letters) Observe(now time.Time, kept, lost int) {
 	switch state := q.Current(now); {
 	case lost > 0:
-		*q = Letters{state: LettersTaken, Confirmed: now}
+		*q = Letters{state: LettersTaken, Confirmed: now, recognized: q.recognized, differ: q.differ}
 	case kept > 0 && state != LettersTaken:
 		q.state, q.Confirmed = LettersStay, now
 	}
@@ -71,6 +83,9 @@ func (q *Letters) Observe(now time.Time, kept, lost int) {
 
 // Add makes a dead letter a witness, in the place of the oldest, unless one was made a moment ago.
 func (q *Letters) Add(at Identity, now time.Time) {
+	if !q.recognized {
+		return
+	}
 	oldest := 0
 	for i, w := range q.witnesses {
 		if w.Identity == at || now.Sub(w.seen) < witnessEvery {

@@ -44,6 +44,11 @@ func TestTheStateOfDeadLettersFollowsTheirWitnesses(t *testing.T) {
 
 func TestWitnessesAreOldAndApart(t *testing.T) {
 	var q Letters
+	q.Add(Identity{99, noon.UnixMilli()}, noon)
+	if n := len(q.Witnesses(noon.Add(time.Minute))); n != 0 {
+		t.Errorf("%d letters are witnesses before one was recognized, want none", n)
+	}
+	q.Recognize()
 	for i := range int64(20) {
 		q.Add(Identity{i + 1, noon.UnixMilli()}, noon.Add(time.Duration(i)*witnessEvery/2))
 	}

@@ -65,7 +65,7 @@ func keepPages(ctx context.Context, dead *View, kept *Kept, front Identity) (now
 				return now, nil
 			}
 		}
-		from = page[len(page)-1].SequenceNumber + 1
+		from = dead.reached + 1
 	}
 	return now, nil
 }

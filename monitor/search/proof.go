@@ -47,7 +47,12 @@ func (v *View) provenIndex(ctx context.Context) (SequenceIndex, error) {
 		v.Index = marks
 		return marks, nil
 	}
-	if marks.contradict(page[0]) && v.Recreated != nil {
+	switch {
+	case !marks.contradict(page[0]):
+	case v.Differ != nil && v.Differ(): // or dead letters are enqueued again
+		v.Cursor = true
+		return nil, ErrPartitioned
+	case v.Recreated != nil:
 		v.Recreated("its numbers")
 	}
 	return v.Index, nil

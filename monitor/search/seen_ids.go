@@ -2,7 +2,10 @@
 
 package search
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"time"
+)
 
 // seenIDsSize bounds each of two generations. Together they take about 5 MiB.
 const seenIDsSize = 1 << 15
@@ -20,11 +23,15 @@ type SeenIDs struct {
 // seenID is where a message-id was seen last.
 type seenID struct {
 	Identity
-	repeats bool // and at another message
+	repeats bool          // and at another message
+	waiting time.Duration // its time to live, as it was on the work queue; notWaiting: it was not there
 }
 
-// add records where id was seen last.
-func (m *SeenIDs) add(id string, seen Identity) {
+// notWaiting is the time to live of a message that was not seen on the work queue.
+const notWaiting = -1
+
+// add records where id was seen last, and its time to live there if that was on the work queue.
+func (m *SeenIDs) add(id string, seen Identity, waiting time.Duration) {
 	if id == "" {
 		return // says nothing
 	}
@@ -34,11 +41,14 @@ func (m *SeenIDs) add(id string, seen Identity) {
 	if len(m.recent) == seenIDsSize {
 		m.older, m.recent = m.recent, make(map[uint64]seenID, seenIDsSize)
 	}
-	h, last := maphash.String(m.seed, id), seenID{Identity: seen}
+	h, last := maphash.String(m.seed, id), seenID{Identity: seen, waiting: waiting}
 	for _, before := range []seenID{m.recent[h], m.older[h]} {
 		last.repeats = last.repeats || before.repeats || before.Number != 0 && before.Identity != seen
-		if before.After(last.Identity) {
-			last.Identity = before.Identity
+		switch {
+		case before.Identity == last.Identity:
+			last.waiting = max(last.waiting, before.waiting)
+		case before.After(last.Identity):
+			last.Identity, last.waiting = before.Identity, before.waiting
 		}
 	}
 	m.recent[h] = last
@@ -50,6 +60,15 @@ func (m *SeenIDs) Last(id string) Identity { return m.at(id).Identity }
 // Only returns where id was seen, if it was at one message alone.
 func (m *SeenIDs) Only(id string) Identity {
 	if at := m.at(id); !at.repeats {
+		return at.Identity
+	}
+	return Identity{}
+}
+
+// Waiting returns where id was seen on the work queue, if it was at one message alone, which had
+// that time to live.
+func (m *SeenIDs) Waiting(id string, life time.Duration) Identity {
+	if at := m.at(id); at.waiting == life && !at.repeats {
 		return at.Identity
 	}
 	return Identity{}

@@ -30,9 +30,9 @@ var ErrTooManyPeeks = errors.New("the check takes too many peeks")
 // Service Bus dead-letter queues").
 const ReasonExpired = "TTLExpiredException"
 
-// ErrPartitioned reports that the entity has just turned out to be partitioned, so the search
-// must start over.
-var ErrPartitioned = errors.New("the entity is partitioned")
+// ErrPartitioned reports that the numbers of the entity have just turned out not to be in the order
+// of time, mostly since it is partitioned, so the search must start over.
+var ErrPartitioned = errors.New("the sequence numbers of the entity are not in the order of time")
 
 // View peeks at a queue or a dead-letter queue. One goroutine uses it.
 type View struct {
@@ -45,10 +45,13 @@ type View struct {
 	proven     time.Time              // by our clock: the last proof of the index
 	Recreated  func(noticedBy string) // called when the queue was recreated; may be nil
 	Seen       *SeenIDs
-	Kept       *Kept // shown as if they were still on the queue; nil: none
-	Peeks      int   // so far
-	limited    bool  // left counts
-	left       int   // peeks until errTooManyPeeks
+	Kept       *Kept       // shown as if they were still on the queue; nil: none
+	Differ     func() bool // dead letters may have other numbers or stamps than their messages; nil: no dead letters
+	Restored   bool        // some had
+	reached    int64       // the number of the last message that was peeked, as the broker states it
+	Peeks      int         // so far
+	limited    bool        // left counts
+	left       int         // peeks until errTooManyPeeks
 }
 
 // Peek returns up to n messages from the sequence number from on. An empty page means that
@@ -84,8 +87,13 @@ func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][
 			return nil, err
 		}
 		if v.Kept != nil && !v.Cursor {
-			pages[i] = v.Kept.with(page, ranges[i].From)
+			page = v.Kept.with(page, ranges[i].From)
 		}
+		if n := len(page); n > 0 {
+			v.reached = page[n-1].SequenceNumber
+		}
+		pages[i] = v.restoreAll(page)
+		v.noteSeen(page)
 	}
 	return pages, nil
 }
@@ -100,9 +108,6 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 		if m.SequenceNumber < from && !v.Cursor {
 			return fmt.Errorf("monitor: peek at %s from %d: the broker returned the earlier number %d", v.Path, from, m.SequenceNumber)
 		}
-		if !Pending(m) && v.Seen != nil { // it gets another number when it is activated
-			v.Seen.add(m.MessageID, IdentityOf(m))
-		}
 	}
 	if len(page) > 0 && !v.Cursor {
 		for _, m := range []*link.Message{page[0], page[len(page)-1]} {
@@ -110,6 +115,19 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 		}
 	}
 	return nil
+}
+
+// noteSeen records the message-ids of a page.
+func (v *View) noteSeen(page []*link.Message) {
+	for _, m := range page {
+		if v.Seen != nil && !Pending(m) { // it gets another number when it is activated
+			life := m.TimeToLive
+			if v.Differ != nil {
+				life = notWaiting
+			}
+			v.Seen.add(m.MessageID, IdentityOf(m), life)
+		}
+	}
 }
 
 // Limit bounds the following peeks. A negative n removes the bound.

@@ -97,7 +97,11 @@ func StatesDeadline(m *link.Message) bool {
 // since it may remain "scheduled". Its stamp does: until the activation it is that of the send
 // ("Message sequencing and timestamps").
 func Pending(m *link.Message) bool {
-	return m.State == link.Scheduled && m.EnqueuedTime.Before(m.ScheduledEnqueueTime)
+	activated := m.ScheduledEnqueueTime
+	if second := m.EnqueuedTime.Truncate(time.Second); second.Equal(m.EnqueuedTime) {
+		activated = activated.Truncate(time.Second) // stamps may be whole seconds
+	}
+	return m.State == link.Scheduled && m.EnqueuedTime.Before(activated)
 }
 
 // completes reports whether the message of r must be completed by some instant.
