@@ -8,6 +8,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"overdue/monitor/judge"
 )
 
 // A message counts as gone when no peek shows it. That rests on two statements of Service Bus, and
@@ -43,10 +45,10 @@ func (e *entity) expireUnseen(ctx context.Context, nowhere []*watch) (tried bool
 	}
 	now := e.w.clock.Latest()
 	unseen := filter(nowhere, func(wt *watch) bool { return !wt.due().After(now) && wt.evidence.awaited < unseenMost })
+	if len(unseen) == 0 {
+		return false, nil
+	}
 	for scopes := range slices.Chunk(e.scopes(unseen), maxScopes) {
-		if len(unseen) == 0 {
-			break
-		}
 		err := e.nudge(ctx, scopes)
 		if unanswered := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil; unanswered {
 			e.w.showsExpired.Store(true) // to find out takes too long here
@@ -54,7 +56,7 @@ func (e *entity) expireUnseen(ctx context.Context, nowhere []*watch) (tried bool
 			return false, err
 		}
 	}
-	return len(unseen) > 0, nil
+	return true, nil
 }
 
 // mayBeUnseen reports whether the message of wt, which is gone, may be on the work queue unseen:
@@ -63,15 +65,11 @@ func (e *entity) mayBeUnseen(wt *watch) bool {
 	return !e.w.showsExpired.Load() && wt.attempt.left == refused && wt.evidence.awaited < unseenMost
 }
 
-// A lock lasts longestLock at most ("Service Bus quotas"). The SDKs renew one for renewedFor,
-// unless they are configured otherwise.
-const (
-	longestLock = 5 * time.Minute
-	renewedFor  = 5 * time.Minute
-)
+// renewedFor is how long the SDKs renew a lock, unless they are configured otherwise.
+const renewedFor = 5 * time.Minute
 
 // lockMost is how long the lock on a message of e lasts at most.
-func (e *entity) lockMost() time.Duration { return cmp.Or(e.settings.lock, longestLock) }
+func (e *entity) lockMost() time.Duration { return cmp.Or(e.settings.lock, judge.LongestLock) }
 
 // mayBeHeld reports whether a consumer may hold the message of wt, which no peek shows then.
 func (e *entity) mayBeHeld(wt *watch) bool {

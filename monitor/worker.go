@@ -68,10 +68,9 @@ type Worker struct {
 	crowded  func() bool // see Intake.IsCrowded
 	notifier *notify.Notifier
 	states   entityStates
+	adopter  *adopt.Adopter
 
-	showsExpired atomic.Bool // see unseen.go
-
-	adopter *adopt.Adopter
+	showsExpired atomic.Bool // a peek has shown an expired message, see unseen.go
 
 	outage outage
 

@@ -76,7 +76,7 @@ func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time)
 			// r may be of another message, which has another default. Or a consumer holds this one.
 			switch late := now.Sub(j.Otherwise); {
 			case j.Assumed:
-			case late < longestLock:
+			case late < LongestLock:
 				j.Otherwise = now.Add(time.Second)
 			default:
 				j.Otherwise = time.Time{}
@@ -87,8 +87,8 @@ func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time)
 	return j
 }
 
-// longestLock is the longest lock duration that Service Bus allows.
-const longestLock = 5 * time.Minute
+// LongestLock is the longest lock duration that Service Bus allows.
+const LongestLock = 5 * time.Minute
 
 // defaultMargin is by how much the clock that says when settings changed may be ahead of the one
 // that stamps messages.

@@ -17,9 +17,6 @@ import (
 // queue. The other of the two must still be the same, and the time to live, and the message-id must
 // not repeat.
 func (v *View) restore(m *link.Message) *link.Message {
-	if v.Differ == nil || !v.Differ() {
-		return m
-	}
 	was, own := v.Seen.Waiting(m.MessageID, m.TimeToLive), IdentityOf(m)
 	if was.Number == 0 || was == own || was.Number != own.Number && was.Enqueued != own.Enqueued {
 		return m
@@ -32,6 +29,9 @@ func (v *View) restore(m *link.Message) *link.Message {
 
 // restoreAll restores the messages of a page in place.
 func (v *View) restoreAll(page []*link.Message) []*link.Message {
+	if v.Differ == nil || !v.Differ() {
+		return page
+	}
 	for i, m := range page {
 		page[i] = v.restore(m)
 	}
