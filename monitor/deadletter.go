@@ -52,12 +52,10 @@ func (e *entity) findDead(ctx context.Context, gone []*watch) (nowhere []*watch,
 	if err := e.findDiffering(ctx, gone, wants); err != nil {
 		return nil, err
 	}
+	e.useSpares(wants)
 	for i, wt := range gone {
 		wt.want.Merge(wants[i])
 		m := wants[i].Found
-		if m == nil {
-			m = wants[i].Spare
-		}
 		switch {
 		case m != nil && expired(m):
 			wt.expired(e.missed(wt, m))

@@ -52,7 +52,7 @@ func (e *entity) nudgeOver(ctx context.Context, scopes []receiveScope, receivers
 	if open == 0 {
 		return nil
 	}
-	after, read, confirm, err := func() {}, func() {}, func() error { return nil }, error(nil)
+	after, read, confirm, err := func() error { return nil }, func() {}, func() error { return nil }, error(nil)
 	var reading errgroup.Group
 	if e.deadLetters() != search.LettersStay {
 		confirm = func() (err error) {
@@ -105,10 +105,10 @@ func (e *entity) nudgeOver(ctx context.Context, scopes []receiveScope, receivers
 	} else {
 		_, err = all()
 	}
-	if err = errors.Join(err, reading.Wait()); err == nil {
-		after()
+	if err = errors.Join(err, reading.Wait()); err != nil {
+		return err
 	}
-	return err
+	return after()
 }
 
 // nudgeShows returns what a nudge to which first came shows of the message of wt. The numbers of
@@ -143,11 +143,11 @@ func (e *entity) keepNewDeadLetters(ctx context.Context) error {
 
 // confirmPresent peeks at the messages once more, right before the nudge: a message that is gone
 // already was settled, and is no evidence. The nudge also expires other messages that become due
-// about now and have not been checked yet. confirmPresent records those that are present. The
-// caller calls after when the nudge has ended, which keeps those that it can have expired.
-func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after func(), err error) {
+// about now and have not been checked yet. The caller calls after when the nudge has ended: it keeps
+// those that were there before and are gone. One that is still there is held.
+func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after func() error, err error) {
 	if e.unordered() {
-		return func() {}, nil // a peek by number may not find a message
+		return func() error { return nil }, nil // a peek by number may not find a message
 	}
 	soon := e.w.clock.Now().Add(nudge.Reach)
 	others := filter(e.watches, func(wt *watch) bool {
@@ -160,14 +160,30 @@ func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after fu
 	for i, wt := range watches {
 		wt.evidence.mayExpireNow = wt.evidence.mayExpireNow && wants[i].Found != nil
 	}
-	return func() {
-		now, known := e.w.clock.NotAfter()
-		for i, wt := range others {
-			if m := wants[len(watches)+i].Found; m != nil && known && e.nudgeExpires(wt, m, now) {
-				wt.evidence.atNudge = m
-			}
+	return func() error { return e.keepExpired(ctx, others, wants[len(watches):]) }, nil
+}
+
+// keepExpired keeps as evidence the messages of watches that a nudge has expired: they were found
+// right before it, and are gone right after it.
+func (e *entity) keepExpired(ctx context.Context, watches []*watch, before []*search.Want) error {
+	now, known := e.w.clock.NotAfter()
+	var expired []*watch
+	var found []*link.Message
+	var again []*search.Want
+	for i, wt := range watches {
+		if m := before[i].Found; m != nil && known && e.nudgeExpires(wt, m, now) {
+			expired, found, again = append(expired, wt), append(found, m), append(again, &search.Want{Identity: before[i].Identity})
 		}
-	}, nil
+	}
+	if err := e.work.FindNumbered(ctx, again, nil); err != nil {
+		return err
+	}
+	for i, wt := range expired {
+		if again[i].Found == nil {
+			wt.evidence.atNudge = found[i]
+		}
+	}
+	return nil
 }
 
 // findPresent notes which of the messages, whose numbers are known, are on the work queue. began is

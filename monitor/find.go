@@ -35,19 +35,31 @@ func (e *entity) find(ctx context.Context, watches []*watch) error {
 	if err := e.work.FindNamed(ctx, wants, better); err != nil {
 		return err
 	}
+	e.useSpares(wants)
+	e.identify(wants...)
+	return nil
+}
+
+// useSpares has wants without a result use their spare ones. A message that another watch has shows
+// that its message-id repeats.
+func (e *entity) useSpares(wants []*search.Want) {
 	var taken map[search.Identity]bool
 	for _, w := range wants {
-		if w.Found == nil && w.Spare != nil {
-			if taken == nil {
-				taken = e.taken()
-			}
-			w.Found = w.Spare
-			w.Duplicates = w.Duplicates || taken[search.IdentityOf(w.Found)]
-			taken[search.IdentityOf(w.Found)] = true
+		if w.Found != nil || w.Spare == nil {
+			continue
 		}
-		e.identify(w)
+		if taken == nil {
+			taken = e.taken()
+			for _, o := range wants {
+				if o.Found != nil {
+					taken[search.IdentityOf(o.Found)] = true
+				}
+			}
+		}
+		w.Found = w.Spare
+		w.Duplicates = w.Duplicates || taken[search.IdentityOf(w.Found)]
+		taken[search.IdentityOf(w.Found)] = true
 	}
-	return nil
 }
 
 // wantOf prepares the search for the message of wt.

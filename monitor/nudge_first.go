@@ -268,14 +268,8 @@ func (e *entity) checkFell(ctx context.Context, due []*watch) error {
 	if _, _, err := e.nudger.Begin(ctx, &e.work, &e.dead, began); err != nil {
 		return err
 	}
-	now, known := e.w.clock.NotAfter()
-	for i, wt := range seen {
-		if m := wants[i].Found; m != nil && known && e.nudgeExpires(wt, m, now) {
-			wt.evidence.atNudge = m
-		}
-	}
 	e.ranges.Refresh()
-	return nil
+	return e.keepExpired(ctx, seen, wants)
 }
 
 // learnFromNudges records, after a check, whether deadlines are being missed. Where a nudge came

@@ -45,7 +45,8 @@ type Companion struct {
 type refusal struct{ reason, description string }
 
 // Open reads the companion of a lease. It returns nil for one that cannot be parsed: that goes to
-// the dead-letter queue of the monitor queue, with the reason.
+// the dead-letter queue of the monitor queue, with the reason. And it returns nil for a copy of one
+// that is in hand, which it completes.
 func (in *Intake) Open(ctx context.Context, l *Lease) *Companion {
 	content, err := scheduler.ParseCompanion(l.Body)
 	h := &Companion{in: in, lease: l, Content: content, Since: time.Now()}
@@ -55,8 +56,22 @@ func (in *Intake) Open(ctx context.Context, l *Lease) *Companion {
 		in.settling.Go(func() { h.deadLetter(ctx, Malformed, err.Error()) })
 		return nil
 	}
+	if isOfOneSend(&content) && in.hand.hasCopyOf(l) {
+		in.settling.Go(func() {
+			if err := l.Complete(ctx); err != nil {
+				in.log.Warn("copy of a companion not completed: its messages are checked again", zap.String("work_queue", content.Entity), zap.Error(err))
+			}
+		})
+		return nil
+	}
 	in.cfg.Outstanding(content.Entity, len(content.References))
 	return h
+}
+
+// isOfOneSend reports whether an equal companion must be of the same send. Equal slots may cover
+// messages of several processes, and a sender that repeats its send may leave several messages.
+func isOfOneSend(c *scheduler.Companion) bool {
+	return !c.IsSlot() && !slices.ContainsFunc(c.References, func(r scheduler.Reference) bool { return !r.Once })
 }
 
 // Until returns by when to rewrite h, by our clock, unless its events are being notified.

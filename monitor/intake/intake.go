@@ -61,6 +61,7 @@ type Intake struct {
 	yielded  time.Time     // when the worker last gave way; used by the goroutine of the first queue only
 	claimed  atomic.Bool   // the store has answered
 	locks    lockView
+	hand     hand
 	settling sync.WaitGroup
 
 	mu     sync.Mutex

@@ -5,6 +5,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -117,6 +118,67 @@ func TestACompanionThatCannotBeReadIsADeadLetter(t *testing.T) {
 }
 
 // A companion of which a part was handled must not come back as it was.
+// A send that is tried again may leave its companion twice on the monitor queue. One of them has all
+// that the other one has, but a slot may be that of another process, with messages of its own.
+func TestACopyOfACompanionInHandIsCompletedAtOnce(t *testing.T) {
+	each := scheduler.Companion{Entity: "orders", References: []scheduler.Reference{{MessageID: "m", Sent: noon, Deadline: noon, Stated: "deadline", Once: true}}}
+	slot := scheduler.Companion{Entity: "orders", SlotEnd: noon, SlotLength: time.Second, Lives: []time.Duration{time.Minute}}
+	repeated := scheduler.Companion{Entity: "orders", References: slices.Clone(each.References)}
+	repeated.References[0].Once = false
+	other := scheduler.Companion{Entity: "invoices", References: each.References}
+	for name, c := range map[string]struct {
+		first, second scheduler.Companion
+		number        int64 // of the second; the first has 1
+		queue         string
+		done          bool // the first is, before the second comes
+		copied        bool
+	}{
+		"copy":                      {each, each, 2, "q", false, true},
+		"copy on another queue":     {each, each, 1, "p", false, true},
+		"same one comes back":       {each, each, 1, "q", false, false},
+		"first one is done":         {each, each, 2, "q", true, false},
+		"other content, same id":    {each, other, 2, "q", false, false},
+		"slot of another process":   {slot, slot, 2, "q", false, false},
+		"send that may be repeated": {repeated, repeated, 2, "q", false, false},
+		"item of a store, no copy":  {each, each, 0, "q", false, false},
+	} {
+		in, outstanding := newIntake()
+		open := func(s *settled, c scheduler.Companion, queue string, number int64) *Companion {
+			body, _, err := c.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := in.takeRoom(t.Context(), 1, true); err != nil {
+				t.Fatal(err)
+			}
+			h := in.Open(t.Context(), &Lease{ID: "id", Queue: queue, Number: number, Body: body, in: in, item: s})
+			if h != nil {
+				h.Add(1)
+			}
+			return h
+		}
+		first, second := &settled{}, &settled{}
+		a := open(first, c.first, "q", 1)
+		if c.done {
+			a.Done(t.Context(), nil)
+			in.Wait()
+		}
+		held := *outstanding
+		b := open(second, c.second, c.queue, c.number)
+		in.Wait()
+		if c.copied {
+			if diff := cmp.Diff([]string{"let go", "completed"}, second.how); b != nil || diff != "" || *outstanding != held || len(in.room) != 1 {
+				t.Errorf("%s: companion %v, %d outstanding, %d in hand, want that it is completed at once; -want +got:\n%s", name, b, *outstanding, len(in.room), diff)
+			}
+		} else if b == nil || len(second.how) != 0 {
+			t.Errorf("%s: companion %v is %v, want that its messages are checked", name, b, second.how)
+		}
+		if !c.done && len(first.how) != 0 {
+			t.Errorf("%s: the first one is %v, want that it stays in hand", name, first.how)
+		}
+	}
+}
+
 func TestOnlyAWholeCompanionIsHandedBack(t *testing.T) {
 	in, outstanding := newIntake()
 	s := &settled{}

@@ -20,6 +20,7 @@ type Lease struct {
 	Queue       string // the monitor queue; in a store, the first
 	ContentType string
 	Body        []byte
+	Number      int64 // its sequence number; 0 in a store
 
 	in   *Intake
 	item item
@@ -51,13 +52,19 @@ func (l *Lease) DeadLetter(ctx context.Context, reason, description string) erro
 // LetGo leaves l as it is: it comes back when its lock lapses.
 func (l *Lease) LetGo() {
 	l.item.letGo()
+	l.leave()
+}
+
+// leave makes room for another lease.
+func (l *Lease) leave() {
+	l.in.hand.remove(l)
 	l.in.leaveRoom(1)
 }
 
 // settle makes room only afterwards: otherwise, settlements would pile up. The lock of what is
 // being settled is not renewed.
 func (l *Lease) settle(ctx context.Context, do func(context.Context) error) error {
-	defer l.in.leaveRoom(1)
+	defer l.leave()
 	l.item.letGo()
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

@@ -81,6 +81,20 @@ func TestPartitionedQueueThatIsScannedWithoutItsDescription(t *testing.T) {
 // that was taken away, which the monitor had kept.
 func TestKeptDeadLetterBehindTheLastPage(t *testing.T) { playScenario(t, 1007, 178) }
 
+// A companion that was written twice was rewritten by a monitor that stopped, after its twin had
+// notified.
+func TestCompanionThatWasWrittenTwice(t *testing.T) { playScenario(t, 18, 42) }
+
+// A deferred message without a deadline was received for a default that is newer than it, which
+// counted as deliveries.
+func TestDeferredMessageThatIsOlderThanTheDefault(t *testing.T) { playScenario(t, 103, 291) }
+
+// Two dead letters had one message-id, and both companions were given the same one.
+func TestDeadLettersWithOneID(t *testing.T) { playScenario(t, 102, 385) }
+
+// A message that a consumer held was settled right after the nudge for another one.
+func TestSettlementRightAfterTheNudgeForAnother(t *testing.T) { playScenario(t, 62, 115) }
+
 var keyOf = regexp.MustCompile(`<key-\d+>`)
 
 // standing is where each message of a place is.
