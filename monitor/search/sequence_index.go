@@ -55,61 +55,82 @@ func (l SequenceIndex) Around(t time.Time) (before, after IndexPoint, hasBefore,
 	return before, after, hasBefore, hasAfter
 }
 
+// ahead guesses how many numbers after the last point t lies: as many as there were in as long a time
+// before that point.
+func (l SequenceIndex) ahead(t time.Time) int64 {
+	if len(l) == 0 {
+		return PageSize
+	}
+	last := l[len(l)-1]
+	wait := t.Sub(last.Enqueued)
+	before, _, known, _ := l.Around(last.Enqueued.Add(-wait))
+	if !known {
+		before = l[0]
+	}
+	return distance(before, last, t)
+}
+
+// distance guesses how many numbers after b t lies, if as many arrive from now on as from a to b.
+func distance(a, b IndexPoint, t time.Time) int64 {
+	d, wait := b.Enqueued.Sub(a.Enqueued), t.Sub(b.Enqueued)
+	if d <= 0 || wait <= 0 {
+		return PageSize
+	}
+	n := float64(b.Number-a.Number) * (float64(wait) / float64(d))
+	return max(PageSize, int64(min(n, 1<<40)))
+}
+
 // seekPrecision is how many messages before t a seek may leave. Reading them costs less than
 // another peek.
 const seekPrecision = 64
 
 // seek returns a sequence number from which on everything is found that was enqueued at t or
-// later, with at most seekPrecision older messages before it. Without an index it costs about
-// log2(numbers ÷ seekPrecision) peeks of one message. A zero t means the beginning.
-func (v *View) seek(ctx context.Context, t time.Time) (int64, error) {
+// later, with at most seekPrecision older messages before it; and the page there, if it has read
+// that. A zero t means the beginning. Where messages arrive evenly it costs two or three peeks,
+// however long the queue is.
+func (v *View) seek(ctx context.Context, t time.Time) (from int64, page []*link.Message, err error) {
 	if t.IsZero() {
-		return 0, nil
+		return 0, nil, nil
 	}
-	marks, err := v.provenIndex(ctx)
+	points, err := v.provenIndex(ctx)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	lo, hi, hasLo, hasHi := marks.Around(t)
+	lo, hi, hasLo, hasHi := points.Around(t)
 	if !hasLo {
 		// The oldest message that is there shows where the numbers begin.
-		first, err := v.pointAt(ctx, 0)
-		if err != nil || first == nil || !first.Enqueued.Before(t) {
-			return 0, err
+		first, err := v.Peek(ctx, 0, 1)
+		if err != nil || len(first) == 0 || !first[0].EnqueuedTime.Before(t) {
+			return 0, nil, err
 		}
-		lo = *first
+		lo = pointOf(first[0])
 	}
 	if !hasHi {
-		if lo, hi, err = v.gallop(ctx, lo, t); err != nil {
-			return 0, err
+		hi.Number = math.MaxInt64
+	}
+	s := seeker{lo: lo, hi: hi, ahead: points.ahead(t)}
+	for s.hi.Number-s.lo.Number > seekPrecision {
+		from = s.guess(t)
+		if page, err = v.Peek(ctx, from, seekPrecision); err != nil {
+			return 0, nil, err
+		}
+		if s.found(from, page, t) {
+			return from, page, nil
 		}
 	}
-	for hi.Number-lo.Number > seekPrecision {
-		guess := Between(lo, hi, t)
-		m, err := v.pointAt(ctx, guess)
-		switch {
-		case err != nil:
-			return 0, err
-		case m == nil || m.Number >= hi.Number:
-			hi.Number = guess // nothing lives between the guess and hi
-		case m.Enqueued.Before(t):
-			lo = *m
-		default:
-			hi = IndexPoint{guess, m.Enqueued}
-		}
-	}
-	return lo.Number + 1, nil
+	return s.lo.Number + 1, nil, nil
 }
 
 // approach returns the first page of what was enqueued at t or later, with a few older messages
 // before it. Mostly the queue is short behind the last point, so that this page is all it
 // reads.
 func (v *View) approach(ctx context.Context, t time.Time) ([]*link.Message, error) {
-	marks, err := v.provenIndex(ctx)
+	points, err := v.provenIndex(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if before, _, hasBefore, hasAfter := marks.Around(t); !hasBefore || !hasAfter {
+	before, _, hasBefore, hasAfter := points.Around(t)
+	if !hasBefore || !hasAfter && points.ahead(t) < farAhead {
 		at := int64(0)
 		if hasBefore {
 			at = before.Number + 1
@@ -119,51 +140,78 @@ func (v *View) approach(ctx context.Context, t time.Time) ([]*link.Message, erro
 			return page, err
 		}
 	}
-	at, err := v.seek(ctx, t)
-	if err != nil {
-		return nil, err
+	at, page, err := v.seek(ctx, t)
+	if err != nil || page != nil {
+		return page, err
 	}
 	return v.Peek(ctx, at, firstPage)
 }
 
-// gallop goes ahead from lo in doubling steps, to a message that is not before t, or the end.
-func (v *View) gallop(ctx context.Context, lo IndexPoint, t time.Time) (_, hi IndexPoint, err error) {
-	for step := int64(PageSize); ; step *= 2 {
-		if step <= 0 || lo.Number > math.MaxInt64-step {
-			return lo, IndexPoint{Number: math.MaxInt64}, nil
-		}
-		ahead := lo.Number + step
-		m, err := v.pointAt(ctx, ahead)
-		if err != nil {
-			return lo, hi, err
-		}
-		if m == nil {
-			return lo, IndexPoint{Number: ahead}, nil
-		}
-		if !m.Enqueued.Before(t) {
-			return lo, IndexPoint{ahead, m.Enqueued}, nil
-		}
-		lo = *m
-	}
+// farAhead is from which distance on a search does not expect what it wants behind the last point.
+const farAhead = 16 * PageSize
+
+// A seeker narrows down where t lies.
+type seeker struct {
+	lo, hi IndexPoint // lo was enqueued before t; hi and all behind it were not, or there is nothing
+	ahead  int64      // how far behind lo t lies, as long as there is no hi
+	tries  int
+	side   int // how many guesses in a row were too low; negative: too high
 }
 
-// pointAt returns the point of the first message from number on, or nil.
-func (v *View) pointAt(ctx context.Context, number int64) (*IndexPoint, error) {
-	page, err := v.Peek(ctx, number, 1)
-	if err != nil || len(page) == 0 {
-		return nil, err
+// evenTries is how many guesses of a seek expect that messages arrived evenly. The others halve
+// what is left, however they arrived.
+const evenTries = 12
+
+// guess returns the number to try next, which lies between lo and hi. The distance from the nearer
+// one doubles with each guess that misses on the same side: messages that were enqueued within one
+// millisecond have one stamp.
+func (s *seeker) guess(t time.Time) int64 {
+	s.tries++
+	span := float64(s.hi.Number - s.lo.Number)
+	low := float64(s.ahead)
+	if s.hi.Number != math.MaxInt64 {
+		low = span * share(s.lo, s.hi, t)
 	}
-	return &IndexPoint{page[0].SequenceNumber, page[0].EnqueuedTime}, nil
+	at := max(low, seekPrecision) * math.Exp2(float64(max(s.side-1, 0)))
+	switch {
+	case s.tries > evenTries:
+		at = span / 2
+	case s.side < 0:
+		at = span - max(span-low, seekPrecision)*math.Exp2(float64(-s.side-1))
+	}
+	return max(s.lo.Number+int64(min(max(at, 1), span-1))-seekPrecision/2, s.lo.Number+1)
 }
 
-// Between guesses where between lo and hi t lies. Messages rarely arrive evenly, so the guess
-// by time is moved half-way to the middle.
-func Between(lo, hi IndexPoint, t time.Time) int64 {
-	span := hi.Number - lo.Number
-	at := 0.5
+// found takes the page that was read from a guess on, and reports whether t lies in it.
+func (s *seeker) found(from int64, page []*link.Message, t time.Time) bool {
+	for len(page) > 0 && page[len(page)-1].SequenceNumber >= s.hi.Number {
+		page = page[:len(page)-1]
+	}
+	if len(page) == 0 {
+		s.hi.Number = from // nothing lives between from and hi
+		s.side = min(s.side, 0) - 1
+		return false
+	}
+	switch first, last := page[0], page[len(page)-1]; {
+	case last.EnqueuedTime.Before(t):
+		s.ahead = distance(s.lo, pointOf(last), t)
+		s.lo = pointOf(last)
+		s.side = max(s.side, 0) + 1
+	case !first.EnqueuedTime.Before(t):
+		s.hi = IndexPoint{from, first.EnqueuedTime}
+		s.side = min(s.side, 0) - 1
+	default:
+		return true
+	}
+	return false
+}
+
+func pointOf(m *link.Message) IndexPoint { return IndexPoint{m.SequenceNumber, m.EnqueuedTime} }
+
+// share returns which part of the time from lo to hi t lies after lo, or a half if that is unknown.
+func share(lo, hi IndexPoint, t time.Time) float64 {
 	if d := hi.Enqueued.Sub(lo.Enqueued); d > 0 {
-		at = (at + float64(t.Sub(lo.Enqueued))/float64(d)) / 2
+		return float64(t.Sub(lo.Enqueued)) / float64(d)
 	}
-	step := int64(float64(span) * at)
-	return lo.Number + min(max(step, 1), span-1)
+	return 0.5
 }
