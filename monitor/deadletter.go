@@ -66,9 +66,10 @@ func (e *entity) findDead(ctx context.Context, gone []*watch) (nowhere []*watch,
 	return nowhere, nil
 }
 
-// findDiffering finds dead letters that have another number or stamp than their messages had. As
-// long as none of e was recognized, only the message-id names them. Afterwards one of the two must
-// be the same: then the others were recognized by chance, as 1 of 1.
+// findDiffering finds dead letters that have another number or stamp than their messages had. One of
+// the two must be the same. As long as no dead letter of e was recognized, only the message-id names
+// that of a message which was not seen. If one differs afterwards, the others were recognized by
+// chance, as 1 of 1.
 func (e *entity) findDiffering(ctx context.Context, gone []*watch, wants []*search.Want) error {
 	var differing []*search.Want
 	due := map[*search.Want]time.Time{}
@@ -88,7 +89,7 @@ func (e *entity) findDiffering(ctx context.Context, gone []*watch, wants []*sear
 			return true
 		}
 		sent := !m.EnqueuedTime.Before(w.Ref.From.Add(-search.WindowMargin)) && !m.EnqueuedTime.After(w.Ref.Until.Add(search.WindowMargin))
-		if !unknown || taken[at] || !e.notNotified(m) || !sent && m.EnqueuedTime.Before(due[w]) {
+		if !unknown || w.Number != 0 || taken[at] || !e.notNotified(m) || !sent && m.EnqueuedTime.Before(due[w]) {
 			return false
 		}
 		taken[at] = true

@@ -14,10 +14,10 @@ import (
 // work queue, so that it has one identity. Then its numbers are not in the order of time.
 
 // restore returns m with the number and the stamp under which its message was seen on the work
-// queue. The other of the two must still be the same, and the time to live, and the message-id must
-// not repeat.
+// queue. The other of the two must still be the same, and what it states of its deadline, and the
+// message-id must not repeat.
 func (v *View) restore(m *link.Message) *link.Message {
-	was, own := v.Seen.Waiting(m.MessageID, m.TimeToLive), IdentityOf(m)
+	was, own := v.Seen.Waiting(m.MessageID, limitOf(m)), IdentityOf(m)
 	if was.Number == 0 || was == own || was.Number != own.Number && was.Enqueued != own.Enqueued {
 		return m
 	}

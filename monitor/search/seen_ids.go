@@ -5,9 +5,12 @@ package search
 import (
 	"hash/maphash"
 	"time"
+
+	"overdue/internal/servicebus/link"
+	"overdue/scheduler"
 )
 
-// seenIDsSize bounds each of two generations. Together they take about 5 MiB.
+// seenIDsSize bounds each of two generations. Together they take about 7 MiB.
 const seenIDsSize = 1 << 15
 
 // SeenIDs records the identities at which message-ids were seen while pages were read for other
@@ -23,15 +26,26 @@ type SeenIDs struct {
 // seenID is where a message-id was seen last.
 type seenID struct {
 	Identity
-	repeats bool          // and at another message
-	waiting time.Duration // its time to live, as it was on the work queue; notWaiting: it was not there
+	repeats bool  // and at another message
+	waiting limit // of it, as it was on the work queue; zero: it was not there
 }
 
-// notWaiting is the time to live of a message that was not seen on the work queue.
-const notWaiting = -1
+// limit is what a message states of its deadline.
+type limit struct {
+	known    bool
+	life     time.Duration
+	deadline int64         // Unix milliseconds
+	within   time.Duration // 0: none
+}
 
-// add records where id was seen last, and its time to live there if that was on the work queue.
-func (m *SeenIDs) add(id string, seen Identity, waiting time.Duration) {
+// limitOf returns the limit of m. One that is stated wrongly counts as none.
+func limitOf(m *link.Message) limit {
+	at, within, _ := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
+	return limit{true, m.TimeToLive, at.UnixMilli(), within}
+}
+
+// add records where id was seen last, and its limit if that was on the work queue.
+func (m *SeenIDs) add(id string, seen Identity, waiting limit) {
 	if id == "" {
 		return // says nothing
 	}
@@ -46,7 +60,9 @@ func (m *SeenIDs) add(id string, seen Identity, waiting time.Duration) {
 		last.repeats = last.repeats || before.repeats || before.Number != 0 && before.Identity != seen
 		switch {
 		case before.Identity == last.Identity:
-			last.waiting = max(last.waiting, before.waiting)
+			if !last.waiting.known {
+				last.waiting = before.waiting
+			}
 		case before.After(last.Identity):
 			last.Identity, last.waiting = before.Identity, before.waiting
 		}
@@ -66,9 +82,9 @@ func (m *SeenIDs) Only(id string) Identity {
 }
 
 // Waiting returns where id was seen on the work queue, if it was at one message alone, which had
-// that time to live.
-func (m *SeenIDs) Waiting(id string, life time.Duration) Identity {
-	if at := m.at(id); at.waiting == life && !at.repeats {
+// that limit.
+func (m *SeenIDs) Waiting(id string, l limit) Identity {
+	if at := m.at(id); at.waiting == l && !at.repeats {
 		return at.Identity
 	}
 	return Identity{}

@@ -121,11 +121,11 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 func (v *View) noteSeen(page []*link.Message) {
 	for _, m := range page {
 		if v.Seen != nil && !Pending(m) { // it gets another number when it is activated
-			life := m.TimeToLive
-			if v.Differ != nil {
-				life = notWaiting
+			waiting := limit{}
+			if v.Differ == nil {
+				waiting = limitOf(m)
 			}
-			v.Seen.add(m.MessageID, IdentityOf(m), life)
+			v.Seen.add(m.MessageID, IdentityOf(m), waiting)
 		}
 	}
 }
