@@ -61,7 +61,17 @@ func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time)
 		}
 		return Judgement{Deadline: start.Add(max(firstReminder(r, s), pendingDelay))}
 	case deadline.IsZero() || deadline.After(now):
-		return Judgement{Deadline: deadline, CompleteBy: by}
+		switch at := formerExpiry(r, m, s); {
+		case at.IsZero() || !deadline.IsZero() && !at.Before(deadline):
+			return Judgement{Deadline: deadline, CompleteBy: by}
+		case at.After(now):
+			return Judgement{Deadline: at, CompleteBy: by}
+		default:
+			return Judgement{
+				Overdue: true, Deadline: at, CompleteBy: by, Expiry: at, Native: true, Deferred: m.State == link.Deferred,
+				Assumed: true, Otherwise: deadline,
+			}
+		}
 	}
 	j := Judgement{Overdue: true, Deadline: deadline, CompleteBy: by, Deferred: m.State == link.Deferred}
 	if mortal {
@@ -214,6 +224,25 @@ func lifeOf(r *scheduler.Reference, m *link.Message, s Settings) time.Duration {
 		}
 	}
 	return duration.Shorter(m.TimeToLive, s.DefaultMessageTimeToLive)
+}
+
+// formerExpiry returns when m expires if the default at the time of its send, which is not in force
+// any more, was shorter than what m states: r, which the sender limited, shows that. Zero: it does
+// not. But r may be of another message with the same id.
+func formerExpiry(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
+	if !s.DefaultStated || r.Within == 0 || r.From.IsZero() || !sentAt(r, m).Before(s.DefaultSince.Add(defaultMargin)) {
+		return time.Time{}
+	}
+	stated := m.TimeToLive
+	if r.Stated == "within" {
+		_, stated, _ = scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
+	} else if r.Stated != "ttl" {
+		return time.Time{}
+	}
+	if stated-r.Within <= time.Millisecond {
+		return time.Time{}
+	}
+	return m.EnqueuedTime.Add(r.Within)
 }
 
 // CompleteBy returns when m must be completed; zero: never. As with the deadline, the statement of
