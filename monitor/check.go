@@ -204,7 +204,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 // dueAfter reports whether the deadline of wt, which was not seen yet, cannot come before t. Then a
 // message that is gone by t was received in time.
 func (e *entity) dueAfter(wt *watch, t time.Time) bool {
-	if wt.ref.From.IsZero() || wt.want.Number != 0 || wt.duplicates != 0 {
+	if wt.ref.From.IsZero() || wt.want.Number != 0 || wt.duplicates != 0 || e.hadOtherDefault(wt) {
 		return false
 	}
 	from := wt.ref.From.Add(-search.StampPrecision)
@@ -212,6 +212,12 @@ func (e *entity) dueAfter(wt *watch, t time.Time) bool {
 		return false
 	}
 	return wt.ref.DeadlineAt(from).After(t)
+}
+
+// hadOtherDefault reports whether the message of wt may have got a default time to live that is not
+// in force any more, which may have been shorter.
+func (e *entity) hadOtherDefault(wt *watch) bool {
+	return !wt.ref.From.After(e.settings.DefaultSince.Add(search.WindowMargin))
 }
 
 // awaitDeadlines keeps the messages of slots that are not due yet until they are. It returns the

@@ -213,10 +213,8 @@ func (e *entity) mayHaveLetter(wt *watch) bool {
 	}
 	latest, known := e.w.clock.NotAfter()
 	due := duration.Later(wt.due(), wt.seenAt)
-	if known && due.After(latest) && e.settings.known {
-		return false // it was received in time
-	}
-	return true
+	receivedInTime := known && due.After(latest) && e.settings.known && !e.hadOtherDefault(wt)
+	return !receivedInTime
 }
 
 // noteLateLetter records that the dead letter of wt was found only at the second search. From then
