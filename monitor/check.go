@@ -217,7 +217,7 @@ func (e *entity) dueAfter(wt *watch, t time.Time) bool {
 // hadOtherDefault reports whether the message of wt may have got a default time to live that is not
 // in force any more, which may have been shorter.
 func (e *entity) hadOtherDefault(wt *watch) bool {
-	return !wt.ref.From.After(e.settings.DefaultSince.Add(search.WindowMargin))
+	return !wt.ref.From.IsZero() && wt.ref.From.Before(e.settings.DefaultSince)
 }
 
 // awaitDeadlines keeps the messages of slots that are not due yet until they are. It returns the

@@ -78,13 +78,19 @@ func (w *Want) HasNoDeadline(m *link.Message) bool {
 	switch w.Ref.Stated {
 	case "deadline", "within", "ttl":
 	case "default": // of another subscription, or of other times
-		if !w.Endless || m.EnqueuedTime.Before(w.Since) {
+		if !w.Endless || m.EnqueuedTime.Before(w.Since) || w.mayBeScheduledBefore(m) {
 			return false
 		}
 	default:
 		return false
 	}
 	return !StatesDeadline(m)
+}
+
+// mayBeScheduledBefore reports whether m was scheduled, and that may have been before Since: it got
+// its time to live then.
+func (w *Want) mayBeScheduledBefore(m *link.Message) bool {
+	return !m.ScheduledEnqueueTime.IsZero() && (w.Ref.From.IsZero() || w.Ref.Sent.Before(w.Since))
 }
 
 // StatesDeadline reports whether m has a deadline in its properties, valid or not.

@@ -314,6 +314,9 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 			most += 2 // a consumer that gives up, or crashes, may not have noticed what it was sent
 		}
 		most += len(p.line) // what was on its way to the monitor stays locked
+		if p.changed > 0 {
+			most++ // likewise where the change detached its link
+		}
 		if got := live.DeliveryCount; got > most && !p.anyOf(quirk.ReleaseCounts) {
 			p.Errorf("%s: delivery count %d, want %d at most", where, got, most)
 		}
