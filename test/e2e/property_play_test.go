@@ -23,8 +23,9 @@ import (
 type history struct {
 	mu        sync.Mutex
 	settled   map[string]bool
-	delivered map[string]int // to consumers that noticed
-	crashed   bool           // a consumer, with what it may have been sent
+	unsure    map[string]bool // their settlement had to be tried again: the SDK takes any answer to that for success
+	delivered map[string]int  // to consumers that noticed
+	crashed   bool            // a consumer, with what it may have been sent
 }
 
 // deliver sends what the plan says, and notes when absolute deadlines are.
@@ -225,13 +226,13 @@ func (c *drawnConsumer) turn(r receiver) {
 		}
 		switch c.rng.IntN(8) {
 		case 0, 1, 2:
-			c.settle(m, r.CompleteMessage(c.Context(), m, nil))
+			c.settle(m, func() error { return r.CompleteMessage(c.Context(), m, nil) })
 		case 3:
 			_ = r.AbandonMessage(c.Context(), m, nil) // an error: its lock has lapsed
 		case 4, 5:
 			c.setAside(r, m)
 		case 6:
-			c.settle(m, r.DeadLetterMessage(c.Context(), m, nil))
+			c.settle(m, func() error { return r.DeadLetterMessage(c.Context(), m, nil) })
 		case 7: // forgotten: its lock lapses
 		}
 	}
@@ -252,7 +253,7 @@ func (c *drawnConsumer) setAside(r receiver, m *azservicebus.ReceivedMessage) {
 		c.rest(4000)
 		switch c.rng.IntN(4) {
 		case 0, 1:
-			c.settle(m, r.CompleteMessage(c.Context(), m, nil))
+			c.settle(m, func() error { return r.CompleteMessage(c.Context(), m, nil) })
 		case 2:
 			_ = r.AbandonMessage(c.Context(), m, nil) // an error: its lock has lapsed
 		}
@@ -267,16 +268,21 @@ func (c *drawnConsumer) note(ms []*azservicebus.ReceivedMessage) {
 	}
 }
 
-// settle notes a message that is done with.
-func (c *drawnConsumer) settle(m *azservicebus.ReceivedMessage, err error) {
-	if err != nil {
+// settle settles a message, and notes that it is done with.
+func (c *drawnConsumer) settle(m *azservicebus.ReceivedMessage, do func() error) {
+	began := time.Now()
+	if err := do(); err != nil {
 		return // its lock has lapsed
 	}
 	c.seen.mu.Lock()
 	defer c.seen.mu.Unlock()
-	if key := string(m.Body); c.seen.settled[key] {
+	key := string(m.Body)
+	switch {
+	case time.Since(began) > time.Second:
+		c.seen.unsure[key] = true
+	case c.seen.settled[key]:
 		c.Errorf("%s was settled twice", key)
-	} else {
+	default:
 		c.seen.settled[key] = true
 	}
 }
@@ -367,7 +373,7 @@ func (p *plan) play(s *scene, seed uint64) *played {
 	all.Go(func() { p.change(s) })
 	all.Go(func() { p.breakLine(s) })
 	for i, at := range p.places {
-		h := &history{settled: map[string]bool{}, delivered: map[string]int{}}
+		h := &history{settled: map[string]bool{}, unsure: map[string]bool{}, delivered: map[string]int{}}
 		done.seen = append(done.seen, h)
 		for j := range p.consumers {
 			c := &drawnConsumer{

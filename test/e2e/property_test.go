@@ -300,7 +300,7 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 	p.Helper()
 	live, lives := st.live[m.key]
 	dead, expired := st.dead[m.key]
-	settled := seen.settled[m.key]
+	settled := seen.settled[m.key] || seen.unsure[m.key] && !lives && !expired
 	where := fmt.Sprintf("%s: %s %+v", at.path, m.key, m)
 	switch {
 	case lives && (expired || settled), expired && settled:
