@@ -58,8 +58,9 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 		defer e.work.Limit(-1)
 	}
 	slots := slices.ContainsFunc(due, func(wt *watch) bool { return wt.slot != nil })
+	e.notifiedAtOnce = 0
 	if due, err = e.searchSlots(ctx, due); err == nil {
-		if nudged && slots && len(due) == 0 && e.deadLetters() == search.LettersTaken {
+		if nudged && slots && len(due) == 0 && e.notifiedAtOnce == 0 && e.deadLetters() == search.LettersTaken {
 			e.noteOrder(nothingFound)
 		}
 		if due = e.awaitDeadlines(ctx, due); len(due) == 0 {

@@ -61,6 +61,7 @@ type entity struct {
 	settings          entitySettings
 	settingsAsOf      time.Time     // by our clock: older descriptions are stale
 	searchTook        time.Duration // duration of the last search
+	notifiedAtOnce    int           // messages of slots, by the running check
 	log               *zap.Logger
 }
 

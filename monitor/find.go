@@ -93,8 +93,11 @@ func (e *entity) identify(wants ...*search.Want) {
 // deadline is that of the reference and that suits accepts, and gives each message to one watch
 // of this entity.
 func (e *entity) chooser(suits func(*link.Message) bool) search.Chooser {
-	taken := e.taken()
+	var taken map[search.Identity]bool // from the first message with a repeated id on
 	return func(w *search.Want, m *link.Message) bool {
+		if taken == nil {
+			taken = e.taken()
+		}
 		n := search.IdentityOf(m)
 		if taken[n] || !judge.Agrees(w.Ref, m, e.settings.Settings) || suits != nil && !suits(m) {
 			return false

@@ -4,9 +4,10 @@ package monitor
 
 import (
 	"context"
-	"overdue/monitor/search"
 	"slices"
 	"time"
+
+	"overdue/monitor/search"
 )
 
 // Where deadlines are being missed, the nudge comes first, without a check. One nudge makes the
@@ -275,7 +276,7 @@ func (e *entity) checkFell(ctx context.Context, due []*watch) error {
 // learnFromNudges records, after a check, whether deadlines are being missed. Where a nudge came
 // first on a mere suspicion, and left no dead letter, nobody knows what became of the messages.
 func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
-	missed := 0
+	missed := e.notifiedAtOnce
 	var lost []*watch
 	for _, wt := range due {
 		switch {

@@ -96,6 +96,7 @@ type slotSearch struct {
 	found []*watch
 
 	early  bool                      // see isEarly
+	err    error                     // of awaitRoom
 	names  map[string][]*search.Want // of the rest, where is being read
 	choose search.Chooser            // for these
 }
@@ -132,16 +133,47 @@ func (u *slotSearch) present(m *link.Message, at time.Time) {
 }
 
 // deadLettered assigns m, a dead letter. It includes one whose notification is running, since
-// this companion may be all that is left of it.
-func (u *slotSearch) deadLettered(m *link.Message) {
+// this companion may be all that is left of it. It is notified of at once: a search that is over may
+// have found more than there is room for.
+func (u *slotSearch) deadLettered(ctx context.Context, m *link.Message) {
 	if search.Match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
-	if slot, life := u.slotOf(u.e, m, u.known); slot != nil && expired(m) && !u.e.w.notified.IsFinal(u.e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+	e := u.e
+	if slot, life := u.slotOf(e, m, u.known); slot != nil && expired(m) && !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		wt := slot.watchOver(m, life, u.known)
-		wt.expired(u.e.missed(wt, m))
-		u.found = append(u.found, wt)
+		wt.expired(e.missed(wt, m))
+		e.notifiedAtOnce++
+		e.w.notify(ctx, e.name, wt)
+		u.err = errors.Join(u.err, e.awaitRoom(ctx))
 	}
+}
+
+const (
+	// maxUnnotified is how many messages are in hand when no more dead letters are read, where these
+	// stay on their queue. Whether there is room again is asked every roomEvery.
+	maxUnnotified = 50_000
+	roomEvery     = 20 * time.Millisecond
+)
+
+// awaitRoom waits while the sinks are behind, if dead letters stay: they wait better on their queue
+// than in memory. It finds out whether they do.
+func (e *entity) awaitRoom(ctx context.Context) error {
+	for e.w.intake.Watching() > maxUnnotified && ctx.Err() == nil {
+		if e.deadLetters() == search.LettersUnknown && !e.dead.Cursor {
+			if err := e.keepConfirmed(ctx); err != nil {
+				return err
+			}
+		}
+		if e.deadLetters() != search.LettersStay {
+			return nil
+		}
+		select {
+		case <-time.After(roomEvery):
+		case <-ctx.Done():
+		}
+	}
+	return nil
 }
 
 // read searches the window: first the work queue, then the dead letters, so that it does not
@@ -174,11 +206,20 @@ func (u *slotSearch) read(ctx context.Context) error {
 	}
 	nudged := e.deadLetterSearchFor(u.rest)
 	u.assignFirst(nudged.wants, e.notNotified)
+	recognized := false
 	if err := e.dead.Between(ctx, u.from, u.until, func(m *link.Message) {
-		delete(noted, search.IdentityOf(m))
-		u.deadLettered(m)
+		at := search.IdentityOf(m)
+		if _, seen := noted[at]; seen && !recognized && !e.dead.Restored {
+			recognized = true
+			e.w.states.update(e.key, func(f *entityState) { f.deadLetters.Recognize() })
+		}
+		delete(noted, at)
+		u.deadLettered(ctx, m)
 	}); err != nil {
 		return err
+	}
+	if u.err != nil {
+		return u.err
 	}
 	if err := e.tookDeadLetters(ctx, nudged, func(n *search.Want) bool { return n.Found != nil || n.Number == 0 && u.contains(n) }); err != nil {
 		return err

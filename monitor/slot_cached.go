@@ -125,7 +125,7 @@ func (u *slotSearch) readCached(ctx context.Context, noted map[search.Identity]s
 	var nowhere []search.CachedMessage
 	for _, n := range gone {
 		if n.Found != nil { // given back and moved in the meantime
-			u.deadLettered(n.Found)
+			u.deadLettered(ctx, n.Found)
 		} else {
 			nowhere = append(nowhere, noted[n.Identity])
 		}

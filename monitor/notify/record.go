@@ -5,25 +5,26 @@
 package notify
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"strings"
 	"sync"
 )
 
-// maxDone bounds the remembered events that are done: those of several locks of the monitor
-// queue, at thousands a second. The record only avoids repetitions: an event that was dropped from
-// it may be notified twice.
+// maxDone is how many events that are done are remembered at least, and half of how many at most:
+// those of several locks of the monitor queue, at thousands a second. The record only avoids
+// repetitions: an event that was dropped from it may be notified twice.
 const maxDone = 1 << 18
 
-// A Record has the events of which this process has notified, or is notifying. Only
-// those that are done are ever dropped.
+// A Record has the events of which this process has notified, or is notifying. Only those that are
+// done are ever dropped.
 type Record struct {
-	mu    sync.Mutex
-	ids   map[Key]*notifying // nil: done
-	done  []Key              // a circular buffer, the oldest at next
-	next  int
-	limit int // 0: maxDone
+	mu      sync.Mutex
+	running map[Key]*notifying
+	done    map[Key]struct{} // up to limit
+	older   map[Key]struct{} // the generation before; dropped when done is full
+	limit   int              // 0: maxDone
 }
 
 // A Key is the digest of an event's id, which takes less memory than the id.
@@ -49,30 +50,30 @@ type Result struct {
 // caller that gets first must notify, and call End.
 func (t *Record) Begin(k Key, ended func(Result)) (first bool) {
 	t.mu.Lock()
-	n, known := t.ids[k]
-	if known && n == nil {
+	if t.isDoneLocked(k) {
 		t.mu.Unlock()
 		ended(Result{})
 		return false
 	}
 	defer t.mu.Unlock()
-	if !known {
-		if t.ids == nil {
-			t.ids = map[Key]*notifying{}
+	n := t.running[k]
+	if n == nil {
+		if t.running == nil {
+			t.running = map[Key]*notifying{}
 		}
-		n = &notifying{}
-		t.ids[k] = n
+		first, n = true, &notifying{}
+		t.running[k] = n
 	}
 	n.ended = append(n.ended, ended)
-	return !known
+	return first
 }
 
 // End records the result of a notification, and hands it to all that wait for it. After a
 // failure, the next Begin is the first again.
 func (t *Record) End(k Key, r Result) {
 	t.mu.Lock()
-	n := t.ids[k]
-	delete(t.ids, k)
+	n := t.running[k]
+	delete(t.running, k)
 	if r.Err == nil {
 		t.addLocked(k)
 	}
@@ -84,28 +85,24 @@ func (t *Record) End(k Key, r Result) {
 
 // addLocked records that an event is done.
 func (t *Record) addLocked(k Key) {
-	if t.limit == 0 {
-		t.limit = maxDone
+	if limit := cmp.Or(t.limit, maxDone); t.done == nil || len(t.done) >= limit {
+		t.older, t.done = t.done, map[Key]struct{}{}
 	}
-	if t.ids == nil {
-		t.ids = map[Key]*notifying{}
-	}
-	t.ids[k] = nil
-	if len(t.done) < t.limit {
-		t.done = append(t.done, k)
-		return
-	}
-	delete(t.ids, t.done[t.next])
-	t.done[t.next] = k
-	t.next = (t.next + 1) % t.limit
+	t.done[k] = struct{}{}
+}
+
+func (t *Record) isDoneLocked(k Key) bool {
+	_, recent := t.done[k]
+	_, before := t.older[k]
+	return recent || before
 }
 
 // Note records that id needs no notification any more.
 func (t *Record) Note(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, known := t.ids[KeyOf(id)]; !known {
-		t.addLocked(KeyOf(id))
+	if k := KeyOf(id); t.running[k] == nil {
+		t.addLocked(k)
 	}
 }
 
@@ -113,16 +110,15 @@ func (t *Record) Note(id string) {
 func (t *Record) Has(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, ok := t.ids[KeyOf(id)]
-	return ok
+	k := KeyOf(id)
+	return t.running[k] != nil || t.isDoneLocked(k)
 }
 
 // IsFinal reports whether the notification of id has succeeded.
 func (t *Record) IsFinal(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n, ok := t.ids[KeyOf(id)]
-	return ok && n == nil
+	return t.isDoneLocked(KeyOf(id))
 }
 
 // Join is errors.Join on one line: the error becomes the description of a dead letter.

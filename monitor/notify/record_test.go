@@ -13,17 +13,17 @@ func ignore(Result) {}
 
 func TestNotifiedEventsDropTheOldest(t *testing.T) {
 	events := Record{limit: 100}
-	for i := range events.limit + 10 {
+	for i := range 2*events.limit + 10 {
 		if !events.Begin(KeyOf(fmt.Sprint(i)), ignore) {
 			t.Fatalf("event %d is taken for notified", i)
 		}
 		events.End(KeyOf(fmt.Sprint(i)), Result{})
 	}
-	if events.IsFinal("9") || !events.IsFinal("10") || !events.IsFinal(fmt.Sprint(events.limit+9)) {
-		t.Error("want the oldest ten dropped and no others")
+	if events.IsFinal("99") || !events.IsFinal("100") || !events.IsFinal(fmt.Sprint(2*events.limit+9)) {
+		t.Error("want the oldest generation dropped and no others")
 	}
 	again := Result{Err: errors.New("not called")}
-	if events.Begin(KeyOf("11"), func(r Result) { again = r }) || again.Err != nil {
+	if events.Begin(KeyOf("101"), func(r Result) { again = r }) || again.Err != nil {
 		t.Errorf("an event that was notified begins again, or its result is %v", again.Err)
 	}
 }
