@@ -74,6 +74,11 @@ func (e *entity) order() orderState {
 	return known.current(time.Now())
 }
 
+// missesMany reports whether many deadlines were missed a moment ago.
+func (e *entity) missesMany() bool {
+	return time.Since(e.w.states.get(e.key).order.found) < manyFor
+}
+
 // noteOrder moves the order on.
 func (e *entity) noteOrder(event orderEvent) {
 	e.w.states.update(e.key, func(f *entityState) { f.order.observe(event, time.Now()) })

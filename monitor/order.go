@@ -41,6 +41,8 @@ const (
 	// and busyFor where they may be taken away.
 	stayedFor = 30 * time.Second
 	busyFor   = 2 * time.Second
+	// manyFor is how long many deadlines are expected to be missed after the last time.
+	manyFor = 5 * time.Second
 	// checkOnlyFor is how long the check comes first after nudges that left nothing.
 	checkOnlyFor = time.Minute
 )

@@ -133,8 +133,8 @@ func (u *slotSearch) present(m *link.Message, at time.Time) {
 }
 
 // deadLettered assigns m, a dead letter. It includes one whose notification is running, since
-// this companion may be all that is left of it. It is notified of at once: a search that is over may
-// have found more than there is room for.
+// this companion may be all that is left of it. Where a search finds more than maxCollected messages, it
+// is notified of at once.
 func (u *slotSearch) deadLettered(ctx context.Context, m *link.Message) {
 	if search.Match(u.names[m.MessageID], m, u.choose) {
 		return
@@ -143,6 +143,10 @@ func (u *slotSearch) deadLettered(ctx context.Context, m *link.Message) {
 	if slot, life := u.slotOf(e, m, u.known); slot != nil && expired(m) && !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		wt := slot.watchOver(m, life, u.known)
 		wt.expired(e.missed(wt, m))
+		if len(u.found) < maxCollected {
+			u.found = append(u.found, wt)
+			return
+		}
 		e.notifiedAtOnce++
 		e.w.notify(ctx, e.name, wt)
 		u.err = errors.Join(u.err, e.awaitRoom(ctx))
@@ -150,6 +154,8 @@ func (u *slotSearch) deadLettered(ctx context.Context, m *link.Message) {
 }
 
 const (
+	// maxCollected is how many messages a search keeps until it is over.
+	maxCollected = 20_000
 	// maxUnnotified is how many messages are in hand when no more dead letters are read, where these
 	// stay on their queue. Whether there is room again is asked every roomEvery.
 	maxUnnotified = 50_000

@@ -23,11 +23,12 @@ import (
 )
 
 const (
-	// every is the least interval between nudges of one entity. Deadlines that lie closer share a
-	// nudge.
-	every = 5 * time.Millisecond
+	// every is the least interval between nudges of one entity, and everyMany where many deadlines are
+	// missed. Deadlines that lie closer share a nudge.
+	every     = 3 * time.Millisecond
+	everyMany = 5 * time.Millisecond
 	// maxPast bounds the remembered nudges: at that interval, those of more than a second.
-	maxPast = 256
+	maxPast = 400
 	// Reach is how long after the decision to nudge a message may become due and be expired by the
 	// nudge.
 	Reach = 50 * time.Millisecond
@@ -42,6 +43,7 @@ type Config struct {
 	Kept       *search.Kept              // gets the dead letters that are read right behind a nudge
 	Letters    func() search.LetterState // whether dead letters stay
 	First      func() bool               // nudges come first, without a check
+	Many       func() bool               // many deadlines are missed
 	Sessions   func()                    // is called when the entity turns out to require sessions
 	Failed     func(error)               // is called after each nudge that has failed
 	Nudged     func()                    // is called after each nudge
@@ -147,6 +149,9 @@ func (n *Nudger) run(ctx context.Context) {
 			}
 		}
 		again := time.Now().Add(every)
+		if n.Many() {
+			again = again.Add(everyMany - every)
+		}
 		n.nudgeOnce(ctx, &views)
 		select {
 		case <-time.After(time.Until(again)):
