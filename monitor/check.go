@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 
 	"go.uber.org/zap"
@@ -41,7 +42,7 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 		e.nudger.Forget()
 	}
 	mayNudge := e.mayNudgeFirst()
-	e.nudgesFirst.Store(mayNudge && e.order() == nudgeFirst)
+	e.nudgesFirst.Store(mayNudge && e.order() == nudge.NudgeFirst)
 	if e.nudgesFirst.Load() && !nudged {
 		if err := e.cacheSlots(ctx, due); err != nil {
 			return due, false, err
@@ -61,7 +62,7 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 	e.notifiedAtOnce = 0
 	if due, err = e.searchSlots(ctx, due); err == nil {
 		if nudged && slots && len(due) == 0 && e.notifiedAtOnce == 0 && e.deadLetters() == search.LettersTaken {
-			e.noteOrder(nothingFound)
+			e.noteOrder(nudge.NothingFound)
 		}
 		if due = e.awaitDeadlines(ctx, due); len(due) == 0 {
 			return nil, true, nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 )
 
@@ -24,7 +25,7 @@ type entityState struct {
 
 	deadLetters search.Letters
 	lateLetters bool // a dead letter was found late
-	order       order
+	order       nudge.Order
 }
 
 // entityStates keeps the states by entity. A dropped state is observed again.

@@ -103,7 +103,7 @@ func (e *entity) confirmDeadLetters(ctx context.Context) (search.LetterState, er
 	})
 	after := known.Current(time.Now())
 	if before == search.LettersStay && after == search.LettersTaken {
-		e.noteOrder(lettersTaken)
+		e.noteOrder(nudge.LettersTaken)
 	}
 	if before != after && after == search.LettersTaken {
 		e.log.Info("a consumer empties the dead-letter queue: missed deadlines are recognized at the nudge")

@@ -32,7 +32,8 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 		switch {
 		case !wt.mayTryExpiry(time.Now()):
 			wt.see(leftInPlace)
-		case e.wouldBeDropped(wt), wt.statedNoDeadline() && wt.judgement.Assumed && wt.judgement.Deferred:
+		case e.wouldBeDropped(wt), wt.judgement.Deferred && wt.judgement.Assumed && wt.ref.Stated == scheduler.StatedComplete:
+			// It had no deadline when it was sent, and an attempt would count as a delivery.
 			spared = append(spared, wt)
 		case e.expiresSoon(wt):
 			wt.see(expiresSoon)
@@ -65,10 +66,6 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 	}
 	return nil
 }
-
-// statedNoDeadline reports whether the message of wt had no deadline when it was sent, as far as its
-// companion says. If it is deferred, an attempt to expire it would count as a delivery.
-func (wt *watch) statedNoDeadline() bool { return wt.ref.Stated == scheduler.StatedComplete }
 
 // expiryWait is how long the monitor waits for the end of a time to live rather than scan.
 const expiryWait = 50 * time.Millisecond

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 )
 
@@ -57,7 +58,7 @@ type waiting struct {
 
 // mayNudgeFirst reports whether a nudge may precede the check.
 func (e *entity) mayNudgeFirst() bool {
-	return e.nudgeReachesAll() && e.order() != checkOnly && !e.w.states.get(e.key).lateLetters
+	return e.nudgeReachesAll() && e.order() != nudge.CheckOnly && !e.w.states.get(e.key).lateLetters
 }
 
 // nudgeReachesAll reports whether the broker expires overdue messages of e by itself, all of them
@@ -69,19 +70,20 @@ func (e *entity) nudgeReachesAll() bool {
 }
 
 // order returns what comes first on e, where a nudge may.
-func (e *entity) order() orderState {
+func (e *entity) order() nudge.OrderState {
 	known := e.w.states.get(e.key).order
-	return known.current(time.Now())
+	return known.Current(time.Now())
 }
 
 // missesMany reports whether many deadlines were missed a moment ago.
 func (e *entity) missesMany() bool {
-	return time.Since(e.w.states.get(e.key).order.found) < manyFor
+	known := e.w.states.get(e.key).order
+	return known.Many(time.Now())
 }
 
 // noteOrder moves the order on.
-func (e *entity) noteOrder(event orderEvent) {
-	e.w.states.update(e.key, func(f *entityState) { f.order.observe(event, time.Now()) })
+func (e *entity) noteOrder(event nudge.OrderEvent) {
+	e.w.states.update(e.key, func(f *entityState) { f.order.Observe(event, time.Now()) })
 }
 
 // peekBudget returns how many peeks a first check may take.
@@ -260,7 +262,7 @@ func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 // checkFell records that checks do not keep up, so that the nudge comes first for a while. What was
 // seen so far is no evidence if nobody has observed since who else receives. So it is read again.
 func (e *entity) checkFell(ctx context.Context, due []*watch) error {
-	e.noteOrder(fellBehind)
+	e.noteOrder(nudge.FellBehind)
 	e.nudgesFirst.Store(true)
 	if e.deadLetters() == search.LettersStay || e.nudger.Observes() {
 		return nil
@@ -297,13 +299,13 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
 			return err
 		}
 		if e.deadLetters() == search.LettersStay {
-			e.noteOrder(lettersStayed)
+			e.noteOrder(nudge.LettersStayed)
 		}
 		if missed >= soonMin {
-			e.noteOrder(manyMissed)
+			e.noteOrder(nudge.ManyMissed)
 		}
 	case len(lost) > 0 && e.deadLetters() != search.LettersStay:
-		e.noteOrder(nothingFound)
+		e.noteOrder(nudge.NothingFound)
 		for _, wt := range lost {
 			wt.evidence.none = true
 		}

@@ -46,7 +46,7 @@ func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Messag
 	if e.work.Cursor {
 		e.ranges = search.RangeCache{}
 	}
-	if e.ranges.Whole = e.deadLetters() != search.LettersStay; e.ranges.Whole && e.nudgeReachesAll() && (e.order() == nudgeFirst || e.ranges.Reads(w.timeRange())) {
+	if e.ranges.Whole = e.deadLetters() != search.LettersStay; e.ranges.Whole && e.nudgeReachesAll() && (e.order() == nudge.NudgeFirst || e.ranges.Reads(w.timeRange())) {
 		// What is read from now on is evidence for as long as nobody receives.
 		since, steady, err := e.nudger.Begin(ctx, &e.work, &e.dead, time.Now())
 		if err != nil {

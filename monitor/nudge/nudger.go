@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package nudge makes the broker expire what is overdue, by receives with one credit, and observes
-// by them whether somebody else receives.
+// by them whether somebody else receives. It says where a nudge comes before the check.
 package nudge
 
 import (

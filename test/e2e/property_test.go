@@ -92,7 +92,7 @@ func TestDeferredMessageThatIsOlderThanTheDefault(t *testing.T) { playScenario(t
 // Two dead letters had one message-id, and both companions were given the same one.
 func TestDeadLettersWithOneID(t *testing.T) { playScenario(t, 102, 385) }
 
-// A message that a consumer held was settled right after the nudge for another one.
+// A consumer settled a message that it held right after the nudge for another one.
 func TestSettlementRightAfterTheNudgeForAnother(t *testing.T) { playScenario(t, 62, 115) }
 
 var keyOf = regexp.MustCompile(`<key-\d+>`)
@@ -313,10 +313,7 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 		if p.consumers > 0 {
 			most += 2 // a consumer that gives up, or crashes, may not have noticed what it was sent
 		}
-		most += len(p.line) // what was on its way to the monitor stays locked
-		if p.changed > 0 {
-			most++ // likewise where the change detached its link
-		}
+		most += len(p.line) + min(p.changed, 1) // what was on its way to the monitor stays locked: a change detaches its link
 		if got := live.DeliveryCount; got > most && !p.anyOf(quirk.ReleaseCounts) {
 			p.Errorf("%s: delivery count %d, want %d at most", where, got, most)
 		}

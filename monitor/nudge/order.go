@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nudge
+
+import "time"
+
+// Order says whether a check or a nudge comes first on an entity:
+//
+//	             letters stayed, many missed, fell behind           nothing found
+//	CheckFirst ─────────────────────────────────────▶ NudgeFirst ─────────────▶ CheckOnly
+//	     ▲                 letters taken, or until           │    letters stayed     │
+//	     ├───────────────────────────────────────────────────┘ ◀─────────────────────┤
+//	     └─────────────────────────────────────────────────────────────────── until ─┘
+type Order struct {
+	state OrderState
+	until time.Time // by our clock: CheckFirst from then on
+	found time.Time // by our clock: when many missed deadlines were last found
+}
+
+// OrderState is what comes first.
+type OrderState int
+
+const (
+	CheckFirst OrderState = iota // the check is the evidence, and where deadlines are met it is all there is to do
+	NudgeFirst                   // deadlines are being missed, and that can be seen after the nudge
+	CheckOnly                    // nudges have left nothing that shows missed deadlines
+)
+
+// OrderEvent is what a check shows about the order.
+type OrderEvent int
+
+const (
+	LettersStayed OrderEvent = iota // deadlines were missed, and dead letters stay on the entity
+	LettersTaken                    // dead letters are taken away, although they seemed to stay
+	ManyMissed                      // so many dead letters were read that checks would not keep up
+	FellBehind                      // checks do not keep up, or take too many peeks
+	NothingFound                    // a nudge that came first left no dead letter to read
+)
+
+const (
+	// stayedFor is how long the nudge comes first after a missed deadline where dead letters stay,
+	// and busyFor where they may be taken away.
+	stayedFor = 30 * time.Second
+	busyFor   = 2 * time.Second
+	// manyFor is how long many deadlines are expected to be missed after the last time.
+	manyFor = 5 * time.Second
+	// checkOnlyFor is how long the check comes first after nudges that left nothing.
+	checkOnlyFor = time.Minute
+)
+
+// Current returns the state at an instant of our clock.
+func (o *Order) Current(now time.Time) OrderState {
+	if !now.Before(o.until) {
+		return CheckFirst
+	}
+	return o.state
+}
+
+// Many reports whether many missed deadlines were found a moment ago.
+func (o *Order) Many(now time.Time) bool { return now.Sub(o.found) < manyFor }
+
+// Observe moves the state on.
+func (o *Order) Observe(event OrderEvent, now time.Time) {
+	state, until := o.Current(now), o.until
+	move := func(to OrderState, d time.Duration) {
+		o.state, o.until = to, now.Add(d)
+		if to == state && until.After(o.until) {
+			o.until = until
+		}
+	}
+	switch {
+	case event == LettersStayed:
+		move(NudgeFirst, stayedFor)
+	case event == LettersTaken && state == NudgeFirst:
+		move(CheckFirst, 0)
+	case event == ManyMissed:
+		o.found = now
+		if state != CheckOnly {
+			move(NudgeFirst, busyFor)
+		}
+	case event == FellBehind && state != CheckOnly:
+		move(NudgeFirst, busyFor)
+	case event == NothingFound && now.Sub(o.found) > busyFor: // a single nudge may lose the race
+		move(CheckOnly, checkOnlyFor)
+	}
+}
