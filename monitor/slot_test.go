@@ -3,12 +3,18 @@
 package monitor
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"overdue/alert"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/notify"
 	"overdue/monitor/search"
 	"overdue/scheduler"
+
+	"go.uber.org/zap"
 )
 
 // Each message of a slot that still waits has a watch of its own then, and one.
@@ -22,5 +28,61 @@ func TestAMessageOfASlotIsAdoptedOnce(t *testing.T) {
 	u.present(message(func(m *link.Message) { m.TimeToLive, m.SequenceNumber = time.Hour, 8 }), time.Now())
 	if len(u.found) != 1 || u.found[0].want.Identity != search.IdentityOf(m) || e.w.intake.Watching() != 3 {
 		t.Errorf("%d watches were made, %d are open, want one more over the message", len(u.found), e.w.intake.Watching())
+	}
+}
+
+// A search of slots collects what it finds, up to a bound. Beyond it, dead letters are notified of
+// while they are read.
+func TestASearchThatFindsManyDeadLettersNotifiesAtOnce(t *testing.T) {
+	for found, atOnce := range map[int]int{0: 0, maxCollected - 1: 0, maxCollected: 1} {
+		e, wt, _ := absent(t)
+		begun := 0
+		e.w.notifier = notify.New(notify.Config{Record: &e.w.notified, Begun: func(string, *alert.Event) { begun++ }, Log: zap.NewNop()})
+		wt.slot = &scheduler.Companion{SlotEnd: noon.Add(time.Minute), Lives: []time.Duration{time.Minute}}
+		u := slotSearch{window: &window{noon.Add(-time.Second), noon, []*watch{wt}}, e: e, known: map[search.Identity]bool{}, found: make([]*watch, found)}
+		u.deadLettered(t.Context(), message(func(m *link.Message) { m.TimeToLive, m.DeadLetterReason = time.Minute, reasonDeadline }))
+		e.w.running.Wait()
+		if begun != atOnce || e.notifiedAtOnce != atOnce || len(u.found) != found+1-atOnce {
+			t.Errorf("with %d found, %d events are sent and %d watches are kept; want %d and %d", found, begun, len(u.found), atOnce, found+1-atOnce)
+		}
+	}
+}
+
+// Dead letters that stay wait on their queue while the sinks are behind. Those that somebody takes
+// away do not wait.
+func TestDeadLettersThatStayWaitForTheSinks(t *testing.T) {
+	for state, waits := range map[search.LetterState]bool{search.LettersStay: true, search.LettersTaken: false, search.LettersUnknown: false} {
+		synctest.Test(t, func(t *testing.T) {
+			e, wt, _ := absent(t)
+			e.w.states.update(e.key, func(f *entityState) {
+				switch state {
+				case search.LettersStay:
+					f.deadLetters.Observe(time.Now(), 1, 0)
+				case search.LettersTaken:
+					f.deadLetters.Observe(time.Now(), 0, 1)
+				}
+			})
+			wt.companion.Add(maxUnnotified)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := false
+			go func() {
+				if err := e.awaitRoom(ctx); err != nil {
+					t.Error(err)
+				}
+				ended = true
+			}()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if ended == waits {
+				t.Errorf("state %d: the search goes on %v, want %v", state, ended, !waits)
+			}
+			wt.companion.Add(-maxUnnotified)
+			time.Sleep(roomEvery)
+			synctest.Wait()
+			if !ended {
+				t.Errorf("state %d: the search does not go on when the sinks have caught up", state)
+			}
+		})
 	}
 }

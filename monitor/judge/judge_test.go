@@ -76,6 +76,41 @@ func TestJudge(t *testing.T) {
 }
 
 // A default that may be newer than the message makes it overdue only if the broker says so.
+// A default that was in force when the message was sent, and is not any more, may have limited it. Only
+// what its sender wrote down shows that, and that may be of another message: the broker decides.
+func TestADefaultThatIsNotInForceAnyMoreIsAnAssumption(t *testing.T) {
+	ref := scheduler.Reference{Stated: "within", Within: 2 * time.Second, From: noon, Until: noon.Add(2 * time.Second)}
+	message := &link.Message{EnqueuedTime: noon, Properties: map[string]any{"overdue-within": "30s"}}
+	former := Settings{DefaultStated: true, DefaultSince: noon.Add(time.Second)}
+	for name, c := range map[string]struct {
+		change  func(r *scheduler.Reference, m *link.Message, s *Settings)
+		at      time.Duration
+		want    time.Duration // the deadline
+		overdue bool
+	}{
+		"before it ends": {nil, time.Second, 2 * time.Second, false},
+		"when it ends":   {nil, 2 * time.Second, 2 * time.Second, true},
+		"a time to live": {func(r *scheduler.Reference, m *link.Message, _ *Settings) {
+			r.Stated, m.Properties, m.TimeToLive = "ttl", nil, 30*time.Second
+		}, 2 * time.Second, 2 * time.Second, true},
+		"no change since":                     {func(_ *scheduler.Reference, _ *link.Message, s *Settings) { s.DefaultSince = noon.Add(-time.Hour) }, 2 * time.Second, 30 * time.Second, false},
+		"a topic, whose default says nothing": {func(_ *scheduler.Reference, _ *link.Message, s *Settings) { s.DefaultStated = false }, 2 * time.Second, 30 * time.Second, false},
+		"nothing was limited":                 {func(r *scheduler.Reference, _ *link.Message, _ *Settings) { r.Within = 30 * time.Second }, 2 * time.Second, 30 * time.Second, false},
+	} {
+		r, m, s := ref, *message, former
+		if c.change != nil {
+			c.change(&r, &m, &s)
+		}
+		j := Message(&r, &m, s, noon.Add(c.at))
+		if j.Overdue != c.overdue || !j.Deadline.Equal(noon.Add(c.want)) || j.Assumed != c.overdue {
+			t.Errorf("%s: overdue %v, assumed %v, deadline %v; want overdue %v, assumed if so, deadline %v", name, j.Overdue, j.Assumed, j.Deadline, c.overdue, noon.Add(c.want))
+		}
+		if j.Assumed && !j.Otherwise.Equal(noon.Add(30*time.Second)) {
+			t.Errorf("%s: otherwise the deadline is %v, want %v", name, j.Otherwise, noon.Add(30*time.Second))
+		}
+	}
+}
+
 func TestADefaultThatMayBeNewerThanTheMessageIsAnAssumption(t *testing.T) {
 	for _, tc := range []struct {
 		name      string

@@ -65,36 +65,6 @@ func playScenario(t *testing.T, seed, i uint64, quirks ...quirk.Set) {
 	play(t, func(s *scene) { p.play(s, seed^i).check() }, configure...)
 }
 
-// A monitor sought by the order of numbers for ever in a partitioned entity, once it had noticed
-// that it was one.
-func TestPartitionedQueueThatIsNoticedWhileSeeking(t *testing.T) {
-	playScenario(t, 14269107126455904975, 64)
-}
-
-// A scan of a partitioned entity ended at the first message with a higher number, where the monitor
-// knew only from the numbers that the entity is partitioned.
-func TestPartitionedQueueThatIsScannedWithoutItsDescription(t *testing.T) {
-	playScenario(t, 8065301643202554276, 141)
-}
-
-// A search of the dead letters sought the same place for ever: the page there ended before a letter
-// that was taken away, which the monitor had kept.
-func TestKeptDeadLetterBehindTheLastPage(t *testing.T) { playScenario(t, 1007, 178) }
-
-// A companion that was written twice was rewritten by a monitor that stopped, after its twin had
-// notified.
-func TestCompanionThatWasWrittenTwice(t *testing.T) { playScenario(t, 18, 42) }
-
-// A deferred message without a deadline was received for a default that is newer than it, which
-// counted as deliveries.
-func TestDeferredMessageThatIsOlderThanTheDefault(t *testing.T) { playScenario(t, 103, 291) }
-
-// Two dead letters had one message-id, and both companions were given the same one.
-func TestDeadLettersWithOneID(t *testing.T) { playScenario(t, 102, 385) }
-
-// A consumer settled a message that it held right after the nudge for another one.
-func TestSettlementRightAfterTheNudgeForAnother(t *testing.T) { playScenario(t, 62, 115) }
-
 var keyOf = regexp.MustCompile(`<key-\d+>`)
 
 // standing is where each message of a place is.
@@ -177,7 +147,9 @@ func hasExpired(v queue.View) bool {
 // mayAlertFalsely reports whether a monitor may take what a consumer settles past the endpoints for
 // expired: over a line that was frozen, what it saw right before its nudge is old; and a scan waits
 // for a quarter of a second for a message that is locked.
-func (p *played) mayAlertFalsely() bool { return p.drained && p.consumers > 0 && (len(p.line) > 0 || p.scans) }
+func (p *played) mayAlertFalsely() bool {
+	return p.drained && p.consumers > 0 && (len(p.line) > 0 || p.scans)
+}
 
 // notifiedOften reports whether n notifications are right for an expired message with that id. One
 // is right. Where ids repeat within seconds, several monitors may notify of one message, and

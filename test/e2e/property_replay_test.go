@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import "testing"
+
+// Scenarios that failed once.
+
+// A monitor sought by the order of numbers for ever in a partitioned entity, once it had noticed
+// that it was one.
+func TestPartitionedQueueThatIsNoticedWhileSeeking(t *testing.T) {
+	playScenario(t, 14269107126455904975, 64)
+}
+
+// A scan of a partitioned entity ended at the first message with a higher number, where the monitor
+// knew only from the numbers that the entity is partitioned.
+func TestPartitionedQueueThatIsScannedWithoutItsDescription(t *testing.T) {
+	playScenario(t, 8065301643202554276, 141)
+}
+
+// A search of the dead letters sought the same place for ever: the page there ended before a letter
+// that was taken away, which the monitor had kept.
+func TestKeptDeadLetterBehindTheLastPage(t *testing.T) { playScenario(t, 1007, 178) }
+
+// A companion that was written twice was rewritten by a monitor that stopped, after its twin had
+// notified.
+func TestCompanionThatWasWrittenTwice(t *testing.T) { playScenario(t, 18, 42) }
+
+// A deferred message without a deadline was received for a default that is newer than it, which
+// counted as deliveries.
+func TestDeferredMessageThatIsOlderThanTheDefault(t *testing.T) { playScenario(t, 103, 291) }
+
+// Two dead letters had one message-id, and both companions were given the same one.
+func TestDeadLettersWithOneID(t *testing.T) { playScenario(t, 102, 385) }
+
+// A consumer settled a message that it held right after the nudge for another one.
+func TestSettlementRightAfterTheNudgeForAnother(t *testing.T) { playScenario(t, 62, 115) }
+
+// A message was found late: the default that was removed since its send had limited its deadline.
+func TestDeadlineThatAFormerDefaultLimited(t *testing.T) { playScenario(t, 5001, 59) }
+
+// A message that had expired by a default was taken for received, since a longer one was in force.
+func TestMessageThatExpiredByAFormerDefault(t *testing.T) { playScenario(t, 5001, 236) }
+
+// A scheduled message was taken for one without a deadline: the default was removed before it was
+// activated.
+func TestScheduledMessageUnderAFormerDefault(t *testing.T) { playScenario(t, 5007, 96) }
+
+// The dead letter of one message was taken for that of another with the same id and the same stamp.
+func TestDeadLettersWithOneIDAndOneStamp(t *testing.T) {
+	playScenario(t, 5008, 284)
+	playScenario(t, 5003, 177)
+}
