@@ -32,8 +32,8 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 		switch {
 		case !wt.mayTryExpiry(time.Now()):
 			wt.see(leftInPlace)
-		case e.wouldBeDropped(wt), wt.judgement.Deferred && wt.judgement.Assumed && wt.ref.Stated == scheduler.StatedComplete:
-			// It had no deadline when it was sent, and an attempt would count as a delivery.
+		case e.wouldBeDropped(wt), wt.judgement.Deferred && wt.judgement.Assumed && (wt.attempt.refuted || wt.ref.Stated == scheduler.StatedComplete):
+			// An attempt counts as a delivery, and the companion states no deadline, or none that holds.
 			spared = append(spared, wt)
 		case e.expiresSoon(wt):
 			wt.see(expiresSoon)

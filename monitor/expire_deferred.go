@@ -63,14 +63,17 @@ func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 	}
 	for _, wt := range l.watches {
 		early := func(lockedUntil time.Time) bool {
-			if wt.judgement.Assumed {
-				return true // the broker decides
+			if wt.judgement.Assumed { // the broker decides, and it has delivered it
+				if wt.attempt.refuted = true; wt.ref.Stated == "default" {
+					wt.judgement.Otherwise = time.Time{}
+				}
+				return true
 			}
-			early := e.w.clock.IsEarly(wt.judgement.Deadline, lockedUntil, e.settings.lock)
-			if early {
-				wt.see(foundEarly)
+			if !e.w.clock.IsEarly(wt.judgement.Deadline, lockedUntil, e.settings.lock) {
+				return false
 			}
-			return early
+			wt.see(foundEarly)
+			return true
 		}
 		dead, err := e.work.DeadLetterDeferred(ctx, wt.want.Number, l.session, reasonDeadline, description(wt.judgement.Deadline), early)
 		if err != nil {

@@ -174,10 +174,7 @@ func (e *entity) awaitRoom(ctx context.Context) error {
 		if e.deadLetters() != search.LettersStay {
 			return nil
 		}
-		select {
-		case <-time.After(roomEvery):
-		case <-ctx.Done():
-		}
+		time.Sleep(roomEvery)
 	}
 	return nil
 }

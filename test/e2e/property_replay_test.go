@@ -51,3 +51,10 @@ func TestDeadLettersWithOneIDAndOneStamp(t *testing.T) {
 	playScenario(t, 5008, 284)
 	playScenario(t, 5003, 177)
 }
+
+// A deferred message was received once a second, and each time counted as a delivery, to have the
+// broker decide about a default that it did not have.
+func TestDeferredMessageWithoutTheDefaultThatItsCompanionStates(t *testing.T) {
+	playScenario(t, 5016, 320)
+	playScenario(t, 5017, 390)
+}
