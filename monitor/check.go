@@ -177,9 +177,9 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 		seen := notFound
 		if m := wt.want.Found; m != nil {
 			wt.evidence.expired, wt.evidence.atNudge = nil, nil
-			wt.seenAt = now
+			wt.seenAt, wt.evidence.presentAt = now, began
 			if !stay { // or dead letters are the evidence
-				wt.evidence.present, wt.evidence.presentAt = m, began
+				wt.evidence.present = m
 			}
 			wt.learnID(m)
 			seen = foundEarly

@@ -104,7 +104,7 @@ func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 	if err := eachScope(scopes, func(i int) error { return e.scan(ctx, scopes[i]) }); err != nil {
 		return err
 	}
-	return e.findAgain(ctx, unaccounted(left))
+	return e.findAgain(ctx, unaccounted(left), scanWait)
 }
 
 // wake nudges where a time to live has passed, and finds out which messages are gone. One nudge
@@ -139,7 +139,7 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 		if err := e.readDeadLetters(ctx, unaccounted(left)); err != nil {
 			return err
 		}
-		if err := e.findAgain(ctx, present(left)); err != nil {
+		if err := e.findAgain(ctx, present(left), nudgeTakes); err != nil {
 			return err
 		}
 		e.noteShown(left)
@@ -147,11 +147,16 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// findAgain searches again, after an attempt to expire them, and sets the verdict of messages that
-// are gone. One that a nudge left in place is probably locked. In a session nobody else has a lock
-// while this worker has accepted it, and nobody is delivered an expired message afterwards. One
-// that a nudge has not reached may expire in the scan; order or letters that are taken show that.
-func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
+// nudgeTakes is how long it counts that a message was there before a nudge, scanWait before a
+// scan: over a line that was frozen, or while a scan waits, it may have been settled since.
+const nudgeTakes = time.Second
+
+// findAgain searches again, after an attempt to expire them that may take so long, and sets the
+// verdict of messages that are gone. One that a nudge left in place is probably locked. In a session
+// nobody else has a lock while this worker has accepted it, and nobody is delivered an expired
+// message afterwards. One that a nudge has not reached may expire in the scan; order or letters that
+// are taken show that.
+func (e *entity) findAgain(ctx context.Context, watches []*watch, took time.Duration) error {
 	if len(watches) == 0 {
 		return nil
 	}
@@ -169,7 +174,7 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch) error {
 		}
 		wt.see(notFound)
 		wt.want.Found = before[i].Found // as it was last seen
-		if err == nil && wt.state == stateGone && wt.evidence.mayExpireNow && (wt.judgement.Native || known && e.nudgeExpires(wt, wt.want.Found, now)) {
+		if err == nil && wt.state == stateGone && wt.evidence.mayExpireNow && time.Since(wt.evidence.presentAt) < took && (wt.judgement.Native || known && e.nudgeExpires(wt, wt.want.Found, now)) {
 			wt.evidence.expired = wt.want.Found
 		}
 	}
@@ -193,12 +198,7 @@ func description(deadline time.Time) string {
 }
 
 func anyNative(watches []*watch) bool {
-	for _, wt := range watches {
-		if wt.judgement.Native {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(watches, func(wt *watch) bool { return wt.judgement.Native })
 }
 
 // present returns the watches whose messages are still on the work queue.

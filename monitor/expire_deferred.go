@@ -29,7 +29,7 @@ func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
 	if err := e.readDeadLetters(ctx, left); err != nil {
 		return err
 	}
-	return e.findAgain(ctx, present(left))
+	return e.findAgain(ctx, present(left), nudgeTakes)
 }
 
 // learnSessions opens a receiver without a session, if it is not known whether the entity requires

@@ -58,3 +58,11 @@ func TestDeferredMessageWithoutTheDefaultThatItsCompanionStates(t *testing.T) {
 	playScenario(t, 5016, 320)
 	playScenario(t, 5017, 390)
 }
+
+// A consumer settled a message that it held while a scan waited for it, or over a frozen line, and
+// that counted as its expiry.
+func TestSettlementWhileTheMonitorWaits(t *testing.T) {
+	playScenario(t, 5015, 57)
+	playScenario(t, 5018, 37)
+	playScenario(t, 5019, 336)
+}

@@ -145,11 +145,8 @@ func hasExpired(v queue.View) bool {
 }
 
 // mayAlertFalsely reports whether a monitor may take what a consumer settles past the endpoints for
-// expired: over a line that was frozen, what it saw right before its nudge is old; and a scan waits
-// for a quarter of a second for a message that is locked.
-func (p *played) mayAlertFalsely() bool {
-	return p.drained && p.consumers > 0 && (len(p.line) > 0 || p.scans)
-}
+// expired: over a line that was frozen, what it saw right before its nudge is old.
+func (p *played) mayAlertFalsely() bool { return p.drained && len(p.line) > 0 && p.consumers > 0 }
 
 // notifiedOften reports whether n notifications are right for an expired message with that id. One
 // is right. Where ids repeat within seconds, several monitors may notify of one message, and
