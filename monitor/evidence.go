@@ -173,8 +173,8 @@ func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error 
 }
 
 // proveExpired finds messages that were available on the work queue before their deadlines, while
-// nobody received until then. And it gives up what a nudge seems to have expired, but a consumer
-// held.
+// nobody received until then: an attempt has not left them in place. And it gives up what a nudge
+// seems to have expired, but a consumer held.
 func (e *entity) proveExpired(ctx context.Context, watches []*watch) error {
 	var last time.Time
 	seen := filter(watches, func(wt *watch) bool {
@@ -190,7 +190,7 @@ func (e *entity) proveExpired(ctx context.Context, watches []*watch) error {
 			switch number := wt.want.Number; {
 			case wt.evidence.expired != nil && q.Held(number, wt.evidence.presentAt):
 				wt.evidence.expired = nil
-			case wt.evidence.expired == nil && q.Proves(number, wt.evidence.presentAt, e.expiryOf(wt.evidence.present)):
+			case wt.evidence.expired == nil && !wt.attempt.made() && q.Proves(number, wt.evidence.presentAt, e.expiryOf(wt.evidence.present)):
 				wt.evidence.expired = wt.evidence.present
 			}
 		}

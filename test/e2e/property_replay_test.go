@@ -60,8 +60,9 @@ func TestDeferredMessageWithoutTheDefaultThatItsCompanionStates(t *testing.T) {
 }
 
 // A consumer settled a message that it held while a scan waited for it, or over a frozen line, and
-// that counted as its expiry.
+// that counted as its expiry. Or nudges had left it in place before.
 func TestSettlementWhileTheMonitorWaits(t *testing.T) {
+	playScenario(t, 5011, 217)
 	playScenario(t, 5015, 57)
 	playScenario(t, 5018, 37)
 	playScenario(t, 5019, 336)
