@@ -15,6 +15,7 @@ type Order struct {
 	state OrderState
 	until time.Time // by our clock: CheckFirst from then on
 	found time.Time // by our clock: when many missed deadlines were last found
+	many  time.Time // by our clock: when there were last so many that checks do not keep up
 }
 
 // OrderState is what comes first.
@@ -42,7 +43,7 @@ const (
 	// and busyFor where they may be taken away.
 	stayedFor = 30 * time.Second
 	busyFor   = 2 * time.Second
-	// manyFor is how long many deadlines are expected to be missed after the last time.
+	// manyFor is how long many deadlines are expected after the last time.
 	manyFor = 5 * time.Second
 	// checkOnlyFor is how long the check comes first after nudges that left nothing.
 	checkOnlyFor = time.Minute
@@ -56,8 +57,8 @@ func (o *Order) Current(now time.Time) OrderState {
 	return o.state
 }
 
-// Many reports whether many missed deadlines were found a moment ago.
-func (o *Order) Many(now time.Time) bool { return now.Sub(o.found) < manyFor }
+// Many reports whether there were so many deadlines a moment ago that checks do not keep up.
+func (o *Order) Many(now time.Time) bool { return now.Sub(o.many) < manyFor }
 
 // Observe moves the state on.
 func (o *Order) Observe(event OrderEvent, now time.Time) {
@@ -67,6 +68,9 @@ func (o *Order) Observe(event OrderEvent, now time.Time) {
 		if to == state && until.After(o.until) {
 			o.until = until
 		}
+	}
+	if event == ManyMissed || event == FellBehind {
+		o.many = now
 	}
 	switch {
 	case event == LettersStayed:

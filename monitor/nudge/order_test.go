@@ -60,3 +60,16 @@ func TestANudgeThatFindsNothingBetweenOthersChangesNothing(t *testing.T) {
 		t.Errorf("the order is %d once nothing is found for longer, want the check", got)
 	}
 }
+
+func TestManyDeadlinesAreExpectedForAWhile(t *testing.T) {
+	for event, many := range map[OrderEvent]bool{ManyMissed: true, FellBehind: true, LettersStayed: false, LettersTaken: false, NothingFound: false} {
+		var o Order
+		o.Observe(event, noon)
+		if got := o.Many(noon.Add(manyFor - 1)); got != many {
+			t.Errorf("after event %d many deadlines are expected: %v, want %v", event, got, many)
+		}
+		if o.Many(noon.Add(manyFor)) {
+			t.Errorf("%v after event %d many deadlines are still expected", manyFor, event)
+		}
+	}
+}
