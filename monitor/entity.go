@@ -73,7 +73,7 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
 	e.nudger = nudge.New(nudge.Config{
 		Links: w.cfg.Links, Path: name, Clock: &w.clock, Operations: w.metrics.operations, Kept: &e.kept,
-		Letters: e.deadLetters, First: func() bool { return e.order() == nudge.NudgeFirst }, Many: e.missesMany,
+		Letters: e.deadLetters, First: func() bool { return e.order() == nudge.NudgeFirst }, Many: e.hasMany,
 		Sessions: func() { w.states.update(key, func(f *entityState) { f.sessions = true }) },
 		Failed:   func(err error) { logFailed(e.log, "nudge failed", err) }, Nudged: e.wakeUp, Go: w.running.Go,
 	})

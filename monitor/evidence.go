@@ -213,8 +213,7 @@ func (e *entity) mayHaveLetter(wt *watch) bool {
 	}
 	latest, known := e.w.clock.NotAfter()
 	due := duration.Later(wt.due(), wt.seenAt)
-	receivedInTime := known && due.After(latest) && e.settings.known && !e.hadOtherDefault(wt)
-	return !receivedInTime
+	return !known || !due.After(latest) || !e.settings.known || e.hadOtherDefault(wt) // or it was received in time
 }
 
 // noteLateLetter records that the dead letter of wt was found only at the second search. From then

@@ -75,8 +75,8 @@ func (e *entity) order() nudge.OrderState {
 	return known.Current(time.Now())
 }
 
-// missesMany reports whether many deadlines were missed a moment ago.
-func (e *entity) missesMany() bool {
+// hasMany reports whether there were so many deadlines a moment ago that checks do not keep up.
+func (e *entity) hasMany() bool {
 	known := e.w.states.get(e.key).order
 	return known.Many(time.Now())
 }

@@ -133,8 +133,8 @@ func (u *slotSearch) present(m *link.Message, at time.Time) {
 }
 
 // deadLettered assigns m, a dead letter. It includes one whose notification is running, since
-// this companion may be all that is left of it. Where a search finds more than maxCollected messages, it
-// is notified of at once.
+// this companion may be all that is left of it. Where a search finds more than maxCollected
+// messages, it is notified of at once.
 func (u *slotSearch) deadLettered(ctx context.Context, m *link.Message) {
 	if search.Match(u.names[m.MessageID], m, u.choose) {
 		return
@@ -156,16 +156,15 @@ func (u *slotSearch) deadLettered(ctx context.Context, m *link.Message) {
 const (
 	// maxCollected is how many messages a search keeps until it is over.
 	maxCollected = 20_000
-	// maxUnnotified is how many messages are in hand when no more dead letters are read, where these
-	// stay on their queue. Whether there is room again is asked every roomEvery.
+	// maxUnnotified is how many events are on their way to the sinks when no more dead letters are
+	// read, where these stay on their queue. Whether there is room again is asked every roomEvery.
 	maxUnnotified = 50_000
 	roomEvery     = 20 * time.Millisecond
 )
 
-// awaitRoom waits while the sinks are behind, if dead letters stay: they wait better on their queue
-// than in memory. It finds out whether they do.
+// awaitRoom waits while the sinks are behind, if dead letters stay. It finds out whether they do.
 func (e *entity) awaitRoom(ctx context.Context) error {
-	for e.w.intake.Watching() > maxUnnotified && ctx.Err() == nil {
+	for e.w.notifying.Load() > maxUnnotified && ctx.Err() == nil {
 		if e.deadLetters() == search.LettersUnknown && !e.dead.Cursor {
 			if err := e.keepConfirmed(ctx); err != nil {
 				return err

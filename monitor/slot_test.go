@@ -53,7 +53,7 @@ func TestASearchThatFindsManyDeadLettersNotifiesAtOnce(t *testing.T) {
 func TestDeadLettersThatStayWaitForTheSinks(t *testing.T) {
 	for state, waits := range map[search.LetterState]bool{search.LettersStay: true, search.LettersTaken: false, search.LettersUnknown: false} {
 		synctest.Test(t, func(t *testing.T) {
-			e, wt, _ := absent(t)
+			e, _, _ := absent(t)
 			e.w.states.update(e.key, func(f *entityState) {
 				switch state {
 				case search.LettersStay:
@@ -62,7 +62,7 @@ func TestDeadLettersThatStayWaitForTheSinks(t *testing.T) {
 					f.deadLetters.Observe(time.Now(), 0, 1)
 				}
 			})
-			wt.companion.Add(maxUnnotified)
+			e.w.notifying.Store(maxUnnotified + 1)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := false
@@ -77,7 +77,7 @@ func TestDeadLettersThatStayWaitForTheSinks(t *testing.T) {
 			if ended == waits {
 				t.Errorf("state %d: the search goes on %v, want %v", state, ended, !waits)
 			}
-			wt.companion.Add(-maxUnnotified)
+			e.w.notifying.Store(maxUnnotified)
 			time.Sleep(roomEvery)
 			synctest.Wait()
 			if !ended {

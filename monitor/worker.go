@@ -69,10 +69,10 @@ type Worker struct {
 	notifier *notify.Notifier
 	states   entityStates
 	adopter  *adopt.Adopter
+	outage   outage
 
-	showsExpired atomic.Bool // a peek has shown an expired message, see unseen.go
-
-	outage outage
+	showsExpired atomic.Bool  // a peek has shown an expired message, see unseen.go
+	notifying    atomic.Int64 // events on their way to the sinks
 
 	mu       sync.Mutex
 	stopping bool

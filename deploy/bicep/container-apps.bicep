@@ -23,7 +23,7 @@ param appClientId string
 param monitorIdentity string
 param monitorClientId string
 
-// Here is no native sidecar and no hook: app and sidecar are told to stop at once. The sidecar stays until the app has closed its
+// Here is no native sidecar and no hook: app and sidecar get SIGTERM at once. The sidecar stays until the app has closed its
 // connections, at most for 20 s of the 30 s that both have.
 resource app 'Microsoft.App/containerApps@2024-03-01' = {
   name: 'app'

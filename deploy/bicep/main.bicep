@@ -108,7 +108,7 @@ resource monitorOnMonitorQueue 'Microsoft.Authorization/roleAssignments@2022-04-
   }
 ]
 
-// The work queues: the app sends and receives, as it does without Overdue; the monitor looks and expires. How they were made is told
+// The work queues: the app sends and receives, as it does without Overdue; the monitor looks and expires. Their settings are shown
 // to whoever may manage them.
 resource appSends 'Microsoft.Authorization/roleAssignments@2022-04-01' = [
   for (name, i) in queues: {

@@ -84,7 +84,7 @@ resource "azurerm_role_assignment" "monitor_on_monitor_queue" {
   principal_type       = "ServicePrincipal"
 }
 
-# The work queues: the app sends and receives, as it does without Overdue; the monitor looks and expires. How they were made is told
+# The work queues: the app sends and receives, as it does without Overdue; the monitor looks and expires. Their settings are shown
 # to whoever may manage them.
 resource "azurerm_role_assignment" "app_sends" {
   for_each             = azurerm_servicebus_queue.work

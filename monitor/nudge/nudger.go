@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// every is the least interval between nudges of one entity, and everyMany where many deadlines are
-	// missed. Deadlines that lie closer share a nudge.
+	// every is the least interval between nudges of one entity, and everyMany where checks do not keep
+	// up. Deadlines that lie closer share a nudge.
 	every     = 3 * time.Millisecond
 	everyMany = 5 * time.Millisecond
 	// maxPast bounds the remembered nudges: at that interval, those of more than a second.
@@ -43,7 +43,7 @@ type Config struct {
 	Kept       *search.Kept              // gets the dead letters that are read right behind a nudge
 	Letters    func() search.LetterState // whether dead letters stay
 	First      func() bool               // nudges come first, without a check
-	Many       func() bool               // many deadlines are missed
+	Many       func() bool               // so many deadlines that checks do not keep up
 	Sessions   func()                    // is called when the entity turns out to require sessions
 	Failed     func(error)               // is called after each nudge that has failed
 	Nudged     func()                    // is called after each nudge
