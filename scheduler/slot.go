@@ -138,7 +138,7 @@ func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool
 }
 
 // many counts these messages and reports whether there are so many that slots cost less than
-// references.
+// references, for most of them: for the others a slot costs no more than a companion of their own.
 func (s *Scheduler) many(entity string, lives []time.Duration, now Instant) bool {
 	same := true
 	for _, life := range lives {
@@ -150,11 +150,13 @@ func (s *Scheduler) many(entity string, lives []time.Duration, now Instant) bool
 	if same && s.pay(seriesKey{entity: entity, life: lives[0]}, len(lives), now.Time) {
 		return true
 	}
-	pay := true
-	for _, life := range lives { // all of them count
-		pay = s.pay(spanOf(entity, life), 1, now.Time) && pay
+	paying := 0
+	for _, life := range lives {
+		if s.pay(spanOf(entity, life), 1, now.Time) {
+			paying++
+		}
 	}
-	return pay
+	return 2*paying > len(lives)
 }
 
 // pay counts n messages and reports whether slots pay for what has that key.

@@ -281,6 +281,9 @@ func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
 	if s.Pays("orders", mixed, now) {
 		t.Error("slots are taken for two messages, one of which comes seldom")
 	}
+	if !s.Pays("orders", append(mixed, 8*time.Second), now) {
+		t.Error("slots are not taken for three messages, one of which comes seldom")
+	}
 }
 
 // One companion is enough for a slot and a span, whatever the times to live.
