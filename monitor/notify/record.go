@@ -6,35 +6,43 @@ package notify
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
+	"hash/maphash"
 	"strings"
 	"sync"
+	"time"
 )
 
-// maxDone is how many events that are done are remembered at least, and half of how many at most:
-// those of several locks of the monitor queue, at thousands a second. The record only avoids
-// repetitions: an event that was dropped from it may be notified twice.
-const maxDone = 1 << 18
+// The record only avoids repetitions: an event that was dropped from it may be notified twice.
+// Several companions may stand for one message, and a companion may come back. In a burst, their
+// searches may be a minute and a million events apart. So an event that is done is remembered for
+// rememberFor at least, unless there are more than mostDone. Where there are few, it is one of the
+// last leastDone.
+const (
+	rememberFor = 2 * time.Minute
+	leastDone   = 1 << 18
+	mostDone    = 1 << 22 // about 60 MiB
+)
 
 // A Record has the events of which this process has notified, or is notifying. Only those that are
 // done are ever dropped.
 type Record struct {
 	mu      sync.Mutex
 	running map[Key]*notifying
-	done    map[Key]struct{} // up to limit
+	done    map[Key]struct{}
 	older   map[Key]struct{} // the generation before; dropped when done is full
-	limit   int              // 0: maxDone
+	began   time.Time        // by our clock: when done was empty
+	least   int              // of a generation; 0: leastDone
 }
 
-// A Key is the digest of an event's id, which takes less memory than the id.
-type Key [16]byte
+// A Key stands for an event's id in this process. An event that has the key of one of a million
+// others by chance is not notified: one in 10¹³.
+type Key uint64
+
+var keySeed = maphash.MakeSeed()
 
 // KeyOf returns the key of the event with that id.
-func KeyOf(id string) Key {
-	sum := sha256.Sum256([]byte(id))
-	return Key(sum[:16])
-}
+func KeyOf(id string) Key { return Key(maphash.String(keySeed, id)) }
 
 // notifying is an event that is being notified.
 type notifying struct{ ended []func(Result) }
@@ -85,8 +93,8 @@ func (t *Record) End(k Key, r Result) {
 
 // addLocked records that an event is done.
 func (t *Record) addLocked(k Key) {
-	if limit := cmp.Or(t.limit, maxDone); t.done == nil || len(t.done) >= limit {
-		t.older, t.done = t.done, map[Key]struct{}{}
+	if n := len(t.done); t.done == nil || n >= mostDone || n >= cmp.Or(t.least, leastDone) && time.Since(t.began) >= rememberFor {
+		t.older, t.done, t.began = t.done, map[Key]struct{}{}, time.Now()
 	}
 	t.done[k] = struct{}{}
 }
