@@ -67,7 +67,7 @@ type entity struct {
 
 func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
-	e.work = search.View{Links: w.cfg.Links, Path: name, Operations: w.metrics.operations, Seen: &e.seen}
+	e.work = search.View{Links: w.cfg.Links, Path: name, Next: []string{name, name + "/$DeadLetterQueue/$management"}, Operations: w.metrics.operations, Seen: &e.seen}
 	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen, Kept: &e.kept, Differ: e.lettersMayDiffer}
 	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget

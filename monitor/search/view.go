@@ -37,7 +37,8 @@ var ErrPartitioned = errors.New("the sequence numbers of the entity are not in t
 // View peeks at a queue or a dead-letter queue. One goroutine uses it.
 type View struct {
 	Links      *link.Namespace
-	Path       string // of the queue or sub-queue
+	Path       string   // of the queue or sub-queue
+	Next       []string // audiences that are claimed with it: the owner uses them soon
 	Operations *operations.Counter
 	peeker     *link.Peeker           // nil until the next peek
 	Cursor     bool                   // sequence numbers are not in the order of time
@@ -137,7 +138,7 @@ func (v *View) open(ctx context.Context) error {
 	if v.peeker != nil {
 		return nil
 	}
-	p, err := v.Links.Peeker(ctx, v.Path)
+	p, err := v.Links.Peeker(ctx, v.Path, v.Next...)
 	if err != nil {
 		return fmt.Errorf("monitor: open %s: %w", v.Path, err)
 	}

@@ -138,13 +138,16 @@ func (k *keeper) close() error {
 }
 
 // claim makes sure that c may use audience: it puts a token to $cbs unless one that still lasts was
-// put before. One caller at a time does so, for itself and for those that wait.
-func (c *conn) claim(ctx context.Context, tokens TokenSource, audience string) error {
+// put before. One caller at a time does so, for itself and for those that wait. The same request
+// claims others, which the caller will use next. It is their first use that shows a refusal.
+func (c *conn) claim(ctx context.Context, tokens TokenSource, audience string, others ...string) error {
 	if c.has(audience) {
 		return nil
 	}
-	c.want(audience, 1)
-	defer c.want(audience, -1)
+	for _, a := range append(others, audience) {
+		c.want(a, 1)
+		defer c.want(a, -1)
+	}
 	if err := c.claiming.take(ctx); err != nil {
 		return err
 	}

@@ -21,8 +21,9 @@ type Peeker struct {
 	node   *client.Node
 }
 
-// Peeker opens a Peeker. entity may be a sub-queue's path.
-func (n *Namespace) Peeker(ctx context.Context, entity string) (*Peeker, error) {
+// Peeker opens a Peeker. entity may be a sub-queue's path. With its audience, Peeker claims those
+// that the caller will use next, which are paths of entities or of nodes.
+func (n *Namespace) Peeker(ctx context.Context, entity string, next ...string) (*Peeker, error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	c, err := n.receiving.connect(ctx)
@@ -31,7 +32,11 @@ func (n *Namespace) Peeker(ctx context.Context, entity string) (*Peeker, error) 
 	}
 	p := &Peeker{ns: n, conn: c, entity: entity}
 	node := entity + "/$management"
-	if err = c.claim(ctx, n.cfg.Tokens, n.audience(node)); err == nil {
+	others := make([]string, len(next))
+	for i, path := range next {
+		others[i] = n.audience(path)
+	}
+	if err = c.claim(ctx, n.cfg.Tokens, n.audience(node), others...); err == nil {
 		p.node, err = c.wire.Node(ctx, node)
 		err = clientError(err)
 	}
