@@ -65,8 +65,8 @@ type Nudger struct {
 	running bool
 	wanted  []time.Time // by the broker's clock: when nudges are wanted, in no order
 	earlier chan struct{}
-	last    time.Time       // when the last nudge that has ended had begun, whatever its result
-	past    [maxPast]nudged // those that have worked, in a circular buffer
+	last    time.Time // when the last nudge that has ended had begun, whatever its result
+	past    []nudged  // those that have worked, maxPast at most, in a circular buffer
 	worked  int
 }
 
@@ -188,7 +188,11 @@ func (n *Nudger) nudgeOnce(ctx context.Context, views *nudgerViews) {
 	n.mu.Lock()
 	n.last = begun
 	if err == nil {
-		n.past[n.worked%maxPast] = nudged{begun, n.Clock.Now()}
+		if worked := (nudged{begun, n.Clock.Now()}); len(n.past) < maxPast {
+			n.past = append(n.past, worked)
+		} else {
+			n.past[n.worked%maxPast] = worked
+		}
 		n.worked++
 	}
 	n.mu.Unlock()
