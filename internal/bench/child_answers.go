@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // maxQuoted bounds the part of an answer that an error quotes, in bytes.
@@ -55,6 +57,17 @@ func (c *child) metrics(ctx context.Context) (map[string]float64, error) {
 		}
 	}
 	return samples, nil
+}
+
+// resident returns the child's resident memory, in bytes, mostly without a request to the child.
+func (c *child) resident(ctx context.Context) (float64, error) {
+	if proc, err := procfs.NewProc(c.cmd.Process.Pid); err == nil {
+		if stat, err := proc.Stat(); err == nil {
+			return float64(stat.ResidentMemory()), nil
+		}
+	}
+	samples, err := c.metrics(ctx)
+	return samples[sampleMemory], err
 }
 
 // queueCounts are the numbers of messages in a queue, as the broker counts them. Reading them is

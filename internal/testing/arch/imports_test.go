@@ -38,6 +38,7 @@ const (
 	miniredis    = "github.com/alicebob/miniredis/v2"
 	pflag        = "github.com/spf13/pflag"
 	protobuf     = "google.golang.org/protobuf"
+	procfs       = "github.com/prometheus/procfs"
 	prometheus   = "github.com/prometheus/client_golang"
 	sync         = "golang.org/x/sync"
 	term         = "golang.org/x/term"
@@ -157,7 +158,7 @@ var allowed = map[string]allowance{
 	"internal/listener/tlsrecord": {},
 	"internal/escape":             {},
 	"internal/lag":                {},
-	"internal/bench":              {[]string{"alert", "internal/bench/delay", "internal/bench/haproxy", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azservicebus, sync}},
+	"internal/bench":              {[]string{"alert", "internal/bench/delay", "internal/bench/haproxy", "internal/httpclient", "internal/lag", "internal/terminal"}, []string{azservicebus, procfs, sync}},
 	"internal/bench/delay":        {},
 	"internal/bench/haproxy":      {},
 	"internal/testing/freeport":   {},
