@@ -18,7 +18,7 @@ type handler struct{ b *Broker }
 
 // Connect lets everybody in, for the time being: see access.
 func (h handler) Connect(peer *server.Conn) (server.ConnHandler, *amqp.Error) {
-	c := &conn{b: h.b, peer: peer, ns: h.b.Default()}
+	c := &conn{b: h.b, peer: peer, ns: h.b.Default(), replies: replies{}}
 	c.txns.now = func() time.Time { return c.ns.Now() }
 	c.access.begin(h.b, peer)
 	return c, nil

@@ -159,7 +159,7 @@ func FuzzCBS(f *testing.F) {
 	f.Cleanup(func() { _ = secured.Close() })
 	f.Fuzz(func(t *testing.T, operation string, body []byte) {
 		for _, b := range []*Broker{b, secured} {
-			c := &conn{b: b, ns: b.Default(), access: access{b: b}}
+			c := &conn{b: b, ns: b.Default(), access: access{b: b}, replies: replies{}}
 			m := respond(t, c.putToken, operation, body)
 			if m == nil {
 				return

@@ -3,7 +3,9 @@
 package broker
 
 import (
+	"bytes"
 	"math"
+	"sync"
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/message"
@@ -31,12 +33,18 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 	}
 	// Without a session the messages of all are shown, also over the receiver of one: the Go SDK does
 	// not say which it means, and every other does.
-	show := func(from int64, most int) []queue.View { return q.Peek(nil, from, most) }
-	if ofSession {
-		show = func(from int64, most int) []queue.View { return q.PeekSession(nil, session, from, most) }
+	buffer := peekBuffers.Get().(*peekBuffer)
+	defer buffer.free()
+	show := func(from int64, most int) []queue.View {
+		if buffer.views = buffer.views[:0]; ofSession {
+			buffer.views = q.PeekSession(buffer.views, session, from, most)
+		} else {
+			buffer.views = q.Peek(buffer.views, from, most)
+		}
+		return buffer.views
 	}
 	views := m.ns.shown(show, from, int(min(count, maxPeek)))
-	page := newPage(m.ns.b.cfg.MaxMessageSize)
+	page := buffer.page.begin(m.ns.b.cfg.MaxMessageSize)
 	for i := range views {
 		v := &views[i]
 		if !omitBody && !page.fits(len(v.Body)) {
@@ -47,6 +55,25 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 		}
 	}
 	return page.response()
+}
+
+// A peekBuffer is the memory of one peek: monitors read thousands of pages a second.
+type peekBuffer struct {
+	views []queue.View
+	page  page
+}
+
+var peekBuffers = sync.Pool{New: func() any { return new(peekBuffer) }}
+
+// maxPeekBuffer bounds the bytes of a page that are kept for the next peek.
+const maxPeekBuffer = 256 << 10
+
+// free keeps b for the next peek, without the messages.
+func (b *peekBuffer) free() {
+	clear(b.views)
+	if cap(b.page.out) <= maxPeekBuffer {
+		peekBuffers.Put(b)
+	}
 }
 
 // A page is a list of encoded messages in a response:
@@ -60,9 +87,10 @@ type page struct {
 	scratch []byte
 }
 
-func newPage(limit uint64) *page {
-	p := &page{limit: int(limit)}
-	p.out, p.outer = amqp.BeginMap(nil)
+// begin begins a page, in the memory of the one before.
+func (p *page) begin(limit uint64) *page {
+	p.count, p.limit = 0, int(limit)
+	p.out, p.outer = amqp.BeginMap(p.out[:0])
 	p.out = amqp.AppendString(p.out, "messages")
 	p.out, p.list = amqp.BeginList(p.out)
 	return p
@@ -98,11 +126,11 @@ func (p *page) add(v *queue.View, o message.Overlay, lock *queue.LockToken) erro
 	return nil
 }
 
-// response closes the page.
+// response closes the page, and has a copy of it.
 func (p *page) response() response {
 	if p.count == 0 {
 		return noContent()
 	}
-	p.out = amqp.EndList(p.out, p.list, p.count)
-	return ok(amqp.EndMap(p.out, p.outer, 1))
+	p.out = amqp.EndMap(amqp.EndList(p.out, p.list, p.count), p.outer, 1)
+	return ok(bytes.Clone(p.out))
 }

@@ -60,7 +60,7 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 	if err != nil {
 		return failure(err)
 	}
-	page := newPage(maxDeferredBytes)
+	page := new(page).begin(maxDeferredBytes)
 	for i := range ds {
 		d := &ds[i]
 		var lock *queue.LockToken

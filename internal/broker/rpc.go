@@ -77,19 +77,17 @@ func (r *requests) settle(d *server.Delivery, st amqp.DeliveryState) {
 	}
 }
 
-// replies are the links of one connection that return responses.
-type replies struct{ all []*responder }
+// replies are the links of one connection that return responses, by the nodes
+// that they are attached to.
+type replies map[address.Address][]*responder
 
 // find returns the link that a response goes to, nil if there is none. One in
 // the session of the request is preferred. A client that names none that exists
 // gets the response on the only one in its session.
-func (rs *replies) find(replyTo string, node address.Address, session *server.Session) *responder {
+func (rs replies) find(replyTo string, node address.Address, session *server.Session) *responder {
 	var named, near *responder
 	neighbours := 0
-	for _, r := range rs.all {
-		if r.node != node {
-			continue
-		}
+	for _, r := range rs[node] {
 		isNear := r.link.Session() == session
 		if r.called(replyTo) {
 			if isNear {
@@ -108,10 +106,10 @@ func (rs *replies) find(replyTo string, node address.Address, session *server.Se
 	return named
 }
 
-func (rs *replies) add(r *responder) { rs.all = append(rs.all, r) }
+func (rs replies) add(r *responder) { rs[r.node] = append(rs[r.node], r) }
 
-func (rs *replies) remove(r *responder) {
-	if i := slices.Index(rs.all, r); i >= 0 {
-		rs.all = slices.Delete(rs.all, i, i+1)
+func (rs replies) remove(r *responder) {
+	if rs[r.node] = slices.DeleteFunc(rs[r.node], func(o *responder) bool { return o == r }); len(rs[r.node]) == 0 {
+		delete(rs, r.node)
 	}
 }
