@@ -145,13 +145,6 @@ func (l *link) finish(ctx context.Context, d *delivery) error {
 	}
 }
 
-// forget ends the wait for d, whose outcome nobody needs any more.
-func (l *link) forget(d *delivery) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = l.abandon(ctx, d)
-}
-
 // abandon ends the wait for d.
 func (l *link) abandon(ctx context.Context, d *delivery) error {
 	c := l.session.c

@@ -23,12 +23,14 @@ type Node struct {
 	requests *link
 	answers  *Receiver
 	replyTo  string
-	sent     uint64 // requests
+	sent     int            // requests so far
+	waiting  map[string]int // requests without an answer, by message-id: which one it was
+	underway []*delivery    // requests that are not accepted yet, in order
 }
 
 // Node attaches the links in a session of their own. A refusal by the peer is an *amqp.Error.
 func (c *Conn) Node(ctx context.Context, address string) (*Node, error) {
-	n := &Node{replyTo: "reply-" + rand.Text()}
+	n := &Node{replyTo: "reply-" + rand.Text(), waiting: map[string]int{}}
 	at := amqp.Source{Address: address, HasAddress: true}
 	to := amqp.Target{Address: address, HasAddress: true}
 	reply := amqp.Target{Address: n.replyTo, HasAddress: true}
@@ -66,61 +68,77 @@ type Request struct {
 
 // CallEach sends requests before it waits for their answers. It calls take with each answer, in any
 // order: Service Bus does not say that it answers in order. An error of take ends CallEach when all
-// answers are there. After any other error the Node cannot be used any more, since answers may still
-// come.
+// answers are there. After any other error the Node cannot be used any more, since answers may
+// still come. No request of Send may wait.
 func (n *Node) CallEach(ctx context.Context, requests []Request, take func(i int, a *amqp.Answer) error) error {
-	waiting := map[string]int{}
 	var taken error
-	var underway []*delivery
-	defer func() {
-		for _, d := range underway {
-			n.requests.forget(d)
-		}
-	}()
-	for sent := 0; sent < len(requests) || len(waiting) > 0; {
-		for ; sent < len(requests) && len(waiting) < maxPipelined; sent++ {
-			n.sent++
-			id := n.replyTo + "-" + strconv.FormatUint(n.sent, 10)
-			p := amqp.Properties{MessageID: id, ReplyTo: &n.replyTo}
-			request, err := amqp.AppendValue(amqp.AppendDescriptor(p.Append(nil), amqp.CodeApplicationProperties), requests[sent].Properties)
-			if err != nil {
-				return fmt.Errorf("encode a request: %w", err)
-			}
-			d, err := n.requests.start(ctx, 0, amqp.AppendValueSection(request, requests[sent].Body))
-			if err != nil {
-				return err
-			}
-			waiting[id], underway = sent, append(underway, d)
-		}
-		// A request that is not accepted has no answer.
-		first := underway[0]
-		underway = underway[1:]
-		if err := n.requests.finish(ctx, first); err != nil {
-			return err
-		}
-		d, err := n.answers.Receive(ctx)
-		if err != nil {
-			return err
-		}
-		if left := n.answers.Credit(); left < maxPipelined {
-			if err := n.answers.Grant(ctx, answerCredit-left); err != nil {
+	first := n.sent
+	for sent := 0; sent < len(requests) || n.Waiting() > 0; {
+		for ; sent < len(requests) && n.Waiting() < maxPipelined; sent++ {
+			if err := n.Send(ctx, requests[sent]); err != nil {
 				return err
 			}
 		}
-		a, id, err := readAnswer(d.Payload)
+		i, a, err := n.Answer(ctx)
 		if err != nil {
 			return err
 		}
-		i, ok := waiting[id]
-		if !ok {
-			return errors.New("the answer is for another request")
-		}
-		delete(waiting, id)
-		if err := take(i, &a); err != nil && taken == nil {
+		if err := take(i-first, &a); err != nil && taken == nil {
 			taken = err
 		}
 	}
 	return taken
+}
+
+// Waiting returns how many requests wait for their answers.
+func (n *Node) Waiting() int { return len(n.waiting) }
+
+// Send sends a request. At most maxPipelined may wait for their answers. After an error the Node
+// cannot be used any more.
+func (n *Node) Send(ctx context.Context, r Request) error {
+	id := n.replyTo + "-" + strconv.Itoa(n.sent)
+	p := amqp.Properties{MessageID: id, ReplyTo: &n.replyTo}
+	request, err := amqp.AppendValue(amqp.AppendDescriptor(p.Append(nil), amqp.CodeApplicationProperties), r.Properties)
+	if err != nil {
+		return fmt.Errorf("encode a request: %w", err)
+	}
+	d, err := n.requests.start(ctx, 0, amqp.AppendValueSection(request, r.Body))
+	if err != nil {
+		return err
+	}
+	n.waiting[id], n.underway = n.sent, append(n.underway, d)
+	n.sent++
+	return nil
+}
+
+// Answer waits for the next answer, and returns which request it is for, counted from 0 on since
+// the Node was made. After an error the Node cannot be used any more.
+func (n *Node) Answer(ctx context.Context) (i int, a amqp.Answer, err error) {
+	// A request that is not accepted has no answer.
+	first := n.underway[0]
+	n.underway = n.underway[1:]
+	if err := n.requests.finish(ctx, first); err != nil {
+		return 0, a, err
+	}
+	d, err := n.answers.Receive(ctx)
+	if err != nil {
+		return 0, a, err
+	}
+	if left := n.answers.Credit(); left < maxPipelined {
+		if err := n.answers.Grant(ctx, answerCredit-left); err != nil {
+			return 0, a, err
+		}
+	}
+	a, id, err := readAnswer(d.Payload)
+	if err != nil {
+		return 0, a, err
+	}
+	i, ok := n.waiting[id]
+	if !ok {
+		return 0, a, errors.New("the answer is for another request")
+	}
+	delete(n.waiting, id)
+	return i, a, nil
 }
 
 // readAnswer reads an answer, and the id of its request. The service spells the keys with hyphens

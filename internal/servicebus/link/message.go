@@ -38,7 +38,7 @@ type Message struct {
 	DeadLetterSource     string        // where it was dead-lettered, once it was forwarded from there
 
 	// Properties are the application properties that are strings or timestamps, as string and
-	// time.Time; nil when there are none.
+	// time.Time, without those of a dead letter; nil when there are none.
 	Properties map[string]any
 }
 
@@ -75,7 +75,7 @@ func parseMessage(b []byte) (*Message, error) {
 func (m *Message) read(raw *amqp.Message) error {
 	header, headerErr := amqp.DecodeHeader(raw.Header)
 	m.DeliveryCount = header.DeliveryCount
-	m.Properties = texts(raw.ApplicationProperties)
+	m.readProperties(raw.ApplicationProperties)
 	if r, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-sequence-number"); ok {
 		m.SequenceNumber = r.Integer()
 	}
@@ -92,7 +92,6 @@ func (m *Message) read(raw *amqp.Message) error {
 	m.CorrelationID = identifier(raw.Properties, amqp.PropertyCorrelationID)
 	m.SessionID = text(amqp.ListField(raw.Properties, amqp.PropertyGroupID))
 	m.DeadLetterSource = text(amqp.MapLookup(raw.MessageAnnotations, "x-opt-deadletter-source"))
-	m.DeadLetterReason, _ = m.Properties["DeadLetterReason"].(string)
 	return errors.Join(headerErr, lifeErr)
 }
 
@@ -172,22 +171,45 @@ func beforeBody(b []byte) (m amqp.Message) {
 	return m
 }
 
-// texts decodes the application properties that are strings or timestamps, and skips the
-// others, be they such that nobody can decode them.
-func texts(raw amqp.Raw) map[string]any {
+// readProperties decodes the application properties that are strings or timestamps, and skips the
+// others, be they such that nobody can decode them. Most dead letters have none but those that say
+// why they are there.
+func (m *Message) readProperties(raw amqp.Raw) {
 	if raw == nil {
-		return nil
+		return
 	}
-	properties := map[string]any{}
-	for name, value := range amqp.Entries(raw) {
-		switch v := value.(type) {
-		case string:
-			properties[name] = v
-		case amqp.Timestamp:
-			properties[name] = v.Time()
+	r := amqp.NewReader(raw)
+	pairs, n := r.Map()
+	for range n {
+		var name []byte
+		if pairs.IsText() {
+			name = pairs.StringBytes()
+		} else {
+			pairs.Skip()
+		}
+		value := amqp.NewReader(pairs.Raw())
+		if pairs.Err() != nil {
+			return
+		}
+		var v any
+		switch string(name) {
+		case "", "DeadLetterErrorDescription":
+		case "DeadLetterReason":
+			m.DeadLetterReason, _ = value.Value().(string)
+		default:
+			v = value.Value()
+		}
+		if at, ok := v.(amqp.Timestamp); ok {
+			v = at.Time()
+		}
+		switch v.(type) {
+		case string, time.Time:
+			if m.Properties == nil {
+				m.Properties = map[string]any{}
+			}
+			m.Properties[string(name)] = v
 		}
 	}
-	return properties
 }
 
 // timestamp is an annotation of the broker, the zero time when it is not there.

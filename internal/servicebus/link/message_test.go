@@ -51,7 +51,7 @@ func TestAPropertyThatCannotBeReadHidesNoOther(t *testing.T) {
 			t.Errorf("%s: the message is a dead letter for %q, want TTLExpiredException", name, m.DeadLetterReason)
 		}
 		delete(m.Properties, "ü") // that of the key is text, and may be shown
-		want := map[string]any{"overdue-within": "5s", "overdue-deadline": time.Unix(100, 0).UTC(), "DeadLetterReason": "TTLExpiredException"}
+		want := map[string]any{"overdue-within": "5s", "overdue-deadline": time.Unix(100, 0).UTC()}
 		if diff := cmp.Diff(want, m.Properties); diff != "" {
 			t.Errorf("%s: properties (-want +got):\n%s", name, diff)
 		}

@@ -19,6 +19,7 @@ type Peeker struct {
 	conn   *conn
 	entity string
 	node   *client.Node
+	ahead  PeekRange // requested before it is needed; N = 0: nothing
 }
 
 // Peeker opens a Peeker. entity may be a sub-queue's path. With its audience, Peeker claims those
@@ -70,21 +71,12 @@ type PeekRange struct {
 func (p *Peeker) PeekEach(ctx context.Context, ranges []PeekRange) (pages [][]*Message, err error) {
 	requests := make([]amqp.Map, len(ranges))
 	for i, r := range ranges {
-		requests[i] = append(peekRequest(r), amqp.Pair{Key: "omit-message-body", Value: true})
+		requests[i] = withoutBody(r)
 	}
 	pages = make([][]*Message, len(ranges))
-	err = p.call(ctx, operationPeek, requests, func(i int, body amqp.Raw) error {
-		for encoded, err := range peeked(body) {
-			if err != nil {
-				return err
-			}
-			m, err := parseMessage(encoded)
-			if err != nil {
-				return err
-			}
-			pages[i] = append(pages[i], m)
-		}
-		return nil
+	err = p.call(ctx, operationPeek, requests, func(i int, body amqp.Raw) (err error) {
+		pages[i], err = parsePage(body, func(int, *Message) error { return nil })
+		return err
 	}, conditionMessageNotFound)
 	if err != nil {
 		return nil, err
@@ -92,10 +84,95 @@ func (p *Peeker) PeekEach(ctx context.Context, ranges []PeekRange) (pages [][]*M
 	return pages, nil
 }
 
+// PeekAhead is Peek for one of many pages. When the page is there, it sends the request for the
+// next one if more accepts the number of messages and the last of them, and then reads the page: so
+// both sides work at a time. If the next call is for another range, the page that was requested is
+// dropped.
+func (p *Peeker) PeekAhead(ctx context.Context, r PeekRange, more func(n int, last *Message) bool) (page []*Message, err error) {
+	if p.ahead != r {
+		if err = p.dropAhead(ctx); err == nil {
+			err = p.ask(ctx, r)
+		}
+	}
+	if err == nil {
+		page, err = p.takeAhead(ctx, func(n int, last *Message) error {
+			if !more(n, last) {
+				return nil
+			}
+			return p.ask(ctx, PeekRange{last.SequenceNumber + 1, r.N})
+		})
+	}
+	return page, p.ended(ctx, operationPeek, err)
+}
+
+// Ahead returns the range that was requested ahead; N = 0: none.
+func (p *Peeker) Ahead() PeekRange { return p.ahead }
+
+// ask sends the request for a page that takeAhead takes.
+func (p *Peeker) ask(ctx context.Context, r PeekRange) error {
+	request, err := p.request(ctx, operationPeek, withoutBody(r))
+	if err != nil {
+		return err
+	}
+	p.ahead = r
+	return p.node.Send(ctx, request)
+}
+
+// takeAhead waits for the page that was requested. See parsePage for next.
+func (p *Peeker) takeAhead(ctx context.Context, next func(n int, last *Message) error) ([]*Message, error) {
+	_, a, err := p.node.Answer(ctx)
+	p.ahead = PeekRange{}
+	if err != nil || a.Condition == conditionMessageNotFound {
+		return nil, err
+	}
+	if err := status(&a); err != nil {
+		return nil, err
+	}
+	return parsePage(a.Body, next)
+}
+
+// dropAhead takes the page that nobody needs any more.
+func (p *Peeker) dropAhead(ctx context.Context) error {
+	if p.ahead.N == 0 {
+		return nil
+	}
+	_, err := p.takeAhead(ctx, func(int, *Message) error { return nil })
+	return err
+}
+
+// parsePage reads the messages of an answer. It calls next with their number and the last of them
+// before it reads the others.
+func parsePage(body amqp.Raw, next func(n int, last *Message) error) ([]*Message, error) {
+	var encoded [][]byte
+	for m, err := range peeked(body) {
+		if err != nil {
+			return nil, err
+		}
+		encoded = append(encoded, m)
+	}
+	page := make([]*Message, len(encoded))
+	for i := len(encoded) - 1; i >= 0; i-- {
+		var err error
+		if page[i], err = parseMessage(encoded[i]); err != nil {
+			return nil, err
+		}
+		if i == len(encoded)-1 {
+			if err := next(len(page), page[i]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return page, nil
+}
+
 const operationPeek = "com.microsoft:peek-message"
 
 func peekRequest(r PeekRange) amqp.Map {
 	return amqp.Map{{Key: "from-sequence-number", Value: r.From}, {Key: "message-count", Value: int32(r.N)}}
+}
+
+func withoutBody(r PeekRange) amqp.Map {
+	return append(peekRequest(r), amqp.Pair{Key: "omit-message-body", Value: true})
 }
 
 // PeekEncoded is like Peek, but brings the messages as they are encoded, whole.
@@ -116,26 +193,28 @@ func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]b
 // each answer, unless the broker refuses the request with one of the conditions that are no error.
 // After an error the Peeker is closed.
 func (p *Peeker) call(ctx context.Context, operation string, requests []amqp.Map, take func(i int, body amqp.Raw) error, noError ...string) error {
-	err := p.callEach(ctx, operation, requests, take, noError)
-	if err != nil {
-		p.Close(ctx)
-		return fmt.Errorf("link: %s on %s: %w", operation, p.entity, clientError(err))
+	return p.ended(ctx, operation, p.callEach(ctx, operation, requests, take, noError))
+}
+
+// ended closes the Peeker after an error, and says what the error is about.
+func (p *Peeker) ended(ctx context.Context, operation string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	p.Close(ctx)
+	return fmt.Errorf("link: %s on %s: %w", operation, p.entity, clientError(err))
 }
 
 func (p *Peeker) callEach(ctx context.Context, operation string, requests []amqp.Map, take func(i int, body amqp.Raw) error, noError []string) error {
-	if err := p.conn.claim(ctx, p.ns.cfg.Tokens, p.ns.audience(p.entity+"/$management")); err != nil {
+	if err := p.dropAhead(ctx); err != nil {
 		return err
 	}
-	properties := amqp.Map{{Key: "operation", Value: operation}}
 	all := make([]client.Request, len(requests))
 	for i, r := range requests {
-		body, err := amqp.AppendValue(nil, r)
-		if err != nil {
+		var err error
+		if all[i], err = p.request(ctx, operation, r); err != nil {
 			return err
 		}
-		all[i] = client.Request{Properties: properties, Body: body}
 	}
 	return p.node.CallEach(ctx, all, func(i int, a *amqp.Answer) error {
 		if slices.Contains(noError, string(a.Condition)) {
@@ -146,6 +225,16 @@ func (p *Peeker) callEach(ctx context.Context, operation string, requests []amqp
 		}
 		return take(i, a.Body)
 	})
+}
+
+// request encodes a request, for which it claims the right.
+func (p *Peeker) request(ctx context.Context, operation string, body amqp.Map) (r client.Request, err error) {
+	if err = p.conn.claim(ctx, p.ns.cfg.Tokens, p.ns.audience(p.entity+"/$management")); err != nil {
+		return r, err
+	}
+	r.Properties = amqp.Map{{Key: "operation", Value: operation}}
+	r.Body, err = amqp.AppendValue(nil, body)
+	return r, err
 }
 
 // listed yields the elements of {"messages": [{…}, …]}.

@@ -3,7 +3,9 @@
 package link_test
 
 import (
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"overdue/internal/servicebus/link"
@@ -54,5 +56,55 @@ func TestPeekerIsClosedWhenOneOfManyPeeksFails(t *testing.T) {
 		if page, err := s.peeker("orders").Peek(s.Context(), 1, 1); err != nil || len(page) != 1 {
 			s.Errorf("a new peeker: %d messages, %v; want one", len(page), err)
 		}
+	})
+}
+
+func TestAPageIsRequestedBeforeTheLastOneIsRead(t *testing.T) {
+	play(t, func(s *scene) {
+		s.send(25, time.Hour)
+		p := s.peeker("orders")
+		page := func(from int64, more func(n int, last *link.Message) bool) (numbers []int64) {
+			s.Helper()
+			ms, err := p.PeekAhead(s.Context(), link.PeekRange{From: from, N: 10}, more)
+			if err != nil {
+				s.Fatal(err)
+			}
+			for _, m := range ms {
+				numbers = append(numbers, m.SequenceNumber)
+			}
+			return numbers
+		}
+		upTo := func(from, to int64) (numbers []int64) {
+			for ; from <= to; from++ {
+				numbers = append(numbers, from)
+			}
+			return numbers
+		}
+		want := func(what string, got []int64, from, to, ahead int64) {
+			s.Helper()
+			if !slices.Equal(got, upTo(from, to)) {
+				s.Errorf("%s has %v, want %d to %d", what, got, from, to)
+			}
+			if at := p.Ahead(); at.From != ahead {
+				s.Errorf("after %s, page %+v was requested, want the one from %d on", what, at, ahead)
+			}
+		}
+		all := func(int, *link.Message) bool { return true }
+		want("the first page", page(1, func(n int, last *link.Message) bool {
+			if n != 10 || last.SequenceNumber != 10 {
+				s.Errorf("the first page has %d messages up to %d, want 10 up to 10", n, last.SequenceNumber)
+			}
+			return true
+		}), 1, 10, 11)
+		want("the second page", page(11, all), 11, 20, 21)
+		want("a page that was not requested", page(3, func(int, *link.Message) bool { return false }), 3, 12, 0)
+		want("the page after it", page(13, all), 13, 22, 23)
+		if ms, err := p.Peek(s.Context(), 5, 1); err != nil || len(ms) != 1 || ms[0].SequenceNumber != 5 {
+			s.Errorf("a peek at 5 while a page is on its way: %v, %v", ms, err)
+		}
+		want("that page", page(23, all), 23, 25, 26)
+		synctest.Wait()
+		s.send(1, time.Hour) // behind the page that was requested
+		want("the end", page(26, all), 26, 25, 0)
 	})
 }
