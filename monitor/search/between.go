@@ -41,7 +41,9 @@ func (v *View) betweenNumbers(ctx context.Context, from, until time.Time, see fu
 		at = before.Number + 1
 	}
 	for first := true; ; first = false {
-		page, err := v.Peek(ctx, at, PageSize)
+		page, err := v.peekAhead(ctx, at, func(_ int, last *link.Message) bool {
+			return !last.EnqueuedTime.After(until) && !(first && last.EnqueuedTime.Before(from))
+		})
 		if err != nil || len(page) == 0 {
 			return err
 		}

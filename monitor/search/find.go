@@ -176,7 +176,9 @@ func (v *View) ReadAll(ctx context.Context, all []*Want, better Chooser) error {
 // needs no more.
 func (v *View) everywhere(ctx context.Context, see func(page []*link.Message) (more bool)) error {
 	if v.Kept != nil && v.Cursor {
-		if kept := v.restoreAll(v.Kept.all()); len(kept) > 0 && !see(kept) {
+		kept := v.Kept.all()
+		v.restoreAll(kept)
+		if len(kept) > 0 && !see(kept) {
 			return nil
 		}
 	}

@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// keptFor is how long a message is kept. A check follows its nudge within seconds.
-	keptFor = 10 * time.Second
+	// keptFor is how long a message is kept, and usedFor how long after Use. A check follows its nudge
+	// within seconds.
+	keptFor = 30 * time.Second
+	usedFor = 2 * time.Second
 	// maxKept bounds the kept messages. The oldest are dropped.
-	maxKept = 1 << 16
+	maxKept = 1 << 17
 )
 
 // Kept are messages that were read from a queue a moment ago. A View that has them shows them as
@@ -28,7 +30,8 @@ type Kept struct {
 
 type keptMessage struct {
 	*link.Message
-	at time.Time // by our clock: when it was read
+	until time.Time // by our clock: it is kept no longer
+	shown bool      // by with
 }
 
 func byNumber(a, b keptMessage) int {
@@ -37,32 +40,28 @@ func byNumber(a, b keptMessage) int {
 
 // Add keeps a page that was just read.
 func (k *Kept) Add(page []*link.Message) {
-	now := time.Now()
+	until := time.Now().Add(keptFor)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, m := range page {
-		k.added = append(k.added, keptMessage{m, now})
+		k.added = append(k.added, keptMessage{Message: m, until: until})
 	}
 	if len(k.added) > maxKept/4 {
 		k.orderLocked()
 	}
 }
 
-// orderLocked puts what was added in its place, and drops what is too old or too much.
+// orderLocked drops what is too old or too much, and puts what was added in its place.
 func (k *Kept) orderLocked() {
-	if len(k.added) == 0 {
-		return
-	}
-	for age := keptFor; ; age /= 2 {
-		oldest := time.Now().Add(-age)
-		k.ordered = slices.DeleteFunc(k.ordered, func(m keptMessage) bool { return m.at.Before(oldest) })
-		k.added = slices.DeleteFunc(k.added, func(m keptMessage) bool { return m.at.Before(oldest) })
+	for now := time.Now(); ; now = now.Add(keptFor / 16) {
+		over := func(m keptMessage) bool { return m.until.Before(now) }
+		k.ordered, k.added = slices.DeleteFunc(k.ordered, over), slices.DeleteFunc(k.added, over)
 		if len(k.ordered)+len(k.added) <= maxKept {
 			break
 		}
-		if age < time.Millisecond {
-			k.ordered = nil
-		}
+	}
+	if len(k.added) == 0 {
+		return
 	}
 	slices.SortFunc(k.added, byNumber)
 	all := make([]keptMessage, 0, len(k.ordered)+len(k.added))
@@ -80,6 +79,17 @@ func (k *Kept) orderLocked() {
 		}
 	}
 	k.ordered, k.added = all, k.added[:0]
+}
+
+// Use says that m has been found by whom it was kept for. It is kept a little longer, in case that
+// search is repeated.
+func (k *Kept) Use(m *link.Message) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	i, found := slices.BinarySearchFunc(k.ordered, keptMessage{Message: m}, byNumber)
+	if until := time.Now().Add(usedFor); found && until.Before(k.ordered[i].until) {
+		k.ordered[i].until = until
+	}
 }
 
 // WithoutKept calls read while v shows only what is on the queue.
@@ -103,11 +113,8 @@ func (k *Kept) all() []*link.Message {
 	defer k.mu.Unlock()
 	k.orderLocked()
 	var all []*link.Message
-	oldest := time.Now().Add(-keptFor)
 	for _, m := range k.ordered {
-		if !m.at.Before(oldest) {
-			all = append(all, m.Message)
-		}
+		all = append(all, m.Message)
 	}
 	return all
 }
@@ -118,11 +125,10 @@ func (k *Kept) take(wants []*Want) (left []*Want) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.orderLocked()
-	oldest := time.Now().Add(-keptFor)
 	for _, w := range wants {
 		i, _ := slices.BinarySearchFunc(k.ordered, w.Number, func(m keptMessage, n int64) int { return cmp.Compare(m.SequenceNumber, n) })
 		for ; w.Number != 0 && w.Found == nil && i < len(k.ordered) && k.ordered[i].SequenceNumber == w.Number; i++ {
-			if m := k.ordered[i]; !m.at.Before(oldest) && IdentityOf(m.Message) == w.Identity {
+			if m := k.ordered[i]; IdentityOf(m.Message) == w.Identity {
 				w.Found = m.Message
 			}
 		}
@@ -134,35 +140,37 @@ func (k *Kept) take(wants []*Want) (left []*Want) {
 }
 
 // with returns page, which was read from the sequence number from on, with the kept messages that
-// would stand in it. An empty page is the end of the queue.
-func (k *Kept) with(page []*link.Message, from int64) []*link.Message {
+// would stand in it. An empty page is the end of the queue. first are those of them that it returns
+// for the first time.
+func (k *Kept) with(page []*link.Message, from int64) (all, first []*link.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.orderLocked()
-	oldest := time.Now().Add(-keptFor)
-	first, _ := slices.BinarySearchFunc(k.ordered, from, func(m keptMessage, n int64) int { return cmp.Compare(m.SequenceNumber, n) })
-	fitting := k.ordered[first:]
+	begin, _ := slices.BinarySearchFunc(k.ordered, from, func(m keptMessage, n int64) int { return cmp.Compare(m.SequenceNumber, n) })
+	fitting := k.ordered[begin:]
 	if len(page) > 0 {
 		last := page[len(page)-1].SequenceNumber
 		end, _ := slices.BinarySearchFunc(fitting, last+1, func(m keptMessage, n int64) int { return cmp.Compare(m.SequenceNumber, n) })
 		fitting = fitting[:end]
 	}
 	if len(fitting) == 0 {
-		return page
+		return page, page
 	}
 	there := make(map[Identity]bool, len(page))
 	for _, m := range page {
 		there[IdentityOf(m)] = true
 	}
-	all := slices.Clone(page)
-	for _, m := range fitting {
-		if len(page) == 0 && len(all) == PageSize {
-			break
+	all, first = slices.Clone(page), slices.Clone(page)
+	for i := range fitting {
+		m := &fitting[i]
+		if there[IdentityOf(m.Message)] {
+			continue
 		}
-		if !there[IdentityOf(m.Message)] && !m.at.Before(oldest) {
-			all = append(all, m.Message)
+		all = append(all, m.Message)
+		if !m.shown {
+			m.shown, first = true, append(first, m.Message)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *link.Message) int { return cmp.Compare(a.SequenceNumber, b.SequenceNumber) })
-	return all
+	return all, first
 }

@@ -42,17 +42,18 @@ func TestKeptMessagesStandInTheirPages(t *testing.T) {
 		{"what is still there stands there once", 10, []int64{10, 30}, []int64{10, 20, 30}},
 		{"a page that begins behind all", 50, []int64{50, 60}, []int64{50, 60}},
 	} {
-		if got := numbersOf(k.with(numbered(c.page...), c.from)); !slices.Equal(got, c.want) {
+		all, _ := k.with(numbered(c.page...), c.from)
+		if got := numbersOf(all); !slices.Equal(got, c.want) {
 			t.Errorf("%s: page %v from %d shows %v, want %v", c.what, c.page, c.from, got, c.want)
 		}
 	}
 	recreated := numbered(20)
 	recreated[0].EnqueuedTime = noon.Add(time.Hour)
-	if got := k.with(recreated, 20); len(got) != 2 {
+	if got, _ := k.with(recreated, 20); len(got) != 2 {
 		t.Errorf("a kept message and another one with its number show as %v, want both", numbersOf(got))
 	}
 	k.Clear()
-	if got := k.with(nil, 0); len(got) != 0 {
+	if got, _ := k.with(nil, 0); len(got) != 0 {
 		t.Errorf("after Clear %v are kept, want none", numbersOf(got))
 	}
 }
@@ -60,19 +61,7 @@ func TestKeptMessagesStandInTheirPages(t *testing.T) {
 func TestKeptMessagesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var k Kept
-		all := func() (n int) {
-			for from := int64(0); ; {
-				page := k.with(nil, from)
-				if len(page) == 0 {
-					return n
-				}
-				if len(page) > PageSize {
-					t.Fatalf("a page of %d messages, want %d at most", len(page), PageSize)
-				}
-				n += len(page)
-				from = page[len(page)-1].SequenceNumber + 1
-			}
-		}
+		all := func() int { kept, _ := k.with(nil, 0); return len(kept) }
 		next := int64(0)
 		add := func(n int) {
 			page := make([]int64, n)
@@ -97,8 +86,40 @@ func TestKeptMessagesAreBounded(t *testing.T) {
 				t.Errorf("%d messages are kept, want %d at most", n, maxKept)
 			}
 		}
-		if page := k.with(nil, next); len(page) != 1 {
+		if page, _ := k.with(nil, next); len(page) != 1 {
 			t.Error("the latest message is not kept")
+		}
+	})
+}
+
+func TestKeptMessagesThatWereUsedAreKeptForLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k Kept
+		messages := numbered(10, 20, 30)
+		k.Add(messages)
+		if all, first := k.with(numbered(5), 0); len(all) != 1 || len(first) != 1 {
+			t.Errorf("a page up to 5 shows %v, want 5 alone", numbersOf(all))
+		}
+		all, first := k.with(numbered(15, 20), 10)
+		if !slices.Equal(numbersOf(all), []int64{10, 15, 20}) || len(first) != 3 {
+			t.Errorf("a page from 10 to 20 shows %v, for the first time %v; want 10, 15 and 20", numbersOf(all), numbersOf(first))
+		}
+		all, first = k.with(nil, 0)
+		if !slices.Equal(numbersOf(all), []int64{10, 20, 30}) || len(first) != 2 {
+			t.Errorf("an empty page shows %v, for the first time %v; want all, and not 10 again", numbersOf(all), numbersOf(first))
+		}
+		k.Use(messages[1])
+		k.Use(numbered(40)[0]) // that was never kept
+		if all := k.all(); len(all) != 3 {
+			t.Errorf("right after Use %v are kept, want all: the search may be repeated", numbersOf(all))
+		}
+		time.Sleep(usedFor + time.Second) // fake
+		if all := k.all(); !slices.Equal(numbersOf(all), []int64{10, 30}) {
+			t.Errorf("%v after 20 was used %v are kept, want the others", usedFor+time.Second, numbersOf(all))
+		}
+		time.Sleep(keptFor) // fake
+		if all := k.all(); len(all) != 0 {
+			t.Errorf("after more than %v %v are kept, want none", keptFor, numbersOf(all))
 		}
 	})
 }

@@ -6,11 +6,13 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"overdue/internal/servicebus/link"
 )
 
 // maxKeptPages bounds the pages that are read right behind a nudge. A dead-letter queue that
 // somebody empties is short.
-const maxKeptPages = 4
+const maxKeptPages = 8
 
 // keepPause is how long no pages are read after nobody had taken a message from the first one, as
 // long as it is not known whether dead letters stay.
@@ -49,7 +51,9 @@ func (l *NewLetters) Keep(ctx context.Context, state LetterState, dead *View, ke
 // empties the queue, and the new dead letters stand anywhere behind.
 func keepPages(ctx context.Context, dead *View, kept *Kept, front Identity) (now Identity, err error) {
 	for from, pages := int64(0), 0; pages < maxKeptPages; pages++ {
-		page, err := dead.Peek(ctx, from, PageSize)
+		page, err := dead.peekAhead(ctx, from, func(n int, _ *link.Message) bool {
+			return n == PageSize && front == (Identity{}) && pages < maxKeptPages-1
+		})
 		if errors.Is(err, ErrPartitioned) { // it knows from now on
 			page, err = dead.Peek(ctx, from, PageSize)
 		}

@@ -27,15 +27,15 @@ func (v *View) restore(m *link.Message) *link.Message {
 	return &restored
 }
 
-// restoreAll restores the messages of a page in place.
-func (v *View) restoreAll(page []*link.Message) []*link.Message {
+// restoreAll restores the messages of a page in place. It reports whether any may differ.
+func (v *View) restoreAll(page []*link.Message) bool {
 	if v.Differ == nil || !v.Differ() {
-		return page
+		return false
 	}
 	for i, m := range page {
 		page[i] = v.restore(m)
 	}
-	return page
+	return true
 }
 
 // FindAnywhere searches the first pages for messages that may stand under other numbers or stamps

@@ -23,7 +23,7 @@ const peekTime = 30 * time.Second
 // other entity would take nine years to reach it, at a message per microsecond.
 const partitionAt = 48
 
-// ErrTooManyPeeks reports that a check has used up peekBudget.
+// ErrTooManyPeeks reports that a check has used up its peeks.
 var ErrTooManyPeeks = errors.New("the check takes too many peeks")
 
 // ReasonExpired is the dead-letter reason of messages that the broker has expired ("Overview of
@@ -84,19 +84,59 @@ func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][
 		return nil, fmt.Errorf("monitor: peek at %s: %w", v.Path, err)
 	}
 	for i, page := range pages {
-		if err := v.notePage(ranges[i].From, page); err != nil {
+		if pages[i], err = v.took(ranges[i].From, page); err != nil {
 			return nil, err
 		}
-		if v.Kept != nil && !v.Cursor {
-			page = v.Kept.with(page, ranges[i].From)
-		}
-		if n := len(page); n > 0 {
-			v.reached = page[n-1].SequenceNumber
-		}
-		pages[i] = v.restoreAll(page)
-		v.noteSeen(page)
 	}
 	return pages, nil
+}
+
+// peekAhead is Peek for a page of many. If more accepts the number of messages and the last of
+// them, the next page is on its way when it returns.
+func (v *View) peekAhead(ctx context.Context, from int64, more func(n int, last *link.Message) bool) ([]*link.Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, peekTime)
+	defer cancel()
+	if err := v.open(ctx); err != nil {
+		return nil, err
+	}
+	count := func() bool {
+		if v.limited && v.left < 1 {
+			return false
+		}
+		v.Peeks++
+		v.left--
+		v.Operations.Add(operations.Peek, 1)
+		return true
+	}
+	r := link.PeekRange{From: from, N: PageSize}
+	if v.peeker.Ahead() != r && !count() {
+		return nil, ErrTooManyPeeks
+	}
+	page, err := v.peeker.PeekAhead(ctx, r, func(n int, last *link.Message) bool { return more(n, last) && count() })
+	if err != nil {
+		v.peeker = nil // it has closed itself
+		return nil, fmt.Errorf("monitor: peek at %s: %w", v.Path, err)
+	}
+	return v.took(from, page)
+}
+
+// took takes a page that was read from a sequence number on.
+func (v *View) took(from int64, page []*link.Message) ([]*link.Message, error) {
+	if err := v.notePage(from, page); err != nil {
+		return nil, err
+	}
+	first := page
+	if v.Kept != nil && !v.Cursor {
+		page, first = v.Kept.with(page, from)
+	}
+	if n := len(page); n > 0 {
+		v.reached = page[n-1].SequenceNumber
+	}
+	if v.restoreAll(page) {
+		first = page
+	}
+	v.noteSeen(first)
+	return page, nil
 }
 
 // notePage keeps what a page says beyond what it was read for.
