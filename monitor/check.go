@@ -47,7 +47,7 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 		if err := e.cacheSlots(ctx, due); err != nil {
 			return due, false, err
 		}
-		if due = e.awaitNudge(ctx, due, false); len(due) == 0 {
+		if due = e.awaitNudge(ctx, due, e.hasMany() && e.deadLetters() == search.LettersStay); len(due) == 0 {
 			return nil, true, nil
 		}
 	}
@@ -55,7 +55,7 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 		if e.fallsBehind(due) {
 			return e.nudgeInstead(ctx, due)
 		}
-		e.work.Limit(peekBudget(due))
+		e.work.Limit(peeksFirst + peeksPerMessage*len(filter(due, func(wt *watch) bool { return wt.want.Number != 0 })))
 		defer e.work.Limit(-1)
 	}
 	slots := slices.ContainsFunc(due, func(wt *watch) bool { return wt.slot != nil })

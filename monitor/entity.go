@@ -60,6 +60,7 @@ type entity struct {
 	rewritten         []*intake.Companion      // parts of which were, since the last check
 	settings          entitySettings
 	settingsAsOf      time.Time     // by our clock: older descriptions are stale
+	began             time.Time     // by our clock: the last check
 	searchTook        time.Duration // duration of the last search
 	notifiedAtOnce    int           // messages of slots, by the running check
 	log               *zap.Logger
@@ -100,16 +101,18 @@ func (e *entity) run(ctx context.Context) {
 			return
 		}
 		now := time.Now()
+		e.began = now
 		if due := e.due(now); len(due) > 0 {
 			e.handleDue(ctx, due, false)
 			e.writeEarly(ctx)
 			continue
 		}
 		if ripe := e.nudgedWatches(now); len(ripe) > 0 {
-			peeks := e.work.Peeks + e.dead.Peeks
+			peeks := e.dead.Peeks
 			e.handleDue(ctx, ripe, true)
 			e.writeEarly(ctx)
-			e.restAfter(e.work.Peeks + e.dead.Peeks - peeks)
+			peeks = e.dead.Peeks - peeks
+			e.waiting.rest = time.Now().Add(min(max(time.Duration(peeks)*peekRest, time.Duration(peeks*peeks)*pageRest, time.Since(now)), waitMost))
 			continue
 		}
 		select {

@@ -34,11 +34,12 @@ const (
 	// keep up. There a nudge and a read of the dead letters are cheaper.
 	peeksFirst      = 48
 	peeksPerMessage = 2
-	// pageRest is for how long no dead letters are read, per peek that the last reading took,
-	// and waitMost bounds that. So few messages are notified at once, and of many only so much
-	// later that they share pages.
-	pageRest = 10 * time.Millisecond
-	waitMost = time.Second
+	// After a reading of dead letters, none are read for peekRest times its peeks, or pageRest times
+	// the square of these, but at least for as long as it took, and waitMost at most. So few messages
+	// are notified soon, and of many only so much later that they share pages.
+	peekRest = 3 * time.Millisecond
+	pageRest = 80 * time.Microsecond
+	waitMost = 1250 * time.Millisecond
 )
 
 // nudgeStep is how far the nudge is that comes before the check of a watch.
@@ -81,14 +82,13 @@ func (e *entity) hasMany() bool {
 	return known.Many(time.Now())
 }
 
-// noteOrder moves the order on.
+// noteOrder moves the order on. That a check found nothing counts from its beginning.
 func (e *entity) noteOrder(event nudge.OrderEvent) {
-	e.w.states.update(e.key, func(f *entityState) { f.order.Observe(event, time.Now()) })
-}
-
-// peekBudget returns how many peeks a first check may take.
-func peekBudget(due []*watch) int {
-	return peeksFirst + peeksPerMessage*len(filter(due, func(wt *watch) bool { return wt.want.Number != 0 }))
+	now := time.Now()
+	if event == nudge.NothingFound {
+		now = e.began
+	}
+	e.w.states.update(e.key, func(f *entityState) { f.order.Observe(event, now) })
 }
 
 // fallsBehind reports whether checks cannot keep up with the deadlines, or will not.
@@ -311,9 +311,4 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
 		}
 	}
 	return nil
-}
-
-// restAfter delays the next read of dead letters, in proportion to the peeks of the last one.
-func (e *entity) restAfter(peeks int) {
-	e.waiting.rest = time.Now().Add(min(time.Duration(peeks)*pageRest, waitMost))
 }

@@ -59,8 +59,12 @@ func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Messag
 	return e.ranges.Waiting(ctx, w.timeRange(), search.Millis(e.w.clock.Now().Add(-search.SettledAge)), read, see, noted)
 }
 
-func inOrder(noted map[search.Identity]search.CachedMessage) []search.Identity {
-	return slices.SortedFunc(maps.Keys(noted), func(a, b search.Identity) int { return cmp.Compare(a.Number, b.Number) })
+// inOrder returns what searches for these messages by their numbers.
+func inOrder(noted map[search.Identity]search.CachedMessage) (wants []*search.Want) {
+	for _, at := range slices.SortedFunc(maps.Keys(noted), func(a, b search.Identity) int { return cmp.Compare(a.Number, b.Number) }) {
+		wants = append(wants, &search.Want{Identity: at})
+	}
+	return wants
 }
 
 // maxConfirmed is how many cached messages are searched for before they are due.
@@ -70,19 +74,14 @@ const maxConfirmed = 100
 // Those that are gone were received in time. Where there are too many to search for, all are taken
 // to be there until they are due.
 func (u *slotSearch) confirmCached(ctx context.Context, noted map[search.Identity]search.CachedMessage) error {
-	e := u.e
+	left, began := inOrder(noted), time.Now()
 	if len(noted) > maxConfirmed {
-		for _, at := range inOrder(noted) {
-			u.present(noted[at].Message(), noted[at].Read)
+		for _, n := range left {
+			u.present(noted[n.Identity].Message(), noted[n.Identity].Read)
 		}
 		return nil
 	}
-	var left []*search.Want
-	for _, at := range inOrder(noted) {
-		left = append(left, &search.Want{Identity: at})
-	}
-	began := time.Now()
-	if err := e.work.FindNumbered(ctx, left, nil); err != nil {
+	if err := u.e.work.FindNumbered(ctx, left, nil); err != nil {
 		return err
 	}
 	for _, n := range left {
@@ -99,12 +98,8 @@ func (u *slotSearch) readCached(ctx context.Context, noted map[search.Identity]s
 	if len(noted) == 0 {
 		return nil
 	}
-	e := u.e
-	var left, gone []*search.Want
-	for _, at := range inOrder(noted) {
-		left = append(left, &search.Want{Identity: at})
-	}
-	began := time.Now()
+	e, began, left := u.e, time.Now(), inOrder(noted)
+	var gone []*search.Want
 	if err := e.work.FindNumbered(ctx, left, nil); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ const (
 	// every is the least interval between nudges of one entity, and everyMany where checks do not keep
 	// up. Deadlines that lie closer share a nudge.
 	every     = 3 * time.Millisecond
-	everyMany = 5 * time.Millisecond
+	everyMany = 6 * time.Millisecond
 	// maxPast bounds the remembered nudges: at that interval, those of more than a second.
 	maxPast = 400
 	// Reach is how long after the decision to nudge a message may become due and be expired by the
