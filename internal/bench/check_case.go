@@ -103,8 +103,7 @@ func (plan *Check) once(ctx context.Context, p *Program, live int,
 }
 
 // both are the metrics of the monitor and of the broker.
-func (s *scene) both(ctx context.Context,
-	monitor *child) (m, broker map[string]float64, err error) {
+func (s *scene) both(ctx context.Context, monitor *child) (m, broker map[string]float64, err error) {
 	if m, err = monitor.metrics(ctx); err != nil {
 		return nil, nil, err
 	}

@@ -66,8 +66,7 @@ const settingPrefix = "OVERDUE_"
 
 // startChild starts a command with these settings and none of the caller's, and returns when it
 // is ready.
-func startChild(ctx context.Context, p *Program, command string,
-	given settings) (_ *child, err error) {
+func startChild(ctx context.Context, p *Program, command string, given settings) (_ *child, err error) {
 	c := &child{name: command, gone: make(chan struct{}), events: map[string]notice{},
 		http: httpclient.New(nil, time.Minute)}
 	c.cmd = exec.Command(p.Binary, command, "--stop-with-stdin")
@@ -160,7 +159,10 @@ func (c *child) logged(line []byte) {
 	var e struct {
 		Event struct {
 			Type, Subject string
-			Data          struct{ Evidence string }
+			Data          struct {
+				Evidence         string
+				DeadLetteredTime time.Time
+			}
 		}
 	}
 	err := json.Unmarshal(line, &e)
@@ -170,7 +172,7 @@ func (c *child) logged(line []byte) {
 	case err == nil && e.Event.Type == alert.TypeMissed:
 		n, again := c.events[e.Event.Subject]
 		if !again {
-			n.at, n.evidence = read, e.Event.Data.Evidence
+			n.at, n.evidence, n.moved = read, e.Event.Data.Evidence, e.Event.Data.DeadLetteredTime
 		}
 		n.count++
 		c.events[e.Event.Subject] = n
@@ -184,6 +186,7 @@ type notice struct {
 	count    int       // of events
 	at       time.Time // when the first of them was read here
 	evidence string    // as in its data; "" = none
+	moved    time.Time // when it was dead-lettered, as in its data
 }
 
 // notices are the notifications of missed deadlines so far, by message-id.

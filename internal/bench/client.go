@@ -135,8 +135,7 @@ type load struct {
 }
 
 // openLoad returns when all links are open.
-func openLoad(ctx context.Context, address, queue string,
-	message func(i int) *azservicebus.Message) (*load, error) {
+func openLoad(ctx context.Context, address, queue string, message func(i int) *azservicebus.Message) (*load, error) {
 	senders, shut, err := openSDKSenders(ctx, address, queue, loadSenders, loadSenders)
 	if err != nil {
 		return nil, err

@@ -112,8 +112,7 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 	if err != nil {
 		return nil, err
 	}
-	c := &expireCase{Outstanding: len(r.ttl), Drained: variant == drained, Queues: len(r.queues),
-		Load: r.plan.Load}
+	c := &expireCase{Outstanding: len(r.ttl), Drained: variant == drained, Queues: len(r.queues), Load: r.plan.Load}
 	if variant == mixed {
 		c.Consumers = consumers
 	}
@@ -290,8 +289,7 @@ func (c *expireCase) account(before, after map[string]float64) {
 
 // operationsBetween returns the operations between two readings of the metrics, by kind, and per
 // message for n messages.
-func operationsBetween(before, after map[string]float64,
-	n int) (byKind map[string]int, each float64) {
+func operationsBetween(before, after map[string]float64, n int) (byKind map[string]int, each float64) {
 	byKind = map[string]int{}
 	total := 0
 	for name, v := range after {
@@ -307,8 +305,7 @@ func operationsBetween(before, after map[string]float64,
 
 // tally counts the outcomes of messages by their times to live, completions, notifications and
 // the broker's timestamps on dead letters.
-func (c *expireCase) tally(ttl []time.Duration, completed map[string]int,
-	notices map[string]notice, letters []deadLetter) {
+func (c *expireCase) tally(ttl []time.Duration, completed map[string]int, notices map[string]notice, letters []deadLetter) {
 	dead := make(map[string]int, len(letters))
 	stamps := make(map[string]deadLetter, len(letters))
 	for _, l := range letters {
@@ -319,6 +316,10 @@ func (c *expireCase) tally(ttl []time.Duration, completed map[string]int,
 	for i := range ttl {
 		id := messageID(i)
 		l, letter := stamps[id]
+		n := notices[id]
+		if c.Drained && !n.moved.IsZero() && n.moved.Before(l.DeadLetteredTime) {
+			l.DeadLetteredTime = n.moved // the consumer that drains the queue has received it later
+		}
 		if letter {
 			c.DeadLettered++
 			lags = append(lags, l.DeadLetteredTime.Sub(l.EnqueuedTime.Add(ttl[i])))
@@ -326,7 +327,6 @@ func (c *expireCase) tally(ttl []time.Duration, completed map[string]int,
 		if completed[id] > 0 {
 			c.Consumed++
 		}
-		n := notices[id]
 		if n.count > 0 {
 			c.Notified++
 		}

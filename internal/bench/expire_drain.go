@@ -43,8 +43,7 @@ func (r *expireRun) drain(ctx context.Context) (stop func() error) {
 const lockDuration = time.Minute
 
 // drainDeadLetters completes dead letters until ctx ends, and calls took with each.
-func drainDeadLetters(ctx context.Context, c *azservicebus.Client,
-	took func(*azservicebus.ReceivedMessage)) error {
+func drainDeadLetters(ctx context.Context, c *azservicebus.Client, took func(*azservicebus.ReceivedMessage)) error {
 	receiver, err := c.NewReceiverForQueue(workQueue,
 		&azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
 	if err != nil {
@@ -57,8 +56,8 @@ func drainDeadLetters(ctx context.Context, c *azservicebus.Client,
 	}
 }
 
-// took records a dead letter. The broker delivered it at once, and stamped the end of the
-// delivery's lock.
+// took records a dead letter. The broker stamped the end of the delivery's lock, so it was a dead
+// letter by then. The event may show an earlier time.
 func (r *expireRun) took(m *azservicebus.ReceivedMessage) {
 	l := deadLetter{MessageID: m.MessageID}
 	if m.LockedUntil != nil {
