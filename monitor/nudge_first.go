@@ -32,7 +32,7 @@ const (
 	// peeksFirst bounds the peeks of a first check, besides peeksPerMessage for each message that
 	// was seen before. A check that needs more reads through a long queue, where consumers do not
 	// keep up. There a nudge and a read of the dead letters are cheaper.
-	peeksFirst      = 48
+	peeksFirst      = 24
 	peeksPerMessage = 2
 	// After a reading of dead letters, none are read for peekRest times its peeks, or pageRest times
 	// the square of these, but at least for as long as it took, and waitMost at most. So few messages
