@@ -42,7 +42,7 @@ func (v *View) betweenNumbers(ctx context.Context, from, until time.Time, see fu
 	}
 	for first := true; ; first = false {
 		page, err := v.peekAhead(ctx, at, func(_ int, last *link.Message) bool {
-			return !last.EnqueuedTime.After(until) && !(first && last.EnqueuedTime.Before(from))
+			return !last.EnqueuedTime.After(until) && (!first || !last.EnqueuedTime.Before(from))
 		})
 		if err != nil || len(page) == 0 {
 			return err
