@@ -32,7 +32,8 @@ type wire struct {
 	tap      *Tap
 	number   int
 	sessions [2]map[uint16]*session // by the channel on which a side sends
-	closing  bool                   // a side sent a close frame, and not because the service failed
+	closing  bool                   // a side sent a close frame
+	failed   bool                   // the service said internal-error
 	ended    bool                   // one direction has been read to its end
 }
 
@@ -91,6 +92,20 @@ func readFrame(in *bufio.Reader) ([]byte, error) {
 	return raw, err
 }
 
+// saysInternalError reports whether p ends a link, a session or the connection with internal-error.
+func saysInternalError(p amqp.Performative) bool {
+	var err *amqp.Error
+	switch p := p.(type) {
+	case *amqp.Detach:
+		err = p.Error
+	case *amqp.End:
+		err = p.Error
+	case *amqp.Close:
+		err = p.Error
+	}
+	return err != nil && err.Condition == amqp.ErrCondInternalError
+}
+
 // note writes down what a frame says of sessions, links and deliveries.
 func (w *wire) note(d direction, raw []byte) error {
 	body := raw[4*int(raw[4]):]
@@ -104,13 +119,16 @@ func (w *wire) note(d direction, raw []byte) error {
 	ch := binary.BigEndian.Uint16(raw[6:])
 	w.tap.mu.Lock()
 	defer w.tap.mu.Unlock()
+	if d == fromService && !w.failed && saysInternalError(p) {
+		w.failed = true
+		w.tap.failures++
+	}
 	switch p := p.(type) {
 	case *amqp.Begin:
 		w.begin(d, ch, p)
 		return nil
 	case *amqp.Close:
-		failed := d == fromService && p.Error != nil && p.Error.Condition == amqp.ErrCondInternalError
-		w.closing = w.closing || !failed
+		w.closing = true
 		return nil
 	}
 	s := w.sessions[d][ch]

@@ -124,7 +124,7 @@ func (t *Tap) carry(w *wire, d direction, to, from net.Conn) {
 	cut := !t.conns[from]
 	delete(t.conns, to)
 	delete(t.conns, from)
-	if d == fromService && !w.ended && !w.closing && !cut {
+	if d == fromService && !w.ended && !w.closing && !w.failed && !cut {
 		t.failures++
 	}
 	w.ended = true
@@ -133,8 +133,8 @@ func (t *Tap) carry(w *wire, d direction, to, from net.Conn) {
 	}
 }
 
-// Failures counts the connections that the service ended first, without a close frame or with
-// one that says internal-error.
+// Failures counts the connections that the service ended first, without a close frame, or on which
+// it said internal-error, of a link, of a session or of all.
 func (t *Tap) Failures() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -77,12 +77,13 @@ func TestTheTapRecordsBytesUnchanged(t *testing.T) {
 	}
 }
 
-// A service fails when it is the first to end a connection, without a close frame or with
+// A service fails when it is the first to end a connection, without a close frame, or when it says
 // internal-error.
 func TestFailuresAreThoseOfTheService(t *testing.T) {
 	frame := func(p amqp.Performative) []byte { return amqp.AppendFrame(nil, 0, p, nil) }
 	header := []byte("AMQP\x00\x01\x00\x00")
 	closing := frame(&amqp.Close{})
+	broken := &amqp.Error{Condition: amqp.ErrCondInternalError}
 	for name, c := range map[string]struct {
 		client, service []byte
 		clientEnds      bool
@@ -92,7 +93,11 @@ func TestFailuresAreThoseOfTheService(t *testing.T) {
 		"ends within a frame":                 {header, slices.Concat(header, closing[:9]), false, 1},
 		"closes":                              {header, slices.Concat(header, closing), false, 0},
 		"closes with a refusal":               {header, slices.Concat(header, frame(&amqp.Close{Error: &amqp.Error{Condition: amqp.ErrCondNotFound}})), false, 0},
-		"closes with internal error":          {header, slices.Concat(header, frame(&amqp.Close{Error: &amqp.Error{Condition: amqp.ErrCondInternalError}})), false, 1},
+		"closes with internal error":          {header, slices.Concat(header, frame(&amqp.Close{Error: broken})), false, 1},
+		"ends a session with internal error":  {header, slices.Concat(header, frame(&amqp.End{Error: broken}), closing), false, 1},
+		"ends a link with internal error":     {header, slices.Concat(header, frame(&amqp.Detach{Error: broken})), true, 1},
+		"says internal error twice":           {header, slices.Concat(header, frame(&amqp.End{Error: broken}), frame(&amqp.Close{Error: broken})), false, 1},
+		"is said so by the client":            {slices.Concat(header, frame(&amqp.Close{Error: broken})), header, false, 0},
 		"ends after the client ended":         {header, header, true, 0},
 		"ends after the client's close frame": {slices.Concat(header, closing), header, false, 0},
 	} {
