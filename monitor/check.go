@@ -141,6 +141,7 @@ func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing
 	}
 	e.giveUp(ctx, lost)
 	for _, wt := range missed {
+		e.kept.Use(search.Identity{Number: wt.missed.SequenceNumber, Enqueued: wt.missed.EnqueuedTime.UnixMilli()})
 		e.w.notify(ctx, e.name, wt) // ⑥
 	}
 }

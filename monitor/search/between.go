@@ -56,12 +56,12 @@ func (v *View) betweenNumbers(ctx context.Context, from, until time.Time, see fu
 			continue
 		}
 		for _, m := range page {
-			if m.EnqueuedTime.After(until) {
-				return nil
-			}
-			if !m.EnqueuedTime.Before(from) {
+			if !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) {
 				see(m)
 			}
+		}
+		if last.EnqueuedTime.After(until) {
+			return nil // no page is on its way
 		}
 		at = next
 	}

@@ -81,14 +81,17 @@ func (k *Kept) orderLocked() {
 	k.ordered, k.added = all, k.added[:0]
 }
 
-// Use says that m has been found by whom it was kept for. It is kept a little longer, in case that
-// search is repeated.
-func (k *Kept) Use(m *link.Message) {
+// Use says that the event of a kept message is on its way. The message is kept a little longer, for
+// another companion that names it.
+func (k *Kept) Use(at Identity) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	i, found := slices.BinarySearchFunc(k.ordered, keptMessage{Message: m}, byNumber)
-	if until := time.Now().Add(usedFor); found && until.Before(k.ordered[i].until) {
-		k.ordered[i].until = until
+	until := time.Now().Add(usedFor)
+	i, _ := slices.BinarySearchFunc(k.ordered, at.Number, func(m keptMessage, n int64) int { return cmp.Compare(m.SequenceNumber, n) })
+	for ; i < len(k.ordered) && k.ordered[i].SequenceNumber == at.Number; i++ {
+		if m := &k.ordered[i]; IdentityOf(m.Message) == at && until.Before(m.until) {
+			m.until = until
+		}
 	}
 }
 

@@ -108,8 +108,8 @@ func TestKeptMessagesThatWereUsedAreKeptForLess(t *testing.T) {
 		if !slices.Equal(numbersOf(all), []int64{10, 20, 30}) || len(first) != 2 {
 			t.Errorf("an empty page shows %v, for the first time %v; want all, and not 10 again", numbersOf(all), numbersOf(first))
 		}
-		k.Use(messages[1])
-		k.Use(numbered(40)[0]) // that was never kept
+		k.Use(IdentityOf(messages[1]))
+		k.Use(IdentityOf(numbered(40)[0])) // that was never kept
 		if all := k.all(); len(all) != 3 {
 			t.Errorf("right after Use %v are kept, want all: the search may be repeated", numbersOf(all))
 		}

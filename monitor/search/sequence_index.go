@@ -130,7 +130,7 @@ func (v *View) approach(ctx context.Context, t time.Time) ([]*link.Message, erro
 		return nil, err
 	}
 	before, _, hasBefore, hasAfter := points.Around(t)
-	if !hasBefore || !hasAfter && (v.Kept != nil || points.ahead(t) < farAhead) { // dead letters are few
+	if !hasBefore || !hasAfter && (v.Differ != nil || points.ahead(t) < farAhead) { // dead letters are few
 		at := int64(0)
 		if hasBefore {
 			at = before.Number + 1

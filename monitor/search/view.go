@@ -69,16 +69,13 @@ func (v *View) Peek(ctx context.Context, from int64, n int) ([]*link.Message, er
 func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][]*link.Message, err error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
-	if v.limited && v.left < len(ranges) {
-		return nil, ErrTooManyPeeks
-	}
 	if err := v.open(ctx); err != nil {
 		return nil, err
 	}
-	v.Peeks += len(ranges)
-	v.left -= len(ranges)
+	if !v.spend(len(ranges)) {
+		return nil, ErrTooManyPeeks
+	}
 	pages, err = v.peeker.PeekEach(ctx, ranges)
-	v.Operations.Add(operations.Peek, len(ranges))
 	if err != nil {
 		v.peeker = nil // it has closed itself
 		return nil, fmt.Errorf("monitor: peek at %s: %w", v.Path, err)
@@ -92,32 +89,35 @@ func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][
 }
 
 // peekAhead is Peek for a page of many. If more accepts the number of messages and the last of
-// them, the next page is on its way when it returns.
+// them, the next page is on its way when it returns, and the caller has to go on with that one: it
+// would be old when somebody else took it.
 func (v *View) peekAhead(ctx context.Context, from int64, more func(n int, last *link.Message) bool) ([]*link.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
 	if err := v.open(ctx); err != nil {
 		return nil, err
 	}
-	count := func() bool {
-		if v.limited && v.left < 1 {
-			return false
-		}
-		v.Peeks++
-		v.left--
-		v.Operations.Add(operations.Peek, 1)
-		return true
-	}
 	r := link.PeekRange{From: from, N: PageSize}
-	if v.peeker.Ahead() != r && !count() {
+	if v.peeker.Ahead() != r && !v.spend(1) {
 		return nil, ErrTooManyPeeks
 	}
-	page, err := v.peeker.PeekAhead(ctx, r, func(n int, last *link.Message) bool { return more(n, last) && count() })
+	page, err := v.peeker.PeekAhead(ctx, r, func(n int, last *link.Message) bool { return more(n, last) && v.spend(1) })
 	if err != nil {
 		v.peeker = nil // it has closed itself
 		return nil, fmt.Errorf("monitor: peek at %s: %w", v.Path, err)
 	}
 	return v.took(from, page)
+}
+
+// spend counts n peeks, and reports whether there may be so many more.
+func (v *View) spend(n int) bool {
+	if v.limited && v.left < n {
+		return false
+	}
+	v.Peeks += n
+	v.left -= n
+	v.Operations.Add(operations.Peek, n)
+	return true
 }
 
 // took takes a page that was read from a sequence number on.

@@ -106,7 +106,7 @@ func (p *played) check() {
 	p.remindedInTime()
 }
 
-// toldOfTheExpired checks that every event is about a dead letter that was expired.
+// notifiedOfTheExpired checks that every event is about a dead letter that was expired.
 func (p *played) notifiedOfTheExpired() {
 	p.Helper()
 	times, keys := p.events(), map[string]bool{}

@@ -73,8 +73,8 @@ type Request struct {
 func (n *Node) CallEach(ctx context.Context, requests []Request, take func(i int, a *amqp.Answer) error) error {
 	var taken error
 	first := n.sent
-	for sent := 0; sent < len(requests) || n.Waiting() > 0; {
-		for ; sent < len(requests) && n.Waiting() < maxPipelined; sent++ {
+	for sent := 0; sent < len(requests) || len(n.waiting) > 0; {
+		for ; sent < len(requests) && len(n.waiting) < maxPipelined; sent++ {
 			if err := n.Send(ctx, requests[sent]); err != nil {
 				return err
 			}
@@ -89,9 +89,6 @@ func (n *Node) CallEach(ctx context.Context, requests []Request, take func(i int
 	}
 	return taken
 }
-
-// Waiting returns how many requests wait for their answers.
-func (n *Node) Waiting() int { return len(n.waiting) }
 
 // Send sends a request. At most maxPipelined may wait for their answers. After an error the Node
 // cannot be used any more.
