@@ -41,8 +41,10 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 	if !e.nudgeReachesAll() {
 		e.nudger.Forget()
 	}
-	mayNudge := e.mayNudgeFirst()
-	e.nudgesFirst.Store(mayNudge && e.order() == nudge.NudgeFirst)
+	bounded, err := e.chooseOrder(ctx, due, nudged)
+	if err != nil {
+		return due, false, err
+	}
 	if e.nudgesFirst.Load() && !nudged {
 		if err := e.cacheSlots(ctx, due); err != nil {
 			return due, false, err
@@ -51,11 +53,8 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 			return nil, true, nil
 		}
 	}
-	if mayNudge && !nudged && !slices.ContainsFunc(due, func(wt *watch) bool { return !e.untried(wt) }) {
-		if e.fallsBehind(due) {
-			return e.nudgeInstead(ctx, due)
-		}
-		e.work.Limit(peeksFirst + peeksPerMessage*len(filter(due, func(wt *watch) bool { return wt.want.Number != 0 })))
+	if bounded {
+		e.work.Limit(peeksFirst + len(filter(due, func(wt *watch) bool { return wt.slot == nil })))
 		defer e.work.Limit(-1)
 	}
 	slots := slices.ContainsFunc(due, func(wt *watch) bool { return wt.slot != nil })
@@ -87,8 +86,8 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 	return due, false, err
 }
 
-// nudgeInstead has a nudge come before the check of due, which did not keep up or takes too many
-// peeks. It returns what comes first all the same.
+// nudgeInstead has a nudge come before the check of due, which takes too many peeks. It returns the
+// watches that are checked first all the same.
 func (e *entity) nudgeInstead(ctx context.Context, due []*watch) (rest []*watch, handed bool, err error) {
 	e.work.Limit(-1)
 	if err := errors.Join(e.checkFell(ctx, due), e.cacheSlots(ctx, due)); err != nil {

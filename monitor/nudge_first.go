@@ -23,23 +23,25 @@ import (
 const (
 	// nudgeEvery is the interval between nudges within a slot.
 	nudgeEvery = 8 * time.Millisecond
-	// Checks cannot keep up where behindMin messages that were seen before are overdue for
-	// behindBy, or soonMin become due within soonWithin.
+	// Checks cannot keep up, or cost too much, where behindMin messages that were seen before become
+	// due within soonWithin.
 	behindMin  = 64
-	behindBy   = 20 * time.Millisecond
-	soonMin    = 250
 	soonWithin = 100 * time.Millisecond
-	// peeksFirst bounds the peeks of a first check, besides peeksPerMessage for each message that
-	// was seen before. A check that needs more reads through a long queue, where consumers do not
+	manyMin    = 250 // so many dead letters at once are many
+	// peeksFirst bounds the peeks of a first check, besides one for each message that has a watch of
+	// its own. A check that needs more reads through a long queue, where consumers do not
 	// keep up. There a nudge and a read of the dead letters are cheaper.
-	peeksFirst      = 24
-	peeksPerMessage = 2
+	peeksFirst = 24
 	// After a reading of dead letters, none are read for peekRest times its peeks, or pageRest times
 	// the square of these, but at least for as long as it took, and waitMost at most. So few messages
 	// are notified soon, and of many only so much later that they share pages.
 	peekRest = 3 * time.Millisecond
 	pageRest = 80 * time.Microsecond
 	waitMost = 1250 * time.Millisecond
+
+	lostRarely = 8                     // dead letters are read behind nudges that come first, for each one that a consumer takes before
+	seenLate   = 50 * time.Millisecond // after its send, a message is mostly enqueued
+	copyGap    = 64                    // messages behind each one are read for copies of it
 )
 
 // nudgeStep is how far the nudge is that comes before the check of a watch.
@@ -91,22 +93,23 @@ func (e *entity) noteOrder(event nudge.OrderEvent) {
 	e.w.states.update(e.key, func(f *entityState) { f.order.Observe(event, now) })
 }
 
-// fallsBehind reports whether checks cannot keep up with the deadlines, or will not.
-func (e *entity) fallsBehind(due []*watch) bool {
-	now := e.w.clock.Now()
-	late, soon := 0, 0
-	for _, list := range [][]*watch{due, e.watches} {
-		for _, wt := range list {
-			switch at := wt.due(); {
-			case wt.want.Number == 0 || at.After(now.Add(soonWithin)):
-			case at.Before(now.Add(-behindBy)):
-				late++
-			default:
-				soon++
-			}
-		}
+// chooseOrder decides whether a nudge or the check of due comes first. The check is bounded in its
+// peeks as long as a nudge may come instead.
+func (e *entity) chooseOrder(ctx context.Context, due []*watch, nudged bool) (bounded bool, err error) {
+	may := e.mayNudgeFirst()
+	bounded = may && !nudged && !slices.ContainsFunc(due, func(wt *watch) bool { return !e.untried(wt) })
+	if bounded && e.order() == nudge.CheckFirst && e.fallsBehind(due) {
+		err = e.checkFell(ctx, due)
 	}
-	return late >= behindMin || soon >= soonMin
+	e.nudgesFirst.Store(may && e.order() == nudge.NudgeFirst)
+	return bounded, err
+}
+
+// fallsBehind reports whether checks cannot keep up with the deadlines, or cost too much.
+func (e *entity) fallsBehind(due []*watch) bool {
+	soon := e.w.clock.Now().Add(soonWithin)
+	near := func(wt *watch) bool { return wt.want.Number != 0 && !wt.due().After(soon) && e.untried(wt) }
+	return len(filter(due, near))+len(filter(e.watches, near)) >= behindMin
 }
 
 // untried reports whether nothing has been done for wt yet.
@@ -148,9 +151,6 @@ func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*w
 func (e *entity) isUnseen(wt *watch) bool {
 	return wt.slot == nil && wt.want.Number == 0 && wt.due().After(e.w.clock.Now().Add(-seenLate))
 }
-
-// seenLate is how long after its send a message is mostly enqueued.
-const seenLate = 50 * time.Millisecond
 
 // nudgeFor requests the nudge that wt waits for, once.
 func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
@@ -238,9 +238,6 @@ func (e *entity) readNudgedDeadLetters(ctx context.Context, watches []*watch) er
 	return e.tookDeadLetters(ctx, r, func(*search.Want) bool { return true })
 }
 
-// copyGap is how many messages behind each one are read for copies of it.
-const copyGap = 64
-
 // noticeCopies reads the messages behind these sequence numbers, whose sends may have been
 // repeated. watchDuplicates uses what it saw.
 func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
@@ -283,15 +280,21 @@ func (e *entity) checkFell(ctx context.Context, due []*watch) error {
 // learnFromNudges records, after a check, whether deadlines are being missed. Where a nudge came
 // first on a mere suspicion, and left no dead letter, nobody knows what became of the messages.
 func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
-	missed := e.notifiedAtOnce
+	missed, read := e.notifiedAtOnce, e.notifiedAtOnce
 	var lost []*watch
 	for _, wt := range due {
 		switch {
 		case wt.state == stateMissed && wt.ref.Missed == nil && wt.missed.DeadLetterReason == search.ReasonExpired:
 			missed++
+			if wt.nudge == nudgeAwaited {
+				read++
+			}
 		case wt.nudge == nudgeAwaited && wt.state == stateGone:
 			lost = append(lost, wt)
 		}
+	}
+	if read > lostRarely*len(lost) {
+		e.noteOrder(nudge.LettersRead)
 	}
 	switch {
 	case missed > 0:
@@ -301,7 +304,7 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
 		if e.deadLetters() == search.LettersStay {
 			e.noteOrder(nudge.LettersStayed)
 		}
-		if missed >= soonMin {
+		if missed >= manyMin {
 			e.noteOrder(nudge.ManyMissed)
 		}
 	case len(lost) > 0 && e.deadLetters() != search.LettersStay:

@@ -144,7 +144,7 @@ func (u *slotSearch) deadLettered(ctx context.Context, m *link.Message) {
 	if slot, life := u.slotOf(e, m, u.known); slot != nil && expired(m) && !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		wt := slot.watchOver(m, life, u.known)
 		wt.expired(e.missed(wt, m))
-		if (len(u.found)+e.notifiedAtOnce)%soonMin == soonMin-1 {
+		if (len(u.found)+e.notifiedAtOnce)%manyMin == manyMin-1 {
 			e.noteOrder(nudge.ManyMissed) // a long search must not outlive it
 		}
 		if len(u.found) < maxCollected {

@@ -14,7 +14,7 @@ import "time"
 type Order struct {
 	state OrderState
 	until time.Time // by our clock: CheckFirst from then on
-	found time.Time // by our clock: when many missed deadlines were last found
+	read  time.Time // by our clock: when dead letters were last read behind nudges that came first
 	many  time.Time // by our clock: when there were last so many that checks do not keep up
 }
 
@@ -34,6 +34,7 @@ const (
 	LettersStayed OrderEvent = iota // deadlines were missed, and dead letters stay on the entity
 	LettersTaken                    // dead letters are taken away, although they seemed to stay
 	ManyMissed                      // so many dead letters were read that checks would not keep up
+	LettersRead                     // nudges that came first left dead letters to read, most of the time
 	FellBehind                      // checks do not keep up, or take too many peeks
 	NothingFound                    // a nudge that came first left no dead letter to read
 )
@@ -72,19 +73,17 @@ func (o *Order) Observe(event OrderEvent, now time.Time) {
 	if event == ManyMissed || event == FellBehind {
 		o.many = now
 	}
+	if event == ManyMissed || event == LettersRead {
+		o.read = now
+	}
 	switch {
 	case event == LettersStayed:
 		move(NudgeFirst, stayedFor)
 	case event == LettersTaken && state == NudgeFirst:
 		move(CheckFirst, 0)
-	case event == ManyMissed:
-		o.found = now
-		if state != CheckOnly {
-			move(NudgeFirst, busyFor)
-		}
-	case event == FellBehind && state != CheckOnly:
+	case (event == ManyMissed || event == FellBehind) && state != CheckOnly:
 		move(NudgeFirst, busyFor)
-	case event == NothingFound && now.Sub(o.found) > busyFor: // a single nudge may lose the race
+	case event == NothingFound && now.Sub(o.read) > busyFor: // a single nudge may lose the race
 		move(CheckOnly, checkOnlyFor)
 	}
 }

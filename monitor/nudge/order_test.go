@@ -18,16 +18,19 @@ func TestTheOrderOfNudgeAndCheck(t *testing.T) {
 		{CheckFirst, LettersStayed, NudgeFirst, stayedFor},
 		{CheckFirst, LettersTaken, CheckFirst, 0},
 		{CheckFirst, ManyMissed, NudgeFirst, busyFor},
+		{CheckFirst, LettersRead, CheckFirst, 0},
 		{CheckFirst, FellBehind, NudgeFirst, busyFor},
 		{CheckFirst, NothingFound, CheckOnly, checkOnlyFor},
 		{NudgeFirst, LettersStayed, NudgeFirst, stayedFor},
 		{NudgeFirst, LettersTaken, CheckFirst, 0},
 		{NudgeFirst, ManyMissed, NudgeFirst, 10 * time.Second},
+		{NudgeFirst, LettersRead, NudgeFirst, 10 * time.Second},
 		{NudgeFirst, FellBehind, NudgeFirst, 10 * time.Second},
 		{NudgeFirst, NothingFound, CheckOnly, checkOnlyFor},
 		{CheckOnly, LettersStayed, NudgeFirst, stayedFor},
 		{CheckOnly, LettersTaken, CheckOnly, 10 * time.Second},
 		{CheckOnly, ManyMissed, CheckOnly, 10 * time.Second},
+		{CheckOnly, LettersRead, CheckOnly, 10 * time.Second},
 		{CheckOnly, FellBehind, CheckOnly, 10 * time.Second},
 		{CheckOnly, NothingFound, CheckOnly, checkOnlyFor},
 	} {
@@ -50,7 +53,8 @@ func TestTheOrderOfNudgeAndCheck(t *testing.T) {
 
 func TestANudgeThatFindsNothingBetweenOthersChangesNothing(t *testing.T) {
 	var o Order
-	o.Observe(ManyMissed, noon)
+	o.Observe(FellBehind, noon)
+	o.Observe(LettersRead, noon)
 	o.Observe(NothingFound, noon.Add(busyFor-1))
 	if got := o.Current(noon.Add(busyFor - 1)); got != NudgeFirst {
 		t.Errorf("the order is %d, want the nudge first", got)
@@ -62,7 +66,7 @@ func TestANudgeThatFindsNothingBetweenOthersChangesNothing(t *testing.T) {
 }
 
 func TestManyDeadlinesAreExpectedForAWhile(t *testing.T) {
-	for event, many := range map[OrderEvent]bool{ManyMissed: true, FellBehind: true, LettersStayed: false, LettersTaken: false, NothingFound: false} {
+	for event, many := range map[OrderEvent]bool{ManyMissed: true, FellBehind: true, LettersRead: false, LettersStayed: false, LettersTaken: false, NothingFound: false} {
 		var o Order
 		o.Observe(event, noon)
 		if got := o.Many(noon.Add(manyFor - 1)); got != many {
