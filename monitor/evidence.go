@@ -53,15 +53,13 @@ const confirmEvery = time.Second
 
 // deadLetters returns whether dead letters stay on e, as far as that is known.
 func (e *entity) deadLetters() search.LetterState {
-	known := e.w.states.get(e.key).deadLetters
-	return known.Current(time.Now())
+	return e.w.states.get(e.key).deadLetters.Current(time.Now())
 }
 
 // lettersMayDiffer reports whether no dead letter of e was recognized yet by the number and the
 // stamp of its message.
 func (e *entity) lettersMayDiffer() bool {
-	known := e.w.states.get(e.key).deadLetters
-	return !known.Recognized()
+	return !e.w.states.get(e.key).deadLetters.Recognized()
 }
 
 // sawDeadLetter notes the dead letter of wt, which was just read.

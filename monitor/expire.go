@@ -104,7 +104,11 @@ func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 	if err := eachScope(scopes, func(i int) error { return e.scan(ctx, scopes[i]) }); err != nil {
 		return err
 	}
-	return e.findAgain(ctx, unaccounted(left), scanWait)
+	took := scanWait
+	if e.settings.sessions { // while this worker has accepted it
+		took = nudgeTakes
+	}
+	return e.findAgain(ctx, unaccounted(left), took)
 }
 
 // wake nudges where a time to live has passed, and finds out which messages are gone. One nudge
@@ -147,8 +151,9 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 	return nil
 }
 
-// nudgeTakes is how long it counts that a message was there before a nudge, scanWait before a
-// scan: over a line that was frozen, or while a scan waits, it may have been settled since.
+// nudgeTakes is how long it counts that a message was there before a nudge, or a scan of a session,
+// and scanWait before another scan: over a line that was frozen, or while that scan waits, it may
+// have been settled since.
 const nudgeTakes = time.Second
 
 // findAgain searches again, after an attempt to expire them that may take so long, and sets the

@@ -74,14 +74,12 @@ func (e *entity) nudgeReachesAll() bool {
 
 // order returns what comes first on e, where a nudge may.
 func (e *entity) order() nudge.OrderState {
-	known := e.w.states.get(e.key).order
-	return known.Current(time.Now())
+	return e.w.states.get(e.key).order.Current(time.Now())
 }
 
 // hasMany reports whether there were so many deadlines a moment ago that checks do not keep up.
 func (e *entity) hasMany() bool {
-	known := e.w.states.get(e.key).order
-	return known.Many(time.Now())
+	return e.w.states.get(e.key).order.Many(time.Now())
 }
 
 // noteOrder moves the order on. That a check found nothing counts from its beginning.
@@ -177,9 +175,7 @@ func (e *entity) nudgedWatches(now time.Time) (ready []*watch) {
 	made := e.nudger.Made()
 	nudged := func(wt *watch) bool { return wt.due().Before(made) }
 	ready = filter(g.watches, nudged)
-	if len(ready) > 0 {
-		g.watches = slices.DeleteFunc(g.watches, nudged)
-	}
+	g.watches = slices.DeleteFunc(g.watches, nudged)
 	return ready
 }
 

@@ -51,7 +51,7 @@ const (
 )
 
 // Current returns the state at an instant of our clock.
-func (o *Order) Current(now time.Time) OrderState {
+func (o Order) Current(now time.Time) OrderState {
 	if !now.Before(o.until) {
 		return CheckFirst
 	}
@@ -59,7 +59,7 @@ func (o *Order) Current(now time.Time) OrderState {
 }
 
 // Many reports whether there were so many deadlines a moment ago that checks do not keep up.
-func (o *Order) Many(now time.Time) bool { return now.Sub(o.many) < manyFor }
+func (o Order) Many(now time.Time) bool { return now.Sub(o.many) < manyFor }
 
 // Observe moves the state on.
 func (o *Order) Observe(event OrderEvent, now time.Time) {

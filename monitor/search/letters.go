@@ -56,10 +56,10 @@ func (q *Letters) Recognize() { q.recognized = !q.differ }
 func (q *Letters) Contradict() { *q = Letters{differ: true} }
 
 // Recognized reports whether Recognize was called.
-func (q *Letters) Recognized() bool { return q.recognized }
+func (q Letters) Recognized() bool { return q.recognized }
 
 // Current returns the state, unless it is too old to count.
-func (q *Letters) Current(now time.Time) LetterState {
+func (q Letters) Current(now time.Time) LetterState {
 	holds := stayHolds
 	if q.state == LettersTaken {
 		holds = takenHolds
