@@ -33,7 +33,7 @@ type Want struct {
 	From, Until time.Time     // the window of its enqueued-time
 	Likely      time.Time     // most likely it was enqueued at this instant or later
 	Endless     bool          // its entity gives messages no time to live
-	Since       time.Time     // it does so to those that were enqueued at this instant or later
+	Since       time.Time     // it does so to those that were enqueued later than this instant, as far as stamps show
 	Found       *link.Message // the result
 	Spare       *link.Message // the result if there is no better one
 
@@ -78,7 +78,7 @@ func (w *Want) HasNoDeadline(m *link.Message) bool {
 	switch w.Ref.Stated {
 	case "deadline", "within", "ttl":
 	case "default": // of another subscription, or of other times
-		if !w.Endless || m.EnqueuedTime.Before(w.Since) || w.mayBeScheduledBefore(m) {
+		if !w.Endless || m.EnqueuedTime.Before(w.Since.Add(StampPrecision)) || w.mayBeScheduledBefore(m) {
 			return false
 		}
 	default:
