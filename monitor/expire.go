@@ -104,11 +104,7 @@ func (e *entity) expireActive(ctx context.Context, try []*watch) error {
 	if err := eachScope(scopes, func(i int) error { return e.scan(ctx, scopes[i]) }); err != nil {
 		return err
 	}
-	took := scanWait
-	if e.settings.sessions { // while this worker has accepted it
-		took = nudgeTakes
-	}
-	return e.findAgain(ctx, unaccounted(left), took)
+	return e.findAgain(ctx, unaccounted(left), e.scanTakes())
 }
 
 // wake nudges where a time to live has passed, and finds out which messages are gone. One nudge
@@ -150,11 +146,6 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 	}
 	return nil
 }
-
-// nudgeTakes is how long it counts that a message was there before a nudge, or a scan of a session,
-// and scanWait before another scan: over a line that was frozen, or while that scan waits, it may
-// have been settled since.
-const nudgeTakes = time.Second
 
 // findAgain searches again, after an attempt to expire them that may take so long, and sets the
 // verdict of messages that are gone. One that a nudge left in place is probably locked. In a session

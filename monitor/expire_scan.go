@@ -83,6 +83,18 @@ func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 	return nil
 }
 
+// nudgeTakes is how long it counts that a message was there before a nudge: over a line that was
+// frozen, it may have been settled since.
+const nudgeTakes = time.Second
+
+// scanTakes is the same before a scan. In a session nobody else settles while that waits.
+func (e *entity) scanTakes() time.Duration {
+	if e.settings.sessions {
+		return nudgeTakes
+	}
+	return scanWait
+}
+
 // scan is the state of one scan.
 type scan struct {
 	e        *entity

@@ -17,8 +17,7 @@ import (
 // on the same pages.
 //
 // Elsewhere the check comes first. It is the only evidence where dead letters are taken away
-// (evidence.go). Where deadlines are met, it is all there is to do: an open receiver would
-// count as a listener.
+// (evidence.go), and all there is to do where deadlines are met: an open receiver is a listener.
 
 const (
 	// nudgeEvery is the interval between nudges within a slot.
@@ -28,9 +27,8 @@ const (
 	behindMin  = 64
 	soonWithin = 100 * time.Millisecond
 	manyMin    = 250 // so many dead letters at once are many
-	// peeksFirst bounds the peeks of a first check, besides one for each message that has a watch of
-	// its own. A check that needs more reads through a long queue, where consumers do not
-	// keep up. There a nudge and a read of the dead letters are cheaper.
+	// peeksFirst bounds the peeks of a first check, besides one for each message that a companion
+	// names. A check that needs more reads through a long queue, where a nudge is cheaper.
 	peeksFirst = 24
 	// After a reading of dead letters, none are read for peekRest times its peeks, or pageRest times
 	// the square of these, but at least for as long as it took, and waitMost at most. So few messages
