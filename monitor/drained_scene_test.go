@@ -102,6 +102,31 @@ func TestSlotsWhoseDeadLettersAreTakenAwayAtOnce(t *testing.T) {
 	})
 }
 
+// In a session, a live message stands before each one that is overdue, and somebody empties the
+// dead-letter queue. A broker that expires no further than the first live message does so in the scan,
+// which waits for more messages. All are notified.
+func TestBehindLiveMessagesOfSessionsWhoseDeadLettersAreTakenAwayAtOnce(t *testing.T) {
+	inModes(t, withSessions, func(s *scene) {
+		s.MeasureClock()
+		s.startMonitor()
+		defer s.drainDeadLetters()()
+		var ids []string
+		for i := range 10 {
+			id, in := fmt.Sprintf("m-%02d", i), session(fmt.Sprint("s-", i))
+			s.send(workQueue, "live-"+id, in, "Overdue-Within", `"1h"`)
+			s.send(workQueue, id, in, "Overdue-Within", fmt.Sprintf(`"%dms"`, 3000+500*i))
+			ids = append(ids, id)
+		}
+		time.Sleep(20 * time.Second)
+		if n := len(s.Waiting(workQueue)); n != len(ids) {
+			s.Errorf("%d messages wait, want the %d live ones", n, len(ids))
+		}
+		if s.Expiry != queue.Eager { // eager: the broker has moved them before the monitor could look
+			s.wantNotified(ids...)
+		}
+	})
+}
+
 // drainDeadLetters deletes the dead letters of the work queue as they come, until stop is called.
 func (s *scene) drainDeadLetters() (stop func()) {
 	s.Helper()

@@ -37,7 +37,7 @@ const (
 	pageRest = 80 * time.Microsecond
 	waitMost = 1250 * time.Millisecond
 
-	lostRarely = 8                     // dead letters are read behind nudges that come first, for each one that a consumer takes before
+	lostRarely = 8                     // dead letters are read behind nudges for each one that is lost
 	seenLate   = 50 * time.Millisecond // after its send, a message is mostly enqueued
 	copyGap    = 64                    // messages behind each one are read for copies of it
 )

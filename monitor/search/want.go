@@ -33,7 +33,7 @@ type Want struct {
 	From, Until time.Time     // the window of its enqueued-time
 	Likely      time.Time     // most likely it was enqueued at this instant or later
 	Endless     bool          // its entity gives messages no time to live
-	Since       time.Time     // it does so to those that were enqueued later than this instant, as far as stamps show
+	Since       time.Time     // it does so to those enqueued later than this, as stamps show
 	Found       *link.Message // the result
 	Spare       *link.Message // the result if there is no better one
 
