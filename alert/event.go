@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -87,7 +88,10 @@ func (d *EventData) Lag() time.Duration {
 // namespaces can share an id only if path, number and enqueued time agree; their sources differ
 // then.
 func IDOf(entity string, number int64, enqueued time.Time) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%d\n%d", strings.ToLower(entity), number, enqueued.UnixMilli()))
+	text := append(make([]byte, 0, 128), strings.ToLower(entity)...)
+	text = strconv.AppendInt(append(text, '\n'), number, 10)
+	text = strconv.AppendInt(append(text, '\n'), enqueued.UnixMilli(), 10)
+	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
