@@ -9,8 +9,8 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 	cfg := adopt.Config{
 		Links: w.cfg.Links, Scheduler: w.cfg.Scheduler, MonitorQueue: w.cfg.MonitorQueue,
 		Settings: w.cfg.Settings, Describe: w.cfg.Describe,
-		Operations: w.metrics.operations, Log: w.log,
-		Adopted: func(path string, n int) { w.metrics.adopted.WithLabelValues(w.metrics.entity(path)).Add(float64(n)) },
+		Operations: w.metrics.Operations, Log: w.log,
+		Adopted: w.metrics.Adopted,
 		Latest:  w.clock.Latest, Crowded: w.crowded, Stopping: w.isStopping,
 	}
 	if w.cfg.Store != nil {

@@ -57,6 +57,9 @@ func (e *entity) checkDue(ctx context.Context, due []*watch, nudged bool) (check
 		e.work.Limit(peeksFirst + len(filter(due, func(wt *watch) bool { return wt.slot == nil })))
 		defer e.work.Limit(-1)
 	}
+	if nudged {
+		e.findCached(due)
+	}
 	slots := slices.ContainsFunc(due, func(wt *watch) bool { return wt.slot != nil })
 	e.notifiedAtOnce = 0
 	if due, err = e.searchSlots(ctx, due); err == nil {
@@ -152,7 +155,7 @@ func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing
 func (e *entity) check(ctx context.Context, due []*watch) error {
 	e.checking = due
 	defer func() { e.checking = nil }()
-	if err := e.readNudgedDeadLetters(ctx, due); err != nil {
+	if err := errors.Join(e.proveNudged(ctx, due), e.readNudgedDeadLetters(ctx, due)); err != nil {
 		return err
 	}
 	undecided := make([]*watch, 0, len(due))
@@ -170,7 +173,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	e.searchTook = time.Since(began)
 	e.work.Limit(-1)
 	now := e.w.clock.Now().Add(-e.w.clock.Grain())
-	stay := e.deadLetters() == search.LettersStay
+	needsProof := e.needsProof()
 	var toExpire, left []*watch
 	for _, wt := range undecided {
 		wt.evidence.expired, wt.evidence.none = wt.evidence.atNudge, false
@@ -178,7 +181,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 		if m := wt.want.Found; m != nil {
 			wt.evidence.expired, wt.evidence.atNudge = nil, nil
 			wt.seenAt, wt.evidence.presentAt = now, began
-			if !stay { // or dead letters are the evidence
+			if needsProof { // or dead letters are the evidence
 				wt.evidence.present = m
 			}
 			wt.learnID(m)

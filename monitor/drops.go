@@ -5,6 +5,8 @@ package monitor
 import (
 	"time"
 
+	"overdue/monitor/metrics"
+
 	"go.uber.org/zap"
 )
 
@@ -53,7 +55,7 @@ func (e *entity) droppedWait(wt *watch) time.Duration {
 // verdictWhenGone is the verdict about a message that is gone and in no dead-letter queue.
 func (e *entity) verdictWhenGone(wt *watch) string {
 	if wt.evidence.none || e.settings.drops && (wt.attempt.left == spared || e.w.clock.Now().Sub(wt.ref.Deadline) > lateCheck) {
-		return verdictUnknown
+		return metrics.Unknown
 	}
-	return verdictMet
+	return metrics.Met
 }

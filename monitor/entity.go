@@ -10,6 +10,7 @@ import (
 
 	"overdue/alert"
 	"overdue/monitor/intake"
+	"overdue/monitor/metrics"
 	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 
@@ -55,9 +56,12 @@ type entity struct {
 	kept              search.Kept // dead letters that were read right behind a receive of this worker
 	newLetters        search.NewLetters
 	ranges            search.RangeCache
-	seen              search.SeenIDs           // in work and dead: a dead letter keeps its number
-	adoptedDuplicates map[search.Identity]bool // see noteAdoptedDuplicate
-	rewritten         []*intake.Companion      // parts of which were, since the last check
+	clearedAt         time.Time                        // by our clock: see isCleared
+	proven            atomic.Pointer[search.TimeRange] // see isProven; nil: nothing
+	read              atomic.Pointer[search.TimeRange] // the latest range of ranges; nil: none
+	seen              search.SeenIDs                   // in work and dead: a dead letter keeps its number
+	adoptedDuplicates map[search.Identity]bool         // see noteAdoptedDuplicate
+	rewritten         []*intake.Companion              // parts of which were, since the last check
 	settings          entitySettings
 	settingsAsOf      time.Time     // by our clock: older descriptions are stale
 	began             time.Time     // by our clock: the last check
@@ -68,13 +72,13 @@ type entity struct {
 
 func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
-	e.work = search.View{Links: w.cfg.Links, Path: name, Next: []string{name, name + "/$DeadLetterQueue/$management"}, Operations: w.metrics.operations, Seen: &e.seen}
-	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen, Kept: &e.kept, Differ: e.lettersMayDiffer}
-	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.operations, Seen: &e.seen}
+	e.work = search.View{Links: w.cfg.Links, Path: name, Next: []string{name, name + "/$DeadLetterQueue/$management"}, Operations: w.metrics.Operations, Seen: &e.seen}
+	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.Operations, Seen: &e.seen, Kept: &e.kept, Differ: e.lettersMayDiffer}
+	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.Operations, Seen: &e.seen}
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
 	e.nudger = nudge.New(nudge.Config{
-		Links: w.cfg.Links, Path: name, Clock: &w.clock, Operations: w.metrics.operations, Kept: &e.kept,
-		Letters: e.deadLetters, First: func() bool { return e.order() == nudge.NudgeFirst }, Many: e.hasMany,
+		Links: w.cfg.Links, Path: name, Clock: &w.clock, Operations: w.metrics.Operations, Kept: &e.kept,
+		Letters: e.deadLetters, First: func() bool { return e.order() == nudge.NudgeFirst }, Many: e.hasMany, Proven: e.isProven,
 		Sessions: func() { w.states.update(key, func(f *entityState) { f.sessions = true }) },
 		Failed:   func(err error) { logFailed(e.log, "nudge failed", err) }, Nudged: e.wakeUp, Go: w.running.Go,
 	})
@@ -112,7 +116,7 @@ func (e *entity) run(ctx context.Context) {
 			e.handleDue(ctx, ripe, true)
 			e.writeEarly(ctx)
 			peeks = e.dead.Peeks - peeks
-			e.waiting.rest = time.Now().Add(min(max(time.Duration(peeks)*peekRest, time.Duration(peeks*peeks)*pageRest, time.Since(now)), waitMost))
+			e.waiting.rest = time.Now().Add(min(max(time.Duration(peeks)*peekRest, time.Duration(peeks*peeks)*pageRest), waitMost))
 			continue
 		}
 		select {
@@ -247,7 +251,7 @@ func (e *entity) skipSettled(ctx context.Context, due []*watch) []*watch {
 		if wt.ref.WithoutID() || wt.state == stateMissed || wt.duplicates != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
 			return false
 		}
-		e.w.metrics.verdict(e.name, verdictMet)
+		e.w.metrics.Verdict(e.name, metrics.Met)
 		wt.companion.Done(ctx, nil)
 		return true
 	})

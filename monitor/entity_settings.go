@@ -61,7 +61,7 @@ func (e *entity) describe(ctx context.Context, due []*watch) error {
 		t.topic = info.Kind == entities.Topic
 		for _, s := range info.Subscriptions {
 			t.subscriptions = append(t.subscriptions, s.Name)
-			e.w.metrics.show(address.SubscriptionPath(e.name, s.Name))
+			e.w.metrics.Show(address.SubscriptionPath(e.name, s.Name))
 		}
 		if !t.topic {
 			t.lock = info.LockDuration

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"overdue/alert"
+	"overdue/monitor/metrics"
 	"overdue/monitor/notify"
 	"overdue/scheduler"
 
@@ -15,7 +16,7 @@ import (
 // Two monitors that reach one namespace by two names speak of one event, whatever it is about.
 func TestAnEventHasOneIDHoweverANamespaceIsSpelled(t *testing.T) {
 	ids := func(namespace, entity string) (all []string) {
-		w := &Worker{log: zap.NewNop(), metrics: &metrics{}}
+		w := &Worker{log: zap.NewNop(), metrics: &metrics.Metrics{}}
 		e := newEntity(w, "orders", entity)
 		for _, kind := range []string{"", alert.TypeIncomplete, alert.TypeNear} {
 			m := &scheduler.Missed{Type: kind, SequenceNumber: 7, EnqueuedTime: noon}

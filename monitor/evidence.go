@@ -3,7 +3,9 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"overdue/internal/servicebus/duration"
@@ -14,7 +16,8 @@ import (
 
 // A message that is gone from the work queue was received, or it has expired. Its dead letter is
 // the proof of the second. But a consumer that empties the dead-letter queue is a normal way to use
-// Service Bus, and takes the proof away. Then the verdict rests on what the monitor saw:
+// Service Bus, and takes the proof away. And where many deadlines are missed, dead letters are too
+// many to read. Then the verdict rests on what the monitor saw:
 //
 //	dead letter read                                              ─▶ missed, evidence "deadLetter"
 //	it was available, and nobody received until its deadline      ─▶ missed, evidence "expired" (package nudge)
@@ -156,8 +159,7 @@ func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error 
 			wt.evidence.none = state != search.LettersStay
 			continue
 		}
-		wt.expired(e.missed(wt, seen))
-		wt.missed.Evidence, wt.missed.DeadLetterReason = evidenceExpired, search.ReasonExpired
+		e.expiredUnread(wt, seen)
 		if e.settings.drops {
 			wt.missed.DeadLetterReason = reasonDropped
 			continue
@@ -168,6 +170,67 @@ func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error 
 		e.w.states.update(e.key, func(f *entityState) { f.deadLetters.Observe(time.Now(), 0, taken) })
 	}
 	return nil
+}
+
+// expiredUnread moves wt on whose message m has expired, although its dead letter was not read.
+func (e *entity) expiredUnread(wt *watch, m *link.Message) {
+	wt.expired(e.missed(wt, m))
+	wt.missed.Evidence, wt.missed.DeadLetterReason = evidenceExpired, search.ReasonExpired
+}
+
+// proveNudged decides about nudged messages whose dead letters are too many to read.
+func (e *entity) proveNudged(ctx context.Context, watches []*watch) error {
+	if !e.hasMany() {
+		return nil
+	}
+	nudged := filter(watches, func(wt *watch) bool { return wt.nudge == nudgeAwaited && wt.state != stateMissed })
+	if err := e.proveExpired(ctx, nudged); err != nil {
+		return err
+	}
+	var expired []*link.Message
+	for _, wt := range nudged {
+		if m := wt.evidence.expired; m != nil {
+			expired = append(expired, m)
+		}
+	}
+	cleared, err := e.isCleared(ctx, expired)
+	for _, wt := range nudged {
+		switch m := wt.evidence.expired; {
+		case m != nil && cleared:
+			e.expiredUnread(wt, m)
+		default:
+			wt.evidence.expired = nil
+		}
+	}
+	return err
+}
+
+const (
+	// clearedFor is how long it counts for fewer than clearedMin messages that nudges have cleared
+	// all.
+	clearedFor = time.Second
+	clearedMin = 64
+)
+
+// isCleared reports whether nudges have cleared away all of these expired messages. If they clear
+// only those before the first live one, or only some, that with the last number or the last
+// deadline is still there.
+func (e *entity) isCleared(ctx context.Context, expired []*link.Message) (bool, error) {
+	if len(expired) == 0 || len(expired) < clearedMin && time.Since(e.clearedAt) < clearedFor {
+		return true, nil
+	}
+	last := slices.MaxFunc(expired, func(a, b *link.Message) int { return cmp.Compare(a.SequenceNumber, b.SequenceNumber) })
+	latest := slices.MaxFunc(expired, func(a, b *link.Message) int { return e.expiryOf(a).Compare(e.expiryOf(b)) })
+	wants := []*search.Want{{Identity: search.IdentityOf(last)}, {Identity: search.IdentityOf(latest)}}
+	if err := e.work.FindNumbered(ctx, wants, nil); err != nil {
+		return false, err
+	}
+	e.clearedAt = time.Time{}
+	if wants[0].Found != nil || wants[1].Found != nil {
+		return false, nil
+	}
+	e.clearedAt = time.Now()
+	return true, nil
 }
 
 // proveExpired finds messages that were available on the work queue before their deadlines, while
@@ -183,16 +246,19 @@ func (e *entity) proveExpired(ctx context.Context, watches []*watch) error {
 	if len(seen) == 0 {
 		return nil
 	}
-	return e.nudger.Prove(ctx, &e.work, &e.dead, last, func(q *nudge.Quiet) {
-		for _, wt := range seen {
-			switch number := wt.want.Number; {
-			case wt.evidence.expired != nil && q.Held(number, wt.evidence.presentAt):
-				wt.evidence.expired = nil
-			case wt.evidence.expired == nil && !wt.attempt.made() && q.Proves(number, wt.evidence.presentAt, e.expiryOf(wt.evidence.present)):
-				wt.evidence.expired = wt.evidence.present
-			}
+	shown, err := e.nudger.Prove(ctx, &e.work, &e.dead, last)
+	if err != nil {
+		return err
+	}
+	for _, wt := range seen {
+		switch {
+		case wt.evidence.expired != nil && shown.Held(wt.want.Number, wt.evidence.presentAt):
+			wt.evidence.expired = nil
+		case wt.evidence.expired == nil && !wt.attempt.made() && shown.Proves(wt.evidence.present, wt.evidence.presentAt, e.expiryOf(wt.evidence.present)):
+			wt.evidence.expired = wt.evidence.present
 		}
-	})
+	}
+	return nil
 }
 
 // letterWait is how long a dead letter may take until it can be found. Service Bus clears away

@@ -33,7 +33,8 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 		case !wt.mayTryExpiry(time.Now()):
 			wt.see(leftInPlace)
 		case e.wouldBeDropped(wt), wt.judgement.Deferred && wt.judgement.Assumed && (wt.attempt.refuted || wt.ref.Stated == scheduler.StatedComplete):
-			// An attempt counts as a delivery, and the companion states no deadline, or none that holds.
+			// An attempt counts as a delivery, and the companion states no deadline, or none that
+			// holds.
 			spared = append(spared, wt)
 		case e.expiresSoon(wt):
 			wt.see(expiresSoon)
@@ -148,10 +149,10 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 }
 
 // findAgain searches again, after an attempt to expire them that may take so long, and sets the
-// verdict of messages that are gone. One that a nudge left in place is probably locked. In a session
-// nobody else has a lock while this worker has accepted it, and nobody is delivered an expired
-// message afterwards. One that a nudge has not reached may expire in the scan; order or letters that
-// are taken show that.
+// verdict of messages that are gone. One that a nudge left in place is probably locked. In a
+// session nobody else has a lock while this worker has accepted it, and nobody is delivered an
+// expired message afterwards. One that a nudge has not reached may expire in the scan; order or
+// letters that are taken show that.
 func (e *entity) findAgain(ctx context.Context, watches []*watch, took time.Duration) error {
 	if len(watches) == 0 {
 		return nil
@@ -185,7 +186,7 @@ func (e *entity) expiredByHand(wt *watch, strategy string) {
 		DeadLetteredTime: e.w.clock.Now(), DeadLetterReason: reasonDeadline, Strategy: strategy,
 		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount, Evidence: evidenceDeadLetter, Traceparent: seen.Traceparent(),
 	})
-	e.w.metrics.operation(operations.DeadLetter, 1)
+	e.w.metrics.Operation(operations.DeadLetter, 1)
 }
 
 // description is the dead-letter description of a message that this worker dead-letters.

@@ -70,7 +70,7 @@ func (e *entity) nudgeOver(ctx context.Context, scopes []receiveScope, receivers
 		if receivers[i] == nil {
 			return nil, nil
 		}
-		got, err = nudge.Over(ctx, receivers[i], e.w.metrics.operations, func() {
+		got, err = nudge.Over(ctx, receivers[i], e.w.metrics.Operations, func() {
 			if int(sent.Add(1)) == open {
 				read()
 			}
@@ -138,13 +138,13 @@ func (e *entity) keepNewDeadLetters(ctx context.Context) error {
 	if e.settings.forwardDead != "" {
 		return nil
 	}
-	return e.dead.WithoutKept(func() error { return e.newLetters.Keep(ctx, e.deadLetters(), &e.dead, &e.kept) })
+	return e.dead.WithoutKept(func() error { return e.newLetters.Keep(ctx, e.deadLetters(), false, &e.dead, &e.kept) })
 }
 
 // confirmPresent peeks at the messages once more, right before the nudge: a message that is gone
 // already was settled, and is no evidence. The nudge also expires other messages that become due
-// about now and have not been checked yet. The caller calls after when the nudge has ended: it keeps
-// those that were there before and are gone. One that is still there is held.
+// about now and have not been checked yet. The caller calls after when the nudge has ended: it
+// keeps those that were there before and are gone. One that is still there is held.
 func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after func() error, err error) {
 	if e.unordered() {
 		return func() error { return nil }, nil // a peek by number may not find a message
@@ -196,8 +196,8 @@ func (e *entity) findPresent(ctx context.Context, watches []*watch, began time.T
 	if err := e.work.FindNumbered(ctx, wants, nil); err != nil {
 		return nil, err
 	}
-	if e.deadLetters() == search.LettersStay {
-		return wants, nil // and they are the evidence
+	if !e.needsProof() {
+		return wants, nil // dead letters are the evidence
 	}
 	for i, wt := range watches {
 		if m := wants[i].Found; m != nil {

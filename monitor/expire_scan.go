@@ -62,7 +62,7 @@ func (e *entity) scan(ctx context.Context, l receiveScope) (err error) {
 	// at the head again.
 	defer func() {
 		released, releaseErr := r.GiveBack(ctx, s.live...)
-		e.w.metrics.operation(operations.Release, released)
+		e.w.metrics.Operation(operations.Release, released)
 		err = errors.Join(err, releaseErr)
 	}()
 	s.settling.SetLimit(maxSettling)
@@ -226,7 +226,7 @@ func (s *scan) batch(ctx context.Context, credit int, end time.Time) (met int, p
 // reports whether the scan has passed all of ours.
 func (s *scan) meet(ctx context.Context, m *link.ReceivedMessage) (passed bool) {
 	at := search.IdentityOf(&m.Message)
-	s.e.w.metrics.operation(operations.Scan, 1)
+	s.e.w.metrics.Operation(operations.Scan, 1)
 	s.pass(at.Number)
 	wt := s.ours[at]
 	if deadline, stated := s.overdue(m); wt == nil && stated && !s.e.w.clock.IsEarly(deadline, m.LockedUntil, s.e.settings.lock) {
@@ -277,7 +277,7 @@ func (s *scan) deadLetter(ctx context.Context, wt *watch, m *link.ReceivedMessag
 		return fmt.Errorf("dead-letter: %w", err)
 	}
 	if wt == nil {
-		s.e.w.metrics.operation(operations.DeadLetter, 1)
+		s.e.w.metrics.Operation(operations.DeadLetter, 1)
 		s.keep(m)
 		return nil
 	}

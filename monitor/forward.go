@@ -6,6 +6,8 @@ import (
 	"context"
 	"time"
 
+	"overdue/monitor/metrics"
+
 	"go.uber.org/zap"
 )
 
@@ -23,7 +25,7 @@ const maxHops = 5
 func (e *entity) follow(ctx context.Context, wt *watch) {
 	if wt.hops == maxHops {
 		e.log.Warn("message forwarded too often: its deadline is no longer watched", zap.String("message_id", wt.ref.MessageID), zap.Int("forwards", maxHops), zap.String("next", "check forwardTo of the entities for a cycle"))
-		e.w.metrics.verdict(e.name, verdictUnknown)
+		e.w.metrics.Verdict(e.name, metrics.Unknown)
 		wt.companion.Done(ctx, nil)
 		return
 	}

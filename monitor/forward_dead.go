@@ -71,7 +71,7 @@ func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error 
 func (e *entity) openDeadTarget(ctx context.Context) *search.View {
 	if e.deadTarget.Path != e.settings.forwardDead {
 		e.deadTarget.Close(ctx)
-		e.deadTarget = search.View{Links: e.w.cfg.Links, Path: e.settings.forwardDead, Operations: e.w.metrics.operations, Seen: &search.SeenIDs{}}
+		e.deadTarget = search.View{Links: e.w.cfg.Links, Path: e.settings.forwardDead, Operations: e.w.metrics.Operations, Seen: &search.SeenIDs{}}
 	}
 	return &e.deadTarget
 }

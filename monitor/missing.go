@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/metrics"
 )
 
 // An entity that does not exist has no messages, and a new one under its name has none of the
@@ -78,7 +79,7 @@ func (e *entity) giveUp(ctx context.Context, lost []*watch) {
 	}
 	say("deadlines given up: their queue or subscription does not exist", zap.Int("messages", len(lost)), zap.Duration("missing_for", e.missingFor()))
 	for _, wt := range lost {
-		e.w.metrics.verdict(e.name, verdictUnknown)
+		e.w.metrics.Verdict(e.name, metrics.Unknown)
 		wt.companion.Done(ctx, nil)
 	}
 }

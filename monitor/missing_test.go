@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"overdue/monitor/intake"
+	"overdue/monitor/metrics"
 	"overdue/scheduler"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,8 +19,8 @@ import (
 func absent(t *testing.T) (*entity, *watch, *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zapcore.InfoLevel)
-	m := newMetrics(prometheus.NewRegistry(), nil, nil)
-	w := &Worker{metrics: m, intake: intake.New(intake.Config{Outstanding: m.outstanding}), crowded: func() bool { return false }}
+	m := metrics.New(prometheus.NewRegistry(), nil, nil)
+	w := &Worker{metrics: m, intake: intake.New(intake.Config{Outstanding: m.Outstanding}), crowded: func() bool { return false }}
 	content := scheduler.Companion{Entity: "orders", References: []scheduler.Reference{
 		{MessageID: "a", Sent: noon, Deadline: noon, Stated: "deadline"}, {MessageID: "b", Sent: noon, Deadline: noon, Stated: "deadline"},
 	}}

@@ -22,21 +22,23 @@ import (
 const (
 	// nudgeEvery is the interval between nudges within a slot.
 	nudgeEvery = 8 * time.Millisecond
-	// Checks cannot keep up, or cost too much, where behindMin messages that were seen before become
-	// due within soonWithin.
+	// Checks cannot keep up, or cost too much, where behindMin messages that were seen before
+	// become due within soonWithin, or a slot has ended lateAfter ago.
 	behindMin  = 64
 	soonWithin = 100 * time.Millisecond
+	lateAfter  = 250 * time.Millisecond
 	manyMin    = 250 // so many dead letters at once are many
 	// peeksFirst bounds the peeks of a first check, besides one for each message that a companion
 	// names. A check that needs more reads through a long queue, where a nudge is cheaper.
 	peeksFirst = 24
-	// After a reading of dead letters, none are read for peekRest times its peeks, or pageRest times
-	// the square of these, but at least for as long as it took, and waitMost at most. So few messages
-	// are notified soon, and of many only so much later that they share pages.
+	// After a reading of dead letters, none are read for peekRest times its peeks, or pageRest
+	// times the square of these, but waitMost at most. So few messages are notified soon, and of
+	// many only so much later that they share pages.
 	peekRest = 3 * time.Millisecond
 	pageRest = 80 * time.Microsecond
 	waitMost = 1250 * time.Millisecond
 
+	slowCheck  = 90 * time.Millisecond // a first check of peeksFirst mostly takes half of it
 	lostRarely = 8                     // dead letters are read behind nudges for each one that is lost
 	seenLate   = 50 * time.Millisecond // after its send, a message is mostly enqueued
 	copyGap    = 64                    // messages behind each one are read for copies of it
@@ -105,7 +107,8 @@ func (e *entity) chooseOrder(ctx context.Context, due []*watch, nudged bool) (bo
 func (e *entity) fallsBehind(due []*watch) bool {
 	soon := e.w.clock.Now().Add(soonWithin)
 	near := func(wt *watch) bool { return wt.want.Number != 0 && !wt.due().After(soon) && e.untried(wt) }
-	return len(filter(due, near))+len(filter(e.watches, near)) >= behindMin
+	late := func(wt *watch) bool { return wt.slot != nil && wt.due().Before(soon.Add(-lateAfter-soonWithin)) }
+	return len(filter(due, near))+len(filter(e.watches, near)) >= behindMin || slices.ContainsFunc(due, late)
 }
 
 // untried reports whether nothing has been done for wt yet.
@@ -129,6 +132,7 @@ func (wt *watch) due() time.Time {
 // then. It returns the others. A message that was not seen yet is better checked first: only its
 // stamp shows the instant of its deadline. With unseen, it waits for a nudge, too.
 func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*watch {
+	e.findCached(due)
 	var rest []*watch
 	for _, wt := range due {
 		if !e.untried(wt) || !unseen && e.isUnseen(wt) {
@@ -255,11 +259,16 @@ func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 func (e *entity) checkFell(ctx context.Context, due []*watch) error {
 	e.noteOrder(nudge.FellBehind)
 	e.nudgesFirst.Store(true)
-	if e.deadLetters() == search.LettersStay || e.nudger.Observes() {
-		return nil
+	if time.Since(e.began) > slowCheck {
+		e.nudger.SetSlow()
+	}
+	since, observed := e.nudger.Observes()
+	seen := slices.Concat(due, e.watches)
+	if e.deadLetters() == search.LettersStay || observed {
+		return e.seeAgain(ctx, seen, since)
 	}
 	began := time.Now()
-	seen := filter(slices.Concat(due, e.watches), func(wt *watch) bool { return wt.want.Number != 0 && wt.state != stateMissed })
+	seen = filter(seen, (*watch).isSeen)
 	wants, err := e.findPresent(ctx, seen, began)
 	if err != nil {
 		return err
@@ -270,6 +279,16 @@ func (e *entity) checkFell(ctx context.Context, due []*watch) error {
 	e.ranges.Refresh()
 	return e.keepExpired(ctx, seen, wants)
 }
+
+// seeAgain reads again the messages that were seen before the instant since of our clock, from which
+// on it is observed who else receives.
+func (e *entity) seeAgain(ctx context.Context, watches []*watch, since time.Time) error {
+	_, err := e.findPresent(ctx, filter(watches, func(wt *watch) bool { return wt.isSeen() && wt.evidence.presentAt.Before(since) }), time.Now())
+	return err
+}
+
+// isSeen reports whether wt is over a message that was found.
+func (wt *watch) isSeen() bool { return wt.want.Number != 0 && wt.state != stateMissed }
 
 // learnFromNudges records, after a check, whether deadlines are being missed. Where a nudge came
 // first on a mere suspicion, and left no dead letter, nobody knows what became of the messages.

@@ -159,5 +159,5 @@ func (e *entity) countGone(wt *watch) {
 	if e.w.cfg.Scheduler.Refused(e.name, &wt.ref) {
 		return // it never was on its queue
 	}
-	e.w.metrics.verdict(e.name, e.verdictWhenGone(wt))
+	e.w.metrics.Verdict(e.name, e.verdictWhenGone(wt))
 }

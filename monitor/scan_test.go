@@ -16,6 +16,7 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
+	"overdue/monitor/metrics"
 	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 )
@@ -50,9 +51,9 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Re
 			t.Fatal(err)
 		}
 		registry := prometheus.NewRegistry()
-		w := &Worker{metrics: newMetrics(registry, operations.New(registry), nil)}
+		w := &Worker{metrics: metrics.New(registry, operations.New(registry), nil)}
 		e := &entity{w: w, key: "orders", name: "orders"}
-		e.work = search.View{Links: links, Path: "orders", Operations: w.metrics.operations, Seen: &e.seen}
+		e.work = search.View{Links: links, Path: "orders", Operations: w.metrics.Operations, Seen: &e.seen}
 		t.Cleanup(func() { e.work.Close(t.Context()) })
 		act(t, e, r, func(operation string) (sum float64) {
 			families, err := registry.Gather()
@@ -108,7 +109,7 @@ func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
 // What a nudge costs is counted, with what it gives back.
 func TestANudgeCountsWhatItGivesBack(t *testing.T) {
 	withQueue(t, 1, func(t *testing.T, e *entity, r *link.Receiver, counted func(string) float64) {
-		first, err := nudge.Over(t.Context(), r, e.w.metrics.operations, func() {})
+		first, err := nudge.Over(t.Context(), r, e.w.metrics.Operations, func() {})
 		if err != nil || first.SequenceNumber != 1 {
 			t.Fatalf("nudge = %d, %v, want 1", first.SequenceNumber, err)
 		}

@@ -5,12 +5,14 @@ package monitor
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
+	"overdue/monitor/judge"
 	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
@@ -18,13 +20,6 @@ import (
 
 // errNoSlots: the scheduler writes no slot companions for such an entity.
 var errNoSlots = errors.New("slot companions need an entity with ordered sequence numbers, so neither a topic nor a partitioned entity")
-
-// window is a span of enqueued-times, both ends included, in which the messages of slots are
-// found.
-type window struct {
-	from, until time.Time
-	slots       []*watch // whose messages these are, by when they end
-}
 
 // searchSlots replaces the watches over slots by watches over the messages in their windows:
 // those on the work queue, and dead letters that nobody has been notified of. A message that is
@@ -53,10 +48,13 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 			known[wt.want.Identity] = true
 		}
 	}
-	windows := windowsOf(slots)
+	windows, watches := judge.WindowsOf(slotsOf(slots)...), map[*scheduler.Companion]*watch{}
+	for _, wt := range slots {
+		watches[wt.slot] = wt
+	}
 	var found []*watch
 	for i := range windows {
-		u := slotSearch{window: &windows[i], e: e, rest: rest, known: known}
+		u := slotSearch{Window: &windows[i], slots: watches, e: e, rest: rest, known: known}
 		err := u.read(ctx)
 		found = append(found, u.found...)
 		if err != nil {
@@ -64,12 +62,16 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 			return due, err
 		}
 	}
-	e.ranges.Clear(windows[0].timeRange().From, func(m search.CachedMessage) bool {
-		return slices.ContainsFunc(windows, func(w window) bool {
-			slot, _ := w.slotFor(m.Message(), e.settings.Settings)
-			return slot != nil && w.timeRange().Holds(m.Enqueued)
+	for _, w := range windows {
+		mayHave := w.MayHave(e.settings.Settings)
+		e.ranges.Clear(windows[0].TimeRange().From, func(m *search.CachedMessage) bool {
+			if !w.TimeRange().Holds(m.Enqueued) || !mayHave(m) {
+				return false
+			}
+			slot, _ := w.SlotOf(m.Message(), e.settings.Settings)
+			return slot != nil
 		})
-	})
+	}
 	for _, wt := range slots {
 		if e.mayBeHeld(wt) {
 			e.rewrite(ctx, wt, duration.Later(e.w.clock.Now(), wt.slot.SlotEnd).Add(e.lockMost()/4))
@@ -80,17 +82,12 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 	return append(rest, found...), nil
 }
 
-// timeRange is the stamps that lie in the window, and those that may have been cut from an
-// instant in it.
-func (w *window) timeRange() search.TimeRange {
-	return search.TimeRange{From: search.Millis(w.from), Until: search.Millis(w.until) + 1}
-}
-
 // A slotSearch finds the messages of the slots of one window. From the same pages it takes the
 // messages that other watches name, since such a message may belong to a slot as well and would
 // be searched for again.
 type slotSearch struct {
-	*window
+	*judge.Window
+	slots map[*scheduler.Companion]*watch
 	e     *entity
 	rest  []*watch
 	known map[search.Identity]bool // the messages that have watches
@@ -123,7 +120,7 @@ func (u *slotSearch) present(m *link.Message, at time.Time) {
 	if search.Match(u.names[m.MessageID], m, u.choose) {
 		return
 	}
-	if slot, life := u.slotOf(u.e, m, u.known); slot != nil {
+	if slot, life := u.slotOf(m); slot != nil {
 		wt := slot.watchOver(m, life, u.known)
 		wt.deadLetterSought = !u.early
 		if u.e.ranges.Whole { // or dead letters stay, and are the evidence
@@ -141,20 +138,25 @@ func (u *slotSearch) deadLettered(ctx context.Context, m *link.Message) {
 		return
 	}
 	e := u.e
-	if slot, life := u.slotOf(e, m, u.known); slot != nil && expired(m) && !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+	if slot, life := u.slotOf(m); slot != nil && expired(m) && !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		wt := slot.watchOver(m, life, u.known)
 		wt.expired(e.missed(wt, m))
 		if (len(u.found)+e.notifiedAtOnce)%manyMin == manyMin-1 {
 			e.noteOrder(nudge.ManyMissed) // a long search must not outlive it
 		}
-		if len(u.found) < maxCollected {
-			u.found = append(u.found, wt)
-			return
-		}
-		e.notifiedAtOnce++
-		e.w.notify(ctx, e.name, wt)
-		u.err = errors.Join(u.err, e.awaitRoom(ctx))
+		u.handOn(ctx, wt)
 	}
+}
+
+// handOn collects the watch over a missed deadline, or notifies of it where many are collected.
+func (u *slotSearch) handOn(ctx context.Context, wt *watch) {
+	if len(u.found) < maxCollected {
+		u.found = append(u.found, wt)
+		return
+	}
+	u.e.notifiedAtOnce++
+	u.e.w.notify(ctx, u.e.name, wt)
+	u.err = errors.Join(u.err, u.e.awaitRoom(ctx))
 }
 
 const (
@@ -187,13 +189,13 @@ func (e *entity) awaitRoom(ctx context.Context) error {
 func (u *slotSearch) read(ctx context.Context) error {
 	e := u.e
 	u.early = u.isEarly()
-	named := e.namedIn(u.window, u.rest)
+	named := e.namedIn(u.From, u.Until, u.rest)
 	u.assignFirst(named, nil)
 	noted := map[search.Identity]search.CachedMessage{} // what was seen on the work queue before
 	began := time.Now()
-	if err := e.waitingIn(ctx, u.window, func(m *link.Message) { u.present(m, began) }, func(m search.CachedMessage) {
-		if slot, _ := u.slotOf(e, m.Message(), u.known); slot != nil {
-			noted[m.Identity] = m
+	if err := e.waitingIn(ctx, u.Window, func(m *link.Message) { u.present(m, began) }, func(m *search.CachedMessage) {
+		if slot, _ := u.slotOf(m.Message()); slot != nil {
+			noted[m.Identity] = *m
 		}
 	}); err != nil {
 		return err
@@ -207,13 +209,16 @@ func (u *slotSearch) read(ctx context.Context) error {
 			return nil
 		}
 	}
-	if _, err := e.expireUnseen(ctx, u.slots); err != nil {
+	if _, err := e.expireUnseen(ctx, slices.Collect(maps.Values(u.slots))); err != nil {
 		return err
+	}
+	if all, err := u.proveCached(ctx, noted); err != nil || all {
+		return errors.Join(err, u.err, u.readCached(ctx, noted))
 	}
 	nudged := e.deadLetterSearchFor(u.rest)
 	u.assignFirst(nudged.wants, e.notNotified)
 	recognized := false
-	if err := e.dead.Between(ctx, u.from, u.until, func(m *link.Message) {
+	if err := e.dead.Between(ctx, u.From, u.Until, func(m *link.Message) {
 		at := search.IdentityOf(m)
 		if _, seen := noted[at]; seen && !recognized && !e.dead.Restored {
 			recognized = true
@@ -237,26 +242,26 @@ func (u *slotSearch) read(ctx context.Context) error {
 // before and was gone then was received in time.
 func (u *slotSearch) isEarly() bool {
 	now, known := u.e.w.clock.NotAfter()
-	return known && now.Before(u.slots[0].slot.SlotStart())
+	return known && now.Before(u.Begins())
 }
 
 // namedIn prepares the search for messages that are known by message-id alone and may lie in
 // the window.
-func (e *entity) namedIn(w *window, watches []*watch) (named []*search.Want) {
+func (e *entity) namedIn(from, until time.Time, watches []*watch) (named []*search.Want) {
 	for _, wt := range watches {
-		if wt.state == stateMissed || wt.want.Number != 0 || wt.standsForMany() {
+		if wt.state == stateMissed || wt.want.Number != 0 || wt.slot != nil || wt.standsForMany() {
 			continue
 		}
-		if n := e.wantOf(wt); !n.Until.Before(w.from) && !n.From.After(w.until) {
+		if n := e.wantOf(wt); !n.Until.Before(from) && !n.From.After(until) {
 			named = append(named, n)
 		}
 	}
 	return named
 }
 
-// contains reports whether the window of n lies within w.
-func (w *window) contains(n *search.Want) bool {
-	return !n.From.Before(w.from) && !n.Until.After(w.until)
+// contains reports whether the window of n lies within that of the slots.
+func (u *slotSearch) contains(n *search.Want) bool {
+	return !n.From.Before(u.From) && !n.Until.After(u.Until)
 }
 
 // dropFound ends the watches of a search that failed and is repeated.
@@ -266,86 +271,14 @@ func (e *entity) dropFound(ctx context.Context, found []*watch) {
 	}
 }
 
-// windowsOf returns the windows of slots. Neighbours share one.
-func windowsOf(slots []*watch) []window {
-	var all []window
-	for _, wt := range slots {
-		c := wt.slot
-		for _, life := range c.Lives {
-			all = append(all, window{c.SlotStart().Add(-life), c.SlotEnd.Add(-life), []*watch{wt}})
-		}
-		for _, span := range c.Spans {
-			all = append(all, window{c.SlotStart().Add(-span.Longest), c.SlotEnd.Add(-span.Shortest), []*watch{wt}})
-		}
-	}
-	slices.SortFunc(all, func(a, b window) int { return a.from.Compare(b.from) })
-	merged := all[:1]
-	for _, w := range all[1:] {
-		last := &merged[len(merged)-1]
-		if w.from.After(last.until.Add(search.StampPrecision)) {
-			merged = append(merged, w)
-			continue
-		}
-		if w.until.After(last.until) {
-			last.until = w.until
-		}
-		last.slots = append(last.slots, w.slots...)
-	}
-	for _, w := range merged {
-		slices.SortFunc(w.slots, func(a, b *watch) int { return a.slot.SlotEnd.Compare(b.slot.SlotEnd) })
-	}
-	return merged
-}
-
-// slotOf returns the watch over the slot of m, and the time to live that puts it there; nil if
-// m belongs to none of w, or has a watch.
-func (w *window) slotOf(e *entity, m *link.Message, known map[search.Identity]bool) (*watch, time.Duration) {
-	if known[search.IdentityOf(m)] {
+// slotOf returns the watch over the slot of m, and the time to live that puts it there; nil if m
+// belongs to none of the window, or has a watch.
+func (u *slotSearch) slotOf(m *link.Message) (*watch, time.Duration) {
+	if u.known[search.IdentityOf(m)] {
 		return nil, 0
 	}
-	return w.slotFor(m, e.settings.Settings)
-}
-
-// slotFor is slotOf whether or not m has a watch. A slot stands for the times to live that were
-// stated when it was written, so today's default is only one of those that m may have had.
-func (w *window) slotFor(m *link.Message, s Settings) (*watch, time.Duration) {
-	lives := [...]time.Duration{m.TimeToLive, duration.Shorter(m.TimeToLive, s.DefaultMessageTimeToLive)}
-	for _, life := range lives {
-		if life == 0 {
-			continue
-		}
-		if wt := w.slotEndingAt(m.EnqueuedTime.Add(life), func(c *scheduler.Companion) bool { return c.StandsFor(life) }); wt != nil {
-			return wt, life
-		}
-	}
-	if m.TimeToLive > 0 || !m.EnqueuedTime.Before(s.DefaultSince) {
-		return nil, 0
-	}
-	// It has the default of its time. Only the slot knows it.
-	for _, wt := range w.slots {
-		for _, life := range wt.slot.Defaults {
-			if end := m.EnqueuedTime.Add(life); end.After(wt.slot.SlotStart()) && !end.After(wt.slot.SlotEnd) {
-				return wt, life
-			}
-		}
-	}
-	return nil, 0
-}
-
-// slotEndingAt returns the watch over a slot that contains t and that will accepts, or nil.
-func (w *window) slotEndingAt(t time.Time, will func(*scheduler.Companion) bool) *watch {
-	// Stamps are cut to whole milliseconds, so this message may belong to the previous slot, which
-	// has its own check.
-	i, _ := slices.BinarySearchFunc(w.slots, t, func(wt *watch, t time.Time) int { return wt.slot.SlotEnd.Compare(t) })
-	for ; i < len(w.slots); i++ {
-		switch slot := w.slots[i].slot; {
-		case !t.After(slot.SlotStart()):
-			return nil
-		case will(slot):
-			return w.slots[i]
-		}
-	}
-	return nil
+	slot, life := u.SlotOf(m, u.e.settings.Settings)
+	return u.slots[slot], life
 }
 
 // learnID takes the message-id from m, the message of wt. The range cache has none.

@@ -6,39 +6,99 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
+	"overdue/monitor/metrics"
 	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
-// What the range cache has of a slot was on the work queue when it was read. Most of it is found
-// among the dead letters. The rest is searched for, and what is found nowhere was received, or it
-// has expired and somebody has taken its dead letter.
+// What the range cache has of a slot was on the work queue when it was read. Where many deadlines are
+// missed, what nobody can have received since has expired. Elsewhere most of it is found among the
+// dead letters. The rest is searched for, and what is found nowhere was received, or it has expired
+// and somebody has taken its dead letter.
 
-// cacheSlots reads the messages of slots before a nudge expires them, where their dead letters may
-// be taken away.
+// needsProof reports whether missed deadlines are shown by what was on the work queue, as far as
+// nobody else received: dead letters may be taken away, or are too many to read.
+func (e *entity) needsProof() bool { return e.deadLetters() != search.LettersStay || e.hasMany() }
+
+// slotsOf returns the slots that watches are over.
+func slotsOf(watches []*watch) (slots []*scheduler.Companion) {
+	for _, wt := range watches {
+		slots = append(slots, wt.slot)
+	}
+	return slots
+}
+
+// cacheSlots reads the messages of slots before a nudge expires them, where that is evidence.
 func (e *entity) cacheSlots(ctx context.Context, due []*watch) error {
 	slots := filter(due, func(wt *watch) bool { return wt.slot != nil })
-	if len(slots) == 0 || e.deadLetters() == search.LettersStay {
+	if len(slots) == 0 || !e.needsProof() {
 		return nil
 	}
-	windows := windowsOf(slots)
+	windows, all := judge.WindowsOf(slotsOf(slots)...), time.Since(e.clearedAt) < clearedFor
 	for i := range windows {
-		if err := e.waitingIn(ctx, &windows[i], func(*link.Message) {}, func(search.CachedMessage) {}); err != nil {
+		w := &windows[i]
+		if err := e.waitingIn(ctx, w, func(*link.Message) {}, func(*search.CachedMessage) {}); err != nil {
 			return err
 		}
+		all = all && e.hasAllOf(w)
 	}
+	e.read.Store(new(e.ranges.Latest()))
+	e.noteProven(slots, all)
 	return nil
+}
+
+// noteProven records for which slots no dead letter has to be read.
+func (e *entity) noteProven(slots []*watch, all bool) {
+	if !all {
+		e.proven.Store(nil)
+		return
+	}
+	ends := func(a, b *watch) int { return a.slot.SlotEnd.Compare(b.slot.SlotEnd) }
+	of := search.TimeRange{From: search.Millis(slices.MinFunc(slots, ends).slot.SlotStart()), Until: search.Millis(slices.MaxFunc(slots, ends).slot.SlotEnd)}
+	if before := e.proven.Load(); before != nil && of.From <= before.Until {
+		of = search.TimeRange{From: before.From, Until: max(of.Until, before.Until)}
+	} else {
+		of.From += soonWithin.Milliseconds() // the last nudges for the slots before
+	}
+	e.proven.Store(&of)
+}
+
+// hasAllOf reports whether the range cache has all messages of w that may have expired: what it
+// lacks was gone before the first slot began, so it was received in time.
+func (e *entity) hasAllOf(w *judge.Window) bool {
+	latest, known := e.w.clock.NotAfter()
+	begins := time.Now().Add(w.Begins().Sub(latest))
+	return known && e.settings.known && !e.settings.DefaultSince.After(duration.Later(w.From, e.w.states.get(e.key).created)) && e.ranges.CoveredBy(begins, w.TimeRange())
+}
+
+// mayLose reports whether a nudge for wt would come too early: nothing has read its messages yet,
+// and a read of their dead letters comes too late.
+func (e *entity) mayLose(wt *watch) bool {
+	if wt.slot == nil || e.deadLetters() == search.LettersStay || !e.nudger.IsSlow() {
+		return false
+	}
+	read := e.read.Load()
+	return read == nil || slices.ContainsFunc(judge.WindowsOf(wt.slot), func(w judge.Window) bool { return !read.Contains(w.TimeRange()) })
+}
+
+// isProven reports whether missed deadlines are known at the instant now of the clock of the broker
+// without their dead letters, as long as nobody else receives.
+func (e *entity) isProven(now time.Time) bool {
+	of := e.proven.Load()
+	return of != nil && of.Holds(search.Millis(now)) && e.hasMany()
 }
 
 // waitingIn calls see with the messages on the work queue that were enqueued in the window. For
 // messages from the cache it calls noted instead.
-func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Message), noted func(search.CachedMessage)) error {
+func (e *entity) waitingIn(ctx context.Context, w *judge.Window, see func(*link.Message), noted func(*search.CachedMessage)) error {
 	read := func(ctx context.Context, s search.TimeRange, see func(*link.Message)) (bool, error) {
 		err := e.work.Between(ctx, s.First(), s.Last(), see)
 		return e.work.Cursor, err
@@ -46,7 +106,7 @@ func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Messag
 	if e.work.Cursor {
 		e.ranges = search.RangeCache{}
 	}
-	if e.ranges.Whole = e.deadLetters() != search.LettersStay; e.ranges.Whole && e.nudgeReachesAll() && (e.order() == nudge.NudgeFirst || e.ranges.Reads(w.timeRange())) {
+	if e.ranges.Whole = e.needsProof(); e.ranges.Whole && e.nudgeReachesAll() && (e.order() == nudge.NudgeFirst || e.ranges.Reads(w.TimeRange())) {
 		// What is read from now on is evidence for as long as nobody receives.
 		since, steady, err := e.nudger.Begin(ctx, &e.work, &e.dead, time.Now())
 		if err != nil {
@@ -55,8 +115,12 @@ func (e *entity) waitingIn(ctx context.Context, w *window, see func(*link.Messag
 		if steady && e.ranges.ReadBefore(since) {
 			e.ranges.Refresh()
 		}
+		if err := e.seeAgain(ctx, slices.Concat(e.watches, e.waiting.watches), since); err != nil {
+			return err
+		}
 	}
-	return e.ranges.Waiting(ctx, w.timeRange(), search.Millis(e.w.clock.Now().Add(-search.SettledAge)), read, see, noted)
+	e.ranges.Ahead = e.hasMany()
+	return e.ranges.Waiting(ctx, w.TimeRange(), search.Millis(e.w.clock.Now().Add(-search.SettledAge)), read, see, w.MayHave(e.settings.Settings), noted)
 }
 
 // inOrder returns what searches for these messages by their numbers.
@@ -65,6 +129,72 @@ func inOrder(noted map[search.Identity]search.CachedMessage) (wants []*search.Wa
 		wants = append(wants, &search.Want{Identity: at})
 	}
 	return wants
+}
+
+// findCached finds messages that were on the work queue when a range was read, and whose dead
+// letters nobody has to find if nobody has received since.
+func (e *entity) findCached(watches []*watch) {
+	if !e.needsProof() || e.ranges.Empty() {
+		return
+	}
+	named := e.namedIn(time.Time{}, search.Forever, filter(watches, func(wt *watch) bool { return !wt.ref.From.IsZero() }))
+	if len(named) == 0 {
+		return
+	}
+	due := search.TimeRange{From: math.MaxInt64}
+	for _, w := range named {
+		due.From = min(due.From, search.Millis(w.Ref.DeadlineAt(w.From)))
+		due.Until = max(due.Until, search.Millis(w.Ref.DeadlineAt(w.Until))+1)
+	}
+	names, seenAt := search.ByMessageID(named), map[search.Identity]time.Time{}
+	choose := e.chooser(func(m *link.Message) bool { return !e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) })
+	e.ranges.Each(func(m *search.CachedMessage) {
+		if at := m.Expiry(); m.Whole != nil && (at == 0 || due.Holds(at)) && search.Match(names[m.Whole.MessageID], m.Whole, choose) {
+			seenAt[m.Identity] = m.Read
+		}
+	})
+	e.identify(named...)
+	for _, wt := range watches {
+		if at, cached := seenAt[wt.want.Identity]; cached {
+			wt.evidence.present, wt.evidence.presentAt = wt.want.Found, at
+			if e.ranges.CoveredBy(time.Now(), search.TimeRange{From: search.Millis(wt.want.From), Until: search.Millis(wt.want.Until) + 1}) {
+				wt.want.LateCandidate = time.Time{} // all that fits was there
+			}
+		}
+	}
+}
+
+// proveCached notifies of the cached messages that have expired, as far as it is known without
+// their dead letters, and takes them from noted. It reports whether the dead letters of the window
+// need no read: it has no other messages that may have expired, and few of the cached ones are
+// left.
+func (u *slotSearch) proveCached(ctx context.Context, noted map[search.Identity]search.CachedMessage) (all bool, err error) {
+	e := u.e
+	if !e.hasMany() || !e.nudgeReachesAll() {
+		return false, nil
+	}
+	var last time.Time
+	for _, m := range noted {
+		last = duration.Later(last, e.expiryOf(m.Whole))
+	}
+	shown, err := e.nudger.Prove(ctx, &e.work, &e.dead, last)
+	if err != nil {
+		return false, err
+	}
+	var expired []*link.Message
+	for _, m := range noted {
+		if u.proves(shown, &m) {
+			expired = append(expired, m.Whole)
+		}
+	}
+	if cleared, err := e.isCleared(ctx, expired); err != nil || !cleared {
+		return false, err
+	}
+	for _, m := range expired {
+		u.take(ctx, m)
+		delete(noted, search.IdentityOf(m))
+	}
+	return len(noted) <= maxConfirmed && e.hasAllOf(u.Window), nil
 }
 
 // maxConfirmed is how many cached messages are searched for before they are due.
@@ -103,7 +233,7 @@ func (u *slotSearch) readCached(ctx context.Context, noted map[search.Identity]s
 	if err := e.work.FindNumbered(ctx, left, nil); err != nil {
 		return err
 	}
-	named := e.namedIn(u.window, u.rest)
+	named := e.namedIn(u.From, u.Until, u.rest)
 	u.assignFirst(named, nil)
 	for _, n := range left {
 		if n.Found == nil {
@@ -144,15 +274,19 @@ func (u *slotSearch) decideNowhere(ctx context.Context, nowhere []search.CachedM
 	for _, m := range nowhere {
 		last = duration.Later(last, e.expiryOf(m.Whole))
 	}
-	return e.nudger.Prove(ctx, &e.work, &e.dead, last, func(q *nudge.Quiet) {
-		for _, m := range nowhere {
-			switch {
-			case u.expired(q, &m):
-			case e.deadLetters() == search.LettersTaken:
-				e.w.metrics.verdict(e.name, verdictUnknown) // it was settled, or its dead letter was
-			}
+	shown, err := e.nudger.Prove(ctx, &e.work, &e.dead, last)
+	if err != nil {
+		return err
+	}
+	for _, m := range nowhere {
+		switch {
+		case u.proves(shown, &m):
+			u.take(ctx, m.Whole)
+		case e.deadLetters() == search.LettersTaken:
+			e.w.metrics.Verdict(e.name, metrics.Unknown) // it was settled, or its dead letter was
 		}
-	})
+	}
+	return nil
 }
 
 // awaitLetters makes watches over messages that have left the work queue about their deadlines,
@@ -166,25 +300,26 @@ func (u *slotSearch) awaitLetters(nowhere []search.CachedMessage) {
 	}
 }
 
-// expired assigns m, if it has expired and somebody has taken its dead letter.
-func (u *slotSearch) expired(q *nudge.Quiet, m *search.CachedMessage) bool {
+// proves reports whether m has expired, by what the nudges have shown.
+func (u *slotSearch) proves(shown *nudge.Quiet, m *search.CachedMessage) bool {
 	if m.Whole == nil {
 		return false
 	}
-	e := u.e
-	slot, life := u.slotOf(e, m.Whole, u.known)
-	if slot == nil || !q.Proves(m.Number, m.Read, m.EnqueuedTime().Add(life+e.w.clock.Grain())) {
-		return false
-	}
-	at := m.EnqueuedTime()
-	if e.w.notified.IsFinal(e.eventID(m.Number, at)) || e.w.cfg.Scheduler.Settled(e.name, &scheduler.Reference{
-		MessageID: m.Whole.MessageID, SessionID: m.Whole.SessionID, Sent: at, From: at, Until: at, Deadline: at.Add(life), Within: life,
+	slot, life := u.slotOf(m.Whole)
+	return slot != nil && shown.Proves(m.Whole, m.Read, m.EnqueuedTime().Add(life+u.e.w.clock.Grain()))
+}
+
+// take makes a watch over m, which has expired, unless somebody was notified of it or it was
+// settled.
+func (u *slotSearch) take(ctx context.Context, m *link.Message) {
+	e, at := u.e, m.EnqueuedTime
+	slot, life := u.slotOf(m)
+	if e.w.notified.IsFinal(e.eventID(m.SequenceNumber, at)) || e.w.cfg.Scheduler.Settled(e.name, &scheduler.Reference{
+		MessageID: m.MessageID, SessionID: m.SessionID, Sent: at, From: at, Until: at, Deadline: at.Add(life), Within: life,
 	}) {
-		return true
+		return
 	}
-	wt := slot.watchOver(m.Whole, life, u.known)
-	wt.expired(e.missed(wt, m.Whole))
-	wt.missed.Evidence, wt.missed.DeadLetterReason = evidenceExpired, search.ReasonExpired
-	u.found = append(u.found, wt)
-	return true
+	wt := slot.watchOver(m, life, u.known)
+	e.expiredUnread(wt, m)
+	u.handOn(ctx, wt)
 }

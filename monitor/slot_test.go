@@ -10,6 +10,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
 	"overdue/monitor/notify"
 	"overdue/monitor/search"
 	"overdue/scheduler"
@@ -21,7 +22,7 @@ import (
 func TestAMessageOfASlotIsAdoptedOnce(t *testing.T) {
 	e, wt, _ := absent(t)
 	wt.slot = &scheduler.Companion{SlotEnd: noon.Add(time.Minute), Lives: []time.Duration{time.Minute}}
-	u := slotSearch{window: &window{noon.Add(-time.Second), noon, []*watch{wt}}, e: e, known: map[search.Identity]bool{}}
+	u := slotSearch{Window: &judge.WindowsOf(wt.slot)[0], slots: map[*scheduler.Companion]*watch{wt.slot: wt}, e: e, known: map[search.Identity]bool{}}
 	m := message(func(m *link.Message) { m.TimeToLive = time.Minute })
 	u.present(m, time.Now())
 	u.present(m, time.Now())
@@ -39,7 +40,7 @@ func TestASearchThatFindsManyDeadLettersNotifiesAtOnce(t *testing.T) {
 		begun := 0
 		e.w.notifier = notify.New(notify.Config{Record: &e.w.notified, Begun: func(string, *alert.Event) { begun++ }, Log: zap.NewNop()})
 		wt.slot = &scheduler.Companion{SlotEnd: noon.Add(time.Minute), Lives: []time.Duration{time.Minute}}
-		u := slotSearch{window: &window{noon.Add(-time.Second), noon, []*watch{wt}}, e: e, known: map[search.Identity]bool{}, found: make([]*watch, found)}
+		u := slotSearch{Window: &judge.WindowsOf(wt.slot)[0], slots: map[*scheduler.Companion]*watch{wt.slot: wt}, e: e, known: map[search.Identity]bool{}, found: make([]*watch, found)}
 		u.deadLettered(t.Context(), message(func(m *link.Message) { m.TimeToLive, m.DeadLetterReason = time.Minute, reasonDeadline }))
 		e.w.running.Wait()
 		if begun != atOnce || e.notifiedAtOnce != atOnce || len(u.found) != found+1-atOnce {

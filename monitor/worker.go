@@ -18,6 +18,7 @@ import (
 	"overdue/monitor/adopt"
 	"overdue/monitor/intake"
 	"overdue/monitor/judge"
+	"overdue/monitor/metrics"
 	"overdue/monitor/notify"
 	"overdue/scheduler"
 
@@ -61,7 +62,7 @@ const stopGrace = 10 * time.Second
 type Worker struct {
 	cfg      Config
 	log      *zap.Logger
-	metrics  *metrics
+	metrics  *metrics.Metrics
 	clock    judge.Clock
 	notified notify.Record
 	intake   *intake.Intake
@@ -92,18 +93,18 @@ func New(cfg Config) (*Worker, error) {
 		cfg.Log = zap.NewNop()
 	}
 	w := &Worker{
-		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Operations, cfg.Deadlines, cfg.Entities...),
+		cfg: cfg, log: cfg.Log, metrics: metrics.New(cfg.Registerer, cfg.Operations, cfg.Deadlines, cfg.Entities...),
 		entities: map[string]*entity{},
 		clock:    judge.Clock{Measured: cfg.Scheduler.Now},
 	}
 	w.intake = intake.New(intake.Config{
 		Links: cfg.Links, Scheduler: cfg.Scheduler, Store: cfg.Store, Queues: monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues).Names(),
-		Clock: &w.clock, Take: w.take, Outstanding: w.metrics.outstanding, Operations: cfg.Operations, Log: cfg.Log,
+		Clock: &w.clock, Take: w.take, Outstanding: w.metrics.Outstanding, Operations: cfg.Operations, Log: cfg.Log,
 	})
 	w.crowded = w.intake.IsCrowded
 	w.notifier = notify.New(notify.Config{
 		Namespace: cfg.Namespace, Record: &w.notified, Shared: cfg.Notified, Scheduler: cfg.Scheduler, Now: w.clock.Now, Yield: w.intake.Yield,
-		Begun: w.metrics.notified, Delivered: w.metrics.alert, Log: cfg.Log,
+		Begun: w.metrics.Notified, Delivered: w.metrics.Alert, Log: cfg.Log,
 	})
 	w.SetAlerters(cfg.Alerters)
 	w.adopter = w.newAdopter()
@@ -131,7 +132,7 @@ func (w *Worker) ReceiveAlso(queue string) { w.intake.ReceiveAlso(queue) }
 // SetAlerters replaces the sinks, see Notifier.SetSinks. It MUST NOT be called concurrently.
 func (w *Worker) SetAlerters(all []alert.Alerter) {
 	for _, a := range all {
-		w.metrics.showSink(a.Name())
+		w.metrics.ShowSink(a.Name())
 	}
 	w.notifier.SetSinks(all)
 }
@@ -169,7 +170,7 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 	e.inbox = append(e.inbox, watches...)
 	if e.nudgesFirst.Load() { // here, since e may be busy with a check
 		for _, wt := range watches {
-			if !e.isUnseen(wt) {
+			if !e.isUnseen(wt) && !e.mayLose(wt) {
 				e.nudgeFor(work, wt)
 			}
 		}

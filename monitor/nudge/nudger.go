@@ -23,12 +23,14 @@ import (
 )
 
 const (
-	// every is the least interval between nudges of one entity, and everyMany where checks do not keep
-	// up. Deadlines that lie closer share a nudge.
+	// every is the least interval between nudges of one entity, and everyMany where checks do not
+	// keep up. Deadlines that lie closer share a nudge.
 	every     = 3 * time.Millisecond
 	everyMany = 6 * time.Millisecond
 	// maxPast bounds the remembered nudges: at that interval, those of more than a second.
 	maxPast = 400
+	// slowAfter is how long a nudge with its read takes at most, as a rule.
+	slowAfter = 40 * time.Millisecond
 	// Reach is how long after the decision to nudge a message may become due and be expired by the
 	// nudge.
 	Reach = 50 * time.Millisecond
@@ -44,6 +46,7 @@ type Config struct {
 	Letters    func() search.LetterState // whether dead letters stay
 	First      func() bool               // nudges come first, without a check
 	Many       func() bool               // so many deadlines that checks do not keep up
+	Proven     func(time.Time) bool      // what expires at that instant needs no dead letter
 	Sessions   func()                    // is called when the entity turns out to require sessions
 	Failed     func(error)               // is called after each nudge that has failed
 	Nudged     func()                    // is called after each nudge
@@ -56,6 +59,7 @@ type Nudger struct {
 	Config
 	letters     search.NewLetters // behind its nudges
 	defaultLife atomic.Int64      // in nanoseconds
+	slow        atomic.Bool       // see IsSlow
 	forgotten   atomic.Bool       // quiet is of no use any more
 
 	turn  chan struct{} // a token for the one nudge at a time, and for quiet
@@ -109,6 +113,13 @@ func (n *Nudger) Made() time.Time {
 	defer n.mu.Unlock()
 	return n.last
 }
+
+// IsSlow reports whether the last nudge took so long that a consumer may have settled the dead
+// letters before they were read.
+func (n *Nudger) IsSlow() bool { return n.slow.Load() }
+
+// SetSlow states that nudges are slow, until one is not.
+func (n *Nudger) SetSlow() { n.slow.Store(true) }
 
 // MovedAt returns the latest instant at which a nudge has moved messages that were overdue at
 // since, if that nudge is remembered.
@@ -181,7 +192,9 @@ func (n *Nudger) nudgeOnce(ctx context.Context, views *nudgerViews) {
 	n.mu.Lock()
 	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) || ctx.Err() != nil })
 	n.mu.Unlock()
+	started := time.Now()
 	err := n.nudge(ctx, views)
+	n.slow.Store(time.Since(started) > slowAfter)
 	if err != nil {
 		n.Failed(err) // what it was for is searched for all the same
 	}
@@ -221,19 +234,21 @@ func (n *Nudger) nudging(ctx context.Context, dead *search.View) (open func() er
 		}, func() (*link.Message, error) {
 			var reading errgroup.Group
 			got, err := Over(ctx, r, n.Operations, func() {
+				_, steady := n.quiet.Steady()
+				proven := steady && n.Proven(n.Clock.Latest())
 				reading.Go(func() error {
-					return dead.WithoutKept(func() error { return n.letters.Keep(ctx, n.Letters(), dead, n.Kept) })
+					return dead.WithoutKept(func() error { return n.letters.Keep(ctx, n.Letters(), proven, dead, n.Kept) })
 				})
 			})
 			return got, errors.Join(err, reading.Wait())
 		}
 }
 
-// InTurn makes a nudge, one at a time. Where dead letters may be taken away, it observes who else
-// receives.
+// InTurn makes a nudge, one at a time. Where dead letters may be taken away, or are too many to
+// read, it observes who else receives.
 func (n *Nudger) InTurn(ctx context.Context, work *search.View, open func() error, nudge func() (*link.Message, error)) (err error) {
 	defer n.takeTurn()()
-	if n.Letters() != search.LettersStay && (n.First() || n.quiet.Open()) {
+	if (n.Letters() != search.LettersStay || n.Many()) && (n.First() || n.quiet.Open()) {
 		return n.observe(ctx, work, time.Now(), open, nudge)
 	}
 	n.quiet.Break()
@@ -254,7 +269,11 @@ func (n *Nudger) observe(ctx context.Context, work *search.View, read time.Time,
 	}()
 	var opening errgroup.Group
 	opening.Go(open)
-	last, readErr := n.quiet.Before(ctx, work, n.Clock.Now())
+	var last *link.Message
+	var readErr error
+	if next := n.quiet.Next(); next == nil || n.mayExpire(next, soon) {
+		last, readErr = n.quiet.Before(ctx, work, n.Clock.Now())
+	}
 	if err = opening.Wait(); err != nil {
 		return errors.Join(err, readErr)
 	}
@@ -263,8 +282,8 @@ func (n *Nudger) observe(ctx context.Context, work *search.View, read time.Time,
 	if err = errors.Join(err, readErr); err != nil {
 		return err
 	}
-	n.quiet.After(got, read, begun, n.mayExpire(last))
-	if n.mayExpire(got) {
+	n.quiet.After(got, read, begun, n.mayExpire(last, 0))
+	if n.mayExpire(got, 0) {
 		return n.quiet.Moved(ctx, work)
 	}
 	return nil
@@ -279,15 +298,18 @@ func (n *Nudger) takeTurn() (end func()) {
 	return func() { <-n.turn }
 }
 
-// mayExpire reports whether m, if there is one, can have expired by now. Without a clock nobody
-// knows.
-func (n *Nudger) mayExpire(m *link.Message) bool {
+// soon is how long a nudge takes at most, mostly.
+const soon = time.Second
+
+// mayExpire reports whether m, if there is one, can have expired within d from now. Without a clock
+// nobody knows.
+func (n *Nudger) mayExpire(m *link.Message, d time.Duration) bool {
 	now, known := n.Clock.NotAfter()
 	if m == nil || !known {
 		return false
 	}
 	life := duration.Shorter(m.TimeToLive, time.Duration(n.defaultLife.Load()))
-	return life > 0 && !m.EnqueuedTime.Add(life).After(now)
+	return life > 0 && !m.EnqueuedTime.Add(life).After(now.Add(d))
 }
 
 // Begin begins to observe whether somebody else receives, unless that is observed already: by a
@@ -305,37 +327,39 @@ func (n *Nudger) Begin(ctx context.Context, work, dead *search.View, read time.T
 	return since, steady, nil
 }
 
-// Observes reports whether it is observed who else receives.
-func (n *Nudger) Observes() bool {
+// Observes reports whether it is observed who else receives, and since when.
+func (n *Nudger) Observes() (since time.Time, yes bool) {
 	defer n.takeTurn()()
-	return n.quiet.Open()
+	since, _ = n.quiet.Steady()
+	return since, n.quiet.Open()
 }
 
-// Prove calls use with what the nudges have shown of other receivers up to the instant due of the
-// clock of the broker. If nobody was seen so far, that takes a nudge that follows it.
-func (n *Nudger) Prove(ctx context.Context, work, dead *search.View, due time.Time, use func(*Quiet)) error {
-	if wait := due.Sub(n.Clock.Now()) + n.Clock.Grain(); wait > 0 && wait < Reach && n.Observes() {
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
+// Prove returns what the nudges have shown of other receivers up to the instant due of the clock of
+// the broker. If nobody was seen so far, that takes a nudge that follows it.
+func (n *Nudger) Prove(ctx context.Context, work, dead *search.View, due time.Time) (shown *Quiet, err error) {
+	if wait := due.Sub(n.Clock.Now()) + n.Clock.Grain(); wait > 0 && wait < Reach {
+		if _, observed := n.Observes(); observed {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 		}
 	}
 	defer n.takeTurn()()
-	for nudged := due.After(n.Clock.Now()); n.quiet.Open(); nudged = true {
+	for nudged := due.After(n.Clock.Now()); n.quiet.Open() && n.quiet.UpTo().Before(due); nudged = true {
 		if _, err := n.quiet.Before(ctx, work, n.Clock.Now()); err != nil {
-			return err
+			return nil, err
 		}
 		if nudged || !n.quiet.Open() || !n.quiet.UpTo().Before(due) {
 			break
 		}
 		open, nudge := n.nudging(ctx, dead)
 		if err := n.observe(ctx, work, time.Now(), open, nudge); err != nil {
-			return fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
+			return nil, fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
 		}
 	}
-	use(&n.quiet)
-	return nil
+	return &Quiet{spans: slices.Clone(n.quiet.spans)}, nil
 }
 
 // Over nudges over a receiver that was opened for it, and calls sent when the nudge is on its way.

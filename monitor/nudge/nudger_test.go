@@ -13,6 +13,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/monitor/judge"
 	"overdue/monitor/search"
@@ -52,7 +53,7 @@ func play(t *testing.T, act func(s *scene)) {
 		s.dead = &search.View{Links: links, Path: orders + "/$DeadLetterQueue", Operations: o, Kept: kept}
 		s.Nudger = New(Config{
 			Links: links, Path: orders, Clock: clock, Operations: o, Kept: kept,
-			Letters: func() search.LetterState { return search.LettersTaken }, First: func() bool { return true }, Many: func() bool { return false },
+			Letters: func() search.LetterState { return search.LettersTaken }, First: func() bool { return true }, Many: func() bool { return false }, Proven: func(time.Time) bool { return false },
 			Sessions: func() { t.Error("the queue requires sessions, want that it does not") },
 			Failed:   func(err error) { s.failed = append(s.failed, err) },
 			Nudged:   func() {}, Go: func(f func()) { go f() },
@@ -100,14 +101,14 @@ func (s *scene) take() {
 // proven returns the numbers of those messages that have expired for certain.
 func (s *scene) proven(read, due time.Time, numbers ...int64) (all []int64) {
 	s.Helper()
-	if err := s.Prove(s.Context(), s.work, s.dead, due, func(q *Quiet) {
-		for _, n := range numbers {
-			if q.Proves(n, read, due) {
-				all = append(all, n)
-			}
-		}
-	}); err != nil {
+	shown, err := s.Prove(s.Context(), s.work, s.dead, due)
+	if err != nil {
 		s.Fatal(err)
+	}
+	for _, n := range numbers {
+		if shown.Proves(&link.Message{SequenceNumber: n}, read, due) {
+			all = append(all, n)
+		}
 	}
 	return all
 }
@@ -145,8 +146,11 @@ func TestMessagesThatAreGoneWhileNobodyReceivesHaveExpired(t *testing.T) {
 	play(t, func(s *scene) {
 		sent := s.send(life, life, life)
 		read := time.Now()
-		if _, _, err := s.Begin(s.Context(), s.work, s.dead, read); err != nil || !s.Observes() {
-			t.Fatalf("begun %v, %v", s.Observes(), err)
+		if since, _, err := s.Begin(s.Context(), s.work, s.dead, read); err != nil || !since.Equal(read) {
+			t.Fatalf("begun at %v, %v, want at %v", since, err, read)
+		}
+		if since, observed := s.Observes(); !observed || !since.Equal(read) {
+			t.Errorf("it observes: %v, since %v, want since %v", observed, since, read)
 		}
 		time.Sleep(life + time.Second)
 		due := sent.Add(life + search.StampPrecision)
@@ -176,11 +180,11 @@ func TestAConsumerEndsTheProof(t *testing.T) {
 func TestWhatWasObservedIsForgottenWithTheQueue(t *testing.T) {
 	play(t, func(s *scene) {
 		s.send(time.Hour)
-		if _, _, err := s.Begin(s.Context(), s.work, s.dead, time.Now()); err != nil || !s.Observes() {
-			t.Fatalf("begun %v, %v", s.Observes(), err)
+		if since, _, err := s.Begin(s.Context(), s.work, s.dead, time.Now()); err != nil || since.IsZero() {
+			t.Fatalf("begun at %v, %v", since, err)
 		}
 		s.Forget()
-		if s.Observes() {
+		if _, observed := s.Observes(); observed {
 			t.Error("the queue is still observed")
 		}
 	})
@@ -201,8 +205,8 @@ func TestAFailedReadLeavesNoReceiverOpen(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		remove()
-		if len(s.failed) != 1 || s.Observes() {
-			t.Errorf("failures %v, and the queue is observed: %v, want one failure, and no observation", s.failed, s.Observes())
+		if _, observed := s.Observes(); len(s.failed) != 1 || observed {
+			t.Errorf("failures %v, and the queue is observed: %v, want one failure, and no observation", s.failed, observed)
 		}
 		s.work.Close(s.Context())
 		s.dead.Close(s.Context())

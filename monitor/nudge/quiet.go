@@ -4,6 +4,7 @@ package nudge
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"overdue/internal/servicebus/link"
@@ -15,23 +16,26 @@ import (
 // that message is there right before the next nudge, unchanged and with none before it since the
 // last one, and that nudge gets it again or it has expired, nobody received meanwhile: a consumer
 // would have taken it. So messages behind it were available all the time, and those that became
-// overdue have expired. Older ones were not available: consumers hold them.
+// overdue have expired. Older ones were not available: consumers hold them. A nudge that gets the
+// same message as the last one, unchanged, shows the same without a read.
 //
 //	After: what the nudge got begins a span, unless one goes on
 //	Before: it is still there, or nothing is ──▶ the span is known to go on up to that nudge
 //	Before: anything else ──────────────────────▶ the span ends
+//	After: the same message again ──▶ the span is known to go on up to that nudge
 //	After: another message, and it has not expired ──▶ the span ends
 //
 // It does not notice a consumer that gives messages back and keeps some that are behind them, nor
 // one whose first messages are received right before their deadline and settled right after it,
 // within one interval between nudges.
 type Quiet struct {
-	spans []quietSpan // the last one may go on
-	open  bool        // it does
-	next  available   // what the last nudge got
-	from  int64       // the number of what the nudge before it got: nothing is left from there up to next
-	nudge time.Time   // by the clock of the broker: the last nudge, or a little before
-	fresh bool        // no read has followed that nudge
+	spans []quietSpan   // the last one may go on
+	open  bool          // it does
+	next  available     // what the last nudge got
+	got   *link.Message // the same
+	from  int64         // the number of what the nudge before it got: nothing is left from there up to next
+	nudge time.Time     // by the clock of the broker: the last nudge, or a little before
+	fresh bool          // no read has followed that nudge
 }
 
 // quietSpan is a span of time in which nobody received.
@@ -115,6 +119,9 @@ func (q *Quiet) After(got *link.Message, since, began time.Time, mayExpire bool)
 		q.open = false // somebody has taken it, or an older one came back
 	}
 	if q.open {
+		if at == q.next && at != (available{}) {
+			q.spans[len(q.spans)-1].upTo = began // nobody received in between
+		}
 		q.from = q.next.Number
 	} else if at != (available{}) {
 		if len(q.spans) == maxQuietSpans {
@@ -122,7 +129,7 @@ func (q *Quiet) After(got *link.Message, since, began time.Time, mayExpire bool)
 		}
 		q.spans, q.open, q.from = append(q.spans, quietSpan{since: since, first: at.Number}), true, at.Number
 	}
-	q.next, q.nudge, q.fresh = at, began, true
+	q.next, q.got, q.nudge, q.fresh = at, got, began, true
 }
 
 // Moved reads the first message once more: what the nudge got may have expired before it was given
@@ -136,9 +143,12 @@ func (q *Quiet) Moved(ctx context.Context, v *search.View) error {
 		q.open = false
 		return err
 	}
-	q.next = availableOf(m)
+	q.next, q.got = availableOf(m), m
 	return nil
 }
+
+// Next returns what the last nudge got, or nil.
+func (q *Quiet) Next() *link.Message { return q.got }
 
 // Break ends the span. A receive went on that Quiet does not know.
 func (q *Quiet) Break() { q.open = false }
@@ -162,16 +172,13 @@ func (q *Quiet) Steady() (since time.Time, steady bool) {
 	return last.since, !last.upTo.IsZero() && time.Since(last.since) >= steadyAfter
 }
 
-// Proves reports whether the message was available, and nobody received, from the instant read of
-// our clock until the instant due of the clock of the broker. What was there at the first and is
-// overdue at the second has expired.
-func (q *Quiet) Proves(number int64, read, due time.Time) bool {
-	for _, s := range q.spans {
-		if !s.since.After(read) && !s.upTo.Before(due) && s.first <= number {
-			return true
-		}
-	}
-	return false
+// Proves reports whether m was available, and nobody received, from the instant read of our clock,
+// when m was there, until the instant due of the clock of the broker. If m is overdue then, it has
+// expired. A deferred message is not available: it is received by its number.
+func (q *Quiet) Proves(m *link.Message, read, due time.Time) bool {
+	return m.State != link.Deferred && slices.ContainsFunc(q.spans, func(s quietSpan) bool {
+		return !s.since.After(read) && !s.upTo.Before(due) && s.first <= m.SequenceNumber
+	})
 }
 
 // Held reports whether a consumer held the message at the instant read of our clock, when it was

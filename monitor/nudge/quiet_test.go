@@ -17,6 +17,7 @@ func TestAQueueIsQuietWhileTheNextNudgeFindsWhatTheLastOneLeft(t *testing.T) {
 	type step struct {
 		found, got int64
 		changed    bool // the message was delivered and abandoned
+		unread     bool // there is no read before the nudge
 		live       bool // what was found cannot have expired by the end of the nudge
 	}
 	for _, c := range []struct {
@@ -35,6 +36,9 @@ func TestAQueueIsQuietWhileTheNextNudgeFindsWhatTheLastOneLeft(t *testing.T) {
 		{"an old one comes back to an empty queue", []step{{got: 3}, {found: 3}, {found: 4}}, 0, 0},
 		{"somebody takes what the nudge got", []step{{got: 1}, {found: 2, got: 2}, {found: 2}}, 1, 1},
 		{"somebody locks it", []step{{got: 1}, {found: 1, got: 2, live: true}, {found: 2}}, 1, 1},
+		{"the next nudge gets it again", []step{{got: 1}, {unread: true, got: 1}, {unread: true}}, 0, 1},
+		{"the next nudge gets another one", []step{{got: 1}, {unread: true, got: 2, live: true}, {unread: true}}, 0, -1},
+		{"the next nudge gets it after a delivery", []step{{got: 1}, {unread: true, got: 1, changed: true, live: true}, {unread: true}}, 0, -1},
 		{"somebody locks it and it expires", []step{{got: 1}, {found: 1, got: 2}, {found: 1}}, 0, 0},
 		{"somebody gives it back", []step{{got: 1}, {found: 1, changed: true}}, 0, -1},
 		{"an older one comes back", []step{{got: 2}, {found: 2, got: 1, live: true}, {found: 1}}, 1, 1},
@@ -54,7 +58,7 @@ func TestAQueueIsQuietWhileTheNextNudgeFindsWhatTheLastOneLeft(t *testing.T) {
 				if s.changed {
 					deliveries++
 				}
-				if i > 0 && q.Open() {
+				if i > 0 && q.Open() && !s.unread {
 					q.see(availableOf(message(s.found)), at(i))
 				}
 				if i == 0 || i < len(c.steps)-1 {
@@ -63,10 +67,10 @@ func TestAQueueIsQuietWhileTheNextNudgeFindsWhatTheLastOneLeft(t *testing.T) {
 			}
 			for i := range c.steps {
 				want := c.upTo >= 0 && c.since <= i
-				if got := q.Proves(10, at(i), at(c.upTo)); got != want {
+				if got := q.Proves(&link.Message{SequenceNumber: 10}, at(i), at(c.upTo)); got != want {
 					t.Errorf("nobody received from instant %d until nudge %d: %v, want %v", i, c.upTo, got, want)
 				}
-				if q.Proves(10, at(i), at(max(c.upTo, 0)).Add(1)) {
+				if q.Proves(&link.Message{SequenceNumber: 10}, at(i), at(max(c.upTo, 0)).Add(1)) {
 					t.Errorf("nobody received from instant %d until after nudge %d, want it unknown", i, max(c.upTo, 0))
 				}
 			}
@@ -93,7 +97,7 @@ func TestWhatIsOlderThanTheFirstAvailableMessageIsHeld(t *testing.T) {
 		if got := q.Held(c.number, at(c.read)); got != c.held {
 			t.Errorf("message %d, seen at instant %d, is held: %v, want %v", c.number, c.read, got, c.held)
 		}
-		if c.held && q.Proves(c.number, at(c.read), at(c.read)) {
+		if c.held && q.Proves(&link.Message{SequenceNumber: c.number}, at(c.read), at(c.read)) {
 			t.Errorf("message %d, seen at instant %d, is proven to be available although it is held", c.number, c.read)
 		}
 	}
@@ -115,8 +119,8 @@ func TestAReceiveThatIsNotKnownEndsTheQuiet(t *testing.T) {
 		}
 		q.After(m, at(i), at(i), false)
 	}
-	if !q.Proves(1, at(0), at(0)) || q.Proves(1, at(0), at(1)) || q.Proves(1, at(1), at(1)) || !q.Proves(1, at(2), at(3)) {
-		t.Errorf("the spans %v, want one up to the first nudge, and one from the third on", q.spans)
+	if !q.Proves(m, at(0), at(1)) || q.Proves(m, at(0), at(2)) || q.Proves(m, at(1), at(2)) || !q.Proves(m, at(2), at(4)) {
+		t.Errorf("the spans %v, want one up to the second nudge, and one from the third on", q.spans)
 	}
 }
 

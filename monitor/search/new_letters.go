@@ -14,8 +14,8 @@ import (
 // somebody empties is short.
 const maxKeptPages = 8
 
-// keepPause is how long no pages are read after nobody had taken a message from the first one, as
-// long as it is not known whether dead letters stay.
+// keepPause is how long no pages are read after nobody had taken a message from the first one, or
+// what has expired is proven without them, as long as it is not known whether dead letters stay.
 const keepPause = 100 * time.Millisecond
 
 // NewLetters reads dead letters right behind receives that may have made them.
@@ -26,12 +26,13 @@ type NewLetters struct {
 
 // Keep reads the dead letters that a receive has just made, where they may be taken away. A
 // consumer that empties the queue needs a round trip to settle. A read right after the receive
-// usually comes first.
-func (l *NewLetters) Keep(ctx context.Context, state LetterState, dead *View, kept *Kept) error {
-	switch state {
-	case LettersStay:
+// usually comes first. proven says that the dead letters are needed for nothing but to see whether
+// they stay.
+func (l *NewLetters) Keep(ctx context.Context, state LetterState, proven bool, dead *View, kept *Kept) error {
+	switch {
+	case state == LettersStay || state == LettersTaken && proven:
 		return nil
-	case LettersTaken:
+	case state == LettersTaken:
 		_, err := keepPages(ctx, dead, kept, Identity{})
 		return err
 	}
@@ -39,7 +40,7 @@ func (l *NewLetters) Keep(ctx context.Context, state LetterState, dead *View, ke
 		return nil
 	}
 	front, err := keepPages(ctx, dead, kept, l.front)
-	if front == l.front && front != (Identity{}) {
+	if proven || front == l.front && front != (Identity{}) {
 		l.again = time.Now().Add(keepPause)
 	}
 	l.front = front

@@ -5,8 +5,10 @@ package search
 import (
 	"context"
 	"slices"
+	"sort"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 )
 
@@ -23,16 +25,25 @@ const (
 	// are kept whole. Messages beyond that are read each time.
 	maxCachedMessages = 1 << 18
 	// maxCachedRanges bounds the separate ranges. The oldest is dropped.
-	maxCachedRanges = 64
+	maxCachedRanges = 256
+	// joinedAfter is how long ago neighbouring ranges must have been read to become one.
+	joinedAfter = 5 * time.Second
 )
 
 // A RangeCache keeps the messages that were read from some ranges of the work queue. It answers
 // for these ranges only. A message in it may be gone since; a message that it lacks was gone
 // when its range was read.
 type RangeCache struct {
-	known    []TimeRange     // in order; they neither overlap nor touch
+	known    []cachedRange   // in order; they do not overlap
 	messages []CachedMessage // that waited in these ranges, and whose slots are not due yet
 	Whole    bool            // keep messages whole, and those of short ranges too
+	Ahead    bool            // read half of a range more than is needed: the next one reaches further
+}
+
+// cachedRange is a range that was read.
+type cachedRange struct {
+	TimeRange
+	read time.Time // by our clock: by then
 }
 
 // A CachedMessage is a message that was read, with its time to live in milliseconds.
@@ -51,6 +62,14 @@ func (m CachedMessage) Message() *link.Message {
 	return &link.Message{SequenceNumber: m.Number, EnqueuedTime: m.EnqueuedTime(), TimeToLive: time.Duration(m.life) * time.Millisecond}
 }
 
+// Expiry returns when the time to live of m ends, in Unix milliseconds; 0: it states none.
+func (m *CachedMessage) Expiry() int64 {
+	if m.life == 0 {
+		return 0
+	}
+	return m.Enqueued + m.life
+}
+
 // A RangeReader reads the messages in a range of the work queue. partitioned: sequence numbers
 // are not in the order of time.
 type RangeReader func(ctx context.Context, s TimeRange, see func(*link.Message)) (partitioned bool, err error)
@@ -60,16 +79,22 @@ func (s *RangeCache) Reads(in TimeRange) bool {
 	return slices.ContainsFunc(s.missing(in), func(u TimeRange) bool { return u.Length() >= cacheFrom })
 }
 
-// Waiting calls see with the messages that wait in a range. For messages from the cache it calls
-// noted instead. Ranges before final are read once.
-func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, read RangeReader, see func(*link.Message), noted func(CachedMessage)) error {
+// Waiting calls see with the messages that wait in a range. For those messages from the cache that
+// are wanted it calls noted instead. Ranges before final are read once.
+func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, read RangeReader, see func(*link.Message), wanted func(*CachedMessage) bool, noted func(*CachedMessage)) error {
 	unknown := s.missing(in)
-	for _, m := range s.messages {
-		if in.Holds(m.Enqueued) && s.contains(m.Enqueued) {
+	for i := range s.messages {
+		if m := &s.messages[i]; in.Holds(m.Enqueued) && wanted(m) && s.contains(m.Enqueued) {
 			noted(m)
 		}
 	}
 	long := in.Length() >= cacheFrom || s.Whole
+	if n := len(unknown); n > 0 && long && s.Ahead && unknown[n-1].Until == in.Until {
+		ahead := s.missing(TimeRange{in.Until, min(in.Until+in.Length().Milliseconds()/2, final)})
+		if len(ahead) > 0 && ahead[0].From == in.Until {
+			unknown[n-1].Until = ahead[0].Until
+		}
+	}
 	now := time.Now()
 	for _, u := range unknown {
 		var seen []CachedMessage
@@ -79,7 +104,9 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 			if !u.Holds(at) {
 				return
 			}
-			see(m)
+			if in.Holds(at) {
+				see(m)
+			}
 			found[IdentityOf(m)] = true
 			if long && at < final && len(seen) <= maxCachedMessages {
 				c := CachedMessage{IdentityOf(m), m.TimeToLive.Milliseconds(), now, nil}
@@ -96,25 +123,26 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 			// What is gone before the end of its time to live was received.
 			return found[m.Identity] || u.Holds(m.Enqueued) && m.Enqueued+m.life > final+SettledAge.Milliseconds()
 		})
-		for _, m := range s.messages {
-			if u.Holds(m.Enqueued) {
+		for i := range s.messages {
+			if m := &s.messages[i]; u.Holds(m.Enqueued) && in.Holds(m.Enqueued) && wanted(m) {
 				noted(m) // from before the refresh
 			}
 		}
 		if long && !partitioned {
-			s.add(TimeRange{From: u.From, Until: min(u.Until, final)}, seen)
+			s.add(cachedRange{TimeRange{From: u.From, Until: min(u.Until, final)}, time.Now()}, seen)
 		}
 	}
 	return nil
 }
 
-// Refresh has all ranges read again. What is not found then, and may have expired, stays in the cache
-// as it was.
+// Refresh has all ranges read again. What is not found then, and may have expired, stays in the
+// cache as it was.
 func (s *RangeCache) Refresh() { s.known = nil }
 
 // contains reports whether the cache has the messages of that millisecond.
 func (s *RangeCache) contains(at int64) bool {
-	return slices.ContainsFunc(s.known, func(k TimeRange) bool { return k.Holds(at) })
+	i := sort.Search(len(s.known), func(i int) bool { return s.known[i].Until > at })
+	return i < len(s.known) && s.known[i].Holds(at)
 }
 
 // missing returns the parts of a range that the cache does not cover.
@@ -132,7 +160,7 @@ func (s *RangeCache) missing(in TimeRange) (parts []TimeRange) {
 }
 
 // add caches what was read of a range, from its beginning as far as there is room.
-func (s *RangeCache) add(of TimeRange, seen []CachedMessage) {
+func (s *RangeCache) add(of cachedRange, seen []CachedMessage) {
 	if room := maxCachedMessages - len(s.messages); len(seen) > room {
 		// Sequence numbers rise with time, but stamps of several nodes may not.
 		slices.SortFunc(seen, func(a, b CachedMessage) int { return int(a.Enqueued - b.Enqueued) })
@@ -146,12 +174,12 @@ func (s *RangeCache) add(of TimeRange, seen []CachedMessage) {
 			s.messages = append(s.messages, m)
 		}
 	}
-	i, _ := slices.BinarySearchFunc(s.known, of.From, func(k TimeRange, from int64) int { return int(k.From - from) })
+	i, _ := slices.BinarySearchFunc(s.known, of.From, func(k cachedRange, from int64) int { return int(k.From - from) })
 	s.known = slices.Insert(s.known, i, of)
 	joined := s.known[:1]
 	for _, k := range s.known[1:] {
-		if last := &joined[len(joined)-1]; last.Until == k.From {
-			last.Until = k.Until
+		if last := &joined[len(joined)-1]; last.Until == k.From && of.read.Sub(duration.Later(last.read, k.read)) > joinedAfter {
+			last.Until, last.read = k.Until, duration.Later(last.read, k.read)
 		} else {
 			joined = append(joined, k)
 		}
@@ -163,7 +191,7 @@ func (s *RangeCache) add(of TimeRange, seen []CachedMessage) {
 
 // forget drops messages that were enqueued before an instant.
 func (s *RangeCache) forget(before int64) {
-	s.known = slices.DeleteFunc(s.known, func(k TimeRange) bool { return k.Until <= before })
+	s.known = slices.DeleteFunc(s.known, func(k cachedRange) bool { return k.Until <= before })
 	if len(s.known) > 0 {
 		s.known[0].From = max(s.known[0].From, before)
 	}
@@ -172,16 +200,44 @@ func (s *RangeCache) forget(before int64) {
 
 // Clear drops the messages of slots that have been handled. If the cache is more than half full, it
 // also drops those that were enqueued cacheGap before first: probably no slot needs them.
-func (s *RangeCache) Clear(first int64, handled func(CachedMessage) bool) {
+func (s *RangeCache) Clear(first int64, handled func(*CachedMessage) bool) {
 	if len(s.messages) > maxCachedMessages/2 {
 		s.forget(first - cacheGap.Milliseconds())
 	}
-	s.messages = slices.DeleteFunc(s.messages, handled)
+	s.messages = slices.DeleteFunc(s.messages, func(m CachedMessage) bool { return handled(&m) })
 }
 
-// ReadBefore reports whether the cache has messages that were read before an instant of our clock.
+// Each calls see with all cached messages.
+func (s *RangeCache) Each(see func(*CachedMessage)) {
+	for i := range s.messages {
+		see(&s.messages[i])
+	}
+}
+
+// Latest returns the latest range that the cache has without a gap.
+func (s *RangeCache) Latest() (latest TimeRange) {
+	for i := len(s.known) - 1; i >= 0; i-- {
+		if k := s.known[i]; latest.Empty() || k.Until == latest.From {
+			latest = TimeRange{k.From, max(k.Until, latest.Until)}
+		}
+	}
+	return latest
+}
+
+// ReadBefore reports whether the cache has messages that were read before an instant of our clock,
+// or that it does not keep whole although it should.
 func (s *RangeCache) ReadBefore(t time.Time) bool {
-	return slices.ContainsFunc(s.messages, func(m CachedMessage) bool { return m.Read.Before(t) })
+	return slices.ContainsFunc(s.messages, func(m CachedMessage) bool { return m.Read.Before(t) || s.Whole && m.Whole == nil })
+}
+
+// CoveredBy reports whether the cache has all that waited in a range at an instant of our clock.
+func (s *RangeCache) CoveredBy(t time.Time, in TimeRange) bool {
+	for _, k := range s.known {
+		if k.From <= in.From && !k.read.After(t) {
+			in.From = max(in.From, k.Until)
+		}
+	}
+	return in.Empty()
 }
 
 // Empty reports whether nothing is cached.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/testseed"
@@ -28,9 +29,14 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 			from := m.now - length - rng.Int64N(20_000) + rng.Int64N(3)
 			in := TimeRange{From: from, Until: from + length}
 			fails := rng.IntN(10) == 0
+			final := m.now - SettledAge.Milliseconds()
+			most := in.Until
+			if s.Ahead = rng.IntN(2) == 0; s.Ahead {
+				most = max(in.Until, min(in.Until+length/2, final))
+			}
 			seen, noted := map[Identity]bool{}, map[Identity]bool{}
-			err := s.Waiting(t.Context(), in, m.now-SettledAge.Milliseconds(), func(_ context.Context, of TimeRange, see func(*link.Message)) (bool, error) {
-				if of.Empty() || of.From < in.From || of.Until > in.Until {
+			err := s.Waiting(t.Context(), in, final, func(_ context.Context, of TimeRange, see func(*link.Message)) (bool, error) {
+				if of.Empty() || of.From < in.From || of.Until > most {
 					t.Fatalf("read %v for %v", of, in)
 				}
 				m.read(of, see)
@@ -38,7 +44,7 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 					return false, errors.New("the line broke")
 				}
 				return false, nil
-			}, func(msg *link.Message) { seen[IdentityOf(msg)] = true }, func(msg CachedMessage) {
+			}, func(msg *link.Message) { seen[IdentityOf(msg)] = true }, func(*CachedMessage) bool { return true }, func(msg *CachedMessage) {
 				at := msg.Identity
 				if noted[at] || seen[at] || !in.Holds(at.Enqueued) {
 					t.Fatalf("%v was noted for %v: twice, or it is not of it", at, in)
@@ -51,8 +57,8 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 				}
 			}
 			for i := 1; i < len(s.known); i++ {
-				if s.known[i-1].Empty() || s.known[i].From <= s.known[i-1].Until {
-					t.Fatalf("ranges that touch, overlap or are out of order: %v", s.known)
+				if s.known[i-1].Empty() || s.known[i].From < s.known[i-1].Until {
+					t.Fatalf("ranges that overlap or are out of order: %v", s.known)
 				}
 			}
 			if rng.IntN(20) == 0 {
@@ -107,16 +113,18 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 		}
 		return all
 	}
-	of := func(from, until int64) TimeRange {
-		return TimeRange{From: begin + from, Until: begin + until}
+	read := noon
+	of := func(from, until int64) cachedRange {
+		read = read.Add(2 * joinedAfter)
+		return cachedRange{TimeRange{From: begin + from, Until: begin + until}, read}
 	}
 	var s RangeCache
 	const each = 100
 	full := int64(maxCachedMessages / each) // milliseconds, and 44 messages of the next one
 	s.add(of(0, 1000), fill(0, 1000, each))
 	s.add(of(1000, full+500), fill(1000, full+500, each))
-	if want := int(full) * each; len(s.messages) != want || len(s.known) != 1 || s.known[0] != of(0, full) {
-		t.Errorf("%d messages in %v, want %d in %v", len(s.messages), s.known, want, of(0, full))
+	if want := int(full) * each; len(s.messages) != want || s.Latest() != of(0, full).TimeRange {
+		t.Errorf("%d messages in %v, want %d in %v", len(s.messages), s.known, want, of(0, full).TimeRange)
 	}
 	s.add(of(-5, 0), fill(-5, 0, each))
 	if want := int(full) * each; len(s.messages) != want || s.contains(begin-5) {
@@ -124,17 +132,17 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 	}
 	// Slots of that life become due, for what was enqueued in the first 20 ms; nothing becomes
 	// due for what is older than the window by more than cacheGap.
-	s.Clear(begin, func(m CachedMessage) bool { return m.Enqueued < begin+20 })
+	s.Clear(begin, func(m *CachedMessage) bool { return m.Enqueued < begin+20 })
 	if got, want := len(s.messages), int(full)*each-20*each; got != want {
 		t.Errorf("%d messages after a slot of 20 ms, want %d", got, want)
 	}
-	s.Clear(begin+11_000, func(CachedMessage) bool { return false })
-	if got, want := len(s.messages), int(full-1000)*each; got != want || s.known[0] != of(1000, full) {
-		t.Errorf("%d messages in %v, want %d from %v", got, s.known, want, of(1000, full))
+	s.Clear(begin+11_000, func(*CachedMessage) bool { return false })
+	if got, want := len(s.messages), int(full-1000)*each; got != want || s.Latest() != of(1000, full).TimeRange {
+		t.Errorf("%d messages in %v, want %d from %v", got, s.known, want, of(1000, full).TimeRange)
 	}
 	s.add(of(full, full+500), fill(full, full+500, each))
-	if len(s.known) != 1 || s.known[0] != of(1000, full+500) {
-		t.Errorf("it knows %v, want %v: there is room again", s.known, of(1000, full+500))
+	if s.Latest() != of(1000, full+500).TimeRange {
+		t.Errorf("it knows %v, want %v: there is room again", s.known, of(1000, full+500).TimeRange)
 	}
 }
 
@@ -143,9 +151,41 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 func TestTheRangeCacheDropsTheOldestOfManyRanges(t *testing.T) {
 	var s RangeCache
 	for i := range int64(maxCachedRanges + 10) {
-		s.add(TimeRange{From: i * 10, Until: i*10 + 5}, []CachedMessage{{Identity: Identity{i, i * 10}}})
+		s.add(cachedRange{TimeRange{From: i * 10, Until: i*10 + 5}, noon}, []CachedMessage{{Identity: Identity{i, i * 10}}})
 	}
 	if len(s.known) != maxCachedRanges || len(s.messages) != maxCachedRanges || s.contains(90) || !s.contains(100) {
 		t.Errorf("%d stretches, %d messages, the first %v, want %d from 100 on", len(s.known), len(s.messages), s.known[0], maxCachedRanges)
+	}
+}
+
+// Ranges that touch become one when both were read a while ago, and count as read by the later
+// read.
+func TestARangeThatIsCachedWasReadByThen(t *testing.T) {
+	var s RangeCache
+	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+	add := func(from, until int64, read time.Time) { s.add(cachedRange{TimeRange{from, until}, read}, nil) }
+	covered := func(want bool, by time.Time, from, until int64) {
+		t.Helper()
+		if got := s.CoveredBy(by, TimeRange{from, until}); got != want {
+			t.Errorf("%d to %d is covered by %v: %v, want %v; the ranges %v", from, until, by, got, want, s.known)
+		}
+	}
+	add(0, 100, at(0))
+	add(100, 200, at(1))
+	covered(true, at(0), 0, 100)
+	covered(false, at(0), 0, 101)
+	covered(true, at(1), 20, 200)
+	covered(false, at(1), 20, 201)
+	add(300, 400, at(9))
+	covered(true, at(1), 0, 200) // they are one now
+	covered(false, at(0), 0, 100)
+	covered(false, at(9), 100, 400) // there is a gap
+	if got := s.Latest(); got != (TimeRange{300, 400}) {
+		t.Errorf("the latest range without a gap is %v", got)
+	}
+	add(200, 300, at(9))
+	covered(true, at(9), 0, 400)
+	if got := s.Latest(); got != (TimeRange{0, 400}) {
+		t.Errorf("the latest range without a gap is %v", got)
 	}
 }

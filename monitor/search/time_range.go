@@ -15,6 +15,9 @@ func (s TimeRange) Empty() bool { return s.From >= s.Until }
 
 func (s TimeRange) Holds(at int64) bool { return s.From <= at && at < s.Until }
 
+// Contains reports whether all of o is in s.
+func (s TimeRange) Contains(o TimeRange) bool { return s.From <= o.From && o.Until <= s.Until }
+
 func (s TimeRange) Length() time.Duration { return time.Duration(s.Until-s.From) * time.Millisecond }
 
 // First and last are the first stamp in it and the last.

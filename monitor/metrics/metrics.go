@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package monitor
+// Package metrics has the metrics of a worker, and its share in the figures of all processes.
+package metrics
 
 import (
 	"maps"
@@ -21,17 +22,17 @@ const otherEntities = "other"
 
 // Verdicts as the metrics name them.
 const (
-	verdictMet    = operations.Met
-	verdictMissed = "missed"
-	// verdictIncomplete is about a second deadline, or the only one of a message that may be
+	Met    = operations.Met
+	Missed = "missed"
+	// Incomplete is about a second deadline, or the only one of a message that may be
 	// received at any time.
-	verdictIncomplete = "incomplete"
-	verdictUnknown    = "unknown"
+	Incomplete = "incomplete"
+	Unknown    = "unknown"
 )
 
-// metrics are the metrics of a worker. All are safe for concurrent use.
-type metrics struct {
-	operations *operations.Counter
+// Metrics are the metrics of a worker. All methods are safe for concurrent use.
+type Metrics struct {
+	Operations *operations.Counter
 	deadlines  *operations.Deadlines
 	lag        *prometheus.HistogramVec
 	waiting    *prometheus.GaugeVec
@@ -42,16 +43,16 @@ type metrics struct {
 	mu     sync.Mutex
 	labels map[string]struct{}
 	inHand map[string]int64 // as waiting has it
-	late   map[string]int64 // missed since tally
+	late   map[string]int64 // missed since the last Tally
 }
 
-// newMetrics makes the metrics, with series for the entities that are known from the start.
-func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines, known ...string) *metrics {
+// New makes the metrics, with series for the entities that are known from the start.
+func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines, known ...string) *Metrics {
 	if d == nil {
 		d = operations.NewDeadlines(r)
 	}
-	m := &metrics{
-		operations: o,
+	m := &Metrics{
+		Operations: o,
 		deadlines:  d,
 		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "overdue_deadline_lag_seconds",
@@ -77,7 +78,7 @@ func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.De
 		labels: map[string]struct{}{}, inHand: map[string]int64{}, late: map[string]int64{},
 	}
 	for _, name := range known {
-		m.show(name)
+		m.Show(name)
 	}
 	if r != nil {
 		r.MustRegister(m.lag, m.waiting, m.alerts, m.reminders, m.adopted)
@@ -86,7 +87,7 @@ func newMetrics(r prometheus.Registerer, o *operations.Counter, d *operations.De
 }
 
 // entity returns the label for a name.
-func (m *metrics) entity(name string) string {
+func (m *Metrics) entity(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.labels[name]; ok {
@@ -99,9 +100,9 @@ func (m *metrics) entity(name string) string {
 	return name
 }
 
-// show makes the series of an entity, at 0.
-func (m *metrics) show(entity string) {
-	m.deadlines.Show(entity, verdictMet, verdictMissed, verdictUnknown)
+// Show makes the series of an entity, at 0.
+func (m *Metrics) Show(entity string) {
+	m.deadlines.Show(entity, Met, Missed, Unknown)
 	if m.deadlines.IsCanary(entity) {
 		return
 	}
@@ -112,24 +113,26 @@ func (m *metrics) show(entity string) {
 	m.adopted.WithLabelValues(label)
 }
 
-// showSink makes the series of a sink, at 0.
-func (m *metrics) showSink(sink string) {
+// ShowSink makes the series of a sink, at 0.
+func (m *Metrics) ShowSink(sink string) {
 	for _, result := range []string{"ok", "error"} {
 		m.alerts.WithLabelValues(sink, result)
 	}
 }
 
-func (m *metrics) operation(name string, n int) { m.operations.Add(name, n) }
+// Operation counts n operations on the broker.
+func (m *Metrics) Operation(name string, n int) { m.Operations.Add(name, n) }
 
-func (m *metrics) verdict(entity, verdict string) {
+// Verdict counts a deadline of an entity.
+func (m *Metrics) Verdict(entity, verdict string) {
 	m.deadlines.Add(entity, verdict, 1)
 }
 
-// notified counts an event on its first notification.
-func (m *metrics) notified(entity string, e *alert.Event) {
+// Notified counts an event on its first notification.
+func (m *Metrics) Notified(entity string, e *alert.Event) {
 	switch e.Type {
 	case alert.TypeMissed:
-		m.verdict(entity, verdictMissed)
+		m.Verdict(entity, Missed)
 		if m.deadlines.IsCanary(entity) {
 			return
 		}
@@ -139,13 +142,14 @@ func (m *metrics) notified(entity string, e *alert.Event) {
 		defer m.mu.Unlock()
 		m.late[label]++
 	case alert.TypeIncomplete:
-		m.verdict(entity, verdictIncomplete)
+		m.Verdict(entity, Incomplete)
 	case alert.TypeNear:
 		m.reminders.WithLabelValues(m.entity(entity)).Inc()
 	}
 }
 
-func (m *metrics) outstanding(entity string, n int) {
+// Outstanding counts n more messages of an entity that are in hand, or fewer.
+func (m *Metrics) Outstanding(entity string, n int) {
 	if m.deadlines.IsCanary(entity) {
 		return
 	}
@@ -158,7 +162,8 @@ func (m *metrics) outstanding(entity string, n int) {
 	}
 }
 
-func (m *metrics) tally() Tally {
+// Tally returns the figures since the last call.
+func (m *Metrics) Tally() Tally {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := Tally{Outstanding: maps.Clone(m.inHand), Missed: m.late}
@@ -166,7 +171,8 @@ func (m *metrics) tally() Tally {
 	return t
 }
 
-func (m *metrics) untally(missed map[string]int64) {
+// Untally adds missed deadlines back that could not be reported.
+func (m *Metrics) Untally(missed map[string]int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, n := range missed {
@@ -174,7 +180,8 @@ func (m *metrics) untally(missed map[string]int64) {
 	}
 }
 
-func (m *metrics) alert(sink string, err error) {
+// Alert counts the delivery of an event to a sink.
+func (m *Metrics) Alert(sink string, err error) {
 	result := "ok"
 	if err != nil {
 		result = "error"
@@ -188,8 +195,7 @@ type Tally struct {
 	Missed      map[string]int64 // by entity: since the last Tally
 }
 
-// Tally returns the figures since the last call.
-func (w *Worker) Tally() Tally { return w.metrics.tally() }
-
-// Untally adds missed deadlines back that could not be reported.
-func (w *Worker) Untally(missed map[string]int64) { w.metrics.untally(missed) }
+// Adopted counts n messages of an entity that were given a companion.
+func (m *Metrics) Adopted(entity string, n int) {
+	m.adopted.WithLabelValues(m.entity(entity)).Add(float64(n))
+}
