@@ -87,3 +87,19 @@ func TestDeadLettersThatStayWaitForTheSinks(t *testing.T) {
 		})
 	}
 }
+
+// A reference that states a default may stand for a message of another send, about the time at which
+// the default changed. Then it says nothing of the default that this one has.
+func TestADefaultOfAnotherSendIsAssumed(t *testing.T) {
+	_, wt, _ := absent(t)
+	wt.ref = scheduler.Reference{MessageID: "a", Sent: noon, From: noon, Until: noon.Add(time.Second), Within: 4 * time.Second, Stated: "default"}
+	g := &manySearch{wt: wt}
+	settings := Settings{DefaultMessageTimeToLive: 4 * time.Second, DefaultSince: noon.Add(2 * time.Second), DefaultStated: true}
+	for enqueued, assumed := range map[time.Duration]bool{-36 * time.Millisecond: true, 0: false, time.Second: false, 1036 * time.Millisecond: true} {
+		m := message(func(m *link.Message) { m.TimeToLive, m.EnqueuedTime = 0, noon.Add(enqueued) })
+		found := g.watchOver(m)
+		if j := judge.Message(&found.ref, m, settings, noon.Add(time.Minute)); !j.Overdue || j.Assumed != assumed {
+			t.Errorf("enqueued %v after the send: overdue %v, assumed %v, want assumed %v", enqueued, j.Overdue, j.Assumed, assumed)
+		}
+	}
+}

@@ -245,7 +245,9 @@ func (g *manySearch) watchOver(m *link.Message) *watch {
 	if !judge.ScheduledBy(&ref, m) {
 		ref.Sent = m.EnqueuedTime // when it was scheduled is unknown
 	}
-	ref.From, ref.Until = m.EnqueuedTime, m.EnqueuedTime
+	if at := m.EnqueuedTime; ref.Stated != "default" || !at.Before(ref.From.Add(-search.StampPrecision)) && !at.After(ref.Until.Add(search.StampPrecision)) {
+		ref.From, ref.Until = at, at // or it is of another send, maybe under another default
+	}
 	g.wt.companion.Add(1) // its companion is completed after the message is handled
 	wt := &watch{ref: ref, companion: g.wt.companion, next: g.wt.next, hops: g.wt.hops}
 	wt.want = search.Want{Identity: search.IdentityOf(m), Ref: &wt.ref, Endless: g.want.Endless, Since: g.want.Since} // it may have only a completion deadline
