@@ -155,7 +155,7 @@ func (e *entity) handOn(ctx context.Context, due []*watch, at time.Time, missing
 func (e *entity) check(ctx context.Context, due []*watch) error {
 	e.checking = due
 	defer func() { e.checking = nil }()
-	if err := errors.Join(e.proveNudged(ctx, due), e.readNudgedDeadLetters(ctx, due)); err != nil {
+	if err := e.readNudgedDeadLetters(ctx, due); err != nil {
 		return err
 	}
 	undecided := make([]*watch, 0, len(due))

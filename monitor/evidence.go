@@ -45,7 +45,7 @@ type evidence struct {
 // Evidence of a missed deadline, as events name it.
 const (
 	evidenceDeadLetter = "deadLetter" // its dead letter was read, or this worker dead-lettered it
-	evidenceExpired    = "expired"    // it was overdue right before a nudge, and gone right after it
+	evidenceExpired    = "expired"    // a nudge has expired it, as what was seen around it shows
 )
 
 // reasonDropped replaces the dead-letter reason in events about messages that the broker dropped.
@@ -195,12 +195,10 @@ func (e *entity) proveNudged(ctx context.Context, watches []*watch) error {
 	}
 	cleared, err := e.isCleared(ctx, expired)
 	for _, wt := range nudged {
-		switch m := wt.evidence.expired; {
-		case m != nil && cleared:
+		if m := wt.evidence.expired; m != nil && cleared {
 			e.expiredUnread(wt, m)
-		default:
-			wt.evidence.expired = nil
 		}
+		wt.evidence.expired = nil
 	}
 	return err
 }

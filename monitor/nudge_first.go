@@ -226,6 +226,9 @@ func (e *entity) tookDeadLetters(ctx context.Context, r *deadLetterSearch, searc
 // readNudgedDeadLetters finds the dead letters of nudged watches. The others are checked as if
 // there had been no nudge.
 func (e *entity) readNudgedDeadLetters(ctx context.Context, watches []*watch) error {
+	if err := e.proveNudged(ctx, watches); err != nil {
+		return err
+	}
 	r := e.deadLetterSearchFor(watches)
 	if len(r.wants) == 0 {
 		return nil

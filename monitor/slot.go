@@ -212,8 +212,12 @@ func (u *slotSearch) read(ctx context.Context) error {
 	if _, err := e.expireUnseen(ctx, slices.Collect(maps.Values(u.slots))); err != nil {
 		return err
 	}
-	if all, err := u.proveCached(ctx, noted); err != nil || all {
-		return errors.Join(err, u.err, u.readCached(ctx, noted))
+	all, err := u.proveCached(ctx, noted)
+	if err = errors.Join(err, u.err); err != nil {
+		return err
+	}
+	if all {
+		return u.readCached(ctx, noted)
 	}
 	nudged := e.deadLetterSearchFor(u.rest)
 	u.assignFirst(nudged.wants, e.notNotified)

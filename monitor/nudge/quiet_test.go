@@ -124,6 +124,19 @@ func TestAReceiveThatIsNotKnownEndsTheQuiet(t *testing.T) {
 	}
 }
 
+// A deferred message is received by its number, whatever stands first.
+func TestADeferredMessageIsNotAvailable(t *testing.T) {
+	var q Quiet
+	m := &link.Message{SequenceNumber: 1}
+	for i := range 2 {
+		q.After(m, noon.Add(time.Duration(i)*time.Second), noon.Add(time.Duration(i)*time.Second), false)
+	}
+	deferred := &link.Message{SequenceNumber: 1, State: link.Deferred}
+	if !q.Proves(m, noon, noon) || q.Proves(deferred, noon, noon) {
+		t.Errorf("proven to have expired: %v, and if it is deferred: %v, want only the first", q.Proves(m, noon, noon), q.Proves(deferred, noon, noon))
+	}
+}
+
 func TestQuietRemembersABoundedNumberOfSpans(t *testing.T) {
 	var q Quiet
 	for i := range 100 {
