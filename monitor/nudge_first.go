@@ -139,6 +139,9 @@ func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*w
 			rest = append(rest, wt)
 			continue
 		}
+		if wt.slot == nil {
+			wt.nudge = nudgeNotWanted // when it is due is known better by now
+		}
 		e.nudgeFor(ctx, wt)
 		wt.nudge, wt.deadLetterSought = nudgeAwaited, false
 		e.waiting.watches = append(e.waiting.watches, wt)
@@ -174,8 +177,8 @@ func (e *entity) nudgedWatches(now time.Time) (ready []*watch) {
 	if len(g.watches) == 0 || now.Before(g.rest) && !e.w.crowded() {
 		return nil
 	}
-	made := e.nudger.Made()
-	nudged := func(wt *watch) bool { return wt.due().Before(made) }
+	made := e.nudger.Made().Add(-e.w.clock.Grain())
+	nudged := func(wt *watch) bool { return !wt.due().After(made) }
 	ready = filter(g.watches, nudged)
 	g.watches = slices.DeleteFunc(g.watches, nudged)
 	return ready

@@ -63,9 +63,8 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 		}
 	}
 	for _, w := range windows {
-		mayHave := w.MayHave(e.settings.Settings)
-		e.ranges.Clear(windows[0].TimeRange().From, func(m *search.CachedMessage) bool {
-			if !w.TimeRange().Holds(m.Enqueued) || !mayHave(m) {
+		e.ranges.Clear(windows[0].TimeRange().From, w.Due(e.settings.Settings), func(m *search.CachedMessage) bool {
+			if !w.TimeRange().Holds(m.Enqueued) {
 				return false
 			}
 			slot, _ := w.SlotOf(m.Message(), e.settings.Settings)

@@ -120,7 +120,7 @@ func (e *entity) waitingIn(ctx context.Context, w *judge.Window, see func(*link.
 		}
 	}
 	e.ranges.Ahead = e.hasMany()
-	return e.ranges.Waiting(ctx, w.TimeRange(), search.Millis(e.w.clock.Now().Add(-search.SettledAge)), read, see, w.MayHave(e.settings.Settings), noted)
+	return e.ranges.Waiting(ctx, w.TimeRange(), search.Millis(e.w.clock.Now().Add(-search.SettledAge)), read, see, w.Due(e.settings.Settings), noted)
 }
 
 // inOrder returns what searches for these messages by their numbers.
@@ -141,15 +141,15 @@ func (e *entity) findCached(watches []*watch) {
 	if len(named) == 0 {
 		return
 	}
-	due := search.TimeRange{From: math.MaxInt64}
+	due := search.Due{TimeRange: search.TimeRange{From: math.MaxInt64}, Most: e.settings.DefaultMessageTimeToLive}
 	for _, w := range named {
 		due.From = min(due.From, search.Millis(w.Ref.DeadlineAt(w.From)))
 		due.Until = max(due.Until, search.Millis(w.Ref.DeadlineAt(w.Until))+1)
 	}
 	names, seenAt := search.ByMessageID(named), map[search.Identity]time.Time{}
 	choose := e.chooser(func(m *link.Message) bool { return !e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) })
-	e.ranges.Each(func(m *search.CachedMessage) {
-		if at := m.Expiry(); m.Whole != nil && (at == 0 || due.Holds(at)) && search.Match(names[m.Whole.MessageID], m.Whole, choose) {
+	e.ranges.Each(due, func(m *search.CachedMessage) {
+		if m.Whole != nil && search.Match(names[m.Whole.MessageID], m.Whole, choose) {
 			seenAt[m.Identity] = m.Read
 		}
 	})
@@ -157,6 +157,7 @@ func (e *entity) findCached(watches []*watch) {
 	for _, wt := range watches {
 		if at, cached := seenAt[wt.want.Identity]; cached {
 			wt.evidence.present, wt.evidence.presentAt = wt.want.Found, at
+			wt.judgement = e.judge(wt, e.w.clock.Now()) // its stamp shows when it is due
 			if e.ranges.CoveredBy(time.Now(), search.TimeRange{From: search.Millis(wt.want.From), Until: search.Millis(wt.want.Until) + 1}) {
 				wt.want.LateCandidate = time.Time{} // all that fits was there
 			}

@@ -55,13 +55,11 @@ func (w *Window) TimeRange() search.TimeRange {
 // Begins is when the first slot begins. What was gone before was received in time.
 func (w *Window) Begins() time.Time { return w.Slots[0].SlotStart() }
 
-// MayHave returns what distinguishes the cached messages that may belong to the slots from most
-// others.
-func (w *Window) MayHave(s Settings) func(*search.CachedMessage) bool {
-	due := search.TimeRange{From: search.Millis(w.Begins()), Until: search.Millis(w.Slots[len(w.Slots)-1].SlotEnd) + 1}
-	return func(m *search.CachedMessage) bool {
-		at := m.Expiry()
-		return at == 0 || due.Holds(at) || s.DefaultMessageTimeToLive != 0
+// Due distinguishes the cached messages that may belong to the slots from most others.
+func (w *Window) Due(s Settings) search.Due {
+	return search.Due{
+		TimeRange: search.TimeRange{From: search.Millis(w.Begins()), Until: search.Millis(w.Slots[len(w.Slots)-1].SlotEnd) + 1},
+		Most:      s.DefaultMessageTimeToLive,
 	}
 }
 

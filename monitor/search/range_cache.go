@@ -34,40 +34,16 @@ const (
 // for these ranges only. A message in it may be gone since; a message that it lacks was gone
 // when its range was read.
 type RangeCache struct {
-	known    []cachedRange   // in order; they do not overlap
-	messages []CachedMessage // that waited in these ranges, and whose slots are not due yet
-	Whole    bool            // keep messages whole, and those of short ranges too
-	Ahead    bool            // read half of a range more than is needed: the next one reaches further
+	known    []cachedRange  // in order; they do not overlap
+	messages cachedMessages // that waited in these ranges, and whose slots are not due yet
+	Whole    bool           // keep messages whole, and those of short ranges too
+	Ahead    bool           // read half of a range more than is needed: the next one reaches further
 }
 
 // cachedRange is a range that was read.
 type cachedRange struct {
 	TimeRange
 	read time.Time // by our clock: by then
-}
-
-// A CachedMessage is a message that was read, with its time to live in milliseconds.
-type CachedMessage struct {
-	Identity
-	life  int64
-	Read  time.Time     // by our clock: it was there
-	Whole *link.Message // nil unless the cache keeps messages whole
-}
-
-// Message returns the message, or the fields that assign it to a slot.
-func (m CachedMessage) Message() *link.Message {
-	if m.Whole != nil {
-		return m.Whole
-	}
-	return &link.Message{SequenceNumber: m.Number, EnqueuedTime: m.EnqueuedTime(), TimeToLive: time.Duration(m.life) * time.Millisecond}
-}
-
-// Expiry returns when the time to live of m ends, in Unix milliseconds; 0: it states none.
-func (m *CachedMessage) Expiry() int64 {
-	if m.life == 0 {
-		return 0
-	}
-	return m.Enqueued + m.life
 }
 
 // A RangeReader reads the messages in a range of the work queue. partitioned: sequence numbers
@@ -80,14 +56,14 @@ func (s *RangeCache) Reads(in TimeRange) bool {
 }
 
 // Waiting calls see with the messages that wait in a range. For those messages from the cache that
-// are wanted it calls noted instead. Ranges before final are read once.
-func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, read RangeReader, see func(*link.Message), wanted func(*CachedMessage) bool, noted func(*CachedMessage)) error {
+// may become due in that time it calls noted instead. Ranges before final are read once.
+func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, read RangeReader, see func(*link.Message), due Due, noted func(*CachedMessage)) error {
 	unknown := s.missing(in)
-	for i := range s.messages {
-		if m := &s.messages[i]; in.Holds(m.Enqueued) && wanted(m) && s.contains(m.Enqueued) {
+	s.messages.each(&due, func(m *CachedMessage) {
+		if in.Holds(m.Enqueued) && s.contains(m.Enqueued) {
 			noted(m)
 		}
-	}
+	})
 	long := in.Length() >= cacheFrom || s.Whole
 	if n := len(unknown); n > 0 && long && s.Ahead && unknown[n-1].Until == in.Until {
 		ahead := s.missing(TimeRange{in.Until, min(in.Until+in.Length().Milliseconds()/2, final)})
@@ -119,15 +95,15 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 		if err != nil {
 			return err
 		}
-		s.messages = slices.DeleteFunc(s.messages, func(m CachedMessage) bool {
+		s.messages.drop(s.messages.all(), func(m *CachedMessage) bool {
 			// What is gone before the end of its time to live was received.
 			return found[m.Identity] || u.Holds(m.Enqueued) && m.Enqueued+m.life > final+SettledAge.Milliseconds()
 		})
-		for i := range s.messages {
-			if m := &s.messages[i]; u.Holds(m.Enqueued) && in.Holds(m.Enqueued) && wanted(m) {
+		s.messages.each(&due, func(m *CachedMessage) {
+			if u.Holds(m.Enqueued) && in.Holds(m.Enqueued) {
 				noted(m) // from before the refresh
 			}
-		}
+		})
 		if long && !partitioned {
 			s.add(cachedRange{TimeRange{From: u.From, Until: min(u.Until, final)}, time.Now()}, seen)
 		}
@@ -161,7 +137,7 @@ func (s *RangeCache) missing(in TimeRange) (parts []TimeRange) {
 
 // add caches what was read of a range, from its beginning as far as there is room.
 func (s *RangeCache) add(of cachedRange, seen []CachedMessage) {
-	if room := maxCachedMessages - len(s.messages); len(seen) > room {
+	if room := maxCachedMessages - s.messages.n; len(seen) > room {
 		// Sequence numbers rise with time, but stamps of several nodes may not.
 		slices.SortFunc(seen, func(a, b CachedMessage) int { return int(a.Enqueued - b.Enqueued) })
 		of.Until = min(of.Until, seen[room].Enqueued) // the range ends before the first omitted message's millisecond
@@ -171,7 +147,7 @@ func (s *RangeCache) add(of cachedRange, seen []CachedMessage) {
 	}
 	for _, m := range seen {
 		if of.Holds(m.Enqueued) {
-			s.messages = append(s.messages, m)
+			s.messages.add(m)
 		}
 	}
 	i, _ := slices.BinarySearchFunc(s.known, of.From, func(k cachedRange, from int64) int { return int(k.From - from) })
@@ -195,24 +171,22 @@ func (s *RangeCache) forget(before int64) {
 	if len(s.known) > 0 {
 		s.known[0].From = max(s.known[0].From, before)
 	}
-	s.messages = slices.DeleteFunc(s.messages, func(m CachedMessage) bool { return m.Enqueued < before })
+	s.messages.drop(s.messages.all(), func(m *CachedMessage) bool { return m.Enqueued < before })
 }
 
-// Clear drops the messages of slots that have been handled. If the cache is more than half full, it
-// also drops those that were enqueued cacheGap before first: probably no slot needs them.
-func (s *RangeCache) Clear(first int64, handled func(*CachedMessage) bool) {
-	if len(s.messages) > maxCachedMessages/2 {
-		s.forget(first - cacheGap.Milliseconds())
+// Clear drops the messages of slots that have been handled, which may have become due in that time.
+// If the cache is more than half full, it also drops those that were enqueued cacheGap before first:
+// probably no slot needs them.
+func (s *RangeCache) Clear(first int64, due Due, handled func(*CachedMessage) bool) {
+	s.messages.drop(s.messages.in(&due), func(m *CachedMessage) bool { return due.mayHave(m) && handled(m) })
+	before := first - cacheGap.Milliseconds()
+	if s.messages.n > maxCachedMessages/2 && len(s.known) > 0 && s.known[0].From < before {
+		s.forget(before)
 	}
-	s.messages = slices.DeleteFunc(s.messages, func(m CachedMessage) bool { return handled(&m) })
 }
 
-// Each calls see with all cached messages.
-func (s *RangeCache) Each(see func(*CachedMessage)) {
-	for i := range s.messages {
-		see(&s.messages[i])
-	}
-}
+// Each calls see with the cached messages that may become due in that time.
+func (s *RangeCache) Each(due Due, see func(*CachedMessage)) { s.messages.each(&due, see) }
 
 // Latest returns the latest range that the cache has without a gap.
 func (s *RangeCache) Latest() (latest TimeRange) {
@@ -227,7 +201,7 @@ func (s *RangeCache) Latest() (latest TimeRange) {
 // ReadBefore reports whether the cache has messages that were read before an instant of our clock,
 // or that it does not keep whole although it should.
 func (s *RangeCache) ReadBefore(t time.Time) bool {
-	return slices.ContainsFunc(s.messages, func(m CachedMessage) bool { return m.Read.Before(t) || s.Whole && m.Whole == nil })
+	return s.messages.some(func(m *CachedMessage) bool { return m.Read.Before(t) || s.Whole && m.Whole == nil })
 }
 
 // CoveredBy reports whether the cache has all that waited in a range at an instant of our clock.

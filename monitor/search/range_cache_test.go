@@ -14,7 +14,8 @@ import (
 )
 
 // The range cache agrees with a read of the queue, after any earlier windows of any length, with
-// open ends and failed reads: each waiting message is seen or noted, and none is noted twice.
+// open ends and failed reads: each waiting message that may become due in some time is seen or noted,
+// and none is noted twice.
 func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(40) {
@@ -34,6 +35,15 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 			if s.Ahead = rng.IntN(2) == 0; s.Ahead {
 				most = max(in.Until, min(in.Until+length/2, final))
 			}
+			// All lives, some of which the queue shortens, or a part of them.
+			due := Due{TimeRange: TimeRange{From: from, Until: from + rng.Int64N(60_000)}}
+			if rng.IntN(2) == 0 {
+				due.Most = time.Duration(rng.Int64N(60_000)) * time.Millisecond
+			}
+			mayBeDue := func(at Identity) bool {
+				life := lifeOf(at.Number)
+				return life == 0 || due.Holds(at.Enqueued+life) || due.Most > 0 && life > due.Most.Milliseconds()
+			}
 			seen, noted := map[Identity]bool{}, map[Identity]bool{}
 			err := s.Waiting(t.Context(), in, final, func(_ context.Context, of TimeRange, see func(*link.Message)) (bool, error) {
 				if of.Empty() || of.From < in.From || of.Until > most {
@@ -44,15 +54,15 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 					return false, errors.New("the line broke")
 				}
 				return false, nil
-			}, func(msg *link.Message) { seen[IdentityOf(msg)] = true }, func(*CachedMessage) bool { return true }, func(msg *CachedMessage) {
+			}, func(msg *link.Message) { seen[IdentityOf(msg)] = true }, due, func(msg *CachedMessage) {
 				at := msg.Identity
-				if noted[at] || seen[at] || !in.Holds(at.Enqueued) {
+				if noted[at] || seen[at] || !in.Holds(at.Enqueued) || !mayBeDue(at) {
 					t.Fatalf("%v was noted for %v: twice, or it is not of it", at, in)
 				}
 				noted[at] = true
 			})
 			for at := range m.waiting {
-				if err == nil && in.Holds(at.Enqueued) && !seen[at] && !noted[at] {
+				if err == nil && in.Holds(at.Enqueued) && mayBeDue(at) && !seen[at] && !noted[at] {
 					t.Fatalf("round %d: message %v waits in %v and was neither seen nor noted; kept %v, now %d", round, at, in, s.known, m.now)
 				}
 			}
@@ -63,6 +73,19 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 			}
 			if rng.IntN(20) == 0 {
 				s.forget(m.now - rng.Int64N(15_000))
+			}
+			if rng.IntN(20) == 0 { // what has been handled is received
+				s.Clear(from, due, func(msg *CachedMessage) bool {
+					delete(m.waiting, msg.Identity)
+					return true
+				})
+			}
+			n := 0
+			for _, group := range s.messages.groups {
+				n += len(group)
+			}
+			if n != s.messages.n {
+				t.Fatalf("the cache has %d messages and counts %d", n, s.messages.n)
 			}
 		}
 	}
@@ -96,10 +119,13 @@ func (m *queueModel) pass(rng *rand.Rand) {
 func (m *queueModel) read(of TimeRange, see func(*link.Message)) {
 	for at := range m.waiting {
 		if of.Holds(at.Enqueued) {
-			see(&link.Message{SequenceNumber: at.Number, EnqueuedTime: at.EnqueuedTime()})
+			see(&link.Message{SequenceNumber: at.Number, EnqueuedTime: at.EnqueuedTime(), TimeToLive: time.Duration(lifeOf(at.Number)) * time.Millisecond})
 		}
 	}
 }
+
+// lifeOf is the time to live that a message states, in milliseconds; 0: none.
+func lifeOf(number int64) int64 { return number % 11 * 5000 }
 
 // Messages beyond the bound are read again: the range cache must never claim a time range of which
 // it lacks a message.
@@ -123,21 +149,21 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 	full := int64(maxCachedMessages / each) // milliseconds, and 44 messages of the next one
 	s.add(of(0, 1000), fill(0, 1000, each))
 	s.add(of(1000, full+500), fill(1000, full+500, each))
-	if want := int(full) * each; len(s.messages) != want || s.Latest() != of(0, full).TimeRange {
-		t.Errorf("%d messages in %v, want %d in %v", len(s.messages), s.known, want, of(0, full).TimeRange)
+	if want := int(full) * each; s.messages.n != want || s.Latest() != of(0, full).TimeRange {
+		t.Errorf("%d messages in %v, want %d in %v", s.messages.n, s.known, want, of(0, full).TimeRange)
 	}
 	s.add(of(-5, 0), fill(-5, 0, each))
-	if want := int(full) * each; len(s.messages) != want || s.contains(begin-5) {
-		t.Errorf("when it is full: %d messages in %v, want what there was", len(s.messages), s.known)
+	if want := int(full) * each; s.messages.n != want || s.contains(begin-5) {
+		t.Errorf("when it is full: %d messages in %v, want what there was", s.messages.n, s.known)
 	}
 	// Slots of that life become due, for what was enqueued in the first 20 ms; nothing becomes
 	// due for what is older than the window by more than cacheGap.
-	s.Clear(begin, func(m *CachedMessage) bool { return m.Enqueued < begin+20 })
-	if got, want := len(s.messages), int(full)*each-20*each; got != want {
+	s.Clear(begin, Due{TimeRange: TimeRange{begin + 60_000, begin + 60_021}}, func(m *CachedMessage) bool { return m.Enqueued < begin+20 })
+	if got, want := s.messages.n, int(full)*each-20*each; got != want {
 		t.Errorf("%d messages after a slot of 20 ms, want %d", got, want)
 	}
-	s.Clear(begin+11_000, func(*CachedMessage) bool { return false })
-	if got, want := len(s.messages), int(full-1000)*each; got != want || s.Latest() != of(1000, full).TimeRange {
+	s.Clear(begin+11_000, Due{}, func(*CachedMessage) bool { return false })
+	if got, want := s.messages.n, int(full-1000)*each; got != want || s.Latest() != of(1000, full).TimeRange {
 		t.Errorf("%d messages in %v, want %d from %v", got, s.known, want, of(1000, full).TimeRange)
 	}
 	s.add(of(full, full+500), fill(full, full+500, each))
@@ -153,8 +179,8 @@ func TestTheRangeCacheDropsTheOldestOfManyRanges(t *testing.T) {
 	for i := range int64(maxCachedRanges + 10) {
 		s.add(cachedRange{TimeRange{From: i * 10, Until: i*10 + 5}, noon}, []CachedMessage{{Identity: Identity{i, i * 10}}})
 	}
-	if len(s.known) != maxCachedRanges || len(s.messages) != maxCachedRanges || s.contains(90) || !s.contains(100) {
-		t.Errorf("%d stretches, %d messages, the first %v, want %d from 100 on", len(s.known), len(s.messages), s.known[0], maxCachedRanges)
+	if len(s.known) != maxCachedRanges || s.messages.n != maxCachedRanges || s.contains(90) || !s.contains(100) {
+		t.Errorf("%d stretches, %d messages, the first %v, want %d from 100 on", len(s.known), s.messages.n, s.known[0], maxCachedRanges)
 	}
 }
 
