@@ -21,7 +21,7 @@ import (
 
 const (
 	// nudgeEvery is the interval between nudges within a slot.
-	nudgeEvery = 8 * time.Millisecond
+	nudgeEvery = 6 * time.Millisecond
 	// Checks cannot keep up, or cost too much, where behindMin messages that were seen before
 	// become due within soonWithin, or a slot has ended lateAfter ago.
 	behindMin  = 64

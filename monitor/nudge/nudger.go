@@ -26,7 +26,7 @@ const (
 	// every is the least interval between nudges of one entity, and everyMany where checks do not
 	// keep up. Deadlines that lie closer share a nudge.
 	every     = 3 * time.Millisecond
-	everyMany = 6 * time.Millisecond
+	everyMany = 5 * time.Millisecond
 	// maxPast bounds the remembered nudges: at that interval, those of more than a second.
 	maxPast = 400
 	// slowAfter is how long a nudge with its read takes at most, as a rule.
