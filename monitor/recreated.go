@@ -21,7 +21,8 @@ func (e *entity) forget(why string) {
 	e.nudger.Forget()
 	e.proven.Store(nil)
 	e.read.Store(nil)
-	e.ranges, e.seen, e.adoptedDuplicates = search.RangeCache{}, search.SeenIDs{}, nil
+	e.seen.Clear()
+	e.ranges, e.adoptedDuplicates = search.RangeCache{}, nil
 	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer} {
 		v.Index = nil
 	}

@@ -4,6 +4,7 @@ package search
 
 import (
 	"hash/maphash"
+	"sync"
 	"time"
 
 	"overdue/internal/servicebus/link"
@@ -15,8 +16,10 @@ const seenIDsSize = 1 << 15
 
 // SeenIDs records the identities at which message-ids were seen while pages were read for other
 // messages, so that they need no search at their own deadlines. It is a hint: message-ids are
-// hashed, they may repeat, and messages go.
+// hashed, they may repeat, and messages go. The methods are safe for concurrent use, since a nudge
+// reads the dead letters beside the work queue.
 type SeenIDs struct {
+	mu     sync.Mutex
 	seed   maphash.Seed
 	recent map[uint64]seenID
 	older  map[uint64]seenID // the generation before; dropped when recent is full
@@ -49,6 +52,8 @@ func (m *SeenIDs) add(id string, seen Identity, waiting limit) {
 	if id == "" {
 		return // says nothing
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if !m.used {
 		m.used, m.seed, m.recent = true, maphash.MakeSeed(), map[uint64]seenID{}
 	}
@@ -90,7 +95,16 @@ func (m *SeenIDs) Waiting(id string, l limit) Identity {
 	return Identity{}
 }
 
+// Clear forgets all message-ids.
+func (m *SeenIDs) Clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.recent, m.older, m.used = nil, nil, false
+}
+
 func (m *SeenIDs) at(id string) seenID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if !m.used || id == "" {
 		return seenID{}
 	}
