@@ -21,6 +21,7 @@ import (
 // Run runs a role until ctx ends, somebody asks it to quit or a component fails. load reads the configuration again.
 // The banner goes to stdout, the log to stderr.
 func Run(ctx context.Context, r config.Role, c *config.Config, load func() (*config.Config, error), stdout, stderr io.Writer) error {
+	useProcessors(r)
 	log, level, err := NewLog(stderr, c.Log)
 	if err != nil {
 		return fmt.Errorf("make a log: %w", err)
