@@ -101,7 +101,7 @@ func (e *entity) nudgeInstead(ctx context.Context, due []*watch) (rest []*watch,
 
 // noteOutcome records what the error of a check says of the connection and of the entity.
 func (e *entity) noteOutcome(ctx context.Context, missing bool, err error, messages int) {
-	e.w.outage.noteResult(e.w.log, err)
+	e.w.outage.Note(e.w.log, err)
 	e.noteMissing(missing, err)
 	if missing {
 		e.forget("not-found")

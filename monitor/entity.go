@@ -56,9 +56,10 @@ type entity struct {
 	kept              search.Kept // dead letters that were read right behind a receive of this worker
 	newLetters        search.NewLetters
 	ranges            search.RangeCache
+	prefetcher        search.Prefetcher                // of ranges
+	slots             nudge.Slots                      // in hand
 	clearedAt         time.Time                        // by our clock: see isCleared
 	proven            atomic.Pointer[search.TimeRange] // see isProven; nil: nothing
-	read              atomic.Pointer[search.TimeRange] // the latest range of ranges; nil: none
 	seen              search.SeenIDs                   // in work and dead: a dead letter keeps its number
 	adoptedDuplicates map[search.Identity]bool         // see noteAdoptedDuplicate
 	rewritten         []*intake.Companion              // parts of which were, since the last check
@@ -78,10 +79,14 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
 	e.nudger = nudge.New(nudge.Config{
 		Links: w.cfg.Links, Path: name, Clock: &w.clock, Operations: w.metrics.Operations, Kept: &e.kept,
-		Letters: e.deadLetters, First: func() bool { return e.order() == nudge.NudgeFirst }, Many: e.hasMany, Proven: e.isProven,
+		Letters: e.deadLetters, First: func() bool { return e.order() == nudge.NudgeFirst }, Many: e.hasMany, Proven: e.isProven, May: e.mayNudge,
 		Sessions: func() { w.states.update(key, func(f *entityState) { f.sessions = true }) },
 		Failed:   func(err error) { logFailed(e.log, "nudge failed", err) }, Nudged: e.wakeUp, Go: w.running.Go,
 	})
+	e.prefetcher = search.Prefetcher{
+		Links: w.cfg.Links, Path: name, Operations: w.metrics.Operations, Seen: &e.seen, Cache: &e.ranges,
+		Final: e.finalRanges, Fetched: func() { e.nudger.Retry(); e.wakeUp() }, Go: w.running.Go,
+	}
 	return e
 }
 
@@ -100,6 +105,7 @@ func (e *entity) wakeUp() {
 // run checks watches when they become due. It returns after idleLinks without any.
 func (e *entity) run(ctx context.Context) {
 	defer e.closeViews(ctx)
+	defer e.prefetcher.End()
 	for {
 		if !e.takeInbox(ctx) {
 			return

@@ -38,7 +38,6 @@ const (
 	pageRest = 80 * time.Microsecond
 	waitMost = 1250 * time.Millisecond
 
-	slowCheck  = 90 * time.Millisecond // a first check of peeksFirst mostly takes half of it
 	lostRarely = 8                     // dead letters are read behind nudges for each one that is lost
 	seenLate   = 50 * time.Millisecond // after its send, a message is mostly enqueued
 	copyGap    = 64                    // messages behind each one are read for copies of it
@@ -174,7 +173,7 @@ func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
 // nudgedWatches returns the waiting watches whose nudge has been made.
 func (e *entity) nudgedWatches(now time.Time) (ready []*watch) {
 	g := &e.waiting
-	if len(g.watches) == 0 || now.Before(g.rest) && !e.w.crowded() {
+	if len(g.watches) == 0 || (now.Before(g.rest) || e.prefetcher.Busy()) && !e.w.crowded() {
 		return nil
 	}
 	made := e.nudger.Made().Add(-e.w.clock.Grain())
@@ -265,9 +264,6 @@ func (e *entity) noticeCopies(ctx context.Context, numbers []int64) error {
 func (e *entity) checkFell(ctx context.Context, due []*watch) error {
 	e.noteOrder(nudge.FellBehind)
 	e.nudgesFirst.Store(true)
-	if time.Since(e.began) > slowCheck {
-		e.nudger.SetSlow()
-	}
 	since, observed := e.nudger.Observes()
 	seen := slices.Concat(due, e.watches)
 	if e.deadLetters() == search.LettersStay || observed {

@@ -20,9 +20,9 @@ func (e *entity) forget(why string) {
 	e.kept.Clear()
 	e.nudger.Forget()
 	e.proven.Store(nil)
-	e.read.Store(nil)
 	e.seen.Clear()
-	e.ranges, e.adoptedDuplicates = search.RangeCache{}, nil
+	e.ranges.Reset()
+	e.adoptedDuplicates = nil
 	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer} {
 		v.Index = nil
 	}

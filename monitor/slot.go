@@ -62,6 +62,8 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 			return due, err
 		}
 	}
+	e.slots.Remove(slotsOf(slots)...)
+	e.nudger.Retry()
 	for _, w := range windows {
 		e.ranges.Clear(windows[0].TimeRange().From, w.Due(e.settings.Settings), func(m *search.CachedMessage) bool {
 			if !w.TimeRange().Holds(m.Enqueued) {
@@ -122,7 +124,7 @@ func (u *slotSearch) present(m *link.Message, at time.Time) {
 	if slot, life := u.slotOf(m); slot != nil {
 		wt := slot.watchOver(m, life, u.known)
 		wt.deadLetterSought = !u.early
-		if u.e.ranges.Whole { // or dead letters stay, and are the evidence
+		if u.e.needsProof() { // or dead letters stay, and are the evidence
 			wt.evidence.present, wt.evidence.presentAt = m, at
 		}
 		u.found = append(u.found, wt)

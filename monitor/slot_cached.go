@@ -28,41 +28,50 @@ import (
 // nobody else received: dead letters may be taken away, or are too many to read.
 func (e *entity) needsProof() bool { return e.deadLetters() != search.LettersStay || e.hasMany() }
 
-// slotsOf returns the slots that watches are over.
+// slotsOf returns the slots that some of the watches are over.
 func slotsOf(watches []*watch) (slots []*scheduler.Companion) {
 	for _, wt := range watches {
-		slots = append(slots, wt.slot)
+		if wt.slot != nil {
+			slots = append(slots, wt.slot)
+		}
 	}
 	return slots
 }
 
 // cacheSlots reads the messages of slots before a nudge expires them, where that is evidence.
 func (e *entity) cacheSlots(ctx context.Context, due []*watch) error {
-	slots := filter(due, func(wt *watch) bool { return wt.slot != nil })
+	slots := slotsOf(due)
 	if len(slots) == 0 || !e.needsProof() {
 		return nil
 	}
-	windows, all := judge.WindowsOf(slotsOf(slots)...), time.Since(e.clearedAt) < clearedFor
+	windows := judge.WindowsOf(slots...)
 	for i := range windows {
-		w := &windows[i]
-		if err := e.waitingIn(ctx, w, func(*link.Message) {}, func(*search.CachedMessage) {}); err != nil {
+		if err := e.observeReads(ctx, &windows[i]); err != nil {
 			return err
 		}
-		all = all && e.hasAllOf(w)
 	}
-	e.read.Store(new(e.ranges.Latest()))
+	fetched := e.prefetcher.Fetch(ctx, judge.RangesOf(windows)...)
+	for range windows {
+		if err := <-fetched; err != nil {
+			return err
+		}
+	}
+	all := time.Since(e.clearedAt) < clearedFor
+	for i := range windows {
+		all = all && e.hasAllOf(&windows[i])
+	}
 	e.noteProven(slots, all)
 	return nil
 }
 
 // noteProven records for which slots no dead letter has to be read.
-func (e *entity) noteProven(slots []*watch, all bool) {
+func (e *entity) noteProven(slots []*scheduler.Companion, all bool) {
 	if !all {
 		e.proven.Store(nil)
 		return
 	}
-	ends := func(a, b *watch) int { return a.slot.SlotEnd.Compare(b.slot.SlotEnd) }
-	of := search.TimeRange{From: search.Millis(slices.MinFunc(slots, ends).slot.SlotStart()), Until: search.Millis(slices.MaxFunc(slots, ends).slot.SlotEnd)}
+	ends := func(a, b *scheduler.Companion) int { return a.SlotEnd.Compare(b.SlotEnd) }
+	of := search.TimeRange{From: search.Millis(slices.MinFunc(slots, ends).SlotStart()), Until: search.Millis(slices.MaxFunc(slots, ends).SlotEnd)}
 	if before := e.proven.Load(); before != nil && of.From <= before.Until {
 		of = search.TimeRange{From: before.From, Until: max(of.Until, before.Until)}
 	} else {
@@ -79,14 +88,28 @@ func (e *entity) hasAllOf(w *judge.Window) bool {
 	return known && e.settings.known && !e.settings.DefaultSince.After(duration.Later(w.From, e.w.states.get(e.key).created)) && e.ranges.CoveredBy(begins, w.TimeRange())
 }
 
-// mayLose reports whether a nudge for wt would come too early: nothing has read its messages yet,
-// and a read of their dead letters comes too late.
-func (e *entity) mayLose(wt *watch) bool {
-	if wt.slot == nil || e.deadLetters() == search.LettersStay || !e.nudger.IsSlow() {
-		return false
+// mayNudge reports whether a nudge may expire what becomes due until an instant of the clock of the
+// broker: all of it was read, or dead letters stay.
+func (e *entity) mayNudge(until time.Time) bool {
+	return e.deadLetters() == search.LettersStay || !e.slots.Unread(until, &e.ranges)
+}
+
+// nudgeAtOnce requests nudges for watches that come in, although e may be busy with a check. What
+// these expire is read before.
+func (e *entity) nudgeAtOnce(ctx context.Context, watches []*watch) {
+	slots := slotsOf(watches)
+	e.slots.Add(e.w.clock.Now(), slots...)
+	if !e.nudgesFirst.Load() {
+		return
 	}
-	read := e.read.Load()
-	return read == nil || slices.ContainsFunc(judge.WindowsOf(wt.slot), func(w judge.Window) bool { return !read.Contains(w.TimeRange()) })
+	if len(slots) > 0 && e.needsProof() {
+		e.prefetcher.Fetch(ctx, judge.RangesOf(judge.WindowsOf(slots...))...)
+	}
+	for _, wt := range watches {
+		if !e.isUnseen(wt) {
+			e.nudgeFor(ctx, wt)
+		}
+	}
 }
 
 // isProven reports whether missed deadlines are known at the instant now of the clock of the broker
@@ -104,23 +127,33 @@ func (e *entity) waitingIn(ctx context.Context, w *judge.Window, see func(*link.
 		return e.work.Cursor, err
 	}
 	if e.work.Cursor {
-		e.ranges = search.RangeCache{}
+		e.ranges.Reset()
 	}
-	if e.ranges.Whole = e.needsProof(); e.ranges.Whole && e.nudgeReachesAll() && (e.order() == nudge.NudgeFirst || e.ranges.Reads(w.TimeRange())) {
-		// What is read from now on is evidence for as long as nobody receives.
-		since, steady, err := e.nudger.Begin(ctx, &e.work, &e.dead, time.Now())
-		if err != nil {
-			return err
-		}
-		if steady && e.ranges.ReadBefore(since) {
-			e.ranges.Refresh()
-		}
-		if err := e.seeAgain(ctx, slices.Concat(e.watches, e.waiting.watches), since); err != nil {
-			return err
-		}
+	if err := e.observeReads(ctx, w); err != nil {
+		return err
 	}
-	e.ranges.Ahead = e.hasMany()
-	return e.ranges.Waiting(ctx, w.TimeRange(), search.Millis(e.w.clock.Now().Add(-search.SettledAge)), read, see, w.Due(e.settings.Settings), noted)
+	return e.ranges.Waiting(ctx, w.TimeRange(), e.finalRanges(), read, see, w.Due(e.settings.Settings), noted)
+}
+
+// finalRanges returns the stamp from which on messages may still be enqueued.
+func (e *entity) finalRanges() int64 { return search.Millis(e.w.clock.Now().Add(-search.SettledAge)) }
+
+// observeReads has nudges show whether what is read of a window from now on is evidence: it is for
+// as long as nobody receives.
+func (e *entity) observeReads(ctx context.Context, w *judge.Window) error {
+	proof := e.needsProof()
+	e.ranges.SetWhole(proof)
+	if !proof || !e.nudgeReachesAll() || e.order() != nudge.NudgeFirst && !e.ranges.Reads(w.TimeRange()) {
+		return nil
+	}
+	since, steady, err := e.nudger.Begin(ctx, &e.work, &e.dead, time.Now())
+	if err != nil {
+		return err
+	}
+	if steady && e.ranges.ReadBefore(since) {
+		e.ranges.Refresh()
+	}
+	return e.seeAgain(ctx, slices.Concat(e.watches, e.waiting.watches), since)
 }
 
 // inOrder returns what searches for these messages by their numbers.

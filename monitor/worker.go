@@ -70,7 +70,7 @@ type Worker struct {
 	notifier *notify.Notifier
 	states   entityStates
 	adopter  *adopt.Adopter
-	outage   outage
+	outage   intake.Outage
 
 	showsExpired atomic.Bool  // a peek has shown an expired message, see unseen.go
 	notifying    atomic.Int64 // events on their way to the sinks
@@ -168,13 +168,7 @@ func (w *Worker) route(work context.Context, path string, watches ...*watch) {
 		w.running.Go(func() { e.run(work) })
 	}
 	e.inbox = append(e.inbox, watches...)
-	if e.nudgesFirst.Load() { // here, since e may be busy with a check
-		for _, wt := range watches {
-			if !e.isUnseen(wt) && !e.mayLose(wt) {
-				e.nudgeFor(work, wt)
-			}
-		}
-	}
+	e.nudgeAtOnce(work, watches)
 	w.mu.Unlock()
 	e.wakeUp()
 }

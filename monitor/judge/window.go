@@ -46,6 +46,14 @@ func WindowsOf(slots ...*scheduler.Companion) []Window {
 	return merged
 }
 
+// RangesOf returns the time ranges of windows.
+func RangesOf(windows []Window) (ranges []search.TimeRange) {
+	for i := range windows {
+		ranges = append(ranges, windows[i].TimeRange())
+	}
+	return ranges
+}
+
 // TimeRange is the stamps that lie in the window, and those that may have been cut from an
 // instant in it.
 func (w *Window) TimeRange() search.TimeRange {

@@ -29,8 +29,8 @@ const (
 	everyMany = 5 * time.Millisecond
 	// maxPast bounds the remembered nudges: at that interval, those of more than a second.
 	maxPast = 400
-	// slowAfter is how long a nudge with its read takes at most, as a rule.
-	slowAfter = 40 * time.Millisecond
+	// heldFor is after how long it is asked again whether a nudge may be made.
+	heldFor = 50 * time.Millisecond
 	// Reach is how long after the decision to nudge a message may become due and be expired by the
 	// nudge.
 	Reach = 50 * time.Millisecond
@@ -47,6 +47,7 @@ type Config struct {
 	First      func() bool               // nudges come first, without a check
 	Many       func() bool               // so many deadlines that checks do not keep up
 	Proven     func(time.Time) bool      // what expires at that instant needs no dead letter
+	May        func(time.Time) bool      // what expires until then may do so now; see Retry
 	Sessions   func()                    // is called when the entity turns out to require sessions
 	Failed     func(error)               // is called after each nudge that has failed
 	Nudged     func()                    // is called after each nudge
@@ -59,7 +60,6 @@ type Nudger struct {
 	Config
 	letters     search.NewLetters // behind its nudges
 	defaultLife atomic.Int64      // in nanoseconds
-	slow        atomic.Bool       // see IsSlow
 	forgotten   atomic.Bool       // quiet is of no use any more
 
 	turn  chan struct{} // a token for the one nudge at a time, and for quiet
@@ -101,6 +101,11 @@ func (n *Nudger) Want(ctx context.Context, due ...time.Time) {
 		n.Go(func() { n.run(ctx) })
 		return
 	}
+	n.Retry()
+}
+
+// Retry has the nudger ask again whether a nudge may be made.
+func (n *Nudger) Retry() {
 	select {
 	case n.earlier <- struct{}{}:
 	default:
@@ -113,13 +118,6 @@ func (n *Nudger) Made() time.Time {
 	defer n.mu.Unlock()
 	return n.last
 }
-
-// IsSlow reports whether the last nudge took so long that a consumer may have settled the dead
-// letters before they were read.
-func (n *Nudger) IsSlow() bool { return n.slow.Load() }
-
-// SetSlow states that nudges are slow, until one is not.
-func (n *Nudger) SetSlow() { n.slow.Store(true) }
 
 // MovedAt returns the latest instant at which a nudge has moved messages that were overdue at
 // since, if that nudge is remembered.
@@ -147,6 +145,9 @@ func (n *Nudger) run(ctx context.Context) {
 		wait, more := n.untilNext()
 		if !more {
 			return
+		}
+		if wait <= 0 && !n.May(n.Clock.Now().Add(Reach)) {
+			wait = heldFor
 		}
 		if wait > 0 {
 			select {
@@ -192,9 +193,7 @@ func (n *Nudger) nudgeOnce(ctx context.Context, views *nudgerViews) {
 	n.mu.Lock()
 	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) || ctx.Err() != nil })
 	n.mu.Unlock()
-	started := time.Now()
 	err := n.nudge(ctx, views)
-	n.slow.Store(time.Since(started) > slowAfter)
 	if err != nil {
 		n.Failed(err) // what it was for is searched for all the same
 	}

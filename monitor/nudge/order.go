@@ -41,11 +41,9 @@ const (
 
 const (
 	// stayedFor is how long the nudge comes first after a missed deadline where dead letters stay,
-	// and busyFor where they may be taken away.
+	// and manyFor where there were many deadlines, which are expected to go on so long.
 	stayedFor = 30 * time.Second
-	busyFor   = 2 * time.Second
-	// manyFor is how long many deadlines are expected after the last time.
-	manyFor = 5 * time.Second
+	manyFor   = 5 * time.Second
 	// checkOnlyFor is how long the check comes first after nudges that left nothing.
 	checkOnlyFor = time.Minute
 )
@@ -82,8 +80,8 @@ func (o *Order) Observe(event OrderEvent, now time.Time) {
 	case event == LettersTaken && state == NudgeFirst:
 		move(CheckFirst, 0)
 	case (event == ManyMissed || event == FellBehind) && state != CheckOnly:
-		move(NudgeFirst, busyFor)
-	case event == NothingFound && now.Sub(o.read) > busyFor: // a single nudge may lose the race
+		move(NudgeFirst, manyFor)
+	case event == NothingFound && now.Sub(o.read) > manyFor: // a single nudge may lose the race
 		move(CheckOnly, checkOnlyFor)
 	}
 }

@@ -17,9 +17,9 @@ func TestTheOrderOfNudgeAndCheck(t *testing.T) {
 	}{
 		{CheckFirst, LettersStayed, NudgeFirst, stayedFor},
 		{CheckFirst, LettersTaken, CheckFirst, 0},
-		{CheckFirst, ManyMissed, NudgeFirst, busyFor},
+		{CheckFirst, ManyMissed, NudgeFirst, manyFor},
 		{CheckFirst, LettersRead, CheckFirst, 0},
-		{CheckFirst, FellBehind, NudgeFirst, busyFor},
+		{CheckFirst, FellBehind, NudgeFirst, manyFor},
 		{CheckFirst, NothingFound, CheckOnly, checkOnlyFor},
 		{NudgeFirst, LettersStayed, NudgeFirst, stayedFor},
 		{NudgeFirst, LettersTaken, CheckFirst, 0},
@@ -55,12 +55,12 @@ func TestANudgeThatFindsNothingBetweenOthersChangesNothing(t *testing.T) {
 	var o Order
 	o.Observe(FellBehind, noon)
 	o.Observe(LettersRead, noon)
-	o.Observe(NothingFound, noon.Add(busyFor-1))
-	if got := o.Current(noon.Add(busyFor - 1)); got != NudgeFirst {
+	o.Observe(NothingFound, noon.Add(manyFor-1))
+	if got := o.Current(noon.Add(manyFor - 1)); got != NudgeFirst {
 		t.Errorf("the order is %d, want the nudge first", got)
 	}
-	o.Observe(NothingFound, noon.Add(busyFor+1))
-	if got := o.Current(noon.Add(busyFor + 1)); got != CheckOnly {
+	o.Observe(NothingFound, noon.Add(manyFor+1))
+	if got := o.Current(noon.Add(manyFor + 1)); got != CheckOnly {
 		t.Errorf("the order is %d once nothing is found for longer, want the check", got)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"slices"
 	"sort"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"overdue/internal/servicebus/duration"
@@ -32,12 +34,30 @@ const (
 
 // A RangeCache keeps the messages that were read from some ranges of the work queue. It answers
 // for these ranges only. A message in it may be gone since; a message that it lacks was gone
-// when its range was read.
+// when its range was read. The methods are safe for concurrent use. What they call must not use the
+// cache, except a RangeReader.
 type RangeCache struct {
-	known    []cachedRange  // in order; they do not overlap
-	messages cachedMessages // that waited in these ranges, and whose slots are not due yet
-	Whole    bool           // keep messages whole, and those of short ranges too
-	Ahead    bool           // read half of a range more than is needed: the next one reaches further
+	mu        sync.Mutex
+	known     []cachedRange  // in order; they do not overlap
+	messages  cachedMessages // that waited in these ranges, and whose slots are not due yet
+	whole     bool           // keep messages whole, and those of short ranges too
+	published atomic.Pointer[coverage]
+	stale     bool // some messages are of ranges that have to be read again
+}
+
+// SetWhole sets whether messages are kept whole, and those of short ranges too.
+func (s *RangeCache) SetWhole(whole bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.whole = whole
+}
+
+// Reset forgets everything.
+func (s *RangeCache) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known, s.messages, s.stale = nil, cachedMessages{}, false
+	s.publish(1)
 }
 
 // cachedRange is a range that was read.
@@ -52,68 +72,92 @@ type RangeReader func(ctx context.Context, s TimeRange, see func(*link.Message))
 
 // Reads reports whether a long part of a range was not read yet.
 func (s *RangeCache) Reads(in TimeRange) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.missing(in), func(u TimeRange) bool { return u.Length() >= cacheFrom })
 }
 
 // Waiting calls see with the messages that wait in a range. For those messages from the cache that
 // may become due in that time it calls noted instead. Ranges before final are read once.
 func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, read RangeReader, see func(*link.Message), due Due, noted func(*CachedMessage)) error {
+	s.mu.Lock()
 	unknown := s.missing(in)
 	s.messages.each(&due, func(m *CachedMessage) {
 		if in.Holds(m.Enqueued) && s.contains(m.Enqueued) {
 			noted(m)
 		}
 	})
-	long := in.Length() >= cacheFrom || s.Whole
-	if n := len(unknown); n > 0 && long && s.Ahead && unknown[n-1].Until == in.Until {
-		ahead := s.missing(TimeRange{in.Until, min(in.Until+in.Length().Milliseconds()/2, final)})
-		if len(ahead) > 0 && ahead[0].From == in.Until {
-			unknown[n-1].Until = ahead[0].Until
-		}
-	}
-	now := time.Now()
+	s.mu.Unlock()
 	for _, u := range unknown {
+		now := time.Now()
 		var seen []CachedMessage
-		found := map[Identity]bool{}
 		partitioned, err := read(ctx, u, func(m *link.Message) {
-			at := m.EnqueuedTime.UnixMilli()
-			if !u.Holds(at) {
-				return
-			}
-			if in.Holds(at) {
+			if at := m.EnqueuedTime.UnixMilli(); u.Holds(at) {
 				see(m)
-			}
-			found[IdentityOf(m)] = true
-			if long && at < final && len(seen) <= maxCachedMessages {
-				c := CachedMessage{IdentityOf(m), m.TimeToLive.Milliseconds(), now, nil}
-				if s.Whole {
-					c.Whole = m
+				if len(seen) <= maxCachedMessages {
+					seen = append(seen, CachedMessage{IdentityOf(m), m.TimeToLive.Milliseconds(), now, m})
 				}
-				seen = append(seen, c)
 			}
 		})
 		if err != nil {
 			return err
 		}
-		s.messages.drop(s.messages.all(), func(m *CachedMessage) bool {
-			// What is gone before the end of its time to live was received.
-			return found[m.Identity] || u.Holds(m.Enqueued) && m.Enqueued+m.life > final+SettledAge.Milliseconds()
-		})
+		s.take(u, seen, final, in.Length() >= cacheFrom, partitioned)
+		found := map[Identity]bool{}
+		for _, m := range seen {
+			found[m.Identity] = true
+		}
+		s.mu.Lock()
 		s.messages.each(&due, func(m *CachedMessage) {
-			if u.Holds(m.Enqueued) && in.Holds(m.Enqueued) {
+			if u.Holds(m.Enqueued) && !found[m.Identity] {
 				noted(m) // from before the refresh
 			}
 		})
-		if long && !partitioned {
-			s.add(cachedRange{TimeRange{From: u.From, Until: min(u.Until, final)}, time.Now()}, seen)
-		}
+		s.mu.Unlock()
 	}
 	return nil
 }
 
+// take takes what was read of a range, as far as nobody else has read it meanwhile.
+func (s *RangeCache) take(u TimeRange, seen []CachedMessage, final int64, long, partitioned bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.whole {
+		for i := range seen {
+			seen[i].Whole = nil
+		}
+	}
+	for _, part := range s.missing(u) {
+		var of []CachedMessage
+		found := map[Identity]bool{}
+		for _, m := range seen {
+			if part.Holds(m.Enqueued) {
+				of, found[m.Identity] = append(of, m), true
+			}
+		}
+		if s.stale {
+			s.stale = false
+			s.messages.drop(s.messages.all(), func(m *CachedMessage) bool {
+				// What is gone before the end of its time to live was received.
+				over := part.Holds(m.Enqueued) && (found[m.Identity] || m.Enqueued+m.life > final+SettledAge.Milliseconds())
+				s.stale = s.stale || !over && !s.contains(m.Enqueued)
+				return over
+			})
+		}
+		if (long || s.whole) && !partitioned {
+			s.add(cachedRange{TimeRange{From: part.From, Until: min(part.Until, final)}, time.Now()}, of)
+		}
+	}
+}
+
 // Refresh has all ranges read again. What is not found then, and may have expired, stays in the
 // cache as it was.
-func (s *RangeCache) Refresh() { s.known = nil }
+func (s *RangeCache) Refresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known, s.stale = nil, s.messages.n > 0
+	s.publish(1)
+}
 
 // contains reports whether the cache has the messages of that millisecond.
 func (s *RangeCache) contains(at int64) bool {
@@ -122,8 +166,11 @@ func (s *RangeCache) contains(at int64) bool {
 }
 
 // missing returns the parts of a range that the cache does not cover.
-func (s *RangeCache) missing(in TimeRange) (parts []TimeRange) {
-	for _, k := range s.known {
+func (s *RangeCache) missing(in TimeRange) []TimeRange { return uncovered(in, s.known) }
+
+// uncovered returns the parts of a range that lie in none of the known ones, which are in order.
+func uncovered(in TimeRange, known []cachedRange) (parts []TimeRange) {
+	for _, k := range known {
 		if before := (TimeRange{From: in.From, Until: min(in.Until, k.From)}); !before.Empty() {
 			parts = append(parts, before)
 		}
@@ -133,6 +180,30 @@ func (s *RangeCache) missing(in TimeRange) (parts []TimeRange) {
 		parts = append(parts, in)
 	}
 	return parts
+}
+
+// coverage is what a cache has.
+type coverage struct {
+	known []cachedRange
+	drops int // how often ranges were dropped before
+}
+
+// publish publishes the coverage. The caller holds the mutex.
+func (s *RangeCache) publish(drops int) {
+	if before := s.published.Load(); before != nil {
+		drops += before.drops
+	}
+	s.published.Store(&coverage{slices.Clone(s.known), drops})
+}
+
+// HasAll reports whether the cache has all these ranges, and how often ranges were dropped so far:
+// what it has it still has as long as that is the same. It waits for no other method.
+func (s *RangeCache) HasAll(ranges ...TimeRange) (all bool, drops int) {
+	now := s.published.Load()
+	if now == nil {
+		now = &coverage{}
+	}
+	return !slices.ContainsFunc(ranges, func(in TimeRange) bool { return len(uncovered(in, now.known)) > 0 }), now.drops
 }
 
 // add caches what was read of a range, from its beginning as far as there is room.
@@ -163,6 +234,7 @@ func (s *RangeCache) add(of cachedRange, seen []CachedMessage) {
 	if s.known = joined; len(s.known) > maxCachedRanges {
 		s.forget(s.known[1].From)
 	}
+	s.publish(0)
 }
 
 // forget drops messages that were enqueued before an instant.
@@ -172,12 +244,15 @@ func (s *RangeCache) forget(before int64) {
 		s.known[0].From = max(s.known[0].From, before)
 	}
 	s.messages.drop(s.messages.all(), func(m *CachedMessage) bool { return m.Enqueued < before })
+	s.publish(1)
 }
 
 // Clear drops the messages of slots that have been handled, which may have become due in that time.
-// If the cache is more than half full, it also drops those that were enqueued cacheGap before first:
-// probably no slot needs them.
+// If the cache is more than half full, it also drops those that were enqueued cacheGap before
+// first: probably no slot needs them.
 func (s *RangeCache) Clear(first int64, due Due, handled func(*CachedMessage) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.messages.drop(s.messages.in(&due), func(m *CachedMessage) bool { return due.mayHave(m) && handled(m) })
 	before := first - cacheGap.Milliseconds()
 	if s.messages.n > maxCachedMessages/2 && len(s.known) > 0 && s.known[0].From < before {
@@ -186,26 +261,24 @@ func (s *RangeCache) Clear(first int64, due Due, handled func(*CachedMessage) bo
 }
 
 // Each calls see with the cached messages that may become due in that time.
-func (s *RangeCache) Each(due Due, see func(*CachedMessage)) { s.messages.each(&due, see) }
-
-// Latest returns the latest range that the cache has without a gap.
-func (s *RangeCache) Latest() (latest TimeRange) {
-	for i := len(s.known) - 1; i >= 0; i-- {
-		if k := s.known[i]; latest.Empty() || k.Until == latest.From {
-			latest = TimeRange{k.From, max(k.Until, latest.Until)}
-		}
-	}
-	return latest
+func (s *RangeCache) Each(due Due, see func(*CachedMessage)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.messages.each(&due, see)
 }
 
 // ReadBefore reports whether the cache has messages that were read before an instant of our clock,
 // or that it does not keep whole although it should.
 func (s *RangeCache) ReadBefore(t time.Time) bool {
-	return s.messages.some(func(m *CachedMessage) bool { return m.Read.Before(t) || s.Whole && m.Whole == nil })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.messages.some(func(m *CachedMessage) bool { return m.Read.Before(t) || s.whole && m.Whole == nil })
 }
 
 // CoveredBy reports whether the cache has all that waited in a range at an instant of our clock.
 func (s *RangeCache) CoveredBy(t time.Time, in TimeRange) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, k := range s.known {
 		if k.From <= in.From && !k.read.After(t) {
 			in.From = max(in.From, k.Until)
@@ -215,4 +288,8 @@ func (s *RangeCache) CoveredBy(t time.Time, in TimeRange) bool {
 }
 
 // Empty reports whether nothing is cached.
-func (s *RangeCache) Empty() bool { return len(s.known) == 0 }
+func (s *RangeCache) Empty() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.known) == 0
+}

@@ -64,7 +64,7 @@ var allowed = map[string]allowance{
 	"monitor/intake":  {[]string{"internal/operations", "internal/redisstore", "internal/servicebus/link", "scheduler"}, []string{backoff, zap}},
 	"monitor/judge":   {ours: []string{"internal/servicebus/duration", "internal/servicebus/link", "monitor/search", "scheduler"}},
 	"monitor/metrics": {[]string{"alert", "internal/operations"}, []string{prometheus}},
-	"monitor/nudge":   {[]string{"internal/operations", "internal/servicebus/duration", "internal/servicebus/link", "monitor/judge", "monitor/search"}, []string{sync}},
+	"monitor/nudge":   {[]string{"internal/operations", "internal/servicebus/duration", "internal/servicebus/link", "monitor/judge", "monitor/search", "scheduler"}, []string{sync}},
 	"monitor/notify":  {[]string{"alert", "internal/servicebus/address", "monitor/intake", "scheduler"}, []string{backoff, zap}},
 	"monitor/search":  {ours: []string{"internal/operations", "internal/servicebus/duration", "internal/servicebus/link", "scheduler"}},
 	"alert":           {[]string{"internal/traceparent", "internal/monitorqueue", "internal/servicebus/address", "internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, mail, shoutrrr, zap}},

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package search
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
+)
+
+// readAhead is how much more than what is wanted is read at least, where nobody waits for another
+// range, so that the next one mostly was read when it is wanted.
+const readAhead = 100 * time.Millisecond
+
+// A Prefetcher reads ranges of a work queue into a cache in a goroutine of its own. So a nudge that
+// must not expire what nobody has read waits for no check. All exported fields are required.
+type Prefetcher struct {
+	Links      *link.Namespace
+	Path       string // of the work queue
+	Operations *operations.Counter
+	Seen       *SeenIDs
+	Cache      *RangeCache
+	Final      func() int64 // ranges before it are read, once; the others are not
+	Fetched    func()       // is called after each read
+	Go         func(func()) // runs the goroutine
+
+	mu       sync.Mutex
+	wanted   []wantedRange
+	fetching bool
+	more     chan struct{} // a token: a range is wanted; nil: it does not run yet
+}
+
+// wantedRange is a range to read, and where the result goes.
+type wantedRange struct {
+	TimeRange
+	done chan<- error
+}
+
+var errStopped = errors.New("monitor: the worker stops")
+
+// Fetch has ranges read, as far as the cache lacks them. done gets the result of each. It MUST NOT
+// be called after End.
+func (p *Prefetcher) Fetch(ctx context.Context, ranges ...TimeRange) (done <-chan error) {
+	results := make(chan error, len(ranges))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, in := range ranges {
+		p.wanted = append(p.wanted, wantedRange{in, results})
+	}
+	if p.more == nil {
+		p.more = make(chan struct{}, 1)
+		p.Go(func() { p.run(ctx) })
+	}
+	select {
+	case p.more <- struct{}{}:
+	default:
+	}
+	return results
+}
+
+// End ends the goroutine. What is wanted is not read any more.
+func (p *Prefetcher) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.more != nil {
+		close(p.more)
+	}
+	p.wanted = nil
+}
+
+// Busy reports whether ranges are wanted that were not read yet.
+func (p *Prefetcher) Busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.wanted) > 0 || p.fetching
+}
+
+// run reads what is wanted.
+func (p *Prefetcher) run(ctx context.Context) {
+	view := &View{Links: p.Links, Path: p.Path, Operations: p.Operations, Seen: p.Seen}
+	defer view.Close(ctx)
+	var last TimeRange
+	for {
+		w, some := p.next()
+		switch {
+		case some && ctx.Err() != nil:
+			w.done <- errStopped // its companion is on its way back
+		case some:
+			last = w.TimeRange
+			err := p.fetch(ctx, view, last)
+			p.mu.Lock()
+			p.fetching = false
+			p.mu.Unlock()
+			w.done <- err
+			p.Fetched()
+		case ctx.Err() == nil && p.mayReadAhead(last.Until):
+			if err := p.fetch(ctx, view, p.final(last.Until, 2*readAhead)); err != nil {
+				last = TimeRange{} // a caller that wants it gets the error
+			}
+		default:
+			if _, goesOn := <-p.more; !goesOn {
+				return
+			}
+		}
+	}
+}
+
+// next takes the next range that is wanted.
+func (p *Prefetcher) next() (w wantedRange, some bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.wanted) == 0 {
+		return w, false
+	}
+	w, p.wanted, p.fetching = p.wanted[0], p.wanted[1:], true
+	return w, true
+}
+
+// mayReadAhead reports whether little of what follows an instant was read.
+func (p *Prefetcher) mayReadAhead(from int64) bool {
+	all, _ := p.Cache.HasAll(p.final(from, readAhead))
+	return !all
+}
+
+// final returns the range of that length from an instant on, as far as it is final.
+func (p *Prefetcher) final(from int64, length time.Duration) TimeRange {
+	return TimeRange{from, min(from+length.Milliseconds(), p.Final())}
+}
+
+// fetch reads a range, as far as it is final.
+func (p *Prefetcher) fetch(ctx context.Context, view *View, in TimeRange) error {
+	final := p.Final()
+	if in.Until = min(in.Until, final); in.Empty() {
+		return nil
+	}
+	err := p.Cache.Waiting(ctx, in, final, func(ctx context.Context, s TimeRange, see func(*link.Message)) (bool, error) {
+		err := view.Between(ctx, s.First(), s.Last(), see)
+		return view.Cursor, err
+	}, func(*link.Message) {}, Due{}, func(*CachedMessage) {})
+	return err
+}
