@@ -82,7 +82,9 @@ func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time)
 		s.DefaultMessageTimeToLive = 0
 		j.Otherwise = DeadlineOf(r, m, s)
 		j.Assumed = j.Otherwise.IsZero() || j.Otherwise.After(now)
-		if r.Stated == "default" && !statesDefault(r, m, s) {
+		// Its stamp may show that it was sent after the default of r was removed.
+		removed := onlyByReference && !s.DefaultSince.IsZero() && !m.EnqueuedTime.Before(s.DefaultSince)
+		if r.Stated == "default" && (removed || !statesDefault(r, m, s)) {
 			// r may be of another message, which has another default. Or a consumer holds this one.
 			switch late := now.Sub(j.Otherwise); {
 			case j.Assumed:

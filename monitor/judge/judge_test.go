@@ -170,6 +170,8 @@ func TestWhatOnlyAReferenceSaysIsAssumed(t *testing.T) {
 	}{
 		{"default of another subscription", of(noon, noon, "default"), message(nil), Settings{}, true},
 		{"the same, where it is the entity's", of(noon, noon, "default"), message(nil), Settings{DefaultMessageTimeToLive: 2 * time.Second, DefaultStated: true}, false},
+		{"default that was removed before the message came", of(noon.Add(-time.Second), noon.Add(-time.Second), "default"), message(nil), Settings{DefaultSince: noon, DefaultStated: true}, true},
+		{"default that was removed later", of(noon.Add(-time.Second), noon.Add(-time.Second), "default"), message(nil), Settings{DefaultSince: noon.Add(time.Second), DefaultStated: true}, false},
 		{"deadline of the entity", of(noon, noon, "default"), message(nil), Settings{Deadline: 2 * time.Second}, false},
 		{"scheduled after the default was lowered", of(noon, changed.Add(time.Second), "ttl"), scheduled(time.Hour), late, false},
 		{"scheduled, and the reference is of another send", of(noon.Add(-300*time.Millisecond), noon.Add(-300*time.Millisecond), "within"), scheduled(time.Hour), late, true},
