@@ -134,7 +134,8 @@ func (p *Prefetcher) final(from int64, length time.Duration) TimeRange {
 // fetch reads a range, as far as it is final.
 func (p *Prefetcher) fetch(ctx context.Context, view *View, in TimeRange) error {
 	final := p.Final()
-	if in.Until = min(in.Until, final); in.Empty() {
+	in.Until = min(in.Until, final)
+	if all, _ := p.Cache.HasAll(in); all || in.Empty() {
 		return nil
 	}
 	err := p.Cache.Waiting(ctx, in, final, func(ctx context.Context, s TimeRange, see func(*link.Message)) (bool, error) {

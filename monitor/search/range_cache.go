@@ -26,6 +26,8 @@ const (
 	// maxCachedMessages bounds the cached messages, to about 10 MiB, and ten times that where they
 	// are kept whole. Messages beyond that are read each time.
 	maxCachedMessages = 1 << 18
+	// longRead is how many messages one read may have for which nudges wait: a quarter of a second.
+	longRead = 1 << 16
 	// maxCachedRanges bounds the separate ranges. The oldest is dropped.
 	maxCachedRanges = 256
 	// joinedAfter is how long ago neighbouring ranges must have been read to become one.
@@ -42,6 +44,7 @@ type RangeCache struct {
 	messages  cachedMessages // that waited in these ranges, and whose slots are not due yet
 	whole     bool           // keep messages whole, and those of short ranges too
 	published atomic.Pointer[coverage]
+	full      bool // there was no room for all that was read, and it is still more than half full
 	stale     bool // some messages are of ranges that have to be read again
 }
 
@@ -56,7 +59,7 @@ func (s *RangeCache) SetWhole(whole bool) {
 func (s *RangeCache) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known, s.messages, s.stale = nil, cachedMessages{}, false
+	s.known, s.messages, s.stale, s.full = nil, cachedMessages{}, false, false
 	s.publish(1)
 }
 
@@ -94,6 +97,9 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 		partitioned, err := read(ctx, u, func(m *link.Message) {
 			if at := m.EnqueuedTime.UnixMilli(); u.Holds(at) {
 				see(m)
+				if len(seen) == longRead {
+					s.overflow()
+				}
 				if len(seen) <= maxCachedMessages {
 					seen = append(seen, CachedMessage{IdentityOf(m), m.TimeToLive.Milliseconds(), now, m})
 				}
@@ -116,6 +122,14 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 		s.mu.Unlock()
 	}
 	return nil
+}
+
+// overflow has nobody wait for what is being read.
+func (s *RangeCache) overflow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = true
+	s.publish(0)
 }
 
 // take takes what was read of a range, as far as nobody else has read it meanwhile.
@@ -185,7 +199,8 @@ func uncovered(in TimeRange, known []cachedRange) (parts []TimeRange) {
 // coverage is what a cache has.
 type coverage struct {
 	known []cachedRange
-	drops int // how often ranges were dropped before
+	drops int  // how often ranges were dropped before
+	full  bool // see RangeCache
 }
 
 // publish publishes the coverage. The caller holds the mutex.
@@ -193,17 +208,18 @@ func (s *RangeCache) publish(drops int) {
 	if before := s.published.Load(); before != nil {
 		drops += before.drops
 	}
-	s.published.Store(&coverage{slices.Clone(s.known), drops})
+	s.published.Store(&coverage{slices.Clone(s.known), drops, s.full})
 }
 
-// HasAll reports whether the cache has all these ranges, and how often ranges were dropped so far:
-// what it has it still has as long as that is the same. It waits for no other method.
+// HasAll reports whether the cache has all these ranges, or all that it has room for; and how often
+// ranges were dropped so far: what it has it still has as long as that is the same. It waits for no
+// other method.
 func (s *RangeCache) HasAll(ranges ...TimeRange) (all bool, drops int) {
 	now := s.published.Load()
 	if now == nil {
 		now = &coverage{}
 	}
-	return !slices.ContainsFunc(ranges, func(in TimeRange) bool { return len(uncovered(in, now.known)) > 0 }), now.drops
+	return now.full || !slices.ContainsFunc(ranges, func(in TimeRange) bool { return len(uncovered(in, now.known)) > 0 }), now.drops
 }
 
 // add caches what was read of a range, from its beginning as far as there is room.
@@ -212,8 +228,10 @@ func (s *RangeCache) add(of cachedRange, seen []CachedMessage) {
 		// Sequence numbers rise with time, but stamps of several nodes may not.
 		slices.SortFunc(seen, func(a, b CachedMessage) int { return int(a.Enqueued - b.Enqueued) })
 		of.Until = min(of.Until, seen[room].Enqueued) // the range ends before the first omitted message's millisecond
+		s.full = true
 	}
 	if of.Empty() {
+		s.publish(0)
 		return
 	}
 	for _, m := range seen {
@@ -258,6 +276,8 @@ func (s *RangeCache) Clear(first int64, due Due, handled func(*CachedMessage) bo
 	if s.messages.n > maxCachedMessages/2 && len(s.known) > 0 && s.known[0].From < before {
 		s.forget(before)
 	}
+	s.full = s.full && s.messages.n > maxCachedMessages/2
+	s.publish(0)
 }
 
 // Each calls see with the cached messages that may become due in that time.

@@ -150,7 +150,13 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 	const each = 100
 	full := int64(maxCachedMessages / each) // milliseconds, and 44 messages of the next one
 	s.add(of(0, 1000), fill(0, 1000, each))
+	if s.has(of(1000, 1001).TimeRange) {
+		t.Error("it has what was not read, although it has room")
+	}
 	s.add(of(1000, full+500), fill(1000, full+500, each))
+	if !s.has(of(full, full+1).TimeRange) {
+		t.Error("something waits for it to have more than it has room for")
+	}
 	if want := int(full) * each; s.messages.n != want || !s.has(of(0, full).TimeRange) {
 		t.Errorf("%d messages in %v, want %d in %v", s.messages.n, s.known, want, of(0, full).TimeRange)
 	}
@@ -167,6 +173,10 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 	s.Clear(begin+11_000, Due{}, func(*CachedMessage) bool { return false })
 	if got, want := s.messages.n, int(full-1000)*each; got != want || !s.has(of(1000, full).TimeRange) {
 		t.Errorf("%d messages in %v, want %d from %v", got, s.known, want, of(1000, full).TimeRange)
+	}
+	s.Clear(begin+11_000, Due{TimeRange: TimeRange{begin, begin + 100_000}}, func(*CachedMessage) bool { return s.messages.n > maxCachedMessages/2 })
+	if s.has(of(full+9, full+10).TimeRange) {
+		t.Error("it has what was not read, although there is room again")
 	}
 	s.add(of(full, full+500), fill(full, full+500, each))
 	if !s.has(of(1000, full+500).TimeRange) {
