@@ -4,6 +4,8 @@ package nudge
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,8 +116,32 @@ func TestAPrefetcherStopsWithTheWorker(t *testing.T) {
 	playSlot(t, 1, func(s *slotScene) {
 		ctx, cancel := context.WithCancel(s.Context())
 		cancel()
-		if err := <-s.prefetcher.Fetch(ctx, s.ranges()...); err == nil || s.fetched != 0 {
-			t.Errorf("a fetch of a worker that stops: %v, %d reads, want an error and none", err, s.fetched)
+		wanted := slices.Concat(s.ranges(), s.ranges())
+		done := s.prefetcher.Fetch(ctx, wanted...)
+		for range wanted {
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("a fetch of a worker that stops: %v, want an error", err)
+			}
+		}
+		if all, _ := s.cache.HasAll(s.ranges()...); all {
+			t.Error("it was read")
+		}
+	})
+}
+
+// While a read fails, the prefetcher waits for the next one that is wanted: it must not try again by
+// itself, which would take a processor.
+func TestAPrefetcherDoesNotTryAgainByItself(t *testing.T) {
+	playSlot(t, 1, func(s *slotScene) {
+		s.prefetcher.Path = "missing"
+		for range 2 {
+			if err := <-s.prefetcher.Fetch(s.Context(), s.ranges()...); err == nil {
+				s.Error("a read of a queue that does not exist works")
+			}
+		}
+		synctest.Wait() // for ever, if it tries again
+		if s.fetched != 2 {
+			t.Errorf("%d reads, want 2", s.fetched)
 		}
 	})
 }

@@ -4,7 +4,6 @@ package search
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -39,8 +38,6 @@ type wantedRange struct {
 	TimeRange
 	done chan<- error
 }
-
-var errStopped = errors.New("monitor: the worker stops")
 
 // Fetch has ranges read, as far as the cache lacks them. done gets the result of each. It MUST NOT
 // be called after End.
@@ -79,27 +76,28 @@ func (p *Prefetcher) Busy() bool {
 	return len(p.wanted) > 0 || p.fetching
 }
 
-// run reads what is wanted.
+// run reads what is wanted, and a little more. Where a read fails, nothing that was wanted by then is
+// read: each might take as long to fail.
 func (p *Prefetcher) run(ctx context.Context) {
 	view := &View{Links: p.Links, Path: p.Path, Operations: p.Operations, Seen: p.Seen}
 	defer view.Close(ctx)
-	var last TimeRange
+	var read TimeRange // the last one that was read; empty: a read has failed since
 	for {
 		w, some := p.next()
 		switch {
-		case some && ctx.Err() != nil:
-			w.done <- errStopped // its companion is on its way back
 		case some:
-			last = w.TimeRange
-			err := p.fetch(ctx, view, last)
-			p.mu.Lock()
-			p.fetching = false
-			p.mu.Unlock()
-			w.done <- err
+			read = w.TimeRange
+			err := p.fetch(ctx, view, read)
+			for _, w := range append(p.end(err), w) {
+				w.done <- err
+			}
+			if err != nil {
+				read = TimeRange{}
+			}
 			p.Fetched()
-		case ctx.Err() == nil && p.mayReadAhead(last.Until):
-			if err := p.fetch(ctx, view, p.final(last.Until, 2*readAhead)); err != nil {
-				last = TimeRange{} // a caller that wants it gets the error
+		case !read.Empty() && p.mayReadAhead(read.Until):
+			if p.fetch(ctx, view, p.final(read.Until, 2*readAhead)) != nil {
+				read = TimeRange{} // a caller that wants it gets the error
 			}
 		default:
 			if _, goesOn := <-p.more; !goesOn {
@@ -120,6 +118,16 @@ func (p *Prefetcher) next() (w wantedRange, some bool) {
 	return w, true
 }
 
+// end ends the read of a range. After an error it takes all that is wanted.
+func (p *Prefetcher) end(err error) (given []wantedRange) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fetching = false; err != nil {
+		given, p.wanted = p.wanted, nil
+	}
+	return given
+}
+
 // mayReadAhead reports whether little of what follows an instant was read.
 func (p *Prefetcher) mayReadAhead(from int64) bool {
 	all, _ := p.Cache.HasAll(p.final(from, readAhead))
@@ -133,6 +141,9 @@ func (p *Prefetcher) final(from int64, length time.Duration) TimeRange {
 
 // fetch reads a range, as far as it is final.
 func (p *Prefetcher) fetch(ctx context.Context, view *View, in TimeRange) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	final := p.Final()
 	in.Until = min(in.Until, final)
 	if all, _ := p.Cache.HasAll(in); all || in.Empty() {
