@@ -25,17 +25,11 @@ var errNoSlots = errors.New("slot companions need an entity with ordered sequenc
 // those on the work queue, and dead letters that nobody has been notified of. A message that is
 // found nowhere was received in time.
 func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error) {
-	var slots []*watch
-	rest := slices.DeleteFunc(slices.Clone(due), func(wt *watch) bool {
-		if wt.slot == nil {
-			return false
-		}
-		slots = append(slots, wt)
-		return true
-	})
+	slots := filter(due, func(wt *watch) bool { return wt.slot != nil })
 	if len(slots) == 0 {
 		return due, nil
 	}
+	rest := filter(due, func(wt *watch) bool { return wt.slot == nil })
 	if e.settings.topic || e.settings.partitioned {
 		for _, wt := range slots {
 			wt.companion.Refuse(ctx, intake.Malformed, errNoSlots.Error())
@@ -48,7 +42,8 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 			known[wt.want.Identity] = true
 		}
 	}
-	windows, watches := judge.WindowsOf(slotsOf(slots)...), map[*scheduler.Companion]*watch{}
+	all, watches := slotsOf(slots), map[*scheduler.Companion]*watch{}
+	windows := judge.WindowsOf(all...)
 	for _, wt := range slots {
 		watches[wt.slot] = wt
 	}
@@ -62,7 +57,7 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 			return due, err
 		}
 	}
-	e.slots.Remove(slotsOf(slots)...)
+	e.slots.Remove(all...)
 	e.nudger.Retry()
 	for _, w := range windows {
 		e.ranges.Clear(windows[0].TimeRange().From, w.Due(e.settings.Settings), func(m *search.CachedMessage) bool {

@@ -5,6 +5,7 @@ package monitor
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -207,11 +208,7 @@ func (u *slotSearch) proveCached(ctx context.Context, noted map[search.Identity]
 	if !e.hasMany() || !e.nudgeReachesAll() {
 		return false, nil
 	}
-	var last time.Time
-	for _, m := range noted {
-		last = duration.Later(last, e.expiryOf(m.Whole))
-	}
-	shown, err := e.nudger.Prove(ctx, &e.work, &e.dead, last)
+	shown, err := u.prove(ctx, maps.Values(noted))
 	if err != nil {
 		return false, err
 	}
@@ -304,11 +301,7 @@ func (u *slotSearch) decideNowhere(ctx context.Context, nowhere []search.CachedM
 		u.awaitLetters(nowhere)
 		return nil
 	}
-	var last time.Time
-	for _, m := range nowhere {
-		last = duration.Later(last, e.expiryOf(m.Whole))
-	}
-	shown, err := e.nudger.Prove(ctx, &e.work, &e.dead, last)
+	shown, err := u.prove(ctx, slices.Values(nowhere))
 	if err != nil {
 		return err
 	}
@@ -332,6 +325,15 @@ func (u *slotSearch) awaitLetters(nowhere []search.CachedMessage) {
 			u.present(m.Message(), m.Read)
 		}
 	}
+}
+
+// prove returns what nudges have shown until the last of these messages expires.
+func (u *slotSearch) prove(ctx context.Context, messages iter.Seq[search.CachedMessage]) (*nudge.Quiet, error) {
+	var last time.Time
+	for m := range messages {
+		last = duration.Later(last, u.e.expiryOf(m.Whole))
+	}
+	return u.e.nudger.Prove(ctx, &u.e.work, &u.e.dead, last)
 }
 
 // proves reports whether m has expired, by what the nudges have shown.

@@ -129,6 +129,20 @@ func TestAPrefetcherStopsWithTheWorker(t *testing.T) {
 	})
 }
 
+// A cache that does not keep short ranges never has what was read ahead.
+func TestAPrefetcherReadsAheadOnce(t *testing.T) {
+	playSlot(t, 1, func(s *slotScene) {
+		s.cache.SetWhole(false)
+		if err := <-s.prefetcher.Fetch(s.Context(), s.ranges()...); err != nil {
+			s.Fatal(err)
+		}
+		synctest.Wait() // for ever, if it goes on
+		if s.fetched != 1 {
+			t.Errorf("%d reads, want one", s.fetched)
+		}
+	})
+}
+
 // While a read fails, the prefetcher waits for the next one that is wanted: it must not try again by
 // itself, which would take a processor.
 func TestAPrefetcherDoesNotTryAgainByItself(t *testing.T) {

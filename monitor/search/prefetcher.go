@@ -81,24 +81,25 @@ func (p *Prefetcher) Busy() bool {
 func (p *Prefetcher) run(ctx context.Context) {
 	view := &View{Links: p.Links, Path: p.Path, Operations: p.Operations, Seen: p.Seen}
 	defer view.Close(ctx)
-	var read TimeRange // the last one that was read; empty: a read has failed since
+	var last int64 // the end of what was read last; 0: what follows was read as well, or a read has failed
 	for {
 		w, some := p.next()
 		switch {
 		case some:
-			read = w.TimeRange
-			err := p.fetch(ctx, view, read)
+			last = w.Until
+			err := p.fetch(ctx, view, w.TimeRange)
 			for _, w := range append(p.end(err), w) {
 				w.done <- err
 			}
 			if err != nil {
-				read = TimeRange{}
+				last = 0
 			}
 			p.Fetched()
-		case !read.Empty() && p.mayReadAhead(read.Until):
-			if p.fetch(ctx, view, p.final(read.Until, 2*readAhead)) != nil {
-				read = TimeRange{} // a caller that wants it gets the error
+		case last != 0:
+			if p.mayReadAhead(last) {
+				_ = p.fetch(ctx, view, p.final(last, 2*readAhead)) // a caller that wants it gets the error
 			}
+			last = 0 // once: it is not in the cache where that does not keep short ranges
 		default:
 			if _, goesOn := <-p.more; !goesOn {
 				return
@@ -149,9 +150,8 @@ func (p *Prefetcher) fetch(ctx context.Context, view *View, in TimeRange) error 
 	if all, _ := p.Cache.HasAll(in); all || in.Empty() {
 		return nil
 	}
-	err := p.Cache.Waiting(ctx, in, final, func(ctx context.Context, s TimeRange, see func(*link.Message)) (bool, error) {
+	return p.Cache.Waiting(ctx, in, final, func(ctx context.Context, s TimeRange, see func(*link.Message)) (bool, error) {
 		err := view.Between(ctx, s.First(), s.Last(), see)
 		return view.Cursor, err
 	}, func(*link.Message) {}, Due{}, func(*CachedMessage) {})
-	return err
 }

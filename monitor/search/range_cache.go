@@ -3,6 +3,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sort"
@@ -44,7 +45,7 @@ type RangeCache struct {
 	messages  cachedMessages // that waited in these ranges, and whose slots are not due yet
 	whole     bool           // keep messages whole, and those of short ranges too
 	published atomic.Pointer[coverage]
-	full      bool // there was no room for all that was read, and it is still more than half full
+	full      bool // a read was long, or there was no room for all of it; until it is half full again
 	stale     bool // some messages are of ranges that have to be read again
 }
 
@@ -84,36 +85,40 @@ func (s *RangeCache) Reads(in TimeRange) bool {
 // may become due in that time it calls noted instead. Ranges before final are read once.
 func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, read RangeReader, see func(*link.Message), due Due, noted func(*CachedMessage)) error {
 	s.mu.Lock()
-	unknown := s.missing(in)
+	unknown, whole := s.missing(in), s.whole
 	s.messages.each(&due, func(m *CachedMessage) {
 		if in.Holds(m.Enqueued) && s.contains(m.Enqueued) {
 			noted(m)
 		}
 	})
 	s.mu.Unlock()
+	keep := whole || in.Length() >= cacheFrom
 	for _, u := range unknown {
-		now := time.Now()
+		now, n := time.Now(), 0
 		var seen []CachedMessage
+		found := map[Identity]bool{}
 		partitioned, err := read(ctx, u, func(m *link.Message) {
-			if at := m.EnqueuedTime.UnixMilli(); u.Holds(at) {
-				see(m)
-				if len(seen) == longRead {
-					s.overflow()
+			if !u.Holds(m.EnqueuedTime.UnixMilli()) {
+				return
+			}
+			see(m)
+			found[IdentityOf(m)] = true
+			if n++; n == longRead {
+				s.overflow()
+			}
+			if keep && len(seen) <= maxCachedMessages {
+				c := CachedMessage{IdentityOf(m), m.TimeToLive.Milliseconds(), now, nil}
+				if whole {
+					c.Whole = m
 				}
-				if len(seen) <= maxCachedMessages {
-					seen = append(seen, CachedMessage{IdentityOf(m), m.TimeToLive.Milliseconds(), now, m})
-				}
+				seen = append(seen, c)
 			}
 		})
 		if err != nil {
 			return err
 		}
-		s.take(u, seen, final, in.Length() >= cacheFrom, partitioned)
-		found := map[Identity]bool{}
-		for _, m := range seen {
-			found[m.Identity] = true
-		}
 		s.mu.Lock()
+		s.take(u, seen, found, final, keep && !partitioned)
 		s.messages.each(&due, func(m *CachedMessage) {
 			if u.Holds(m.Enqueued) && !found[m.Identity] {
 				noted(m) // from before the refresh
@@ -132,23 +137,14 @@ func (s *RangeCache) overflow() {
 	s.publish(0)
 }
 
-// take takes what was read of a range, as far as nobody else has read it meanwhile.
-func (s *RangeCache) take(u TimeRange, seen []CachedMessage, final int64, long, partitioned bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.whole {
-		for i := range seen {
-			seen[i].Whole = nil
-		}
+// take takes what was read of a range, as far as nobody else has read it meanwhile, and keeps it if
+// keep is set. The caller holds the mutex.
+func (s *RangeCache) take(u TimeRange, seen []CachedMessage, found map[Identity]bool, final int64, keep bool) {
+	if len(seen) > maxCachedMessages { // and there were more, in the order of their numbers
+		latest := slices.MaxFunc(seen, func(a, b CachedMessage) int { return cmp.Compare(a.Enqueued, b.Enqueued) })
+		u.Until, s.full = min(u.Until, latest.Enqueued), true
 	}
 	for _, part := range s.missing(u) {
-		var of []CachedMessage
-		found := map[Identity]bool{}
-		for _, m := range seen {
-			if part.Holds(m.Enqueued) {
-				of, found[m.Identity] = append(of, m), true
-			}
-		}
 		if s.stale {
 			s.stale = false
 			s.messages.drop(s.messages.all(), func(m *CachedMessage) bool {
@@ -158,7 +154,13 @@ func (s *RangeCache) take(u TimeRange, seen []CachedMessage, final int64, long, 
 				return over
 			})
 		}
-		if (long || s.whole) && !partitioned {
+		if keep {
+			var of []CachedMessage
+			for i := range seen {
+				if part.Holds(seen[i].Enqueued) {
+					of = append(of, seen[i])
+				}
+			}
 			s.add(cachedRange{TimeRange{From: part.From, Until: min(part.Until, final)}, time.Now()}, of)
 		}
 	}
@@ -276,8 +278,10 @@ func (s *RangeCache) Clear(first int64, due Due, handled func(*CachedMessage) bo
 	if s.messages.n > maxCachedMessages/2 && len(s.known) > 0 && s.known[0].From < before {
 		s.forget(before)
 	}
-	s.full = s.full && s.messages.n > maxCachedMessages/2
-	s.publish(0)
+	if s.full && s.messages.n <= maxCachedMessages/2 {
+		s.full = false
+		s.publish(1) // it seemed to have everything
+	}
 }
 
 // Each calls see with the cached messages that may become due in that time.

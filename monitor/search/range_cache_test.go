@@ -157,7 +157,7 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 	if !s.has(of(full, full+1).TimeRange) {
 		t.Error("something waits for it to have more than it has room for")
 	}
-	if want := int(full) * each; s.messages.n != want || !s.has(of(0, full).TimeRange) {
+	if want := int(full) * each; s.messages.n != want || len(s.missing(of(0, full).TimeRange)) > 0 {
 		t.Errorf("%d messages in %v, want %d in %v", s.messages.n, s.known, want, of(0, full).TimeRange)
 	}
 	s.add(of(-5, 0), fill(-5, 0, each))
@@ -171,16 +171,41 @@ func TestAFullRangeCacheDropsItsEnd(t *testing.T) {
 		t.Errorf("%d messages after a slot of 20 ms, want %d", got, want)
 	}
 	s.Clear(begin+11_000, Due{}, func(*CachedMessage) bool { return false })
-	if got, want := s.messages.n, int(full-1000)*each; got != want || !s.has(of(1000, full).TimeRange) {
+	if got, want := s.messages.n, int(full-1000)*each; got != want || len(s.missing(of(1000, full).TimeRange)) > 0 {
 		t.Errorf("%d messages in %v, want %d from %v", got, s.known, want, of(1000, full).TimeRange)
 	}
-	s.Clear(begin+11_000, Due{TimeRange: TimeRange{begin, begin + 100_000}}, func(*CachedMessage) bool { return s.messages.n > maxCachedMessages/2 })
-	if s.has(of(full+9, full+10).TimeRange) {
-		t.Error("it has what was not read, although there is room again")
+	_, drops := s.HasAll()
+	s.Clear(begin+11_000, Due{TimeRange: TimeRange{begin, begin + 100_000}}, func(m *CachedMessage) bool { return m.Enqueued < begin+full/2+500 })
+	if _, now := s.HasAll(); s.has(of(full+9, full+10).TimeRange) || now == drops {
+		t.Errorf("it is half empty and has what was not read, or %d drops are still %d", drops, now)
 	}
 	s.add(of(full, full+500), fill(full, full+500, each))
 	if !s.has(of(1000, full+500).TimeRange) {
 		t.Errorf("it knows %v, want %v: there is room again", s.known, of(1000, full+500).TimeRange)
+	}
+}
+
+// A read that is long holds nothing up, and claims no more than it has kept.
+func TestAReadOfTooManyMessagesClaimsWhatItKept(t *testing.T) {
+	begin := noon.UnixMilli()
+	in := TimeRange{begin, begin + 10_000}
+	var s RangeCache
+	s.SetWhole(true)
+	read := func(_ context.Context, of TimeRange, see func(*link.Message)) (bool, error) {
+		for i := range int64(maxCachedMessages + 5000) {
+			see(&link.Message{SequenceNumber: i + 1, EnqueuedTime: time.UnixMilli(begin + i/40), TimeToLive: time.Minute})
+			if held := !s.has(in); held != (i < longRead-1) {
+				t.Fatalf("after %d messages of one read others wait for it: %v", i+1, held)
+			}
+		}
+		return false, nil
+	}
+	if err := s.Waiting(t.Context(), in, begin+20_000, read, func(*link.Message) {}, Due{}, func(*CachedMessage) {}); err != nil {
+		t.Fatal(err)
+	}
+	most := begin + maxCachedMessages/40
+	if left := s.missing(in); len(left) != 1 || left[0].From > most || s.messages.n > maxCachedMessages {
+		t.Errorf("it has %d messages and lacks %v, want some from %d on", s.messages.n, left, most)
 	}
 }
 
