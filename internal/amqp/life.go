@@ -41,7 +41,10 @@ func (m *Message) Life() (time.Duration, error) {
 // too early.
 func (m *Message) LifeSince(enqueued time.Time) (time.Duration, error) {
 	life, err := m.Life()
-	if _, made := ListField(m.Properties, PropertyCreationTime); err == nil && life == MaxTTL && !made && !enqueued.IsZero() {
+	if err != nil || life != MaxTTL || enqueued.IsZero() {
+		return life, err
+	}
+	if _, made := ListField(m.Properties, PropertyCreationTime); !made {
 		life = m.lifeFrom(TimestampOf(enqueued), nil, math.MaxUint32)
 	}
 	return life, err

@@ -52,7 +52,7 @@ func (p *Peeker) TakeDeferred(ctx context.Context, number int64, session *string
 			r, _ = amqp.MapLookup(entry, "message")
 			if encoded := r.Binary(); r.Err() == nil {
 				raw := beforeBody(encoded)
-				until = timestamp(raw.MessageAnnotations, "x-opt-locked-until")
+				until = annotated(raw.MessageAnnotations, "x-opt-locked-until")
 			}
 			return nil
 		}

@@ -55,44 +55,78 @@ func parseMessage(b []byte) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	number, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-sequence-number")
-	if !ok {
-		return nil, fmt.Errorf("link: a peeked message has no sequence number")
-	}
-	number.Long()
-	if err := number.Err(); err != nil {
-		return nil, fmt.Errorf("link: sequence number of a peeked message: %w", err)
-	}
 	m := &Message{}
-	if err := m.read(&raw); err != nil {
+	numberErr, err := m.read(&raw)
+	if numberErr != nil {
+		return nil, fmt.Errorf("link: sequence number of a peeked message: %w", numberErr)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// read takes what raw states. What cannot be read is left out; the error is about the header or the
-// time to live.
-func (m *Message) read(raw *amqp.Message) error {
+// errNoNumber: the message is none that a queue has.
+var errNoNumber = errors.New("there is none")
+
+// read takes what raw states, each section in one pass. What cannot be read is left out; the errors
+// are about the sequence number, and about the header or the time to live.
+func (m *Message) read(raw *amqp.Message) (numberErr, err error) {
 	header, headerErr := amqp.DecodeHeader(raw.Header)
 	m.DeliveryCount = header.DeliveryCount
-	m.readProperties(raw.ApplicationProperties)
-	if r, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-sequence-number"); ok {
-		m.SequenceNumber = r.Integer()
-	}
-	m.EnqueuedTime = timestamp(raw.MessageAnnotations, "x-opt-enqueued-time")
+	numberErr = m.readAnnotations(raw.MessageAnnotations)
+	m.readProperties(raw.Properties)
+	m.readApplicationProperties(raw.ApplicationProperties)
 	life, lifeErr := raw.LifeSince(m.EnqueuedTime)
 	if lifeErr == nil {
 		m.TimeToLive = life
 	}
-	m.ScheduledEnqueueTime = timestamp(raw.MessageAnnotations, "x-opt-scheduled-enqueue-time")
-	if r, ok := amqp.MapLookup(raw.MessageAnnotations, "x-opt-message-state"); ok {
-		m.State = State(r.Integer())
+	return numberErr, errors.Join(headerErr, lifeErr)
+}
+
+// readAnnotations takes the annotations of the broker.
+func (m *Message) readAnnotations(raw amqp.Raw) (numberErr error) {
+	numberErr = errNoNumber
+	eachPair(raw, func(name []byte, value amqp.Reader) {
+		switch string(name) {
+		case "x-opt-sequence-number":
+			long := value
+			long.Long()
+			m.SequenceNumber, numberErr = value.Integer(), long.Err()
+		case "x-opt-enqueued-time":
+			m.EnqueuedTime = timestamp(value)
+		case "x-opt-scheduled-enqueue-time":
+			m.ScheduledEnqueueTime = timestamp(value)
+		case "x-opt-message-state":
+			m.State = State(value.Integer())
+		case "x-opt-deadletter-source":
+			m.DeadLetterSource = text(value)
+		}
+	})
+	return numberErr
+}
+
+// readProperties takes the properties of the message.
+func (m *Message) readProperties(raw amqp.Raw) {
+	if raw == nil {
+		return
 	}
-	m.MessageID = identifier(raw.Properties, amqp.PropertyMessageID)
-	m.CorrelationID = identifier(raw.Properties, amqp.PropertyCorrelationID)
-	m.SessionID = text(amqp.ListField(raw.Properties, amqp.PropertyGroupID))
-	m.DeadLetterSource = text(amqp.MapLookup(raw.MessageAnnotations, "x-opt-deadletter-source"))
-	return errors.Join(headerErr, lifeErr)
+	r := amqp.NewReader(raw)
+	list, n := r.List()
+	for i := range min(n, amqp.PropertyGroupID+1) {
+		value := amqp.NewReader(list.Raw())
+		if list.Err() != nil {
+			return
+		}
+		switch i {
+		case amqp.PropertyMessageID:
+			m.MessageID = identifier(value)
+		case amqp.PropertyCorrelationID:
+			m.CorrelationID = identifier(value)
+		case amqp.PropertyGroupID:
+			m.SessionID = text(value)
+		}
+	}
 }
 
 // A ReceivedMessage is a message that a Receiver has taken. What cannot be read of it is left out,
@@ -111,8 +145,8 @@ type ReceivedMessage struct {
 func newReceived(d *client.Delivery, bare bool) *ReceivedMessage {
 	m := &ReceivedMessage{delivery: d, LockToken: lockOf(d.Tag)}
 	raw := beforeBody(d.Payload)
-	_ = m.read(&raw) // the rest of it counts
-	m.LockedUntil = timestamp(raw.MessageAnnotations, "x-opt-locked-until")
+	_, _ = m.read(&raw) // the rest of it counts
+	m.LockedUntil = annotated(raw.MessageAnnotations, "x-opt-locked-until")
 	if r, ok := amqp.ListField(raw.Properties, amqp.PropertyContentType); ok {
 		switch v := r.Value().(type) {
 		case amqp.Symbol:
@@ -171,10 +205,35 @@ func beforeBody(b []byte) (m amqp.Message) {
 	return m
 }
 
-// readProperties decodes the application properties that are strings or timestamps, and skips the
-// others, be they such that nobody can decode them. Most dead letters have none but those that say
-// why they are there.
-func (m *Message) readProperties(raw amqp.Raw) {
+// readApplicationProperties takes those that are strings or timestamps, and skips the others, be
+// they such that nobody can decode them. Most dead letters have none but those that say why they
+// are there.
+func (m *Message) readApplicationProperties(raw amqp.Raw) {
+	eachPair(raw, func(name []byte, value amqp.Reader) {
+		var v any
+		switch string(name) {
+		case "", "DeadLetterErrorDescription":
+		case "DeadLetterReason":
+			m.DeadLetterReason = text(value)
+		default:
+			v = value.Value()
+		}
+		if at, ok := v.(amqp.Timestamp); ok {
+			v = at.Time()
+		}
+		switch v.(type) {
+		case string, time.Time:
+			if m.Properties == nil {
+				m.Properties = map[string]any{}
+			}
+			m.Properties[string(name)] = v
+		}
+	})
+}
+
+// eachPair calls see with the pairs of a map, as far as it can be read; name is empty where the key
+// is no text.
+func eachPair(raw amqp.Raw, see func(name []byte, value amqp.Reader)) {
 	if raw == nil {
 		return
 	}
@@ -191,31 +250,22 @@ func (m *Message) readProperties(raw amqp.Raw) {
 		if pairs.Err() != nil {
 			return
 		}
-		var v any
-		switch string(name) {
-		case "", "DeadLetterErrorDescription":
-		case "DeadLetterReason":
-			m.DeadLetterReason, _ = value.Value().(string)
-		default:
-			v = value.Value()
-		}
-		if at, ok := v.(amqp.Timestamp); ok {
-			v = at.Time()
-		}
-		switch v.(type) {
-		case string, time.Time:
-			if m.Properties == nil {
-				m.Properties = map[string]any{}
-			}
-			m.Properties[string(name)] = v
-		}
+		see(name, value)
 	}
 }
 
-// timestamp is an annotation of the broker, the zero time when it is not there.
-func timestamp(annotations amqp.Raw, key string) time.Time {
+// annotated is the timestamp with that key, the zero time where there is none.
+func annotated(annotations amqp.Raw, key string) time.Time {
 	r, ok := amqp.MapLookup(annotations, key)
-	if !ok || r.Null() {
+	if !ok {
+		return time.Time{}
+	}
+	return timestamp(r)
+}
+
+// timestamp is the zero time where r has none.
+func timestamp(r amqp.Reader) time.Time {
+	if r.Null() {
 		return time.Time{}
 	}
 	t := r.Timestamp()
@@ -225,20 +275,16 @@ func timestamp(annotations amqp.Raw, key string) time.Time {
 	return t.Time()
 }
 
-// text is the string that r is at, "" when there is none.
-func text(r amqp.Reader, ok bool) string {
-	if !ok {
-		return ""
-	}
+// text is "" where r has no string.
+func text(r amqp.Reader) string {
 	s, _ := r.Value().(string)
 	return s
 }
 
 // identifier is a message-id or correlation-id as text.
-func identifier(properties amqp.Raw, field int) string {
-	r, ok := amqp.ListField(properties, field)
-	if !ok {
-		return ""
+func identifier(r amqp.Reader) string {
+	if r.IsString() {
+		return r.String() // and boxes nothing
 	}
 	return amqp.IDText(r.Value())
 }
