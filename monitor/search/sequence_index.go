@@ -80,9 +80,9 @@ func distance(a, b IndexPoint, t time.Time) int64 {
 	return max(PageSize, int64(min(n, 1<<40)))
 }
 
-// seekPrecision is how many messages before t a seek may leave. Reading them costs less than
-// another peek.
-const seekPrecision = 64
+// seekPrecision is how many messages before t a seek may leave, a page: at that distance, many have
+// the same stamp, so another guess would be no better.
+const seekPrecision = PageSize
 
 // seek returns a sequence number from which on everything is found that was enqueued at t or
 // later, with at most seekPrecision older messages before it; and the page there, if it has read
@@ -122,15 +122,15 @@ func (v *View) seek(ctx context.Context, t time.Time) (from int64, page []*link.
 }
 
 // approach returns the first page of what was enqueued at t or later, with a few older messages
-// before it. Mostly the queue is short behind the last point, so that this page is all it
-// reads.
+// before it. Mostly the queue is short behind the last point, and dead letters are few, so that this
+// page is all it reads.
 func (v *View) approach(ctx context.Context, t time.Time) ([]*link.Message, error) {
 	points, err := v.provenIndex(ctx)
 	if err != nil {
 		return nil, err
 	}
 	before, _, hasBefore, hasAfter := points.Around(t)
-	if !hasBefore || !hasAfter && (v.Differ != nil || points.ahead(t) < farAhead) { // dead letters are few
+	if !hasBefore || v.Differ != nil || !hasAfter && points.ahead(t) < farAhead {
 		at := int64(0)
 		if hasBefore {
 			at = before.Number + 1
