@@ -61,16 +61,18 @@ func (m *SeenIDs) add(id string, seen Identity, waiting limit) {
 		m.older, m.recent = m.recent, make(map[uint64]seenID, seenIDsSize)
 	}
 	h, last := maphash.String(m.seed, id), seenID{Identity: seen, waiting: waiting}
-	for _, before := range []seenID{m.recent[h], m.older[h]} {
-		last.repeats = last.repeats || before.repeats || before.Number != 0 && before.Identity != seen
-		switch {
-		case before.Identity == last.Identity:
-			if !last.waiting.known {
-				last.waiting = before.waiting
-			}
-		case before.After(last.Identity):
-			last.Identity, last.waiting = before.Identity, before.waiting
+	before, ok := m.recent[h]
+	if !ok {
+		before = m.older[h]
+	}
+	last.repeats = before.repeats || before.Number != 0 && before.Identity != seen
+	switch {
+	case before.Identity == last.Identity:
+		if !last.waiting.known {
+			last.waiting = before.waiting
 		}
+	case before.After(last.Identity):
+		last.Identity, last.waiting = before.Identity, before.waiting
 	}
 	m.recent[h] = last
 }
