@@ -254,13 +254,18 @@ func (e *entity) due(now time.Time) []*watch {
 // process, and returns the others.
 func (e *entity) skipSettled(ctx context.Context, due []*watch) []*watch {
 	return slices.DeleteFunc(due, func(wt *watch) bool {
-		if wt.ref.WithoutID() || wt.state == stateMissed || wt.duplicates != 0 || wt.hops > 0 || !e.w.cfg.Scheduler.Settled(e.name, &wt.ref) {
+		if wt.state == stateMissed || !e.wasSettled(wt) {
 			return false
 		}
 		e.w.metrics.Verdict(e.name, metrics.Met)
 		wt.companion.Done(ctx, nil)
 		return true
 	})
+}
+
+// wasSettled reports whether a settlement of the message of wt has passed an endpoint.
+func (e *entity) wasSettled(wt *watch) bool {
+	return !wt.ref.WithoutID() && wt.duplicates == 0 && wt.hops == 0 && e.w.cfg.Scheduler.Settled(e.name, &wt.ref)
 }
 
 // later has wt checked again after wait: from hand if its companion can be held that long,

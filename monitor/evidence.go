@@ -155,6 +155,9 @@ func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error 
 	taken := 0
 	for _, wt := range watches {
 		seen := wt.evidence.expired
+		if seen != nil && e.wasSettled(wt) {
+			continue // since the check began
+		}
 		if seen == nil || state == search.LettersStay && !e.settings.drops {
 			wt.evidence.none = state != search.LettersStay
 			continue
@@ -195,7 +198,7 @@ func (e *entity) proveNudged(ctx context.Context, watches []*watch) error {
 	}
 	cleared, err := e.isCleared(ctx, expired)
 	for _, wt := range nudged {
-		if m := wt.evidence.expired; m != nil && cleared {
+		if m := wt.evidence.expired; m != nil && cleared && !e.wasSettled(wt) {
 			e.expiredUnread(wt, m)
 		}
 		wt.evidence.expired = nil

@@ -122,8 +122,8 @@ func (v *View) seek(ctx context.Context, t time.Time) (from int64, page []*link.
 }
 
 // approach returns the first page of what was enqueued at t or later, with a few older messages
-// before it. Mostly the queue is short behind the last point, and dead letters are few, so that this
-// page is all it reads.
+// before it. Mostly the queue is short behind the last point, and dead letters are few, so that
+// this page is all it reads.
 func (v *View) approach(ctx context.Context, t time.Time) ([]*link.Message, error) {
 	points, err := v.provenIndex(ctx)
 	if err != nil {

@@ -306,3 +306,28 @@ func TestEarlyCancelSparesOperations(t *testing.T) {
 		t.Errorf("%.3f operations a message when consumed through the endpoint, %.3f past it; want a tenth at most", through, past)
 	}
 }
+
+// A consumer settles its message late, at the very instants in which the monitor searches for it
+// and nudges. What passes an endpoint is no missed deadline, although it is not known whether dead
+// letters stay.
+func TestSettlementDuringTheNudge(t *testing.T) {
+	mistaken := 0
+	for after := time.Duration(0); after < 40*time.Millisecond; after += 500 * time.Microsecond {
+		play(t, func(s *scene) {
+			s.MeasureClock()
+			tr := s.traffic()
+			s.startMonitor()
+			tr.send(2*time.Second, "m")
+			expires := time.Now().Add(2 * time.Second)
+			m := tr.receive(1)[0]
+			time.Sleep(time.Until(expires.Add(after)))
+			s.Must(tr.receiver.CompleteMessage(s.Context(), m, nil))
+			time.Sleep(time.Minute)
+			mistaken += len(s.Hook.Events())
+			s.Settled(time.Second)
+		}, early)
+	}
+	if mistaken > 0 {
+		t.Errorf("%d settlements were taken for missed deadlines, want none", mistaken)
+	}
+}
