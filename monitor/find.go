@@ -89,9 +89,9 @@ func (e *entity) identify(wants ...*search.Want) {
 	}
 }
 
-// chooser returns the rule for messages whose message-id repeats: it takes a message whose
-// deadline is that of the reference and that suits accepts, and gives each message to one watch
-// of this entity.
+// chooser returns the rule for messages whose message-id repeats: it takes a message whose session
+// and deadline are those of the reference and that suits accepts, and gives each message to one
+// watch of this entity.
 func (e *entity) chooser(suits func(*link.Message) bool) search.Chooser {
 	var taken map[search.Identity]bool // from the first message with a repeated id on
 	return func(w *search.Want, m *link.Message) bool {
@@ -99,7 +99,7 @@ func (e *entity) chooser(suits func(*link.Message) bool) search.Chooser {
 			taken = e.taken()
 		}
 		n := search.IdentityOf(m)
-		if taken[n] || !judge.Agrees(w.Ref, m, e.settings.Settings) || suits != nil && !suits(m) {
+		if taken[n] || m.SessionID != w.Ref.SessionID || !judge.Agrees(w.Ref, m, e.settings.Settings) || suits != nil && !suits(m) {
 			return false
 		}
 		taken[n] = true

@@ -67,3 +67,7 @@ func TestSettlementWhileTheMonitorWaits(t *testing.T) {
 	playScenario(t, 5018, 37)
 	playScenario(t, 5019, 336)
 }
+
+// A message was taken for that of another session of a partitioned queue, since it had the same id.
+// When a consumer settled the other one, nobody watched it any more.
+func TestRepeatedIDInTwoSessions(t *testing.T) { playScenario(t, 10011, 201) }
