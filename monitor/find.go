@@ -57,7 +57,8 @@ func (e *entity) useSpares(wants []*search.Want) {
 			}
 		}
 		w.Found = w.Spare
-		w.Duplicates = w.Duplicates || taken[search.IdentityOf(w.Found)]
+		_, watched := taken[search.IdentityOf(w.Found)]
+		w.Duplicates = w.Duplicates || watched
 		taken[search.IdentityOf(w.Found)] = true
 	}
 }
@@ -107,12 +108,13 @@ func (e *entity) chooser(suits func(*link.Message) bool) search.Chooser {
 	}
 }
 
-// taken returns the identities of the messages that have a watch.
+// taken returns the identities of the messages that have a watch: false if that is only one over
+// duplicates. Then their own references may take them.
 func (e *entity) taken() map[search.Identity]bool {
 	taken := map[search.Identity]bool{}
 	for _, list := range [][]*watch{e.watches, e.waiting.watches, e.checking} {
 		for _, wt := range list {
-			taken[wt.want.Identity] = true
+			taken[wt.want.Identity] = taken[wt.want.Identity] || wt.duplicates != isDuplicate
 			if wt.state == stateMissed {
 				taken[search.Identity{Number: wt.missed.SequenceNumber, Enqueued: wt.missed.EnqueuedTime.UnixMilli()}] = true
 			}

@@ -71,3 +71,7 @@ func TestSettlementWhileTheMonitorWaits(t *testing.T) {
 // A message was taken for that of another session of a partitioned queue, since it had the same id.
 // When a consumer settled the other one, nobody watched it any more.
 func TestRepeatedIDInTwoSessions(t *testing.T) { playScenario(t, 10011, 201) }
+
+// Two references took one message, since watches over duplicates had it and another one. When the
+// monitor stopped, the other one was left to a companion with a deadline that it did not have.
+func TestMessageThatADuplicateHasFound(t *testing.T) { playScenario(t, 10006, 226) }
