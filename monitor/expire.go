@@ -154,14 +154,14 @@ func (e *entity) wake(ctx context.Context, watches []*watch) error {
 // expired message afterwards. One that a nudge has not reached may expire in the scan; order or
 // letters that are taken show that.
 func (e *entity) findAgain(ctx context.Context, watches []*watch, took time.Duration) error {
-	if len(watches) == 0 {
-		return nil
-	}
 	before := make([]search.Want, len(watches))
 	for i, wt := range watches {
 		before[i] = wt.want
 	}
 	now, known := e.w.clock.NotAfter()
+	if !known && e.settings.sessions {
+		now, known = e.w.clock.Now(), true // which is behind, and nobody else settles meanwhile
+	}
 	mayExpire := e.deadLetters() == search.LettersTaken || e.deadLetters() == search.LettersUnknown && !e.unordered()
 	err := e.find(ctx, watches)
 	for i, wt := range watches {

@@ -75,3 +75,7 @@ func TestRepeatedIDInTwoSessions(t *testing.T) { playScenario(t, 10011, 201) }
 // Two references took one message, since watches over duplicates had it and another one. When the
 // monitor stopped, the other one was left to a companion with a deadline that it did not have.
 func TestMessageThatADuplicateHasFound(t *testing.T) { playScenario(t, 10006, 226) }
+
+// A message expired while a scan waited in its session, a moment after its deadline. The clock of
+// the monitor was not measured, and its dead letter was taken away.
+func TestMessageThatExpiresDuringAScanOfItsSession(t *testing.T) { playScenario(t, 10025, 268) }
