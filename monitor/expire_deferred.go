@@ -14,9 +14,6 @@ import (
 // client requests it: then the call fails, and the message is a dead letter at the next check
 // ("Message expiration (Time to Live)", deferred messages).
 func (e *entity) expireDeferred(ctx context.Context, watches []*watch) error {
-	if len(watches) == 0 {
-		return nil
-	}
 	if err := e.learnSessions(ctx, watches); err != nil {
 		return err
 	}
@@ -64,7 +61,11 @@ func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 	for _, wt := range l.watches {
 		early := func(lockedUntil time.Time) bool {
 			if wt.judgement.Assumed { // the broker decides, and it has delivered it
-				if wt.attempt.refuted = true; wt.ref.Stated == "default" {
+				byDefault := wt.ref.Stated == "default"
+				if byDefault && wt.ref.DeadlineAt(wt.want.Found.EnqueuedTime).After(e.w.clock.Now()) {
+					return true // that refutes a newer default, not that of its companion
+				}
+				if wt.attempt.refuted = true; byDefault {
 					wt.judgement.Otherwise = time.Time{}
 				}
 				return true

@@ -79,3 +79,7 @@ func TestMessageThatADuplicateHasFound(t *testing.T) { playScenario(t, 10006, 22
 // A message expired while a scan waited in its session, a moment after its deadline. The clock of
 // the monitor was not measured, and its dead letter was taken away.
 func TestMessageThatExpiresDuringAScanOfItsSession(t *testing.T) { playScenario(t, 10025, 268) }
+
+// A deferred message was given up when the broker delivered it after a new, shorter default. The
+// one that its companion states had not ended yet.
+func TestDeferredMessageUnderAShorterDefault(t *testing.T) { playScenario(t, 9401, 386) }
