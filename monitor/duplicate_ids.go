@@ -172,16 +172,6 @@ func (e *entity) assignDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	e.takeDeadDuplicate(g, m, h)
 }
 
-// assignOutside gives g the dead letters outside its window, if it has found none within.
-func (e *entity) assignOutside(g *manySearch, h *inUse) {
-	if g.ownDeadLetter {
-		return
-	}
-	for _, m := range g.outside {
-		e.takeDeadDuplicate(g, m, h)
-	}
-}
-
 func (e *entity) takeDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 	if h.identities[search.IdentityOf(m)] || h.taken == maxFound || e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 		return // the watch that notifies of it keeps its companion until then

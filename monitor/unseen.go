@@ -45,9 +45,6 @@ func (e *entity) expireUnseen(ctx context.Context, nowhere []*watch) (tried bool
 	}
 	now := e.w.clock.Latest()
 	unseen := filter(nowhere, func(wt *watch) bool { return !wt.due().After(now) && wt.evidence.awaited < unseenMost })
-	if len(unseen) == 0 {
-		return false, nil
-	}
 	for scopes := range slices.Chunk(e.scopes(unseen), maxScopes) {
 		err := e.nudge(ctx, scopes)
 		if unanswered := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil; unanswered {
@@ -56,7 +53,7 @@ func (e *entity) expireUnseen(ctx context.Context, nowhere []*watch) (tried bool
 			return false, err
 		}
 	}
-	return true, nil
+	return len(unseen) > 0, nil
 }
 
 // mayBeUnseen reports whether the message of wt, which is gone, may be on the work queue unseen:

@@ -145,7 +145,12 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	}
 	for _, same := range byID {
 		for _, g := range same {
-			e.assignOutside(g, h)
+			if g.ownDeadLetter {
+				continue
+			}
+			for _, m := range g.outside {
+				e.takeDeadDuplicate(g, m, h)
+			}
 		}
 	}
 	if len(withoutID) == 0 {
