@@ -80,8 +80,8 @@ func distance(a, b IndexPoint, t time.Time) int64 {
 	return max(PageSize, int64(min(n, 1<<40)))
 }
 
-// seekPrecision is how many messages before t a seek may leave, a page: at that distance, many have
-// the same stamp, so another guess would be no better.
+// seekPrecision is how many messages before t a seek may leave: a page, which costs one peek like
+// another guess.
 const seekPrecision = PageSize
 
 // seek returns a sequence number from which on everything is found that was enqueued at t or
@@ -144,7 +144,7 @@ func (v *View) approach(ctx context.Context, t time.Time) ([]*link.Message, erro
 	if err != nil || page != nil {
 		return page, err
 	}
-	return v.Peek(ctx, at, firstPage)
+	return v.Peek(ctx, at, seekPrecision)
 }
 
 // farAhead is from which distance on a search does not expect what it wants behind the last point.

@@ -18,15 +18,14 @@ import (
 // faults are what happens to the line of the monitors, the clock of the broker and the queue while
 // a scenario is played.
 type faults struct {
-	line      []lineFault
-	scans     bool          // the monitor scans and never nudges
-	step      time.Duration // of the clock of the broker, before the batch stepped
-	stepped   int
-	changed   int // before this batch the queue gets newLife and newLock; 0: never
-	newLife   time.Duration
-	newLock   time.Duration
-	changedAt time.Time // by the clock of the broker, once it is played
-	recreate  int       // before this batch the queue is deleted and recreated; 0: never
+	line     []lineFault
+	scans    bool          // the monitor scans and never nudges
+	step     time.Duration // of the clock of the broker, before the batch stepped
+	stepped  int
+	changed  int // before this batch the queue gets newLife and newLock; 0: never
+	newLife  time.Duration
+	newLock  time.Duration
+	recreate int // before this batch the queue is deleted and recreated; 0: never
 }
 
 // lineFault is what happens to the line of the monitors after a pause.

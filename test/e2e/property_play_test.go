@@ -318,8 +318,8 @@ type played struct {
 	seen  []*history              // by place
 	taken map[string][]queue.View // dead letters that were taken away, by place
 
-	anew   time.Time       // when the queue was recreated, by the clock of the broker; zero: never
-	before map[string]bool // keys of the messages of the queue that was deleted then
+	anew, changedAt time.Time       // when the queue was recreated, and got newLife, by the clock of the broker; zero: never
+	before          map[string]bool // keys of the messages of the queue that was deleted then
 }
 
 // drain completes the dead letters of a place as they come, until ctx ends. Its link ends with the
