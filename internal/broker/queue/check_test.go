@@ -14,8 +14,8 @@ func (q *Queue) check(t *rapid.T) {
 	var waiting, expiring, locked, scheduled, deferred, tokens, outboxes int
 	none := &entryHeap{}
 	in := func(h *entryHeap, e *entry) bool {
-		i := int(e.pos[h.slot])
-		return i >= 0 && i < h.len() && h.items[i].e == e
+		i := int(q.entries.pos(e.ref)[h.slot])
+		return i >= 0 && i < h.len() && h.items[i].ref == e.ref
 	}
 	q.byNumber.ascend(-1<<63, func(e *entry) bool {
 		size += e.size()
@@ -69,6 +69,9 @@ func (q *Queue) check(t *rapid.T) {
 		if got[i] != want[i] {
 			t.Fatalf("waiting, expiry, locks, schedule, deferred, tokens = %d, want %d", got, want)
 		}
+	}
+	if n := q.byNumber.len(); q.entries.n != n {
+		t.Fatalf("%d entries have a ref, want %d", q.entries.n, n)
 	}
 	if q.size != size {
 		t.Fatalf("size = %d, want %d", q.size, size)

@@ -19,7 +19,7 @@ type entry struct {
 	holder      *Consumer // in whose outbox it lies, locked but not taken
 	extra       *extra
 	count       int32 // failed deliveries
-	pos         [slots]int32
+	ref         ref   // while it is in a queue
 	state       State
 	locked      bool
 	held        bool // its lock does not lapse, see Hold
@@ -27,9 +27,6 @@ type entry struct {
 	hasSession  bool
 	activated   bool // it was scheduled, here or where it came from
 }
-
-// nowhere is the position of an entry in a heap that it is not in.
-const nowhere = -1
 
 // extra is what most messages never have. It is replaced, not changed: views share it.
 type extra struct {
@@ -107,7 +104,6 @@ func (q *Queue) newEntry(m *Message, seq int64, now instant) *entry {
 		scheduledAt: unset,
 		enqueuedAt:  now,
 		expiresAt:   never,
-		pos:         [slots]int32{nowhere, nowhere},
 	}
 	if x, has := m.extra(); has {
 		kept := x // the one that is allocated: most messages have none

@@ -2,6 +2,8 @@
 
 package queue
 
+import "iter"
+
 // An entry can be in two heaps at once; slot says which of its two positions a heap keeps.
 const (
 	slotPlace  = iota // waiting, locks or schedule: the current place of an entry, one of the three
@@ -13,45 +15,65 @@ const (
 // one.
 const arity = 4
 
-// An entryHeap yields entries by ascending key, among equal keys by order of arrival. Entries know
-// their position, so that any of them can be taken out in O(log n).
+// nowhere is the position of an entry in a heap that it is not in.
+const nowhere = -1
+
+// An entryHeap yields entries by ascending key, among equal keys by order of arrival. The table knows their positions,
+// so that any of them can be taken out in O(log n).
 type entryHeap struct {
+	table *table
 	slot  int
 	items []heapItem
 }
 
-// heapItem has a copy of the key, so that comparing does not touch the entries.
+// heapItem has a copy of what is compared, so that comparing does not touch the entries.
 type heapItem struct {
-	key int64
-	e   *entry
+	key   int64
+	order uint32 // the end of arrival
+	ref   ref
 }
 
+func newHeapItem(e *entry, key int64) heapItem { return heapItem{key, uint32(arrival(e.seq)), e.ref} }
+
+// less: the order of arrival wraps around. Only where two billion messages came between two of the same key is the
+// later one first.
 func (a heapItem) less(b heapItem) bool {
-	return a.key < b.key || a.key == b.key && arrival(a.e.seq) < arrival(b.e.seq)
+	return a.key < b.key || a.key == b.key && int32(a.order-b.order) < 0
 }
 
 func (h *entryHeap) len() int { return len(h.items) }
+
+// all is the entries in no particular order.
+func (h *entryHeap) all() iter.Seq[*entry] {
+	return func(yield func(*entry) bool) {
+		for _, it := range h.items {
+			if !yield(h.table.at(it.ref)) {
+				return
+			}
+		}
+	}
+}
 
 // min is the first entry and its key; nil when there is none.
 func (h *entryHeap) min() (*entry, int64) {
 	if len(h.items) == 0 {
 		return nil, 0
 	}
-	return h.items[0].e, h.items[0].key
+	return h.table.at(h.items[0].ref), h.items[0].key
 }
 
 func (h *entryHeap) push(e *entry, key int64) {
 	h.items = append(h.items, heapItem{})
-	h.up(len(h.items)-1, heapItem{key, e})
+	h.up(len(h.items)-1, newHeapItem(e, key))
 }
 
 // remove takes e out. e must be in this heap.
 func (h *entryHeap) remove(e *entry) {
-	i := int(e.pos[h.slot])
-	e.pos[h.slot] = nowhere
+	pos := &h.table.pos(e.ref)[h.slot]
+	i := int(*pos)
+	*pos = nowhere
 	n := len(h.items) - 1
 	last := h.items[n]
-	h.items[n] = heapItem{}
 	h.items = h.items[:n]
 	if i < n {
 		h.place(i, last)
@@ -61,7 +83,7 @@ func (h *entryHeap) remove(e *entry) {
 
 // move gives e, which must be in this heap, another key.
 func (h *entryHeap) move(e *entry, key int64) {
-	h.place(int(e.pos[h.slot]), heapItem{key, e})
+	h.place(int(h.table.pos(e.ref)[h.slot]), newHeapItem(e, key))
 }
 
 // place puts it where the hole at i lets it come to rest.
@@ -108,7 +130,7 @@ func (h *entryHeap) down(i int, it heapItem) {
 
 func (h *entryHeap) set(i int, it heapItem) {
 	h.items[i] = it
-	it.e.pos[h.slot] = int32(i)
+	h.table.pos(it.ref)[h.slot] = int32(i)
 }
 
 // shrink gives memory back after a peak. It halves, so its cost is paid by the removals before it.

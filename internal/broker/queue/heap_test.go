@@ -10,11 +10,12 @@ import (
 
 func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h := entryHeap{slot: rapid.IntRange(0, slots-1).Draw(t, "slot")}
+		entries := &table{}
+		h := entryHeap{table: entries, slot: rapid.IntRange(0, slots-1).Draw(t, "slot")}
 		var seq int64
 		in := make(map[*entry]int64)
 		anyOf := func() *entry {
-			return h.items[rapid.IntRange(0, h.len()-1).Draw(t, "i")].e
+			return entries.at(h.items[rapid.IntRange(0, h.len()-1).Draw(t, "i")].ref)
 		}
 		// Keys from a small range, so that there are ties.
 		key := rapid.Int64Range(0, 50)
@@ -22,7 +23,8 @@ func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 			"push": func(t *rapid.T) {
 				for range rapid.IntRange(1, 40).Draw(t, "n") {
 					seq++
-					e := &entry{seq: seq, pos: [slots]int32{nowhere, nowhere}}
+					e := &entry{seq: seq}
+					entries.add(e)
 					in[e] = key.Draw(t, "key")
 					h.push(e, in[e])
 				}
@@ -34,9 +36,10 @@ func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 				e := anyOf()
 				h.remove(e)
 				delete(in, e)
-				if e.pos[h.slot] != nowhere {
-					t.Fatalf("position of a removed entry = %d", e.pos[h.slot])
+				if pos := entries.pos(e.ref)[h.slot]; pos != nowhere {
+					t.Fatalf("position of a removed entry = %d", pos)
 				}
+				entries.remove(e)
 			},
 			"move": func(t *rapid.T) {
 				if h.len() == 0 {
@@ -52,35 +55,37 @@ func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 				}
 				first, _ := h.min()
 				for e, k := range in {
-					i := int(e.pos[h.slot])
-					if h.items[i].e != e || h.items[i].key != k {
+					i := int(entries.pos(e.ref)[h.slot])
+					if h.items[i].ref != e.ref || h.items[i].key != k {
 						t.Fatalf("entry %d (key %d) is not at its position %d", e.seq, k, i)
 					}
-					if (heapItem{k, e}).less(heapItem{in[first], first}) {
+					if newHeapItem(e, k).less(newHeapItem(first, in[first])) {
 						t.Fatalf("min is %d (key %d), but %d (key %d) is less", first.seq, in[first], e.seq, k)
 					}
 				}
 			},
 		})
 		// What is left comes out in order.
-		var last *heapItem
+		var last *entry
+		var lastKey int64
 		for h.len() > 0 {
 			e, k := h.min()
-			it := heapItem{k, e}
-			if last != nil && it.less(*last) {
-				t.Fatalf("entry %d (key %d) after entry %d (key %d)", e.seq, k, last.e.seq, last.key)
+			if last != nil && (k < lastKey || k == lastKey && e.seq < last.seq) {
+				t.Fatalf("entry %d (key %d) after entry %d (key %d)", e.seq, k, last.seq, lastKey)
 			}
-			last = &it
+			last, lastKey = e, k
 			h.remove(e)
 		}
 	})
 }
 
 func TestHeapGivesMemoryBackAfterAPeak(t *testing.T) {
-	h := entryHeap{slot: slotPlace}
+	h := entryHeap{table: &table{}, slot: slotPlace}
 	const n = 100_000
 	for i := range int64(n) {
-		h.push(&entry{seq: i}, i)
+		e := &entry{seq: i}
+		h.table.add(e)
+		h.push(e, i)
 	}
 	for h.len() > 100 {
 		e, _ := h.min()

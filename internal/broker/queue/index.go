@@ -12,15 +12,16 @@ const fanout = 128
 // linked in order. keys[i] of an inner node is a lower bound for everything below kids[i]. Only
 // keys[0] means nothing: what is below kids[0] is bounded further up, or not at all.
 type index struct {
-	root *node
-	n    int
+	table *table
+	root  *node
+	n     int
 }
 
 type node struct {
-	keys    []int64
-	entries []*entry // of a leaf, beside keys
-	kids    []*node  // of an inner node, beside keys
-	next    *node    // of a leaf: the leaf to the right
+	keys []int64
+	refs []ref   // of a leaf, beside keys
+	kids []*node // of an inner node, beside keys
+	next *node   // of a leaf: the leaf to the right
 }
 
 func newInner() *node {
@@ -36,7 +37,7 @@ func (x *index) get(seq int64) *entry {
 		return nil
 	}
 	if i, ok := slices.BinarySearch(leaf.keys, seq); ok {
-		return leaf.entries[i]
+		return x.table.at(leaf.refs[i])
 	}
 	return nil
 }
@@ -49,8 +50,8 @@ func (x *index) ascend(seq int64, yield func(*entry) bool) {
 	}
 	i, _ := slices.BinarySearch(leaf.keys, seq)
 	for ; leaf != nil; leaf, i = leaf.next, 0 {
-		for _, e := range leaf.entries[i:] {
-			if !yield(e) {
+		for _, r := range leaf.refs[i:] {
+			if !yield(x.table.at(r)) {
 				return
 			}
 		}
@@ -96,12 +97,12 @@ func (n *node) insert(e *entry) (right *node, key int64) {
 			right = n.split(i)
 			if i > len(n.keys) || len(n.keys) == fanout {
 				right.keys = slices.Insert(right.keys, i-len(n.keys), e.seq)
-				right.entries = slices.Insert(right.entries, i-len(n.entries), e)
+				right.refs = slices.Insert(right.refs, i-len(n.refs), e.ref)
 				return right, right.keys[0]
 			}
 		}
 		n.keys = slices.Insert(n.keys, i, e.seq)
-		n.entries = slices.Insert(n.entries, i, e)
+		n.refs = slices.Insert(n.refs, i, e.ref)
 		if right != nil {
 			key = right.keys[0]
 		}
@@ -143,8 +144,8 @@ func (n *node) split(i int) *node {
 		n.kids = slices.Delete(n.kids, at, len(n.kids))
 		return right
 	}
-	right.entries = append(make([]*entry, 0, fanout), n.entries[at:]...)
-	n.entries = slices.Delete(n.entries, at, len(n.entries))
+	right.refs = append(make([]ref, 0, fanout), n.refs[at:]...)
+	n.refs = n.refs[:at]
 	n.next = right
 	return right
 }
@@ -165,7 +166,7 @@ func (n *node) remove(seq int64) {
 	if n.kids == nil {
 		if i, ok := slices.BinarySearch(n.keys, seq); ok {
 			n.keys = slices.Delete(n.keys, i, i+1)
-			n.entries = slices.Delete(n.entries, i, i+1)
+			n.refs = slices.Delete(n.refs, i, i+1)
 		}
 		return
 	}
@@ -191,7 +192,7 @@ func (n *node) even(i int) {
 	if l.kids != nil {
 		shift(&l.kids, &r.kids, want)
 	} else {
-		shift(&l.entries, &r.entries, want)
+		shift(&l.refs, &r.refs, want)
 	}
 	if want == total {
 		l.next = r.next

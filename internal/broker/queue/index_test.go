@@ -38,6 +38,21 @@ func (x *index) check(t *rapid.T, want map[int64]*entry) {
 	}
 }
 
+// put inserts a new entry.
+func (x *index) put(seq int64) *entry {
+	e := &entry{seq: seq}
+	x.table.add(e)
+	x.insert(e)
+	return e
+}
+
+// take removes the entry and its ref.
+func (x *index) take(seq int64) {
+	e := x.get(seq)
+	x.remove(seq)
+	x.table.remove(e)
+}
+
 // check returns the height, which is the same everywhere.
 func (n *node) check(t *rapid.T, low, high int64) (height int) {
 	t.Helper()
@@ -49,12 +64,12 @@ func (n *node) check(t *rapid.T, low, high int64) (height int) {
 		t.Fatalf("keys of a node: %v", n.keys)
 	}
 	if n.kids == nil {
-		if len(n.entries) != len(n.keys) {
-			t.Fatalf("leaf with %d keys and %d entries", len(n.keys), len(n.entries))
+		if len(n.refs) != len(n.keys) {
+			t.Fatalf("leaf with %d keys and %d refs", len(n.keys), len(n.refs))
 		}
-		for i, e := range n.entries {
-			if e.seq != n.keys[i] || e.seq < low || e.seq >= high {
-				t.Fatalf("entry %d under key %d in a leaf for [%d, %d)", e.seq, n.keys[i], low, high)
+		for _, key := range n.keys {
+			if key < low || key >= high {
+				t.Fatalf("key %d in a leaf for [%d, %d)", key, low, high)
 			}
 		}
 		return 1
@@ -81,7 +96,7 @@ func (n *node) check(t *rapid.T, low, high int64) (height int) {
 
 func TestIndexAgreesWithASortedMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var x index
+		x := index{table: &table{}}
 		want := make(map[int64]*entry)
 		for range rapid.IntRange(1, 12).Draw(t, "rounds") {
 			// Runs rather than single steps, so that nodes split, even out and merge.
@@ -97,12 +112,10 @@ func TestIndexAgreesWithASortedMap(t *testing.T) {
 				}
 				switch {
 				case add && want[seq] == nil:
-					e := &entry{seq: seq}
-					want[seq] = e
-					x.insert(e)
+					want[seq] = x.put(seq)
 				case !add && want[seq] != nil:
 					delete(want, seq)
-					x.remove(seq)
+					x.take(seq)
 				}
 			}
 			x.check(t, want)
@@ -121,17 +134,17 @@ func TestIndexAgreesWithASortedMap(t *testing.T) {
 		}
 		for seq := range maps.Clone(want) {
 			delete(want, seq)
-			x.remove(seq)
+			x.take(seq)
 		}
 		x.check(t, want)
 	})
 }
 
 func TestIndexFillsItsNodesWhenNumbersArriveInOrder(t *testing.T) {
-	var x index
+	x := index{table: &table{}}
 	const n = 100_000
 	for seq := range int64(n) {
-		x.insert(&entry{seq: seq})
+		x.put(seq)
 	}
 	leaves := 0
 	for leaf := x.leaf(-1); leaf != nil; leaf = leaf.next {
@@ -143,14 +156,14 @@ func TestIndexFillsItsNodesWhenNumbersArriveInOrder(t *testing.T) {
 }
 
 func TestIndexStaysDenseWhenMostEntriesLeave(t *testing.T) {
-	var x index
+	x := index{table: &table{}}
 	const n, kept = 100_000, 40 // one in forty stays: a few per leaf if leaves were not merged
 	for seq := range int64(n) {
-		x.insert(&entry{seq: seq})
+		x.put(seq)
 	}
 	for seq := range int64(n) {
 		if seq%kept != 0 {
-			x.remove(seq)
+			x.take(seq)
 		}
 	}
 	leaves := 0
@@ -165,12 +178,12 @@ func TestIndexStaysDenseWhenMostEntriesLeave(t *testing.T) {
 // In order, the number that makes the index a level higher stands alone at its end: there is
 // nothing to even out with.
 func TestTheEntryThatMadeTheIndexHigherCanLeave(t *testing.T) {
-	var x index
+	x := index{table: &table{}}
 	const n = fanout * fanout
 	for seq := range int64(n + 1) {
-		x.insert(&entry{seq: seq})
+		x.put(seq)
 	}
-	x.remove(n)
+	x.take(n)
 	if x.len() != n || x.get(n) != nil || x.get(n-1) == nil {
 		t.Errorf("len %d, get(%d) %v, get(%d) %v; want all but the last", x.len(), n, x.get(n), n-1, x.get(n-1))
 	}
@@ -180,15 +193,15 @@ func TestTheEntryThatMadeTheIndexHigherCanLeave(t *testing.T) {
 // too.
 func TestALargeIndexAgreesWithASet(t *testing.T) {
 	r := rand.New(rand.NewPCG(testseed.Of(t), 0))
-	var x index
+	x := index{table: &table{}}
 	const n = 60_000
 	in := make([]bool, n)
 	put := func(seq int, want bool) {
 		switch {
 		case want && !in[seq]:
-			x.insert(&entry{seq: int64(seq)})
+			x.put(int64(seq))
 		case !want && in[seq]:
-			x.remove(int64(seq))
+			x.take(int64(seq))
 		}
 		in[seq] = want
 	}

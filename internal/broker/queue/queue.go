@@ -21,6 +21,7 @@ type Queue struct {
 	activated     instant // when a scheduled message was last activated, unset: never
 	lastSeq       int64   // without partition
 	turn          uint32  // of partitions, for messages that belong to none
+	entries       table
 	byNumber      index
 	waiting       entryHeap // active and unlocked, by sequence number
 	expiry        entryHeap // those of waiting that can expire, by expiresAt
@@ -66,19 +67,28 @@ func newQueue(cfg Config, quota *Quota) *Queue {
 		cfg:       cfg,
 		quota:     quota,
 		activated: unset,
-		waiting:   entryHeap{slot: slotPlace},
-		expiry:    entryHeap{slot: slotExpiry},
-		locks:     entryHeap{slot: slotPlace},
-		schedule:  entryHeap{slot: slotPlace},
 		tokens:    make(map[LockToken]*entry),
 		random:    mathrand.NewChaCha8(seed),
 		armedFor:  never,
 	}
+	q.empty()
 	if cfg.RequiresSession {
 		q.sessions = newSessions()
 	}
 	return q
 }
+
+// empty is a queue without messages.
+func (q *Queue) empty() {
+	q.entries = table{}
+	q.byNumber = q.newIndex()
+	q.waiting, q.locks, q.schedule = q.newHeap(slotPlace), q.newHeap(slotPlace), q.newHeap(slotPlace)
+	q.expiry = q.newHeap(slotExpiry)
+}
+
+func (q *Queue) newIndex() index { return index{table: &q.entries} }
+
+func (q *Queue) newHeap(slot int) entryHeap { return entryHeap{table: &q.entries, slot: slot} }
 
 // Config is what the queue was made with or updated to, defaults filled in.
 func (q *Queue) Config() Config {
@@ -199,8 +209,8 @@ func (q *Queue) Close() {
 		q.late = nil
 		q.quota.add(-q.size - q.history.size)
 		// Somebody may keep the queue by a consumer; the messages need not stay with it.
-		q.byNumber, q.tokens, q.size, q.history = index{}, nil, 0, history{}
-		q.waiting, q.expiry, q.locks, q.schedule = entryHeap{}, entryHeap{}, entryHeap{}, entryHeap{}
+		q.tokens, q.size, q.history = nil, 0, history{}
+		q.empty()
 	}
 	q.mu.Unlock()
 	for _, d := range q.deadQueues() {
@@ -235,7 +245,7 @@ func (q *Queue) unwait(e *entry) {
 	} else {
 		q.waiting.remove(e)
 	}
-	if e.pos[slotExpiry] != nowhere {
+	if q.entries.pos(e.ref)[slotExpiry] != nowhere {
 		q.expiry.remove(e)
 	}
 }

@@ -39,7 +39,7 @@ func (q *Queue) stamp(i instant) time.Time {
 // release gives e back for the outcome released.
 func (q *Queue) release(e *entry, now instant) {
 	q.giveBack(e, q.cfg.Quirks.Has(quirk.ReleaseCounts), now)
-	if !q.cfg.Quirks.Has(quirk.ReleaseLast) || e.state != Active || e.pos[slotPlace] == nowhere {
+	if !q.cfg.Quirks.Has(quirk.ReleaseLast) || q.byNumber.get(e.seq) != e || e.state != Active {
 		return // it has expired, was delivered too often, or is deferred
 	}
 	waiting := &q.waiting

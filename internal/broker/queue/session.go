@@ -87,7 +87,7 @@ func (q *Queue) session(id string) *session {
 	ss := q.sessions
 	s := ss.byID[id]
 	if s == nil {
-		s = &session{id: id, waiting: entryHeap{slot: slotPlace}}
+		s = &session{id: id, byNumber: q.newIndex(), waiting: q.newHeap(slotPlace)}
 		ss.byID[id] = s
 		ss.peak = max(ss.peak, len(ss.byID))
 		ss.all.push(s)
@@ -124,7 +124,7 @@ func (q *Queue) lockSession(s *session, now instant) *Session {
 		s:         s,
 		lost:      make(chan struct{}),
 		until:     now.add(q.cfg.LockDuration),
-		locked:    entryHeap{slot: slotPlace},
+		locked:    q.newHeap(slotPlace),
 		consumers: consumers{session: s, sessions: ss},
 	}
 	s.lock = h
@@ -205,8 +205,8 @@ func (h *Session) renew(now instant) (time.Time, error) {
 	}
 	h.until = now.add(h.q.cfg.LockDuration)
 	heap.Fix(&h.q.sessions.locks, h.pos)
-	for _, it := range h.locked.items {
-		it.e.lockedUntil = h.until
+	for e := range h.locked.all() {
+		e.lockedUntil = h.until
 	}
 	return h.until.time(), nil
 }

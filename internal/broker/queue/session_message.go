@@ -41,6 +41,7 @@ func (q *Queue) ReceiveSessionDeferred(mode Mode, id string, seqs ...int64) ([]D
 
 // enlist puts e in the index, and its session's.
 func (q *Queue) enlist(e *entry) {
+	q.entries.add(e)
 	q.byNumber.insert(e)
 	if q.sessions != nil {
 		q.session(e.sessionID).byNumber.insert(e)
@@ -55,6 +56,7 @@ func (q *Queue) strike(e *entry) {
 		s.byNumber.remove(e.seq)
 		q.sessions.tidy(s)
 	}
+	q.entries.remove(e)
 }
 
 // sessionsKnown: every one of ms belongs to a session, or need not.

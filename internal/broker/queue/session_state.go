@@ -112,8 +112,8 @@ func (q *Queue) Sessions(updatedAfter time.Time, skip, top int) (ids []string) {
 // hasActive: an active message was delivered under h. Deferred ones do not count as long as they
 // are set aside.
 func (h *Session) hasActive() bool {
-	for _, it := range h.locked.items {
-		if it.e.state == Active {
+	for e := range h.locked.all() {
+		if e.state == Active {
 			return true
 		}
 	}
