@@ -14,9 +14,10 @@ func (q *Queue) check(t *rapid.T) {
 	var waiting, expiring, locked, scheduled, deferred, tokens, outboxes int
 	none := &entryHeap{}
 	in := func(h *entryHeap, e *entry) bool {
-		i := int(q.entries.pos(e.ref)[h.slot])
+		i := int(*q.entries.pos(e.ref))
 		return i >= 0 && i < h.len() && h.items[i].ref == e.ref
 	}
+	items := q.expiry.check(t)
 	q.byNumber.ascend(-1<<63, func(e *entry) bool {
 		size += e.size()
 		waitsIn, locksIn := &q.waiting, &q.locks
@@ -32,7 +33,6 @@ func (q *Queue) check(t *rapid.T) {
 		}
 		where := map[*entryHeap]bool{
 			waitsIn:     e.state == Active && !e.locked,
-			&q.expiry:   e.state == Active && !e.locked && e.expiresAt != never && !q.frozen(),
 			locksIn:     e.locked && !e.held,
 			&q.schedule: pending(e),
 		}
@@ -42,11 +42,20 @@ func (q *Queue) check(t *rapid.T) {
 			}
 		}
 		for h, n := range map[*entryHeap]*int{
-			waitsIn: &waiting, &q.expiry: &expiring, locksIn: &locked, &q.schedule: &scheduled,
+			waitsIn: &waiting, locksIn: &locked, &q.schedule: &scheduled,
 		} {
 			if where[h] {
 				*n++
 			}
+		}
+		if e.waiting != where[waitsIn] {
+			t.Fatalf("entry %d waits: %v", e.seq, e.waiting)
+		}
+		if e.waiting && e.expiresAt != never && !q.frozen() {
+			expiring++
+		}
+		if e.inExpiry != (items[e] == 1) || items[e] > 1 || e.waiting && e.expiresAt != never && !q.frozen() && !e.inExpiry {
+			t.Fatalf("entry %d (waits: %v) has %d items to expire, and says %v", e.seq, e.waiting, items[e], e.inExpiry)
 		}
 		if e.state == Deferred {
 			deferred++
@@ -88,6 +97,24 @@ func (q *Queue) check(t *rapid.T) {
 	if outboxes != 0 {
 		t.Fatalf("%d entries have a holder without being in an outbox, or the reverse", outboxes)
 	}
+}
+
+// check reports how many items each entry has.
+func (h *expiryHeap) check(t *rapid.T) map[*entry]int {
+	t.Helper()
+	if n := len(h.heap.items); n > 2*h.n+2*expirySlack {
+		t.Fatalf("%d items for %d that wait", n, h.n)
+	}
+	items := make(map[*entry]int)
+	for i, it := range h.heap.items {
+		if i > 0 && it.less(h.heap.items[(i-1)/arity]) {
+			t.Fatalf("item %d is before the one above it", i)
+		}
+		if e := h.owner(i); e != nil {
+			items[e]++
+		}
+	}
+	return items
 }
 
 // check reports how many entries are in outboxes.

@@ -21,6 +21,8 @@ type entry struct {
 	count       int32 // failed deliveries
 	ref         ref   // while it is in a queue
 	state       State
+	waiting     bool
+	inExpiry    bool // an item of Queue.expiry is for it
 	locked      bool
 	held        bool // its lock does not lapse, see Hold
 	entityTTL   bool // ttl is the queue's default alone

@@ -26,8 +26,8 @@ const wave = 4096
 // moved in one go; everybody else may see how far it has come.
 func (q *Queue) flushWave(now instant) bool {
 	for range wave {
-		e, at := q.expiry.min()
-		if e == nil || instant(at) > now {
+		e := q.expiry.min()
+		if e == nil || e.expiresAt > now {
 			return true
 		}
 		q.unwait(e)
@@ -40,8 +40,8 @@ func (q *Queue) flushWave(now instant) bool {
 // flush expires every waiting message that is due, by time of expiry.
 func (q *Queue) flush(now instant) {
 	for {
-		e, at := q.expiry.min()
-		if e == nil || instant(at) > now {
+		e := q.expiry.min()
+		if e == nil || e.expiresAt > now {
 			return
 		}
 		q.unwait(e)

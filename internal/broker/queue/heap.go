@@ -4,13 +4,6 @@ package queue
 
 import "iter"
 
-// An entry can be in two heaps at once; slot says which of its two positions a heap keeps.
-const (
-	slotPlace  = iota // waiting, locks or schedule: the current place of an entry, one of the three
-	slotExpiry        // expiry
-	slots
-)
-
 // arity of the heaps. Four children share a cache line, and the tree is half as deep as a binary
 // one.
 const arity = 4
@@ -18,12 +11,12 @@ const arity = 4
 // nowhere is the position of an entry in a heap that it is not in.
 const nowhere = -1
 
-// An entryHeap yields entries by ascending key, among equal keys by order of arrival. The table knows their positions,
-// so that any of them can be taken out in O(log n).
+// An entryHeap yields entries by ascending key, among equal keys by order of arrival. An entry is in one of the heaps of
+// its queue at most, and the table knows its position, so that any of them can be taken out in O(log n).
 type entryHeap struct {
 	table *table
-	slot  int
 	items []heapItem
+	loose bool // the table does not know the positions, see expiryHeap
 }
 
 // heapItem has a copy of what is compared, so that comparing does not touch the entries.
@@ -69,9 +62,13 @@ func (h *entryHeap) push(e *entry, key int64) {
 
 // remove takes e out. e must be in this heap.
 func (h *entryHeap) remove(e *entry) {
-	pos := &h.table.pos(e.ref)[h.slot]
+	pos := h.table.pos(e.ref)
 	i := int(*pos)
 	*pos = nowhere
+	h.removeAt(i)
+}
+
+func (h *entryHeap) removeAt(i int) {
 	n := len(h.items) - 1
 	last := h.items[n]
 	h.items = h.items[:n]
@@ -83,7 +80,7 @@ func (h *entryHeap) remove(e *entry) {
 
 // move gives e, which must be in this heap, another key.
 func (h *entryHeap) move(e *entry, key int64) {
-	h.place(int(h.table.pos(e.ref)[h.slot]), newHeapItem(e, key))
+	h.place(int(*h.table.pos(e.ref)), newHeapItem(e, key))
 }
 
 // place puts it where the hole at i lets it come to rest.
@@ -130,7 +127,9 @@ func (h *entryHeap) down(i int, it heapItem) {
 
 func (h *entryHeap) set(i int, it heapItem) {
 	h.items[i] = it
-	h.table.pos(it.ref)[h.slot] = int32(i)
+	if !h.loose {
+		*h.table.pos(it.ref) = int32(i)
+	}
 }
 
 // shrink gives memory back after a peak. It halves, so its cost is paid by the removals before it.

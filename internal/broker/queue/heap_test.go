@@ -11,7 +11,7 @@ import (
 func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		entries := &table{}
-		h := entryHeap{table: entries, slot: rapid.IntRange(0, slots-1).Draw(t, "slot")}
+		h := entryHeap{table: entries}
 		var seq int64
 		in := make(map[*entry]int64)
 		anyOf := func() *entry {
@@ -36,7 +36,7 @@ func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 				e := anyOf()
 				h.remove(e)
 				delete(in, e)
-				if pos := entries.pos(e.ref)[h.slot]; pos != nowhere {
+				if pos := *entries.pos(e.ref); pos != nowhere {
 					t.Fatalf("position of a removed entry = %d", pos)
 				}
 				entries.remove(e)
@@ -55,7 +55,7 @@ func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 				}
 				first, _ := h.min()
 				for e, k := range in {
-					i := int(entries.pos(e.ref)[h.slot])
+					i := int(*entries.pos(e.ref))
 					if h.items[i].ref != e.ref || h.items[i].key != k {
 						t.Fatalf("entry %d (key %d) is not at its position %d", e.seq, k, i)
 					}
@@ -80,7 +80,7 @@ func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 }
 
 func TestHeapGivesMemoryBackAfterAPeak(t *testing.T) {
-	h := entryHeap{table: &table{}, slot: slotPlace}
+	h := entryHeap{table: &table{}}
 	const n = 100_000
 	for i := range int64(n) {
 		e := &entry{seq: i}

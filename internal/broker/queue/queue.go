@@ -23,10 +23,10 @@ type Queue struct {
 	turn          uint32  // of partitions, for messages that belong to none
 	entries       table
 	byNumber      index
-	waiting       entryHeap // active and unlocked, by sequence number
-	expiry        entryHeap // those of waiting that can expire, by expiresAt
-	locks         entryHeap // locked, by lockedUntil
-	schedule      entryHeap // scheduled, by scheduledAt
+	waiting       entryHeap  // active and unlocked, by sequence number
+	expiry        expiryHeap // those of waiting that can expire, by expiresAt
+	locks         entryHeap  // locked, by lockedUntil
+	schedule      entryHeap  // scheduled, by scheduledAt
 	tokens        map[LockToken]*entry
 	tokenPeak     int // of len(tokens) since the map was made
 	deferred      int
@@ -82,13 +82,13 @@ func newQueue(cfg Config, quota *Quota) *Queue {
 func (q *Queue) empty() {
 	q.entries = table{}
 	q.byNumber = q.newIndex()
-	q.waiting, q.locks, q.schedule = q.newHeap(slotPlace), q.newHeap(slotPlace), q.newHeap(slotPlace)
-	q.expiry = q.newHeap(slotExpiry)
+	q.waiting, q.locks, q.schedule = q.newHeap(), q.newHeap(), q.newHeap()
+	q.expiry = expiryHeap{heap: entryHeap{table: &q.entries, loose: true}}
 }
 
 func (q *Queue) newIndex() index { return index{table: &q.entries} }
 
-func (q *Queue) newHeap(slot int) entryHeap { return entryHeap{table: &q.entries, slot: slot} }
+func (q *Queue) newHeap() entryHeap { return entryHeap{table: &q.entries} }
 
 // Config is what the queue was made with or updated to, defaults filled in.
 func (q *Queue) Config() Config {
@@ -228,25 +228,27 @@ func (q *Queue) admit(e *entry) {
 
 // wait makes e available for consumers.
 func (q *Queue) wait(e *entry) {
+	e.waiting = true
 	if q.sessions != nil {
 		q.sessions.wait(e)
 	} else {
 		q.waiting.push(e, arrival(e.seq))
 	}
 	if e.expiresAt != never && !q.frozen() {
-		q.expiry.push(e, int64(e.expiresAt))
+		q.expiry.add(e)
 	}
 }
 
 // unwait is the opposite of wait.
 func (q *Queue) unwait(e *entry) {
+	e.waiting = false
 	if q.sessions != nil {
 		q.sessions.unwait(e)
 	} else {
 		q.waiting.remove(e)
 	}
-	if q.entries.pos(e.ref)[slotExpiry] != nowhere {
-		q.expiry.remove(e)
+	if e.expiresAt != never && !q.frozen() {
+		q.expiry.leave()
 	}
 }
 

@@ -87,7 +87,7 @@ func (q *Queue) session(id string) *session {
 	ss := q.sessions
 	s := ss.byID[id]
 	if s == nil {
-		s = &session{id: id, byNumber: q.newIndex(), waiting: q.newHeap(slotPlace)}
+		s = &session{id: id, byNumber: q.newIndex(), waiting: q.newHeap()}
 		ss.byID[id] = s
 		ss.peak = max(ss.peak, len(ss.byID))
 		ss.all.push(s)
@@ -124,7 +124,7 @@ func (q *Queue) lockSession(s *session, now instant) *Session {
 		s:         s,
 		lost:      make(chan struct{}),
 		until:     now.add(q.cfg.LockDuration),
-		locked:    q.newHeap(slotPlace),
+		locked:    q.newHeap(),
 		consumers: consumers{session: s, sessions: ss},
 	}
 	s.lock = h

@@ -57,6 +57,7 @@ func (q *Queue) strike(e *entry) {
 		q.sessions.tidy(s)
 	}
 	q.entries.remove(e)
+	e.inExpiry = false
 }
 
 // sessionsKnown: every one of ms belongs to a session, or need not.

@@ -10,7 +10,7 @@ type ref uint32
 // chunkSize is how many entries a chunk of a table holds: one for each bit of its mask.
 const chunkSize = 64
 
-// A table gives the entries of one queue their refs. The index and the heaps hold refs alone, so that they have no
+// A table gives the entries of one queue their refs, and keeps where they stand in a heap. The index and the heaps hold refs alone, so that they have no
 // pointers: the garbage collector does not read them, and does not have to be informed when a part of them is moved.
 type table struct {
 	chunks []chunk
@@ -26,14 +26,22 @@ type chunk struct {
 
 type chunkData struct {
 	entries [chunkSize]*entry
-	pos     *[chunkSize][slots]int32 // in the heaps
+	pos     *[chunkSize]int32 // in the heap; nowhere: in none
 }
 
 // at is the entry with this ref.
 func (t *table) at(r ref) *entry { return t.chunks[r/chunkSize].data.entries[r%chunkSize] }
 
-// pos is where the entry with this ref stands in the heaps.
-func (t *table) pos(r ref) *[slots]int32 { return &t.chunks[r/chunkSize].data.pos[r%chunkSize] }
+// find is at for a ref that may have ended, and be another entry's by now; nil: it is nobody's.
+func (t *table) find(r ref) *entry {
+	if c := int(r / chunkSize); c < len(t.chunks) && t.chunks[c].data != nil {
+		return t.chunks[c].data.entries[r%chunkSize]
+	}
+	return nil
+}
+
+// pos is where the entry with this ref stands in its heap.
+func (t *table) pos(r ref) *int32 { return &t.chunks[r/chunkSize].data.pos[r%chunkSize] }
 
 // add gives e a ref.
 func (t *table) add(e *entry) {
@@ -46,19 +54,19 @@ func (t *table) add(e *entry) {
 	c := &t.chunks[number]
 	if c.data == nil {
 		if c.data, t.spare = t.spare, nil; c.data == nil {
-			c.data = &chunkData{pos: new([chunkSize][slots]int32)}
+			c.data = &chunkData{pos: new([chunkSize]int32)}
 		}
 	}
 	i := bits.TrailingZeros64(^c.used)
 	if c.used |= 1 << i; ^c.used == 0 {
 		t.room = t.room[:last]
 	}
-	c.data.entries[i], c.data.pos[i] = e, [slots]int32{nowhere, nowhere}
+	c.data.entries[i], c.data.pos[i] = e, nowhere
 	e.ref = ref(number*chunkSize + uint32(i))
 	t.n++
 }
 
-// remove ends the ref of e, which must be in no heap.
+// remove ends the ref of e, which must be in no entryHeap.
 func (t *table) remove(e *entry) {
 	number, i := uint32(e.ref/chunkSize), e.ref%chunkSize
 	c := &t.chunks[number]

@@ -21,10 +21,10 @@ func TestTableAgreesWithAMap(t *testing.T) {
 					if in[e.ref] != nil {
 						t.Fatalf("ref %d was given twice", e.ref)
 					}
-					if pos := *entries.pos(e.ref); pos != [slots]int32{nowhere, nowhere} {
-						t.Fatalf("a new entry stands in heaps: %d", pos)
+					if pos := *entries.pos(e.ref); pos != nowhere {
+						t.Fatalf("a new entry stands in a heap, at %d", pos)
 					}
-					*entries.pos(e.ref) = [slots]int32{7, 8} // as the entry before might leave it
+					*entries.pos(e.ref) = 7 // as the entry before might leave it
 					in[e.ref], order = e, append(order, e)
 				}
 			},
@@ -42,8 +42,13 @@ func TestTableAgreesWithAMap(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for r, e := range in {
-					if entries.at(r) != e {
+					if entries.at(r) != e || entries.find(r) != e {
 						t.Fatalf("at(%d) is another entry", r)
+					}
+				}
+				for r := range ref((len(entries.chunks) + 1) * chunkSize) {
+					if e := entries.find(r); e != in[r] {
+						t.Fatalf("find(%d) = %p, want %p", r, e, in[r])
 					}
 				}
 				held := 0

@@ -40,8 +40,8 @@ func (q *Queue) next() instant {
 	if e, at := q.schedule.min(); e != nil {
 		next = min(next, instant(at))
 	}
-	if e, at := q.expiry.min(); e != nil && q.cfg.Expiry == Eager {
-		next = min(next, instant(at))
+	if e := q.expiry.min(); e != nil && q.cfg.Expiry == Eager {
+		next = min(next, e.expiresAt)
 	}
 	return min(next, q.history.end(q.cfg.DuplicateDetectionHistoryTimeWindow))
 }
