@@ -24,9 +24,9 @@ func (q *Queue) assign(now instant) {
 
 // serve gives what is waiting to these consumers. It reports false when it has stopped for what has
 // expired, see wave.
-func (q *Queue) serve(waiting *entryHeap, cs *consumers, now instant) bool {
+func (q *Queue) serve(waiting *lazyHeap, cs *consumers, now instant) bool {
 	for c, moved := cs.first(), 0; c != nil; c = cs.first() {
-		e, _ := waiting.min()
+		e := waiting.min()
 		if e == nil {
 			break
 		}

@@ -17,10 +17,11 @@ func (q *Queue) check(t *rapid.T) {
 		i := int(*q.entries.pos(e.ref))
 		return i >= 0 && i < h.len() && h.items[i].ref == e.ref
 	}
-	items := q.expiry.check(t)
+	items := map[*lazyHeap]map[*entry]int{&q.expiry: q.expiry.check(t)}
 	q.byNumber.ascend(-1<<63, func(e *entry) bool {
 		size += e.size()
 		waitsIn, locksIn := &q.waiting, &q.locks
+		waits := e.state == Active && !e.locked
 		if q.sessions != nil {
 			s := q.sessions.byID[e.sessionID]
 			if s == nil || s.byNumber.get(e.seq) != e {
@@ -32,7 +33,6 @@ func (q *Queue) check(t *rapid.T) {
 			}
 		}
 		where := map[*entryHeap]bool{
-			waitsIn:     e.state == Active && !e.locked,
 			locksIn:     e.locked && !e.held,
 			&q.schedule: pending(e),
 		}
@@ -42,20 +42,29 @@ func (q *Queue) check(t *rapid.T) {
 			}
 		}
 		for h, n := range map[*entryHeap]*int{
-			waitsIn: &waiting, locksIn: &locked, &q.schedule: &scheduled,
+			locksIn: &locked, &q.schedule: &scheduled,
 		} {
 			if where[h] {
 				*n++
 			}
 		}
-		if e.waiting != where[waitsIn] {
-			t.Fatalf("entry %d waits: %v", e.seq, e.waiting)
+		if e.waiting != waits {
+			t.Fatalf("entry %d (state %d, locked %v) waits: %v", e.seq, e.state, e.locked, e.waiting)
+		}
+		if waits {
+			waiting++
+		}
+		if items[waitsIn] == nil {
+			items[waitsIn] = waitsIn.check(t)
+		}
+		for h, in := range map[*lazyHeap]bool{waitsIn: waits, &q.expiry: waits && e.expiresAt != never && !q.frozen()} {
+			has := e.items&h.own != 0
+			if n := items[h][e]; has != (n == 1) || n > 1 || in && !has {
+				t.Fatalf("entry %d (waits: %v) has %d items in heap %d, and says %v", e.seq, e.waiting, n, h.own, has)
+			}
 		}
 		if e.waiting && e.expiresAt != never && !q.frozen() {
 			expiring++
-		}
-		if e.inExpiry != (items[e] == 1) || items[e] > 1 || e.waiting && e.expiresAt != never && !q.frozen() && !e.inExpiry {
-			t.Fatalf("entry %d (waits: %v) has %d items to expire, and says %v", e.seq, e.waiting, items[e], e.inExpiry)
 		}
 		if e.state == Deferred {
 			deferred++
@@ -100,9 +109,9 @@ func (q *Queue) check(t *rapid.T) {
 }
 
 // check reports how many items each entry has.
-func (h *expiryHeap) check(t *rapid.T) map[*entry]int {
+func (h *lazyHeap) check(t *rapid.T) map[*entry]int {
 	t.Helper()
-	if n := len(h.heap.items); n > 2*h.n+2*expirySlack {
+	if n := len(h.heap.items); n > 4*h.n+2*lazySlack {
 		t.Fatalf("%d items for %d that wait", n, h.n)
 	}
 	items := make(map[*entry]int)

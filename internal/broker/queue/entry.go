@@ -20,9 +20,9 @@ type entry struct {
 	extra       *extra
 	count       int32 // failed deliveries
 	ref         ref   // while it is in a queue
+	items       uint8 // see lazyHeap
 	state       State
 	waiting     bool
-	inExpiry    bool // an item of Queue.expiry is for it
 	locked      bool
 	held        bool // its lock does not lapse, see Hold
 	entityTTL   bool // ttl is the queue's default alone

@@ -16,7 +16,7 @@ const nowhere = -1
 type entryHeap struct {
 	table *table
 	items []heapItem
-	loose bool // the table does not know the positions, see expiryHeap
+	loose bool // the table does not know the positions, see lazyHeap
 }
 
 // heapItem has a copy of what is compared, so that comparing does not touch the entries.

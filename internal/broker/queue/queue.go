@@ -23,10 +23,10 @@ type Queue struct {
 	turn          uint32  // of partitions, for messages that belong to none
 	entries       table
 	byNumber      index
-	waiting       entryHeap  // active and unlocked, by sequence number
-	expiry        expiryHeap // those of waiting that can expire, by expiresAt
-	locks         entryHeap  // locked, by lockedUntil
-	schedule      entryHeap  // scheduled, by scheduledAt
+	waiting       lazyHeap  // active and unlocked, by sequence number
+	expiry        lazyHeap  // those of waiting that can expire, by expiresAt
+	locks         entryHeap // locked, by lockedUntil
+	schedule      entryHeap // scheduled, by scheduledAt
 	tokens        map[LockToken]*entry
 	tokenPeak     int // of len(tokens) since the map was made
 	deferred      int
@@ -82,13 +82,17 @@ func newQueue(cfg Config, quota *Quota) *Queue {
 func (q *Queue) empty() {
 	q.entries = table{}
 	q.byNumber = q.newIndex()
-	q.waiting, q.locks, q.schedule = q.newHeap(), q.newHeap(), q.newHeap()
-	q.expiry = expiryHeap{heap: entryHeap{table: &q.entries, loose: true}}
+	q.waiting, q.expiry = q.newLazyHeap(itemWaiting), q.newLazyHeap(itemExpiry)
+	q.locks, q.schedule = q.newHeap(), q.newHeap()
 }
 
 func (q *Queue) newIndex() index { return index{table: &q.entries} }
 
 func (q *Queue) newHeap() entryHeap { return entryHeap{table: &q.entries} }
+
+func (q *Queue) newLazyHeap(own uint8) lazyHeap {
+	return lazyHeap{heap: entryHeap{table: &q.entries, loose: true}, own: own}
+}
 
 // Config is what the queue was made with or updated to, defaults filled in.
 func (q *Queue) Config() Config {
@@ -232,10 +236,10 @@ func (q *Queue) wait(e *entry) {
 	if q.sessions != nil {
 		q.sessions.wait(e)
 	} else {
-		q.waiting.push(e, arrival(e.seq))
+		q.waiting.add(e, arrival(e.seq))
 	}
 	if e.expiresAt != never && !q.frozen() {
-		q.expiry.add(e)
+		q.expiry.add(e, int64(e.expiresAt))
 	}
 }
 
@@ -245,7 +249,7 @@ func (q *Queue) unwait(e *entry) {
 	if q.sessions != nil {
 		q.sessions.unwait(e)
 	} else {
-		q.waiting.remove(e)
+		q.waiting.leave()
 	}
 	if e.expiresAt != never && !q.frozen() {
 		q.expiry.leave()

@@ -12,7 +12,7 @@ import (
 type session struct {
 	id        string
 	byNumber  index         // all its messages
-	waiting   entryHeap     // those active and unlocked
+	waiting   lazyHeap      // those active and unlocked
 	lock      *Session      // nil: nobody has it
 	state     *sessionState // nil: none
 	touched   bool          // in sessions.touched
@@ -87,7 +87,7 @@ func (q *Queue) session(id string) *session {
 	ss := q.sessions
 	s := ss.byID[id]
 	if s == nil {
-		s = &session{id: id, byNumber: q.newIndex(), waiting: q.newHeap()}
+		s = &session{id: id, byNumber: q.newIndex(), waiting: q.newLazyHeap(itemWaiting)}
 		ss.byID[id] = s
 		ss.peak = max(ss.peak, len(ss.byID))
 		ss.all.push(s)

@@ -57,7 +57,7 @@ func (q *Queue) strike(e *entry) {
 		q.sessions.tidy(s)
 	}
 	q.entries.remove(e)
-	e.inExpiry = false
+	e.items = 0
 }
 
 // sessionsKnown: every one of ms belongs to a session, or need not.
@@ -68,7 +68,7 @@ func (q *Queue) sessionsKnown(ms []Message) bool {
 // wait makes e wait in its session.
 func (ss *sessions) wait(e *entry) {
 	s := ss.byID[e.sessionID]
-	s.waiting.push(e, arrival(e.seq))
+	s.waiting.add(e, arrival(e.seq))
 	ss.offer(s)
 	ss.touch(s)
 }
@@ -76,7 +76,7 @@ func (ss *sessions) wait(e *entry) {
 // unwait is the opposite of wait.
 func (ss *sessions) unwait(e *entry) {
 	s := ss.byID[e.sessionID]
-	s.waiting.remove(e)
+	s.waiting.leave()
 	ss.withdraw(s)
 }
 
@@ -103,10 +103,7 @@ func (q *Queue) oldestWaiting(sessionID *string) func() *entry {
 		}
 		waiting = &s.waiting
 	}
-	return func() *entry {
-		e, _ := waiting.min()
-		return e
-	}
+	return waiting.min
 }
 
 // sessionLock is the lock of e's session, under which e is locked; nil when e does not belong to

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+// A lazyHeap yields the entries that wait, by ascending key. An entry that waits no more leaves its item behind, which
+// counts again when the entry comes back. Items that count no more are dropped at the top, and swept out below: to keep the
+// position of each would be most of what it costs to expire one of a million.
+type lazyHeap struct {
+	heap   entryHeap
+	own    uint8 // the bit of entry.items that says that this heap has an item for it
+	n      int   // items that count
+	cursor int   // of the sweep
+}
+
+// The bits of entry.items.
+const (
+	itemWaiting uint8 = 1 << iota
+	itemExpiry
+)
+
+const (
+	lazySlack = 64 // more items than twice as many as count are swept out; until that is through, there are four times as many at most
+	lazySweep = 4  // items that are looked at for each that counts no more
+)
+
+func (h *lazyHeap) len() int { return h.n }
+
+// add: e waits. The key must be the same whenever it comes back.
+func (h *lazyHeap) add(e *entry, key int64) {
+	h.n++
+	if e.items&h.own == 0 {
+		e.items |= h.own
+		h.heap.push(e, key)
+	}
+}
+
+// move gives e, which waits, another key, in O(n).
+func (h *lazyHeap) move(e *entry, key int64) {
+	for i := range h.heap.items {
+		if h.owner(i) == e {
+			h.heap.place(i, newHeapItem(e, key))
+			return
+		}
+	}
+}
+
+// leave: one of them waits no more.
+func (h *lazyHeap) leave() {
+	h.n--
+	for i := 0; i < lazySweep && len(h.heap.items) > 2*h.n+lazySlack; i++ {
+		if h.cursor >= len(h.heap.items) {
+			h.cursor = 0
+		}
+		if h.counts(h.cursor) == nil {
+			h.drop(h.cursor)
+		} else {
+			h.cursor++
+		}
+	}
+}
+
+// min is the first that waits; nil when there is none.
+func (h *lazyHeap) min() *entry {
+	for len(h.heap.items) > 0 {
+		if e := h.counts(0); e != nil {
+			return e
+		}
+		h.drop(0)
+	}
+	return nil
+}
+
+// owner is the entry that the item at i is for; nil when it has left the queue.
+func (h *lazyHeap) owner(i int) *entry {
+	it := h.heap.items[i]
+	if e := h.heap.table.find(it.ref); e != nil && newHeapItem(e, it.key) == it {
+		return e
+	}
+	return nil // another has its ref, or nobody
+}
+
+// counts is the entry that the item at i is for, if it waits.
+func (h *lazyHeap) counts(i int) *entry {
+	if e := h.owner(i); e != nil && e.waiting {
+		return e
+	}
+	return nil
+}
+
+func (h *lazyHeap) drop(i int) {
+	if e := h.owner(i); e != nil {
+		e.items &^= h.own
+	}
+	h.heap.removeAt(i)
+}
