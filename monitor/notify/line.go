@@ -16,10 +16,11 @@ const (
 	// A line sends one job at once, and adds one every growEvery while they take longer than that;
 	// up to fewSending also while they take a quarter of it. Goroutines that only need a processor
 	// would keep the nudges waiting: Go looks for network input only where a processor has nothing
-	// else to run. So a goroutine pauses for turnPause after a turn of jobs that took less.
+	// else to run. So a goroutine pauses for turnPause after a turn of jobs that took less. One that
+	// is alone has longer turns.
 	fewSending, maxSending = 8, 64
 	growEvery              = 2 * time.Millisecond
-	turn                   = 16
+	turn, singleTurn       = 16, 256
 	turnPause              = 500 * time.Microsecond
 	// measureEvery is how often a line measures how fast it is.
 	measureEvery = time.Second
@@ -53,6 +54,8 @@ func (e *PutOff) Error() string {
 // repeated until the job has spent Budget. To wait in line costs nothing of that.
 type Line struct {
 	Budget time.Duration
+	// Single has one job sent at once: what waits for no network gets slower with each that competes for the processors.
+	Single bool
 
 	mu       sync.Mutex
 	jobs     []*Job // those to come begin at first
@@ -119,7 +122,7 @@ func (l *Line) tick() {
 		l.mu.Unlock()
 		return
 	}
-	if l.finished < l.most && l.most < maxSending || l.finished < 4*l.most && l.most < fewSending {
+	if !l.Single && (l.finished < l.most && l.most < maxSending || l.finished < 4*l.most && l.most < fewSending) {
 		l.most++
 		l.startLocked()
 	}
@@ -134,7 +137,7 @@ func (l *Line) tick() {
 		off, booked = l.putOffLocked()
 	}
 	next := growEvery
-	if l.most == maxSending {
+	if l.Single || l.most == maxSending {
 		next = measureEvery / 4
 	}
 	time.AfterFunc(next, l.tick)
@@ -175,7 +178,10 @@ func (l *Line) putOffLocked() (off []*Job, booked []time.Duration) {
 
 // send sends jobs until none waits.
 func (l *Line) send() {
-	quick := 0
+	quick, turn := 0, turn
+	if l.Single {
+		turn = singleTurn
+	}
 	for j := l.next(); j != nil; j = l.next() {
 		began := time.Now()
 		err := j.Send()

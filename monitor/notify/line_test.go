@@ -150,6 +150,34 @@ func TestAFastSinkHasFewGoroutines(t *testing.T) {
 	})
 }
 
+// However long each takes, and also where some fail.
+func TestASingleLineSendsOneAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Line{Budget: 10 * time.Second, Single: true}
+		r := &results{}
+		var mu sync.Mutex
+		for i := range 200 {
+			failed := i%10 > 0
+			l.Put(r.job(func() error {
+				if !mu.TryLock() {
+					t.Error("two are sent at once")
+				}
+				time.Sleep(10 * time.Millisecond)
+				mu.Unlock()
+				if !failed {
+					failed = true
+					return errors.New("not yet")
+				}
+				return nil
+			}))
+		}
+		r.all.Wait()
+		if r.sent != 200 {
+			t.Errorf("%d sent, %d failed, %d put off; want 200", r.sent, r.failed, len(r.off))
+		}
+	})
+}
+
 // The errors of several sinks are one line, in which each can still be found.
 func TestJoinedErrorsAreOneLine(t *testing.T) {
 	if err := Join(nil, nil); err != nil {
