@@ -16,8 +16,8 @@ const (
 	// A line sends one job at once, and adds one every growEvery while they take longer than that;
 	// up to fewSending also while they take a quarter of it. Goroutines that only need a processor
 	// would keep the nudges waiting: Go looks for network input only where a processor has nothing
-	// else to run. So a goroutine pauses for turnPause after a turn of jobs that took less. One that
-	// is alone has longer turns.
+	// else to run. So a goroutine pauses for turnPause after a turn of jobs that took less. One
+	// that is alone has longer turns.
 	fewSending, maxSending = 8, 64
 	growEvery              = 2 * time.Millisecond
 	turn, singleTurn       = 16, 256
@@ -54,7 +54,8 @@ func (e *PutOff) Error() string {
 // repeated until the job has spent Budget. To wait in line costs nothing of that.
 type Line struct {
 	Budget time.Duration
-	// Single has one job sent at once: what waits for no network gets slower with each that competes for the processors.
+	// Single has one job sent at once: what waits for no network gets slower with each that
+	// competes for the processors.
 	Single bool
 
 	mu       sync.Mutex

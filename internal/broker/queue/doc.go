@@ -18,8 +18,10 @@
 // One mutex guards a queue. Every message is one entry, and the entry stands in an index by
 // sequence number (a B+tree), and in at most two heaps: the waiting by order of arrival, the locked
 // by end of lock or the scheduled by enqueue time; and, when it waits and can expire, in the heap
-// by expiry. It knows its places in them, so every operation costs O(log n). A dead-letter queue,
-// and a transfer dead-letter queue, is a queue of its own with its own mutex; the order is queue
+// by expiry. Every operation costs O(log n). A table gives each entry a ref, by which index and
+// heaps name it: they have no pointers, so the garbage collector has nothing to do with them. The
+// heaps of what waits are lazy, see lazyHeap; for the others the table keeps the position of each
+// entry. A dead-letter queue, and a transfer dead-letter queue, is a queue of its own with its own mutex; the order is queue
 // first, dead-letter queue second, and never the other way round.
 //
 // # Time

@@ -11,8 +11,9 @@ const arity = 4
 // nowhere is the position of an entry in a heap that it is not in.
 const nowhere = -1
 
-// An entryHeap yields entries by ascending key, among equal keys by order of arrival. An entry is in one of the heaps of
-// its queue at most, and the table knows its position, so that any of them can be taken out in O(log n).
+// An entryHeap yields entries by ascending key, among equal keys by order of arrival. An entry is
+// in one of the heaps of its queue at most, and the table knows its position, so that any of them
+// can be taken out in O(log n).
 type entryHeap struct {
 	table *table
 	items []heapItem
@@ -28,8 +29,8 @@ type heapItem struct {
 
 func newHeapItem(e *entry, key int64) heapItem { return heapItem{key, uint32(arrival(e.seq)), e.ref} }
 
-// less: the order of arrival wraps around. Only where two billion messages came between two of the same key is the
-// later one first.
+// less: the order of arrival wraps around. Only where two billion messages came between two of the
+// same key is the later one first.
 func (a heapItem) less(b heapItem) bool {
 	return a.key < b.key || a.key == b.key && int32(a.order-b.order) < 0
 }

@@ -2,14 +2,15 @@
 
 package queue
 
-// A lazyHeap yields the entries that wait, by ascending key. An entry that waits no more leaves its item behind, which
-// counts again when the entry comes back. Items that count no more are dropped at the top, and swept out below: to keep the
-// position of each would be most of what it costs to expire one of a million.
+// A lazyHeap yields the entries that wait, by ascending key. An entry that waits no more leaves its
+// item behind, which counts again when the entry comes back. Items that count no more are dropped
+// at the top, and a few others with each that leaves: to keep the position of each would be most of
+// what it costs to expire one of a million.
 type lazyHeap struct {
 	heap   entryHeap
 	own    uint8 // the bit of entry.items that says that this heap has an item for it
 	n      int   // items that count
-	cursor int   // of the sweep
+	cursor int   // of leave
 }
 
 // The bits of entry.items.
@@ -18,9 +19,11 @@ const (
 	itemExpiry
 )
 
+// From twice as many items as count, and lazySlack, those that count no more are dropped. Until all
+// are, there are four times as many at most.
 const (
-	lazySlack = 64 // more items than twice as many as count are swept out; until that is through, there are four times as many at most
-	lazySweep = 4  // items that are looked at for each that counts no more
+	lazySlack  = 64
+	lazyProbes = 4 // items that are looked at for each that counts no more
 )
 
 func (h *lazyHeap) len() int { return h.n }
@@ -47,7 +50,7 @@ func (h *lazyHeap) move(e *entry, key int64) {
 // leave: one of them waits no more.
 func (h *lazyHeap) leave() {
 	h.n--
-	for i := 0; i < lazySweep && len(h.heap.items) > 2*h.n+lazySlack; i++ {
+	for i := 0; i < lazyProbes && len(h.heap.items) > 2*h.n+lazySlack; i++ {
 		if h.cursor >= len(h.heap.items) {
 			h.cursor = 0
 		}

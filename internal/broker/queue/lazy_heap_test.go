@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLazyHeapYieldsWhatWaits moves entries in runs that are long enough to be swept out.
+// TestLazyHeapYieldsWhatWaits moves entries in runs that are long enough for the heap to drop
+// items.
 func TestLazyHeapYieldsWhatWaits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		entries := &table{}

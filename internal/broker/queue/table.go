@@ -10,8 +10,9 @@ type ref uint32
 // chunkSize is how many entries a chunk of a table holds: one for each bit of its mask.
 const chunkSize = 64
 
-// A table gives the entries of one queue their refs, and keeps where they stand in a heap. The index and the heaps hold refs alone, so that they have no
-// pointers: the garbage collector does not read them, and does not have to be informed when a part of them is moved.
+// A table gives the entries of one queue their refs, and keeps where they stand in a heap. The
+// index and the heaps hold refs alone, so that they have no pointers: the garbage collector does
+// not read them, and does not have to be informed when a part of them is moved.
 type table struct {
 	chunks []chunk
 	room   []uint32 // those of chunks that are not full
