@@ -80,25 +80,13 @@ func (o only) Passes(e *Event) bool {
 
 // GroupsOf returns the Groups behind the filters of a, or nil.
 func GroupsOf(a Alerter) *Groups {
-	g, _ := behind[*Groups](a)
-	return g
-}
-
-// IsLog reports whether a is the log, or filters before it.
-func IsLog(a Alerter) bool {
-	_, is := behind[logAlerter](a)
-	return is
-}
-
-// behind returns the Alerter of this type behind the filters of a.
-func behind[T Alerter](a Alerter) (t T, ok bool) {
 	for {
-		if t, ok = a.(T); ok {
-			return t, true
+		if g, ok := a.(*Groups); ok {
+			return g
 		}
-		u, more := a.(interface{ Unwrap() Alerter })
-		if !more {
-			return t, false
+		u, ok := a.(interface{ Unwrap() Alerter })
+		if !ok {
+			return nil
 		}
 		a = u.Unwrap()
 	}

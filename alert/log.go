@@ -17,6 +17,9 @@ type logAlerter struct{ log *zap.Logger }
 
 func (logAlerter) Name() string { return "log" }
 
+// Local says that Alert waits for nothing on the network, so that several at once gain nothing.
+func (logAlerter) Local() {}
+
 func (a logAlerter) Alert(_ context.Context, e Event) error {
 	a.log.Warn(e.sentence(), zap.Any("event", e))
 	return nil

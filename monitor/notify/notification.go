@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -89,15 +90,34 @@ func (e *notification) over(i int, err error) {
 // delivers reports whether a delivers e. Filters accept other events without delivery, and that says
 // nothing about the sink behind them.
 func delivers(a alert.Alerter, e *alert.Event) bool {
-	for {
+	for a := range behind(a) {
 		if f, ok := a.(interface{ Passes(*alert.Event) bool }); ok && !f.Passes(e) {
 			return false
 		}
-		behind, ok := a.(interface{ Unwrap() alert.Alerter })
-		if !ok {
+	}
+	return true
+}
+
+// local reports whether a waits for nothing on the network.
+func local(a alert.Alerter) bool {
+	for a := range behind(a) {
+		if _, is := a.(interface{ Local() }); is {
 			return true
 		}
-		a = behind.Unwrap()
+	}
+	return false
+}
+
+// behind yields a, and what it wraps.
+func behind(a alert.Alerter) iter.Seq[alert.Alerter] {
+	return func(yield func(alert.Alerter) bool) {
+		for yield(a) {
+			w, ok := a.(interface{ Unwrap() alert.Alerter })
+			if !ok {
+				return
+			}
+			a = w.Unwrap()
+		}
 	}
 }
 

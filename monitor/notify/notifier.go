@@ -57,7 +57,7 @@ func New(cfg Config) *Notifier {
 func (n *Notifier) SetSinks(all []alert.Alerter) {
 	next, before := &sinks{alerters: all, groups: map[string]*alert.Groups{}}, n.sinks.Load()
 	for _, a := range all {
-		next.lines = append(next.lines, &Line{Budget: budget, Single: alert.IsLog(a)})
+		next.lines = append(next.lines, &Line{Budget: budget, Single: local(a)})
 		g := alert.GroupsOf(a)
 		if g == nil {
 			continue

@@ -135,3 +135,17 @@ func TestAStopLeavesEventsToTheNextWorker(t *testing.T) {
 		}
 	})
 }
+
+// The log is single also behind filters.
+func TestOnlyTheLogHasASingleLine(t *testing.T) {
+	log := alert.NewLog(zap.NewNop())
+	n := New(Config{Log: zap.NewNop()})
+	n.SetSinks([]alert.Alerter{log, alert.Without(log, "canary"), &counted{name: "webhook"}})
+	var single []bool
+	for _, l := range n.sinks.Load().lines {
+		single = append(single, l.Single)
+	}
+	if diff := cmp.Diff([]bool{true, true, false}, single); diff != "" {
+		t.Errorf("single lines: -want +got:\n%s", diff)
+	}
+}
