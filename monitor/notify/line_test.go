@@ -150,17 +150,24 @@ func TestAFastSinkHasFewGoroutines(t *testing.T) {
 	})
 }
 
-// However long each takes, and also where some fail.
+// However long each takes, and also where some fail. The first attempts are in order.
 func TestASingleLineSendsOneAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Line{Budget: 10 * time.Second, Single: true}
 		r := &results{}
 		var mu sync.Mutex
+		next := 0
 		for i := range 200 {
-			failed := i%10 > 0
+			first, failed := true, i%10 > 0
 			l.Put(r.job(func() error {
 				if !mu.TryLock() {
 					t.Error("two are sent at once")
+				}
+				if first && i != next {
+					t.Errorf("%d is sent before %d", i, next)
+				}
+				if first {
+					first, next = false, i+1
 				}
 				time.Sleep(10 * time.Millisecond)
 				mu.Unlock()

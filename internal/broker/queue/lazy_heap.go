@@ -28,7 +28,7 @@ const (
 
 func (h *lazyHeap) len() int { return h.n }
 
-// add: e waits. The key must be the same whenever it comes back.
+// add: e waits. If it has an item, that keeps its key.
 func (h *lazyHeap) add(e *entry, key int64) {
 	h.n++
 	if e.items&h.own == 0 {
@@ -47,9 +47,13 @@ func (h *lazyHeap) move(e *entry, key int64) {
 	}
 }
 
-// leave: one of them waits no more.
+// leave: one of them waits no more. Mostly that is the first, which leaves no item behind: it may
+// come back with another key than move gave it.
 func (h *lazyHeap) leave() {
 	h.n--
+	if h.counts(0) == nil {
+		h.drop(0)
+	}
 	for i := 0; i < lazyProbes && len(h.heap.items) > 2*h.n+lazySlack; i++ {
 		if h.cursor >= len(h.heap.items) {
 			h.cursor = 0

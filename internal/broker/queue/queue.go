@@ -78,7 +78,7 @@ func newQueue(cfg Config, quota *Quota) *Queue {
 	return q
 }
 
-// empty is a queue without messages.
+// empty takes all messages out of the structures that hold them.
 func (q *Queue) empty() {
 	q.entries = table{}
 	q.byNumber = q.newIndex()

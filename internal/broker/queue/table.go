@@ -4,7 +4,7 @@ package queue
 
 import "math/bits"
 
-// A ref is the name of an entry while it is in a queue.
+// A ref is the number of an entry in the table of its queue, while it is there.
 type ref uint32
 
 // chunkSize is how many entries a chunk of a table holds: one for each bit of its mask.
@@ -78,7 +78,7 @@ func (t *table) remove(e *entry) {
 	if c.used &^= 1 << i; c.used == 0 {
 		t.spare, c.data = c.data, nil
 	}
-	if t.n--; t.n == 0 {
+	if t.n--; t.n == 0 && len(t.chunks) > chunkSize { // after a peak
 		t.chunks, t.room = nil, nil
 	}
 }
