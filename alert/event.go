@@ -131,6 +131,12 @@ func NamespaceOf(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
+// What every event states of itself, by CloudEvents 1.0.
+const (
+	specVersion     = "1.0"
+	dataContentType = "application/json"
+)
+
 // MarshalJSON returns the structured mode of the CloudEvents JSON format.
 func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
@@ -143,5 +149,5 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		DataContentType string    `json:"datacontenttype"`
 		Traceparent     string    `json:"traceparent,omitempty"`
 		Data            EventData `json:"data"`
-	}{"1.0", e.ID, e.Type, e.Source, e.Subject, e.Time, "application/json", e.Traceparent, e.Data})
+	}{specVersion, e.ID, e.Type, e.Source, e.Subject, e.Time, dataContentType, e.Traceparent, e.Data})
 }

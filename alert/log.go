@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // NewLog returns an Alerter that logs each event: the message is one sentence for people, the field
@@ -21,8 +22,54 @@ func (logAlerter) Name() string { return "log" }
 func (logAlerter) Local() {}
 
 func (a logAlerter) Alert(_ context.Context, e Event) error {
-	a.log.Warn(e.sentence(), zap.Any("event", e))
+	a.log.Warn(e.sentence(), zap.Object("event", e))
 	return nil
+}
+
+// MarshalLogObject adds what MarshalJSON returns, without reflection: the log gets every event.
+func (e Event) MarshalLogObject(o zapcore.ObjectEncoder) error {
+	o.AddString("specversion", specVersion)
+	o.AddString("id", e.ID)
+	o.AddString("type", e.Type)
+	o.AddString("source", e.Source)
+	o.AddString("subject", e.Subject)
+	o.AddTime("time", e.Time)
+	o.AddString("datacontenttype", dataContentType)
+	addStated(o, "traceparent", e.Traceparent)
+	return o.AddObject("data", &e.Data)
+}
+
+// MarshalLogObject is part of that of the event.
+func (d *EventData) MarshalLogObject(o zapcore.ObjectEncoder) error {
+	o.AddString("entity", d.Entity)
+	addStated(o, "subscription", d.Subscription)
+	o.AddString("messageId", d.MessageID)
+	addStated(o, "sessionId", d.SessionID)
+	o.AddInt64("sequenceNumber", d.SequenceNumber)
+	o.AddTime("enqueuedTime", d.EnqueuedTime)
+	o.AddTime("deadline", d.Deadline)
+	o.AddString("deadlineKind", d.DeadlineKind)
+	if !d.DeadLetteredTime.IsZero() {
+		o.AddTime("deadLetteredTime", d.DeadLetteredTime)
+	}
+	o.AddInt64("lagMs", d.LagMs)
+	addStated(o, "strategy", d.Strategy)
+	addStated(o, "evidence", d.Evidence)
+	addStated(o, "deadLetterReason", d.DeadLetterReason)
+	if d.WarnBeforeMs != 0 {
+		o.AddInt64("warnBeforeMs", d.WarnBeforeMs)
+	}
+	addStated(o, "state", d.State)
+	addStated(o, "correlationId", d.CorrelationID)
+	o.AddUint32("deliveryCount", d.DeliveryCount)
+	return nil
+}
+
+// addStated adds a field unless it is empty.
+func addStated(o zapcore.ObjectEncoder, key, value string) {
+	if value != "" {
+		o.AddString(key, value)
+	}
 }
 
 // sentence says what happened to which message.

@@ -3,7 +3,6 @@
 package app
 
 import (
-	"encoding/json"
 	"io"
 	"slices"
 	"strings"
@@ -30,7 +29,6 @@ func NewLog(w io.Writer, c config.Log) (*zap.Logger, zap.AtomicLevel, error) {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	encoding.EncodeDuration = zapcore.StringDurationEncoder
-	encoding.NewReflectedEncoder = newReflectedEncoder
 	encoder := zapcore.NewJSONEncoder(encoding)
 	if c.Format == "console" || c.Format == "auto" && terminal.Is(w) {
 		encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
@@ -40,31 +38,6 @@ func NewLog(w io.Writer, c config.Log) (*zap.Logger, zap.AtomicLevel, error) {
 	}
 	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(escape.NewWriter(w))), level)
 	return zap.New(leaveOutRepeats(joinsLines{core}, level)), level, nil
-}
-
-// reflectedEncoder encodes what knows its JSON, as events do, without checking that once more,
-// which takes longer than the rest.
-type reflectedEncoder struct {
-	*json.Encoder
-	w io.Writer
-}
-
-func newReflectedEncoder(w io.Writer) zapcore.ReflectedEncoder {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return reflectedEncoder{e, w}
-}
-
-func (e reflectedEncoder) Encode(v any) error {
-	m, ok := v.(alert.Event)
-	if !ok {
-		return e.Encoder.Encode(v)
-	}
-	text, err := m.MarshalJSON()
-	if err == nil {
-		_, err = e.w.Write(text)
-	}
-	return err
 }
 
 // joinsLines writes an error of several lines, as errors.Join makes them, on one.
