@@ -158,16 +158,16 @@ func (u *slotSearch) handOn(ctx context.Context, wt *watch) {
 const (
 	// maxCollected is how many messages a search keeps until it is over.
 	maxCollected = 20_000
-	// maxUnnotified is how many events are on their way to the sinks when no more dead letters are
-	// read, where these stay on their queue. Whether there is room again is asked every roomEvery.
+	// maxUnnotified is how many events are on their way to the sinks when no more missed deadlines are
+	// collected, where dead letters stay. Whether there is room again is asked every roomEvery.
 	maxUnnotified = 50_000
 	roomEvery     = 20 * time.Millisecond
 )
 
-// awaitRoom waits while the sinks are behind, if dead letters stay. It finds out whether they do.
+// awaitRoom waits while the sinks are behind, for as long as dead letters stay.
 func (e *entity) awaitRoom(ctx context.Context) error {
 	for e.w.notifying.Load() > maxUnnotified && ctx.Err() == nil {
-		if e.deadLetters() == search.LettersUnknown && !e.dead.Cursor {
+		if !e.dead.Cursor {
 			if err := e.keepConfirmed(ctx); err != nil {
 				return err
 			}
@@ -175,6 +175,7 @@ func (e *entity) awaitRoom(ctx context.Context) error {
 		if e.deadLetters() != search.LettersStay {
 			return nil
 		}
+		e.noteOrder(nudge.ManyMissed)
 		time.Sleep(roomEvery)
 	}
 	return nil
@@ -184,6 +185,9 @@ func (e *entity) awaitRoom(ctx context.Context) error {
 // miss a message that moves meanwhile.
 func (u *slotSearch) read(ctx context.Context) error {
 	e := u.e
+	if err := e.awaitRoom(ctx); err != nil {
+		return err
+	}
 	u.early = u.isEarly()
 	named := e.namedIn(u.From, u.Until, u.rest)
 	u.assignFirst(named, nil)

@@ -182,8 +182,8 @@ func (e *entity) findCached(watches []*watch) {
 	}
 	names, seenAt := search.ByMessageID(named), map[search.Identity]time.Time{}
 	choose := e.chooser(func(m *link.Message) bool { return !e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) })
-	e.ranges.Each(due, func(m *search.CachedMessage) {
-		if m.Whole != nil && search.Match(names[m.Whole.MessageID], m.Whole, choose) {
+	e.ranges.Named(names, due, func(m *search.CachedMessage) {
+		if search.Match(names[m.Whole.MessageID], m.Whole, choose) {
 			seenAt[m.Identity] = m.Read
 		}
 	})

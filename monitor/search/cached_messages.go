@@ -3,6 +3,7 @@
 package search
 
 import (
+	"hash/maphash"
 	"maps"
 	"slices"
 	"time"
@@ -16,6 +17,20 @@ type CachedMessage struct {
 	life  int64
 	Read  time.Time     // by our clock: it was there
 	Whole *link.Message // nil unless the cache keeps messages whole
+	name  uint64        // hash of the message-id of Whole, so that a search by message-id reads few messages
+}
+
+var hashSeed = maphash.MakeSeed()
+
+func hashOf(messageID string) uint64 { return maphash.String(hashSeed, messageID) }
+
+// cached returns m as the cache keeps it, which was there at that instant.
+func cached(m *link.Message, read time.Time, whole bool) CachedMessage {
+	c := CachedMessage{Identity: IdentityOf(m), life: m.TimeToLive.Milliseconds(), Read: read}
+	if whole {
+		c.Whole, c.name = m, hashOf(m.MessageID)
+	}
+	return c
 }
 
 // Message returns the message, or the fields that assign it to a slot.

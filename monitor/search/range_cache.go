@@ -107,11 +107,7 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 				s.overflow()
 			}
 			if keep && len(seen) <= maxCachedMessages {
-				c := CachedMessage{IdentityOf(m), m.TimeToLive.Milliseconds(), now, nil}
-				if whole {
-					c.Whole = m
-				}
-				seen = append(seen, c)
+				seen = append(seen, cached(m, now, whole))
 			}
 		})
 		if err != nil {
@@ -284,11 +280,20 @@ func (s *RangeCache) Clear(first int64, due Due, handled func(*CachedMessage) bo
 	}
 }
 
-// Each calls see with the cached messages that may become due in that time.
-func (s *RangeCache) Each(due Due, see func(*CachedMessage)) {
+// Named calls see with the messages that are cached whole, may become due in that time, and most
+// probably have one of these message-ids.
+func (s *RangeCache) Named(names map[string][]*Want, due Due, see func(*CachedMessage)) {
+	hashes := make(map[uint64]bool, len(names))
+	for name := range names {
+		hashes[hashOf(name)] = true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.messages.each(&due, see)
+	s.messages.each(&due, func(m *CachedMessage) {
+		if m.Whole != nil && hashes[m.name] {
+			see(m)
+		}
+	})
 }
 
 // ReadBefore reports whether the cache has messages that were read before an instant of our clock,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -245,4 +246,42 @@ func TestARangeThatIsCachedWasReadByThen(t *testing.T) {
 	covered(false, at(9), 100, 400) // there is a gap
 	add(200, 300, at(9))
 	covered(true, at(9), 0, 400)
+}
+
+func TestTheRangeCacheFindsWhatIsNamed(t *testing.T) {
+	names := []string{"a", "b", "", "c", "a", "c"}
+	messages := func(whole bool) (all []CachedMessage) {
+		for i, name := range names {
+			m := &link.Message{MessageID: name, SequenceNumber: int64(i + 1), EnqueuedTime: noon.Add(time.Duration(i) * time.Second), TimeToLive: time.Minute}
+			all = append(all, cached(m, noon, whole))
+		}
+		return all
+	}
+	during := TimeRange{Millis(noon), Millis(noon.Add(time.Minute))}
+	for _, c := range []struct {
+		whole  bool
+		wanted []string
+		due    time.Duration // after that
+		want   []int64
+	}{
+		{true, []string{"a", "x"}, 0, []int64{1, 5}},
+		{true, []string{"c", "b"}, 0, []int64{2, 4, 6}},
+		{true, []string{""}, 0, []int64{3}},
+		{true, []string{"a", "c"}, 62 * time.Second, []int64{4, 5, 6}},
+		{true, nil, 0, nil},
+		{false, []string{"a", ""}, 0, nil},
+	} {
+		var s RangeCache
+		s.add(cachedRange{during, noon}, messages(c.whole))
+		wants := map[string][]*Want{}
+		for _, name := range c.wanted {
+			wants[name] = []*Want{{}}
+		}
+		var got []int64
+		s.Named(wants, Due{TimeRange: TimeRange{Millis(noon.Add(c.due)), Millis(noon.Add(time.Hour))}}, func(m *CachedMessage) { got = append(got, m.Number) })
+		slices.Sort(got)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("whole %v, %q, due after %v: %v, want %v", c.whole, c.wanted, c.due, got, c.want)
+		}
+	}
 }
