@@ -50,7 +50,7 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 	var found []*watch
 	for i := range windows {
 		u := slotSearch{Window: &windows[i], slots: watches, e: e, rest: rest, known: known}
-		err := u.read(ctx)
+		err := errors.Join(e.awaitRoom(ctx), u.read(ctx))
 		found = append(found, u.found...)
 		if err != nil {
 			e.dropFound(ctx, found)
@@ -158,9 +158,9 @@ func (u *slotSearch) handOn(ctx context.Context, wt *watch) {
 const (
 	// maxCollected is how many messages a search keeps until it is over.
 	maxCollected = 20_000
-	// maxUnnotified is how many events are on their way to the sinks when no more missed deadlines are
-	// collected, where dead letters stay. Whether there is room again is asked every roomEvery.
-	maxUnnotified = 50_000
+	// maxUnnotified is how many events are on their way to the sinks when no more missed deadlines
+	// are collected, where dead letters stay. Whether there is room again is asked every roomEvery.
+	maxUnnotified = 20_000
 	roomEvery     = 20 * time.Millisecond
 )
 
@@ -185,9 +185,6 @@ func (e *entity) awaitRoom(ctx context.Context) error {
 // miss a message that moves meanwhile.
 func (u *slotSearch) read(ctx context.Context) error {
 	e := u.e
-	if err := e.awaitRoom(ctx); err != nil {
-		return err
-	}
 	u.early = u.isEarly()
 	named := e.namedIn(u.From, u.Until, u.rest)
 	u.assignFirst(named, nil)
@@ -222,7 +219,7 @@ func (u *slotSearch) read(ctx context.Context) error {
 	nudged := e.deadLetterSearchFor(u.rest)
 	u.assignFirst(nudged.wants, e.notNotified)
 	recognized := false
-	if err := e.dead.Between(ctx, u.From, u.Until, func(m *link.Message) {
+	err = e.dead.Between(ctx, u.From, u.Until, func(m *link.Message) {
 		at := search.IdentityOf(m)
 		if _, seen := noted[at]; seen && !recognized && !e.dead.Restored {
 			recognized = true
@@ -230,11 +227,9 @@ func (u *slotSearch) read(ctx context.Context) error {
 		}
 		delete(noted, at)
 		u.deadLettered(ctx, m)
-	}); err != nil {
+	})
+	if err = errors.Join(err, u.err); err != nil {
 		return err
-	}
-	if u.err != nil {
-		return u.err
 	}
 	if err := e.tookDeadLetters(ctx, nudged, func(n *search.Want) bool { return n.Found != nil || n.Number == 0 && u.contains(n) }); err != nil {
 		return err

@@ -161,6 +161,7 @@ func (p *Process) bind() (*listeners, error) {
 // startAll starts what the role has. The admin port is served last, though bound first: it
 // answers for components that are there, and nobody who connects earlier is refused.
 func (p *Process) startAll(ls *listeners) error {
+	p.startGarbageBound()
 	if len(ls.broker) > 0 {
 		if err := p.startBroker(ls.broker); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -124,14 +125,12 @@ func (n *Nudger) Made() time.Time {
 func (n *Nudger) MovedAt(since time.Time) (at time.Time, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for i := n.worked; i > max(0, n.worked-maxPast); i-- {
-		past := n.past[(i-1)%maxPast]
-		if past.begun.Before(since) {
-			break
-		}
-		at, known = past.ended, true
+	first := n.worked - len(n.past)
+	i := sort.Search(len(n.past), func(i int) bool { return !n.past[(first+i)%maxPast].begun.Before(since) })
+	if i == len(n.past) {
+		return time.Time{}, false
 	}
-	return at, known
+	return n.past[(first+i)%maxPast].ended, true
 }
 
 func (n *Nudger) run(ctx context.Context) {

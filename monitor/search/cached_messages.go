@@ -17,7 +17,7 @@ type CachedMessage struct {
 	life  int64
 	Read  time.Time     // by our clock: it was there
 	Whole *link.Message // nil unless the cache keeps messages whole
-	name  uint64        // hash of the message-id of Whole, so that a search by message-id reads few messages
+	name  uint64        // hash of the message-id of Whole
 }
 
 var hashSeed = maphash.MakeSeed()

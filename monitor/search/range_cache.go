@@ -27,8 +27,8 @@ const (
 	// maxCachedMessages bounds the cached messages, to about 10 MiB, and ten times that where they
 	// are kept whole. Messages beyond that are read each time.
 	maxCachedMessages = 1 << 18
-	// longRead is how many messages one read may have for which nudges wait: a quarter of a second.
-	longRead = 1 << 16
+	// longRead is how many messages one read may have for which nudges wait: an eighth of a second.
+	longRead = 1 << 15
 	// maxCachedRanges bounds the separate ranges. The oldest is dropped.
 	maxCachedRanges = 256
 	// joinedAfter is how long ago neighbouring ranges must have been read to become one.
@@ -151,10 +151,13 @@ func (s *RangeCache) take(u TimeRange, seen []CachedMessage, found map[Identity]
 			})
 		}
 		if keep {
-			var of []CachedMessage
-			for i := range seen {
-				if part.Holds(seen[i].Enqueued) {
-					of = append(of, seen[i])
+			of := seen
+			if part != u { // mostly it is, and there may be many
+				of = nil
+				for i := range seen {
+					if part.Holds(seen[i].Enqueued) {
+						of = append(of, seen[i])
+					}
 				}
 			}
 			s.add(cachedRange{TimeRange{From: part.From, Until: min(part.Until, final)}, time.Now()}, of)
