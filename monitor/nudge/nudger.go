@@ -71,8 +71,7 @@ type Nudger struct {
 	wanted  []time.Time // by the broker's clock: when nudges are wanted, in no order
 	earlier chan struct{}
 	last    time.Time // when the last nudge that has ended had begun, whatever its result
-	past    []nudged  // those that have worked, maxPast at most, in a circular buffer
-	worked  int
+	past    pastNudges
 }
 
 // New makes a Nudger. Want starts it.
@@ -90,6 +89,31 @@ func (n *Nudger) Forget() { n.forgotten.Store(true) }
 // never ahead.
 type nudged struct {
 	begun, ended time.Time
+}
+
+// pastNudges are the latest nudges that have worked, maxPast at most.
+type pastNudges struct {
+	all []nudged // a circular buffer
+	n   int      // of all so far
+}
+
+func (p *pastNudges) add(one nudged) {
+	if len(p.all) < maxPast {
+		p.all = append(p.all, one)
+	} else {
+		p.all[p.n%maxPast] = one
+	}
+	p.n++
+}
+
+// after returns when the first of them ended that began at an instant or later.
+func (p *pastNudges) after(begun time.Time) (ended time.Time, known bool) {
+	first := p.n - len(p.all)
+	i := sort.Search(len(p.all), func(i int) bool { return !p.all[(first+i)%maxPast].begun.Before(begun) })
+	if i == len(p.all) {
+		return time.Time{}, false
+	}
+	return p.all[(first+i)%maxPast].ended, true
 }
 
 // Want requests a nudge that begins at each of these instants, or shortly after it.
@@ -121,16 +145,11 @@ func (n *Nudger) Made() time.Time {
 }
 
 // MovedAt returns the latest instant at which a nudge has moved messages that were overdue at
-// since, if that nudge is remembered.
+// since, if a nudge is remembered that began then or later.
 func (n *Nudger) MovedAt(since time.Time) (at time.Time, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	first := n.worked - len(n.past)
-	i := sort.Search(len(n.past), func(i int) bool { return !n.past[(first+i)%maxPast].begun.Before(since) })
-	if i == len(n.past) {
-		return time.Time{}, false
-	}
-	return n.past[(first+i)%maxPast].ended, true
+	return n.past.after(since)
 }
 
 func (n *Nudger) run(ctx context.Context) {
@@ -199,12 +218,7 @@ func (n *Nudger) nudgeOnce(ctx context.Context, views *nudgerViews) {
 	n.mu.Lock()
 	n.last = begun
 	if err == nil {
-		if worked := (nudged{begun, n.Clock.Now()}); len(n.past) < maxPast {
-			n.past = append(n.past, worked)
-		} else {
-			n.past[n.worked%maxPast] = worked
-		}
-		n.worked++
+		n.past.add(nudged{begun, n.Clock.Now()})
 	}
 	n.mu.Unlock()
 	n.Nudged()

@@ -141,6 +141,28 @@ func TestANudgeMovesWhatIsOverdue(t *testing.T) {
 	})
 }
 
+// The first nudge that began at an instant or later is found, however many there were.
+func TestPastNudgesAreFound(t *testing.T) {
+	begin := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	at := func(i int) time.Time { return begin.Add(time.Duration(10*i) * time.Millisecond) }
+	for _, n := range []int{0, 1, 2, maxPast - 1, maxPast, maxPast + 1, 2*maxPast + 7} {
+		var p pastNudges
+		for i := range n {
+			p.add(nudged{at(i), at(i).Add(time.Millisecond)})
+		}
+		oldest := max(0, n-maxPast)
+		for i := -1; i <= n; i++ {
+			for off := range 2 { // at its begin, and after it
+				want := max(i+off, oldest)
+				ended, known := p.after(at(i).Add(time.Duration(off) * time.Millisecond))
+				if known != (want < n) || known && !ended.Equal(at(want).Add(time.Millisecond)) {
+					t.Fatalf("of %d, %d ms after number %d: %v, %v, want number %d", n, off, i, ended, known, want)
+				}
+			}
+		}
+	}
+}
+
 // Nobody receives, so messages that are gone have expired, to the last one of the queue.
 func TestMessagesThatAreGoneWhileNobodyReceivesHaveExpired(t *testing.T) {
 	play(t, func(s *scene) {
