@@ -38,8 +38,9 @@ type Table[C comparable] struct {
 	closed    bool
 	nextID    uint64
 	conns     map[C]struct{}
+	serving   int // goroutines of Serve, which end after they have logged why a connection ended
 	listeners map[net.Listener]struct{}
-	gone      chan struct{} // made by the first waiter; closed when the last connection of a closed table leaves
+	gone      chan struct{} // made by the first waiter; closed when the table is empty
 }
 
 // New returns a table for at most that many connections. log, which may be nil, gets
@@ -76,7 +77,9 @@ func (t *Table[C]) Serve(ln net.Listener, serve func(net.Conn) error) error {
 		switch {
 		case err == nil:
 			pause = acceptPause
+			t.begin()
 			go func() {
+				defer t.end()
 				if err := serve(nc); err != nil && !t.Closed() {
 					t.log(err)
 				}
@@ -138,11 +141,31 @@ func (t *Table[C]) Leave(c C) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.conns, c)
-	if len(t.conns) == 0 && t.gone != nil {
+	t.leftLocked()
+}
+
+func (t *Table[C]) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.serving++
+}
+
+func (t *Table[C]) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.serving--
+	t.leftLocked()
+}
+
+// leftLocked wakes those that wait for the last connection.
+func (t *Table[C]) leftLocked() {
+	if t.emptyLocked() && t.gone != nil {
 		close(t.gone)
 		t.gone = nil
 	}
 }
+
+func (t *Table[C]) emptyLocked() bool { return len(t.conns) == 0 && t.serving == 0 }
 
 // Close closes the listeners, refuses new connections, and returns the open ones.
 // It may be called again.
@@ -172,12 +195,12 @@ func (t *Table[C]) Living() []C {
 
 func (t *Table[C]) livingLocked() []C { return slices.Collect(maps.Keys(t.conns)) }
 
-// Gone returns a channel that is closed when the last connection has left. Close
-// comes first.
+// Gone returns a channel that is closed when the last connection has left, and its reason is
+// logged. Close comes first.
 func (t *Table[C]) Gone() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.conns) == 0 {
+	if t.emptyLocked() {
 		done := make(chan struct{})
 		close(done)
 		return done

@@ -129,3 +129,41 @@ func TestATableTakesNoMoreThanItsBoundAndEndsWithTheLast(t *testing.T) {
 		<-table.Gone()
 	})
 }
+
+// Who waits for the last connection may end what the log writes to.
+func TestNothingIsLoggedAfterTheLastConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logging, logged := make(chan struct{}), make(chan struct{})
+		table := New[net.Conn]("test", 4, func(error) { close(logging); <-logged })
+		ln := newFlaky()
+		near, far := net.Pipe()
+		defer near.Close()
+		ln.conns <- far
+		ended := make(chan error, 1)
+		go func() {
+			ended <- table.Serve(ln, func(nc net.Conn) error {
+				if _, err := table.Enter(nc, func(uint64) net.Conn { return nc }); err != nil {
+					return err
+				}
+				defer table.Leave(nc)
+				defer nc.Close()
+				return errors.New("it broke")
+			})
+		}()
+		<-logging
+		table.Close()
+		if err := <-ended; !errors.Is(err, ErrClosed) {
+			t.Errorf("Serve = %v, want ErrClosed", err)
+		}
+		gone := table.Gone()
+		synctest.Wait()
+		select {
+		case <-gone:
+			t.Error("the last connection has left before its end was logged")
+		default:
+		}
+		close(logged)
+		<-gone
+		<-table.Gone()
+	})
+}
