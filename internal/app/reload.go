@@ -63,9 +63,9 @@ func (r *reloader) run(ctx context.Context) error {
 	} else {
 		defer files.close()
 	}
-	// What has changed between the start and the watch was not seen.
+	// What has changed between the start and the watch was not seen, and somebody may still write it.
 	if c, err := r.load(); err != nil || len(config.Differing(r.p.current(), c)) > 0 {
-		r.reload("file")
+		files.recheck()
 	}
 	for {
 		reason := "signal"

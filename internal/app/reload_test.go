@@ -3,6 +3,8 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -142,6 +144,30 @@ func TestSinksThatStayAreKept(t *testing.T) {
 	}
 	if p.current().Log.Level != "info" || len(p.sinks.active) != 2 {
 		t.Errorf("what was refused is in force in part: level %s", p.current().Log.Level)
+	}
+}
+
+// A file that is being written while a process starts is empty at first.
+func TestAFileThatDiffersAtTheStartIsReadWhenNobodyWritesItAnyMore(t *testing.T) {
+	p, _ := reloaded(t, reloadQueues)
+	var loads []time.Time
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	r := newReloader(p, func() (*config.Config, error) {
+		loads = append(loads, time.Now())
+		if len(loads) == 2 {
+			stop()
+		}
+		return nil, errors.New("half a file")
+	})
+	if err := r.run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if len(loads) != 2 {
+		t.Fatalf("the file was read %d times, want twice", len(loads))
+	}
+	if after := loads[1].Sub(loads[0]); after < quiet {
+		t.Errorf("the file was read for good after %s, want %s at least", after, quiet)
 	}
 }
 

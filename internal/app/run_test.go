@@ -88,7 +88,9 @@ func TestAProcessTakesUpItsChangedFileUntilItIsAskedToQuit(t *testing.T) {
 	r := startRun(t, t.Context(), broker)
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile("overdue.yaml", []byte(text), 0o600); err != nil {
+		// Replaced as a whole: one that is written in place is read empty if the disk is slow.
+		err := os.WriteFile("overdue.yaml.new", []byte(text), 0o600)
+		if err = errors.Join(err, os.Rename("overdue.yaml.new", "overdue.yaml")); err != nil {
 			t.Fatal(err)
 		}
 	}

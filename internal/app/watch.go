@@ -23,6 +23,7 @@ const quiet = 200 * time.Millisecond
 // another one, and what a cluster mounts is a link to a folder that is replaced as a whole. A nil one reports nothing.
 type fileWatch struct {
 	watcher *fsnotify.Watcher
+	settled *time.Timer // fires when nothing has happened to the files for quiet
 	news    chan struct{}
 	done    chan struct{}
 
@@ -38,7 +39,7 @@ func watchFiles(files []string) (*fileWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &fileWatch{watcher: watcher, news: make(chan struct{}, 1), done: make(chan struct{}), folders: map[string]bool{}}
+	w := &fileWatch{watcher: watcher, settled: time.NewTimer(quiet), news: make(chan struct{}, 1), done: make(chan struct{}), folders: map[string]bool{}}
 	if err := w.add(files); err != nil {
 		return nil, errors.Join(err, watcher.Close())
 	}
@@ -69,6 +70,17 @@ func (w *fileWatch) follow(files []string) {
 	}
 }
 
+// recheck reports the files once nothing has happened to them for quiet, changed or not.
+func (w *fileWatch) recheck() {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.digest = [sha256.Size]byte{}
+	w.settled.Reset(quiet)
+}
+
 // add watches the folders of the files, and of what they are links to.
 func (w *fileWatch) add(files []string) error {
 	var errs []error
@@ -93,21 +105,19 @@ func (w *fileWatch) add(files []string) error {
 
 func (w *fileWatch) run() {
 	defer close(w.done)
-	settled := time.NewTimer(quiet)
-	settled.Stop()
 	for {
 		select {
 		case _, ok := <-w.watcher.Events:
 			if !ok {
 				return
 			}
-			settled.Reset(quiet)
+			w.settled.Reset(quiet)
 		case _, ok := <-w.watcher.Errors: // events were lost, most likely
 			if !ok {
 				return
 			}
-			settled.Reset(quiet)
-		case <-settled.C:
+			w.settled.Reset(quiet)
+		case <-w.settled.C:
 			w.check()
 		}
 	}
