@@ -4,7 +4,6 @@ package monitor
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"overdue/internal/servicebus/duration"
@@ -173,19 +172,7 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 		moved = duration.Later(moved, deadline) // our clock may be a little behind
 		e.sawDeadLetter(wt, m)
 	}
-	return &scheduler.Missed{
-		SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime,
-		Deadline: deadline, DeadLetteredTime: moved,
-		DeadLetterReason: m.DeadLetterReason, Strategy: strategy,
-		CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount, Evidence: evidenceDeadLetter, Traceparent: m.Traceparent(),
-	}
-}
-
-// maxCorrelationID bounds the bytes of a correlation-id in companions and events. Service Bus
-// does not bound it.
-const maxCorrelationID = 512
-
-// bounded cuts a correlation-id to maxCorrelationID.
-func bounded(id string) string {
-	return strings.ToValidUTF8(id[:min(len(id), maxCorrelationID)], "")
+	missed := judge.Missed(m, deadline)
+	missed.DeadLetteredTime, missed.DeadLetterReason, missed.Strategy, missed.Evidence = moved, m.DeadLetterReason, strategy, evidenceDeadLetter
+	return missed
 }

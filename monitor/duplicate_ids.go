@@ -3,9 +3,10 @@
 package monitor
 
 import (
+	"slices"
+	"strings"
 	"time"
 
-	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
 	"overdue/monitor/search"
@@ -31,24 +32,6 @@ const (
 	whilePresent                           // it is over all of them, while the message itself is there
 	whenGone                               // likewise, when it is gone: the watch is all that is left of the reference
 )
-
-// statesOtherDeadline reports whether m is not the message of r, since it states another
-// deadline. Its time to live may have been capped on the way.
-func (e *entity) statesOtherDeadline(r *scheduler.Reference, m *link.Message) bool {
-	at, within, _ := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] }) // an invalid one counts as none
-	ours := func(d time.Duration) bool { return (d - r.Within).Abs() <= time.Millisecond }
-	switch r.Stated {
-	case "deadline":
-		return at.Sub(r.Deadline).Abs() > time.Millisecond
-	case "within":
-		return !at.IsZero() || !ours(within) && !ours(m.TimeToLive)
-	case "ttl":
-		return search.StatesDeadline(m) || !ours(m.TimeToLive) && !ours(duration.Shorter(m.TimeToLive, e.settings.shortest))
-	case "default":
-		return search.StatesDeadline(m) || m.TimeToLive > 0
-	}
-	return false
-}
 
 // hint returns the sequence number that w probably has; 0: unknown, as where its id repeats, or
 // without a window, where any message with that id may be it.
@@ -81,8 +64,12 @@ func (e *entity) watchDuplicates(wt *watch) {
 	wt.companion.Add(1)
 	ref := wt.ref
 	ref.Warned, ref.Incomplete = 0, false // none of these has been notified
+	var events []string
+	if wt.state == stateMissed {
+		events = []string{e.eventID(wt.missed.SequenceNumber, wt.missed.EnqueuedTime)}
+	}
 	e.add(&watch{
-		ref: ref, duplicates: kind, companion: wt.companion, next: time.Now(), hops: wt.hops,
+		ref: ref, duplicates: kind, events: events, companion: wt.companion, next: time.Now(), hops: wt.hops,
 		want: search.Want{FirstFit: wt.want.FirstFit, Agreed: wt.want.Agreed, UpTo: upTo},
 	})
 }
@@ -151,6 +138,7 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	e.noteAdoptedDuplicate(search.IdentityOf(m))
 	wt := e.take(g, m, false, h)
 	wt.duplicates = isDuplicate
+	g.wt.noteEvent(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 	if !next.IsZero() && !judge.Agrees(&wt.ref, m, e.settings.Settings) {
 		// The companion is rewritten with this deadline.
 		wt.ref.Within, wt.ref.Deadline, wt.ref.Stated = 0, next, judge.HowStated(m, e.settings.Settings)
@@ -173,10 +161,38 @@ func (e *entity) assignDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
 }
 
 func (e *entity) takeDeadDuplicate(g *manySearch, m *link.Message, h *inUse) {
-	if h.identities[search.IdentityOf(m)] || h.taken == maxFound || e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+	event := e.eventID(m.SequenceNumber, m.EnqueuedTime)
+	g.wt.noteEvent(event)
+	if h.identities[search.IdentityOf(m)] || h.taken == maxFound || e.w.notified.Has(event) {
 		return // the watch that notifies of it keeps its companion until then
 	}
 	e.take(g, m, true, h).duplicates = isDuplicate
+}
+
+// maxEvents bounds what a companion says of events. One that it leaves out may be notified twice.
+const maxEvents = 16
+
+// noteEvent records that event is of a message with the id of wt.
+func (wt *watch) noteEvent(event string) {
+	if len(wt.events) < maxEvents && !slices.Contains(wt.events, event) {
+		wt.events = append(wt.events, event)
+	}
+}
+
+// rest is the reference of wt without what was notified, which the next worker would do again.
+func (e *entity) rest(wt *watch) scheduler.Reference {
+	ref := wt.ref
+	events := slices.DeleteFunc(slices.Clone(wt.events), func(event string) bool { return !e.w.notified.IsFinal(event) })
+	ref.Notified = strings.Join(events, ",")
+	return ref
+}
+
+// restOf makes a watch of what rest has left.
+func (w *Worker) restOf(wt *watch) {
+	wt.duplicates, wt.events = whenGone, strings.SplitN(wt.ref.Notified, ",", maxEvents)
+	for _, event := range wt.events {
+		w.notified.Note(event)
+	}
 }
 
 // maxAdoptedDuplicates bounds the duplicates that are known to have a companion.

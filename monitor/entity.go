@@ -203,14 +203,12 @@ func (e *entity) handBack(ctx context.Context) {
 	}
 	now := e.w.clock.Now()
 	for _, wt := range e.watches {
-		switch n := left[wt.companion]; n {
-		case 0: // released with another watch
-		default:
-			if !wt.companion.HandBack(ctx, n) {
-				e.rewrite(ctx, wt, now)
-				continue
-			}
+		switch n := left[wt.companion]; {
+		case n == 0: // released with another watch
+		case wt.companion.HandBack(ctx, n):
 			left[wt.companion] = 0
+		default:
+			e.rewrite(ctx, wt, now)
 		}
 	}
 }
@@ -302,5 +300,6 @@ func (e *entity) rewrite(ctx context.Context, wt *watch, due time.Time) {
 		wt.companion.Done(ctx, nil) // the watch that it belongs to makes another one
 		return
 	}
+	wt.ref = e.rest(wt)
 	wt.companion.Done(ctx, wt.again(e.name, due, wt.companion.Content.Attempt))
 }

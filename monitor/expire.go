@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
+	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
@@ -180,12 +181,9 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch, took time.Dura
 
 // expiredByHand records that this worker has dead-lettered the message of wt.
 func (e *entity) expiredByHand(wt *watch, strategy string) {
-	seen := wt.want.Found
-	wt.expired(&scheduler.Missed{
-		SequenceNumber: seen.SequenceNumber, EnqueuedTime: seen.EnqueuedTime, Deadline: wt.judgement.Deadline,
-		DeadLetteredTime: e.w.clock.Now(), DeadLetterReason: reasonDeadline, Strategy: strategy,
-		CorrelationID: bounded(seen.CorrelationID), DeliveryCount: seen.DeliveryCount, Evidence: evidenceDeadLetter, Traceparent: seen.Traceparent(),
-	})
+	missed := judge.Missed(wt.want.Found, wt.judgement.Deadline)
+	missed.DeadLetteredTime, missed.DeadLetterReason, missed.Strategy, missed.Evidence = e.w.clock.Now(), reasonDeadline, strategy, evidenceDeadLetter
+	wt.expired(missed)
 	e.w.metrics.Operation(operations.DeadLetter, 1)
 }
 

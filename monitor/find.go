@@ -84,7 +84,7 @@ func (e *entity) identify(wants ...*search.Want) {
 		}
 		if w.Number == 0 {
 			w.CheckStamp(w.Found)
-			w.Duplicates = w.Duplicates || !w.Agreed && e.statesOtherDeadline(w.Ref, w.Found)
+			w.Duplicates = w.Duplicates || !w.Agreed && judge.StatesOther(w.Ref, w.Found, e.settings.shortest)
 		}
 		w.Identity = search.IdentityOf(w.Found)
 	}

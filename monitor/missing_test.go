@@ -28,7 +28,7 @@ func absent(t *testing.T) (*entity, *watch, *observer.ObservedLogs) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watches := watchesOf(w.intake.Open(t.Context(), &intake.Lease{Body: body}))
+	watches := w.watchesOf(w.intake.Open(t.Context(), &intake.Lease{Body: body}))
 	if n := w.intake.Watching(); n != 2 || len(watches) != 2 {
 		t.Fatalf("%d watches, and %d are counted, want two", len(watches), n)
 	}

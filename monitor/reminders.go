@@ -124,14 +124,10 @@ func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 // notifyReminder notifies of a reminder. It has a watch of its own, so that the companion stays
 // until the notification succeeds, and the check goes on meanwhile.
 func (e *entity) notifyReminder(ctx context.Context, wt *watch, eventType string, deadline time.Time, before time.Duration) {
-	m := wt.want.Found
-	reminder := &watch{ref: wt.ref, companion: wt.companion, missed: &scheduler.Missed{
-		Type: eventType, SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime, Deadline: deadline,
-		DeadLetteredTime: e.w.clock.Latest(), CorrelationID: bounded(m.CorrelationID), DeliveryCount: m.DeliveryCount,
-		State: stateOf(m), WarnBeforeMs: before.Milliseconds(), Traceparent: m.Traceparent(),
-	}}
+	missed := judge.Missed(wt.want.Found, deadline)
+	missed.Type, missed.DeadLetteredTime, missed.State, missed.WarnBeforeMs = eventType, e.w.clock.Latest(), stateOf(wt.want.Found), before.Milliseconds()
 	wt.companion.Add(1)
-	e.w.notify(ctx, e.name, reminder)
+	e.w.notify(ctx, e.name, &watch{ref: wt.ref, companion: wt.companion, missed: missed})
 }
 
 // States in events.

@@ -34,7 +34,8 @@ type watch struct {
 
 	// Message-ids that repeat, see duplicate_ids.go.
 	duplicates        duplicateWatch
-	duplicatesWatched bool // there was a watch over them while its message was there
+	duplicatesWatched bool     // there was a watch over them while its message was there
+	events            []string // ids of the events of those that were found
 
 	evidence evidence // see evidence.go
 	attempt  attempt  // to expire it, see receive_scope.go
@@ -57,7 +58,7 @@ func (wt *watch) open(now time.Time) time.Duration {
 }
 
 // watchesOf makes a watch of each reference of a companion, or one over its slot.
-func watchesOf(h *intake.Companion) []*watch {
+func (w *Worker) watchesOf(h *intake.Companion) []*watch {
 	now := time.Now()
 	if h.Content.IsSlot() {
 		h.Add(1)
@@ -68,6 +69,8 @@ func watchesOf(h *intake.Companion) []*watch {
 		watches[i] = &watch{ref: r, companion: h, next: now}
 		if r.Missed != nil {
 			watches[i].expired(r.Missed)
+		} else if r.Notified != "" {
+			w.restOf(watches[i])
 		}
 	}
 	h.Add(len(watches))

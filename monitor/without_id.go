@@ -245,7 +245,7 @@ func (g *manySearch) standsFor(m *link.Message, s Settings) bool {
 // rewritten companion names it by the message-id that the broker gave it.
 func (g *manySearch) watchOver(m *link.Message) *watch {
 	ref := g.wt.ref
-	ref.MessageID, ref.SessionID = m.MessageID, m.SessionID
+	ref.MessageID, ref.SessionID, ref.Notified = m.MessageID, m.SessionID, ""
 	ref.Deadline = ref.DeadlineAt(m.EnqueuedTime)
 	if !judge.ScheduledBy(&ref, m) {
 		ref.Sent = m.EnqueuedTime // when it was scheduled is unknown

@@ -152,7 +152,7 @@ func (w *Worker) take(work context.Context, l *intake.Lease) {
 		return
 	}
 	if h := w.intake.Open(work, l); h != nil {
-		w.route(work, h.Content.Entity, watchesOf(h)...)
+		w.route(work, h.Content.Entity, w.watchesOf(h)...)
 	}
 }
 

@@ -120,6 +120,9 @@ func (e *encoder) reference(b []byte, r *Reference) []byte {
 	if r.Missed != nil {
 		b = e.value(append(b, `,"missed":`...), r.Missed)
 	}
+	if r.Notified != "" {
+		b = e.text(append(b, `,"notified":`...), r.Notified)
+	}
 	b = append(b, '}')
 	e.last, e.end = *r, len(b)
 	return b
@@ -129,7 +132,8 @@ func (e *encoder) reference(b []byte, r *Reference) []byte {
 func (r *Reference) promisedAs(o *Reference) bool {
 	return r.Sent.Equal(o.Sent) && r.From.Equal(o.From) && r.Until.Equal(o.Until) && r.Deadline.Equal(o.Deadline) &&
 		r.Within == o.Within && r.Stated == o.Stated && r.Once == o.Once && r.Missed == o.Missed &&
-		r.CompleteWithin == o.CompleteWithin && r.Warned == o.Warned && r.Incomplete == o.Incomplete && r.Traceparent == o.Traceparent
+		r.CompleteWithin == o.CompleteWithin && r.Warned == o.Warned && r.Incomplete == o.Incomplete && r.Traceparent == o.Traceparent &&
+		r.Notified == o.Notified
 }
 
 // text appends s as a JSON string.

@@ -20,7 +20,7 @@ func reflected(c *Companion) ([]byte, error) {
 			MessageID: r.MessageID, SessionID: r.SessionID, PartitionKey: r.PartitionKey,
 			Sent: r.Sent.UTC(), Deadline: r.Deadline.UTC(), WithinMs: r.Within.Milliseconds(),
 			Stated: r.Stated, Once: r.Once, CompleteMs: r.CompleteWithin.Milliseconds(), WarnedMs: r.Warned.Milliseconds(), Incomplete: r.Incomplete, Missed: r.Missed,
-			Traceparent: r.Traceparent,
+			Traceparent: r.Traceparent, Notified: r.Notified,
 		}
 		if !r.From.IsZero() {
 			from, until := r.From.UTC(), r.Until.UTC()
@@ -53,6 +53,7 @@ func TestCompanionIsEncodedAsEncodingJSONWould(t *testing.T) {
 				r.Warned = time.Duration(rapid.Int64Range(0, 1e10).Draw(t, "warned"))
 				r.Incomplete = rapid.Bool().Draw(t, "incomplete")
 				r.Traceparent = text("trace")
+				r.Notified = text("notified")
 				if rapid.Bool().Draw(t, "only to be completed") {
 					r.Stated = StatedComplete
 				}

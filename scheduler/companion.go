@@ -106,6 +106,10 @@ type Reference struct {
 	// Missed is set once the message has been expired and only the notification is left, so
 	// that the alert outlives both this process and the dead-letter queue.
 	Missed *Missed
+
+	// Notified are the ids of the events of messages with this message-id that were notified,
+	// separated by commas. Where it is not empty, only others with that id are left to be found.
+	Notified string
 }
 
 // Missed is what the monitor saw of a message whose deadline was missed, or for which another

@@ -75,6 +75,7 @@ func TestCompanionComesBackAsItWasWritten(t *testing.T) {
 			if rapid.Bool().Draw(t, "missed") {
 				r.Missed = &Missed{SequenceNumber: rapid.Int64().Draw(t, "number"), EnqueuedTime: r.Sent, Strategy: "native"}
 			}
+			r.Notified = rapid.StringN(0, 64, -1).Draw(t, "notified")
 			want.References = append(want.References, r)
 		}
 		body, _, err := want.marshal(&encoder{})

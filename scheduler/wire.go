@@ -67,6 +67,7 @@ type wireReference struct {
 	Incomplete   bool       `json:"incomplete,omitempty"`
 	Traceparent  string     `json:"traceparent,omitempty"`
 	Missed       *Missed    `json:"missed,omitempty"`
+	Notified     string     `json:"notified,omitempty"`
 }
 
 // ErrEncode says that a companion has no wire form, so that no monitor queue ever takes it.
@@ -189,7 +190,7 @@ func (w *wireReference) reference(version int) (Reference, error) {
 	}
 	r := Reference{
 		MessageID: w.MessageID, SessionID: w.SessionID, PartitionKey: w.PartitionKey,
-		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Once: w.Once, Incomplete: w.Incomplete, Missed: w.Missed,
+		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Once: w.Once, Incomplete: w.Incomplete, Missed: w.Missed, Notified: w.Notified,
 		Traceparent: traceparent.Valid(w.Traceparent), // a context that cannot be read costs no deadline
 	}
 	if r.Missed != nil {

@@ -6,6 +6,7 @@
 package judge
 
 import (
+	"strings"
 	"time"
 
 	"overdue/internal/servicebus/duration"
@@ -278,6 +279,24 @@ func statesDeadline(m *link.Message) bool {
 	return m.TimeToLive > 0 || err == nil && (within > 0 || !at.IsZero())
 }
 
+// StatesOther reports whether m is not the message of r, since it states another deadline. Its time
+// to live may have been capped on the way, by shortest.
+func StatesOther(r *scheduler.Reference, m *link.Message, shortest time.Duration) bool {
+	at, within, _ := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] }) // an invalid one counts as none
+	ours := func(d time.Duration) bool { return (d - r.Within).Abs() <= time.Millisecond }
+	switch r.Stated {
+	case "deadline":
+		return at.Sub(r.Deadline).Abs() > time.Millisecond
+	case "within":
+		return !at.IsZero() || !ours(within) && !ours(m.TimeToLive)
+	case "ttl":
+		return search.StatesDeadline(m) || !ours(m.TimeToLive) && !ours(duration.Shorter(m.TimeToLive, shortest))
+	case "default":
+		return search.StatesDeadline(m) || m.TimeToLive > 0
+	}
+	return false
+}
+
 // firstReminder is how long after its activation a scheduled message has its first check.
 func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
 	switch {
@@ -287,6 +306,18 @@ func firstReminder(r *scheduler.Reference, s Settings) time.Duration {
 		return min(r.Within, r.CompleteWithin)
 	}
 	return r.Within
+}
+
+// maxCorrelationID bounds the bytes of a correlation-id in companions and events. Service Bus
+// does not bound it.
+const maxCorrelationID = 512
+
+// Missed describes m, whose deadline was missed or is notified of.
+func Missed(m *link.Message, deadline time.Time) *scheduler.Missed {
+	return &scheduler.Missed{
+		SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime, Deadline: deadline, DeliveryCount: m.DeliveryCount,
+		CorrelationID: strings.ToValidUTF8(m.CorrelationID[:min(len(m.CorrelationID), maxCorrelationID)], ""), Traceparent: m.Traceparent(),
+	}
 }
 
 // HowStated returns how the deadline of m was stated, in the order of DeadlineOf.
