@@ -109,7 +109,8 @@ func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 	}
 	err := e.dead.FindNumbered(ctx, wants, nil)
 	for i, wt := range watches {
-		if m := wants[i].Found; m != nil {
+		// A restored one may be of a copy. Then the next peek shows more.
+		if m := wants[i].Found; m != nil && (expired(m) || !e.dead.Restored) {
 			wt.see(notFound)
 			if expired(m) {
 				wt.expired(e.missed(wt, m))

@@ -33,18 +33,19 @@ type seenID struct {
 	waiting limit // of it, as it was on the work queue; zero: it was not there
 }
 
-// limit is what a message states of its deadline.
+// limit is what a message states of its deadline, and its session.
 type limit struct {
 	known    bool
 	life     time.Duration
 	deadline int64         // Unix milliseconds
 	within   time.Duration // 0: none
+	session  string
 }
 
 // limitOf returns the limit of m. One that is stated wrongly counts as none.
 func limitOf(m *link.Message) limit {
 	at, within, _ := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
-	return limit{true, m.TimeToLive, at.UnixMilli(), within}
+	return limit{true, m.TimeToLive, at.UnixMilli(), within, m.SessionID}
 }
 
 // add records where id was seen last, and its limit if that was on the work queue.
