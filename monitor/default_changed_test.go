@@ -119,8 +119,35 @@ func TestDefaultTimeToLiveThatComesAfterAStatedDeadline(t *testing.T) {
 	}
 }
 
-// A scan takes no message off the queue whose time to live may be longer than the default says. So the
-// strategy scan leaves such a message to the broker, which a nudge wakes.
+// Each of many companions assumes a default of a deferred message with their id, which has none.
+// One attempt shows that.
+func TestADefaultThatManyCompanionsAssumeIsTriedOnce(t *testing.T) {
+	play(t, func(s *scene) {
+		s.send(workQueue, "same", "")
+		number := s.defers(workQueue)
+		ns := s.Namespace.Broker.Default()
+		info, err := ns.QueueInfo(workQueue)
+		s.Must(err)
+		info.Config.DefaultMessageTimeToLive = 6 * time.Second
+		_, err = ns.UpdateQueue(info.Config)
+		s.Must(err)
+		s.queueLife = 6 * time.Second
+		s.startMonitor() // the clock of the broker is not measured
+		for range 8 {
+			s.send(workQueue, "same", "")
+			time.Sleep(300 * time.Millisecond)
+		}
+		time.Sleep(30 * time.Second)
+		left := s.Waiting(workQueue)
+		if len(left) != 1 || left[0].SequenceNumber != number || left[0].DeliveryCount > 2 {
+			s.Errorf("left are %v, want message %d alone, on its second delivery at most", left, number)
+		}
+		notifiedOnceEach(s, 8)
+	})
+}
+
+// A scan takes no message off the queue whose time to live may be longer than the default says. So
+// the strategy scan leaves such a message to the broker, which a nudge wakes.
 func TestADefaultThatMayBeNewerThanTheMessageIsLeftToTheBroker(t *testing.T) {
 	play(t, func(s *scene) {
 		s.queueLife, s.settings.Strategy = 5*time.Second, "scan"

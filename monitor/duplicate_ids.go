@@ -124,7 +124,7 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 	next := j.Deadline
 	switch {
 	case j.Overdue || ours && !next.IsZero() && !next.After(now.Add(nearDeadline)):
-	case ours && e.hasReminders(&g.wt.ref, m) && !e.adoptedDuplicates[search.IdentityOf(m)]:
+	case ours && e.hasReminders(&g.wt.ref, m) && e.adoptedDuplicates[search.IdentityOf(m)].IsZero():
 	case ours && !next.IsZero():
 		g.searchAgain(next)
 		return
@@ -135,7 +135,7 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 		g.searchAgain(now.Add(findMoreAfter))
 		return
 	}
-	e.noteAdoptedDuplicate(search.IdentityOf(m))
+	e.adoptedDuplicates.Set(search.IdentityOf(m), now) // or each reference would write one
 	wt := e.take(g, m, false, h)
 	wt.duplicates = isDuplicate
 	g.wt.noteEvent(e.eventID(m.SequenceNumber, m.EnqueuedTime))
@@ -193,16 +193,4 @@ func (w *Worker) restOf(wt *watch) {
 	for _, event := range wt.events {
 		w.notified.Note(event)
 	}
-}
-
-// maxAdoptedDuplicates bounds the duplicates that are known to have a companion.
-const maxAdoptedDuplicates = 1 << 14
-
-// noteAdoptedDuplicate records that a duplicate has a companion. Otherwise each of many
-// references would write one for each message.
-func (e *entity) noteAdoptedDuplicate(at search.Identity) {
-	if e.adoptedDuplicates == nil || len(e.adoptedDuplicates) == maxAdoptedDuplicates {
-		e.adoptedDuplicates = map[search.Identity]bool{}
-	}
-	e.adoptedDuplicates[at] = true
 }

@@ -53,15 +53,16 @@ type entity struct {
 	dead              search.View
 	transfer          search.View // transfer dead-letter queue: messages it could not forward
 	deadTarget        search.View // the queue that its dead letters are forwarded to, if they are
-	kept              search.Kept // dead letters that were read right behind a receive of this worker
+	kept              search.Kept // dead letters that were read right behind a receive
 	newLetters        search.NewLetters
 	ranges            search.RangeCache
 	prefetcher        search.Prefetcher                // of ranges
 	slots             nudge.Slots                      // in hand
 	clearedAt         time.Time                        // by our clock: see isCleared
 	proven            atomic.Pointer[search.TimeRange] // see isProven; nil: nothing
-	seen              search.SeenIDs                   // in work and dead: a dead letter keeps its number
-	adoptedDuplicates map[search.Identity]bool         // see noteAdoptedDuplicate
+	seen              search.SeenIDs                   // in work and dead, with the same numbers
+	adoptedDuplicates search.Marks                     // they have companions
+	refuted           search.Marks                     // see isRefuted
 	rewritten         []*intake.Companion              // parts of which were, since the last check
 	settings          entitySettings
 	settingsAsOf      time.Time     // by our clock: older descriptions are stale

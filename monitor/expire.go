@@ -33,7 +33,7 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 		switch {
 		case !wt.mayTryExpiry(time.Now()):
 			wt.see(leftInPlace)
-		case e.wouldBeDropped(wt), wt.judgement.Deferred && wt.judgement.Assumed && (wt.attempt.refuted || wt.ref.Stated == scheduler.StatedComplete):
+		case e.wouldBeDropped(wt), wt.judgement.Deferred && wt.judgement.Assumed && (e.isRefuted(wt) || wt.ref.Stated == scheduler.StatedComplete):
 			// An attempt counts as a delivery, and the companion states no deadline, or none that
 			// holds.
 			spared = append(spared, wt)
@@ -55,6 +55,9 @@ func (e *entity) expire(ctx context.Context, overdue []*watch) error {
 	quiet := len(filter(left, (*watch).harmless))
 	for _, wt := range left {
 		if wt.judgement.Assumed {
+			if e.isRefuted(wt) && wt.ref.Stated == "default" {
+				wt.judgement.Otherwise = time.Time{}
+			}
 			wt.judgement.Deadline = wt.judgement.Otherwise
 			wt.see(foundEarly)
 			continue

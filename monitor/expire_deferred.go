@@ -61,13 +61,10 @@ func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 	for _, wt := range l.watches {
 		early := func(lockedUntil time.Time) bool {
 			if wt.judgement.Assumed { // the broker decides, and it has delivered it
-				byDefault := wt.ref.Stated == "default"
-				if byDefault && wt.ref.DeadlineAt(wt.want.Found.EnqueuedTime).After(e.w.clock.Now()) {
+				if wt.ref.Stated == "default" && wt.ref.DeadlineAt(wt.want.Found.EnqueuedTime).After(e.w.clock.Now()) {
 					return true // that refutes a newer default, not that of its companion
 				}
-				if wt.attempt.refuted = true; byDefault {
-					wt.judgement.Otherwise = time.Time{}
-				}
+				e.refuted.Set(wt.want.Identity, wt.judgement.Deadline)
 				return true
 			}
 			if !e.w.clock.IsEarly(wt.judgement.Deadline, lockedUntil, e.settings.lock) {
@@ -85,4 +82,11 @@ func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 		}
 	}
 	return nil
+}
+
+// isRefuted reports whether the broker has delivered the message of wt after the deadline that is
+// assumed of it. Each of many references with its id would try that, at the cost of a delivery.
+func (e *entity) isRefuted(wt *watch) bool {
+	at, known := e.refuted[wt.want.Identity]
+	return known && wt.judgement.Assumed && !wt.judgement.Deadline.After(at)
 }

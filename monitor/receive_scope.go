@@ -101,7 +101,6 @@ type attempt struct {
 	deliveryCount uint32   // of the message at that time
 	delay         time.Duration
 	next          time.Time // by our clock: the next attempt; zero: there was none yet
-	refuted       bool      // the broker has delivered a deferred message after its assumed deadline
 }
 
 // made reports whether there was an attempt.

@@ -22,7 +22,7 @@ func (e *entity) forget(why string) {
 	e.proven.Store(nil)
 	e.seen.Clear()
 	e.ranges.Reset()
-	e.adoptedDuplicates = nil
+	e.adoptedDuplicates, e.refuted = nil, nil
 	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer} {
 		v.Index = nil
 	}

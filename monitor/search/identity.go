@@ -29,3 +29,17 @@ func (s Identity) After(o Identity) bool {
 func IdentityOf(m *link.Message) Identity {
 	return Identity{m.SequenceNumber, m.EnqueuedTime.UnixMilli()}
 }
+
+// maxMarks bounds Marks. All are dropped at once, and found out again.
+const maxMarks = 1 << 14
+
+// Marks keep an instant for each of some messages.
+type Marks map[Identity]time.Time
+
+// Set sets that of the message at.
+func (m *Marks) Set(at Identity, t time.Time) {
+	if *m == nil || len(*m) == maxMarks {
+		*m = Marks{}
+	}
+	(*m)[at] = t
+}
