@@ -10,6 +10,8 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/pipenet"
 )
 
 // Two messages have one id and one deadline, and one of them is set aside: the dead letter of
@@ -169,6 +171,31 @@ func TestEqualDeadlinesOfMessagesWhoseIDRepeats(t *testing.T) {
 
 // One id for all is what some apps use. What that costs grows with the messages, and not with how
 // many others each reference matches.
+// A message has expired, and a live one has its id. A monitor that stops at any moment of the check
+// leaves the expired one to the next monitor, which does not wait for the deadline of the other.
+func TestMonitorThatStopsBetweenTwoMessagesWithOneID(t *testing.T) {
+	for wait := 100 * time.Millisecond; wait < 4*time.Second; wait += 100 * time.Millisecond {
+		t.Run(fmt.Sprint(wait), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.MeasureClock()
+				s.send(workQueue, "same", session("first")+","+ttl(time.Second))
+				time.Sleep(500 * time.Millisecond)
+				s.send(workQueue, "same", session("second")+","+ttl(20*time.Minute))
+				time.Sleep(2 * time.Second)
+				s.Namespace.Net.Delay(pipenet.Both, 50*time.Millisecond)
+				stop := s.startMonitor()
+				time.Sleep(wait)
+				stop()
+				s.startMonitor()
+				time.Sleep(20 * time.Second)
+				if got := s.Hook.Events(); len(got) != 1 || got[0].Data.SequenceNumber != 1 {
+					s.Errorf("notified of %v, want message 1 once", got)
+				}
+			}, func(s *scene, c *broker.Config) { c.Expiry = queue.Eager })
+		})
+	}
+}
+
 func TestOneIDForAllMessages(t *testing.T) {
 	for _, c := range []struct {
 		warnings []time.Duration

@@ -297,10 +297,6 @@ func (e *entity) rewrite(ctx context.Context, wt *watch, due time.Time) {
 		wt.companion.Done(ctx, &c)
 		return
 	}
-	if wt.duplicates == whilePresent {
-		wt.companion.Done(ctx, nil) // the watch that it belongs to makes another one
-		return
-	}
 	wt.ref = e.rest(wt)
 	wt.companion.Done(ctx, wt.again(e.name, due, wt.companion.Content.Attempt))
 }
