@@ -50,7 +50,10 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 	var found []*watch
 	for i := range windows {
 		u := slotSearch{Window: &windows[i], slots: watches, e: e, rest: rest, known: known}
-		err := errors.Join(e.awaitRoom(ctx), u.read(ctx))
+		err := e.awaitRoom(ctx)
+		if err == nil {
+			err = u.read(ctx)
+		}
 		found = append(found, u.found...)
 		if err != nil {
 			e.dropFound(ctx, found)
