@@ -230,7 +230,7 @@ func (e *entity) hadOtherDefault(wt *watch) bool {
 func (e *entity) awaitDeadlines(ctx context.Context, due []*watch) (rest []*watch) {
 	now := e.w.clock.Now()
 	for _, wt := range due {
-		if wait := wt.due().Add(e.w.clock.Grain()).Sub(now); wait > 0 && wt.ref.Once && wt.want.Number != 0 && wt.seenAt.IsZero() && !wt.deadLetterSought && wt.nudge != nudgeAwaited {
+		if wait := wt.due().Add(e.w.clock.Grain()).Sub(now); wait > 0 && wt.ref.Once && wt.want.Number != 0 && wt.seenAt.IsZero() && !wt.deadLetterSought && !wt.nudgeAwaited {
 			wt.deadLetterSought = true
 			e.later(ctx, wt, wait)
 			continue
@@ -287,6 +287,7 @@ func (e *entity) postpone(ctx context.Context, wt *watch) {
 	next = next.Add(e.w.clock.Grain()) // a stamp may be cut, and so much earlier than it says
 	wait := next.Sub(e.w.clock.Now())
 	if wait <= nearDeadline && !e.w.clock.Behind(next) {
+		e.nudgeAhead(ctx, wt)
 		e.later(ctx, wt, max(wait, time.Millisecond))
 		return
 	}

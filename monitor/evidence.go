@@ -186,7 +186,7 @@ func (e *entity) proveNudged(ctx context.Context, watches []*watch) error {
 	if !e.hasMany() {
 		return nil
 	}
-	nudged := filter(watches, func(wt *watch) bool { return wt.nudge == nudgeAwaited && wt.state != stateMissed })
+	nudged := filter(watches, func(wt *watch) bool { return wt.nudgeAwaited && wt.state != stateMissed })
 	if err := e.proveExpired(ctx, nudged); err != nil {
 		return err
 	}

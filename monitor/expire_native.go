@@ -70,6 +70,7 @@ func (e *entity) nudgeOver(ctx context.Context, scopes []receiveScope, receivers
 		if receivers[i] == nil {
 			return nil, nil
 		}
+		defer receivers[i].Close(ctx)
 		got, err = nudge.Over(ctx, receivers[i], e.w.metrics.Operations, func() {
 			if int(sent.Add(1)) == open {
 				read()

@@ -43,15 +43,6 @@ const (
 	copyGap    = 64                    // messages behind each one are read for copies of it
 )
 
-// nudgeStep is how far the nudge is that comes before the check of a watch.
-type nudgeStep int
-
-const (
-	nudgeNotWanted nudgeStep = iota
-	nudgeWanted              // it was requested
-	nudgeAwaited             // the watch waits for it, or has waited
-)
-
 // waiting is the watches that wait for a nudge, and then for what comes with the same page.
 type waiting struct {
 	watches []*watch
@@ -112,7 +103,7 @@ func (e *entity) fallsBehind(due []*watch) bool {
 
 // untried reports whether nothing has been done for wt yet.
 func (e *entity) untried(wt *watch) bool {
-	return wt.state != stateMissed && !e.beforeDeadline(wt) && wt.nudge != nudgeAwaited && !wt.attempt.made() && wt.checks == 0 && wt.duplicates == 0 && wt.hops == 0 &&
+	return wt.state != stateMissed && !e.beforeDeadline(wt) && !wt.nudgeAwaited && !wt.attempt.made() && wt.checks == 0 && wt.duplicates == 0 && wt.hops == 0 &&
 		(wt.slot != nil || !wt.ref.From.IsZero())
 }
 
@@ -138,11 +129,8 @@ func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*w
 			rest = append(rest, wt)
 			continue
 		}
-		if wt.slot == nil {
-			wt.nudge = nudgeNotWanted // when it is due is known better by now
-		}
 		e.nudgeFor(ctx, wt)
-		wt.nudge, wt.deadLetterSought = nudgeAwaited, false
+		wt.nudgeAwaited, wt.deadLetterSought = true, false
 		e.waiting.watches = append(e.waiting.watches, wt)
 	}
 	return rest
@@ -154,12 +142,21 @@ func (e *entity) isUnseen(wt *watch) bool {
 	return wt.slot == nil && wt.want.Number == 0 && wt.due().After(e.w.clock.Now().Add(-seenLate))
 }
 
-// nudgeFor requests the nudge that wt waits for, once.
+// nudgeAhead requests the nudge for wt before its deadline if it comes first, so that its receiver
+// is open by then.
+func (e *entity) nudgeAhead(ctx context.Context, wt *watch) {
+	if e.nudgesFirst.Load() {
+		e.nudgeFor(ctx, wt)
+	}
+}
+
+// nudgeFor requests the nudge that wt waits for, once for each instant at which it seems to be due.
 func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
-	if wt.nudge != nudgeNotWanted || !e.untried(wt) {
+	at := wt.due().Add(e.w.clock.Grain())
+	if wt.nudgeAt.Equal(at) || !e.untried(wt) {
 		return
 	}
-	wt.nudge = nudgeWanted
+	wt.nudgeAt = at
 	var times []time.Time
 	if wt.slot != nil {
 		// Its messages become due all along.
@@ -167,7 +164,7 @@ func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
 			times = append(times, at)
 		}
 	}
-	e.nudger.Want(ctx, append(times, wt.due().Add(e.w.clock.Grain()))...)
+	e.nudger.Want(ctx, append(times, at)...)
 }
 
 // nudgedWatches returns the waiting watches whose nudge has been made.
@@ -194,7 +191,7 @@ type deadLetterSearch struct {
 func (e *entity) deadLetterSearchFor(watches []*watch) *deadLetterSearch {
 	r := &deadLetterSearch{}
 	for _, wt := range watches {
-		if wt.nudge == nudgeAwaited && !wt.deadLetterSought && wt.state != stateMissed {
+		if wt.nudgeAwaited && !wt.deadLetterSought && wt.state != stateMissed {
 			w := &search.Want{Identity: wt.want.Identity, FirstFit: wt.want.FirstFit}
 			w.Seek(&wt.ref)
 			// It is not searched for on the work queue before, so it must not be another message
@@ -301,10 +298,10 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
 		switch {
 		case wt.state == stateMissed && wt.ref.Missed == nil && wt.missed.DeadLetterReason == search.ReasonExpired:
 			missed++
-			if wt.nudge == nudgeAwaited {
+			if wt.nudgeAwaited {
 				read++
 			}
-		case wt.nudge == nudgeAwaited && wt.state == stateGone:
+		case wt.nudgeAwaited && wt.state == stateGone:
 			lost = append(lost, wt)
 		}
 	}

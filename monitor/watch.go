@@ -23,14 +23,15 @@ type watch struct {
 	state     state
 	judgement judge.Judgement   // of the last check
 	missed    *scheduler.Missed // how it expired, once it has
-	seenAt    time.Time         // by the clock of the broker: when a check last found it on the work queue
+	seenAt    time.Time         // by the broker's clock: when a check last found it on the work queue
 	hops      int               // how often it was forwarded, as far as it was followed
 	checks    int               // checks that found it in flight
 	failures  int               // checks that failed in a row
 
 	// The nudge that comes before any check, see nudge_first.go.
-	nudge            nudgeStep
-	deadLetterSought bool // its dead letter was searched for after that
+	nudgeAt          time.Time // for when it was requested, by the clock of the broker
+	nudgeAwaited     bool      // it waits for the nudge, or has waited
+	deadLetterSought bool      // its dead letter was searched for after that
 
 	// Message-ids that repeat, see duplicate_ids.go.
 	duplicates        duplicateWatch

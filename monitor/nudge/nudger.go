@@ -30,6 +30,8 @@ const (
 	everyMany = 5 * time.Millisecond
 	// maxPast bounds the remembered nudges: at that interval, those of more than a second.
 	maxPast = 400
+	// openAhead is how long before a nudge its receiver is opened. It has no credit until then.
+	openAhead = 500 * time.Millisecond
 	// heldFor is after how long it is asked again whether a nudge may be made.
 	heldFor = 50 * time.Millisecond
 	// Reach is how long after the decision to nudge a message may become due and be expired by the
@@ -153,16 +155,22 @@ func (n *Nudger) MovedAt(since time.Time) (at time.Time, known bool) {
 }
 
 func (n *Nudger) run(ctx context.Context) {
-	views := nudgerViews{
-		work: search.View{Links: n.Links, Path: n.Path, Operations: n.Operations},
-		dead: search.View{Links: n.Links, Path: n.Path + "/$DeadLetterQueue", Operations: n.Operations},
+	l := links{
+		work: &search.View{Links: n.Links, Path: n.Path, Operations: n.Operations},
+		dead: &search.View{Links: n.Links, Path: n.Path + "/$DeadLetterQueue", Operations: n.Operations},
 	}
-	defer views.dead.Close(ctx) // when the next run may have begun
-	defer views.work.Close(ctx)
+	defer l.close(ctx) // when the next run may have begun
 	for {
 		wait, more := n.untilNext()
 		if !more {
 			return
+		}
+		if ahead := wait - openAhead; ahead > 0 {
+			wait = ahead
+		} else if wait > 0 {
+			began := time.Now()
+			_ = n.open(ctx, &l) // the nudge tries again, and reports it
+			wait = max(wait-time.Since(began), 0)
 		}
 		if wait <= 0 && !n.May(n.Clock.Now().Add(Reach)) {
 			wait = heldFor
@@ -182,7 +190,7 @@ func (n *Nudger) run(ctx context.Context) {
 		if n.Many() {
 			again = again.Add(everyMany - every)
 		}
-		n.nudgeOnce(ctx, &views)
+		n.nudgeOnce(ctx, &l)
 		select {
 		case <-time.After(time.Until(again)):
 		case <-ctx.Done():
@@ -202,16 +210,13 @@ func (n *Nudger) untilNext() (wait time.Duration, more bool) {
 	return slices.MinFunc(n.wanted, time.Time.Compare).Sub(n.Clock.Now()), true
 }
 
-// nudgerViews are what a run of a nudger reads through.
-type nudgerViews struct{ work, dead search.View }
-
 // nudgeOnce nudges for all that is due now.
-func (n *Nudger) nudgeOnce(ctx context.Context, views *nudgerViews) {
+func (n *Nudger) nudgeOnce(ctx context.Context, l *links) {
 	begun := n.Clock.Now()
 	n.mu.Lock()
 	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) || ctx.Err() != nil })
 	n.mu.Unlock()
-	err := n.nudge(ctx, views)
+	err := n.nudge(ctx, l)
 	if err != nil {
 		n.Failed(err) // what it was for is searched for all the same
 	}
@@ -224,36 +229,21 @@ func (n *Nudger) nudgeOnce(ctx context.Context, views *nudgerViews) {
 	n.Nudged()
 }
 
-// nudge makes one nudge.
-func (n *Nudger) nudge(ctx context.Context, views *nudgerViews) error {
-	open, nudge := n.nudging(ctx, &views.dead)
-	if err := n.InTurn(ctx, &views.work, open, nudge); err != nil {
-		return fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
+// nudge makes one nudge. The receiver stays open for the next one.
+func (n *Nudger) nudge(ctx context.Context, l *links) error {
+	kept := l.receiver != nil
+	open, nudge := n.nudging(ctx, l)
+	err := n.InTurn(ctx, l.work, open, nudge)
+	if err != nil || l.receiver.IsStalled() {
+		l.closeReceiver(ctx)
 	}
-	return nil
-}
-
-// nudging returns the two steps of a nudge. It reads the dead letters right behind it, where they
-// may be taken away.
-func (n *Nudger) nudging(ctx context.Context, dead *search.View) (open func() error, nudge func() (*link.Message, error)) {
-	var r *link.Receiver
-	return func() (err error) {
-			r, err = n.Links.BareReceiver(ctx, n.Path, nil)
-			if link.Condition(err) == link.ConditionNotAllowed {
-				n.Sessions()
-			}
-			return err
-		}, func() (*link.Message, error) {
-			var reading errgroup.Group
-			got, err := Over(ctx, r, n.Operations, func() {
-				_, steady := n.quiet.Steady()
-				proven := steady && n.Proven(n.Clock.Latest())
-				reading.Go(func() error {
-					return dead.WithoutKept(func() error { return n.letters.Keep(ctx, n.Letters(), proven, dead, n.Kept) })
-				})
-			})
-			return got, errors.Join(err, reading.Wait())
-		}
+	switch {
+	case err == nil:
+		return nil
+	case kept && ctx.Err() == nil: // the connection or the entity may be another one by now
+		return n.nudge(ctx, l)
+	}
+	return fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
 }
 
 // InTurn makes a nudge, one at a time. Where dead letters may be taken away, or are too many to
@@ -290,7 +280,7 @@ func (n *Nudger) observe(ctx context.Context, work *search.View, read time.Time,
 		return errors.Join(err, readErr)
 	}
 	begun := n.Clock.Now()
-	got, err := nudge() // also after a failed read, since it closes the receiver
+	got, err := nudge() // also after a failed read
 	if err = errors.Join(err, readErr); err != nil {
 		return err
 	}
@@ -330,7 +320,9 @@ func (n *Nudger) mayExpire(m *link.Message, d time.Duration) bool {
 func (n *Nudger) Begin(ctx context.Context, work, dead *search.View, read time.Time) (since time.Time, steady bool, err error) {
 	defer n.takeTurn()()
 	if !n.quiet.Open() {
-		open, nudge := n.nudging(ctx, dead)
+		l := links{work: work, dead: dead}
+		defer l.closeReceiver(ctx)
+		open, nudge := n.nudging(ctx, &l)
 		if err = n.observe(ctx, work, read, open, nudge); err != nil {
 			return time.Time{}, false, fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
 		}
@@ -359,6 +351,8 @@ func (n *Nudger) Prove(ctx context.Context, work, dead *search.View, due time.Ti
 		}
 	}
 	defer n.takeTurn()()
+	l := links{work: work, dead: dead}
+	defer l.closeReceiver(ctx)
 	for nudged := due.After(n.Clock.Now()); n.quiet.Open() && n.quiet.UpTo().Before(due); nudged = true {
 		if _, err := n.quiet.Before(ctx, work, n.Clock.Now()); err != nil {
 			return nil, err
@@ -366,27 +360,10 @@ func (n *Nudger) Prove(ctx context.Context, work, dead *search.View, due time.Ti
 		if nudged || !n.quiet.Open() || !n.quiet.UpTo().Before(due) {
 			break
 		}
-		open, nudge := n.nudging(ctx, dead)
+		open, nudge := n.nudging(ctx, &l)
 		if err := n.observe(ctx, work, time.Now(), open, nudge); err != nil {
 			return nil, fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
 		}
 	}
 	return &Quiet{spans: slices.Clone(n.quiet.spans)}, nil
-}
-
-// Over nudges over a receiver that was opened for it, and calls sent when the nudge is on its way.
-// It releases the live message that comes, which does not change that message, and returns it, or
-// nil.
-func Over(ctx context.Context, r *link.Receiver, o *operations.Counter, sent func()) (got *link.Message, err error) {
-	defer r.Close(ctx)
-	m, err := r.Next(ctx, sent)
-	o.Add(operations.Nudge, 1)
-	var live []*link.ReceivedMessage
-	if m != nil {
-		got = &m.Message
-		live = append(live, m)
-	}
-	released, releaseErr := r.GiveBack(ctx, live...)
-	o.Add(operations.Release, released)
-	return got, errors.Join(err, releaseErr)
 }

@@ -160,6 +160,9 @@ func (r *Receiver) Drain(ctx context.Context) error {
 	return nil
 }
 
+// IsStalled reports whether a drain was not answered in time. The broker may still send a message.
+func (r *Receiver) IsStalled() bool { return r.stalled }
+
 // Prefetched is a message that has arrived already, or nil.
 func (r *Receiver) Prefetched() *ReceivedMessage {
 	d := r.link.Arrived()
