@@ -295,11 +295,12 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 }
 
 // hasDoubtfulDefault reports whether v may be older than the default time to live, as far as a
-// monitor knows: it was enqueued within a moment of the change, and without a measured clock its
-// companion has no window, so that it may be of another message with that id. Then only a nudge may
-// expire v, and a live message before it stops each one.
+// monitor knows: it was enqueued within a moment of the change, or scheduled at an unknown instant,
+// and without a measured clock its companion has no window, so that it may be of another message
+// with that id. Then only a nudge may expire v, and a live message before it stops each one.
 func (p *played) hasDoubtfulDefault(v queue.View) bool {
-	return p.expiry == queue.LazyHead && !p.measured && !p.changedAt.IsZero() && v.EnqueuedTime.Sub(p.changedAt).Abs() < 100*time.Millisecond
+	return p.expiry == queue.LazyHead && !p.measured && !p.changedAt.IsZero() &&
+		(v.EnqueuedTime.Sub(p.changedAt).Abs() < 100*time.Millisecond || !v.ScheduledEnqueueTime.IsZero())
 }
 
 func (p *played) expired(at place, m drawnMessage, dead queue.View, seen *history, notified map[string]int, where string) {
