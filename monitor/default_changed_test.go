@@ -12,6 +12,17 @@ import (
 	"overdue/internal/broker"
 )
 
+// setDefaultLife changes the default time to live of the work queue; 0: none.
+func (s *scene) setDefaultLife(d time.Duration) {
+	s.Helper()
+	ns := s.Namespace.Broker.Default()
+	info, err := ns.QueueInfo(workQueue)
+	s.Must(err)
+	info.Config.DefaultMessageTimeToLive = d
+	_, err = ns.UpdateQueue(info.Config)
+	s.Must(err)
+}
+
 // The default time to live changes while companions are outstanding: a message keeps the life
 // that it was enqueued with, and its companion stands for the life that was stated when it was
 // written.
@@ -47,12 +58,7 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 						send(fmt.Sprint("default-", i), 0)
 					}
 					time.Sleep(time.Second)
-					ns := s.Namespace.Broker.Default()
-					info, err := ns.QueueInfo(workQueue)
-					s.Must(err)
-					info.Config.DefaultMessageTimeToLive = to
-					_, err = ns.UpdateQueue(info.Config)
-					s.Must(err)
+					s.setDefaultLife(to)
 					time.Sleep(15 * time.Second)
 					var notified []string
 					for _, e := range s.Hook.Events() {
@@ -99,12 +105,7 @@ func TestDefaultTimeToLiveThatComesAfterAStatedDeadline(t *testing.T) {
 					s.defers(workQueue)
 				}
 				time.Sleep(time.Second)
-				ns := s.Namespace.Broker.Default()
-				info, err := ns.QueueInfo(workQueue)
-				s.Must(err)
-				info.Config.DefaultMessageTimeToLive = 2 * time.Second
-				_, err = ns.UpdateQueue(info.Config)
-				s.Must(err)
+				s.setDefaultLife(2 * time.Second)
 				time.Sleep(20 * time.Second)
 				dead := s.Dead(workQueue)
 				if len(dead) != 1 {
@@ -125,12 +126,7 @@ func TestADefaultThatManyCompanionsAssumeIsTriedOnce(t *testing.T) {
 	play(t, func(s *scene) {
 		s.send(workQueue, "same", "")
 		number := s.defers(workQueue)
-		ns := s.Namespace.Broker.Default()
-		info, err := ns.QueueInfo(workQueue)
-		s.Must(err)
-		info.Config.DefaultMessageTimeToLive = 6 * time.Second
-		_, err = ns.UpdateQueue(info.Config)
-		s.Must(err)
+		s.setDefaultLife(6 * time.Second)
 		s.queueLife = 6 * time.Second
 		s.startMonitor() // the clock of the broker is not measured
 		for range 8 {
