@@ -107,7 +107,7 @@ var processSettings = slices.Concat([]*Setting{
 
 	{Path: "listen.amqp", Kind: kindEndpoint, Default: "127.0.0.1:5672", Flag: "listen-amqp",
 		Help: "Where the AMQP endpoint listens, the drop-in endpoint for the Service Bus SDKs. Port 0 takes any free one. " +
-			"This address, that of listen.http and that of listen.amqps take the same: AMQP, AMQP over WebSocket and REST, told apart by their first bytes. " +
+			"This address, that of listen.http and that of listen.amqps take the same: AMQP, AMQP over WebSocket and REST, as their first bytes show. " +
 			"Beyond loopback they need TLS and keys, and take nothing but TLS."},
 	{Path: "listen.http", Kind: kindEndpoint, Default: "127.0.0.1:5300", Flag: "listen-http",
 		Help: "Where the REST endpoint listens: `POST /{queue}/messages`. Port 0 takes any free one."},

@@ -13,7 +13,7 @@ import (
 
 var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.listen", Kind: kindEndpoint, Default: "127.0.0.1:5673", Flag: "broker-listen",
-		Help: "Where the embedded broker listens: for AMQP, AMQP over WebSocket, TLS and HTTP, told apart by their first bytes. What is sent there directly is not monitored. Port 0 takes any free one."},
+		Help: "Where the embedded broker listens: for AMQP, AMQP over WebSocket, TLS and HTTP, as their first bytes show. What is sent there directly is not monitored. Port 0 takes any free one."},
 	{Path: "broker.alsoListen", Kind: kindEndpoints, Flag: "broker-also-listen",
 		Help: "Further addresses for the same, separated by commas. `127.0.0.1:5672,127.0.0.1:5300` are those of the official emulator."},
 	{Path: "broker.tls.enabled", Kind: KindBool, Default: "false", Flag: "tls",

@@ -79,7 +79,7 @@ func (r *Report) WriteText(w io.Writer, color bool, width int) error {
 	if r.Tier != "" {
 		tier = ", tier " + r.Tier
 	}
-	fmt.Fprintf(&b, "\n%d as assumed, %d otherwise, %d could not be told; %s in %.1f s%s\n",
+	fmt.Fprintf(&b, "\n%d as assumed, %d otherwise, %d unknown; %s in %.1f s%s\n",
 		r.Count(AsAssumed), r.Count(Otherwise), r.Count(Unknown), counted(r.Operations, "operation"), r.Seconds, escape.Text(tier))
 	_, err := io.WriteString(w, b.String())
 	return err
