@@ -115,6 +115,7 @@ func (e *entity) assignDuplicate(g *manySearch, m *link.Message, missed bool, no
 		return
 	}
 	if h.identities[search.IdentityOf(m)] {
+		g.wt.noteEvent(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 		return
 	}
 	// A message that is not overdue and has another deadline is left to its own reference, unless

@@ -137,8 +137,14 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	// A dead letter whose notification is running gets a watch too: this companion may be all that
 	// is left of it.
 	if err := e.dead.Between(ctx, from, until, func(m *link.Message) {
-		if expired(m) && !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+		event := e.eventID(m.SequenceNumber, m.EnqueuedTime)
+		switch {
+		case expired(m) && !e.w.notified.IsFinal(event):
 			give(m, true)
+		case expired(m):
+			for _, g := range byID[m.MessageID] {
+				g.wt.noteEvent(event)
+			}
 		}
 	}); err != nil {
 		return err
