@@ -79,10 +79,10 @@ func newEntity(w *Worker, key, name string) *entity {
 	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.Operations, Seen: &e.seen}
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
 	e.nudger = nudge.New(nudge.Config{
-		Links: w.cfg.Links, Path: name, Clock: &w.clock, Operations: w.metrics.Operations, Kept: &e.kept,
+		Links: w.cfg.Links, Path: name, Clock: &w.clock, Operations: w.metrics.Operations,
 		Letters: e.deadLetters, First: func() bool { return e.order() == nudge.NudgeFirst }, Many: e.hasMany, Proven: e.isProven, May: e.mayNudge,
 		Sessions: func() { w.states.update(key, func(f *entityState) { f.sessions = true }) },
-		Failed:   func(err error) { logFailed(e.log, "nudge failed", err) }, Nudged: e.wakeUp, Go: w.running.Go,
+		Failed:   func(err error) { logFailed(e.log, "nudge failed", err) }, Nudged: e.wakeUp, Read: e.sawNewLetters, Go: w.running.Go,
 	})
 	e.prefetcher = search.Prefetcher{
 		Links: w.cfg.Links, Path: name, Operations: w.metrics.Operations, Seen: &e.seen, Cache: &e.ranges,

@@ -76,6 +76,20 @@ func (e *entity) sawDeadLetter(wt *watch, m *link.Message) {
 	})
 }
 
+// sawNewLetters keeps a page of dead letters that was read right behind a nudge. Where many deadlines
+// are missed, no others are read.
+func (e *entity) sawNewLetters(page []*link.Message) {
+	e.kept.Add(page)
+	seen := e.lettersMayDiffer() && slices.ContainsFunc(page, func(m *link.Message) bool { return expired(m) && e.ranges.Has(m) })
+	e.w.states.update(e.key, func(f *entityState) {
+		if seen {
+			f.deadLetters.Recognize()
+		}
+		f.deadLetters.Add(search.IdentityOf(page[0]), time.Now()) // what a consumer takes first
+		f.deadLetters.Add(search.IdentityOf(page[len(page)-1]), time.Now())
+	})
+}
+
 // confirmDeadLetters reads the witnesses again and returns the state that follows. Without any,
 // nothing speaks for letters that stay.
 func (e *entity) confirmDeadLetters(ctx context.Context) (search.LetterState, error) {

@@ -139,7 +139,7 @@ func (e *entity) keepNewDeadLetters(ctx context.Context) error {
 	if e.settings.forwardDead != "" {
 		return nil
 	}
-	return e.dead.WithoutKept(func() error { return e.newLetters.Keep(ctx, e.deadLetters(), false, &e.dead, &e.kept) })
+	return e.dead.WithoutKept(func() error { return e.newLetters.Read(ctx, e.deadLetters(), false, &e.dead, e.kept.Add) })
 }
 
 // confirmPresent peeks at the messages once more, right before the nudge: a message that is gone

@@ -45,7 +45,6 @@ type Config struct {
 	Path       string // of the queue or subscription
 	Clock      *judge.Clock
 	Operations *operations.Counter
-	Kept       *search.Kept              // gets the dead letters that are read right behind a nudge
 	Letters    func() search.LetterState // whether dead letters stay
 	First      func() bool               // nudges come first, without a check
 	Many       func() bool               // so many deadlines that checks do not keep up
@@ -54,6 +53,7 @@ type Config struct {
 	Sessions   func()                    // is called when the entity turns out to require sessions
 	Failed     func(error)               // is called after each nudge that has failed
 	Nudged     func()                    // is called after each nudge
+	Read       func([]*link.Message)     // is called with a page of dead letters, read right behind a nudge
 	Go         func(func())              // runs the goroutine
 }
 

@@ -24,22 +24,22 @@ type NewLetters struct {
 	again time.Time // by our clock: no read before, while it is unknown whether letters stay
 }
 
-// Keep reads the dead letters that a receive has just made, where they may be taken away. A
+// Read reads the dead letters that a receive has just made, where they may be taken away. A
 // consumer that empties the queue needs a round trip to settle. A read right after the receive
 // usually comes first. proven says that the dead letters are needed for nothing but to see whether
 // they stay.
-func (l *NewLetters) Keep(ctx context.Context, state LetterState, proven bool, dead *View, kept *Kept) error {
+func (l *NewLetters) Read(ctx context.Context, state LetterState, proven bool, dead *View, see func(page []*link.Message)) error {
 	switch {
 	case state == LettersStay || state == LettersTaken && proven:
 		return nil
 	case state == LettersTaken:
-		_, err := keepPages(ctx, dead, kept, Identity{})
+		_, err := readPages(ctx, dead, see, Identity{})
 		return err
 	}
 	if time.Now().Before(l.again) {
 		return nil
 	}
-	front, err := keepPages(ctx, dead, kept, l.front)
+	front, err := readPages(ctx, dead, see, l.front)
 	if proven || front == l.front && front != (Identity{}) {
 		l.again = time.Now().Add(keepPause)
 	}
@@ -47,10 +47,10 @@ func (l *NewLetters) Keep(ctx context.Context, state LetterState, proven bool, d
 	return err
 }
 
-// keepPages keeps what the first pages of a dead-letter queue have, and returns the first message
-// of a full page, which front was the last time. If a full page still begins with it, nobody
-// empties the queue, and the new dead letters stand anywhere behind.
-func keepPages(ctx context.Context, dead *View, kept *Kept, front Identity) (now Identity, err error) {
+// readPages reads the first pages of a dead-letter queue, and returns the first message of a full
+// page, which front was the last time. If a full page still begins with it, nobody empties the
+// queue, and the new dead letters stand anywhere behind.
+func readPages(ctx context.Context, dead *View, see func(page []*link.Message), front Identity) (now Identity, err error) {
 	for from, pages := int64(0), 0; pages < maxKeptPages; pages++ {
 		page, err := dead.peekAhead(ctx, from, func(n int, _ *link.Message) bool {
 			return n == PageSize && front == (Identity{}) && pages < maxKeptPages-1
@@ -61,7 +61,7 @@ func keepPages(ctx context.Context, dead *View, kept *Kept, front Identity) (now
 		if err != nil || len(page) == 0 {
 			return now, err
 		}
-		kept.Add(page)
+		see(page)
 		if len(page) < PageSize {
 			return now, nil
 		}

@@ -299,6 +299,14 @@ func (s *RangeCache) Named(names map[string][]*Want, due Due, see func(*CachedMe
 	})
 }
 
+// Has reports whether the cache has m.
+func (s *RangeCache) Has(m *link.Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := cached(m, time.Time{}, false)
+	return slices.ContainsFunc(s.messages.groups[groupOf(&c)], func(o CachedMessage) bool { return o.Identity == c.Identity })
+}
+
 // ReadBefore reports whether the cache has messages that were read before an instant of our clock,
 // or that it does not keep whole although it should.
 func (s *RangeCache) ReadBefore(t time.Time) bool {
