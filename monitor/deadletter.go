@@ -171,7 +171,8 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	}
 	if m.DeadLetterReason != "" && e.settings.forwardDead == "" {
 		moved = duration.Later(moved, deadline) // our clock may be a little behind
-		e.sawDeadLetter(wt, m)
+		seen := !wt.seenAt.IsZero() || wt.evidence.present != nil
+		e.sawDeadLetter(m, seen && !e.dead.Restored && wt.want.Identity == search.IdentityOf(m))
 	}
 	missed := judge.Missed(m, deadline)
 	missed.DeadLetteredTime, missed.DeadLetterReason, missed.Strategy, missed.Evidence = moved, m.DeadLetterReason, strategy, evidenceDeadLetter

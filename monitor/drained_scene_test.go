@@ -290,26 +290,6 @@ func TestManyDeadLettersThatAreTakenAway(t *testing.T) {
 	})
 }
 
-// So many deadlines are missed that no check reads dead letters. What is read behind nudges shows that
-// they stay. From then on no nudge waits until what it expires was read.
-func TestManyDeadLettersThatStay(t *testing.T) {
-	play(t, func(s *scene) {
-		s.slots = true
-		s.MeasureClock()
-		s.startMonitor()
-		s.sendLives(workQueue, s.shuffled(4000, 4*time.Second, time.Millisecond))
-		time.Sleep(6 * time.Second) // half of them are due
-		defer s.Namespace.Broker.Default().Inject(broker.Fault{
-			Operation: broker.OnManagement, Entity: workQueue, Request: "com.microsoft:peek-message", Delay: 500 * time.Millisecond,
-		})()
-		time.Sleep(20 * time.Second)
-		if most := slices.Max(s.Lags(workQueue)); most > 800*time.Millisecond {
-			s.Errorf("dead-lettered after up to %v, want that no nudge waits for a read of 0.5 s", most)
-		}
-		s.wantNotifiedOfAll(workQueue)
-	})
-}
-
 // From some moment on, nobody can read the dead letters: a consumer takes each before a peek
 // arrives. Messages that were on the work queue while nobody received from it have expired.
 func TestDeadLettersThatAreGoneBeforeAnyRead(t *testing.T) {

@@ -65,29 +65,24 @@ func (e *entity) lettersMayDiffer() bool {
 	return !e.w.states.get(e.key).deadLetters.Recognized()
 }
 
-// sawDeadLetter notes the dead letter of wt, which was just read.
-func (e *entity) sawDeadLetter(wt *watch, m *link.Message) {
-	seen := !e.dead.Restored && (!wt.seenAt.IsZero() || wt.evidence.present != nil) && wt.want.Identity == search.IdentityOf(m)
+// sawDeadLetter records that the dead letter m was just read. recognized: it has the number and the
+// stamp under which its message was seen.
+func (e *entity) sawDeadLetter(m *link.Message, recognized bool) {
 	e.w.states.update(e.key, func(f *entityState) {
-		if seen {
+		if recognized {
 			f.deadLetters.Recognize()
 		}
 		f.deadLetters.Add(search.IdentityOf(m), time.Now())
 	})
 }
 
-// sawNewLetters keeps a page of dead letters that was read right behind a nudge. Where many deadlines
-// are missed, no others are read.
+// sawNewLetters keeps a page of dead letters that was read right behind a nudge. Where many
+// deadlines are missed, no others are read. A consumer takes the first one soonest.
 func (e *entity) sawNewLetters(page []*link.Message) {
 	e.kept.Add(page)
-	seen := e.lettersMayDiffer() && slices.ContainsFunc(page, func(m *link.Message) bool { return expired(m) && e.ranges.Has(m) })
-	e.w.states.update(e.key, func(f *entityState) {
-		if seen {
-			f.deadLetters.Recognize()
-		}
-		f.deadLetters.Add(search.IdentityOf(page[0]), time.Now()) // what a consumer takes first
-		f.deadLetters.Add(search.IdentityOf(page[len(page)-1]), time.Now())
-	})
+	for _, m := range []*link.Message{page[0], page[len(page)-1]} {
+		e.sawDeadLetter(m, e.lettersMayDiffer() && expired(m) && e.ranges.Has(m))
+	}
 }
 
 // confirmDeadLetters reads the witnesses again and returns the state that follows. Without any,

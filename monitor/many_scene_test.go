@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 )
 
-// Deadlines are missed faster than checks keep up, and dead letters stay. Nobody receives, so most of
-// them are shown by nudges, and their events do not wait for pages of dead letters. A broker that
+// Deadlines are missed faster than checks keep up, and dead letters stay. Nobody receives, so most
+// of them are shown by nudges, and their events do not wait for pages of dead letters. A broker that
 // expires no further than the first live message leaves most in place, and they are scanned for.
 func TestManyMissedDeadlinesNeedNoDeadLetters(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
@@ -81,5 +82,25 @@ func TestAConsumerThatComesWhileManyDeadlinesAreMissed(t *testing.T) {
 				s.Errorf("%s was completed in time, and notified", id)
 			}
 		}
+	})
+}
+
+// So many deadlines are missed that no check reads dead letters. What is read behind nudges shows
+// that they stay. From then on no nudge waits until what it expires was read.
+func TestManyDeadLettersThatStay(t *testing.T) {
+	play(t, func(s *scene) {
+		s.slots = true
+		s.MeasureClock()
+		s.startMonitor()
+		s.sendLives(workQueue, s.shuffled(4000, 4*time.Second, time.Millisecond))
+		time.Sleep(6 * time.Second) // half of them are due
+		defer s.Namespace.Broker.Default().Inject(broker.Fault{
+			Operation: broker.OnManagement, Entity: workQueue, Request: "com.microsoft:peek-message", Delay: 500 * time.Millisecond,
+		})()
+		time.Sleep(20 * time.Second)
+		if most := slices.Max(s.Lags(workQueue)); most > 800*time.Millisecond {
+			s.Errorf("dead-lettered after up to %v, want that no nudge waits for a read of 0.5 s", most)
+		}
+		s.wantNotifiedOfAll(workQueue)
 	})
 }

@@ -20,8 +20,6 @@ import (
 // (evidence.go), and all there is to do where deadlines are met: an open receiver is a listener.
 
 const (
-	// nudgeEvery is the interval between nudges within a slot.
-	nudgeEvery = 6 * time.Millisecond
 	// Checks cannot keep up, or cost too much, where behindMin messages that were seen before
 	// become due within soonWithin, or a slot has ended lateAfter ago.
 	behindMin  = 64
@@ -34,10 +32,9 @@ const (
 	// After a reading of dead letters, none are read for peekRest times its peeks, or pageRest
 	// times the square of these, but waitMost at most. So few messages are notified soon, and of
 	// many only so much later that they share pages.
-	peekRest = 3 * time.Millisecond
-	pageRest = 80 * time.Microsecond
-	waitMost = 1250 * time.Millisecond
-
+	peekRest   = 3 * time.Millisecond
+	pageRest   = 80 * time.Microsecond
+	waitMost   = 1250 * time.Millisecond
 	lostRarely = 8                     // dead letters are read behind nudges for each one that is lost
 	seenLate   = 50 * time.Millisecond // after its send, a message is mostly enqueued
 	copyGap    = 64                    // messages behind each one are read for copies of it
@@ -157,14 +154,11 @@ func (e *entity) nudgeFor(ctx context.Context, wt *watch) {
 		return
 	}
 	wt.nudgeAt = at
-	var times []time.Time
-	if wt.slot != nil {
-		// Its messages become due all along.
-		for at := wt.slot.SlotStart().Add(nudgeEvery); at.Before(wt.slot.SlotEnd); at = at.Add(nudgeEvery) {
-			times = append(times, at)
-		}
+	if wt.slot == nil {
+		e.nudger.Want(ctx, at)
+		return
 	}
-	e.nudger.Want(ctx, append(times, at)...)
+	e.nudger.WantWithin(ctx, wt.slot.SlotStart(), at)
 }
 
 // nudgedWatches returns the waiting watches whose nudge has been made.

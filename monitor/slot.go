@@ -202,11 +202,9 @@ func (u *slotSearch) read(ctx context.Context) error {
 	}
 	e.identify(named...)
 	if u.early = u.isEarly(); u.early {
-		if err := u.confirmCached(ctx, noted); err != nil {
+		err := u.confirmCached(ctx, noted)
+		if u.early = u.isEarly(); err != nil || u.early {
 			return err
-		}
-		if u.early = u.isEarly(); u.early {
-			return nil
 		}
 	}
 	if _, err := e.expireUnseen(ctx, slices.Collect(maps.Values(u.slots))); err != nil {
@@ -221,12 +219,10 @@ func (u *slotSearch) read(ctx context.Context) error {
 	}
 	nudged := e.deadLetterSearchFor(u.rest)
 	u.assignFirst(nudged.wants, e.notNotified)
-	recognized := false
 	err = e.dead.Between(ctx, u.From, u.Until, func(m *link.Message) {
 		at := search.IdentityOf(m)
-		if _, seen := noted[at]; seen && !recognized && !e.dead.Restored {
-			recognized = true
-			e.w.states.update(e.key, func(f *entityState) { f.deadLetters.Recognize() })
+		if _, seen := noted[at]; seen && !e.dead.Restored && e.lettersMayDiffer() {
+			e.sawDeadLetter(m, true)
 		}
 		delete(noted, at)
 		u.deadLettered(ctx, m)

@@ -123,8 +123,8 @@ func (e *entity) isProven(now time.Time) bool {
 // waitingIn calls see with the messages on the work queue that were enqueued in the window. For
 // messages from the cache it calls noted instead.
 func (e *entity) waitingIn(ctx context.Context, w *judge.Window, see func(*link.Message), noted func(*search.CachedMessage)) error {
-	read := func(ctx context.Context, s search.TimeRange, see func(*link.Message)) (bool, error) {
-		err := e.work.Between(ctx, s.First(), s.Last(), see)
+	read := func(ctx context.Context, s search.TimeRange, see func(*link.Message) (more bool)) (bool, error) {
+		err := e.work.Between(ctx, s.First(), s.Last(), func(m *link.Message) { see(m) }) // all of it
 		return e.work.Cursor, err
 	}
 	if e.work.Cursor {

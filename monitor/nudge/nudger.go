@@ -28,6 +28,8 @@ const (
 	// keep up. Deadlines that lie closer share a nudge.
 	every     = 3 * time.Millisecond
 	everyMany = 5 * time.Millisecond
+	// within is the interval between nudges in a span of time.
+	within = 6 * time.Millisecond
 	// maxPast bounds the remembered nudges: at that interval, those of more than a second.
 	maxPast = 400
 	// openAhead is how long before a nudge its receiver is opened. It has no credit until then.
@@ -53,7 +55,7 @@ type Config struct {
 	Sessions   func()                    // is called when the entity turns out to require sessions
 	Failed     func(error)               // is called after each nudge that has failed
 	Nudged     func()                    // is called after each nudge
-	Read       func([]*link.Message)     // is called with a page of dead letters, read right behind a nudge
+	Read       func([]*link.Message)     // is called with dead letters read right behind a nudge
 	Go         func(func())              // runs the goroutine
 }
 
@@ -129,6 +131,15 @@ func (n *Nudger) Want(ctx context.Context, due ...time.Time) {
 		return
 	}
 	n.Retry()
+}
+
+// WantWithin requests nudges in a span of time in which messages become due all along.
+func (n *Nudger) WantWithin(ctx context.Context, from, until time.Time) {
+	var due []time.Time
+	for at := from.Add(within); at.Before(until); at = at.Add(within) {
+		due = append(due, at)
+	}
+	n.Want(ctx, append(due, until)...)
 }
 
 // Retry has the nudger ask again whether a nudge may be made.

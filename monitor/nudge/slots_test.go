@@ -78,7 +78,7 @@ func TestANudgeWaitsUntilItsSlotsWereRead(t *testing.T) {
 		}
 		s.expect(0)
 		cached := 0
-		err := s.cache.Waiting(s.Context(), s.ranges()[0], search.Millis(time.Now()), func(context.Context, search.TimeRange, func(*link.Message)) (bool, error) {
+		err := s.cache.Waiting(s.Context(), s.ranges()[0], search.Millis(time.Now()), func(context.Context, search.TimeRange, func(*link.Message) bool) (bool, error) {
 			s.Error("a range that was fetched is read again")
 			return false, nil
 		}, func(*link.Message) {}, search.Due{TimeRange: search.TimeRange{Until: search.Millis(time.Now())}}, func(m *search.CachedMessage) {

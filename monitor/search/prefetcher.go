@@ -150,8 +150,8 @@ func (p *Prefetcher) fetch(ctx context.Context, view *View, in TimeRange) error 
 	if all, _ := p.Cache.HasAll(in); all || in.Empty() {
 		return nil
 	}
-	return p.Cache.Waiting(ctx, in, final, func(ctx context.Context, s TimeRange, see func(*link.Message)) (bool, error) {
-		err := view.Between(ctx, s.First(), s.Last(), see)
+	return p.Cache.Waiting(ctx, in, final, func(ctx context.Context, s TimeRange, see func(*link.Message) (more bool)) (bool, error) {
+		err := view.betweenWhile(ctx, s.First(), s.Last(), see)
 		return view.Cursor, err
 	}, func(*link.Message) {}, Due{}, func(*CachedMessage) {})
 }

@@ -24,9 +24,10 @@ const (
 	cacheFrom = time.Second
 	// cacheGap is how long before the first window a full cache drops messages.
 	cacheGap = 10 * time.Second
-	// maxCachedMessages bounds the cached messages, to about 10 MiB, and ten times that where they
-	// are kept whole. Messages beyond that are read each time.
+	// maxCachedMessages bounds the cached messages, to about 10 MiB, and maxCachedWhole those that are
+	// kept whole, to about 50 MiB. Messages beyond that are read each time.
 	maxCachedMessages = 1 << 18
+	maxCachedWhole    = 1 << 17
 	// longRead is how many messages one read may have for which nudges wait: an eighth of a second.
 	longRead = 1 << 15
 	// maxCachedRanges bounds the separate ranges. The oldest is dropped.
@@ -56,6 +57,14 @@ func (s *RangeCache) SetWhole(whole bool) {
 	s.whole = whole
 }
 
+// most returns how many messages the cache keeps. The caller holds the mutex.
+func (s *RangeCache) most() int {
+	if s.whole {
+		return maxCachedWhole
+	}
+	return maxCachedMessages
+}
+
 // Reset forgets everything.
 func (s *RangeCache) Reset() {
 	s.mu.Lock()
@@ -70,9 +79,9 @@ type cachedRange struct {
 	read time.Time // by our clock: by then
 }
 
-// A RangeReader reads the messages in a range of the work queue. partitioned: sequence numbers
-// are not in the order of time.
-type RangeReader func(ctx context.Context, s TimeRange, see func(*link.Message)) (partitioned bool, err error)
+// A RangeReader reads the messages in a range of the work queue, in the order of their numbers. The
+// cache keeps none after more was false. partitioned: these are not in the order of time.
+type RangeReader func(ctx context.Context, s TimeRange, see func(*link.Message) (more bool)) (partitioned bool, err error)
 
 // Reads reports whether a long part of a range was not read yet.
 func (s *RangeCache) Reads(in TimeRange) bool {
@@ -85,7 +94,7 @@ func (s *RangeCache) Reads(in TimeRange) bool {
 // may become due in that time it calls noted instead. Ranges before final are read once.
 func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, read RangeReader, see func(*link.Message), due Due, noted func(*CachedMessage)) error {
 	s.mu.Lock()
-	unknown, whole := s.missing(in), s.whole
+	unknown, whole, most := s.missing(in), s.whole, s.most()
 	s.messages.each(&due, func(m *CachedMessage) {
 		if in.Holds(m.Enqueued) && s.contains(m.Enqueued) {
 			noted(m)
@@ -97,18 +106,19 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 		now, n := time.Now(), 0
 		var seen []CachedMessage
 		found := map[Identity]bool{}
-		partitioned, err := read(ctx, u, func(m *link.Message) {
+		partitioned, err := read(ctx, u, func(m *link.Message) (more bool) {
 			if !u.Holds(m.EnqueuedTime.UnixMilli()) {
-				return
+				return true
 			}
 			see(m)
 			found[IdentityOf(m)] = true
 			if n++; n == longRead {
 				s.overflow()
 			}
-			if keep && len(seen) <= maxCachedMessages {
+			if keep && len(seen) <= most {
 				seen = append(seen, cached(m, now, whole))
 			}
+			return len(seen) <= most
 		})
 		if err != nil {
 			return err
@@ -136,7 +146,7 @@ func (s *RangeCache) overflow() {
 // take takes what was read of a range, as far as nobody else has read it meanwhile, and keeps it if
 // keep is set. The caller holds the mutex.
 func (s *RangeCache) take(u TimeRange, seen []CachedMessage, found map[Identity]bool, final int64, keep bool) {
-	if len(seen) > maxCachedMessages { // and there were more, in the order of their numbers
+	if len(seen) > s.most() { // and there were more, in the order of their numbers
 		latest := slices.MaxFunc(seen, func(a, b CachedMessage) int { return cmp.Compare(a.Enqueued, b.Enqueued) })
 		u.Until, s.full = min(u.Until, latest.Enqueued), true
 	}
@@ -225,7 +235,7 @@ func (s *RangeCache) HasAll(ranges ...TimeRange) (all bool, drops int) {
 
 // add caches what was read of a range, from its beginning as far as there is room.
 func (s *RangeCache) add(of cachedRange, seen []CachedMessage) {
-	if room := maxCachedMessages - s.messages.n; len(seen) > room {
+	if room := max(s.most()-s.messages.n, 0); len(seen) > room {
 		// Sequence numbers rise with time, but stamps of several nodes may not.
 		slices.SortFunc(seen, func(a, b CachedMessage) int { return int(a.Enqueued - b.Enqueued) })
 		of.Until = min(of.Until, seen[room].Enqueued) // the range ends before the first omitted message's millisecond
@@ -274,10 +284,10 @@ func (s *RangeCache) Clear(first int64, due Due, handled func(*CachedMessage) bo
 	defer s.mu.Unlock()
 	s.messages.drop(s.messages.in(&due), func(m *CachedMessage) bool { return due.mayHave(m) && handled(m) })
 	before := first - cacheGap.Milliseconds()
-	if s.messages.n > maxCachedMessages/2 && len(s.known) > 0 && s.known[0].From < before {
+	if s.messages.n > s.most()/2 && len(s.known) > 0 && s.known[0].From < before {
 		s.forget(before)
 	}
-	if s.full && s.messages.n <= maxCachedMessages/2 {
+	if s.full && s.messages.n <= s.most()/2 {
 		s.full = false
 		s.publish(1) // it seemed to have everything
 	}

@@ -43,11 +43,11 @@ func TestTheRangeCacheAgreesWithTheQueue(t *testing.T) {
 				return life == 0 || due.Holds(at.Enqueued+life) || due.Most > 0 && life > due.Most.Milliseconds()
 			}
 			seen, noted := map[Identity]bool{}, map[Identity]bool{}
-			err := s.Waiting(t.Context(), in, final, func(_ context.Context, of TimeRange, see func(*link.Message)) (bool, error) {
+			err := s.Waiting(t.Context(), in, final, func(_ context.Context, of TimeRange, see func(*link.Message) bool) (bool, error) {
 				if of.Empty() || of.From < in.From || of.Until > in.Until {
 					t.Fatalf("read %v for %v", of, in)
 				}
-				m.read(of, see)
+				m.read(of, func(msg *link.Message) { see(msg) })
 				if fails {
 					return false, errors.New("the line broke")
 				}
@@ -192,11 +192,14 @@ func TestAReadOfTooManyMessagesClaimsWhatItKept(t *testing.T) {
 	in := TimeRange{begin, begin + 10_000}
 	var s RangeCache
 	s.SetWhole(true)
-	read := func(_ context.Context, of TimeRange, see func(*link.Message)) (bool, error) {
-		for i := range int64(maxCachedMessages + 5000) {
-			see(&link.Message{SequenceNumber: i + 1, EnqueuedTime: time.UnixMilli(begin + i/40), TimeToLive: time.Minute})
+	read := func(_ context.Context, of TimeRange, see func(*link.Message) bool) (bool, error) {
+		for i := range int64(maxCachedWhole + 5000) {
+			more := see(&link.Message{SequenceNumber: i + 1, EnqueuedTime: time.UnixMilli(begin + i/40), TimeToLive: time.Minute})
 			if held := !s.has(in); held != (i < longRead-1) {
 				t.Fatalf("after %d messages of one read others wait for it: %v", i+1, held)
+			}
+			if more != (i < maxCachedWhole) {
+				t.Fatalf("after %d messages more are wanted: %v", i+1, more)
 			}
 		}
 		return false, nil
@@ -204,8 +207,8 @@ func TestAReadOfTooManyMessagesClaimsWhatItKept(t *testing.T) {
 	if err := s.Waiting(t.Context(), in, begin+20_000, read, func(*link.Message) {}, Due{}, func(*CachedMessage) {}); err != nil {
 		t.Fatal(err)
 	}
-	most := begin + maxCachedMessages/40
-	if left := s.missing(in); len(left) != 1 || left[0].From > most || s.messages.n > maxCachedMessages {
+	most := begin + maxCachedWhole/40
+	if left := s.missing(in); len(left) != 1 || left[0].From > most || s.messages.n > maxCachedWhole {
 		t.Errorf("it has %d messages and lacks %v, want some from %d on", s.messages.n, left, most)
 	}
 }
