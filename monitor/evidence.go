@@ -77,12 +77,11 @@ func (e *entity) sawDeadLetter(m *link.Message, recognized bool) {
 }
 
 // sawNewLetters keeps a page of dead letters that was read right behind a nudge. Where many
-// deadlines are missed, no others are read. A consumer takes the first one soonest.
+// deadlines are missed, no others are read.
 func (e *entity) sawNewLetters(page []*link.Message) {
 	e.kept.Add(page)
-	for _, m := range []*link.Message{page[0], page[len(page)-1]} {
-		e.sawDeadLetter(m, e.lettersMayDiffer() && expired(m) && e.ranges.Has(m))
-	}
+	recognized := e.lettersMayDiffer() && slices.ContainsFunc(page, func(m *link.Message) bool { return expired(m) && e.ranges.Has(m) })
+	e.w.states.update(e.key, func(f *entityState) { f.deadLetters.ObservePage(page, recognized, time.Now()) })
 }
 
 // confirmDeadLetters reads the witnesses again and returns the state that follows. Without any,

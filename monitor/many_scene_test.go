@@ -13,8 +13,8 @@ import (
 )
 
 // Deadlines are missed faster than checks keep up, and dead letters stay. Nobody receives, so most
-// of them are shown by nudges, and their events do not wait for pages of dead letters. A broker that
-// expires no further than the first live message leaves most in place, and they are scanned for.
+// of them are shown by nudges, and their events do not wait for pages of dead letters. A broker
+// that expires no further than the first live message leaves most in place: they are scanned for.
 func TestManyMissedDeadlinesNeedNoDeadLetters(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
 		s.slots = true

@@ -180,7 +180,7 @@ func TestCompanionThatIsWrittenAgainForTheRestOfAnID(t *testing.T) {
 			stop := s.startMonitor()
 			now := s.Scheduler.Now()
 			s.Must(s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: now.Time.Add(time.Second), References: []scheduler.Reference{{
-				MessageID: "same", Sent: now.Time, From: now.Time, Until: now.Time.Add(20 * time.Second), // slowly acknowledged
+				MessageID: "same", Sent: now.Time, From: now.Time, Until: now.Time.Add(20 * time.Second),
 				Within: time.Second, Deadline: now.Time.Add(time.Second), Stated: "ttl",
 			}}}))
 			sender, err := s.Client.NewSender(workQueue, nil)

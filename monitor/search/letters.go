@@ -2,7 +2,12 @@
 
 package search
 
-import "time"
+import (
+	"slices"
+	"time"
+
+	"overdue/internal/servicebus/link"
+)
 
 // LetterState says whether dead letters stay on the dead-letter queue of an entity.
 type LetterState int
@@ -79,6 +84,26 @@ func (q *Letters) Observe(now time.Time, kept, lost int) {
 	case kept > 0 && state != LettersTaken:
 		q.state, q.Confirmed = LettersStay, now
 	}
+}
+
+// ObservePage observes the witnesses on a page of the dead-letter queue, and makes witnesses of the
+// first letter, which a consumer takes soonest, and of the last. recognized: see Recognize. Where a
+// witness is missing, a search for it has to show that it is gone.
+func (q *Letters) ObservePage(page []*link.Message, recognized bool, now time.Time) {
+	if recognized {
+		q.Recognize()
+	}
+	q.Add(IdentityOf(page[0]), now)
+	q.Add(IdentityOf(page[len(page)-1]), now)
+	kept := 0
+	for _, w := range q.Witnesses(now) {
+		if slices.ContainsFunc(page, func(m *link.Message) bool { return IdentityOf(m) == w.Identity }) {
+			kept++
+		} else if w.Number <= page[len(page)-1].SequenceNumber {
+			return
+		}
+	}
+	q.Observe(now, kept, 0)
 }
 
 // Add makes a dead letter a witness, in the place of the oldest, unless one was made a moment ago.

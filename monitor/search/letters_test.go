@@ -5,6 +5,8 @@ package search
 import (
 	"testing"
 	"time"
+
+	"overdue/internal/servicebus/link"
 )
 
 func TestTheStateOfDeadLettersFollowsTheirWitnesses(t *testing.T) {
@@ -38,6 +40,37 @@ func TestTheStateOfDeadLettersFollowsTheirWitnesses(t *testing.T) {
 		}
 		if got := q.Current(noon.Add(holds + 1)); got != LettersUnknown {
 			t.Errorf("after more than %v state %d is %d, want unknown", holds, state, got)
+		}
+	}
+}
+
+func TestAPageShowsThatWitnessesStay(t *testing.T) {
+	page := func(numbers ...int64) (page []*link.Message) {
+		for _, n := range numbers {
+			page = append(page, &link.Message{SequenceNumber: n, EnqueuedTime: noon})
+		}
+		return page
+	}
+	for _, c := range []struct {
+		name string
+		page []*link.Message
+		at   time.Duration
+		want LetterState
+	}{
+		{"both", page(1, 2, 3, 9), time.Second, LettersStay},
+		{"one, and the other may stand behind", page(1, 2, 3), time.Second, LettersStay},
+		{"the first is missing", page(2, 3, 9), time.Second, LettersUnknown},
+		{"the last is missing", page(1, 3, 10), time.Second, LettersUnknown},
+		{"none", page(3, 4), time.Second, LettersUnknown},
+		{"they are young", page(1, 2, 3, 9), witnessAge - 1, LettersUnknown},
+	} {
+		var q Letters
+		q.Recognize()
+		q.Add(Identity{1, noon.UnixMilli()}, noon)
+		q.Add(Identity{9, noon.UnixMilli()}, noon.Add(witnessEvery))
+		q.ObservePage(c.page, false, noon.Add(c.at))
+		if got := q.Current(noon.Add(c.at)); got != c.want {
+			t.Errorf("%s: state %d, want %d", c.name, got, c.want)
 		}
 	}
 }

@@ -24,8 +24,8 @@ const (
 	cacheFrom = time.Second
 	// cacheGap is how long before the first window a full cache drops messages.
 	cacheGap = 10 * time.Second
-	// maxCachedMessages bounds the cached messages, to about 10 MiB, and maxCachedWhole those that are
-	// kept whole, to about 50 MiB. Messages beyond that are read each time.
+	// maxCachedMessages bounds the cached messages, to about 10 MiB, and maxCachedWhole those that
+	// are kept whole, to about 50 MiB. Messages beyond that are read each time.
 	maxCachedMessages = 1 << 18
 	maxCachedWhole    = 1 << 17
 	// longRead is how many messages one read may have for which nudges wait: an eighth of a second.
