@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"bytes"
 	"math"
 	"sync"
 
@@ -34,7 +33,6 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 	// Without a session the messages of all are shown, also over the receiver of one: the Go SDK does
 	// not say which it means, and every other does.
 	buffer := peekBuffers.Get().(*peekBuffer)
-	defer buffer.free()
 	show := func(from int64, most int) []queue.View {
 		if buffer.views = buffer.views[:0]; ofSession {
 			buffer.views = q.PeekSession(buffer.views, session, from, most)
@@ -54,7 +52,10 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 			return failure(err)
 		}
 	}
-	return page.response()
+	clear(buffer.views)
+	res := page.response()
+	res.free = buffer.free
+	return res
 }
 
 // A peekBuffer is the memory of one peek: monitors read thousands of pages a second.
@@ -68,9 +69,8 @@ var peekBuffers = sync.Pool{New: func() any { return new(peekBuffer) }}
 // maxPeekBuffer bounds the bytes of a page that are kept for the next peek.
 const maxPeekBuffer = 256 << 10
 
-// free keeps b for the next peek, without the messages.
+// free keeps b for the next peek.
 func (b *peekBuffer) free() {
-	clear(b.views)
 	if cap(b.page.out) <= maxPeekBuffer {
 		peekBuffers.Put(b)
 	}
@@ -126,11 +126,11 @@ func (p *page) add(v *queue.View, o message.Overlay, lock *queue.LockToken) erro
 	return nil
 }
 
-// response closes the page, and has a copy of it.
+// response closes the page and returns it.
 func (p *page) response() response {
 	if p.count == 0 {
 		return noContent()
 	}
 	p.out = amqp.EndMap(amqp.EndList(p.out, p.list, p.count), p.outer, 1)
-	return ok(bytes.Clone(p.out))
+	return ok(p.out)
 }

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
@@ -152,18 +153,23 @@ type response struct {
 	description string
 	condition   amqp.Symbol // of a failure, or of a 204 that says what there was none of
 	body        amqp.Raw    // a map; nil = an empty one
+	free        func()      // ends the use of body; nil: nobody else uses it
 }
 
-// encode builds the message that returns res.
-func (res response) encode(req *request) []byte {
+// append appends the message that returns res, whose body nobody may use any more.
+func (res response) append(b []byte, req *request) []byte {
 	body := res.body
 	if body == nil {
 		body = emptyMap
 	}
-	return amqp.Answer{
+	b = amqp.Answer{
 		To: req.replyTo, CorrelationID: req.messageID,
 		Status: res.status, Description: res.description, Condition: res.condition, Body: body,
-	}.Append(make([]byte, 0, 256+len(body)))
+	}.Append(slices.Grow(b, 256+len(body)))
+	if res.free != nil {
+		res.free()
+	}
+	return b
 }
 
 // emptyMap is a map without entries.

@@ -116,7 +116,7 @@ func (r *responder) run() {
 			}
 			res, say := r.work(j)
 			j.from.settle(j.delivery, acceptedIn(j.request.txn))
-			if say && !r.send(res.encode(j.request)) {
+			if say && !r.answer(res, j.request) {
 				break
 			}
 		}
@@ -178,7 +178,21 @@ func (r *responder) next() (job, bool) {
 	return j, true
 }
 
-// send returns one response. It reports false when the link is gone.
+// payloads are the memory of responses.
+var payloads = sync.Pool{New: func() any { return new([]byte) }}
+
+// answer returns one response. It reports false when the link is gone.
+func (r *responder) answer(res response, req *request) bool {
+	payload := payloads.Get().(*[]byte)
+	*payload = res.append((*payload)[:0], req)
+	sent := r.send(*payload)
+	if cap(*payload) <= maxPeekBuffer {
+		payloads.Put(payload)
+	}
+	return sent
+}
+
+// send sends a payload. It reports false when the link is gone.
 func (r *responder) send(payload []byte) bool {
 	for {
 		// Responses are settled, so a tag need not be unique.

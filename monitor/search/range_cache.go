@@ -116,6 +116,9 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 				s.overflow()
 			}
 			if keep && len(seen) <= most {
+				if len(seen) == cap(seen) {
+					seen = slices.Grow(seen, max(PageSize, len(seen))) // they may be many
+				}
 				seen = append(seen, cached(m, now, whole))
 			}
 			return len(seen) <= most

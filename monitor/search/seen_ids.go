@@ -56,10 +56,11 @@ func (m *SeenIDs) add(id string, seen Identity, waiting limit) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.used {
-		m.used, m.seed, m.recent = true, maphash.MakeSeed(), map[uint64]seenID{}
+		m.used, m.seed, m.recent, m.older = true, maphash.MakeSeed(), map[uint64]seenID{}, map[uint64]seenID{}
 	}
 	if len(m.recent) == seenIDsSize {
-		m.older, m.recent = m.recent, make(map[uint64]seenID, seenIDsSize)
+		m.older, m.recent = m.recent, m.older
+		clear(m.recent)
 	}
 	h, last := maphash.String(m.seed, id), seenID{Identity: seen, waiting: waiting}
 	before, ok := m.recent[h]
