@@ -6,7 +6,6 @@ import (
 	"math"
 	"sync"
 
-	"overdue/internal/amqp"
 	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
@@ -42,18 +41,18 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 		return buffer.views
 	}
 	views := m.ns.shown(show, from, int(min(count, maxPeek)))
-	page := buffer.page.begin(m.ns.b.cfg.MaxMessageSize)
+	page := buffer.page.Begin(m.ns.b.cfg.MaxMessageSize)
 	for i := range views {
 		v := &views[i]
-		if !omitBody && !page.fits(len(v.Body)) {
+		if !omitBody && !page.Fits(len(v.Body)) {
 			break
 		}
-		if err := page.add(v, message.Overlay{Peeked: true, OmitBody: omitBody}, nil); err != nil {
+		if err := page.Add(v, message.Overlay{Peeked: true, OmitBody: omitBody}, nil); err != nil {
 			return failure(err)
 		}
 	}
 	clear(buffer.views)
-	res := page.response()
+	res := pageOf(page)
 	res.free = buffer.free
 	return res
 }
@@ -61,7 +60,7 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 // A peekBuffer is the memory of one peek: monitors read thousands of pages a second.
 type peekBuffer struct {
 	views []queue.View
-	page  page
+	page  message.Page
 }
 
 var peekBuffers = sync.Pool{New: func() any { return new(peekBuffer) }}
@@ -71,66 +70,15 @@ const maxPeekBuffer = 256 << 10
 
 // free keeps b for the next peek.
 func (b *peekBuffer) free() {
-	if cap(b.page.out) <= maxPeekBuffer {
+	if b.page.Cap() <= maxPeekBuffer {
 		peekBuffers.Put(b)
 	}
 }
 
-// A page is a list of encoded messages in a response:
-// {"messages": [{"message": binary, "lock-token": uuid}, …]}.
-type page struct {
-	out     []byte
-	outer   int // start of the map
-	list    int // start of the list
-	count   int
-	limit   int // bytes, about
-	scratch []byte
-}
-
-// begin begins a page, in the memory of the one before.
-func (p *page) begin(limit uint64) *page {
-	p.count, p.limit = 0, int(limit)
-	p.out, p.outer = amqp.BeginMap(p.out[:0])
-	p.out = amqp.AppendString(p.out, "messages")
-	p.out, p.list = amqp.BeginList(p.out)
-	return p
-}
-
-// perMessage is what a message on a page has beyond its own bytes, about.
-const perMessage = 200
-
-// fits reports whether a message of size bytes has room. The first always has:
-// a client that gets nothing asks again for ever.
-func (p *page) fits(size int) bool {
-	return p.count == 0 || len(p.out)+size+perMessage <= p.limit
-}
-
-// add appends a message; lock is its token, nil for none.
-func (p *page) add(v *queue.View, o message.Overlay, lock *queue.LockToken) error {
-	var err error
-	if p.scratch, err = message.Append(p.scratch[:0], v, o); err != nil {
-		return err
+// pageOf returns the response with a page.
+func pageOf(p *message.Page) response {
+	if body := p.End(); body != nil {
+		return ok(body)
 	}
-	var start int
-	p.out, start = amqp.BeginMap(p.out)
-	p.out = amqp.AppendString(p.out, "message")
-	p.out = amqp.AppendBinary(p.out, p.scratch)
-	pairs := 1
-	if lock != nil {
-		p.out = amqp.AppendString(p.out, "lock-token")
-		p.out = amqp.AppendUUID(p.out, amqp.UUID(*lock))
-		pairs++
-	}
-	p.out = amqp.EndMap(p.out, start, pairs)
-	p.count++
-	return nil
-}
-
-// response closes the page and returns it.
-func (p *page) response() response {
-	if p.count == 0 {
-		return noContent()
-	}
-	p.out = amqp.EndMap(amqp.EndList(p.out, p.list, p.count), p.outer, 1)
-	return ok(p.out)
+	return noContent()
 }

@@ -60,7 +60,7 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 	if err != nil {
 		return failure(err)
 	}
-	page := new(page).begin(maxDeferredBytes)
+	page := new(message.Page).Begin(maxDeferredBytes)
 	for i := range ds {
 		d := &ds[i]
 		var lock *queue.LockToken
@@ -68,11 +68,11 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 		if mode == queue.PeekLock {
 			lock, o = &d.LockToken, message.Delivered(d)
 		}
-		if err := page.add(&d.View, o, lock); err != nil {
+		if err := page.Add(&d.View, o, lock); err != nil {
 			return failure(err)
 		}
 	}
-	return page.response()
+	return pageOf(page)
 }
 
 // sizeOf returns how many bytes these messages have together.
@@ -81,7 +81,7 @@ func sizeOf(q *queue.Queue, numbers []int64) (size int) {
 	for _, n := range numbers {
 		one = q.Peek(one[:0], n, 1)
 		if len(one) == 1 && one[0].SequenceNumber == n {
-			size += len(one[0].Body) + perMessage
+			size += len(one[0].Body) + message.PerMessage
 		}
 	}
 	return size
