@@ -53,7 +53,7 @@ func (n *Nudger) nudging(ctx context.Context, l *links) (open func() error, nudg
 			_, steady := n.quiet.Steady()
 			proven := steady && n.Proven(n.Clock.Latest())
 			reading.Go(func() error {
-				return l.dead.WithoutKept(func() error { return n.letters.Read(ctx, n.Letters(), proven, l.dead, n.Config.Read) })
+				return l.dead.WithoutKept(func() error { return n.letters.Read(ctx, n.Letters(), proven, l.dead, n.Read) })
 			})
 		})
 		return got, errors.Join(err, reading.Wait())
