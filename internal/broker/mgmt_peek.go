@@ -65,7 +65,7 @@ type peekBuffer struct {
 
 var peekBuffers = sync.Pool{New: func() any { return new(peekBuffer) }}
 
-// maxPeekBuffer bounds the bytes of a page that are kept for the next peek.
+// maxPeekBuffer bounds the memory of a page, and of a response, that is kept for the next one.
 const maxPeekBuffer = 256 << 10
 
 // free keeps b for the next peek.

@@ -127,7 +127,12 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 			return err
 		}
 		s.mu.Lock()
-		s.take(u, seen, found, final, keep && !partitioned)
+		kept := u
+		if len(seen) > most { // and there were more, in the order of their numbers
+			latest := slices.MaxFunc(seen, func(a, b CachedMessage) int { return cmp.Compare(a.Enqueued, b.Enqueued) })
+			kept.Until, s.full = min(u.Until, latest.Enqueued), true
+		}
+		s.take(kept, seen, found, final, keep && !partitioned)
 		s.messages.each(&due, func(m *CachedMessage) {
 			if u.Holds(m.Enqueued) && !found[m.Identity] {
 				noted(m) // from before the refresh
@@ -149,10 +154,6 @@ func (s *RangeCache) overflow() {
 // take takes what was read of a range, as far as nobody else has read it meanwhile, and keeps it if
 // keep is set. The caller holds the mutex.
 func (s *RangeCache) take(u TimeRange, seen []CachedMessage, found map[Identity]bool, final int64, keep bool) {
-	if len(seen) > s.most() { // and there were more, in the order of their numbers
-		latest := slices.MaxFunc(seen, func(a, b CachedMessage) int { return cmp.Compare(a.Enqueued, b.Enqueued) })
-		u.Until, s.full = min(u.Until, latest.Enqueued), true
-	}
 	for _, part := range s.missing(u) {
 		if s.stale {
 			s.stale = false

@@ -213,6 +213,27 @@ func TestAReadOfTooManyMessagesClaimsWhatItKept(t *testing.T) {
 	}
 }
 
+// How much is kept may change during a read. What was not read any more is not claimed.
+func TestAReadThatEndsEarlyClaimsWhatItRead(t *testing.T) {
+	begin := noon.UnixMilli()
+	in := TimeRange{begin, begin + 10_000}
+	var s RangeCache
+	s.SetWhole(true)
+	read := func(_ context.Context, _ TimeRange, see func(*link.Message) bool) (bool, error) {
+		for i := int64(0); see(&link.Message{SequenceNumber: i + 1, EnqueuedTime: time.UnixMilli(begin + i/40), TimeToLive: time.Minute}); i++ {
+		}
+		s.SetWhole(false)
+		return false, nil
+	}
+	if err := s.Waiting(t.Context(), in, begin+20_000, read, func(*link.Message) {}, Due{}, func(*CachedMessage) {}); err != nil {
+		t.Fatal(err)
+	}
+	most := begin + maxCachedWhole/40
+	if left := s.missing(in); len(left) != 1 || left[0].From > most {
+		t.Errorf("it lacks %v, want what follows %d", left, most)
+	}
+}
+
 // Windows that have nothing to do with each other are remembered side by side, as many as there
 // may be.
 func TestTheRangeCacheDropsTheOldestOfManyRanges(t *testing.T) {

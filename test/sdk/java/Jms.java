@@ -151,7 +151,7 @@ public final class Jms {
         Harness.equal(receive(connection, queue, 1), List.of("b"), "after the commit received");
     }
 
-    /** They are past their absolute-expiry-time, and Qpid drops what is unless it is told not to. */
+    /** They are past their absolute-expiry-time, and Qpid drops what is unless an option forbids it. */
     private static void deadLetters(Connection connection, String queue) throws Exception {
         try (Session session = session(connection); var producer = session.createProducer(session.createQueue(queue))) {
             producer.setTimeToLive(100);
