@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"overdue/internal/servicebus/link"
 	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 )
@@ -120,6 +121,7 @@ func (wt *watch) due() time.Time {
 // stamp shows the instant of its deadline. With unseen, it waits for a nudge, too.
 func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*watch {
 	e.findCached(due)
+	e.findRecent(due)
 	var rest []*watch
 	for _, wt := range due {
 		if !e.untried(wt) || !unseen && e.isUnseen(wt) {
@@ -131,6 +133,34 @@ func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*w
 		e.waiting.watches = append(e.waiting.watches, wt)
 	}
 	return rest
+}
+
+// findRecent finds messages on the page of the work queue that was read last. Where dead letters stay,
+// one that is gone by now is searched for after the nudge. Only a reminder needs to know before.
+func (e *entity) findRecent(due []*watch) {
+	if e.needsProof() {
+		return
+	}
+	page := e.work.Recent()
+	if len(page) == 0 {
+		return
+	}
+	named := e.namedIn(page[0].EnqueuedTime, page[len(page)-1].EnqueuedTime, filter(due, e.untried))
+	if len(named) == 0 {
+		return
+	}
+	names, choose := search.ByMessageID(named), e.chooser(nil)
+	for _, m := range page {
+		search.Match(names[m.MessageID], m, func(w *search.Want, m *link.Message) bool {
+			return m.State == link.Active && !e.hasReminders(w.Ref, m) && choose(w, m)
+		})
+	}
+	e.identify(named...)
+	for _, wt := range due {
+		if wt.slot == nil && wt.want.Found != nil {
+			wt.judgement = e.judge(wt, e.w.clock.Now())
+		}
+	}
 }
 
 // isUnseen reports whether wt is over one message that was not found yet, and that is not overdue

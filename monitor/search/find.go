@@ -57,6 +57,7 @@ func (v *View) FindNumbered(ctx context.Context, all []*Want, better Chooser) er
 		if err != nil {
 			return err
 		}
+		v.recent, v.recentAt = pages[0], time.Now()
 		var again []*Want // behind the end of a page that had no room for all of its range
 		i := 0
 		for j, page := range pages {
@@ -212,6 +213,7 @@ func (v *View) readWindows(ctx context.Context, wants []*Want, better Chooser, w
 			if err != nil || len(page) == 0 {
 				return err // the windows of all others begin even later
 			}
+			v.recent, v.recentAt = page, time.Now()
 			for _, m := range page {
 				Match(byID[m.MessageID], m, better)
 			}

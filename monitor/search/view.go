@@ -46,13 +46,15 @@ type View struct {
 	proven     time.Time              // by our clock: the last proof of the index
 	Recreated  func(noticedBy string) // called when the queue was recreated; may be nil
 	Seen       *SeenIDs
-	Kept       *Kept       // shown as if they were still on the queue; nil: none
-	Differ     func() bool // dead letters may have other numbers or stamps than their messages; nil: no dead letters
-	Restored   bool        // some had
-	reached    int64       // the number of the last message that was peeked, as the broker states it
-	Peeks      int         // so far
-	limited    bool        // left counts
-	left       int         // peeks until errTooManyPeeks
+	Kept       *Kept           // shown as if they were still on the queue; nil: none
+	Differ     func() bool     // dead letters may have other numbers or stamps than their messages; nil: no dead letters
+	Restored   bool            // some had
+	reached    int64           // the number of the last message that was peeked, as the broker states it
+	recent     []*link.Message // see Recent
+	recentAt   time.Time       // by our clock: they were there
+	Peeks      int             // so far
+	limited    bool            // left counts
+	left       int             // peeks until errTooManyPeeks
 }
 
 // Peek returns up to n messages from the sequence number from on. An empty page means that
@@ -209,8 +211,24 @@ func (v *View) DeadLetterDeferred(ctx context.Context, number int64, session *st
 	return dead, nil
 }
 
+// recentFor is how long a page counts as recent.
+const recentFor = 2 * time.Second
+
+// Recent returns the last page that was read to find messages, unless that is long ago. What stands
+// there may be gone by now.
+func (v *View) Recent() []*link.Message {
+	if time.Since(v.recentAt) > recentFor {
+		v.recent = nil
+	}
+	return v.recent
+}
+
+// Forget drops what is known of the queue.
+func (v *View) Forget() { v.Index, v.recent = nil, nil }
+
 // Close closes the links, so that an idle entity has none.
 func (v *View) Close(ctx context.Context) {
+	v.recent = nil
 	if v.peeker != nil {
 		v.peeker.Close(ctx)
 		v.peeker = nil
