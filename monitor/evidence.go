@@ -51,8 +51,12 @@ const (
 // reasonDropped replaces the dead-letter reason in events about messages that the broker dropped.
 const reasonDropped = "Dropped"
 
-// confirmEvery is how often witnesses are read while nothing contradicts them.
-const confirmEvery = time.Second
+const (
+	// confirmEvery is how often witnesses are read while nothing contradicts them.
+	confirmEvery = time.Second
+	// confirmWithin is how long after a missed deadline a check that has missed none reads them.
+	confirmWithin = 10 * time.Second
+)
 
 // deadLetters returns whether dead letters stay on e, as far as that is known.
 func (e *entity) deadLetters() search.LetterState {
@@ -88,10 +92,9 @@ func (e *entity) sawNewLetters(page []*link.Message) {
 // nothing speaks for letters that stay.
 func (e *entity) confirmDeadLetters(ctx context.Context) (search.LetterState, error) {
 	known := e.w.states.get(e.key).deadLetters
-	before := known.Current(time.Now())
 	wants := known.Witnesses(time.Now())
 	switch {
-	case len(wants) == 0 && before == search.LettersTaken:
+	case len(wants) == 0 && known.Current(time.Now()) == search.LettersTaken:
 		return search.LettersTaken, nil
 	case len(wants) == 0:
 		return search.LettersUnknown, nil
@@ -100,6 +103,13 @@ func (e *entity) confirmDeadLetters(ctx context.Context) (search.LetterState, er
 	if err := e.dead.WithoutKept(func() error { return e.dead.FindNumbered(ctx, wants, nil) }); err != nil {
 		return search.LettersUnknown, err
 	}
+	return e.observeWitnesses(wants), nil
+}
+
+// observeWitnesses notes which witnesses were found, and returns the state that follows.
+func (e *entity) observeWitnesses(wants []*search.Want) search.LetterState {
+	known := e.w.states.get(e.key).deadLetters
+	before := known.Current(time.Now())
 	kept := 0
 	for _, w := range wants {
 		if w.Found != nil {
@@ -117,21 +127,45 @@ func (e *entity) confirmDeadLetters(ctx context.Context) (search.LetterState, er
 	if before != after && after == search.LettersTaken {
 		e.log.Info("a consumer empties the dead-letter queue: missed deadlines are recognized at the nudge")
 	}
-	return after, nil
+	return after
 }
 
 // keepConfirmed reads the witnesses again when that is due, so that the state does not lapse while
 // deadlines are being missed.
 func (e *entity) keepConfirmed(ctx context.Context) error {
-	if e.settings.forwardDead != "" || e.settings.drops {
-		return nil
-	}
-	known := e.w.states.get(e.key).deadLetters
-	if now := time.Now(); known.Current(now) == search.LettersTaken || now.Sub(known.Confirmed) < confirmEvery || len(known.Witnesses(now)) == 0 {
+	if len(e.dueWitnesses()) == 0 {
 		return nil
 	}
 	_, err := e.confirmDeadLetters(ctx)
 	return err
+}
+
+// dueWitnesses returns the witnesses if it is time to read them again.
+func (e *entity) dueWitnesses() []*search.Want {
+	if e.settings.forwardDead != "" || e.settings.drops {
+		return nil
+	}
+	known := e.w.states.get(e.key).deadLetters
+	if now := time.Now(); known.Current(now) != search.LettersTaken && now.Sub(known.Confirmed) >= confirmEvery {
+		return known.Witnesses(now)
+	}
+	return nil
+}
+
+// findDeadLetters searches for dead letters. Where they stay, it also reads the witnesses when that is
+// due: they mostly stand on the same page.
+func (e *entity) findDeadLetters(ctx context.Context, wants []*search.Want) error {
+	find := func() error { return e.dead.Find(ctx, wants, e.chooser(e.notNotified)) }
+	witnesses := e.dueWitnesses()
+	if e.deadLetters() != search.LettersStay || len(witnesses) == 0 {
+		return find()
+	}
+	wants = append(witnesses, wants...)
+	if err := e.dead.WithoutKept(find); err != nil {
+		return err
+	}
+	e.observeWitnesses(witnesses)
+	return nil
 }
 
 // decideUnaccounted decides about messages that are gone and in no dead-letter queue of the entity.

@@ -87,8 +87,19 @@ func (e *entity) chooseOrder(ctx context.Context, due []*watch, nudged bool) (bo
 	if bounded && e.order() == nudge.CheckFirst && e.fallsBehind(due) {
 		err = e.checkFell(ctx, due)
 	}
-	e.nudgesFirst.Store(may && e.order() == nudge.NudgeFirst)
+	e.setNudgesFirst()
 	return bounded, err
+}
+
+// setNudgesFirst has nudges follow the order that is known now.
+func (e *entity) setNudgesFirst() {
+	e.nudgesFirst.Store(e.mayNudgeFirst() && e.order() == nudge.NudgeFirst)
+}
+
+// missedLately reports whether a deadline was missed a moment ago, while it is unknown whether dead
+// letters stay. To find out before the next deadline saves the check of it.
+func (e *entity) missedLately() bool {
+	return e.deadLetters() == search.LettersUnknown && e.w.states.get(e.key).deadLetters.SeenSince(time.Now().Add(-confirmWithin))
 }
 
 // fallsBehind reports whether checks cannot keep up with the deadlines, or cost too much.
@@ -256,7 +267,7 @@ func (e *entity) readNudgedDeadLetters(ctx context.Context, watches []*watch) er
 	if len(r.wants) == 0 {
 		return nil
 	}
-	if err := e.dead.Find(ctx, r.wants, e.chooser(e.notNotified)); err != nil {
+	if err := e.findDeadLetters(ctx, r.wants); err != nil {
 		return err
 	}
 	return e.tookDeadLetters(ctx, r, func(*search.Want) bool { return true })
@@ -333,12 +344,13 @@ func (e *entity) learnFromNudges(ctx context.Context, due []*watch) error {
 		e.noteOrder(nudge.LettersRead)
 	}
 	switch {
-	case missed > 0:
+	case missed > 0 || len(lost) == 0 && e.missedLately():
 		if err := e.keepConfirmed(ctx); err != nil {
 			return err
 		}
 		if e.deadLetters() == search.LettersStay {
 			e.noteOrder(nudge.LettersStayed)
+			e.setNudgesFirst()
 		}
 		if missed >= manyMin {
 			e.noteOrder(nudge.ManyMissed)

@@ -123,6 +123,11 @@ func (q *Letters) Add(at Identity, now time.Time) {
 	q.witnesses[oldest] = witness{at, now}
 }
 
+// SeenSince reports whether a witness was seen at an instant or later.
+func (q Letters) SeenSince(at time.Time) bool {
+	return slices.ContainsFunc(q.witnesses[:], func(w witness) bool { return !w.seen.Before(at) })
+}
+
 // Witnesses returns the witnesses that count.
 func (q *Letters) Witnesses(now time.Time) (wants []*Want) {
 	for _, w := range q.witnesses {
