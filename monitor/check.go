@@ -158,19 +158,18 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	if err := e.readNudgedDeadLetters(ctx, due); err != nil {
 		return err
 	}
-	undecided := make([]*watch, 0, len(due))
-	for _, wt := range due {
-		if wt.state != stateMissed {
-			undecided = append(undecided, wt)
-		}
-	}
+	undecided := filter(due, func(wt *watch) bool { return wt.state != stateMissed })
 	// ④ check
-	began, asked := time.Now(), e.w.clock.Now()
+	defer e.openAhead(ctx, undecided)()
+	began, asked, peeks := time.Now(), e.w.clock.Now(), e.work.Peeks
 	if err := e.find(ctx, undecided); err != nil {
 		return err
 	}
 	before, certain := e.w.clock.NotAfter()
 	e.searchTook = time.Since(began)
+	if e.work.Peeks == peeks+1 {
+		e.peekedAt = time.Now()
+	}
 	e.work.Limit(-1)
 	now := e.w.clock.Now().Add(-e.w.clock.Grain())
 	needsProof := e.needsProof()

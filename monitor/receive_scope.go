@@ -5,6 +5,7 @@ package monitor
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"overdue/internal/servicebus/link"
@@ -66,7 +67,7 @@ func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, 
 			wt.attempt.left = nothing
 		}
 	}
-	r, err := e.w.cfg.Links.BareReceiver(ctx, e.name, l.session)
+	r, err := e.openReceiver(ctx, l.session)
 	switch condition := link.Condition(err); {
 	case condition == link.ConditionSessionLocked || condition == link.ConditionNotAllowed && (l.session != nil || e.settings.forwardTo != ""):
 		for _, wt := range l.watches {
@@ -78,6 +79,49 @@ func (e *entity) receiver(ctx context.Context, l receiveScope) (*link.Receiver, 
 		e.w.states.update(e.key, func(f *entityState) { f.sessions = true })
 	}
 	return r, err
+}
+
+// opened is a receiver, or why it could not be opened.
+type opened struct {
+	*link.Receiver
+	err error
+}
+
+// openAhead opens a receiver while the messages of watches are searched for, if some were found
+// before and have expired since, unless somebody has received them. The caller calls end after the
+// check.
+func (e *entity) openAhead(ctx context.Context, watches []*watch) (end func()) {
+	now := e.w.clock.Now().Add(-e.w.clock.Grain())
+	if !e.nudgeReachesAll() || !slices.ContainsFunc(watches, func(wt *watch) bool {
+		return wt.want.Found != nil && wt.want.Number != 0 && !wt.attempt.made() && e.judge(wt, now).Native
+	}) {
+		return func() {}
+	}
+	ahead := make(chan opened, 1)
+	e.opened = ahead
+	go func() {
+		r, err := e.w.cfg.Links.BareReceiver(ctx, e.name, nil)
+		ahead <- opened{r, err}
+	}()
+	return func() {
+		if e.opened == nil {
+			return
+		}
+		e.opened = nil
+		if o := <-ahead; o.err == nil {
+			o.Close(ctx)
+		}
+	}
+}
+
+// openReceiver opens a receiver, or returns that which is open.
+func (e *entity) openReceiver(ctx context.Context, session *string) (*link.Receiver, error) {
+	if e.opened == nil || session != nil {
+		return e.w.cfg.Links.BareReceiver(ctx, e.name, session)
+	}
+	o := <-e.opened
+	e.opened = nil
+	return o.Receiver, o.err
 }
 
 const (
