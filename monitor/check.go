@@ -158,7 +158,8 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	if err := e.readNudgedDeadLetters(ctx, due); err != nil {
 		return err
 	}
-	undecided := filter(due, func(wt *watch) bool { return wt.state != stateMissed })
+	e.takeKept(due)
+	undecided := unaccounted(due)
 	// ④ check
 	defer e.openAhead(ctx, undecided)()
 	began, asked, peeks := time.Now(), e.w.clock.Now(), e.work.Peeks
@@ -167,8 +168,11 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	}
 	before, certain := e.w.clock.NotAfter()
 	e.searchTook = time.Since(began)
-	if e.work.Peeks == peeks+1 {
-		e.peekedAt = time.Now()
+	switch e.peekedAt = began; {
+	case e.opened == nil:
+		e.peekedAt = time.Time{} // a receiver is opened before the nudge
+	case e.work.Peeks == peeks+1:
+		e.peekedAt = time.Now() // one answer for all of them
 	}
 	e.work.Limit(-1)
 	now := e.w.clock.Now().Add(-e.w.clock.Grain())
@@ -203,6 +207,24 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 		}
 	}
 	return e.decideGone(ctx, left)
+}
+
+// takeKept finds the dead letters that were read behind a nudge for another message.
+func (e *entity) takeKept(watches []*watch) {
+	var wants []*search.Want
+	var named []*watch
+	for _, wt := range watches {
+		if wt.want.Number != 0 && wt.state != stateMissed {
+			wants, named = append(wants, &search.Want{Identity: wt.want.Identity}), append(named, wt)
+		}
+	}
+	e.kept.Take(wants)
+	for i, wt := range named {
+		if m := wants[i].Found; m != nil && expired(m) {
+			wt.see(notFound)
+			wt.expired(e.missed(wt, m))
+		}
+	}
 }
 
 // dueAfter reports whether the deadline of wt, which was not seen yet, cannot come before t. Then a

@@ -157,8 +157,8 @@ func (e *entity) confirmPresent(ctx context.Context, watches []*watch) (after fu
 	others := filter(e.watches, func(wt *watch) bool {
 		return wt.want.Number != 0 && wt.state != stateMissed && !wt.attempt.made() && !wt.due().After(soon)
 	})
-	if len(others) == 0 && time.Since(e.peekedAt) < justNow {
-		return func() error { return nil }, nil // the check has just done so
+	if time.Since(e.peekedAt) < justNow {
+		watches = nil // the check has just done so
 	}
 	wants, err := e.findPresent(ctx, slices.Concat(watches, others), time.Now())
 	if err != nil {

@@ -60,7 +60,7 @@ func (v *View) betweenNumbers(ctx context.Context, from, until time.Time, see fu
 		}
 		last, next := page[len(page)-1], v.reached+1
 		if first && last.EnqueuedTime.Before(from) {
-			if at, _, err = v.seek(ctx, from); err != nil {
+			if at, _, err = v.seek(ctx, from, nil); err != nil {
 				return err
 			}
 			at = max(at, next)

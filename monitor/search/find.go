@@ -45,7 +45,7 @@ const maxRanges = 32
 func (v *View) FindNumbered(ctx context.Context, all []*Want, better Chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *Want) bool { return w.position() == 0 })
 	if v.Kept != nil {
-		wants = v.Kept.take(wants)
+		wants = v.Kept.Take(wants)
 	}
 	slices.SortFunc(wants, func(a, b *Want) int { return cmp.Compare(a.position(), b.position()) })
 	for n := 1; len(wants) > 0; n = min(2*n, maxRanges) {
@@ -136,12 +136,12 @@ func (v *View) FindNamed(ctx context.Context, all []*Want, better Chooser) error
 // findInWindows is findNamed where sequence numbers are in the order of time.
 func (v *View) findInWindows(ctx context.Context, all []*Want, better Chooser) error {
 	wants := slices.DeleteFunc(slices.Clone(all), func(w *Want) bool { return w.Number != 0 || w.Found != nil })
-	if err := v.readWindows(ctx, wants, better, func(w *Want) (from, until time.Time) { return w.Likely, w.Until }); err != nil {
+	if err := v.readWindows(ctx, wants, better, func(w *Want) (from, likely, until time.Time) { return w.Likely, w.sent(), w.Until }); err != nil {
 		return err
 	}
 	// What is not found where it should be is searched for in the margin before.
 	wants = slices.DeleteFunc(wants, func(w *Want) bool { return w.Found != nil || !w.From.Before(w.Likely) })
-	return v.readWindows(ctx, wants, better, func(w *Want) (from, until time.Time) { return w.From, w.Likely })
+	return v.readWindows(ctx, wants, better, func(w *Want) (from, likely, until time.Time) { return w.From, w.From, w.Likely })
 }
 
 // ReadAll reads the queue from its beginning until all messages are found. In a partitioned
@@ -197,35 +197,44 @@ func (v *View) everywhere(ctx context.Context, see func(page []*link.Message) (m
 }
 
 // readWindows seeks to the window of the first want and reads on while windows overlap nearly,
-// then seeks again.
-func (v *View) readWindows(ctx context.Context, wants []*Want, better Chooser, window func(*Want) (from, until time.Time)) error {
-	from := func(w *Want) time.Time { t, _ := window(w); return t }
+// then seeks again. It tries the likely instant of a window before its beginning.
+func (v *View) readWindows(ctx context.Context, wants []*Want, better Chooser, window func(*Want) (from, likely, until time.Time)) error {
+	from := func(w *Want) time.Time { t, _, _ := window(w); return t }
 	slices.SortFunc(wants, func(a, b *Want) int { return from(a).Compare(from(b)) })
 	byID := ByMessageID(wants)
+	match := func(page []*link.Message) {
+		for _, m := range page {
+			Match(byID[m.MessageID], m, better)
+		}
+	}
 	for i := 0; i < len(wants); {
 		if wants[i].Found != nil {
 			i++
 			continue
 		}
 		sought := i
-		page, err := v.approach(ctx, from(wants[i]))
+		begin, likely, _ := window(wants[i])
+		page, since, err := v.approach(ctx, begin, likely, func(page []*link.Message) bool {
+			match(page)
+			return wants[sought].Found != nil
+		})
+		covered := func(w *Want) bool { return !from(w).Before(since) }
 		for size := firstPage; i < len(wants); {
 			if err != nil || len(page) == 0 {
 				return err // the windows of all others begin even later
 			}
 			v.recent, v.recentAt = page, time.Now()
-			for _, m := range page {
-				Match(byID[m.MessageID], m, better)
-			}
+			match(page)
 			last := page[len(page)-1]
 			reached := last.EnqueuedTime
 			for i < len(wants) {
-				if _, until := window(wants[i]); wants[i].Found == nil && !until.Before(reached) {
+				_, _, until := window(wants[i])
+				if wants[i].Found == nil && (!until.Before(reached) || !covered(wants[i])) {
 					break
 				}
 				i++
 			}
-			if i > sought && i < len(wants) && from(wants[i]).After(reached) {
+			if i > sought && i < len(wants) && (from(wants[i]).After(reached) || !covered(wants[i])) {
 				break // a gap: seek across it. Behind a seek it is none: kept messages may follow the page
 			}
 			if i < len(wants) {

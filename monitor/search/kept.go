@@ -122,9 +122,9 @@ func (k *Kept) all() []*link.Message {
 	return all
 }
 
-// take gives the kept messages to those wants that name them by their identities, and returns the
+// Take gives the kept messages to those wants that name them by their identities, and returns the
 // others. No peek is needed for what was read a moment ago.
-func (k *Kept) take(wants []*Want) (left []*Want) {
+func (k *Kept) Take(wants []*Want) (left []*Want) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.orderLocked()

@@ -134,7 +134,7 @@ func TestKeptMessagesAreFoundByIdentity(t *testing.T) {
 		k.Add(other)
 		there, recreated := &Want{Identity: IdentityOf(kept[1])}, &Want{Identity: IdentityOf(other[0])}
 		absent, unknown := &Want{Identity: Identity{Number: 10, Enqueued: 1}}, &Want{}
-		left := k.take([]*Want{absent, there, recreated, unknown})
+		left := k.Take([]*Want{absent, there, recreated, unknown})
 		if len(left) != 2 || left[0] != absent || left[1] != unknown || absent.Found != nil || unknown.Found != nil {
 			t.Errorf("%d wants are left, want those for no kept message: %+v", len(left), left)
 		}
@@ -142,7 +142,7 @@ func TestKeptMessagesAreFoundByIdentity(t *testing.T) {
 			t.Errorf("found %+v and %+v, want each the message with its identity", there.Found, recreated.Found)
 		}
 		time.Sleep(keptFor + time.Millisecond)
-		if late := (&Want{Identity: IdentityOf(kept[0])}); len(k.take([]*Want{late})) != 1 || late.Found != nil {
+		if late := (&Want{Identity: IdentityOf(kept[0])}); len(k.Take([]*Want{late})) != 1 || late.Found != nil {
 			t.Errorf("a message that was read more than %v ago is found: %+v", keptFor, late.Found)
 		}
 	})

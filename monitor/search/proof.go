@@ -29,7 +29,11 @@ const proofHolds = time.Second
 // the oldest message is as old as one of its points. Otherwise it drops the index, which costs
 // a few peeks. If the oldest message contradicts the index, the queue was recreated.
 func (v *View) provenIndex(ctx context.Context) (SequenceIndex, error) {
-	if len(v.Index) == 0 || v.peeker != nil && time.Since(v.proven) < proofHolds {
+	switch {
+	case len(v.Index) == 0:
+		v.proven = time.Now() // what it will have is read from now on
+		return nil, nil
+	case v.peeker != nil && time.Since(v.proven) < proofHolds:
 		return v.Index, nil
 	}
 	marks := v.Index

@@ -72,8 +72,8 @@ func (l SequenceIndex) ahead(t time.Time) int64 {
 
 // distance guesses how many numbers after b t lies, if as many arrive from now on as from a to b.
 func distance(a, b IndexPoint, t time.Time) int64 {
-	d, wait := b.Enqueued.Sub(a.Enqueued), t.Sub(b.Enqueued)
-	if d <= 0 || wait <= 0 {
+	d, wait := max(b.Enqueued.Sub(a.Enqueued), StampPrecision), t.Sub(b.Enqueued)
+	if wait <= 0 {
 		return PageSize
 	}
 	n := float64(b.Number-a.Number) * (float64(wait) / float64(d))
@@ -87,8 +87,8 @@ const seekPrecision = PageSize
 // seek returns a sequence number from which on everything is found that was enqueued at t or
 // later, with at most seekPrecision older messages before it; and the page there, if it has read
 // that. A zero t means the beginning. Where messages arrive evenly it costs two or three peeks,
-// however long the queue is.
-func (v *View) seek(ctx context.Context, t time.Time) (from int64, page []*link.Message, err error) {
+// however long the queue is. It ends early at a page for which done is true; nil: at none.
+func (v *View) seek(ctx context.Context, t time.Time, done func(page []*link.Message) bool) (from int64, page []*link.Message, err error) {
 	if t.IsZero() {
 		return 0, nil, nil
 	}
@@ -114,33 +114,51 @@ func (v *View) seek(ctx context.Context, t time.Time) (from int64, page []*link.
 		if page, err = v.Peek(ctx, from, seekPrecision); err != nil {
 			return 0, nil, err
 		}
-		if s.found(from, page, t) {
+		if done != nil && done(page) || s.found(from, page, t) {
 			return from, page, nil
 		}
 	}
 	return s.lo.Number + 1, nil, nil
 }
 
-// approach returns the first page of what was enqueued at t or later, with a few older messages
-// before it. Mostly the queue is short behind the last point, and dead letters are few, so that
-// this page is all it reads.
-func (v *View) approach(ctx context.Context, t time.Time) ([]*link.Message, error) {
+// approach returns a page from which to search for what was enqueued at from or later, most likely
+// at likely: that of the earliest such messages, mostly, with a few older ones before it. Or it ends
+// early at a page for which done is true. What was enqueued at since or later stands on the page or
+// behind it. Mostly the queue is short behind the last point, and dead letters are few, so that this
+// page is all it reads.
+func (v *View) approach(ctx context.Context, from, likely time.Time, done func(page []*link.Message) bool) (page []*link.Message, since time.Time, err error) {
 	points, err := v.provenIndex(ctx)
 	if err != nil {
-		return nil, err
+		return nil, from, err
 	}
-	before, _, hasBefore, hasAfter := points.Around(t)
-	if !hasBefore || v.Differ != nil || !hasAfter && points.ahead(t) < farAhead {
+	before, _, hasBefore, hasAfter := points.Around(from)
+	if !hasBefore || v.Differ != nil || !hasAfter && points.ahead(from) < farAhead {
 		at := int64(0)
 		if hasBefore {
 			at = before.Number + 1
 		}
 		page, err := v.Peek(ctx, at, firstPage)
-		if err != nil || len(page) == 0 || !page[len(page)-1].EnqueuedTime.Before(t) {
-			return page, err
+		if err != nil || len(page) == 0 || !page[len(page)-1].EnqueuedTime.Before(from) {
+			return page, from, err
 		}
 	}
-	at, page, err := v.seek(ctx, t)
+	if likely.After(from) {
+		switch page, err := v.pageAt(ctx, likely, done); {
+		case err != nil:
+			return nil, from, err
+		case len(page) > 0 && page[0].EnqueuedTime.Before(from):
+			return page, from, nil
+		case len(page) > 0 && done(page):
+			return page, page[0].EnqueuedTime.Add(StampPrecision), nil
+		}
+	}
+	page, err = v.pageAt(ctx, from, nil)
+	return page, from, err
+}
+
+// pageAt is seek, and returns the page there.
+func (v *View) pageAt(ctx context.Context, t time.Time, done func(page []*link.Message) bool) ([]*link.Message, error) {
+	at, page, err := v.seek(ctx, t, done)
 	if err != nil || page != nil {
 		return page, err
 	}
@@ -163,8 +181,8 @@ type seeker struct {
 const evenTries = 12
 
 // guess returns the number to try next, which lies between lo and hi. The distance from the nearer
-// one doubles with each guess that misses on the same side: messages that were enqueued within one
-// millisecond have one stamp.
+// one doubles with each guess after the second that misses on the same side: messages that were
+// enqueued within one millisecond have one stamp.
 func (s *seeker) guess(t time.Time) int64 {
 	s.tries++
 	span := float64(s.hi.Number - s.lo.Number)
@@ -172,12 +190,12 @@ func (s *seeker) guess(t time.Time) int64 {
 	if s.hi.Number != math.MaxInt64 {
 		low = span * share(s.lo, s.hi, t)
 	}
-	at := max(low, seekPrecision) * math.Exp2(float64(max(s.side-1, 0)))
+	at := max(low, seekPrecision) * math.Exp2(float64(max(s.side-2, 0)))
 	switch {
 	case s.tries > evenTries:
 		at = span / 2
 	case s.side < 0:
-		at = span - max(span-low, seekPrecision)*math.Exp2(float64(-s.side-1))
+		at = span - max(span-low, seekPrecision)*math.Exp2(float64(max(-s.side-2, 0)))
 	}
 	return max(s.lo.Number+int64(min(max(at, 1), span-1))-seekPrecision/2, s.lo.Number+1)
 }

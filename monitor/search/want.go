@@ -124,6 +124,14 @@ func (w *Want) Seek(r *scheduler.Reference) {
 	}
 }
 
+// sent is when the message was most likely enqueued.
+func (w *Want) sent() time.Time {
+	if at := w.Ref.Sent; at.Before(w.Until) {
+		return at
+	}
+	return w.Likely
+}
+
 // CheckStamp records whether the stamp of m, which was found for w, lies outside the probable
 // time of its send. Then the right message may be another one.
 func (w *Want) CheckStamp(m *link.Message) {
