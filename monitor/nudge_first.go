@@ -112,7 +112,7 @@ func (e *entity) fallsBehind(due []*watch) bool {
 
 // untried reports whether nothing has been done for wt yet.
 func (e *entity) untried(wt *watch) bool {
-	return wt.state != stateMissed && !e.beforeDeadline(wt) && !wt.nudgeAwaited && !wt.attempt.made() && wt.checks == 0 && wt.duplicates == 0 && wt.hops == 0 &&
+	return wt.state != stateMissed && !e.beforeDeadline(wt) && !e.awaitsReminder(wt) && !wt.nudgeAwaited && !wt.attempt.made() && wt.checks == 0 && wt.duplicates == 0 && wt.hops == 0 &&
 		(wt.slot != nil || !wt.ref.From.IsZero())
 }
 
@@ -147,7 +147,7 @@ func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*w
 }
 
 // findRecent finds messages on the page of the work queue that was read last. Where dead letters stay,
-// one that is gone by now is searched for after the nudge. Only a reminder needs to know before.
+// one that is gone by now is searched for after the nudge.
 func (e *entity) findRecent(due []*watch) {
 	if e.needsProof() {
 		return
@@ -163,7 +163,7 @@ func (e *entity) findRecent(due []*watch) {
 	names, choose := search.ByMessageID(named), e.chooser(nil)
 	for _, m := range page {
 		search.Match(names[m.MessageID], m, func(w *search.Want, m *link.Message) bool {
-			return m.State == link.Active && !e.hasReminders(w.Ref, m) && choose(w, m)
+			return m.State == link.Active && choose(w, m)
 		})
 	}
 	e.identify(named...)

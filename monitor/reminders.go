@@ -112,6 +112,12 @@ func (e *entity) nextReminder(wt *watch) (next time.Time) {
 	return next
 }
 
+// awaitsReminder reports whether a reminder of wt, whose message was found, comes before its deadline.
+func (e *entity) awaitsReminder(wt *watch) bool {
+	next := e.nextReminder(wt)
+	return !next.IsZero() && next.Before(wt.due())
+}
+
 // untilComplete shortens wait to the instant at which the message of wt must be completed.
 func (e *entity) untilComplete(wt *watch, wait time.Duration) time.Duration {
 	by := wt.judgement.CompleteBy
