@@ -5,6 +5,8 @@ package monitor
 import (
 	"testing"
 	"time"
+
+	"overdue/monitor/scan"
 )
 
 // A scan holds live messages under lock, and gives them back at its end. Service Bus has no lock
@@ -14,7 +16,7 @@ import (
 // delivery.
 func TestAScanEndsInHalfOfTheShortestLock(t *testing.T) {
 	const shortestLock = 5 * time.Second
-	if most := shortestLock / 2; scanTime+scanWait > most {
-		t.Errorf("a scan takes up to %v, want %v at most", scanTime+scanWait, most)
+	if most := shortestLock / 2; scan.Time+scan.Wait > most {
+		t.Errorf("a scan takes up to %v, want %v at most", scan.Time+scan.Wait, most)
 	}
 }

@@ -209,24 +209,6 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 	return e.decideGone(ctx, left)
 }
 
-// takeKept finds the dead letters that were read behind a nudge for another message.
-func (e *entity) takeKept(watches []*watch) {
-	var wants []*search.Want
-	var named []*watch
-	for _, wt := range watches {
-		if wt.want.Number != 0 && wt.state != stateMissed {
-			wants, named = append(wants, &search.Want{Identity: wt.want.Identity}), append(named, wt)
-		}
-	}
-	e.kept.Take(wants)
-	for i, wt := range named {
-		if m := wants[i].Found; m != nil && expired(m) {
-			wt.see(notFound)
-			wt.expired(e.missed(wt, m))
-		}
-	}
-}
-
 // dueAfter reports whether the deadline of wt, which was not seen yet, cannot come before t. Then a
 // message that is gone by t was received in time.
 func (e *entity) dueAfter(wt *watch, t time.Time) bool {

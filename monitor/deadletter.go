@@ -9,6 +9,7 @@ import (
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
+	"overdue/monitor/scan"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
@@ -103,11 +104,22 @@ func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 || e.settings.forwardDead != "" {
 		return nil
 	}
-	wants := make([]*search.Want, len(watches))
-	for i, wt := range watches {
-		wants[i] = &search.Want{Identity: wt.want.Identity}
-	}
+	wants := byIdentity(watches)
 	err := e.dead.FindNumbered(ctx, wants, nil)
+	e.tookLetters(watches, wants)
+	return err
+}
+
+// takeKept finds the dead letters of watches that were read behind a nudge for another message.
+func (e *entity) takeKept(watches []*watch) {
+	watches = filter(watches, func(wt *watch) bool { return wt.want.Number != 0 && wt.state != stateMissed })
+	wants := byIdentity(watches)
+	e.kept.Take(wants)
+	e.tookLetters(watches, wants)
+}
+
+// tookLetters moves watches on whose dead letters wants have found.
+func (e *entity) tookLetters(watches []*watch, wants []*search.Want) {
 	for i, wt := range watches {
 		// A restored one may be of a copy. Then the next peek shows more.
 		if m := wants[i].Found; m != nil && (expired(m) || !e.dead.Restored) {
@@ -117,7 +129,15 @@ func (e *entity) readDeadLetters(ctx context.Context, watches []*watch) error {
 			}
 		}
 	}
-	return err
+}
+
+// byIdentity returns searches for the messages of watches, which were found before.
+func byIdentity(watches []*watch) []*search.Want {
+	wants := make([]*search.Want, len(watches))
+	for i, wt := range watches {
+		wants[i] = &search.Want{Identity: wt.want.Identity}
+	}
+	return wants
 }
 
 // readSeenDeadLetters finds the dead letters of messages that an earlier search met on the work
@@ -154,7 +174,7 @@ func (e *entity) notNotified(m *link.Message) bool {
 
 // expired reports whether m was dead-lettered because nobody received it in time.
 func expired(m *link.Message) bool {
-	return m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == reasonDeadline
+	return m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == scan.Reason
 }
 
 // missed describes the missed deadline of m, a dead letter.
@@ -164,7 +184,7 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	if e.lettersMayDiffer() && m.EnqueuedTime.After(wt.ref.Until.Add(search.WindowMargin)) && !wt.ref.Until.IsZero() {
 		deadline = wt.due() // it was enqueued again
 	}
-	if m.DeadLetterReason == reasonDeadline {
+	if m.DeadLetterReason == scan.Reason {
 		strategy = strategyScan
 	} else if at, known := e.nudger.MovedAt(duration.Later(deadline, wt.seenAt)); known {
 		moved = at // it has no stamp

@@ -68,7 +68,7 @@ type entity struct {
 	settingsAsOf      time.Time     // by our clock: older descriptions are stale
 	began             time.Time     // by our clock: the last check
 	searchTook        time.Duration // duration of the last search
-	peekedAt          time.Time     // by our clock: what the last search found was there then, or later; zero: no matter
+	peekedAt          time.Time     // by our clock: what a search found was there; zero: unknown
 	opened            chan opened   // the receiver that a check has opened ahead; nil: none
 	notifiedAtOnce    int           // messages of slots, by the running check
 	log               *zap.Logger

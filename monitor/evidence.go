@@ -152,8 +152,8 @@ func (e *entity) dueWitnesses() []*search.Want {
 	return nil
 }
 
-// findDeadLetters searches for dead letters. Where they stay, it also reads the witnesses when that is
-// due: they mostly stand on the same page.
+// findDeadLetters searches for dead letters. Where they stay, it also reads the witnesses when that
+// is due: they mostly stand on the same page.
 func (e *entity) findDeadLetters(ctx context.Context, wants []*search.Want) error {
 	find := func() error { return e.dead.Find(ctx, wants, e.chooser(e.notNotified)) }
 	witnesses := e.dueWitnesses()

@@ -4,12 +4,11 @@ package monitor
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
-	"overdue/internal/operations"
 	"overdue/monitor/judge"
+	"overdue/monitor/scan"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
@@ -185,14 +184,8 @@ func (e *entity) findAgain(ctx context.Context, watches []*watch, took time.Dura
 // expiredByHand records that this worker has dead-lettered the message of wt.
 func (e *entity) expiredByHand(wt *watch, strategy string) {
 	missed := judge.Missed(wt.want.Found, wt.judgement.Deadline)
-	missed.DeadLetteredTime, missed.DeadLetterReason, missed.Strategy, missed.Evidence = e.w.clock.Now(), reasonDeadline, strategy, evidenceDeadLetter
+	missed.DeadLetteredTime, missed.DeadLetterReason, missed.Strategy, missed.Evidence = e.w.clock.Now(), scan.Reason, strategy, evidenceDeadLetter
 	wt.expired(missed)
-	e.w.metrics.Operation(operations.DeadLetter, 1)
-}
-
-// description is the dead-letter description of a message that this worker dead-letters.
-func description(deadline time.Time) string {
-	return fmt.Sprintf("The message was not received by its deadline %s.", deadline.UTC().Format(time.RFC3339Nano))
 }
 
 func anyNative(watches []*watch) bool {

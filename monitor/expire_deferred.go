@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"overdue/monitor/scan"
 )
 
 // expireDeferred dead-letters deferred messages by sequence number, which affects no other message.
@@ -73,7 +75,7 @@ func (e *entity) takeDeferred(ctx context.Context, l receiveScope) error {
 			wt.see(foundEarly)
 			return true
 		}
-		dead, err := e.work.DeadLetterDeferred(ctx, wt.want.Number, l.session, reasonDeadline, description(wt.judgement.Deadline), early)
+		dead, err := e.work.DeadLetterDeferred(ctx, wt.want.Number, l.session, scan.Reason, scan.Description(wt.judgement.Deadline), early)
 		if err != nil {
 			return err
 		}

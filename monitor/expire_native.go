@@ -196,10 +196,7 @@ func (e *entity) keepExpired(ctx context.Context, watches []*watch, before []*se
 // findPresent notes which of the messages, whose numbers are known, are on the work queue. began is
 // our clock.
 func (e *entity) findPresent(ctx context.Context, watches []*watch, began time.Time) ([]*search.Want, error) {
-	wants := make([]*search.Want, len(watches))
-	for i, wt := range watches {
-		wants[i] = &search.Want{Identity: wt.want.Identity}
-	}
+	wants := byIdentity(watches)
 	if err := e.work.FindNumbered(ctx, wants, nil); err != nil {
 		return nil, err
 	}

@@ -19,9 +19,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Messages are searched for in the windows of their sends, in a queue where a page holds a millisecond
-// or less. Most were enqueued when their sends were made; others a little later or earlier, so that
-// the likely page does not have them. All that are there are found, and few pages are read for each.
+// Messages are searched for in the windows of their sends, in a queue where a page holds a
+// millisecond or less. Most were enqueued when their sends were made; others a little later or
+// earlier, so that the likely page does not have them. All are found, and few pages are read for
+// each.
 func TestMessagesAreFoundWhereverInTheirWindows(t *testing.T) {
 	seed := testseed.Of(t)
 	play(t, func(s *scene) {

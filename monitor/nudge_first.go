@@ -146,8 +146,8 @@ func (e *entity) awaitNudge(ctx context.Context, due []*watch, unseen bool) []*w
 	return rest
 }
 
-// findRecent finds messages on the page of the work queue that was read last. Where dead letters stay,
-// one that is gone by now is searched for after the nudge.
+// findRecent finds messages on the page of the work queue that was read last. Where dead letters
+// stay, one that is gone by now is searched for after the nudge.
 func (e *entity) findRecent(due []*watch) {
 	if e.needsProof() {
 		return

@@ -112,7 +112,8 @@ func (e *entity) nextReminder(wt *watch) (next time.Time) {
 	return next
 }
 
-// awaitsReminder reports whether a reminder of wt, whose message was found, comes before its deadline.
+// awaitsReminder reports whether a reminder of wt, whose message was found, comes before its
+// deadline.
 func (e *entity) awaitsReminder(wt *watch) bool {
 	next := e.nextReminder(wt)
 	return !next.IsZero() && next.Before(wt.due())

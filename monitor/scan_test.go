@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,38 +70,6 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Re
 			}
 			return sum
 		})
-	})
-}
-
-// A scan is over when it has met all that it searches for, not when the line ends: what it takes
-// beyond is kept from consumers.
-func TestAScanEndsWithTheLastOfItsMessages(t *testing.T) {
-	withQueue(t, 10, func(t *testing.T, e *entity, r *link.Receiver, _ func(string) float64) {
-		page, err := e.work.Peek(t.Context(), 0, 10)
-		if err != nil || len(page) != 10 {
-			t.Fatalf("%d messages wait, %v, want 10", len(page), err)
-		}
-		s := scan{e: e, r: r, ours: map[search.Identity]*watch{}, last: page[2].SequenceNumber}
-		for _, m := range page[1:3] {
-			s.ours[search.IdentityOf(m)] = &watch{}
-		}
-		s.settling.SetLimit(maxSettling)
-		if err := r.Grant(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		}
-		met, passed, err := s.batch(t.Context(), 10, time.Now().Add(scanTime))
-		if err != nil || !passed || met > 10 {
-			t.Errorf("batch = %d met, passed = %v, %v, want that all are behind", met, passed, err)
-		}
-		if err := s.settling.Wait(); err != nil {
-			t.Fatal(err)
-		}
-		if len(s.dead) != 2 || len(s.ours) != 0 {
-			t.Errorf("%d are dead, and %d are sought, want 2 and none", len(s.dead), len(s.ours))
-		}
-		if _, err := r.GiveBack(t.Context(), s.live...); err != nil {
-			t.Fatal(err)
-		}
 	})
 }
 

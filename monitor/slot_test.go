@@ -12,6 +12,7 @@ import (
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
 	"overdue/monitor/notify"
+	"overdue/monitor/scan"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 
@@ -41,7 +42,7 @@ func TestASearchThatFindsManyDeadLettersNotifiesAtOnce(t *testing.T) {
 		e.w.notifier = notify.New(notify.Config{Record: &e.w.notified, Begun: func(string, *alert.Event) { begun++ }, Log: zap.NewNop()})
 		wt.slot = &scheduler.Companion{SlotEnd: noon.Add(time.Minute), Lives: []time.Duration{time.Minute}}
 		u := slotSearch{Window: &judge.WindowsOf(wt.slot)[0], slots: map[*scheduler.Companion]*watch{wt.slot: wt}, e: e, known: map[search.Identity]bool{}, found: make([]*watch, found)}
-		u.deadLettered(t.Context(), message(func(m *link.Message) { m.TimeToLive, m.DeadLetterReason = time.Minute, reasonDeadline }))
+		u.deadLettered(t.Context(), message(func(m *link.Message) { m.TimeToLive, m.DeadLetterReason = time.Minute, scan.Reason }))
 		e.w.running.Wait()
 		if begun != atOnce || e.notifiedAtOnce != atOnce || len(u.found) != found+1-atOnce {
 			t.Errorf("with %d found, %d events are sent and %d watches are kept; want %d and %d", found, begun, len(u.found), atOnce, found+1-atOnce)

@@ -121,11 +121,10 @@ func (v *View) seek(ctx context.Context, t time.Time, done func(page []*link.Mes
 	return s.lo.Number + 1, nil, nil
 }
 
-// approach returns a page from which to search for what was enqueued at from or later, most likely
-// at likely: that of the earliest such messages, mostly, with a few older ones before it. Or it ends
-// early at a page for which done is true. What was enqueued at since or later stands on the page or
-// behind it. Mostly the queue is short behind the last point, and dead letters are few, so that this
-// page is all it reads.
+// approach returns a page from which to search for what was enqueued at from or later: that of the
+// earliest such messages, with a few older ones before it, or a page of around likely for which done
+// is true. What was enqueued at since or later stands on the page or behind it. Mostly the queue is
+// short behind the last point, and dead letters are few, so that this page is all it reads.
 func (v *View) approach(ctx context.Context, from, likely time.Time, done func(page []*link.Message) bool) (page []*link.Message, since time.Time, err error) {
 	points, err := v.provenIndex(ctx)
 	if err != nil {

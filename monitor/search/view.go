@@ -47,9 +47,9 @@ type View struct {
 	Recreated  func(noticedBy string) // called when the queue was recreated; may be nil
 	Seen       *SeenIDs
 	Kept       *Kept           // shown as if they were still on the queue; nil: none
-	Differ     func() bool     // dead letters may have other numbers or stamps than their messages; nil: no dead letters
+	Differ     func() bool     // dead letters may have other numbers; nil: no dead letters
 	Restored   bool            // some had
-	reached    int64           // the number of the last message that was peeked, as the broker states it
+	reached    int64           // number of the last message that was peeked
 	recent     []*link.Message // see Recent
 	recentAt   time.Time       // by our clock: they were there
 	Peeks      int             // so far
@@ -202,7 +202,9 @@ func (v *View) DeadLetterDeferred(ctx context.Context, number int64, session *st
 	case ok && early(until):
 		_, err = v.peeker.DeferAgain(ctx, lock, session)
 	case ok:
-		dead, err = v.peeker.DeadLetter(ctx, lock, session, reason, description)
+		if dead, err = v.peeker.DeadLetter(ctx, lock, session, reason, description); dead {
+			v.Operations.Add(operations.DeadLetter, 1)
+		}
 	}
 	if err != nil {
 		v.peeker = nil // it has closed itself

@@ -61,7 +61,7 @@ var wordsKept = []string{
 	"internal/servicebus/rest", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk",
 	"internal/slack", "internal/terminal", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/freeport", "internal/testing/hooktest", "internal/testing/httpapitest",
 	"internal/testing/pipenet", "internal/testing/program", "internal/testing/redistest", "internal/testing/testseed", "internal/testing/wiretap",
-	"internal/unreceived", "internal/version", "internal/web", "monitor", "monitor/adopt", "monitor/intake", "monitor/judge", "monitor/metrics", "monitor/notify", "monitor/nudge", "monitor/search", "proxy", "scheduler", "scheduler/index", "scheduler/journal", "test/bench",
+	"internal/unreceived", "internal/version", "internal/web", "monitor", "monitor/adopt", "monitor/intake", "monitor/judge", "monitor/metrics", "monitor/notify", "monitor/nudge", "monitor/scan", "monitor/search", "proxy", "scheduler", "scheduler/index", "scheduler/journal", "test/bench",
 	"test/bench/broker", "test/bench/peers", "test/bench/pump", "test/bench/relay", "test/bench/usage",
 	"examples/sidecar/go", "examples/rest/go", "examples/dead-letters/go", "test/conformance", "test/dapr", "test/e2e", "test/foreign", "test/mutate", "test/sdk", "test/sdk/examples/go", "test/web",
 }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scan
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/brokertest"
+	"overdue/monitor/judge"
+	"overdue/monitor/search"
+	"overdue/scheduler"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// withScan has act see the queue orders of a broker, in which n messages wait, and a scan of it for
+// those of some indexes.
+func withScan(t *testing.T, n int, sought []int, act func(t *testing.T, cfg Config, targets []*Target)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ns := brokertest.New(t, func(c *broker.Config) {
+			c.AutoCreate, c.Expiry = false, queue.Lazy
+			c.Queues = []broker.QueueConfig{{Name: "orders"}}
+		})
+		sender, err := ns.Client(t).NewSender("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			id := fmt.Sprint("m-", i)
+			if err := sender.SendMessage(t.Context(), &azservicebus.Message{MessageID: &id}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
+		t.Cleanup(func() {
+			if err := links.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		counter := operations.New(prometheus.NewRegistry())
+		work := &search.View{Links: links, Path: "orders", Operations: counter}
+		defer work.Close(t.Context())
+		page, err := work.Peek(t.Context(), 0, n)
+		if err != nil || len(page) != n {
+			t.Fatalf("%d messages wait, %v, want %d", len(page), err, n)
+		}
+		r, err := links.BareReceiver(t.Context(), "orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close(t.Context())
+		var targets []*Target
+		for _, i := range sought {
+			targets = append(targets, &Target{Identity: search.IdentityOf(page[i]), Deadline: page[i].EnqueuedTime})
+		}
+		clock := &judge.Clock{Measured: func() scheduler.Instant { return scheduler.Instant{Time: time.Now(), Measured: true} }}
+		act(t, Config{
+			Receiver: r, Work: work, Clock: clock, Granted: func() error { return nil }, Kept: &search.Kept{}, Operations: counter,
+		}, targets)
+	})
+}
+
+func left(t *testing.T, cfg Config) (ids []string) {
+	t.Helper()
+	page, err := cfg.Work.Peek(t.Context(), 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range page {
+		ids = append(ids, m.MessageID)
+	}
+	return ids
+}
+
+// A batch is over when it has met all that is sought, not when the queue ends: what it takes beyond
+// is kept from consumers.
+func TestABatchEndsWithTheLastOfItsTargets(t *testing.T) {
+	withScan(t, 10, []int{1, 2}, func(t *testing.T, cfg Config, targets []*Target) {
+		s := newScan(cfg, targets)
+		if err := s.Receiver.Grant(t.Context(), 10); err != nil {
+			t.Fatal(err)
+		}
+		met, passed, err := s.batch(t.Context(), 10, time.Now().Add(Time))
+		if err != nil || !passed || met > 10 {
+			t.Errorf("batch = %d met, passed = %v, %v, want that all are behind", met, passed, err)
+		}
+		if err := s.settling.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.dead) != 2 || len(s.sought) != 0 {
+			t.Errorf("%d are dead, and %d are sought, want 2 and none", len(s.dead), len(s.sought))
+		}
+		if _, err := s.Receiver.GiveBack(t.Context(), s.live...); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A scan dead-letters its targets, which it finds before one that a consumer holds, and leaves the
+// others as they are.
+func TestAScanLeavesTheOthers(t *testing.T) {
+	withScan(t, 10, []int{0, 4}, func(t *testing.T, cfg Config, targets []*Target) {
+		held, err := cfg.Receiver.Next(t.Context(), func() {}) // the first one, as a consumer would
+		if err != nil || held == nil {
+			t.Fatalf("received %v, %v", held, err)
+		}
+		r, err := cfg.Work.Links.BareReceiver(t.Context(), "orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close(t.Context())
+		holder := cfg.Receiver
+		cfg.Receiver = r
+		if err := Run(t.Context(), cfg, targets); err != nil {
+			t.Fatal(err)
+		}
+		if targets[0].Outcome != NotFound || targets[1].Outcome != DeadLettered {
+			t.Errorf("outcomes %v and %v, want that the first is not found and the second is dead-lettered", targets[0].Outcome, targets[1].Outcome)
+		}
+		if _, err := holder.GiveBack(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := fmt.Sprint(left(t, cfg)), "[m-0 m-1 m-2 m-3 m-5 m-6 m-7 m-8 m-9]"; got != want {
+			t.Errorf("%s are left, want %s", got, want)
+		}
+	})
+}
