@@ -55,8 +55,8 @@ func (l SequenceIndex) Around(t time.Time) (before, after IndexPoint, hasBefore,
 	return before, after, hasBefore, hasAfter
 }
 
-// ahead guesses how many numbers after the last point t lies: as many as there were in as long a time
-// before that point.
+// ahead guesses how many numbers after the last point t lies: as many as there were in as long
+// a time before that point.
 func (l SequenceIndex) ahead(t time.Time) int64 {
 	if len(l) == 0 {
 		return PageSize

@@ -216,8 +216,8 @@ func (v *View) DeadLetterDeferred(ctx context.Context, number int64, session *st
 // recentFor is how long a page counts as recent.
 const recentFor = 2 * time.Second
 
-// Recent returns the last page that was read to find messages, unless that is long ago. What stands
-// there may be gone by now.
+// Recent returns the last page that was read to find messages, unless that is long ago. What it
+// shows may be gone by now.
 func (v *View) Recent() []*link.Message {
 	if time.Since(v.recentAt) > recentFor {
 		v.recent = nil
