@@ -231,9 +231,8 @@ func (e *entity) hadOtherDefault(wt *watch) bool {
 // awaitDeadlines keeps the messages of slots that are not due yet until they are. It returns the
 // other watches.
 func (e *entity) awaitDeadlines(ctx context.Context, due []*watch) (rest []*watch) {
-	now := e.w.clock.Now()
 	for _, wt := range due {
-		if wait := wt.due().Add(e.w.clock.Grain()).Sub(now); wait > 0 && wt.ref.Once && wt.want.Number != 0 && wt.seenAt.IsZero() && !wt.deadLetterSought && !wt.nudgeAwaited {
+		if wait := e.w.clock.Until(wt.due().Add(e.w.clock.Grain())); wait > 0 && wt.ref.Once && wt.want.Number != 0 && wt.seenAt.IsZero() && !wt.deadLetterSought && !wt.nudgeAwaited {
 			wt.deadLetterSought = true
 			e.later(ctx, wt, wait)
 			continue
@@ -264,7 +263,7 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 	case v == stateWaiting:
 		e.postpone(ctx, wt)
 	case v == stateExpiring:
-		e.later(ctx, wt, max(wt.judgement.Expiry.Add(e.w.clock.Grain()).Sub(e.w.clock.Now()), time.Millisecond))
+		e.later(ctx, wt, max(e.w.clock.Until(wt.judgement.Expiry.Add(e.w.clock.Grain())), time.Millisecond))
 	case wt.attempt.left == spared:
 		e.later(ctx, wt, e.droppedWait(wt))
 	case e.w.crowded():
@@ -288,7 +287,7 @@ func (e *entity) postpone(ctx context.Context, wt *watch) {
 		return
 	}
 	next = next.Add(e.w.clock.Grain()) // a stamp may be cut, and so much earlier than it says
-	wait := next.Sub(e.w.clock.Now())
+	wait := e.w.clock.Until(next)
 	if wait <= nearDeadline && !e.w.clock.Behind(next) {
 		e.nudgeAhead(ctx, wt)
 		e.later(ctx, wt, max(wait, time.Millisecond))

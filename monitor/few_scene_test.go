@@ -4,6 +4,7 @@ package monitor_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,6 +101,28 @@ func TestDeadLettersBehindANudgeServeAllThatItExpired(t *testing.T) {
 		s.wantNotifiedOfAll(workQueue)
 		if peeks := s.Operations("peek") - before; peeks > 20 {
 			s.Errorf("%v peeks from shortly before the deadlines on, want 20 at most", peeks)
+		}
+	})
+}
+
+// The first deadline that is missed on a queue waits for one round trip before its nudge: the
+// message is searched for while the receiver opens. Before the second one it is known that dead
+// letters stay, and its nudge waits for nothing.
+func TestFirstDeadlinesOfAQueueAreNotLate(t *testing.T) {
+	play(t, func(s *scene) {
+		s.MeasureClock()
+		s.startMonitor()
+		s.send(workQueue, "first", ttl(2*time.Second))
+		s.send(workQueue, "second", ttl(3*time.Second))
+		for _, f := range []broker.Fault{{Operation: broker.OnAttach}, {Operation: broker.OnManagement, Request: "com.microsoft:peek-message"}} {
+			f.Entity, f.Delay = workQueue, 30*time.Millisecond
+			defer s.Namespace.Broker.Default().Inject(f)()
+		}
+		time.Sleep(10 * time.Second)
+		s.wantNotified("first", "second")
+		lags := slices.Sorted(slices.Values(s.Lags(workQueue)))
+		if lags[0] > 10*time.Millisecond || lags[1] > 40*time.Millisecond {
+			s.Errorf("dead-lettered %v late, want 10ms at most for one, and 40ms for the other", lags)
 		}
 	})
 }

@@ -73,6 +73,12 @@ func (c *Clock) nowLocked() time.Time {
 	return c.stamp.Add(age - time.Duration(age.Seconds()*float64(driftPerSecond)))
 }
 
+// Until returns how long it takes our clock until Now has reached t.
+func (c *Clock) Until(t time.Time) time.Duration {
+	d := t.Sub(c.Now())
+	return d + max(d, 0)/4000 // more than driftPerSecond
+}
+
 // Grain is the resolution of the stamps of the broker: the instant itself may be later by up to
 // that.
 func (c *Clock) Grain() time.Duration { return max(c.Measured().Grain, search.StampPrecision) }
