@@ -58,6 +58,7 @@ type entity struct {
 	ranges            search.RangeCache
 	prefetcher        search.Prefetcher                // of ranges
 	slots             nudge.Slots                      // in hand
+	readForNudge      time.Time                        // by our clock: see mayNudge, which owns it
 	clearedAt         time.Time                        // by our clock: see isCleared
 	proven            atomic.Pointer[search.TimeRange] // see isProven; nil: nothing
 	seen              search.SeenIDs                   // in work and dead, with the same numbers

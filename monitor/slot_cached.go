@@ -89,10 +89,22 @@ func (e *entity) hasAllOf(w *judge.Window) bool {
 	return known && e.settings.known && !e.settings.DefaultSince.After(duration.Later(w.From, e.w.states.get(e.key).created)) && e.ranges.CoveredBy(begins, w.TimeRange())
 }
 
+// readPause is how long after a read that a nudge waits for nothing is read for it again.
+const readPause = 25 * time.Millisecond
+
 // mayNudge reports whether a nudge may expire what becomes due until an instant of the clock of the
-// broker: all of it was read, or dead letters stay.
-func (e *entity) mayNudge(until time.Time) bool {
-	return e.deadLetters() == search.LettersStay || !e.slots.Unread(until, &e.ranges)
+// broker: all of it was read, or dead letters stay. What the nudge waits for is read: when the
+// companion of its slot came in, the last messages of the slot were too new for that.
+func (e *entity) mayNudge(ctx context.Context, until time.Time) bool {
+	if e.deadLetters() == search.LettersStay {
+		return true
+	}
+	unread := e.slots.Unread(until, &e.ranges)
+	if unread != nil && !e.prefetcher.Busy() && time.Since(e.readForNudge) >= readPause {
+		e.readForNudge = time.Now()
+		e.prefetcher.Fetch(ctx, unread...)
+	}
+	return unread == nil
 }
 
 // nudgeAtOnce requests nudges for watches that come in, although e may be busy with a check. What

@@ -51,12 +51,13 @@ type Config struct {
 	First      func() bool               // nudges come first, without a check
 	Many       func() bool               // so many deadlines that checks do not keep up
 	Proven     func(time.Time) bool      // what expires at that instant needs no dead letter
-	May        func(time.Time) bool      // what expires until then may do so now; see Retry
-	Sessions   func()                    // is called when the entity turns out to require sessions
-	Failed     func(error)               // is called after each nudge that has failed
-	Nudged     func()                    // is called after each nudge
-	Read       func([]*link.Message)     // is called with dead letters read right behind a nudge
-	Go         func(func())              // runs the goroutine
+	// May reports whether what expires until then may do so now; see Retry.
+	May      func(context.Context, time.Time) bool
+	Sessions func()                // is called when the entity turns out to require sessions
+	Failed   func(error)           // is called after each nudge that has failed
+	Nudged   func()                // is called after each nudge
+	Read     func([]*link.Message) // is called with dead letters read right behind a nudge
+	Go       func(func())          // runs the goroutine
 }
 
 // A Nudger nudges one entity in its own goroutine, so that no nudge waits for a check. One
@@ -183,7 +184,7 @@ func (n *Nudger) run(ctx context.Context) {
 			_ = n.open(ctx, &l) // the nudge tries again, and reports it
 			wait = max(wait-time.Since(began), 0)
 		}
-		if wait <= 0 && !n.May(n.Clock.Now().Add(Reach)) {
+		if wait <= 0 && !n.May(ctx, n.Clock.Now().Add(Reach)) {
 			wait = heldFor
 		}
 		if wait > 0 {

@@ -3,6 +3,7 @@
 package nudge
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -53,7 +54,7 @@ func play(t *testing.T, act func(s *scene)) {
 		s.dead = &search.View{Links: links, Path: orders + "/$DeadLetterQueue", Operations: o, Kept: kept}
 		s.Nudger = New(Config{
 			Links: links, Path: orders, Clock: clock, Operations: o,
-			Letters: func() search.LetterState { return search.LettersTaken }, First: func() bool { return true }, Many: func() bool { return false }, Proven: func(time.Time) bool { return false }, May: func(time.Time) bool { return true },
+			Letters: func() search.LetterState { return search.LettersTaken }, First: func() bool { return true }, Many: func() bool { return false }, Proven: func(time.Time) bool { return false }, May: func(context.Context, time.Time) bool { return true },
 			Sessions: func() { t.Error("the queue requires sessions, want that it does not") },
 			Failed:   func(err error) { s.failed = append(s.failed, err) },
 			Nudged:   func() {}, Read: kept.Add, Go: func(f func()) { go f() },

@@ -52,10 +52,10 @@ func (s *Slots) Remove(slots ...*scheduler.Companion) {
 	s.all = slices.DeleteFunc(s.all, func(c slotInHand) bool { return slices.Contains(slots, c.Companion) })
 }
 
-// Unread reports whether the cache lacks messages that a nudge may expire until an instant of the
-// clock of the broker. It does not count those that were enqueued only a moment before their slot,
-// which the cache cannot have.
-func (s *Slots) Unread(until time.Time, cache *search.RangeCache) bool {
+// Unread returns the ranges of a slot of which the cache lacks messages that a nudge may expire
+// until an instant of the clock of the broker; nil: it has all. It does not count those that were
+// enqueued only a moment before their slot, which the cache cannot have.
+func (s *Slots) Unread(until time.Time, cache *search.RangeCache) []search.TimeRange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, drops := cache.HasAll()
@@ -65,8 +65,8 @@ func (s *Slots) Unread(until time.Time, cache *search.RangeCache) bool {
 			continue
 		}
 		if c.read, c.drops = cache.HasAll(c.ranges...); !c.read {
-			return true
+			return c.ranges
 		}
 	}
-	return false
+	return nil
 }

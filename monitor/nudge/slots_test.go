@@ -39,7 +39,7 @@ func playSlot(t *testing.T, messages int, act func(s *slotScene)) {
 			Fetched: func() { s.fetched++; s.Retry() }, Go: func(f func()) { go f() },
 		}
 		defer s.prefetcher.End()
-		s.May = func(until time.Time) bool { return !s.slots.Unread(until, &s.cache) }
+		s.May = func(_ context.Context, until time.Time) bool { return s.slots.Unread(until, &s.cache) == nil }
 		lives := make([]time.Duration, messages)
 		for i := range lives {
 			lives[i] = life

@@ -4,6 +4,7 @@ package search
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type Prefetcher struct {
 	mu       sync.Mutex
 	wanted   []wantedRange
 	fetching bool
+	ended    bool
 	more     chan struct{} // a token: a range is wanted; nil: it does not run yet
 }
 
@@ -39,14 +41,23 @@ type wantedRange struct {
 	done chan<- error
 }
 
-// Fetch has ranges read, as far as the cache lacks them. done gets the result of each. It MUST NOT
-// be called after End.
+// errEnded is the result of what is wanted after End.
+var errEnded = errors.New("nothing is read ahead any more")
+
+// Fetch has ranges read, as far as the cache lacks them. done gets the result of each.
 func (p *Prefetcher) Fetch(ctx context.Context, ranges ...TimeRange) (done <-chan error) {
 	results := make(chan error, len(ranges))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, in := range ranges {
+		if p.ended {
+			results <- errEnded
+			continue
+		}
 		p.wanted = append(p.wanted, wantedRange{in, results})
+	}
+	if p.ended {
+		return results
 	}
 	if p.more == nil {
 		p.more = make(chan struct{}, 1)
@@ -66,7 +77,7 @@ func (p *Prefetcher) End() {
 	if p.more != nil {
 		close(p.more)
 	}
-	p.wanted = nil
+	p.wanted, p.ended = nil, true
 }
 
 // Busy reports whether ranges are wanted that were not read yet.

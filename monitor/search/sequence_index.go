@@ -122,8 +122,8 @@ func (v *View) seek(ctx context.Context, t time.Time, done func(page []*link.Mes
 }
 
 // approach returns a page from which to search for what was enqueued at from or later: that of the
-// earliest such messages, with a few older ones before it, or a page of around likely for which done
-// is true. What was enqueued at since or later stands on the page or behind it. Mostly the queue is
+// earliest such messages, with a few older ones before it, or one of around likely for which done is
+// true. What was enqueued at since or later stands on the page or behind it. Mostly the queue is
 // short behind the last point, and dead letters are few, so that this page is all it reads.
 func (v *View) approach(ctx context.Context, from, likely time.Time, done func(page []*link.Message) bool) (page []*link.Message, since time.Time, err error) {
 	points, err := v.provenIndex(ctx)
