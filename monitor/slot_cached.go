@@ -82,11 +82,22 @@ func (e *entity) noteProven(slots []*scheduler.Companion, all bool) {
 }
 
 // hasAllOf reports whether the range cache has all messages of w that may have expired: what it
-// lacks was gone before the first slot began, so it was received in time.
+// lacks of a slot was gone before that slot began, so it was received in time.
 func (e *entity) hasAllOf(w *judge.Window) bool {
 	latest, known := e.w.clock.NotAfter()
-	begins := time.Now().Add(w.Begins().Sub(latest))
-	return known && e.settings.known && !e.settings.DefaultSince.After(duration.Later(w.From, e.w.states.get(e.key).created)) && e.ranges.CoveredBy(begins, w.TimeRange())
+	if !known || !e.settings.known || e.settings.DefaultSince.After(duration.Later(w.From, e.w.states.get(e.key).created)) {
+		return false
+	}
+	for _, slot := range w.Slots {
+		of := judge.WindowsOf(slot)
+		for i := range of {
+			begins, in := time.Now().Add(of[i].Begins().Sub(latest)), of[i].TimeRange()
+			if w.TimeRange().Holds(in.From) && !e.ranges.CoveredBy(begins, in) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // readPause is how long after a read that a nudge waits for nothing is read for it again.

@@ -46,7 +46,8 @@ type RangeCache struct {
 	messages  cachedMessages // that waited in these ranges, and whose slots are not due yet
 	whole     bool           // keep messages whole, and those of short ranges too
 	published atomic.Pointer[coverage]
-	full      bool // a read was long, or there was no room for all of it; until it is half full again
+	full      bool // there was no room for all of a read; until it is half full again
+	long      int  // reads under way that are long
 	stale     bool // some messages are of ranges that have to be read again
 }
 
@@ -113,7 +114,7 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 			see(m)
 			found[IdentityOf(m)] = true
 			if n++; n == longRead {
-				s.overflow()
+				s.noteLong(1)
 			}
 			if keep && len(seen) <= most {
 				if len(seen) == cap(seen) {
@@ -123,6 +124,9 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 			}
 			return len(seen) <= most
 		})
+		if n >= longRead {
+			s.noteLong(-1)
+		}
 		if err != nil {
 			return err
 		}
@@ -143,11 +147,11 @@ func (s *RangeCache) Waiting(ctx context.Context, in TimeRange, final int64, rea
 	return nil
 }
 
-// overflow has nobody wait for what is being read.
-func (s *RangeCache) overflow() {
+// noteLong has nobody wait for what is being read, until the read has ended.
+func (s *RangeCache) noteLong(more int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.full = true
+	s.long += more
 	s.publish(0)
 }
 
@@ -215,7 +219,7 @@ func uncovered(in TimeRange, known []cachedRange) (parts []TimeRange) {
 type coverage struct {
 	known []cachedRange
 	drops int  // how often ranges were dropped before
-	full  bool // see RangeCache
+	full  bool // it has no room, or a long read is under way
 }
 
 // publish publishes the coverage. The caller holds the mutex.
@@ -223,7 +227,7 @@ func (s *RangeCache) publish(drops int) {
 	if before := s.published.Load(); before != nil {
 		drops += before.drops
 	}
-	s.published.Store(&coverage{slices.Clone(s.known), drops, s.full})
+	s.published.Store(&coverage{slices.Clone(s.known), drops, s.full || s.long > 0})
 }
 
 // HasAll reports whether the cache has all these ranges, or all that it has room for; and how often

@@ -213,6 +213,34 @@ func TestAReadOfTooManyMessagesClaimsWhatItKept(t *testing.T) {
 	}
 }
 
+// Nobody waits for what is being read in a long read. When it has ended, what the cache lacks is
+// waited for again, also while the cache is more than half full.
+func TestALongReadIsNotWaitedForWhileItRuns(t *testing.T) {
+	var s RangeCache
+	s.SetWhole(true)
+	in, next := TimeRange{From: 0, Until: 100_000}, TimeRange{From: 100_000, Until: 101_000}
+	for _, fails := range []error{errors.New("the line broke"), nil} {
+		err := s.Waiting(t.Context(), in, in.Until, func(_ context.Context, _ TimeRange, see func(*link.Message) bool) (bool, error) {
+			for i := range int64(maxCachedWhole - 1) {
+				see(&link.Message{SequenceNumber: i + 1, EnqueuedTime: time.UnixMilli(i / 2), TimeToLive: time.Hour})
+				if all, _ := s.HasAll(next); all != (i >= longRead-1) {
+					t.Fatalf("after %d messages of a read the cache has all = %v", i+1, all)
+				}
+			}
+			return false, fails
+		}, func(*link.Message) {}, Due{}, func(*CachedMessage) {})
+		if !errors.Is(err, fails) {
+			t.Fatal(err)
+		}
+		if s.has(next) {
+			t.Errorf("after a long read that ended with %v the cache claims what nobody has read", fails)
+		}
+	}
+	if !s.has(in) {
+		t.Error("the cache lacks what was read")
+	}
+}
+
 // How much is kept may change during a read. What was not read any more is not claimed.
 func TestAReadThatEndsEarlyClaimsWhatItRead(t *testing.T) {
 	begin := noon.UnixMilli()
