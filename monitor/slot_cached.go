@@ -88,7 +88,10 @@ func (e *entity) hasAllOf(w *judge.Window) bool {
 	if !known || !e.settings.known || e.settings.DefaultSince.After(duration.Later(w.From, e.w.states.get(e.key).created)) {
 		return false
 	}
-	for _, slot := range w.Slots {
+	for i, slot := range w.Slots {
+		if i > 0 && w.Slots[i-1] == slot { // it is named once for each time to live
+			continue
+		}
 		of := judge.WindowsOf(slot)
 		for i := range of {
 			begins, in := time.Now().Add(of[i].Begins().Sub(latest)), of[i].TimeRange()
