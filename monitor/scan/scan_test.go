@@ -11,7 +11,6 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/operations"
-	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/monitor/judge"
 	"overdue/monitor/search"
@@ -40,12 +39,7 @@ func withScan(t *testing.T, n int, sought []int, act func(t *testing.T, cfg Conf
 				t.Fatal(err)
 			}
 		}
-		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
-		t.Cleanup(func() {
-			if err := links.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		links := ns.Links(t)
 		counter := operations.New(prometheus.NewRegistry())
 		work := &search.View{Links: links, Path: "orders", Operations: counter}
 		defer work.Close(t.Context())

@@ -39,12 +39,7 @@ func withQueue(t *testing.T, n int, act func(t *testing.T, e *entity, r *link.Re
 				t.Fatal(err)
 			}
 		}
-		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
-		t.Cleanup(func() {
-			if err := links.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		links := ns.Links(t)
 		r, err := links.Receiver(t.Context(), "orders")
 		if err != nil {
 			t.Fatal(err)
