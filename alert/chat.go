@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"unicode/utf16"
 )
 
 // chat posts to a channel.
@@ -38,32 +39,43 @@ func (c *chat) Notify(ctx context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
-	return c.post(ctx, "application/json", "", "", c.form(&p, title, text))
+	return c.postWithin(ctx, maxChat, text, func(text string) any { return c.form(&p, title, text) })
 }
 
 type object = map[string]any
 
-// Slack takes at most 150 characters in a header and 3,000 in a section.
-const (
-	maxSlackHeader  = 150
-	maxSlackSection = 3000
-)
-
 func slackMessage(p *Notification, title, text string) any {
-	blocks := []object{{"type": "header", "text": object{"type": "plain_text", "text": cut(title, maxSlackHeader), "emoji": false}}}
+	// Plain text: message ids come from outside and must not become links or mentions.
+	blocks := []object{{"type": "header", "text": slackText(title, maxSlackHeader)}}
 	if text != "" {
-		// Plain text: message ids come from outside and must not become links or mentions.
-		blocks = append(blocks, object{"type": "section", "text": object{"type": "plain_text", "text": cut(text, maxSlackSection), "emoji": false}})
+		blocks = append(blocks, object{"type": "section", "text": slackText(text, maxSlackSection)})
 	}
-	var links []string
-	for _, l := range p.links() {
-		links = append(links, "<"+slackEscape.Replace(l.Href)+"|"+l.Text+">")
-	}
-	if links != nil {
-		blocks = append(blocks, object{"type": "section", "text": object{"type": "mrkdwn", "text": strings.Join(links, " · ")}})
+	for _, links := range slackLinks(p) {
+		blocks = append(blocks, object{"type": "section", "text": object{"type": "mrkdwn", "text": links}})
 	}
 	return object{"text": slackEscape.Replace(title), "blocks": blocks}
 }
+
+func slackText(text string, limit int) object {
+	return object{"type": "plain_text", "text": fit(text, limit, slackSize), "emoji": false}
+}
+
+// slackLinks returns the links of p as the texts of sections: of one, if they fit.
+func slackLinks(p *Notification) (sections []string) {
+	for _, l := range p.links() {
+		link := "<" + slackEscape.Replace(l.Href) + "|" + l.Text + ">"
+		if last := len(sections) - 1; last >= 0 && len(sections[last]+" · "+link) <= maxSlackSection {
+			sections[last] += " · " + link
+			continue
+		}
+		sections = append(sections, link)
+	}
+	return sections
+}
+
+// slackSize counts the characters of a text as strictly as Slack may: in units of UTF-16, with its
+// entities.
+func slackSize(text string) int { return len(utf16.Encode([]rune(slackEscape.Replace(text)))) }
 
 var slackEscape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
@@ -77,7 +89,9 @@ func teamsMessage(p *Notification, title, text string) any {
 	}
 	body := []object{{"type": "TextBlock", "text": teamsEscape.Replace(title), "weight": "bolder", "size": "medium", "wrap": true, "color": color}}
 	for line := range strings.Lines(text) {
-		body = append(body, object{"type": "TextBlock", "text": teamsEscape.Replace(strings.TrimSpace(line)), "wrap": true, "spacing": "small"})
+		if line = strings.TrimSpace(line); line != "" {
+			body = append(body, object{"type": "TextBlock", "text": teamsEscape.Replace(line), "wrap": true, "spacing": "small"})
+		}
 	}
 	card := object{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4", "body": body}
 	var actions []object

@@ -35,7 +35,12 @@ func (t Text) WithLinks(dashboard, runbook string) (Text, error) {
 	return t, nil
 }
 
-const maxLink = 2000 // characters, with its placeholders
+// Bounds of a link, in bytes: with its placeholders, and with the names in their place. Slack takes
+// no longer one and counts the entities in it.
+const (
+	maxLink   = 2000
+	maxFilled = 2900
+)
 
 func checkLink(link string) error {
 	if link == "" {
@@ -58,7 +63,8 @@ func checkLink(link string) error {
 	return nil
 }
 
-// link fills in the placeholders. Names come from outside, so each is escaped as a part of a URL.
+// link fills in the placeholders. Names come from outside, so each is escaped as a part of a URL. A
+// link that they make too long is left out: a part of it would lead elsewhere.
 func (p *Notification) link(link string) string {
 	if link == "" {
 		return ""
@@ -67,7 +73,11 @@ func (p *Notification) link(link string) string {
 		return strings.ReplaceAll(url.QueryEscape(placeholders[name](p)), "+", "%20")
 	})
 	// Chats end a link at some characters that a browser takes.
-	return strings.NewReplacer(" ", "%20", "|", "%7C", "<", "%3C", ">", "%3E", `"`, "%22", "(", "%28", ")", "%29", "[", "%5B", "]", "%5D", `\`, "%5C", "`", "%60").Replace(filled)
+	filled = strings.NewReplacer(" ", "%20", "|", "%7C", "<", "%3C", ">", "%3E", `"`, "%22", "(", "%28", ")", "%29", "[", "%5B", "]", "%5D", `\`, "%5C", "`", "%60").Replace(filled)
+	if len(slackEscape.Replace(filled)) > maxFilled {
+		return ""
+	}
+	return filled
 }
 
 // A namedLink is a link in the form of PagerDuty.

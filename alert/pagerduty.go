@@ -46,6 +46,10 @@ func (a *pagerDuty) Notify(ctx context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
+	return a.postWithin(ctx, maxPagerDuty, text, func(text string) any { return a.event(&p, title, text) })
+}
+
+func (a *pagerDuty) event(p *Notification, title, text string) object {
 	event := object{"routing_key": a.cfg.RoutingKey, "dedup_key": p.Key, "event_action": "trigger"}
 	if p.Resolved {
 		event["event_action"] = "resolve"
@@ -61,5 +65,5 @@ func (a *pagerDuty) Notify(ctx context.Context, p Notification) error {
 	if links := p.links(); len(links) > 0 {
 		event["links"] = links
 	}
-	return a.post(ctx, "application/json", "", "", event)
+	return event
 }

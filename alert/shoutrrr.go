@@ -106,9 +106,7 @@ func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
-	if text = p.withLinks(text); text == "" {
-		text = title
-	}
+	title, text = a.fitting(&p, title, text)
 	params := types.Params{}
 	params.SetTitle(title)
 	sent := make(chan error, 1)
@@ -124,6 +122,23 @@ func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
 		return fmt.Errorf("alert: %s: %w", a.service, a.redacted(err))
 	}
 	return nil
+}
+
+// fitting returns a title and a text, with its links, that the service takes.
+func (a *shoutrrr) fitting(p *Notification, title, text string) (string, string) {
+	kind, _, _ := strings.Cut(a.service, "+")
+	most := shoutrrrLimits[kind]
+	if most.title > 0 {
+		title = fit(title, most.title, func(s string) int { return len(s) })
+	}
+	text = cmp.Or(text, title)
+	if most.text > 0 {
+		if len(p.withLinks("")) >= most.text {
+			p.Dashboard, p.Runbook = "", "" // a part of a link would lead elsewhere
+		}
+		text = fit(text, most.text, func(s string) int { return len(p.withLinks(s)) })
+	}
+	return title, p.withLinks(text)
 }
 
 // secretsOf returns every part of the URL that may be a secret. Services put keys into any part.

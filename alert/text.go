@@ -3,6 +3,7 @@
 package alert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,6 +23,7 @@ const (
 	maxOutput = 1 << 20 // of a template, in bytes
 	maxTitle  = 250     // characters
 	maxText   = 8000    // characters
+	maxName   = 1000    // characters of a text from an event: a correlation id may have any length
 )
 
 // Text words the notifications of a sink. The zero value uses [Notification.Title] and
@@ -106,9 +108,11 @@ func (b *boundedBuilder) Write(p []byte) (int, error) {
 // of returns p with every text made visible, its title and its text. Errors are permanent, since
 // a template fails each time in the same way.
 func (t Text) of(raw Notification) (p Notification, title, text string, err error) {
-	show := escape.Text
+	show := func(s string) string { return cut(escape.Text(s), maxName) }
 	if t.mentions {
-		show = func(s string) string { return mention.ReplaceAllString(escape.Text(s), "$1$3 $2$4") }
+		show = func(s string) string {
+			return cut(mention.ReplaceAllString(escape.Text(s), "$1$3 $2$4"), maxName)
+		}
 	}
 	p = raw.shown(show)
 	p.Dashboard, p.Runbook = raw.link(t.dashboard), raw.link(t.runbook)
@@ -117,8 +121,9 @@ func (t Text) of(raw Notification) (p Notification, title, text string, err erro
 	if err := errors.Join(titleErr, textErr); err != nil {
 		return Notification{}, "", "", backoff.Permanent(fmt.Errorf("alert: %w", err))
 	}
-	title = escape.Text(strings.Join(strings.Fields(title), " "))
-	return p, cut(title, maxTitle), cut(escape.Lines(text), maxText), nil
+	// No service takes a title without text.
+	title = cmp.Or(strings.Join(strings.Fields(title), " "), p.Title())
+	return p, cut(escape.Text(title), maxTitle), cut(escape.Lines(strings.TrimSpace(text)), maxText), nil
 }
 
 // mention matches what notifies people in some chats, such as @channel and <!here>, and links whose
@@ -159,15 +164,6 @@ func (e Event) shown(show func(string) string) Event {
 		*s = show(*s)
 	}
 	return e
-}
-
-// cut shortens s to n characters.
-func cut(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	return string(r[:n-1]) + "…"
 }
 
 // roughly returns d with a unit and no more digits than a reader needs.
