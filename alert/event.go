@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"overdue/internal/servicebus/address"
 )
 
 // CloudEvents types.
@@ -34,7 +36,7 @@ type Event struct {
 	ID      string // see [IDOf] and [IDOfReminder]; the same for each delivery of the event
 	Type    string // one of the Type constants
 	Source  string // see [SourceOf]
-	Subject string // the message id
+	Subject string // the message id; "" = the message has none
 	Time    time.Time
 	// Traceparent is the distributed tracing extension: the span of the event if it is recorded,
 	// or else that of the message; "" = neither is known.
@@ -78,6 +80,19 @@ func (d *EventData) Lag() time.Duration {
 		return time.Duration(d.LagMs) * time.Millisecond
 	}
 	return d.DeadLetteredTime.Sub(d.Deadline)
+}
+
+// Path names the entity: a queue, or topic/Subscriptions/name.
+func (d *EventData) Path() string {
+	return address.Address{Name: d.Entity, Subscription: d.Subscription}.Entity()
+}
+
+// message names the message for people.
+func (e *Event) message() string {
+	if e.Subject == "" {
+		return fmt.Sprintf("sequence number %d", e.Data.SequenceNumber)
+	}
+	return e.Subject
 }
 
 // IDOf returns the id of the event that a message missed its deadline. It depends on the message
@@ -144,7 +159,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		ID              string    `json:"id"`
 		Type            string    `json:"type"`
 		Source          string    `json:"source"`
-		Subject         string    `json:"subject"`
+		Subject         string    `json:"subject,omitempty"` // never empty, by CloudEvents 1.0
 		Time            time.Time `json:"time"`
 		DataContentType string    `json:"datacontenttype"`
 		Traceparent     string    `json:"traceparent,omitempty"`

@@ -112,7 +112,7 @@ func (f *Forward) Alert(ctx context.Context, e Event) error {
 	if j == nil {
 		j = &forwarding{event: e, handling: h, done: make(chan struct{})}
 		f.jobs[e.ID] = j
-		key := where(e)
+		key := e.Data.Path()
 		_, running := f.waiting[key]
 		f.waiting[key] = append(f.waiting[key], j)
 		if !running {
@@ -192,11 +192,11 @@ func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 	e := j.event
 	m, err := f.deadLetter(ctx, e)
 	if err != nil {
-		return fmt.Errorf("alert: forward from %s: %w", where(e), err)
+		return fmt.Errorf("alert: forward from %s: %w", e.Data.Path(), err)
 	}
 	if m == nil {
 		f.cfg.Log.Warn("dead letter gone before it could be forwarded or reported",
-			zap.String("work_queue", where(e)), zap.String("message_id", e.Subject), zap.Int64("sequence_number", e.Data.SequenceNumber))
+			zap.String("work_queue", e.Data.Path()), zap.String("message_id", e.Subject), zap.Int64("sequence_number", e.Data.SequenceNumber))
 		return nil
 	}
 	if to := m.ReplyTo; j.handling.Report && to != nil && *to != "" {
@@ -208,11 +208,6 @@ func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 		return nil
 	}
 	return f.send(ctx, j.handling.ForwardTo, copyOf(m, e))
-}
-
-// where returns the path of the entity of the message.
-func where(e Event) string {
-	return address.Address{Name: e.Data.Entity, Subscription: e.Data.Subscription}.Entity()
 }
 
 // deadLetter peeks at the message of e. It returns nil if that is no longer a dead letter.
@@ -255,7 +250,7 @@ func copyOf(m *azservicebus.ReceivedMessage, e Event) *azservicebus.AMQPAnnotate
 	for _, name := range append(deadlineProperties, "DeadLetterReason", "DeadLetterErrorDescription") {
 		delete(c.ApplicationProperties, name)
 	}
-	c.ApplicationProperties[propertyMissedOn] = where(e)
+	c.ApplicationProperties[propertyMissedOn] = e.Data.Path()
 	c.ApplicationProperties[propertyMissedDeadline] = e.Data.Deadline
 	c.ApplicationProperties[propertyMissedEvent] = e.ID
 	if m.PartitionKey != nil {

@@ -5,13 +5,14 @@ package alert
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
 
-// NewLog returns an Alerter that logs each event: the message is one sentence for people, the field
-// "event" the CloudEvent.
+// NewLog returns an Alerter that logs each event as a warning: one sentence for people, with
+// fields for searches, inline. The level debug also logs the whole CloudEvent.
 func NewLog(log *zap.Logger) Alerter { return logAlerter{log} }
 
 type logAlerter struct{ log *zap.Logger }
@@ -22,7 +23,25 @@ func (logAlerter) Name() string { return "log" }
 func (logAlerter) Local() {}
 
 func (a logAlerter) Alert(_ context.Context, e Event) error {
-	a.log.Warn(e.sentence(), zap.Object("event", e))
+	a.log.Warn(e.sentence(), zap.Inline(logFields{&e}))
+	a.log.Debug("event", zap.Object("event", e))
+	return nil
+}
+
+// logFields are what the line of an event has for searches. A terminal shows its sentence alone.
+type logFields struct{ event *Event }
+
+// MarshalLogObject adds the fields.
+func (f logFields) MarshalLogObject(o zapcore.ObjectEncoder) error {
+	d := &f.event.Data
+	o.AddString("work_queue", d.Path())
+	o.AddString("message_id", d.MessageID)
+	o.AddInt64("sequence_number", d.SequenceNumber)
+	o.AddTime("deadline", d.Deadline)
+	o.AddString("verdict", strings.TrimPrefix(f.event.Type, typePrefix))
+	addStated(o, "strategy", d.Strategy)
+	addStated(o, "evidence", d.Evidence)
+	o.AddDuration("lag", d.Lag())
 	return nil
 }
 
@@ -32,7 +51,7 @@ func (e Event) MarshalLogObject(o zapcore.ObjectEncoder) error {
 	o.AddString("id", e.ID)
 	o.AddString("type", e.Type)
 	o.AddString("source", e.Source)
-	o.AddString("subject", e.Subject)
+	addStated(o, "subject", e.Subject)
 	o.AddTime("time", e.Time)
 	o.AddString("datacontenttype", dataContentType)
 	addStated(o, "traceparent", e.Traceparent)
@@ -75,11 +94,10 @@ func addStated(o zapcore.ObjectEncoder, key, value string) {
 // sentence says what happened to which message.
 func (e *Event) sentence() string {
 	d := &e.Data
-	message := d.Entity + "/"
-	if d.Subscription != "" {
-		message += d.Subscription + "/"
+	message := d.Path() + "/" + e.Subject
+	if e.Subject == "" {
+		message = d.Path() + ", " + e.message()
 	}
-	message += e.Subject
 	switch e.Type {
 	case TypeMissed:
 		s := fmt.Sprintf("deadline missed: %s, %s late", message, roughly(d.Lag()))

@@ -55,7 +55,7 @@ func (a *pagerDuty) event(p *Notification, title, text string) object {
 		event["event_action"] = "resolve"
 	}
 	details := object{"description": text, "events": p.Total, "new": p.Count, "since": p.Since.UTC(), "worst_lag": p.WorstLag.String()}
-	for name, value := range p.Labels {
+	for name, value := range p.sinkLabels() {
 		details[name] = value
 	}
 	event["payload"] = object{

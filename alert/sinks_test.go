@@ -96,7 +96,7 @@ func TestDefaultWordingOfNotifications(t *testing.T) {
 		{one, "1 missed deadline on orders"},
 		{reminder, "10 missed deadlines on orders since 2026-01-31 11:00:00Z"},
 		{Notification{Source: "sb://n", Count: 2, Total: 2}, "2 events on n"},
-		{Notification{Labels: map[string]string{"entity": "t", "subscription": "s"}, Count: 2, Total: 2}, "2 events on t/s"},
+		{Notification{Labels: map[string]string{"entity": "t", "subscription": "s"}, Count: 2, Total: 2}, "2 events on t/Subscriptions/s"},
 	} {
 		if got := tc.p.Title(); got != tc.want {
 			t.Errorf("Title = %q, want %q", got, tc.want)

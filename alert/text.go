@@ -186,15 +186,23 @@ func (p Notification) state() string {
 	return "firing"
 }
 
+// sinkLabels returns the labels of the group for a sink: the entity is named as in the metrics, so
+// that alerts of sinks and of Prometheus rules share it.
+func (p Notification) sinkLabels() map[string]string {
+	labels := maps.Clone(p.Labels)
+	if labels["entity"] != "" {
+		labels["entity"] = p.Where()
+	}
+	return labels
+}
+
 // alertLabels returns the labels of the group as an alert of Prometheus.
 func (p Notification) alertLabels() map[string]string {
 	labels := map[string]string{"alertname": "OverdueDeadlineMissed", "source": p.Source}
-	for name, value := range p.Labels {
-		if name == "type" {
-			labels["alertname"] = alertName(value)
-			continue
-		}
-		labels[name] = value
+	maps.Copy(labels, p.sinkLabels())
+	if kind, ok := labels["type"]; ok {
+		labels["alertname"] = alertName(kind)
+		delete(labels, "type")
 	}
 	labels["severity"] = p.severity("critical")
 	return labels

@@ -80,7 +80,7 @@ func (a *webhookNotifier) Notify(ctx context.Context, p Notification) error {
 		return err
 	}
 	m := hookMessage{
-		Version: "4", GroupKey: p.Key, Status: p.state(), Receiver: a.name, GroupLabels: seen.Labels, CommonLabels: seen.alertLabels(),
+		Version: "4", GroupKey: p.Key, Status: p.state(), Receiver: a.name, GroupLabels: seen.sinkLabels(), CommonLabels: seen.alertLabels(),
 		CommonAnnotations: seen.annotations(title, text),
 		TruncatedAlerts:   max(p.Count-len(p.Samples), 0),
 	}

@@ -3,6 +3,7 @@
 package alert
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -189,5 +190,24 @@ func TestASinkThatDoesNotAnswerIsNamed(t *testing.T) {
 	want := "alert: webhook at " + strings.TrimPrefix(srv.URL, "http://") + ": no answer within 10ms"
 	if err := a.Alert(t.Context(), someEvent()); err == nil || err.Error() != want {
 		t.Errorf("Alert = %v, want %s", err, want)
+	}
+}
+
+// CloudEvents 1.0: subject, if present, is not empty.
+func TestAnEventAboutAMessageWithoutIDHasNoSubject(t *testing.T) {
+	for _, id := range []string{"", "m-1"} {
+		e := someEvent()
+		e.Subject, e.Data.MessageID = id, id
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(text, &got); err != nil {
+			t.Fatal(err)
+		}
+		if subject, there := got["subject"]; there != (id != "") || there && subject != id {
+			t.Errorf("subject of an event about %q = %v, %v", id, subject, there)
+		}
 	}
 }

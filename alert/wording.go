@@ -11,16 +11,13 @@ import (
 	"overdue/internal/servicebus/address"
 )
 
-// Where names the entity of the group, or else the namespace.
+// Where names the entity of the group, topic/Subscriptions/name for a subscription, or else the
+// namespace.
 func (p Notification) Where() string {
-	entity, subscription := p.Labels["entity"], p.Labels["subscription"]
-	switch {
-	case entity == "":
+	if p.Labels["entity"] == "" {
 		return p.Namespace()
-	case subscription != "":
-		return entity + "/" + subscription
 	}
-	return entity
+	return address.Address{Name: p.Labels["entity"], Subscription: p.Labels["subscription"]}.Entity()
 }
 
 // Namespace returns the host of the namespace, with its port unless that is a default one.
@@ -77,7 +74,7 @@ func (p Notification) Text() string {
 		lines = append(lines, "Messages, the earliest deadline first:")
 	}
 	for _, e := range p.Samples {
-		line := "- " + e.Subject
+		line := "- " + e.message()
 		if e.Data.SessionID != "" {
 			line += ", session " + e.Data.SessionID
 		}

@@ -152,6 +152,55 @@ func TestAlertmanagerGetsConfiguredLabels(t *testing.T) {
 	}
 }
 
+// A rule of Prometheus has the entity of a metric, topic/Subscriptions/name. Alertmanager compares
+// labels as they are.
+func TestSinksNameAnEntityAsTheMetricsDo(t *testing.T) {
+	url, posted := hooked(t)
+	cfg := HTTP{URL: url}
+	for name, tt := range map[string]struct {
+		make  func() (Notifier, error)
+		paths [][]any
+	}{
+		"alertmanager": {func() (Notifier, error) { return NewAlertmanager("", AlertmanagerConfig{HTTP: cfg}, Text{}) }, [][]any{{0, "labels"}}},
+		"webhook":      {func() (Notifier, error) { return NewWebhookNotifier("", cfg, Text{}) }, [][]any{{"groupLabels"}, {"commonLabels"}, {"alerts", 0, "labels"}}},
+		"pagerduty": {func() (Notifier, error) {
+			return NewPagerDuty("", PagerDutyConfig{HTTP: cfg, RoutingKey: "r"}, Text{})
+		}, [][]any{{"payload", "custom_details"}}},
+	} {
+		a, err := tt.make()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tc := range []struct{ subscription, want string }{{"", "events"}, {"billing", "events/Subscriptions/billing"}} {
+			p := firing()
+			p.Labels = map[string]string{"type": TypeMissed, "entity": "events"}
+			if tc.subscription != "" {
+				p.Labels["subscription"] = tc.subscription
+			}
+			if err := a.Notify(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			_, body := posted()
+			for _, path := range tt.paths {
+				if got := at(t, body, append(path, "entity")...); got != tc.want {
+					t.Errorf("%s: entity in %v = %v, want %s", name, path, got, tc.want)
+				}
+			}
+			if got := p.Title(); got != "3 more missed deadlines on "+tc.want+", 10 since 2026-01-31 11:00:00Z" {
+				t.Errorf("title = %q", got)
+			}
+		}
+	}
+}
+
+func TestAMessageWithoutIDIsNamedByItsSequenceNumber(t *testing.T) {
+	p := firing()
+	p.Samples[0].Subject, p.Samples[0].Data.SequenceNumber = "", 17
+	if want := "- sequence number 17, session s, due"; !strings.Contains(p.Text(), want) {
+		t.Errorf("Text = %q, want the line %q", p.Text(), want)
+	}
+}
+
 func TestAdviceFitsTheEvent(t *testing.T) {
 	group := func(eventType, entity, subscription string, resolved bool, d *DeadLetters) Notification {
 		return Notification{Labels: map[string]string{"type": eventType, "entity": entity, "subscription": subscription}, Resolved: resolved, DeadLetters: d}
@@ -167,7 +216,7 @@ func TestAdviceFitsTheEvent(t *testing.T) {
 		p    Notification
 		want string
 	}{
-		{group(TypeMissed, "events", "audit", false, nil), "Check that a consumer of events/audit is running and keeps up. Then resubmit or purge the dead letters: overdue dlq list events/Subscriptions/audit"},
+		{group(TypeMissed, "events", "audit", false, nil), "Check that a consumer of events/Subscriptions/audit is running and keeps up. Then resubmit or purge the dead letters: overdue dlq list events/Subscriptions/audit"},
 		{sampled("audit", "bills", "audit"), "Check that a consumer of events is running and keeps up. Then resubmit or purge the dead letters: " +
 			"overdue dlq list events/Subscriptions/audit, overdue dlq list events/Subscriptions/bills"},
 		{sampled("audit", "x;y"), "Check that a consumer of events is running and keeps up. Then resubmit or purge the dead letters"},

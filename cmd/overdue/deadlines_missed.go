@@ -83,12 +83,8 @@ func (p *program) printScope(scope string) error {
 func (p *program) printMissed(missed []history.Fetched) error {
 	for i := range missed {
 		d := &missed[i].Data
-		name := d.Entity
-		if d.Subscription != "" {
-			name += "/" + d.Subscription
-		}
 		_, err := fmt.Fprintf(p.stdout, "%s  %s  %s  %s late  %s\n", d.Deadline.UTC().Format("2006-01-02 15:04:05.000Z"),
-			escape.Text(name), escape.Text(d.MessageID), d.Lag().Round(time.Millisecond), escape.Text(d.DeadLetterReason))
+			escape.Text(d.Path()), escape.Text(d.MessageID), d.Lag().Round(time.Millisecond), escape.Text(d.DeadLetterReason))
 		if err != nil {
 			return err
 		}

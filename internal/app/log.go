@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
 
-	"overdue/alert"
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/terminal"
@@ -92,7 +91,5 @@ func (o oneLine) EncodeEntry(e zapcore.Entry, fields []zapcore.Field) (*buffer.B
 	return o.Encoder.EncodeEntry(e, fields)
 }
 
-func isEvent(f zapcore.Field) bool {
-	_, ok := f.Interface.(alert.Event)
-	return ok
-}
+// isEvent reports whether f has the fields of an event: nothing else logs fields inline.
+func isEvent(f zapcore.Field) bool { return f.Type == zapcore.InlineMarshalerType }

@@ -19,7 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"overdue/alert"
 	"overdue/internal/httpclient"
 )
 
@@ -157,25 +156,21 @@ const maxComplaint = 2 << 10
 func (c *child) logged(line []byte) {
 	read := time.Now()
 	var e struct {
-		Event struct {
-			Type, Subject string
-			Data          struct {
-				Evidence         string
-				DeadLetteredTime time.Time
-			}
-		}
+		Verdict, Evidence, Lag string
+		MessageID              string `json:"message_id"`
+		Deadline               time.Time
 	}
 	err := json.Unmarshal(line, &e)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case err == nil && e.Event.Type == alert.TypeMissed:
-		n, again := c.events[e.Event.Subject]
-		if !again {
-			n.at, n.evidence, n.moved = read, e.Event.Data.Evidence, e.Event.Data.DeadLetteredTime
+	case err == nil && e.Verdict == "missed":
+		n, again := c.events[e.MessageID]
+		if lag, err := time.ParseDuration(e.Lag); !again && err == nil {
+			n.at, n.evidence, n.moved = read, e.Evidence, e.Deadline.Add(lag)
 		}
 		n.count++
-		c.events[e.Event.Subject] = n
+		c.events[e.MessageID] = n
 	case len(c.other) < maxComplaint:
 		c.other = append(c.other, line[:min(len(line), maxComplaint)]...)
 	}
@@ -185,8 +180,8 @@ func (c *child) logged(line []byte) {
 type notice struct {
 	count    int       // of events
 	at       time.Time // when the first of them was read here
-	evidence string    // as in its data; "" = none
-	moved    time.Time // when it was dead-lettered, as in its data
+	evidence string    // as logged; "" = none
+	moved    time.Time // when it was dead-lettered, as logged
 }
 
 // notices are the notifications of missed deadlines so far, by message-id.

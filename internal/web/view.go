@@ -193,7 +193,7 @@ func graphOf(means []float64) graph {
 // matches reports whether q is in the entity, message-id or session-id of an event.
 func matches(data *alert.EventData, q string) bool {
 	q = strings.ToLower(q)
-	return slices.ContainsFunc([]string{place(data), data.MessageID, data.SessionID}, func(s string) bool {
+	return slices.ContainsFunc([]string{data.Path(), data.MessageID, data.SessionID}, func(s string) bool {
 		return strings.Contains(strings.ToLower(s), q)
 	})
 }
@@ -208,20 +208,12 @@ func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
 			sinks = append(sinks, t.Sink)
 		}
 		rows = append(rows, missedRow{
-			Entity: place(data), MessageID: data.MessageID, SessionID: data.SessionID, Reason: data.DeadLetterReason, Lag: span(data.Lag()),
+			Entity: data.Path(), MessageID: data.MessageID, SessionID: data.SessionID, Reason: data.DeadLetterReason, Lag: span(data.Lag()),
 			Deadline: data.Deadline.UTC().Format("2006-01-02T15:04:05.000Z"), TakenBy: strings.Join(sinks, ", "),
 			Link: messageLink(dlq.Place{Entity: data.Entity, Subscription: data.Subscription}, data.MessageID),
 		})
 	}
 	return rows
-}
-
-// place is the queue, or the topic and its subscription.
-func place(data *alert.EventData) string {
-	if data.Subscription == "" {
-		return data.Entity
-	}
-	return data.Entity + "/" + data.Subscription
 }
 
 // number is a count with a comma at each thousand.
