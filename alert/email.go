@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	netmail "net/mail"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -38,6 +40,8 @@ type email struct {
 	name   string
 	text   Text
 	cfg    EmailConfig
+	from   *netmail.Address
+	to     []*netmail.Address
 	client *mail.Client
 }
 
@@ -45,6 +49,18 @@ type email struct {
 func NewEmail(name string, cfg EmailConfig, text Text) (Notifier, error) {
 	if cfg.Host == "" || len(cfg.To) == 0 {
 		return nil, errors.New("alert: email needs a host and a recipient")
+	}
+	from, err := mailbox(cfg.From)
+	if err != nil {
+		return nil, fmt.Errorf("alert: email from %w", err)
+	}
+	var to []*netmail.Address
+	for _, text := range cfg.To {
+		a, err := mailbox(text)
+		if err != nil {
+			return nil, fmt.Errorf("alert: email to %w", err)
+		}
+		to = append(to, a)
 	}
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	opts := []mail.Option{mail.WithTimeout(cfg.Timeout)}
@@ -69,23 +85,30 @@ func NewEmail(name string, cfg EmailConfig, text Text) (Notifier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("alert: email: %w", err)
 	}
-	a := &email{cmp.Or(name, "email"), text, cfg, client}
-	if _, err := a.message(Notification{}, "", ""); err != nil {
-		return nil, err
-	}
-	return a, nil
+	return &email{cmp.Or(name, "email"), text, cfg, from, to, client}, nil
 }
 
 func (a *email) Name() string { return a.name }
 
-func (a *email) message(p Notification, title, text string) (*mail.Msg, error) {
+// mailbox reads an address with or without a display name. Unlike in a header, a name may lack its
+// quotes: people write Doe, Jane <jane@example.com>.
+func mailbox(text string) (*netmail.Address, error) {
+	parsed, err := netmail.ParseAddress(text)
+	if err == nil {
+		return parsed, nil
+	}
+	name, address, _ := strings.Cut(text, "<")
+	bare, bareErr := netmail.ParseAddress("<" + address)
+	if bareErr != nil || strings.ContainsAny(name, `@"`) {
+		return nil, fmt.Errorf("%q: %w", text, err)
+	}
+	return &netmail.Address{Name: strings.TrimSpace(name), Address: bare.Address}, nil
+}
+
+func (a *email) message(p Notification, title, text string) *mail.Msg {
 	m := mail.NewMsg()
-	if err := m.From(a.cfg.From); err != nil {
-		return nil, fmt.Errorf("alert: email from %q: %w", a.cfg.From, err)
-	}
-	if err := m.To(a.cfg.To...); err != nil {
-		return nil, fmt.Errorf("alert: email to %q: %w", a.cfg.To, err)
-	}
+	m.FromMailAddress(a.from)
+	m.ToMailAddress(a.to...)
 	m.Subject(title)
 	m.SetDate()
 	m.SetMessageID()
@@ -96,7 +119,7 @@ func (a *email) message(p Notification, title, text string) (*mail.Msg, error) {
 		m.SetGenHeader("X-Overdue-Group", p.Key)
 	}
 	m.SetBodyString(mail.TypeTextPlain, title+"\n\n"+text+"\n")
-	return m, nil
+	return m
 }
 
 func (a *email) Notify(ctx context.Context, p Notification) error {
@@ -104,10 +127,7 @@ func (a *email) Notify(ctx context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
-	m, err := a.message(p, title, p.withLinks(text))
-	if err != nil {
-		return backoff.Permanent(err)
-	}
+	m := a.message(p, title, p.withLinks(text))
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Timeout)
 	defer cancel()
 	if err := a.client.DialAndSendWithContext(ctx, m); err != nil {

@@ -91,6 +91,38 @@ func TestEmail(t *testing.T) {
 	}
 }
 
+func TestADisplayNameMayHaveAComma(t *testing.T) {
+	for name, want := range map[string]string{
+		`"Overdue, Inc." <o@example.com>`: `"Overdue, Inc." <o@example.com>`,
+		`Overdue, Inc. <o@example.com>`:   `"Overdue, Inc." <o@example.com>`,
+		`Doe, J (Ops) <o@example.com>`:    `"Doe, J (Ops)" <o@example.com>`,
+		`Jörg, X <o@example.com>`:         `=?utf-8?b?SsO2cmcsIFg=?= <o@example.com>`,
+		`Overdue <o@example.com>`:         `"Overdue" <o@example.com>`,
+		`o@example.com`:                   `<o@example.com>`,
+	} {
+		port, mails := mailServer(t, "250 ok")
+		a, err := NewEmail("", EmailConfig{Host: "127.0.0.1", Port: port, Security: noTLS, From: name, To: []string{name, "b@example.com"}}, Text{})
+		if err != nil {
+			t.Errorf("NewEmail from %s: %v", name, err)
+			continue
+		}
+		if err := a.Notify(t.Context(), firing()); err != nil {
+			t.Fatal(err)
+		}
+		got := <-mails
+		for _, line := range []string{"From: " + want, "To: " + want + ", <b@example.com>", "RCPT TO:<o@example.com>\nRCPT TO:<b@example.com>"} {
+			if !strings.Contains(got, line+"\n") {
+				t.Errorf("a mail from %s lacks %q:\n%s", name, line, got)
+			}
+		}
+	}
+	for _, bad := range []string{"a@example.com, b@example.com", "a@example.com, B <b@example.com>", `"A, B <b@example.com>`, "A, B <b>", "A, B"} {
+		if _, err := NewEmail("", EmailConfig{Host: "h", From: "o@example.com", To: []string{bad}}, Text{}); err == nil {
+			t.Errorf("%s was taken for one address", bad)
+		}
+	}
+}
+
 func TestEmailErrorsSayWhetherToTryAgain(t *testing.T) {
 	for answer, permanent := range map[string]bool{"451 later": false, "550 nobody": true} {
 		port, _ := mailServer(t, answer)

@@ -143,3 +143,22 @@ func TestTheWordingOfNotificationsNeedsASinkThatGetsThem(t *testing.T) {
 		}
 	}
 }
+
+func TestACommaInADisplayNameSeparatesNoAddresses(t *testing.T) {
+	setting := SettingAt("alerts[].email.to")
+	for text, want := range map[string][]string{
+		"":                               {},
+		"a@example.com, b@example.com":   {"a@example.com", "b@example.com"},
+		"a@example.com,, b@example.com,": {"a@example.com", "b@example.com"},
+		"Doe, Jane <jane@example.com>":   {"Doe, Jane <jane@example.com>"},
+		`"Doe, Jane" <jane@example.com>, ops@example.com`: {`"Doe, Jane" <jane@example.com>`, "ops@example.com"},
+		"ops@example.com, Doe, Jane <jane@example.com>":   {"ops@example.com", "Doe, Jane <jane@example.com>"},
+		`"a@b, \"c, d" <e@example.com>, f@example.com`:    {`"a@b, \"c, d" <e@example.com>`, "f@example.com"},
+		"nobody": {"nobody"},
+	} {
+		got, err := setting.Parse(text)
+		if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
+			t.Errorf("Parse(%s): %v (-want +got):\n%s", text, err, diff)
+		}
+	}
+}

@@ -63,7 +63,7 @@ func (s *Setting) schema() schema {
 		m = schema{"type": []string{"array", "null"}, "items": element}
 	case kindMap, kindTexts:
 		m = schema{"type": []string{"object", "null"}, "additionalProperties": schema{"type": text}}
-	case kindStrings, kindEndpoints:
+	case kindStrings, kindMailboxes, kindEndpoints:
 		items := schema{"type": text}
 		if len(s.Choices) > 0 {
 			items = schema{"enum": s.Choices}

@@ -88,8 +88,8 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 			Help: "A file that holds the password."},
 		{Path: "alerts[].email.from", Kind: kindString,
 			Help: "The address of the sender."},
-		{Path: "alerts[].email.to", Kind: kindStrings,
-			Help: "The addresses of the recipients."},
+		{Path: "alerts[].email.to", Kind: kindMailboxes,
+			Help: "The addresses of the recipients. Each may have a name, as in `Doe, Jane <jane@example.com>`."},
 		{Path: "alerts[].email.timeout", Kind: kindDuration, Default: "10s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
 			Help: "How long one attempt may take."},
 

@@ -29,6 +29,7 @@ const (
 	kindEndpoint              // host:port; what is not on loopback needs TLS and keys
 	kindEndpoints             // several of them, separated by commas
 	kindStrings               // several, separated by commas
+	kindMailboxes             // several of mail, separated by commas
 	kindURL                   // http or https, with a host
 	kindDuration              // 30s or PT30S, between min and max
 	kindDurations             // several of them, separated by commas
@@ -42,14 +43,16 @@ const (
 )
 
 // several reports whether a value may be written as a list.
-func (k kind) several() bool { return k == kindEndpoints || k == kindStrings || k == kindDurations }
+func (k kind) several() bool {
+	return k == kindEndpoints || k == kindStrings || k == kindMailboxes || k == kindDurations
+}
 
 // isMap reports whether the value is a mapping of names that are the user's own.
 func (k kind) isMap() bool { return k == kindMap || k == kindTexts }
 
 // String names the kind for docs/reference/configuration.md.
 func (k kind) String() string {
-	return [...]string{"string", "path", "queue name", "address", "address", "addresses", "names", "URL", "duration", "durations", "size", "number", "bool", "choice", "list", "mapping", "mapping"}[k]
+	return [...]string{"string", "path", "queue name", "address", "address", "addresses", "names", "names", "URL", "duration", "durations", "size", "number", "bool", "choice", "list", "mapping", "mapping"}[k]
 }
 
 // Parse reads one value as somebody wrote it, in the file, a variable or a flag. The
@@ -107,6 +110,8 @@ func (s *Setting) Parse(text string) (any, error) {
 			}
 		}
 		return names, nil
+	case kindMailboxes:
+		return splitMailboxes(text), nil
 	case kindEntity:
 		if at, err := grammar.Name(text); err == nil && at.Subscription != "" && s.Path == "monitor.entities[].queue" {
 			return nil, fmt.Errorf("%q is a subscription; write topic: %s, and each of its subscriptions is monitored", Clip(text), at.Name)
@@ -198,6 +203,24 @@ func splitList(text string) []string {
 	for part := range strings.SplitSeq(text, ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			list = append(list, part)
+		}
+	}
+	return list
+}
+
+// splitMailboxes is splitList for mail: a comma in a display name separates nothing. The name may
+// have quotes around it or not.
+func splitMailboxes(text string) []string {
+	list, begin, quoted := []string{}, 0, false
+	for i, r := range text + "," {
+		switch {
+		case r == '"' && (i == 0 || text[i-1] != '\\'):
+			quoted = !quoted
+		case r == ',' && (i == len(text) || !quoted && strings.Contains(text[begin:i], "@")):
+			if part := strings.Trim(text[begin:i], ", \t"); part != "" {
+				list = append(list, part)
+			}
+			begin = i + 1
 		}
 	}
 	return list
