@@ -100,17 +100,23 @@ func (p Notification) remaining() string {
 	if d.Count == 0 {
 		return "Dead letters: none left" + asOf
 	}
-	count, missed := fmt.Sprint(d.Count), fmt.Sprint(d.Missed)
-	switch d.Missed {
-	case 0:
-		missed = "none"
-	case d.Count:
-		missed = "all"
+	count, missed := fmt.Sprint(d.Count), fmt.Sprintf("%d of them from missed deadlines", d.Missed)
+	switch {
+	case d.Count == 1 && d.Missed == 1:
+		missed = "from a missed deadline"
+	case d.Count == 1:
+		missed = "not from a missed deadline"
+	case d.Missed == 0:
+		missed = "none of them from missed deadlines"
+	case d.Missed == 1:
+		missed = "1 of them from a missed deadline"
+	case d.Missed == d.Count:
+		missed = "all of them from missed deadlines"
 	}
 	if d.More {
 		count = "at least " + count
 	}
-	return fmt.Sprintf("Dead letters: %s left, %s of them from missed deadlines%s", count, missed, asOf)
+	return fmt.Sprintf("Dead letters: %s left, %s%s", count, missed, asOf)
 }
 
 // Advice says what to do, or is "".

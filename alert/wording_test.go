@@ -243,6 +243,9 @@ func TestAResolvedGroupSaysWhetherDeadLettersAreLeft(t *testing.T) {
 		"Dead letters: at least 5 left, 3 of them from missed deadlines (as of 2026-01-31 12:00:00Z)": {Count: 5, Missed: 3, More: true, Time: noon},
 		"Dead letters: 5 left, all of them from missed deadlines (as of 2026-01-31 12:00:00Z)":        {Count: 5, Missed: 5, Time: noon},
 		"Dead letters: 5 left, none of them from missed deadlines (as of 2026-01-31 12:00:00Z)":       {Count: 5, Time: noon},
+		"Dead letters: 1 left, from a missed deadline (as of 2026-01-31 12:00:00Z)":                   {Count: 1, Missed: 1, Time: noon},
+		"Dead letters: 1 left, not from a missed deadline (as of 2026-01-31 12:00:00Z)":               {Count: 1, Time: noon},
+		"Dead letters: 5 left, 1 of them from a missed deadline (as of 2026-01-31 12:00:00Z)":         {Count: 5, Missed: 1, Time: noon},
 		"Dead letters: not counted, see the dead-letter queue":                                        nil,
 	} {
 		p := resolved()

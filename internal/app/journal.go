@@ -14,6 +14,7 @@ import (
 	"overdue/internal/adminport"
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/plural"
 	"overdue/scheduler"
 	"overdue/scheduler/journal"
 )
@@ -83,7 +84,7 @@ func (p *Process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, ke
 
 // describeJournal is what a probe says of a journal that is in use.
 func describeJournal(st journal.Status) string {
-	text := fmt.Sprintf("%d companions wait for the monitor queue", st.Companions)
+	text := plural.Of(st.Companions, "companion waits", "companions wait") + " for the monitor queue"
 	if st.Down != nil {
 		text += fmt.Sprintf(", which is down: %s", plainly(st.Down))
 	}

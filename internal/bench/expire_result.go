@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"overdue/internal/lag"
+	"overdue/internal/plural"
 )
 
 // ExpireResult is the result of Expire.
@@ -87,7 +88,7 @@ const targetOutstanding = 100_000
 func (r *ExpireResult) Figures() (all []Figure) {
 	for _, c := range r.Cases {
 		name, who := fmt.Sprintf("expire.%d.%d", c.Outstanding, c.Consumers),
-			fmt.Sprintf("%d consumers", c.Consumers)
+			plural.Of(c.Consumers, "consumer", "consumers")
 		if c.Drained {
 			name, who = name+".drained", "dead letters drained"
 		}
@@ -95,7 +96,7 @@ func (r *ExpireResult) Figures() (all []Figure) {
 			name, who = fmt.Sprintf("%s.queues%d", name, c.Queues), fmt.Sprintf("%s, %d queues", who, c.Queues)
 		}
 		if c.Load > 0 {
-			name, who = fmt.Sprintf("%s.load%d", name, c.Load), fmt.Sprintf("%s, with %d busy processes", who, c.Load)
+			name, who = fmt.Sprintf("%s.load%d", name, c.Load), fmt.Sprintf("%s, with %s", who, plural.Of(c.Load, "busy process", "busy processes"))
 		}
 		f := Figure{
 			Name: name, Value: c.LagMs.P99, Unit: "ms",
@@ -144,7 +145,7 @@ func (r *ExpireResult) WriteTable(w io.Writer) error {
 }
 
 func (c *expireCase) String() string {
-	text := fmt.Sprintf("%d outstanding, %d consumers", c.Outstanding, c.Consumers)
+	text := fmt.Sprintf("%d outstanding, %s", c.Outstanding, plural.Of(c.Consumers, "consumer", "consumers"))
 	if c.Drained {
 		text += ", dead letters drained"
 	}
@@ -152,7 +153,7 @@ func (c *expireCase) String() string {
 		text += fmt.Sprintf(", %d queues", c.Queues)
 	}
 	if c.Load > 0 {
-		text += fmt.Sprintf(", %d busy processes", c.Load)
+		text += ", " + plural.Of(c.Load, "busy process", "busy processes")
 	}
 	return text
 }

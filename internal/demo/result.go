@@ -4,12 +4,14 @@ package demo
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"overdue/internal/lag"
+	"overdue/internal/plural"
 )
 
 // Result is what --json prints.
@@ -38,9 +40,9 @@ func (r *Result) setLags(lags []time.Duration) {
 func (r *Result) Verdict() error {
 	switch {
 	case r.Eager.DeadLettered != r.Eager.Sent:
-		return fmt.Errorf("of %d watched messages %d were dead-lettered in time", r.Eager.Sent, r.Eager.DeadLettered)
+		return fmt.Errorf("of %s %s dead-lettered in time", plural.Of(r.Eager.Sent, "watched message", "watched messages"), plural.Of(r.Eager.DeadLettered, "was", "were"))
 	case r.early > 0:
-		return fmt.Errorf("%d watched messages were dead-lettered before their deadline", r.early)
+		return errors.New(plural.Of(r.early, "watched message was dead-lettered before its deadline", "watched messages were dead-lettered before their deadline"))
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/httpclient"
+	"overdue/internal/plural"
 	"overdue/internal/web"
 )
 
@@ -132,10 +133,10 @@ func startDemo(stderr io.Writer, token string) (*app.Process, error) {
 // the broker's own stamps, so the demo's clock and its polling do not blur it.
 func (d *demo) run(ctx context.Context) (*Result, error) {
 	d.screen.say("An embedded broker that expires lazily, as Azure Service Bus does. Two queues, no consumer.")
-	d.screen.say(fmt.Sprintf("%d messages to each, times to live between %s and %s.", d.n, d.timing.firstTTL, d.timing.lastTTL))
+	d.screen.say(fmt.Sprintf("%s to each, times to live between %s and %s.", plural.Of(d.n, "message", "messages"), d.timing.firstTTL, d.timing.lastTTL))
 	d.screen.say("The watched queue is fed through Overdue's REST endpoint, the other one directly with the SDK.")
 	d.screen.say("")
-	d.say(fmt.Sprintf("Both queues get the same %d messages, and nobody receives. The messages live between %s and %s.", d.n, d.timing.firstTTL, d.timing.lastTTL))
+	d.say(fmt.Sprintf("Both queues get the same %s, and nobody receives. Times to live lie between %s and %s.", plural.Of(d.n, "message", "messages"), d.timing.firstTTL, d.timing.lastTTL))
 	d.began = time.Now()
 	if err := d.sendAll(ctx); err != nil {
 		return nil, err

@@ -68,9 +68,9 @@ func TestDemoFailsWhenTheWatchedHalfDoes(t *testing.T) {
 	early.Eager.Sent, early.Eager.DeadLettered = 2, 2
 	early.setLags([]time.Duration{-time.Microsecond, time.Millisecond})
 	for want, r := range map[string]*Result{
-		"of 300 watched messages 299 were dead-lettered in time":      missing,
-		"1 watched messages were dead-lettered before their deadline": early,
-		"of 5 watched messages 0 were dead-lettered in time":          func() *Result { r := &Result{}; r.Eager.Sent = 5; r.setLags(nil); return r }(),
+		"of 300 watched messages 299 were dead-lettered in time":  missing,
+		"1 watched message was dead-lettered before its deadline": early,
+		"of 5 watched messages 0 were dead-lettered in time":      func() *Result { r := &Result{}; r.Eager.Sent = 5; r.setLags(nil); return r }(),
 	} {
 		if err := r.Verdict(); err == nil || err.Error() != want {
 			t.Errorf("verdict = %v, want %q", err, want)

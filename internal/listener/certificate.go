@@ -117,7 +117,7 @@ func loadSelfMade(dir string, names []string) (*Certificate, error) {
 		return nil, fmt.Errorf("%s %w: %w", file, errStale, err)
 	}
 	if len(pair.Certificate) != 2 {
-		return nil, fmt.Errorf("%s %w: %d certificates", file, errStale, len(pair.Certificate))
+		return nil, fmt.Errorf("%s %w: its number of certificates is %d", file, errStale, len(pair.Certificate))
 	}
 	if time.Until(pair.Leaf.NotAfter) < renewBefore || time.Now().Before(pair.Leaf.NotBefore) {
 		return nil, fmt.Errorf("%s %w", file, errStale)

@@ -38,7 +38,7 @@ type partialError struct {
 }
 
 func (e *partialError) Error() string {
-	return fmt.Sprintf("the receiver refused %d spans: %s", e.rejected, quote(e.text))
+	return fmt.Sprintf("the receiver refused some spans (%d): %s", e.rejected, quote(e.text))
 }
 
 // poster posts to one receiver. gRPC is HTTP/2 with a length before each message and a status

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/operations"
+	"overdue/internal/plural"
 	"overdue/internal/servicebus/link"
 )
 
@@ -127,12 +128,9 @@ func (w *Watch) Check(context.Context) error {
 	if f.n == 0 {
 		return nil
 	}
-	n := fmt.Sprintf("%d companions due", f.n)
-	switch {
-	case f.more:
+	n := plural.Of(f.n, "companion due", "companions due")
+	if f.more {
 		n = "at least " + n
-	case f.n == 1:
-		n = "1 companion due"
 	}
 	return fmt.Errorf("%s on %s, the oldest for %v, and nobody receives them: start `overdue monitor`, or check why it does not receive",
 		n, w.cfg.Queue, time.Since(f.since).Round(time.Second))

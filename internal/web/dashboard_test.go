@@ -152,7 +152,7 @@ func TestSearchFindsPartsOfIDsAndEntities(t *testing.T) {
 			t.Errorf("?q=%s shows %s too", q, other)
 		}
 	}
-	wantText(t, s.get(Path).Body.String(), "2026-01-02T03:04:05.006Z", "14 ms", "events/audit")
+	wantText(t, s.get(Path).Body.String(), "2026-01-02T03:04:05.006Z", "14 ms", "events/Subscriptions/audit")
 	wantText(t, s.get(Path+"?q=none").Body.String(), "No missed deadline matches “none”")
 }
 

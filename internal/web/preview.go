@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"overdue/internal/operator/dlq"
+	"overdue/internal/plural"
 	"overdue/internal/servicebus/link"
 )
 
@@ -212,7 +213,7 @@ func (v *previewView) fill(p *preview) {
 	})
 	for i, reason := range reasons {
 		if i == maxReasons {
-			v.Reasons = append(v.Reasons, field{fmt.Sprintf("%d other reasons", len(reasons)-i), ""})
+			v.Reasons = append(v.Reasons, field{plural.Of(len(reasons)-i, "other reason", "other reasons"), ""})
 			break
 		}
 		v.Reasons = append(v.Reasons, field{cmp.Or(cut(reason), "no reason"), number(float64(s.Reasons[reason]))})

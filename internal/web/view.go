@@ -13,6 +13,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/plural"
 )
 
 // maxRows bounds the entities on one page.
@@ -133,7 +134,7 @@ func cards(v *view, total *figure) []card {
 			failed++
 		}
 	}
-	checks := card{Name: "Checks", Value: "all passed", Note: fmt.Sprintf("%d checks", len(v.Checks))}
+	checks := card{Name: "Checks", Value: "all passed", Note: plural.Of(len(v.Checks), "check", "checks")}
 	switch {
 	case !v.Checked:
 		checks = card{Name: "Checks", Value: "…", Note: "not finished yet"}
@@ -193,7 +194,7 @@ func graphOf(means []float64) graph {
 // matches reports whether q is in the entity, message-id or session-id of an event.
 func matches(data *alert.EventData, q string) bool {
 	q = strings.ToLower(q)
-	return slices.ContainsFunc([]string{data.Path(), data.MessageID, data.SessionID}, func(s string) bool {
+	return slices.ContainsFunc([]string{data.Path(), data.Entity + "/" + data.Subscription, data.MessageID, data.SessionID}, func(s string) bool {
 		return strings.Contains(strings.ToLower(s), q)
 	})
 }

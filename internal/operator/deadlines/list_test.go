@@ -332,7 +332,7 @@ func TestListReadsCompanionsFromRedis(t *testing.T) {
 	text := s.listText(ListOptions{}, 100)
 	for _, want := range []string{
 		"One monitor reported to Redis:\nENTITY  IN PROGRESS  MISSED\nbills   1            0\norders  3            2\n",
-		"1 companions failed: AlertUndeliverable.\n",
+		"1 companion failed: AlertUndeliverable.\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("text lacks %q:\n%s", want, text)

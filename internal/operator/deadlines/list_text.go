@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"overdue/internal/escape"
+	"overdue/internal/plural"
 	"overdue/internal/terminal"
 )
 
@@ -69,10 +70,10 @@ func (r *Listing) writeRemarks(b *bytes.Buffer, now time.Time, width int) {
 		fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf(format, args...), width, 0))
 	}
 	if r.Unreadable > 0 {
-		remark("%d companions cannot be read. The monitor moves them to the dead-letter queue of %s.", r.Unreadable, escape.Text(r.MonitorQueue))
+		remark("%s to the dead-letter queue of %s.", plural.Of(r.Unreadable, "companion cannot be read. The monitor moves it", "companions cannot be read. The monitor moves them"), escape.Text(r.MonitorQueue))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.Failed)) {
-		remark("%d companions failed: %s.", r.Failed[reason], escape.Text(reason))
+		remark("%s failed: %s.", plural.Of(r.Failed[reason], "companion", "companions"), escape.Text(reason))
 	}
 	if r.More {
 		remark("There are more companions: only the first %d were read.", maxMessages)

@@ -315,7 +315,7 @@ func TestEveryMonitorQueueIsExamined(t *testing.T) {
 		}
 		want = []string{
 			"advice: overdue-monitor.2 is empty, and monitorQueues is 1: Overdue does not need it.",
-			"advice: overdue-monitor.3 still holds 1 companions, and monitors receive them, but monitorQueues is 1.",
+			"advice: overdue-monitor.3 still holds 1 companion, and monitors receive it, but monitorQueues is 1.",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("findings about former queues (-want +got):\n%s", diff)

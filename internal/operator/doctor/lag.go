@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"overdue/internal/plural"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
@@ -116,7 +117,7 @@ func MeasureLag(ctx context.Context, cfg LagConfig, o LagOptions) (_ *LagResult,
 	if err := r.createQueues(ctx, client); err != nil {
 		return nil, err
 	}
-	r.progress("Created three queues in %s. Sending %d messages to two of them, without a consumer.", cfg.Host, o.Messages)
+	r.progress("Created three queues in %s. Sending %s to two of them, without a consumer.", cfg.Host, plural.Of(o.Messages, "message", "messages"))
 	r.progress("The deadlines are spread over %s; then the native queue has %s more.", span(o.Spread), span(o.Wait))
 	return r.measure(ctx)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"overdue/internal/monitorqueue"
+	"overdue/internal/plural"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
@@ -80,7 +81,7 @@ func (x *examiner) formerQueues(ctx context.Context) []Finding {
 			break
 		}
 		if left := d.Counts.Active + d.Counts.Scheduled; left > 0 {
-			n.add(Advice, "former", fmt.Sprintf("%s still holds %d companions, and monitors receive them, but monitorQueues is %d.", name, left, all.Len()),
+			n.add(Advice, "former", fmt.Sprintf("%s still holds %s, but monitorQueues is %d.", name, plural.Of(left, "companion, and monitors receive it", "companions, and monitors receive them"), all.Len()),
 				"leave it until it is empty")
 		} else {
 			n.add(Advice, "former", fmt.Sprintf("%s is empty, and monitorQueues is %d: Overdue does not need it.", name, all.Len()), "delete it, once no process has a larger monitorQueues")

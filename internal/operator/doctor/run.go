@@ -15,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"overdue/internal/escape"
+	"overdue/internal/plural"
 	"overdue/internal/terminal"
 )
 
@@ -172,7 +173,7 @@ func (o *Options) verdict(r *Report) error {
 			what = append(what, "found "+counted(warnings, Warning))
 		}
 		if unknown > 0 {
-			what = append(what, "could not check "+plural(unknown, "thing"))
+			what = append(what, "could not check "+plural.Of(unknown, "thing", "things"))
 		}
 		return fmt.Errorf("the doctor %s (--strict)", strings.Join(what, " and "))
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"overdue/internal/escape"
+	"overdue/internal/plural"
 	"overdue/internal/terminal"
 )
 
@@ -84,18 +85,7 @@ func counted(n int, s Severity) string {
 	case Unknown:
 		return fmt.Sprintf("%d not checked", n)
 	case Advice:
-		if n == 1 {
-			return "1 piece of advice"
-		}
-		return fmt.Sprintf("%d pieces of advice", n)
+		return plural.Of(n, "piece of advice", "pieces of advice")
 	}
-	return plural(n, s.String())
-}
-
-// plural returns n things in words.
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return plural.Of(n, s.String(), s.String()+"s")
 }

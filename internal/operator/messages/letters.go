@@ -99,7 +99,7 @@ func Show(ctx context.Context, conn *operator.Connection, place dlq.Place, o *Le
 		return err
 	}
 	if survey.Chosen == 0 {
-		return fmt.Errorf("none of the %d dead letters of %s matches", survey.Read, place)
+		return errors.New(noneMatches(survey.Read, place.String()))
 	}
 	return shown.end()
 }

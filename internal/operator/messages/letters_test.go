@@ -290,3 +290,20 @@ func TestOptionsAreReadAndChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestOneDeadLetterIsSingular(t *testing.T) {
+	for want, s := range map[string]*dlq.Survey{
+		"The only dead letter of orders.\n":                             {Entity: "orders", Read: 1, Chosen: 1},
+		"The only dead letter of orders does not match.\n":              {Entity: "orders", Read: 1},
+		"The first 1 matching dead letter of orders; there are more.\n": {Entity: "orders", Read: 2, Chosen: 1, More: true},
+		"1 of the 2 dead letters of orders.\n":                          {Entity: "orders", Read: 2, Chosen: 1},
+	} {
+		var b strings.Builder
+		if err := (&survey{s}).write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if got, _, _ := strings.Cut(b.String(), "\n"); got+"\n" != want {
+			t.Errorf("%d of %d: %q, want %q", s.Chosen, s.Read, got, want)
+		}
+	}
+}

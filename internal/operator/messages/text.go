@@ -18,6 +18,7 @@ import (
 
 	"overdue/internal/escape"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/plural"
 	"overdue/internal/terminal"
 )
 
@@ -128,6 +129,14 @@ func (d *letterList) end(s *survey) error {
 	return s.write(d.out)
 }
 
+// noneMatches says that a filter leaves out all dead letters.
+func noneMatches(read int, place string) string {
+	if read == 1 {
+		return fmt.Sprintf("the only dead letter of %s does not match", place)
+	}
+	return fmt.Sprintf("none of the %d dead letters of %s matches", read, place)
+}
+
 // write counts the dead letters by reason.
 func (s *survey) write(out io.Writer) error {
 	var b strings.Builder
@@ -135,9 +144,12 @@ func (s *survey) write(out io.Writer) error {
 	case s.Read == 0:
 		fmt.Fprintf(&b, "%s has no dead letters.\n", s.Entity)
 	case s.Chosen == 0:
-		fmt.Fprintf(&b, "None of the %d dead letters of %s matches.\n", s.Read, s.Entity)
+		text := noneMatches(s.Read, s.Entity)
+		fmt.Fprintf(&b, "%s%s.\n", strings.ToUpper(text[:1]), text[1:])
 	case s.More:
-		fmt.Fprintf(&b, "The first %d matching dead letters of %s; there are more.\n", s.Chosen, s.Entity)
+		fmt.Fprintf(&b, "The first %s of %s; there are more.\n", plural.Of(s.Chosen, "matching dead letter", "matching dead letters"), s.Entity)
+	case s.Read == 1:
+		fmt.Fprintf(&b, "The only dead letter of %s.\n", s.Entity)
 	default:
 		fmt.Fprintf(&b, "%d of the %d dead letters of %s.\n", s.Chosen, s.Read, s.Entity)
 	}
@@ -146,7 +158,7 @@ func (s *survey) write(out io.Writer) error {
 	})
 	for i, reason := range reasons {
 		if i == 10 {
-			fmt.Fprintf(&b, "  … and %d more reasons\n", len(reasons)-i)
+			fmt.Fprintf(&b, "  … and %s\n", plural.Of(len(reasons)-i, "more reason", "more reasons"))
 			break
 		}
 		name := escape.Text(reason)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"overdue/internal/escape"
+	"overdue/internal/plural"
 	"overdue/internal/terminal"
 )
 
@@ -26,7 +27,7 @@ func Announce(w io.Writer, host string, width int, only ...string) error {
 	}
 	text := fmt.Sprintf("This tries %s about Service Bus in %s, on queues of its own (overdue-verify-…), which it removes. "+
 		"It takes about %s and at most %s. It takes the right Manage, and touches nothing else.",
-		counted(tried, "assumption"), host, counted(operations, "operation"), "5 minutes")
+		plural.Of(tried, "assumption", "assumptions"), host, plural.Of(operations, "operation", "operations"), "5 minutes")
 	_, err := fmt.Fprintln(w, terminal.Wrap(text, width, 0))
 	return err
 }
@@ -80,7 +81,7 @@ func (r *Report) WriteText(w io.Writer, color bool, width int) error {
 		tier = ", tier " + r.Tier
 	}
 	fmt.Fprintf(&b, "\n%d as assumed, %d otherwise, %d unknown; %s in %.1f s%s\n",
-		r.Count(AsAssumed), r.Count(Otherwise), r.Count(Unknown), counted(r.Operations, "operation"), r.Seconds, escape.Text(tier))
+		r.Count(AsAssumed), r.Count(Otherwise), r.Count(Unknown), plural.Of(r.Operations, "operation", "operations"), r.Seconds, escape.Text(tier))
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -119,16 +120,9 @@ func (r *Report) Err(strict bool) error {
 	}
 	switch n := r.Count(Otherwise); {
 	case n > 0:
-		return fmt.Errorf("%s about Service Bus %s otherwise here", counted(n, "assumption"), map[bool]string{true: "is", false: "are"}[n == 1])
+		return fmt.Errorf("%s otherwise here", plural.Of(n, "assumption about Service Bus is", "assumptions about Service Bus are"))
 	case strict && unknown > 0:
-		return fmt.Errorf("%s could not be tried (--strict)", counted(unknown, "assumption"))
+		return fmt.Errorf("%s could not be tried (--strict)", plural.Of(unknown, "assumption", "assumptions"))
 	}
 	return nil
-}
-
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

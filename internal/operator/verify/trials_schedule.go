@@ -158,7 +158,7 @@ func cancelAllOrNone(ctx context.Context, t *trial) answer {
 	case failed != nil:
 		return otherwise("the request failed, and the message that was there was cancelled all the same")
 	}
-	return otherwise("the request succeeded, and %d messages are left", len(page))
+	return otherwise("the request succeeded, and left %d of the messages", len(page))
 }
 
 func stampsInMilliseconds(ctx context.Context, t *trial) answer {
