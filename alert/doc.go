@@ -11,8 +11,9 @@
 //	idle ───────────────▶ waiting ────────▶ firing ──────────────▶ firing
 //	 ▲                                        │
 //	 └────────────────────────────────────────┘
-//	           resolved: no event for ResolveAfter
+//	  resolved: no event for ResolveAfter, and the sink has all of them
 //
 // The monitor decides when an event is delivered again. A sink only reports whether it accepted
-// one.
+// one, or when it wants to be asked again. Package pace keeps a sink that
+// fails from being hammered.
 package alert

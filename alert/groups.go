@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"overdue/internal/pace"
 )
 
 // maxGroups bounds the groups in memory. The events of any further groups share one group.
@@ -49,26 +51,38 @@ type GroupsConfig struct {
 	// deadlines is resolved. nil: they are not counted.
 	DeadLetters func(ctx context.Context, entity, subscription string) (DeadLetters, error)
 
-	Pool Pool        // nil: each process sends its own notifications
-	Log  *zap.Logger // nil: none
+	Pool    Pool        // nil: each process sends its own notifications
+	Tracker tracker     // nil: nobody wants to know
+	Log     *zap.Logger // nil: none
+}
+
+// A tracker shows people what became of an event for a sink of groups. Its calls must not block.
+type tracker interface {
+	// Queued: e is in a digest of the group that is due then.
+	Queued(sink, group string, due time.Time, e *Event)
+	// Notified: the sink was notified of all events of the group whose digests were due by then, or
+	// refused that.
+	Notified(sink, group string, due time.Time, refused error)
 }
 
 // Groups is an [Alerter] that collects events and notifies its sink by group: of the first events
-// after Wait, of further events every Interval, and of the end once no event came for ResolveAfter.
+// after Wait, of further events every Interval, and of the end once no event came for ResolveAfter
+// and the sink has all of them.
 //
 // Alert returns nil once the event is in a digest on the outbox. State in memory only saves
 // operations: a process that takes over finds digests and reminders on the outbox and continues.
 type Groups struct {
 	cfg      GroupsConfig
 	notified func(err error)
-	began    time.Time
 
-	mu      sync.Mutex
-	groups  map[string]*group
-	closed  bool
-	stop    context.CancelFunc
-	ctx     context.Context
-	running sync.WaitGroup
+	mu       sync.Mutex
+	sees     time.Time // by the outbox's clock: since when everything that is due comes in time
+	sinkPace pace.Pace
+	groups   map[string]*group
+	closed   bool
+	stop     context.CancelFunc
+	ctx      context.Context
+	running  sync.WaitGroup
 }
 
 // group is the state of one group in this process. Groups.mu guards it.
@@ -77,7 +91,9 @@ type group struct {
 
 	incoming []incoming // events not yet on the outbox
 	keeping  bool
-	next     time.Time // when the next notification is due, by the outbox's clock
+	arrived  time.Time // the latest of them, like the next two by the outbox's clock
+	next     time.Time // when the digest is due that gets the next event
+	earliest time.Time // the next notification: after Interval, or the next attempt
 
 	due       []DueDigest
 	notifying bool
@@ -122,10 +138,13 @@ func NewGroups(cfg GroupsConfig) (*Groups, error) {
 	if _, ok := cfg.Sink.(*alertmanager); ok && cfg.Resend == 0 {
 		cfg.Resend = alertmanagerResend
 	}
+	if cfg.Tracker == nil {
+		cfg.Tracker = noTracker{}
+	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	g := &Groups{cfg: cfg, groups: map[string]*group{}, began: cfg.Outbox.Now()}
+	g := &Groups{cfg: cfg, groups: map[string]*group{}, sees: cfg.Outbox.Now()}
 	g.ctx, g.stop = context.WithCancel(context.Background())
 	return g, nil
 }
@@ -187,15 +206,17 @@ func (g *Groups) groupLocked(labels map[string]string) *group {
 }
 
 func (g *Groups) evictIdleLocked() {
+	now := g.cfg.Outbox.Now()
 	for k, gr := range g.groups {
-		if gr.idle() {
+		if gr.idle(now) {
 			delete(g.groups, k)
 		}
 	}
 }
 
-func (gr *group) idle() bool {
-	return !gr.keeping && !gr.notifying && gr.since.IsZero() && gr.reminder.IsZero()
+// idle reports whether nothing of the group is on its way.
+func (gr *group) idle(now time.Time) bool {
+	return !gr.keeping && !gr.notifying && gr.since.IsZero() && gr.reminder.IsZero() && !gr.next.After(now) && !gr.earliest.After(now)
 }
 
 // keep writes digests until no event is left. Events that come during a write share the next one.
@@ -209,15 +230,11 @@ func (g *Groups) keep(gr *group) {
 			g.mu.Unlock()
 			return
 		}
-		now := g.cfg.Outbox.Now()
-		if gr.next.Before(now) {
-			wait := g.cfg.Wait
-			// After resolvesAt, another process may have resolved the group: start again.
-			if !gr.since.IsZero() && g.resolvesAt(gr).After(now) {
-				wait = g.cfg.Interval
-			}
-			gr.next = now.Add(wait)
+		gr.arrived = g.cfg.Outbox.Now()
+		if gr.next.Before(gr.arrived) {
+			gr.next = gr.arrived.Add(g.cfg.Wait)
 		}
+		gr.next = latest(gr.next, gr.earliest)
 		due := gr.next
 		g.mu.Unlock()
 		d := Digest{Sink: g.Name(), Labels: gr.labels}
@@ -225,8 +242,11 @@ func (g *Groups) keep(gr *group) {
 			d.add(in.event)
 		}
 		err := g.cfg.Outbox.Keep(context.Background(), due, d) // Keep bounds its own time
-		for _, in := range ins {
-			in.kept <- err
+		for i := range ins {
+			if err == nil {
+				g.cfg.Tracker.Queued(g.Name(), key(gr.labels), due, &ins[i].event)
+			}
+			ins[i].kept <- err
 		}
 	}
 }
@@ -241,6 +261,9 @@ func (g *Groups) Due(r DueDigest) {
 		return
 	}
 	gr := g.groupLocked(r.Digest.Labels)
+	if now := g.cfg.Outbox.Now(); r.Digest.Count == 0 && !gr.reminder.IsZero() && now.Sub(gr.reminder) > maxLate {
+		g.sees = now
+	}
 	gr.due = append(gr.due, r)
 	if !gr.notifying {
 		gr.notifying = true
@@ -257,3 +280,8 @@ func (g *Groups) Close() {
 	g.stop()
 	g.running.Wait()
 }
+
+type noTracker struct{}
+
+func (noTracker) Queued(string, string, time.Time, *Event)  {}
+func (noTracker) Notified(string, string, time.Time, error) {}

@@ -7,8 +7,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
+
+	"overdue/internal/pace"
 )
 
 const (
@@ -17,11 +18,16 @@ const (
 	// countTime bounds how long the dead letters of an entity are counted. Other processes wait that
 	// much longer than notifyTime, see poolWait.
 	countTime = 2 * time.Second
-	// notifyTime bounds the tries to send one notification before its digest is kept again.
-	notifyTime = 10 * time.Second
 	// maxAttempts bounds how often a digest is kept again because the sink did not take it. With
 	// attemptDelay, that is about a day.
 	maxAttempts = 300
+	// maxAttemptDelay is the longest time between two of them.
+	maxAttemptDelay = 5 * time.Minute
+	// maxLate is how late a digest may become due where the namespace works. One that comes later
+	// shows that nobody saw events meanwhile: no group resolves for that time.
+	maxLate = 30 * time.Second
+	// settleTime is how long after a digest is due a group waits for it before it resolves.
+	settleTime = 5 * time.Second
 )
 
 var errUndeliverable = errors.New("alert: the sink did not accept the notification for a day")
@@ -34,11 +40,12 @@ func (g *Groups) run(gr *group) {
 		case <-g.ctx.Done():
 		}
 		g.mu.Lock()
+		now := g.cfg.Outbox.Now()
 		due := gr.due
 		gr.due = nil
 		if len(due) == 0 {
 			gr.notifying = false
-			if gr.idle() {
+			if gr.idle(now) {
 				delete(g.groups, key(gr.labels))
 			}
 			g.mu.Unlock()
@@ -50,7 +57,7 @@ func (g *Groups) run(gr *group) {
 			gr.resume(r.Digest)
 		}
 		g.mu.Unlock()
-		err := g.takeTurn(gr, d)
+		err := g.takeTurn(gr, d, now)
 		if err != nil && !errors.Is(err, errUndeliverable) {
 			if g.ctx.Err() == nil {
 				g.cfg.Log.Warn("notification neither sent nor kept for later, its digest will be received again",
@@ -67,31 +74,42 @@ func (g *Groups) run(gr *group) {
 	}
 }
 
-// takeTurn sends d together with the digests of other processes, unless one of them does so. It
-// returns the errors of notify.
-func (g *Groups) takeTurn(gr *group, d Digest) error {
+// takeTurn sends d, which was due by then, together with the digests of other processes, unless one
+// of them does so. It returns the errors of notify.
+func (g *Groups) takeTurn(gr *group, d Digest, due time.Time) error {
 	t := g.join(gr, &d)
 	if t.done {
+		g.cfg.Tracker.Notified(g.Name(), key(gr.labels), due, nil)
 		return nil
 	}
 	notified := false
 	defer func() { g.publish(gr, t, notified) }()
 	g.mu.Lock()
 	gr.learn(t.known)
-	next, early := g.early(gr, &d, t)
-	n := g.notificationOf(gr, d)
+	next := gr.earliest
+	early := d.Count > 0 && next.After(g.cfg.Outbox.Now().Add(time.Second))
 	g.mu.Unlock()
 	if g.ctx.Err() != nil {
 		return context.Cause(g.ctx)
 	}
-	var err error
 	if early {
-		err = g.cfg.Outbox.Keep(g.ctx, next, d)
-	} else {
-		err = g.notify(gr, d, n)
+		// Its events belong to the next notification, with others that have come since the latest.
+		if err := g.keepEvents(gr, d, next); err != nil {
+			return err
+		}
+		d = Digest{Sink: d.Sink, Labels: d.Labels}
 	}
+	err := g.notify(gr, d, due, early)
 	notified = err == nil
 	return err
+}
+
+// keepEvents keeps the events of d on the outbox for the next notification of the group.
+func (g *Groups) keepEvents(gr *group, d Digest, due time.Time) error {
+	g.mu.Lock()
+	gr.next = latest(gr.next, due)
+	g.mu.Unlock()
+	return g.cfg.Outbox.Keep(g.ctx, due, d)
 }
 
 // resume takes over the state that another process left in a reminder.
@@ -133,49 +151,61 @@ func (g *Groups) notificationOf(gr *group, d Digest) *Notification {
 	return nil
 }
 
-// resolvesAt is when the group ends unless another event comes. A process that started less than
-// ResolveAfter ago may not know the latest events, which another process had.
+// resolvesAt is when the group ends unless another event comes: ResolveAfter after the latest
+// event, and when all digests with events have been due. A process that began to see what is due
+// may not know the latest events, and digests may be on their way that others kept.
 func (g *Groups) resolvesAt(gr *group) time.Time {
-	return latest(gr.last, g.began).Add(g.cfg.ResolveAfter)
+	at := latest(gr.arrived, gr.last).Add(g.cfg.ResolveAfter)
+	at = latest(at, g.sees.Add(max(g.cfg.ResolveAfter, g.cfg.Interval, maxAttemptDelay)))
+	if g.cfg.Pool != nil { // the others keep digests until then
+		at = latest(at, gr.earliest.Add(settleTime))
+	}
+	return latest(at, gr.next.Add(settleTime))
 }
 
-// notify sends n and records the result. After errUndeliverable the digest is done with; after any
-// other error nothing has changed.
-func (g *Groups) notify(gr *group, d Digest, n *Notification) error {
+// notify sends the notification that is due now, with the events of d, which were due by then, and
+// keeps a reminder on the outbox. After errUndeliverable the digest is done with; after any other
+// error nothing has changed.
+func (g *Groups) notify(gr *group, d Digest, dueBy time.Time, early bool) error {
+	g.mu.Lock()
+	n := g.notificationOf(gr, d)
+	if early && gr.reminder.After(g.cfg.Outbox.Now()) {
+		n = nil // its reminder is still to come
+	}
+	g.mu.Unlock()
 	if n != nil {
 		g.countDeadLetters(n)
 		err := g.send(n)
+		if g.ctx.Err() != nil && err != nil {
+			return err
+		}
+		if d.Count > 0 {
+			g.cfg.Tracker.Notified(g.Name(), key(gr.labels), dueBy, err)
+		}
 		switch {
 		case err == nil:
-		case g.ctx.Err() != nil:
-			return err
-		case d.Count == 0 && !n.Resolved: // the next reminder repeats it
-		default:
-			return g.keepAgain(gr, d, n, err)
+			g.conclude(gr, d, n)
+		case n.Resolved || d.Count > 0:
+			if err := g.keepAgain(gr, d, n, err); err != nil {
+				return err
+			}
+		default: // the next reminder repeats it
 		}
 	}
+	return g.remind(gr)
+}
+
+// conclude takes over what the sink knows now.
+func (g *Groups) conclude(gr *group, d Digest, n *Notification) {
 	g.mu.Lock()
-	now := g.cfg.Outbox.Now()
+	defer g.mu.Unlock()
 	switch {
-	case n == nil:
 	case n.Resolved:
-		gr.since, gr.last, gr.total = time.Time{}, time.Time{}, 0
+		gr.since, gr.last, gr.total, gr.earliest = time.Time{}, time.Time{}, 0, time.Time{}
 	case d.Count > 0:
 		gr.since, gr.last, gr.total = n.Since, n.Last, n.Total
-		gr.next = latest(gr.next, now.Add(g.cfg.Interval))
+		gr.earliest = g.cfg.Outbox.Now().Add(g.cfg.Interval)
 	}
-	d, due, needed := g.reminderLocked(gr, now)
-	g.mu.Unlock()
-	if !needed {
-		return nil
-	}
-	err := g.cfg.Outbox.Keep(g.ctx, due, d)
-	if err != nil && d.Count == 0 {
-		g.mu.Lock()
-		gr.reminder = time.Time{}
-		g.mu.Unlock()
-	}
-	return err
 }
 
 // countDeadLetters completes the notification that a group is resolved. Without a count it is sent
@@ -196,52 +226,104 @@ func (g *Groups) countDeadLetters(n *Notification) {
 	}
 }
 
-// reminderLocked returns the reminder that a firing group needs on the outbox, unless it has one.
-func (g *Groups) reminderLocked(gr *group, now time.Time) (d Digest, due time.Time, needed bool) {
+// remind keeps a reminder on the outbox for a group that fires, unless there is one.
+func (g *Groups) remind(gr *group) error {
+	g.mu.Lock()
+	now := g.cfg.Outbox.Now()
 	if gr.since.IsZero() || gr.reminder.After(now) {
-		return Digest{}, time.Time{}, false
+		g.mu.Unlock()
+		return nil
 	}
-	due = g.resolvesAt(gr)
+	due := g.resolvesAt(gr)
 	if g.cfg.Resend > 0 && now.Add(g.cfg.Resend).Before(due) {
 		due = now.Add(g.cfg.Resend)
 	}
 	gr.reminder = due
-	return Digest{
-		Sink: g.Name(), Labels: gr.labels, First: gr.since, Last: gr.last, Since: gr.since, Total: gr.total,
-	}, due, true
+	d := gr.reminderDigest(g.Name())
+	g.mu.Unlock()
+	err := g.cfg.Outbox.Keep(g.ctx, due, d)
+	if err != nil {
+		g.mu.Lock()
+		gr.reminder = time.Time{}
+		g.mu.Unlock()
+	}
+	return err
 }
 
-// keepAgain keeps d on the outbox for a later attempt.
+// reminderDigest returns a digest without events, of what the sink knows.
+func (gr *group) reminderDigest(sink string) Digest {
+	return Digest{Sink: sink, Labels: gr.labels, First: gr.since, Last: gr.last, Since: gr.since, Total: gr.total}
+}
+
+// keepAgain keeps d on the outbox for a later attempt. Events that come until then wait for it,
+// too, so that one notification has all of them.
 func (g *Groups) keepAgain(gr *group, d Digest, n *Notification, cause error) error {
-	d.Attempt++
-	if n.Resolved {
-		d.Since, d.Total, d.First, d.Last = gr.since, gr.total, gr.since, gr.last
+	attempt := d.Attempt
+	if !pace.IsRetryAfter(cause) {
+		attempt++
 	}
-	log := g.cfg.Log.With(zap.String("sink", g.Name()), zap.Int("attempt", d.Attempt), zap.Int("events", d.Count), zap.Error(cause))
-	if d.Attempt > maxAttempts {
+	log := g.cfg.Log.With(zap.String("sink", g.Name()), zap.Int("attempt", attempt), zap.Int("events", d.Count), zap.Error(cause))
+	if attempt > maxAttempts {
 		log.Error("notification undeliverable", zap.String("next", "repair the sink; the dead-letter queue of the monitor queue has the digest, reason AlertUndeliverable"))
 		return errUndeliverable
 	}
-	wait := attemptDelay(d.Attempt)
+	g.mu.Lock()
+	wait, _ := g.sinkPace.Remaining()
+	wait = max(wait, attemptDelay(attempt))
+	due := g.cfg.Outbox.Now().Add(wait)
+	if n.Resolved {
+		d, gr.reminder = gr.reminderDigest(g.Name()), due
+	} else {
+		gr.earliest = due
+	}
+	g.mu.Unlock()
+	d.Attempt = attempt
 	log.Warn("notification not accepted", zap.Duration("retry_in", wait))
-	return g.cfg.Outbox.Keep(g.ctx, g.cfg.Outbox.Now().Add(wait), d)
+	if n.Resolved {
+		return g.cfg.Outbox.Keep(g.ctx, due, d)
+	}
+	return g.keepEvents(gr, d, due)
 }
 
-// send tries for notifyTime.
+// send sends n, unless another group has just found that the sink fails.
 func (g *Groups) send(n *Notification) error {
-	_, err := backoff.Retry(g.ctx, func() (struct{}, error) { return struct{}{}, g.cfg.Sink.Notify(g.ctx, *n) },
-		backoff.WithMaxElapsedTime(notifyTime), backoff.WithBackOff(backoff.NewExponentialBackOff()))
+	g.mu.Lock()
+	wait, cause := g.sinkPace.Try()
+	g.mu.Unlock()
+	if wait > 0 {
+		return cause
+	}
+	began := time.Now()
+	err := g.cfg.Sink.Notify(g.ctx, *n)
+	if err != nil && g.ctx.Err() != nil {
+		return context.Cause(g.ctx)
+	}
+	g.mu.Lock()
+	g.sinkPace.Note(began, err)
+	g.mu.Unlock()
 	if g.notified != nil {
 		g.notified(err)
 	}
 	return err
 }
 
-// attemptDelay is the delay before attempt n, n ≥ 1, of a notification that was not accepted.
-func attemptDelay(n int) time.Duration { return min(time.Second<<min(n-1, 9), 5*time.Minute) }
+// attemptDelay is the delay after n attempts to send a notification that failed.
+func attemptDelay(n int) time.Duration {
+	if n == 0 {
+		return 0
+	}
+	return min(time.Second<<min(n-1, 9), maxAttemptDelay)
+}
 
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return a
 	}
 	return b

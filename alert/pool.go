@@ -28,8 +28,9 @@ type Pool interface {
 }
 
 const (
-	// poolWait is how long a process waits for the turn of another, poolTick how often it checks.
-	poolWait = notifyTime + 5*time.Second
+	// poolWait is how long a process waits for the turn of another, which sends a notification in 30 s
+	// at most by default, and poolTick how often it checks.
+	poolWait = 40 * time.Second
 	poolTick = 250 * time.Millisecond
 )
 
@@ -37,7 +38,8 @@ const (
 type note struct {
 	Since, Last time.Time
 	Total       int
-	Next        time.Time // when the next notification may be sent
+	Arrived     time.Time // the latest event
+	Next        time.Time // the next notification, at the earliest
 	Reminder    time.Time // when the reminder on the outbox is due
 }
 
@@ -125,7 +127,7 @@ func (gr *group) learn(n *note) {
 		return
 	}
 	gr.since, gr.last, gr.total = n.Since, n.Last, n.Total
-	gr.next, gr.reminder = latest(gr.next, n.Next), n.Reminder
+	gr.arrived, gr.earliest, gr.reminder = latest(gr.arrived, n.Arrived), n.Next, n.Reminder
 }
 
 // publish shares the result with the other processes.
@@ -134,7 +136,7 @@ func (g *Groups) publish(gr *group, t turn, notified bool) {
 		return
 	}
 	g.mu.Lock()
-	n := note{Since: gr.since, Last: gr.last, Total: gr.total, Next: gr.next, Reminder: gr.reminder}
+	n := note{Since: gr.since, Last: gr.last, Total: gr.total, Arrived: gr.arrived, Next: gr.earliest, Reminder: gr.reminder}
 	g.mu.Unlock()
 	text, err := json.Marshal(n)
 	if err == nil {
@@ -143,13 +145,4 @@ func (g *Groups) publish(gr *group, t turn, notified bool) {
 	if err != nil {
 		g.cfg.Log.Debug("notification not shared with other processes", zap.String("sink", g.Name()), zap.Error(err))
 	}
-}
-
-// early reports whether another process sent the latest notification so recently that the events of
-// d belong to the next one.
-func (g *Groups) early(gr *group, d *Digest, t turn) (next time.Time, yes bool) {
-	if t.known == nil || d.Count == 0 || gr.since.IsZero() {
-		return time.Time{}, false
-	}
-	return t.known.Next, t.known.Next.After(g.cfg.Outbox.Now().Add(time.Second))
 }

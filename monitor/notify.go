@@ -4,7 +4,6 @@ package monitor
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"overdue/monitor/intake"
@@ -44,13 +43,10 @@ func (w *Worker) endNotification(ctx context.Context, entity string, wt *watch, 
 // notification needs neither this process nor the dead letter. After maxAttempts the companion
 // goes to the dead-letter queue of the monitor queue.
 func (w *Worker) notifyLater(ctx context.Context, entity string, wt *watch, r notify.Result) {
-	attempt, wait := wt.companion.Content.Attempt, time.Duration(0)
-	if off := (*notify.PutOff)(nil); errors.As(r.Err, &off) {
-		wait = off.For
-	}
+	attempt, wait := wt.companion.Content.Attempt, r.Wait
 	if r.Failed {
 		attempt++
-		wait = attemptDelay(attempt)
+		wait = max(wait, attemptDelay(attempt))
 		log := w.log.With(zap.String("work_queue", entity), zap.String("message_id", wt.ref.MessageID), zap.Int("attempt", attempt), zap.Error(r.Err))
 		if attempt > maxAttempts {
 			log.Error("alert undeliverable: its companion is kept as a dead letter", zap.String("monitor_queue", wt.companion.Queue()), zap.String("next", "check the sink: overdue doctor --send-test"))

@@ -13,9 +13,10 @@ import (
 
 const (
 	notifyTime = 25 * time.Millisecond // bound of a question that a notification waits for
-	// claimLife is longer than a notification may take. notifiedLife is longer than the longest lock:
-	// a process that finds the event again within one knows that it was notified.
-	claimLife    = 20 * time.Second
+	// claimLife is longer than a notification takes whose sinks answer within 30 s. notifiedLife is
+	// longer than the longest lock: a process that finds the event again within one knows that it was
+	// notified.
+	claimLife    = 45 * time.Second
 	notifiedLife = 10 * time.Minute
 
 	viewTime = time.Second // bound of a report, which nobody waits for

@@ -13,7 +13,7 @@ import (
 const (
 	groupTime = 250 * time.Millisecond // bound of a question that a notification waits for
 	partLife  = time.Minute
-	sendLife  = 20 * time.Second // longer than the tries to send one notification
+	sendLife  = 45 * time.Second // longer than a notification takes whose sink answers within 30 s
 	notesLife = 24 * time.Hour
 )
 

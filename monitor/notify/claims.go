@@ -4,7 +4,6 @@ package notify
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.uber.org/zap"
@@ -20,31 +19,35 @@ type Shared interface {
 	End(ctx context.Context, event string, done bool) error
 }
 
-// claimWait is how long a worker leaves an event to the process that claimed it.
-const claimWait = budget + 5*time.Second
+const (
+	// claimWait is how long a worker leaves an event to the process that claimed it: an attempt of
+	// that process may take 30 s by default, after others have taken budget.
+	claimWait = 30*time.Second + budget
+	// claimRetry is how long it waits before it asks again.
+	claimRetry = 500 * time.Millisecond
+)
 
-// errClaimed: another process is notifying of the event.
-var errClaimed = errors.New("claimed by another monitor")
-
-// claim has the event sent, unless another process has notified of it.
-func (e *notification) claim() {
+// claim has the event sent, unless another process notifies of it until the claim of that process
+// is given up.
+func (e *notification) claim(giveUp time.Time) {
 	id := e.event().ID
-	mine, done := false, false
-	began := time.Now()
+	mine, done, asked := false, false, error(nil)
 	e.n.claims.Put(&Job{
-		Send: func() (err error) {
-			if mine, done, err = e.n.cfg.Shared.Begin(e.ctx, id); mine || done || err != nil || time.Since(began) > claimWait {
-				return nil
-			}
-			return errClaimed
+		Send: func() error {
+			mine, done, asked = e.n.cfg.Shared.Begin(e.ctx, id)
+			return nil
 		},
-		End: func(error) {
-			if done {
+		End: func(stopped error) {
+			switch {
+			case done:
 				e.end(Result{})
 				return
-			}
-			if end := e.end; mine {
+			case mine:
+				end := e.end
 				e.end = func(r Result) { e.endClaim(id, r, end) }
+			case stopped == nil && asked == nil && time.Now().Before(giveUp): // another process has it
+				time.AfterFunc(claimRetry, func() { e.claim(giveUp) })
+				return
 			}
 			e.send()
 		},

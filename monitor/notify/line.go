@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"overdue/internal/pace"
+
 	"github.com/cenkalti/backoff/v5"
 )
 
@@ -36,22 +38,32 @@ type Job struct {
 	End func(error)
 
 	spent time.Duration // on attempts, and between them
-	retry *backoff.ExponentialBackOff
 }
 
-// PutOff is the error of a job that nothing is wrong with, but that has to wait for so long that it
-// must not wait in memory. For is 0 if its line has stopped.
-type PutOff struct{ For time.Duration }
+// PutOff is the error of a job that has to wait for so long that it must not wait in memory. For is
+// 0 if its line has stopped. Cause is why the sink takes nothing now; nil: it is only slow.
+type PutOff struct {
+	For   time.Duration
+	Cause error
+}
 
 func (e *PutOff) Error() string {
-	if e.For == 0 {
+	switch {
+	case e.Cause != nil:
+		return e.Cause.Error()
+	case e.For == 0:
 		return "the monitor stops or has new sinks: the event is sent later"
 	}
 	return fmt.Sprintf("the sink is too slow: the event would wait longer than %v, so it is sent later", longestWait)
 }
 
-// A Line has jobs wait for their turn: no goroutine waits with them. An attempt that fails is
-// repeated until the job has spent Budget. To wait in line costs nothing of that.
+// failed reports whether the sink failed, so that the job counts as an attempt.
+func (e *PutOff) failed() bool { return e.Cause != nil && !pace.IsRetryAfter(e.Cause) }
+
+// A Line has jobs wait for their turn: no goroutine waits with them. After an attempt that fails,
+// the whole line pauses, see package pace. The job goes to the end of the line, until it has spent
+// Budget. To wait in line costs nothing of that. If the pause is longer than Budget, all jobs are
+// put off.
 type Line struct {
 	Budget time.Duration
 	// Single has one job sent at once: what waits for no network gets slower with each that
@@ -61,13 +73,13 @@ type Line struct {
 	mu       sync.Mutex
 	jobs     []*Job // those to come begin at first
 	first    int
-	again    []*Job               // whose next attempt is due; before the others
-	resting  map[*Job]*time.Timer // between two attempts
 	sending  int
 	most     int  // of sending
 	ticking  bool // tick is going to run
 	finished int  // attempts since the last tick
 	stopped  bool
+	sinkPace pace.Pace
+	waking   bool // wake is going to run
 
 	measured time.Time // when measuring began
 	count    int       // attempts since then
@@ -78,9 +90,14 @@ type Line struct {
 // Put adds a job. It does not block.
 func (l *Line) Put(j *Job) {
 	l.mu.Lock()
-	if l.stopped {
+	wait, cause := l.sinkPace.Remaining()
+	if l.stopped || wait > l.Budget {
+		stopped := l.stopped
 		l.mu.Unlock()
-		j.End(&PutOff{})
+		if stopped {
+			wait, cause = 0, nil
+		}
+		j.End(&PutOff{wait, cause})
 		return
 	}
 	l.readyLocked()
@@ -99,19 +116,38 @@ func (l *Line) readyLocked() {
 	}
 }
 
-func (l *Line) waitingLocked() int { return len(l.again) + len(l.jobs) - l.first }
+func (l *Line) waitingLocked() int { return len(l.jobs) - l.first }
 
 // startLocked starts a goroutine if there is more to send than there are.
 func (l *Line) startLocked() {
 	waiting := l.waitingLocked()
-	if waiting > 0 && l.sending < l.most {
+	if waiting > 0 && l.sending < l.most && !l.waking {
 		l.sending++
 		go l.send()
 	}
-	if waiting > 0 && !l.ticking {
+	if waiting > 0 && l.sending > 0 && !l.ticking {
 		l.ticking = true
 		time.AfterFunc(growEvery, l.tick)
 	}
+}
+
+// pausedLocked reports whether nobody may send now, and has wake run when somebody may.
+func (l *Line) pausedLocked() bool {
+	wait, _ := l.sinkPace.Try()
+	if wait > 0 && !l.waking {
+		l.waking = true
+		time.AfterFunc(wait, l.wake)
+	}
+	return wait > 0
+}
+
+// wake ends a pause.
+func (l *Line) wake() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waking = false
+	l.measured, l.count = time.Now(), 0
+	l.startLocked()
 }
 
 // tick lets more jobs be sent at once where each takes long, and puts off those that would wait for
@@ -123,7 +159,7 @@ func (l *Line) tick() {
 		l.mu.Unlock()
 		return
 	}
-	if !l.Single && (l.finished < l.most && l.most < maxSending || l.finished < 4*l.most && l.most < fewSending) {
+	if !l.Single && !l.waking && (l.finished < l.most && l.most < maxSending || l.finished < 4*l.most && l.most < fewSending) {
 		l.most++
 		l.startLocked()
 	}
@@ -187,7 +223,7 @@ func (l *Line) send() {
 		began := time.Now()
 		err := j.Send()
 		took := time.Since(began)
-		l.finish(j, err, took)
+		l.finish(j, err, began)
 		if quick++; took > turnPause {
 			quick = 0
 		}
@@ -202,89 +238,68 @@ func (l *Line) send() {
 func (l *Line) next() (j *Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case len(l.again) > 0:
-		j, l.again = l.again[0], l.again[1:]
-	case l.first < len(l.jobs):
-		j, l.jobs[l.first] = l.jobs[l.first], nil
-		if l.first++; l.first > 1024 && l.first > len(l.jobs)/2 {
-			n := copy(l.jobs, l.jobs[l.first:])
-			clear(l.jobs[n:])
-			l.jobs, l.first = l.jobs[:n], 0
-		}
-	default:
+	if l.waitingLocked() == 0 || l.pausedLocked() {
 		l.sending--
 		return nil
+	}
+	j, l.jobs[l.first] = l.jobs[l.first], nil
+	if l.first++; l.first > 1024 && l.first > len(l.jobs)/2 {
+		n := copy(l.jobs, l.jobs[l.first:])
+		clear(l.jobs[n:])
+		l.jobs, l.first = l.jobs[:n], 0
 	}
 	l.startLocked()
 	return j
 }
 
-// finish ends a job, or has it sent again later.
-func (l *Line) finish(j *Job, err error, took time.Duration) {
-	wait, again := j.after(err, took, l.Budget)
+// finish ends a job, or has it sent again after the pause of the line.
+func (l *Line) finish(j *Job, err error, began time.Time) {
+	permanent := (*backoff.PermanentError)(nil)
 	l.mu.Lock()
 	l.finished++
 	l.count++
-	if again = again && !l.stopped; again {
-		if l.resting == nil {
-			l.resting = map[*Job]*time.Timer{}
-		}
-		l.resting[j] = time.AfterFunc(wait, func() { l.repeat(j) })
+	l.sinkPace.Note(began, err)
+	wait, cause := l.sinkPace.Remaining()
+	j.spent += time.Since(began) + wait
+	again := err != nil && !errors.As(err, &permanent) && j.spent <= l.Budget && !l.stopped
+	if again {
+		l.jobs = append(l.jobs, j)
+	}
+	if wait == 0 && l.waking { // another attempt has ended the pause
+		l.waking = false
+		l.startLocked()
+	}
+	var off []*Job
+	if wait > l.Budget {
+		off = l.takeAllLocked()
 	}
 	l.mu.Unlock()
-	if again {
-		return
+	for _, o := range off {
+		o.End(&PutOff{wait, cause})
 	}
-	if permanent := (*backoff.PermanentError)(nil); errors.As(err, &permanent) {
-		err = permanent.Unwrap()
+	switch {
+	case again:
+	case pace.IsRetryAfter(err):
+		j.End(&PutOff{wait, err})
+	case permanent != nil:
+		j.End(permanent.Unwrap())
+	default:
+		j.End(err)
 	}
-	j.End(err)
 }
 
-// after returns how long a job waits for its next attempt, if there is one.
-func (j *Job) after(err error, took, budget time.Duration) (wait time.Duration, again bool) {
-	if err == nil {
-		return 0, false
-	}
-	if permanent := (*backoff.PermanentError)(nil); errors.As(err, &permanent) {
-		return 0, false
-	}
-	if j.retry == nil {
-		j.retry = backoff.NewExponentialBackOff()
-	}
-	wait = j.retry.NextBackOff()
-	if stated := (*backoff.RetryAfterError)(nil); errors.As(err, &stated) {
-		wait = stated.Duration
-		j.retry.Reset()
-	}
-	j.spent += took + wait
-	return wait, j.spent <= budget
-}
-
-// repeat has j sent again.
-func (l *Line) repeat(j *Job) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, ok := l.resting[j]; !ok {
-		return // stopped
-	}
-	delete(l.resting, j)
-	l.readyLocked()
-	l.again = append(l.again, j)
-	l.startLocked()
+// takeAllLocked takes all jobs out of the line.
+func (l *Line) takeAllLocked() []*Job {
+	all := l.jobs[l.first:]
+	l.jobs, l.first = nil, 0
+	return all
 }
 
 // Stop puts off all that waits, and all that comes. What is being sent has no further attempt.
 func (l *Line) Stop() {
 	l.mu.Lock()
 	l.stopped = true
-	left := append(l.again, l.jobs[l.first:]...)
-	for j, timer := range l.resting {
-		timer.Stop()
-		left = append(left, j)
-	}
-	l.jobs, l.first, l.again, l.resting = nil, 0, nil, nil
+	left := l.takeAllLocked()
 	l.mu.Unlock()
 	for _, j := range left {
 		j.End(&PutOff{})

@@ -45,9 +45,9 @@ func TestToWaitInLineCostsNothingOfTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Line{Budget: 10 * time.Second}
 		r := &results{}
-		const n = 1000 // at 128 a second, and each is sent twice
-		for range n {
-			failed := false
+		const n = 2000 // at 128 a second, and every tenth is sent twice
+		for i := range n {
+			failed := i%10 > 0
 			l.Put(r.job(func() error {
 				time.Sleep(500 * time.Millisecond)
 				if !failed {
@@ -73,7 +73,7 @@ func TestAnAttemptIsRepeatedForAsLongAsTheBudgetLasts(t *testing.T) {
 		l.Put(r.job(func() error { attempts++; return errors.New("down") }))
 		l.Put(r.job(func() error { refused++; return backoff.Permanent(errors.New("never")) }))
 		r.all.Wait()
-		if took := time.Since(began); r.failed != 2 || attempts < 5 || took > 10*time.Second || refused != 1 {
+		if took := time.Since(began); r.failed != 2 || attempts < 4 || took > 10*time.Second || refused != 1 {
 			t.Errorf("%d failed after %d attempts in %v, and %d; want both after several in 10 s, and one", r.failed, attempts, took, refused)
 		}
 	})
@@ -201,4 +201,58 @@ func TestJoinedErrorsAreOneLine(t *testing.T) {
 	if text := err.Error(); strings.Contains(text, "\n") || !strings.HasPrefix(text, "a: refused; b: ") {
 		t.Errorf("Join = %q, want one line", text)
 	}
+}
+
+// A sink that fails gets little more than one attempt for each pause, however many events there
+// are. What waits is put off with the reason, which counts as a failed attempt.
+func TestASinkThatFailsIsNotHammered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Line{Budget: 10 * time.Second}
+		down := errors.New("503")
+		attempts := 0
+		var causes []error
+		var put func()
+		put = func() { // each comes back when its companion is due again
+			l.Put(&Job{Send: func() error { attempts++; return down }, End: func(err error) {
+				wait := time.Second
+				if off := (*PutOff)(nil); errors.As(err, &off) && off.For > 0 {
+					wait = off.For
+					causes = append(causes, off.Cause)
+				}
+				time.AfterFunc(wait, put)
+			}})
+		}
+		for range 1000 {
+			put()
+		}
+		time.Sleep(16 * time.Minute)
+		if attempts > 50 {
+			t.Errorf("%d attempts in 16 minutes, want about two a minute", attempts)
+		}
+		l.Stop()
+		if len(causes) == 0 || !errors.Is(causes[0], down) || !(&PutOff{Cause: down}).failed() {
+			t.Errorf("%d put off, because of %v; want the error of the sink", len(causes), causes[0])
+		}
+	})
+}
+
+func TestRetryAfterPutsOffTheWholeLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &Line{Budget: 10 * time.Second}
+		r := &results{}
+		attempts := 0
+		job := func() *Job { return r.job(func() error { attempts++; return backoff.RetryAfter(30) }) }
+		for range 100 {
+			l.Put(job())
+		}
+		time.Sleep(15 * time.Second)
+		l.Put(job())
+		r.all.Wait()
+		if attempts != 1 || len(r.off) != 101 || r.failed != 0 || r.off[0] != 30*time.Second || r.off[100] != 15*time.Second {
+			t.Errorf("%d attempts, %d failed, put off for %v; want one attempt, and all put off until 30 s after it", attempts, r.failed, r.off)
+		}
+		if (&PutOff{Cause: backoff.RetryAfter(30)}).failed() {
+			t.Error("Retry-After counts as a failure")
+		}
+	})
 }

@@ -57,6 +57,9 @@ func (e *notification) send() {
 				if current.groups[a.Name()] == nil && !isPutOff(err) && counts {
 					e.n.cfg.Delivered(a.Name(), err)
 				}
+				if err != nil {
+					e.recordFailure(a, err)
+				}
 				e.over(i, err)
 			},
 		})
@@ -78,13 +81,30 @@ func (e *notification) over(i int, err error) {
 	}
 	r := Result{Err: Join(e.errs...)}
 	for i, a := range e.all {
-		if e.errs[i] == nil {
+		off := (*PutOff)(nil)
+		switch {
+		case e.errs[i] == nil:
 			r.Taken = append(r.Taken, a.Name())
-		} else if !isPutOff(e.errs[i]) {
+		case errors.As(e.errs[i], &off):
+			r.Failed, r.Wait = r.Failed || off.failed(), max(r.Wait, off.For)
+		default:
 			r.Failed = true
 		}
 	}
 	e.end(r)
+}
+
+// recordFailure records for operators that a has not taken the event so far.
+func (e *notification) recordFailure(a alert.Alerter, err error) {
+	for a := range behind(a) {
+		if r, ok := a.(interface{ Untaken(alert.Event, error) }); ok {
+			if off := (*PutOff)(nil); errors.As(err, &off) && !off.failed() {
+				err = nil
+			}
+			r.Untaken(e.event(), err)
+			return
+		}
+	}
 }
 
 // delivers reports whether a delivers e. Filters accept other events without delivery, and that says

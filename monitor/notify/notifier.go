@@ -46,7 +46,7 @@ type sinks struct {
 
 // New makes a Notifier without sinks.
 func New(cfg Config) *Notifier {
-	n := &Notifier{cfg: cfg, log: cfg.Log, claims: Line{Budget: claimWait}}
+	n := &Notifier{cfg: cfg, log: cfg.Log, claims: Line{Budget: budget}}
 	n.sinks.Store(&sinks{})
 	return n
 }
@@ -102,7 +102,7 @@ func (n *Notifier) Notify(ctx context.Context, entity string, ref *scheduler.Ref
 	}
 	e := &notification{n: n, ctx: ctx, entity: entity, ref: ref, missed: m, end: func(r Result) { n.cfg.Record.End(k, r) }}
 	if n.cfg.Shared != nil {
-		e.claim()
+		e.claim(time.Now().Add(claimWait))
 		return
 	}
 	e.send()

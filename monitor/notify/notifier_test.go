@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"overdue/alert"
 	"overdue/scheduler"
@@ -80,6 +81,7 @@ func TestAnEventGoesToTheSinksThatHaveNotTakenIt(t *testing.T) {
 		}
 		b.refuse = false
 		m.TakenBy = ended[0].Taken
+		time.Sleep(time.Second) // the pause of b
 		if ended = n.notify(t, &m); len(ended) != 1 || ended[0].Err != nil || a.got != 1 || b.got != 2 {
 			t.Errorf("it ends with %+v, and a has got %d, b %d; want success, 1 and 2", ended, a.got, b.got)
 		}

@@ -49,9 +49,10 @@ type notifying struct{ ended []func(Result) }
 
 // A Result is how a notification ended.
 type Result struct {
-	Taken  []string // names of the sinks that have taken the event
-	Err    error    // why the others have not
-	Failed bool     // not only for a [PutOff]
+	Taken  []string      // names of the sinks that have taken the event
+	Err    error         // why the others have not
+	Failed bool          // a sink failed, and did not only put the event off
+	Wait   time.Duration // how long a sink wants no further attempt
 }
 
 // Begin has ended called with the result of the notification of k: at once if it is done. The

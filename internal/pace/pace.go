@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pace keeps a sink that fails from being hammered.
+package pace
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// The pauses of a sink that fails: the first, and the longest. They double from one to the other.
+const (
+	firstPause = 500 * time.Millisecond
+	maxPause   = 30 * time.Second
+)
+
+// A Pace says when the next attempt may be made. After a failure nobody sends for a while, or for
+// as long as the sink asks. Then one attempt shows whether it is back. Its owner guards it.
+type Pace struct {
+	cause    error     // of the latest failure; nil: the sink works
+	until    time.Time // nobody sends before
+	since    time.Time // what began earlier says nothing new about the sink
+	failures int       // one after the other
+}
+
+// Remaining returns how long nobody may send, and why: the error of the latest failure.
+func (p *Pace) Remaining() (time.Duration, error) {
+	if p.cause == nil {
+		return 0, nil
+	}
+	return max(time.Until(p.until), 0), p.cause
+}
+
+// Try is Remaining for a caller that sends if nothing remains. After a pause one caller may send,
+// and the others wait for its result.
+func (p *Pace) Try() (time.Duration, error) {
+	if wait, cause := p.Remaining(); wait > 0 {
+		return wait, cause
+	}
+	if p.cause != nil {
+		p.since, p.until = time.Now(), time.Now().Add(p.pause())
+	}
+	return 0, nil
+}
+
+// Note records the result of an attempt.
+func (p *Pace) Note(began time.Time, err error) {
+	now := time.Now()
+	stated := (*backoff.RetryAfterError)(nil)
+	switch {
+	case errors.As(err, &stated):
+		p.cause, p.since, p.until = err, now, now.Add(max(stated.Duration, p.until.Sub(now)))
+	case err == nil && began.Before(p.since) && IsRetryAfter(p.cause):
+		// The sink took this and then asked for a pause.
+	case err == nil:
+		*p = Pace{}
+	case began.Before(p.since):
+		// Under way when another attempt failed: the same failure.
+	default:
+		p.cause, p.since, p.until = err, now, now.Add(p.pause())
+		p.failures++
+	}
+}
+
+func (p *Pace) pause() time.Duration { return min(firstPause<<min(p.failures, 10), maxPause) }
+
+// IsRetryAfter reports whether err says when the sink wants the next attempt. That is no failure.
+func IsRetryAfter(err error) bool {
+	stated := (*backoff.RetryAfterError)(nil)
+	return errors.As(err, &stated)
+}
