@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -34,14 +35,15 @@ const (
 	maxQuote  = 200
 )
 
-// maxRetryAfter bounds how long a server can ask to wait, in seconds.
-const maxRetryAfter = 3600
+// maxRetryAfter bounds how long a server can ask to wait. It waits a second at least: 0 would be a
+// request after the other.
+const maxRetryAfter = time.Hour
 
 // HTTP configures a sink behind a URL. Everything but the host may be a secret, so no log or error
 // shows it.
 type HTTP struct {
 	URL     string        // http or https
-	Timeout time.Duration // of one request; 0 = 5 s
+	Timeout time.Duration // of one request; 0 = 30 s
 	Client  *http.Client  // nil: a new one; redirects are never followed
 	Roots   string        // certificates in PEM that the server is checked against; "" = those of the machine
 
@@ -62,6 +64,7 @@ type poster struct {
 	signer  signer
 	secrets *strings.Replacer // hides secrets in an answer
 	slots   chan struct{}     // a token for each request under way
+	ahead   atomic.Int64      // how much the server's clock is ahead of ours, as of its latest answer
 }
 
 func newPoster(sink string, cfg HTTP) (*poster, error) {
@@ -79,7 +82,7 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 	}
 	p.secrets = cfg.hideSecrets(u)
 	if p.timeout == 0 {
-		p.timeout = 5 * time.Second
+		p.timeout = 30 * time.Second
 	}
 	if p.client == nil {
 		transport := httpclient.Transport()
@@ -99,9 +102,10 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 	return p, nil
 }
 
-// post sends body as JSON, in which control characters are escaped. Any 2xx accepts it. 429 and 503
-// may say when to try again; other 4xx are permanent errors. A signed request has the id, which is
-// the same each time that the same body is sent. trace is the traceparent of the request, "" = none.
+// post sends body as JSON, in which control characters are escaped. Any 2xx accepts it. Any other
+// answer may say when to try again (RFC 9110, section 10.2.3); without that, 4xx but 408 and 429
+// are permanent errors. A signed request has the id, which is the same each time that the same body
+// is sent. trace is the traceparent of the request, "" = none.
 func (p *poster) post(ctx context.Context, contentType, id, trace string, body any) error {
 	b, err := json.Marshal(body)
 	b = escape.JSON(b)
@@ -143,21 +147,35 @@ func (p *poster) post(ctx context.Context, contentType, id, trace string, body a
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // the status decides; the text is extra
+	if date, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		p.ahead.Store(int64(time.Until(date)))
+	}
 	if resp.StatusCode/100 == 2 {
 		return nil
 	}
-	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds >= 0 {
-			// 0 would be a request after the other, and a huge number overflows.
-			wait := backoff.RetryAfter(min(max(seconds, 1), maxRetryAfter))
-			return fmt.Errorf("alert: %s at %s answered %s: %w", p.sink, p.host, p.quote(resp.Status), wait)
-		}
+	if wait, ok := p.retryAfter(resp.Header.Get("Retry-After")); ok {
+		return fmt.Errorf("alert: %s at %s answered %s: %w", p.sink, p.host, p.quote(resp.Status), &backoff.RetryAfterError{Duration: wait})
 	}
 	err = fmt.Errorf("alert: %s at %s answered %s: %s", p.sink, p.host, p.quote(resp.Status), p.quote(string(answer)))
 	if resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout {
 		return backoff.Permanent(err)
 	}
 	return err
+}
+
+// now returns the time by the clock of the server, as far as it is known, to a second.
+func (p *poster) now() time.Time { return time.Now().Add(time.Duration(p.ahead.Load())) }
+
+// retryAfter returns how long a server asks to wait: seconds, or a date by its clock.
+func (p *poster) retryAfter(header string) (wait time.Duration, ok bool) {
+	if seconds, err := strconv.ParseFloat(header, 64); err == nil && seconds >= 0 {
+		wait = time.Duration(min(seconds, maxRetryAfter.Seconds()) * float64(time.Second))
+	} else if date, err := http.ParseTime(header); err == nil {
+		wait = date.Sub(p.now()) + time.Second // both have whole seconds
+	} else {
+		return 0, false
+	}
+	return min(max(wait, time.Second), maxRetryAfter), true
 }
 
 // quote returns what an error shows of an answer: a server may repeat the request.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"overdue/internal/pace"
 )
 
 var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
@@ -64,7 +66,7 @@ func TestWebhook(t *testing.T) {
 	after := func(want time.Duration) func(error) bool {
 		return func(err error) bool {
 			var after *backoff.RetryAfterError
-			return errors.As(err, &after) && after.Duration == want && strings.Contains(err.Error(), "alert: webhook at 127.0.0.1:")
+			return errors.As(err, &after) && after.Duration.Round(100*time.Millisecond) == want && strings.Contains(err.Error(), "alert: webhook at 127.0.0.1:")
 		}
 	}
 	for _, tc := range []struct {
@@ -80,6 +82,15 @@ func TestWebhook(t *testing.T) {
 		{http.StatusTooManyRequests, "3", after(3 * time.Second)},
 		{http.StatusServiceUnavailable, "0", after(time.Second)},
 		{http.StatusTooManyRequests, "9223372036854775807", after(time.Hour)},
+		{http.StatusTooManyRequests, "1.5", after(1500 * time.Millisecond)},
+		{http.StatusBadGateway, "7", after(7 * time.Second)},
+		{http.StatusGatewayTimeout, "7", after(7 * time.Second)},
+		{http.StatusInternalServerError, "7", after(7 * time.Second)},
+		{http.StatusForbidden, "7", after(7 * time.Second)},
+		{http.StatusServiceUnavailable, "Sat, 31 Jan 2026 12:00:30 GMT", after(31 * time.Second)},
+		{http.StatusServiceUnavailable, "Sat, 31 Jan 2026 11:00:00 GMT", after(time.Second)},
+		{http.StatusServiceUnavailable, "soon", func(err error) bool { return err != nil && !pace.IsRetryAfter(err) && !isPermanent(err) }},
+		{http.StatusServiceUnavailable, "-1", func(err error) bool { return err != nil && !pace.IsRetryAfter(err) }},
 		{http.StatusTooManyRequests, "", func(err error) bool { return err != nil && !isPermanent(err) }},
 	} {
 		t.Run(fmt.Sprint(tc.status, tc.retryAfter), func(t *testing.T) {
@@ -90,6 +101,7 @@ func TestWebhook(t *testing.T) {
 				if tc.retryAfter != "" {
 					w.Header().Set("Retry-After", tc.retryAfter)
 				}
+				w.Header().Set("Date", noon.Format(http.TimeFormat)) // not the clock of this machine
 				w.WriteHeader(tc.status)
 			}))
 			defer srv.Close()

@@ -71,7 +71,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 			Help: "The severity of a missed deadline, or of a message that was not completed in time. A deadline that is near is a warning at most."},
 		{Path: "alerts[].pagerduty.url", Kind: kindURL, Default: "https://events.pagerduty.com/v2/enqueue",
 			Help: "The URL of the Events API v2. The service region Europe has another one."},
-		{Path: "alerts[].pagerduty.timeout", Kind: kindDuration, Default: "5s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
+		{Path: "alerts[].pagerduty.timeout", Kind: kindDuration, Default: "30s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
 			Help: "How long one attempt may take."},
 
 		{Path: "alerts[].email.host", Kind: kindString,
@@ -130,7 +130,7 @@ func requests(kind, what string) []*Setting {
 	return []*Setting{
 		{Path: "alerts[]." + kind + ".urlFile", Kind: kindFile,
 			Help: "A file that holds the URL, such as a mounted secret."},
-		{Path: "alerts[]." + kind + ".timeout", Kind: kindDuration, Default: "5s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
+		{Path: "alerts[]." + kind + ".timeout", Kind: kindDuration, Default: "30s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
 			Help: "How long one attempt to reach " + what + " may take."},
 	}
 }
