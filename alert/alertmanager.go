@@ -14,9 +14,15 @@ import (
 	"unicode/utf8"
 )
 
-// alertmanagerResend is how often an Alertmanager gets an alert that still fires, as its API
-// requires.
-const alertmanagerResend = time.Minute
+const (
+	// alertmanagerResend is how often an Alertmanager gets an alert that still fires, since it
+	// forgets alerts when it restarts.
+	alertmanagerResend = time.Minute
+	// alertmanagerLife is how long an alert stays if no more is heard of it. Only an answer of the
+	// namespace shows that a group is over, so an alert must outlast the longest time in which the
+	// namespace, or this process, does not answer.
+	alertmanagerLife = 7 * 24 * time.Hour
+)
 
 // alertmanager posts to the v2 API of Alertmanager, which groups, silences and routes from there.
 type alertmanager struct {
@@ -24,7 +30,6 @@ type alertmanager struct {
 	text Text
 	cfg  AlertmanagerConfig
 	*poster
-	now func() time.Time
 }
 
 // AlertmanagerConfig configures a sink that posts alerts to an Alertmanager.
@@ -85,7 +90,7 @@ func NewAlertmanager(name string, cfg AlertmanagerConfig, text Text) (Notifier, 
 	if err != nil {
 		return nil, err
 	}
-	return &alertmanager{cmp.Or(name, "alertmanager"), text, cfg, p, time.Now}, nil
+	return &alertmanager{cmp.Or(name, "alertmanager"), text, cfg, p}, nil
 }
 
 func (a *alertmanager) Name() string { return a.name }
@@ -103,16 +108,33 @@ func (a *alertmanager) Notify(ctx context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
-	// The labels identify an alert. It ends by itself if this process does.
-	ends := a.now().Add(4 * alertmanagerResend)
-	if p.Resolved {
-		ends = a.now()
-	}
-	one := postableAlert{
-		Labels: p.alertLabels(), Annotations: p.annotations(title, text), StartsAt: p.Since, EndsAt: ends.UTC(), Generator: p.Dashboard,
-	}
+	one := postableAlert{Labels: p.alertLabels(), Annotations: p.annotations(title, text), Generator: p.Dashboard} // labels identify it
 	maps.Copy(one.Labels, a.cfg.Labels)
 	one.Labels["severity"] = p.severity(a.cfg.Severity)
 	maps.Copy(one.Annotations, a.cfg.Annotations)
-	return a.post(ctx, "application/json", "", p.trace(), []postableAlert{one})
+	// The first answer may show that the clock of the Alertmanager is another.
+	for tries := 0; ; tries++ {
+		one.setTimes(&p, a.now())
+		err = a.post(ctx, "application/json", "", p.trace(), []postableAlert{one})
+		if tries > 0 || !one.isAhead(&p, a.now()) {
+			return err
+		}
+	}
+}
+
+// dateError is how far a time in an answer may be from the truth: it has whole seconds.
+const dateError = 2 * time.Second
+
+// setTimes sets the times that fit the clock of the Alertmanager. An alert whose end is not in its
+// past is not resolved.
+func (a *postableAlert) setTimes(n *Notification, now time.Time) {
+	a.StartsAt, a.EndsAt = earliest(n.Since, now.Add(-dateError)).UTC(), now.Add(alertmanagerLife).UTC()
+	if n.Resolved {
+		a.EndsAt = now.Add(-dateError).UTC()
+	}
+}
+
+// isAhead reports whether an alert with these times does not say what n says.
+func (a *postableAlert) isAhead(n *Notification, now time.Time) bool {
+	return a.StartsAt.After(now) || n.Resolved == a.EndsAt.After(now)
 }
