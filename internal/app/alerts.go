@@ -71,7 +71,7 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 			next = append(next, activeSink{key, a, s.active[j].sink})
 			continue
 		}
-		sink, err := s.p.alerter(&a, s.client, s.links, s.outbox)
+		sink, err := s.alerter(&a)
 		if err == nil {
 			sink, err = alert.Only(s.history.Record(sink), a.Entities, a.Events)
 		}
@@ -140,15 +140,15 @@ func (p *Process) handling(entity string) alert.Handling {
 }
 
 // alerter is one sink: of events, or of notifications behind groups.
-func (p *Process) alerter(a *config.Alert, client *sdk.Client, links *link.Namespace, outbox alert.Outbox) (alert.Alerter, error) {
-	events, pager, err := NewSink(a, client)
+func (s *sinkSet) alerter(a *config.Alert) (alert.Alerter, error) {
+	events, pager, err := NewSink(a, s.client)
 	if err != nil || events != nil {
 		return events, err
 	}
 	return alert.NewGroups(alert.GroupsConfig{
-		Outbox: outbox, Source: alert.SourceOf(p.namespace.Host, ""), Sink: pager, Pool: p.pages,
-		By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
-		DeadLetters: deadLetters(links).below(p.describe), Log: p.log.Named(alertLog),
+		Outbox: s.outbox, Source: alert.SourceOf(s.p.namespace.Host, ""), Sink: pager, Pool: s.p.pages,
+		Tracker: s.history, By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
+		DeadLetters: deadLetters(s.links).below(s.p.describe), Log: s.p.log.Named(alertLog),
 	})
 }
 

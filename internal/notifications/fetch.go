@@ -33,6 +33,7 @@ type Fetched struct {
 		Data alert.EventData `json:"data"`
 	} `json:"event"`
 	TakenBy []Delivery `json:"takenBy"`
+	Waiting []Delivery `json:"waiting"`
 }
 
 // Fetch asks the process with the admin port addr for the notifications of messages with that id.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notifications remembers which sinks took the latest events of a process, and shows it on
-// the admin port. `overdue explain` reads it there. No guarantee depends on it: a restart forgets
-// everything that no [Store] keeps.
+// Package notifications remembers which sinks have the latest events of a process, which have still
+// to get them and why, and shows it on the admin port. `overdue explain` reads it there. No
+// guarantee depends on it: a restart forgets everything that no [Store] keeps.
 package notifications
 
 import (
@@ -23,17 +23,33 @@ const (
 	maxShown = 100
 )
 
-// A Notification is one event and the sinks that took it.
+// A Notification is one event, the sinks that took it, and those that have not taken it so far. A
+// sink of groups takes the events of a notification at once.
 type Notification struct {
 	Event   alert.Event `json:"event"`
 	TakenBy []Delivery  `json:"takenBy"`
+	Waiting []Delivery  `json:"waiting,omitempty"`
 }
 
-// A Delivery says which sink took an event, and when.
+// A Delivery says what became of an event for one sink.
 type Delivery struct {
-	Sink string    `json:"sink"`
-	Time time.Time `json:"time"`
+	Sink  string    `json:"sink"`
+	Time  time.Time `json:"time"`            // when the sink took the event; or since when it waits
+	State State     `json:"state,omitempty"` // of one that waits
+	Error string    `json:"error,omitempty"` // why the latest attempt failed
+
+	group string    // of a sink of groups
+	due   time.Time // of the digest with the event, likewise
 }
+
+// State is why an event waits for a sink.
+type State string
+
+// States of an event that waits.
+const (
+	Queued State = "queued" // it was not tried yet, or the sink asked for a pause
+	Failed State = "failed" // the latest attempt failed; another one follows
+)
 
 // A Store keeps notifications for longer than the process lives.
 type Store interface {
@@ -81,27 +97,91 @@ type recorder struct {
 // Unwrap returns the sink behind the recorder.
 func (r recorder) Unwrap() alert.Alerter { return r.Alerter }
 
-// Alert records the event if the sink behind took it.
+// Alert records the event if the sink behind took it. That of a sink of groups takes it later, see
+// [History.Notified].
 func (r recorder) Alert(ctx context.Context, e alert.Event) error {
 	err := r.Alerter.Alert(ctx, e)
-	if err == nil {
-		at := time.Now().UTC()
-		r.history.add(e, r.Name(), at)
-		if r.history.store != nil {
-			r.history.store.Took(&e, r.Name(), at)
-		}
+	if err == nil && alert.GroupsOf(r.Alerter) == nil {
+		r.history.add(&e, r.Name(), time.Now().UTC())
 	}
 	return err
 }
 
-func (h *History) add(e alert.Event, sink string, at time.Time) {
+// Untaken records that the sink behind has not taken the event so far: err says why, nil that it
+// only waits.
+func (r recorder) Untaken(e alert.Event, err error) {
+	d := Delivery{Sink: r.Name(), Time: time.Now().UTC(), State: Queued}
+	if err != nil {
+		d.State, d.Error = Failed, err.Error()
+	}
+	r.history.wait(&e, d)
+}
+
+// Queued records that an event waits for a notification of its group.
+func (h *History) Queued(sink, group string, due time.Time, e *alert.Event) {
+	h.wait(e, Delivery{Sink: sink, Time: time.Now().UTC(), State: Queued, group: group, due: due})
+}
+
+// Notified records the result of a notification for all events of a group that were due by then.
+func (h *History) Notified(sink, group string, due time.Time, refused error) {
+	now := time.Now().UTC()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n := h.byID[e.ID]; n != nil {
-		n.TakenBy = append(n.TakenBy, Delivery{sink, at})
+	for _, n := range h.latest {
+		i := n.waits(sink)
+		if i < 0 || n.Waiting[i].group != group || n.Waiting[i].due.After(due) {
+			continue
+		}
+		if refused != nil {
+			n.Waiting[i].State, n.Waiting[i].Error = Failed, refused.Error()
+			continue
+		}
+		h.takenLocked(n, sink, now)
+	}
+}
+
+// waits returns the index of a sink among those that have not taken the event, or -1.
+func (n *Notification) waits(sink string) int {
+	return slices.IndexFunc(n.Waiting, func(d Delivery) bool { return d.Sink == sink })
+}
+
+func (h *History) add(e *alert.Event, sink string, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.takenLocked(h.ofLocked(e), sink, at)
+}
+
+func (h *History) takenLocked(n *Notification, sink string, at time.Time) {
+	if i := n.waits(sink); i >= 0 {
+		n.Waiting = slices.Delete(n.Waiting, i, i+1)
+	}
+	n.TakenBy = append(n.TakenBy, Delivery{Sink: sink, Time: at})
+	if h.store != nil {
+		h.store.Took(&n.Event, sink, at)
+	}
+}
+
+// wait records that a sink has not taken an event so far.
+func (h *History) wait(e *alert.Event, d Delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.ofLocked(e)
+	if i := n.waits(d.Sink); i >= 0 {
+		d.Time = n.Waiting[i].Time
+		n.Waiting[i] = d
 		return
 	}
-	h.insertLocked(&Notification{e, []Delivery{{sink, at}}})
+	n.Waiting = append(n.Waiting, d)
+}
+
+// ofLocked returns the notification of an event.
+func (h *History) ofLocked(e *alert.Event) *Notification {
+	n := h.byID[e.ID]
+	if n == nil {
+		n = &Notification{Event: *e, TakenBy: []Delivery{}}
+		h.insertLocked(n)
+	}
+	return n
 }
 
 func (h *History) insertLocked(n *Notification) {
@@ -146,7 +226,7 @@ func (h *History) Find(match func(*alert.Event) bool, limit int) []Notification 
 		if !match(&n.Event) {
 			continue
 		}
-		if found = append(found, Notification{n.Event, slices.Clone(n.TakenBy)}); len(found) == limit {
+		if found = append(found, Notification{n.Event, slices.Clone(n.TakenBy), slices.Clone(n.Waiting)}); len(found) == limit {
 			break
 		}
 	}

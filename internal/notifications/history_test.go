@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"overdue/alert"
 )
@@ -59,6 +60,67 @@ func TestOnlySinksThatTookAnEventAreRecorded(t *testing.T) {
 	}
 }
 
+// An event that only waits for its group, or that the sink refuses, is not one that the sink took.
+func TestWhatBecomesOfAnEventForASinkOfGroups(t *testing.T) {
+	h := &History{}
+	first, second := eventOf(1), eventOf(2)
+	due := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	h.Queued("slack", "g", due, &first)
+	h.Queued("slack", "g", due.Add(time.Minute), &second)
+	h.Queued("teams", "g", due, &first)
+	states := func(id string) string {
+		all := h.Latest(t.Context(), id)
+		if len(all) != 1 {
+			t.Fatalf("%d notifications of %s, want one", len(all), id)
+		}
+		text := ""
+		for _, d := range all[0].TakenBy {
+			text += d.Sink + " sent "
+		}
+		for _, d := range all[0].Waiting {
+			text += fmt.Sprintf("%s %s %s ", d.Sink, d.State, d.Error)
+		}
+		return strings.Join(strings.Fields(text), " ")
+	}
+	for _, step := range []struct {
+		refused               error
+		by                    time.Time
+		wantFirst, wantSecond string
+	}{
+		{nil, due.Add(-time.Second), "slack queued teams queued", "slack queued"},
+		{errors.New("403"), due, "slack failed 403 teams queued", "slack queued"},
+		{nil, due.Add(time.Second), "slack sent teams queued", "slack queued"},
+		{nil, due.Add(time.Hour), "slack sent teams queued", "slack sent"},
+	} {
+		h.Notified("slack", "g", step.by, step.refused)
+		h.Notified("slack", "other", step.by, nil)
+		if one, two := states("m-1"), states("m-2"); one != step.wantFirst || two != step.wantSecond {
+			t.Errorf("after a notification by %v, %v: %q and %q, want %q and %q", step.by, step.refused, one, two, step.wantFirst, step.wantSecond)
+		}
+	}
+}
+
+// A sink of single events has what it refused as failed, until it takes it.
+func TestAnEventThatASinkRefusesWaits(t *testing.T) {
+	h := &History{}
+	sink := h.Record(&flaky{})
+	untaken := sink.(interface{ Untaken(alert.Event, error) }).Untaken
+	untaken(eventOf(1), nil)
+	if w := h.Latest(t.Context(), "m-1")[0].Waiting; len(w) != 1 || w[0].State != Queued {
+		t.Errorf("waiting %+v, want one that is queued", w)
+	}
+	untaken(eventOf(1), errors.New("503"))
+	if w := h.Latest(t.Context(), "m-1")[0].Waiting; len(w) != 1 || w[0].State != Failed || w[0].Error != "503" {
+		t.Errorf("waiting %+v, want one that failed", w)
+	}
+	if err := sink.Alert(t.Context(), eventOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	if n := h.Latest(t.Context(), "m-1")[0]; len(n.Waiting) != 0 || len(n.TakenBy) != 1 {
+		t.Errorf("%+v, want that the sink took it", n)
+	}
+}
+
 // alert.GroupsOf looks for groups behind the sinks that wrap others.
 func TestARecorderShowsTheSinkBehindIt(t *testing.T) {
 	sink := &flaky{}
@@ -83,13 +145,15 @@ func TestTheOldestNotificationsAreForgottenFirst(t *testing.T) {
 	for from := range 4 {
 		wg.Go(func() {
 			for n := from; n < Capacity; n += 4 {
-				h.add(eventOf(n), "log", eventOf(n).Time)
+				e := eventOf(n)
+				h.add(&e, "log", e.Time)
 			}
 		})
 	}
 	wg.Wait()
 	for n := range 150 {
-		h.add(eventOf(Capacity+n), "log", eventOf(n).Time)
+		e := eventOf(Capacity + n)
+		h.add(&e, "log", e.Time)
 	}
 	if len(h.latest) != Capacity || len(h.byID) != Capacity {
 		t.Errorf("%d events in the ring and %d by id, want %d", len(h.latest), len(h.byID), Capacity)
@@ -110,8 +174,9 @@ func TestFetchReadsWhatAHistoryServes(t *testing.T) {
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 	e := eventOf(7)
 	e.Data.MessageID, e.Data.Deadline = "a&b \x1b", at
-	h.add(e, "log", at)
-	h.add(eventOf(8), "log", at)
+	h.add(&e, "log", at)
+	other := eventOf(8)
+	h.add(&other, "log", at)
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, h)
 	s := httptest.NewServer(mux)
@@ -122,9 +187,9 @@ func TestFetchReadsWhatAHistoryServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Fetched{TakenBy: []Delivery{{"log", at}}}
+	want := Fetched{TakenBy: []Delivery{{Sink: "log", Time: at}}}
 	want.Event.ID, want.Event.Type, want.Event.Data = e.ID, e.Type, e.Data
-	if diff := cmp.Diff([]Fetched{want}, got); diff != "" {
+	if diff := cmp.Diff([]Fetched{want}, got, cmpopts.IgnoreUnexported(Delivery{})); diff != "" {
 		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
 }

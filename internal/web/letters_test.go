@@ -187,7 +187,7 @@ func TestATimelineIsThatOfExplain(t *testing.T) {
 			DeadLetteredTime: l.Due.Add(14 * time.Millisecond), Strategy: "native",
 		})
 		wantText(s.T, s.page(200, "message?entity=orders&id=m-0001"), "The message is in the dead-letter queue.", "enqueued with sequence number 1",
-			"dead-lettered 14ms after its deadline (native)", "log took overdue.deadline.missed event-1")
+			"dead-lettered 14ms after its deadline (native)", "overdue.deadline.missed event-1 sent to log")
 		wantText(s.T, s.page(200, "message?entity=orders&id=none"), "The message is not there")
 		wantText(s.T, s.page(200, ""), `href="/dashboard/message?entity=orders&amp;id=m-0001"`)
 		s.source.Namespace.History = nil

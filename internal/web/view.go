@@ -208,6 +208,9 @@ func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
 		for _, t := range found[i].TakenBy {
 			sinks = append(sinks, t.Sink)
 		}
+		for _, t := range found[i].Waiting {
+			sinks = append(sinks, fmt.Sprintf("%s (%s)", t.Sink, t.State))
+		}
 		rows = append(rows, missedRow{
 			Entity: data.Path(), MessageID: data.MessageID, SessionID: data.SessionID, Reason: data.DeadLetterReason, Lag: span(data.Lag()),
 			Deadline: data.Deadline.UTC().Format("2006-01-02T15:04:05.000Z"), TakenBy: strings.Join(sinks, ", "),

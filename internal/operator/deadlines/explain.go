@@ -36,6 +36,7 @@ const (
 	whatFailed       = "failed"
 	whatMissed       = "missed"
 	whatNotified     = "notified"
+	whatQueued       = "queued"
 	whatSeen         = "seen"
 	whatSent         = "sent"
 )
@@ -83,7 +84,7 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 	}
 	if o.History != nil {
 		for _, n := range o.History.Latest(ctx, o.MessageID) {
-			f := notifications.Fetched{TakenBy: n.TakenBy}
+			f := notifications.Fetched{TakenBy: n.TakenBy, Waiting: n.Waiting}
 			f.Event.ID, f.Event.Type, f.Event.Data = n.Event.ID, n.Event.Type, n.Event.Data
 			x.keepNotification(f)
 		}

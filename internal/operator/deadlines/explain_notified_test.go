@@ -65,7 +65,7 @@ func TestExplainAsksTheMonitorForNotifications(t *testing.T) {
 	s.check(x, verdict,
 		"dead-lettered: dead-lettered 14ms after its deadline (scan), DeadlineExceeded",
 		"enqueued: enqueued with sequence number 1, time to live 1h0m0s",
-		"notified: pager took overdue.deadline.missed e-Orders",
+		"notified: overdue.deadline.missed e-Orders sent to pager",
 		"deadline: its deadline, as the message states it",
 	)
 	if x.Note != "" {
@@ -80,7 +80,7 @@ func TestExplainAsksTheMonitorForNotifications(t *testing.T) {
 		"deadline: its deadline",
 		"dead-lettered: dead-lettered 14ms after its deadline (scan), DeadlineExceeded",
 		"enqueued: enqueued with sequence number 1",
-		"notified: pager took overdue.deadline.missed e-Orders",
+		"notified: overdue.deadline.missed e-Orders sent to pager",
 	)
 }
 

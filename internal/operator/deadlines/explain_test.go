@@ -158,7 +158,7 @@ func TestExplainShowsACompanionThatNoMonitorFinishes(t *testing.T) {
 			"companion: its companion was due, and is not finished: a monitor has it, or no monitor is running",
 			"deadline: its deadline, as its companion states it (ttl)",
 			"missed: the monitor saw that it missed its deadline (native, TTLExpiredException)",
-			"notified: notified so far: log, pager",
+			"notified: handed to: log, pager",
 		)
 	})
 }

@@ -146,7 +146,7 @@ func (x *Explanation) addReferences(c *stored, also func(*scheduler.Reference)) 
 		if m := r.Missed; m != nil {
 			x.add(m.DeadLetteredTime, whatMissed, where, "the monitor saw that it missed its deadline (%s, %s)", m.Strategy, m.DeadLetterReason)
 			if len(m.TakenBy) > 0 {
-				x.add(m.DeadLetteredTime, whatNotified, where, "notified so far: %s", strings.Join(m.TakenBy, ", "))
+				x.add(m.DeadLetteredTime, whatNotified, where, "handed to: %s", strings.Join(m.TakenBy, ", "))
 			}
 		}
 	}
@@ -188,8 +188,8 @@ func (x *Explanation) missedBy(l *dlq.Letter) *alert.EventData {
 	return nil
 }
 
-// addNotification adds which sinks took an event. If the message is gone by now, the event
-// also has its history.
+// addNotification adds which sinks took an event, and which have not so far. If the message is gone
+// by now, the event also has its history.
 func (x *Explanation) addNotification(n *notifications.Fetched) {
 	const where = "the monitor"
 	d := &n.Event.Data
@@ -201,6 +201,13 @@ func (x *Explanation) addNotification(n *notifications.Fetched) {
 			d.Lag().Truncate(time.Millisecond), d.Strategy, d.DeadLetterReason)
 	}
 	for _, by := range n.TakenBy {
-		x.add(by.Time, whatNotified, by.Sink, "%s took %s %s", by.Sink, n.Event.Type, n.Event.ID)
+		x.add(by.Time, whatNotified, by.Sink, "%s %s sent to %s", n.Event.Type, n.Event.ID, by.Sink)
+	}
+	for _, by := range n.Waiting {
+		text := fmt.Sprintf("%s %s queued for %s", n.Event.Type, n.Event.ID, by.Sink)
+		if by.State == notifications.Failed {
+			text += "; the latest attempt failed: " + by.Error
+		}
+		x.add(by.Time, whatQueued, by.Sink, "%s", text)
 	}
 }
