@@ -9,7 +9,7 @@ var configuration = new EndpointConfiguration("sender");
 configuration.SendOnly();
 configuration.UseSerialization<SystemTextJsonSerializer>();
 var transport = new AzureServiceBusTransport(connection, TopicTopology.Default);
-configuration.UseTransport(transport).RouteToEndpoint(typeof(PlaceOrder), "orders");
+configuration.UseTransport(transport).RouteToEndpoint(typeof(PlaceOrder), "nservicebus-orders");
 
 var endpoint = await Endpoint.Start(configuration);
 await endpoint.Send(new PlaceOrder("one coffee"));

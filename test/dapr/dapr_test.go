@@ -6,9 +6,11 @@ import (
 	"bufio"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,22 +37,44 @@ func TestDaprPublishesThroughTheEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }() // overdue is stopped next
+	topic, metadata := published(t)
 	for id, within := range map[string]map[string]string{
-		"order-1": {"ttlInSeconds": "2"},
-		"order-2": {"ttlInSeconds": "3600", "overdue-within": "2s"},
+		metadata["MessageId"]: metadata,
+		"order-2":             {"MessageId": "order-2", "ttlInSeconds": "3600", "overdue-within": "2s"},
 	} {
-		within["MessageId"] = id
-		if err := c.Publish(t.Context(), &pubsub.PublishRequest{PubsubName: "orders-pubsub", Topic: "orders", Data: []byte("one coffee"), Metadata: within}); err != nil {
+		if err := c.Publish(t.Context(), &pubsub.PublishRequest{PubsubName: "orders-pubsub", Topic: topic, Data: []byte("one coffee"), Metadata: within}); err != nil {
 			t.Fatalf("publishing %s: %v", id, err)
 		}
 	}
 	var dead string
 	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if dead = waiting(t, broker, "orders/$DeadLetterQueue"); strings.Contains(dead, `"order-1"`) && strings.Contains(dead, `"order-2"`) {
+		if dead = waiting(t, broker, topic+"/$DeadLetterQueue"); strings.Contains(dead, `"order-1"`) && strings.Contains(dead, `"order-2"`) {
 			return
 		}
 	}
 	t.Fatalf("dead letters after %v: %s, want both orders", timeout, dead)
+}
+
+// published is the topic and the metadata of the request that the README sends with curl.
+func published(t *testing.T) (topic string, metadata map[string]string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root, "examples/dapr/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile(`curl -i '[^']*/v1.0/publish/orders-pubsub/([^?']+)\?([^']+)' -d 'one coffee'`).FindSubmatch(page)
+	if m == nil {
+		t.Fatal("the README publishes nothing")
+	}
+	query, err := url.ParseQuery(string(m[2]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	metadata = map[string]string{}
+	for name := range query {
+		metadata[strings.TrimPrefix(name, "metadata.")] = query.Get(name)
+	}
+	return string(m[1]), metadata
 }
 
 // component is the metadata of the component file, with the endpoint of the test.

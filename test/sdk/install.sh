@@ -106,6 +106,14 @@ if [ ! -e "$python/complete" ]; then
 	touch "$python/complete"
 fi
 
+# The pages of the examples make environments of their own.
+wheels=$(folder "wheels-$(python3 -c 'import sys; print(*sys.version_info[:2], sep=".")')" python/requirements.txt)
+if [ ! -e "$wheels/complete" ]; then
+	rm -rf "$wheels" && mkdir -p "$wheels"
+	timeout 180 "$python/bin/pip" download --quiet --disable-pip-version-check --only-binary :all: --dest "$wheels" -r python/requirements.txt >&2
+	touch "$wheels/complete"
+fi
+
 # Maven runs for some seconds, too short for the compiler of hot code and a collector with threads of its own.
 export MAVEN_OPTS=${MAVEN_OPTS:--XX:TieredStopAtLevel=1 -XX:+UseSerialGC}
 
@@ -114,13 +122,6 @@ if [ ! -e "$java/complete" ]; then
 	rm -rf "$java" && mkdir -p "$java"
 	timeout 240 mvn -q -B -ntp -f java/pom.xml dependency:copy-dependencies -DoutputDirectory="$java" >&2
 	touch "$java/complete"
-fi
-
-spring=$(folder spring ../../examples/spring/pom.xml)
-if [ ! -e "$spring/complete" ]; then
-	rm -rf "$spring" && mkdir -p "$spring"
-	timeout 240 mvn -q -B -ntp -f ../../examples/spring/pom.xml dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$spring" >&2
-	touch "$spring/complete"
 fi
 
 # RabbitMQ is unpacked, not installed: its package would start a broker for the whole machine.
@@ -138,5 +139,5 @@ fi
 echo "js=$js"
 echo "python=$python"
 echo "java=$java"
-echo "spring=$spring"
+echo "wheels=$wheels"
 echo "rabbitmq=$(echo "$rabbitmq"/usr/lib/rabbitmq/lib/rabbitmq_server-*)"

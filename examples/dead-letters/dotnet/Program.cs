@@ -9,7 +9,7 @@ string[] late = ["TTLExpiredException", "DeadlineExceeded"];
 await using var client = new ServiceBusClient(args[0]);
 await using var lateOrders = client.CreateSender("late-orders");
 await using var failedOrders = client.CreateSender("failed-orders");
-await using var processor = client.CreateProcessor("orders", new ServiceBusProcessorOptions { SubQueue = SubQueue.DeadLetter, AutoCompleteMessages = false });
+await using var processor = client.CreateProcessor("handled-orders", new ServiceBusProcessorOptions { SubQueue = SubQueue.DeadLetter, AutoCompleteMessages = false });
 
 processor.ProcessMessageAsync += async context =>
 {

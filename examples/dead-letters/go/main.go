@@ -33,7 +33,7 @@ func run(ctx context.Context, connection string) error {
 	}
 	defer client.Close(context.WithoutCancel(ctx))
 	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
-	receiver, err := client.NewReceiverForQueue("orders", options)
+	receiver, err := client.NewReceiverForQueue("handled-orders", options)
 	if err != nil {
 		return err
 	}

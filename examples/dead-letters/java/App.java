@@ -19,7 +19,7 @@ public class App {
         ServiceBusSenderClient late = builder.sender().queueName("late-orders").buildClient();
         ServiceBusSenderClient failed = builder.sender().queueName("failed-orders").buildClient();
         ServiceBusProcessorClient processor = builder.processor()
-            .queueName("orders").subQueue(SubQueue.DEAD_LETTER_QUEUE).disableAutoComplete()
+            .queueName("handled-orders").subQueue(SubQueue.DEAD_LETTER_QUEUE).disableAutoComplete()
             .processMessage(context -> {
                 var message = context.getMessage();
                 ServiceBusSenderClient sender = LATE.contains(message.getDeadLetterReason()) ? late : failed;

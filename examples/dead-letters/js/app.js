@@ -7,7 +7,7 @@ const { ServiceBusClient } = require("@azure/service-bus");
 const client = new ServiceBusClient(process.argv[2]);
 const senders = { late: client.createSender("late-orders"), failed: client.createSender("failed-orders") };
 
-const receiver = client.createReceiver("orders", { subQueueType: "deadLetter" });
+const receiver = client.createReceiver("handled-orders", { subQueueType: "deadLetter" });
 receiver.subscribe({
   async processMessage(m) {
     const late = ["TTLExpiredException", "DeadlineExceeded"].includes(m.deadLetterReason);

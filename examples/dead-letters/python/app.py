@@ -10,7 +10,7 @@ LATE = {"TTLExpiredException", "DeadlineExceeded"}
 
 with ServiceBusClient.from_connection_string(sys.argv[1]) as client:
     senders = {queue: client.get_queue_sender(queue) for queue in ("late-orders", "failed-orders")}
-    with client.get_queue_receiver("orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
+    with client.get_queue_receiver("handled-orders", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver:
         for message in receiver:  # for ever
             queue = "late-orders" if message.dead_letter_reason in LATE else "failed-orders"
             # The copy keeps the message-id, so that a second copy after a crash can be recognised.

@@ -21,7 +21,7 @@ func main() {
 }
 
 func send(endpoint string) error {
-	r, err := http.NewRequest(http.MethodPost, endpoint+"/orders/messages", strings.NewReader("one tea"))
+	r, err := http.NewRequest(http.MethodPost, endpoint+"/rest-orders/messages", strings.NewReader("one tea"))
 	if err != nil {
 		return err
 	}

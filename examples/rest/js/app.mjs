@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-const answer = await fetch(`${process.argv[2]}/orders/messages`, {
+const answer = await fetch(`${process.argv[2]}/rest-orders/messages`, {
   method: "POST",
   headers: {
     BrokerProperties: JSON.stringify({ MessageId: "order-2", TimeToLive: 3600 }),

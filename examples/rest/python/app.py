@@ -6,7 +6,7 @@ import sys
 import urllib.request
 
 request = urllib.request.Request(
-    sys.argv[1] + "/orders/messages",
+    sys.argv[1] + "/rest-orders/messages",
     data=b"one tea",
     headers={
         "BrokerProperties": json.dumps({"MessageId": "order-2", "TimeToLive": 3600}),

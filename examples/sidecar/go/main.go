@@ -31,7 +31,7 @@ func run(ctx context.Context, connection string) error {
 	}
 	defer client.Close(ctx)
 
-	sender, err := client.NewSender("orders", nil)
+	sender, err := client.NewSender("sidecar-orders", nil)
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func run(ctx context.Context, connection string) error {
 	fmt.Println("sent", id)
 
 	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
-	receiver, err := client.NewReceiverForQueue("orders", options)
+	receiver, err := client.NewReceiverForQueue("sidecar-orders", options)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import java.time.Duration;
 public class App {
     public static void main(String[] args) {
         ServiceBusClientBuilder builder = new ServiceBusClientBuilder().connectionString(args[0]);
-        try (ServiceBusSenderClient sender = builder.sender().queueName("orders").buildClient();
-                ServiceBusReceiverClient receiver = builder.receiver().queueName("orders").subQueue(SubQueue.DEAD_LETTER_QUEUE).buildClient()) {
+        try (ServiceBusSenderClient sender = builder.sender().queueName("sidecar-orders").buildClient();
+                ServiceBusReceiverClient receiver = builder.receiver().queueName("sidecar-orders").subQueue(SubQueue.DEAD_LETTER_QUEUE).buildClient()) {
             sender.sendMessage(new ServiceBusMessage("one coffee").setMessageId("order-1").setTimeToLive(Duration.ofSeconds(2)));
             System.out.println("sent order-1");
 
