@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/operations"
+	cost "overdue/internal/operator/plan"
 	"overdue/internal/testing/pipenet"
 	"overdue/internal/testing/testseed"
 )
@@ -110,5 +112,29 @@ func (s *scene) consumeUpTo(ctx context.Context, r *azservicebus.Receiver, left 
 			s.Error(err)
 			return
 		}
+	}
+}
+
+// What `overdue plan` says of the space on the monitor queue is what companions take there.
+func TestACompanionTakesTheSpaceOfThePlan(t *testing.T) {
+	for companions, slots := range map[string]bool{cost.Each: false, cost.Slot: true} {
+		t.Run(companions, func(t *testing.T) {
+			p, err := cost.Of(cost.Load{Rate: 1, Deadline: time.Second, Queues: 1, Senders: 1, MonitorQueues: 1, Tier: cost.Standard, Companions: companions})
+			if err != nil {
+				t.Fatal(err)
+			}
+			play(t, func(s *scene) {
+				s.MeasureClock()
+				s.send(workQueue, "order-1", ttl(time.Hour))
+				q, ok := s.Namespace.Broker.Queue(monitorQueue)
+				if !ok {
+					s.Fatal("there is no monitor queue")
+				}
+				counts, want := q.Counts(), p.MonitorQueueSize/p.Outstanding
+				if size := float64(counts.Size) / float64(counts.Scheduled); math.Abs(size/want-1) > 0.1 {
+					s.Errorf("%d companions take %.0f bytes each, want %.0f within a tenth", counts.Scheduled, size, want)
+				}
+			}, func(s *scene, _ *broker.Config) { s.slots = slots })
+		})
 	}
 }

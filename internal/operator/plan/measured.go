@@ -43,10 +43,10 @@ var (
 )
 
 const (
-	// eachBytes and slotBytes are about how much of the monitor queue a companion takes, with the
-	// properties that the broker adds.
-	eachBytes = 600
-	slotBytes = 700
+	// eachBytes and slotBytes are how much of the monitor queue a companion takes, with the
+	// properties that the broker adds. With a UUID as message-id and a session it is 775.
+	eachBytes = 750
+	slotBytes = 560
 
 	// bytesPerOutstanding is the memory of a proxy for an outstanding deadline, and bytesPerMissed
 	// that of a monitor for each deadline that is missed in a second.
