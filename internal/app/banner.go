@@ -65,7 +65,7 @@ func (p *Process) brokerNote(i int) string {
 func (p *Process) bannerOfBroker(b *strings.Builder) {
 	how := ""
 	if p.cfg.Broker.AutoCreate {
-		how += "Queues are made when a client names them. "
+		how += "Queues are made when a client names them. They dead-letter what expires (in Azure: if set). "
 	}
 	switch c := &p.cfg.Broker; {
 	case c.Isolate && len(c.Keys) > 0: // their names are theirs

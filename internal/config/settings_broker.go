@@ -35,7 +35,7 @@ var brokerSettings = slices.Concat([]*Setting{
 		Help: "Ways in which the embedded broker differs from what is assumed of Service Bus, separated by commas; docs/internals/servicebus.md explains each. " +
 			"For tests of what happens if an assumption is wrong."},
 	{Path: "broker.autoCreate", Kind: KindBool, Default: "false", DefaultNote: "; true without a file", Flag: "broker-auto-create",
-		Help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires."},
+		Help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires, so that Overdue can do its work; in Azure, deadLetteringOnMessageExpiration is off by default."},
 	{Path: "broker.monitorQueue", Kind: KindBool, Default: "true", Flag: "broker-monitor-queue",
 		Help: "Whether `overdue broker` makes the monitor queue, so that a proxy and a monitor can use it at once. `overdue run` always does."},
 	{Path: "broker.clockOffset", Kind: kindDuration, Default: "0s", min: -day / 2, max: day / 2,
