@@ -24,7 +24,7 @@ param monitorQueue string = 'overdue-monitor'
 @maxValue(16)
 param monitorQueues int = 1
 
-@description('Whether Overdue may read how the queues were made, for which Service Bus wants the right Manage. Without it the configuration has to say so: docs/operate/rights.md.')
+@description('Whether Overdue may read how the queues were made, for which Service Bus wants the Manage right. Without it the configuration has to say so: docs/operate/rights.md.')
 param manage bool = false
 
 var sender = '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39' // Azure Service Bus Data Sender

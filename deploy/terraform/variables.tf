@@ -48,7 +48,7 @@ variable "monitor_queues" {
 }
 
 variable "manage" {
-  description = "Whether Overdue may read how the queues were made, for which Service Bus wants the right Manage. Without it the configuration has to say so: docs/operate/rights.md."
+  description = "Whether Overdue may read how the queues were made, for which Service Bus wants the Manage right. Without it the configuration has to say so: docs/operate/rights.md."
   type        = bool
   default     = false
 }

@@ -24,7 +24,7 @@ const (
 	otherEntities = "other"
 )
 
-const help = "Deadlines by what became of them: met, missed, unknown where nobody can tell, canary on the queue of canaries, where they are missed on purpose, or incomplete, of a second deadline: the message was not completed when it had to be. " +
+const help = "Deadlines by outcome: met, missed, unknown where nobody can tell, canary on the queue of canaries, where they are missed on purpose, or incomplete, of a second deadline: the message was not completed when it had to be. " +
 	"They are counted when they have passed, or when the companion is cancelled because they are met."
 
 // Deadlines counts what became of deadlines: overdue_deadlines_total. nil counts nothing.
