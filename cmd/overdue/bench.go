@@ -53,7 +53,7 @@ func (p *program) benchCommand() *cobra.Command {
 // JSON, and fails when a promise was broken. plan reads the flags.
 func (p *program) measuring(cmd *cobra.Command, plan func() (bench.Plan, error)) *cobra.Command {
 	asJSON := cmd.Flags().Bool("json", false, "print nothing but the result, as JSON")
-	strict := cmd.Flags().Bool("strict", false, "exit with 1 also when a target was missed")
+	strict := cmd.Flags().Bool("strict", false, "exit with 1 when a target was missed, too")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		measurement, err := plan()
 		if err != nil {

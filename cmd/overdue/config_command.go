@@ -33,7 +33,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check file, environment and flags: exit code 0, or 2 and every mistake with its line",
-		Long: "Reads what a start would read, files with secrets among it, and checks all that can be checked\n" +
+		Long: "Reads what a start would read, including files with secrets, and checks all that can be checked\n" +
 			"without the network, for every command that the configuration could serve: run, proxy and monitor with\n" +
 			"a namespace, run and broker without. `overdue doctor` checks the rest against the namespace.",
 		Example: "  overdue config check --config overdue.yaml\n" +
@@ -61,7 +61,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 		for _, name := range config.MisspeltVariables(os.Environ()) {
 			fmt.Fprintf(p.stderr, "overdue: %s\n", name) // a message that cannot be printed is no mistake of the configuration
 		}
-		_, err = fmt.Fprintf(p.stdout, "The configuration is right for %s; %s.\n", commands(roles), c.Sources())
+		_, err = fmt.Fprintf(p.stdout, "The configuration is valid for %s. Sources: %s.\n", commands(roles), c.Sources())
 		return err
 	}
 	return cmd

@@ -31,7 +31,7 @@ func (p *program) doctorCommand() *cobra.Command {
 			"monitored queue and topic, clocks, sinks. Each finding comes with the command or the setting that fixes\n" +
 			"it, and the worst come first. Without arguments the doctor checks monitor.entities, or all entities if none is listed.\n\n" +
 			"It changes nothing without --fix, and never deletes anything. If a right for a check is missing, it says\n" +
-			"so and goes on. Exit code 1 if there is an error (with --strict also for warnings and for what could not\n" +
+			"so and goes on. Exit code 1 if there is an error (with --strict for warnings too, and for what could not\n" +
 			"be checked), 2 for bad usage or configuration, 0 otherwise.",
 		Example: "  overdue doctor --config overdue.yaml\n" +
 			"  overdue doctor --role proxy orders      # may a sidecar with this configuration send to it?\n" +
@@ -41,7 +41,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || isMonitorQueueSetting(path) })
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print only the report, as JSON")
 	cmd.Flags().BoolVar(&o.Errors, "errors-only", false, "print no other findings than errors")
-	cmd.Flags().BoolVar(&o.Strict, "strict", false, "exit with 1 also for warnings and for what could not be checked")
+	cmd.Flags().BoolVar(&o.Strict, "strict", false, "exit with 1 for warnings too, and for what could not be checked")
 	cmd.Flags().BoolVar(&o.Fix, "fix", false, "create and change what the administration API can, after asking")
 	cmd.Flags().BoolVar(&o.Yes, "yes", false, "with --fix: do not ask")
 	cmd.Flags().BoolVar(&sendTest, "send-test", false, "send a test event through every sink of alerts")

@@ -25,7 +25,7 @@ func (p *program) doctorLagCommand() *cobra.Command {
 		Long: "Creates three queues (overdue-lag-…), sends the same messages to two of them without a consumer, runs a\n" +
 			"monitor for one of the two, and shows how long after their deadlines the messages reached the\n" +
 			"dead-letter queues. It deletes the queues at the end; if that fails, they delete themselves after five\n" +
-			"idle minutes. It takes the right Manage and some thousand broker operations.\n\n" +
+			"idle minutes. It needs the Manage right, and a few thousand broker operations.\n\n" +
 			"It peeks at the dead-letter queues every 100 ms, which is the resolution of the figures. A peek is not a\n" +
 			"receive, and makes the broker expire nothing.",
 	}

@@ -20,7 +20,7 @@ func (p *program) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain queue-or-subscription message-id",
 		Short: "Show the history of a message: sent, due, dead-lettered, notified",
-		Long: "Searches the queue and the dead-letter queue for the message, and for its companions, also those that\n" +
+		Long: "Searches the queue and the dead-letter queue for the message, and for its companions, including those that\n" +
 			"failed. It prints what they say in order of time.\n\n" +
 			"A completed message leaves no trace in the broker. How late it was and which sinks were notified comes\n" +
 			"from the Overdue process at listen.admin: its last 2,000 events, and its history, which survives a restart.\n\n" +

@@ -69,7 +69,7 @@ func (i *injectFlags) define(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&i.image, "image", "", "image of the sidecar")
 	f.StringVar(&i.namespace, "namespace", "", "Service Bus namespace, fully qualified")
-	f.StringVar(&i.queues, "queues", "", "queues to monitor, with commas between them (default: all that a send passes through to)")
+	f.StringVar(&i.queues, "queues", "", "queues to monitor, with commas between them (default: every one that the app sends to)")
 	f.StringVar(&i.topics, "topics", "", "topics to monitor, likewise")
 	f.StringVar(&i.identity, "identity", inject.IdentityWorkload, "workload, or secret:NAME/KEY for a connection string in a Secret")
 	f.StringVar(&i.file, "config", "", "configuration file of the sidecar, YAML, instead of --queues and --topics")

@@ -78,7 +78,7 @@ func (p *program) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "overdue",
 		Short: "Eager expiry for Azure Service Bus",
-		Long: "Overdue dead-letters Service Bus messages at their deadline, also while no consumer is\n" +
+		Long: "Overdue dead-letters Service Bus messages at their deadline, even while no consumer is\n" +
 			"connected, and sends an alert. Try `overdue demo` first: it needs no Azure.",
 		SilenceErrors:    true,
 		SilenceUsage:     true,

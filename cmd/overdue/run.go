@@ -49,7 +49,7 @@ func (p *program) roleCommand(r config.Role) *cobra.Command {
 	cmd := &cobra.Command{Use: r.Name, Short: text.short, Long: text.long, Example: text.example}
 	load := p.configFlags(cmd, r.Wants)
 	withStdin := cmd.Flags().Bool("stop-with-stdin", false,
-		"stop when standard input is closed, as it is when whoever started this process has ended, however")
+		"stop when standard input is closed, which also happens when the parent process is killed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		fitting := func() (*config.Config, error) {
 			c, err := load()

@@ -40,7 +40,7 @@ func (p *program) verifyCommand() *cobra.Command {
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" })
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print only the report, as JSON")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 also if an assumption could not be tried")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 if an assumption could not be tried, too")
 	cmd.RunE = func(cmd *cobra.Command, only []string) error {
 		if asJSON && !yes {
 			return &config.Error{Err: errors.New("--json leaves no room for the question; add --yes, or leave out --json")}
@@ -115,7 +115,7 @@ func administrationTier(ctx context.Context, client *operator.Client) (string, e
 		return "", unreachable
 	}
 	if errors.Is(err, entities.ErrNoRight) || len(client.Admin.Endpoints) == 0 {
-		return "", fmt.Errorf("making queues takes the right Manage over the administration API: %s", failure.Reason(err))
+		return "", fmt.Errorf("making queues needs the Manage right over the administration API: %s", failure.Reason(err))
 	}
 	return tier, nil // an emulator may not say it
 }

@@ -46,7 +46,7 @@ func (p *Process) startStore(shared *redisstore.Store) *companionStore {
 	s := &companionStore{
 		Companions: shared.Companions(), log: p.log.Named("store"), counts: p.role.Monitor, doubt: make(chan struct{}, 1), err: errNotTried,
 		durable: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "overdue_companion_store_durable", Help: "Whether Redis says that it keeps companions beyond its own end: 1 or 0.",
+			Name: "overdue_companion_store_durable", Help: "Whether Redis persists the companions, as far as it says: 1 or 0.",
 		}),
 		kept: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "overdue_stored_companions",
@@ -147,7 +147,7 @@ func (s *companionStore) check(ctx context.Context) (hopeless bool, err error) {
 	case err != nil:
 		s.kept.Reset()
 		if errors.Is(err0, errNotTried) {
-			s.log.Warn("companion store unreachable", zap.Error(err), zap.String("next", "check Redis and the setting redis; the process goes on trying"))
+			s.log.Warn("companion store unreachable", zap.Error(err), zap.String("next", "check Redis and the setting redis; the process keeps trying"))
 		}
 		return false, err
 	case is != "":

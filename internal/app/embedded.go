@@ -94,10 +94,10 @@ func brokerCertificate(c *config.Config, changed func(error)) (*listener.Certifi
 // certificateChanged logs that the files of a certificate have been replaced.
 func (p *Process) certificateChanged(err error) {
 	if err != nil {
-		p.log.Warn("the new certificate is of no use; the one before is still served", zap.Error(err))
+		p.log.Warn("the new certificate is invalid; the previous one is still served", zap.Error(err))
 		return
 	}
-	p.log.Info("the certificate has been read again")
+	p.log.Info("certificate reloaded")
 }
 
 // startBroker serves the embedded broker on all its endpoints.
@@ -116,7 +116,7 @@ func (p *Process) startBroker(endpoints []net.Listener) error {
 		p.brokerAddrs = append(p.brokerAddrs, ln.Addr().String())
 	}
 	for _, w := range p.cfg.EmulatorWarnings() {
-		p.log.Warn("the emulator's configuration says something that has no effect",
+		p.log.Warn("a property of the emulator's configuration has no effect",
 			zap.String("file", p.cfg.Broker.EmulatorConfig), zap.String("what", w))
 	}
 	web := httpapi.Config{Broker: b, Version: version.String(), ErrorLog: cfg.ErrorLog}

@@ -39,7 +39,7 @@ func (p *Process) startHistory(shared *redisstore.Store) {
 		Changed: func(err error) {
 			if err != nil {
 				writable.Set(0)
-				log.Warn("history cannot be written, it tries on", zap.Error(err), zap.String("directory", directory), zap.String("next", "check the disk"))
+				log.Warn("history cannot be written, trying again", zap.Error(err), zap.String("directory", directory), zap.String("next", "check the disk"))
 				return
 			}
 			writable.Set(1)

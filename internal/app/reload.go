@@ -92,7 +92,7 @@ func (r *reloader) reload(reason string) {
 	if err != nil {
 		r.successful.Set(0)
 		r.reloads.WithLabelValues(reason, "refused").Inc()
-		log.Error("configuration refused, the one before stays in force", zap.Error(err))
+		log.Error("configuration refused, the previous one stays in force", zap.Error(err))
 		return
 	}
 	r.succeeded()

@@ -98,7 +98,7 @@ func TestAProcessTakesUpItsChangedFileUntilItIsAskedToQuit(t *testing.T) {
 	r.logs(t, `"msg":"configuration reloaded","reason":"file","changed":["monitor.deadline is 1m0s, was 0s"]`)
 	r.logs(t, `"msg":"changed settings need a restart","reason":"file","settings":["shutdownTimeout"]`)
 	write(broker + "monitor: {deadline: soon}\n")
-	r.logs(t, `"msg":"configuration refused, the one before stays in force","reason":"file"`)
+	r.logs(t, `"msg":"configuration refused, the previous one stays in force","reason":"file"`)
 	resp, err := http.Get(r.admin + "/metrics")
 	if err != nil {
 		t.Fatal(err)

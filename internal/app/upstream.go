@@ -137,9 +137,9 @@ func (u *upstream) attach(ctx context.Context) {
 // next is what comes after a failure.
 func (u *upstream) next() string {
 	if u.goesOn && u.wasReached() {
-		return "trying on; companions go to the journal until it succeeds"
+		return "Overdue keeps trying; until it succeeds, companions go to the journal"
 	}
-	return "trying on; until it succeeds /readyz says 503, and sends with a deadline are refused"
+	return "Overdue keeps trying; until it succeeds, /readyz says 503 and sends with a deadline are refused"
 }
 
 // Events of an attempt that fails, as the log has them.
@@ -217,7 +217,7 @@ func explain(err error, host, queue string) error {
 			"max delivery count 2000), or name another with monitorQueue", host, queue)
 	case code == azservicebus.CodeUnauthorizedAccess || condition == amqp.ErrCondUnauthorizedAccess:
 		return fmt.Errorf("the namespace %s refuses access to the queue %q: %s; "+
-			"give the key or the identity the rights Send and Listen", host, queue, reason)
+			"give the key or the identity the Send and Listen rights", host, queue, reason)
 	case connect.SignInFailed(err):
 		return fmt.Errorf("signing in to %s failed: %w", host, err)
 	}

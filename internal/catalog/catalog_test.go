@@ -206,7 +206,7 @@ func TestWithoutTheRightTheConfigurationCounts(t *testing.T) {
 		line               string // "" = none
 	}{
 		{"nothing is said", "", "Orders", noRight, proxy.Settings{Monitored: true, StampTTL: true},
-			"right Manage, or say in monitor.entities how it was made: {queue: Orders, defaultMessageTimeToLive: …, requiresSession: …, deadLetteringOnMessageExpiration: …}, with all others"},
+			"Manage right, or say in monitor.entities how it was made: {queue: Orders, defaultMessageTimeToLive: …, requiresSession: …, deadLetteringOnMessageExpiration: …}, with all others"},
 		{"some is said", "monitor: {entities: [{queue: orders, defaultMessageTimeToLive: 1m}]}\n", "orders", noRight,
 			proxy.Settings{Monitored: true, StampTTL: true, DefaultMessageTimeToLive: time.Minute},
 			"{queue: orders, requiresSession: …, deadLetteringOnMessageExpiration: …}"},

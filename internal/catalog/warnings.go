@@ -70,7 +70,7 @@ func (k *Catalog) onRead(name string, info entities.Info, err error) {
 			k.warn(name, "missing", "monitored entity does not exist", zap.String("next", "create it in the namespace, or take it out of monitor.entities"))
 		}
 	case errors.Is(err, entities.ErrNoRight):
-		k.lacks(w, name, i, err, "give the key or the identity the right Manage, or ")
+		k.lacks(w, name, i, err, "give the key or the identity the Manage right, or ")
 	default:
 		k.lacks(w, name, i, err, "let this process reach the administration API over HTTPS (see namespaceAdmin), or ")
 	}
@@ -183,6 +183,6 @@ func (k *Catalog) warn(name, what, line string, fields ...zap.Field) {
 	}
 	k.log.Warn(line, append([]zap.Field{zap.String("work_queue", name)}, fields...)...)
 	if last {
-		k.log.Warn("no more of this: too many entities", zap.Int("lines", maxNotices))
+		k.log.Warn("further warnings about entities are left out", zap.Int("lines", maxNotices))
 	}
 }

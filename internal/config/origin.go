@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Sources says where the configuration came from, the strongest source last: files by name, variables, flags.
+// Sources lists where the configuration came from, the strongest last: files by name, then how many
+// settings the environment and the flags gave.
 func (c *Config) Sources() string {
 	files, variables, flags := map[string]bool{}, 0, 0
 	for key, place := range c.origin {
@@ -25,15 +26,15 @@ func (c *Config) Sources() string {
 	}
 	parts := slices.Sorted(maps.Keys(files))
 	if variables > 0 {
-		parts = append(parts, fmt.Sprintf("%d from the environment", variables))
+		parts = append(parts, fmt.Sprintf("environment (%d)", variables))
 	}
 	if flags > 0 {
-		parts = append(parts, fmt.Sprintf("%d from flags", flags))
+		parts = append(parts, fmt.Sprintf("flags (%d)", flags))
 	}
 	if len(parts) == 0 {
-		return "it is all defaults"
+		return "defaults"
 	}
-	return "it comes from " + strings.Join(parts, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // cutLast is strings.Cut around the last separator.

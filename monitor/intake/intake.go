@@ -127,7 +127,7 @@ func (in *Intake) ReceiveAlso(name string) {
 			return
 		}
 	}
-	in.log.Info("former monitor queue still has companions: they are received as well", zap.String("monitor_queue", name))
+	in.log.Info("former monitor queue still has companions: they are received too", zap.String("monitor_queue", name))
 	q := in.newQueue(name)
 	q.former = true
 	in.queues = append(in.queues, q)

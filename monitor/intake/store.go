@@ -89,7 +89,7 @@ func (in *Intake) claim(ctx, work context.Context) {
 
 func (in *Intake) logStore(err error) {
 	if err != nil {
-		in.log.Warn("companion store unreachable: no deadline is checked", zap.Error(err), zap.String("next", "check Redis and the setting redis; the monitor goes on trying"))
+		in.log.Warn("companion store unreachable: no deadline is checked", zap.Error(err), zap.String("next", "check Redis and the setting redis; the monitor keeps trying"))
 	} else {
 		in.log.Info("companion store is back")
 	}

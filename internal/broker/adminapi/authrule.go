@@ -106,7 +106,7 @@ func readAuthorizationRule(n *node) (broker.AuthorizationRule, error) {
 	case !r.Manage && !r.Send && !r.Listen:
 		return r, badRequest("The authorization rule '%s' has no right.", r.KeyName)
 	case r.Manage && (!r.Send || !r.Listen):
-		return r, badRequest("The authorization rule '%s' has the right Manage, which demands Send and Listen.", r.KeyName)
+		return r, badRequest("The authorization rule '%s' has the Manage right, which demands Send and Listen.", r.KeyName)
 	}
 	for _, k := range []struct {
 		name string

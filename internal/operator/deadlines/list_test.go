@@ -259,7 +259,7 @@ func TestListSaysWhatToDoAboutAMonitorQueueItCannotRead(t *testing.T) {
 		"no right": {func(s *scene) context.Context {
 			s.source.Links = s.links(link.SAS("send", "cw=="))
 			return s.Context()
-		}, "right Listen on overdue-monitor; see docs/operate/rights.md"},
+		}, "Listen right on overdue-monitor; see docs/operate/rights.md"},
 		"interrupted": {func(s *scene) context.Context {
 			ctx, cancel := context.WithCancel(s.Context())
 			cancel()

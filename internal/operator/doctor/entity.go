@@ -100,11 +100,11 @@ func (x *examiner) judgePlace(n *notes, w *Monitored, topicTimeToLive time.Durat
 	}
 	x.judgeStatus(n, p.status, p.entity, p.subscription)
 	if p.ForwardTo != "" {
-		n.add(Advice, "forwarding", fmt.Sprintf("It forwards to %s, where deadlines are monitored.", p.ForwardTo), fmt.Sprintf("monitor %s, and grant the right Listen there", p.ForwardTo))
+		n.add(Advice, "forwarding", fmt.Sprintf("It forwards to %s, where deadlines are monitored.", p.ForwardTo), fmt.Sprintf("monitor %s, and grant the Listen right there", p.ForwardTo))
 		return
 	}
 	if p.ForwardDeadLetteredMessagesTo != "" {
-		n.add(Advice, "forwarding-dead-letters", fmt.Sprintf("It forwards dead letters to %s.", p.ForwardDeadLetteredMessagesTo), fmt.Sprintf("grant the monitor the right Listen on %s, so that it can see which deadlines were missed", p.ForwardDeadLetteredMessagesTo))
+		n.add(Advice, "forwarding-dead-letters", fmt.Sprintf("It forwards dead letters to %s.", p.ForwardDeadLetteredMessagesTo), fmt.Sprintf("grant the monitor the Listen right on %s, so that it can see which deadlines were missed", p.ForwardDeadLetteredMessagesTo))
 	}
 	ttl := p.DefaultMessageTimeToLive
 	if ttl == 0 || topicTimeToLive > 0 && topicTimeToLive < ttl {

@@ -212,7 +212,7 @@ func (x *examiner) administration(ctx context.Context, n *notes) {
 	case errors.Is(err, entities.ErrNoRight) && !x.reachable:
 		n.add(Unknown, "tier", fmt.Sprintf("The tier is unknown (%s).", failure.Reason(err)), "")
 	case errors.Is(err, entities.ErrNoRight):
-		n.add(Unknown, "tier", fmt.Sprintf("The tier is unknown without the right Manage on the namespace (%s).", failure.Reason(err)), x.manage())
+		n.add(Unknown, "tier", fmt.Sprintf("The tier is unknown without the Manage right on the namespace (%s).", failure.Reason(err)), x.manage())
 	case err != nil && x.reachable:
 		n.add(Warning, "administration", fmt.Sprintf("The administration API does not answer: %s. Without it, Overdue does not know the settings of entities.", failure.Reason(err)),
 			"let this machine reach port 443 of the namespace, or set another address in namespaceAdmin; otherwise state the settings in monitor.entities (docs/operate/rights.md)")
@@ -235,7 +235,7 @@ func (x *examiner) administration(ctx context.Context, n *notes) {
 // manage says how to grant the right to read settings.
 func (x *examiner) manage() string {
 	if x.cfg.Emulator {
-		return "give the key the right manage"
+		return "give the key the Manage right"
 	}
 	return "use a key with Manage, or give the identity the role Azure Service Bus Data Owner; otherwise state the settings in monitor.entities (docs/operate/rights.md)"
 }
@@ -252,7 +252,7 @@ func (x *examiner) clock(ctx context.Context) []Finding {
 	if err != nil {
 		fix := "fix the findings about the monitor queue, where the clock is measured"
 		if conditionOf(err) == unauthorized {
-			fix = "grant the rights Send and Listen on the monitor queue"
+			fix = "grant the Send and Listen rights on the monitor queue"
 		}
 		n.add(Unknown, "offset", fmt.Sprintf("The broker's clock cannot be measured: %s.", failure.Reason(err)), fix)
 		return n.all

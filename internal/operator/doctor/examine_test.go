@@ -379,7 +379,7 @@ func TestAClockThatCannotBeMeasuredIsUnknown(t *testing.T) {
 			"The broker's clock cannot be measured: The SessionId was not set.", "fix the findings about the monitor queue, where the clock is measured",
 		},
 		&link.StatusError{Code: 401, Description: "Unauthorized access."}: {
-			"The broker's clock cannot be measured: Unauthorized access.", "grant the rights Send and Listen on the monitor queue",
+			"The broker's clock cannot be measured: Unauthorized access.", "grant the Send and Listen rights on the monitor queue",
 		},
 	} {
 		x := azure()

@@ -107,7 +107,7 @@ func MeasureLag(ctx context.Context, cfg LagConfig, o LagOptions) (_ *LagResult,
 	}
 	// The first answer shows where the administration API is.
 	if _, err := cfg.Admin.Tier(ctx); err != nil {
-		return nil, cmp.Or(failure.Unreachable(err), fmt.Errorf("creating queues takes the right Manage over the administration API: %s", failure.Reason(err)))
+		return nil, cmp.Or(failure.Unreachable(err), fmt.Errorf("creating queues needs the Manage right over the administration API: %s", failure.Reason(err)))
 	}
 	client, err := cfg.Administration()
 	if err != nil {

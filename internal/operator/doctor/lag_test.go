@@ -107,8 +107,8 @@ func TestMeasureLagNeedsTheRightManage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t)
 		_, err := MeasureLag(t.Context(), c.lagConfig("app", "YQ=="), LagOptions{Messages: 1})
-		if err == nil || !strings.HasPrefix(err.Error(), "creating queues takes the right Manage over the administration API: ") {
-			t.Errorf("MeasureLag = %v, want that it takes the right Manage", err)
+		if err == nil || !strings.HasPrefix(err.Error(), "creating queues needs the Manage right over the administration API: ") {
+			t.Errorf("MeasureLag = %v, want that it needs the Manage right", err)
 		}
 		cfg := c.lagConfig("manage", "bQ==")
 		broken := errors.New("no identity")

@@ -62,7 +62,7 @@ func (x *examiner) monitorQueue(ctx context.Context, name string) []Finding {
 	if err == nil {
 		return n.all
 	}
-	// The right Listen suffices to see that companions failed.
+	// The Listen right suffices to see that companions failed.
 	if some, err := x.peek(ctx, name+deadLetterQueue); err == nil && some {
 		x.failedCompanions(n, name, "Some")
 	}
@@ -185,7 +185,7 @@ func (x *examiner) entity(ctx context.Context, w *Monitored) []Finding {
 	if !topic {
 		if x.rights(ctx, n, "listen", w.Name, why, "") {
 			// For a topic one has to ask each subscription, and we do not know whether this is one.
-			n.add(Unknown, "right-listen", "It is a topic, or does not exist. Without the right Manage, nobody can tell.", "if it is a topic, list it as one in monitor.entities, with its subscriptions")
+			n.add(Unknown, "right-listen", "It is a topic, or does not exist. Without the Manage right, nobody can tell.", "if it is a topic, list it as one in monitor.entities, with its subscriptions")
 		}
 		return n.all
 	}
@@ -268,16 +268,16 @@ func (x *examiner) rights(ctx context.Context, n *notes, what, path, why, owner 
 	claim := strings.ToUpper(what[:1]) + what[1:]
 	switch condition := conditionOf(err); {
 	case err == nil:
-		n.add(OK, "right-"+what, fmt.Sprintf("The right %s is granted.", claim), "")
+		n.add(OK, "right-"+what, fmt.Sprintf("The %s right is granted.", claim), "")
 	case condition == notFound:
 		return true
 	case condition == unauthorized:
 		if owner == "" {
 			owner = path
 		}
-		n.add(Error, "right-"+what, fmt.Sprintf("The right %s is missing (%s): %s.", claim, failure.Reason(err), why), x.grant(claim, owner))
+		n.add(Error, "right-"+what, fmt.Sprintf("The %s right is missing (%s): %s.", claim, failure.Reason(err), why), x.grant(claim, owner))
 	default:
-		n.add(Unknown, "right-"+what, fmt.Sprintf("The right %s could not be checked: %s.", claim, failure.Reason(err)), "")
+		n.add(Unknown, "right-"+what, fmt.Sprintf("The %s right could not be checked: %s.", claim, failure.Reason(err)), "")
 	}
 	return false
 }
@@ -299,7 +299,7 @@ func (x *examiner) trip(took time.Duration, err error) {
 func (x *examiner) grant(claim, entity string) string {
 	role := map[string]string{"Send": "Azure Service Bus Data Sender", "Listen": "Azure Service Bus Data Receiver"}[claim]
 	if x.cfg.Emulator {
-		return fmt.Sprintf("give the key the right %s", strings.ToLower(claim))
+		return fmt.Sprintf("give the key the %s right", claim)
 	}
 	return fmt.Sprintf("az role assignment create --assignee <identity> --role %q --scope <resource id of %s>; or use a key with %s", role, entity, claim)
 }
@@ -327,7 +327,7 @@ func (x *examiner) trySend(ctx context.Context, entity string) error {
 	}
 }
 
-// peek reports whether there is a message. It needs the right Listen. It opens no link to the queue
+// peek reports whether there is a message. It needs the Listen right. It opens no link to the queue
 // itself, so the broker expires nothing.
 func (x *examiner) peek(ctx context.Context, path string) (some bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)

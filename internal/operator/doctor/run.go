@@ -148,7 +148,7 @@ In a namespace the doctor checks
   - that the namespace can be reached, its tier, and whether the clock of this machine agrees with it
   - the monitor queue: that it exists, has no sessions, partitions or forwarding, keeps messages for
     long, and locks them for long enough
-  - each monitored queue and topic: the rights Send and Listen, dead-lettering on expiration, times to
+  - each monitored queue and topic: the Send and Listen rights, dead-lettering on expiration, times to
     live and lock durations against deadlines, sessions, duplicate detection, partitions, forwarding,
     auto-delete, status
   - the sinks of alerts (--send-test sends a test event to each)

@@ -33,7 +33,7 @@ func (s *Sink) Checks() (checks []Check) {
 		checks = append(checks, check)
 	}
 	if s.Test != nil {
-		check.Name, check.Passed, check.Run = "send-test", "It took a test event.", s.Test
+		check.Name, check.Passed, check.Run = "send-test", "It accepted a test event.", s.Test
 		check.Fix = "check " + s.Setting
 		checks = append(checks, check)
 	}

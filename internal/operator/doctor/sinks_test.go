@@ -101,7 +101,7 @@ func TestASinkIsCheckedAsFarAsItCanBe(t *testing.T) {
 		"a host that is down": {reach: fail, want: []Finding{
 			{Subject: "sink pager", Check: "reachable", Severity: Error, Summary: "Status 500.", Fix: "check alerts[1], and that firewalls let this machine reach the host"},
 		}},
-		"a test": {test: pass, want: []Finding{{Subject: "sink pager", Check: "send-test", Summary: "It took a test event."}}},
+		"a test": {test: pass, want: []Finding{{Subject: "sink pager", Check: "send-test", Summary: "It accepted a test event."}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := Sink{Name: "pager", Setting: "alerts[1]", Reach: c.reach, Test: c.test}

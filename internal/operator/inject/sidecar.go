@@ -253,7 +253,7 @@ func (w *workload) configMap(file string) *yaml.Node {
 // configFile is the configuration of a sidecar that monitors these entities; none: all.
 func configFile(queues, topics []string) string {
 	if len(queues)+len(topics) == 0 {
-		return "# Every queue and topic is monitored that a send passes through to.\nmonitor:\n  entities: []\n"
+		return "# Every queue and topic that the app sends to is monitored.\nmonitor:\n  entities: []\n"
 	}
 	var b strings.Builder
 	b.WriteString("monitor:\n  entities:\n")

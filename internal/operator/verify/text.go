@@ -26,7 +26,7 @@ func Announce(w io.Writer, host string, width int, only ...string) error {
 		}
 	}
 	text := fmt.Sprintf("This tries %s about Service Bus in %s, on queues of its own (overdue-verify-…), which it removes. "+
-		"It takes about %s and at most %s. It takes the right Manage, and touches nothing else.",
+		"It takes about %s and at most %s. It needs the Manage right, and touches nothing else.",
 		plural.Of(tried, "assumption", "assumptions"), host, plural.Of(operations, "operation", "operations"), "5 minutes")
 	_, err := fmt.Fprintln(w, terminal.Wrap(text, width, 0))
 	return err

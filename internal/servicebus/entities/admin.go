@@ -37,7 +37,7 @@ type Admin struct {
 	// that answers in HTTP is taken; at least one is needed.
 	Endpoints []string
 	// Authorize returns the value of the header Authorization for an audience, which is an endpoint:
-	// the right Manage is one for the namespace. nil: there is no such header.
+	// the Manage right is one for the namespace. nil: there is no such header.
 	Authorize func(ctx context.Context, audience string) (string, error)
 	// Client makes the requests. It should not follow redirects.
 	Client *http.Client

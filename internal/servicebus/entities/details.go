@@ -61,7 +61,7 @@ func (a *Admin) Describe(ctx context.Context, name string) (Details, error) {
 	return d, nil
 }
 
-// Tier is Basic, Standard or Premium. It takes the right Manage of the whole namespace.
+// Tier is Basic, Standard or Premium. It needs the Manage right of the whole namespace.
 func (a *Admin) Tier(ctx context.Context) (string, error) {
 	answer, err := a.get(ctx, "$namespaceinfo", "", nil)
 	if err != nil {

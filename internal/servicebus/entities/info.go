@@ -80,7 +80,7 @@ var (
 	ErrNotFound = errors.New("entities: no such entity")
 	// ErrUnknown: there is no answer yet, or none that will do.
 	ErrUnknown = errors.New("entities: not known yet")
-	// ErrNoRight: the namespace does not tell us. Its administration asks for the right Manage.
+	// ErrNoRight: the namespace does not tell us. Its administration asks for the Manage right.
 	ErrNoRight = errors.New("entities: no right to read settings")
 )
 

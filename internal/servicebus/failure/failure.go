@@ -53,7 +53,7 @@ func Plain(err error) error {
 	}
 	if errors.Is(err, entities.ErrNoRight) {
 		_, said, _ := strings.Cut(err.Error(), entities.ErrNoRight.Error()+": ")
-		return errors.New(cmp.Or(said, "it takes the right Manage"))
+		return errors.New(cmp.Or(said, "it needs the Manage right"))
 	}
 	// The SDK prints some errors of the broker like a struct, and those of requests in a sentence of
 	// its own.
@@ -86,7 +86,7 @@ func Unauthorized(err error) bool {
 	return link.Condition(err) == string(amqp.ErrCondUnauthorizedAccess) || errors.As(err, &answer) && answer.Code == 401
 }
 
-// NoRightToListen is the error of a client that lacks the right Listen on an entity.
+// NoRightToListen is the error of a client that lacks the Listen right on an entity.
 func NoRightToListen(entity string) error {
-	return fmt.Errorf("the key or the identity lacks the right Listen on %s; see docs/operate/rights.md", entity)
+	return fmt.Errorf("the key or the identity lacks the Listen right on %s; see docs/operate/rights.md", entity)
 }

@@ -30,7 +30,7 @@ func TestAReasonIsWhatTheServiceSays(t *testing.T) {
 		{"management node", &link.StatusError{Code: 401, Description: "'Listen' claim(s) are required. Reference:1"}, "'Listen' claim(s) are required"},
 		{"HTTP response", &azcore.ResponseError{StatusCode: 503, ErrorCode: "Busy"}, "status 503 Busy"},
 		{"missing right", fmt.Errorf("read: %w: Manage claims required.", entities.ErrNoRight), "Manage claims required"},
-		{"missing right without words", entities.ErrNoRight, "it takes the right Manage"},
+		{"missing right without words", entities.ErrNoRight, "it needs the Manage right"},
 		{"struct of the SDK", errors.New("x: *Error{Condition: amqp:not-allowed, Description: The deadline has passed., Info: map[]}"), "The deadline has passed"},
 		{"request of the SDK", errors.New("failed with code 404 and description: no such queue"), "no such queue"},
 		{"anything else", errors.New("reset by peer\nand more"), "reset by peer"},
@@ -81,7 +81,7 @@ func TestARefusalForWantOfARightIsRecognized(t *testing.T) {
 			}
 		}
 	}
-	if got, want := NoRightToListen("orders").Error(), "the key or the identity lacks the right Listen on orders; see docs/operate/rights.md"; got != want {
+	if got, want := NoRightToListen("orders").Error(), "the key or the identity lacks the Listen right on orders; see docs/operate/rights.md"; got != want {
 		t.Errorf("NoRightToListen = %q, want %q", got, want)
 	}
 }
