@@ -24,9 +24,9 @@ import (
 func (p *program) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure Overdue on the embedded broker, beside the targets that it is held to",
+		Short: "Measure Overdue on the embedded broker, and compare with its targets",
 		Long: "Makes all measurements one after the other in a short form, which takes about four minutes, and\n" +
-			"sets beside each the target that Overdue is held to. Each in full is a command of its own.\n" +
+			"sets beside each its target. Each in full is a command of its own.\n" +
 			"Everything that is measured is a process of its own on this machine; clients reach it over TCP.\n" +
 			"Ratios are of rounds that take turns, so what else the machine does hits both sides.\n" +
 			"Exit code 1 when a message was lost, early or had two notifications; with --strict also when a\n" +
@@ -52,8 +52,8 @@ func (p *program) benchCommand() *cobra.Command {
 // measuring makes a command of a measurement: it prints the result on stdout, as a table or as
 // JSON, and fails when a promise was broken. plan reads the flags.
 func (p *program) measuring(cmd *cobra.Command, plan func() (bench.Plan, error)) *cobra.Command {
-	asJSON := cmd.Flags().Bool("json", false, "print nothing but the result, as JSON")
-	strict := cmd.Flags().Bool("strict", false, "exit with 1 when a target was missed, too")
+	asJSON := cmd.Flags().Bool("json", false, "print the result as JSON")
+	strict := cmd.Flags().Bool("strict", false, "also exit with 1 when a target was missed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		measurement, err := plan()
 		if err != nil {

@@ -5,8 +5,10 @@ package main
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +42,11 @@ func commandLine() string {
 	b.WriteString(cliHead)
 	root := tree()
 	b.WriteString("\n| command | |\n|---|---|\n")
+	const shared = 3 // commands with the same flag, from which on it is described once for all
+	commandsWith := map[string]int{}
+	walk(root, func(c *cobra.Command) {
+		visitFlags(c, func(f *pflag.Flag) { commandsWith[flagRow(f)]++ })
+	})
 	walk(root, func(c *cobra.Command) {
 		if c != root {
 			fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), cell(c.Short))
@@ -62,17 +69,43 @@ func commandLine() string {
 		if c.Example != "" {
 			fmt.Fprintf(&b, "\n```sh\n%s\n```\n", dedent(c.Example))
 		}
-		if c.LocalFlags().HasAvailableFlags() {
-			b.WriteString("\n| flag | | default |\n|---|---|---|\n")
-			c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-				if f.Hidden || f.Name == "help" {
-					return
-				}
-				fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", f.Name, cell(f.Usage), shownDefault(f))
-			})
+		var own, others []string
+		visitFlags(c, func(f *pflag.Flag) {
+			if row := flagRow(f); commandsWith[row] < shared {
+				own = append(own, row)
+			} else {
+				others = append(others, "`--"+f.Name+"`")
+			}
+		})
+		b.WriteString(flagTable(own))
+		if len(others) > 0 {
+			fmt.Fprintf(&b, "\n[Shared flags](#shared-flags): %s\n", strings.Join(others, " "))
 		}
 	})
+	b.WriteString("\n## Shared flags\n")
+	maps.DeleteFunc(commandsWith, func(_ string, n int) bool { return n < shared })
+	b.WriteString(flagTable(slices.Sorted(maps.Keys(commandsWith))))
 	return b.String()
+}
+
+// visitFlags visits the flags that the page shows of a command.
+func visitFlags(c *cobra.Command, visit func(*pflag.Flag)) {
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if c.HasParent() && !f.Hidden && f.Name != "help" {
+			visit(f)
+		}
+	})
+}
+
+func flagRow(f *pflag.Flag) string {
+	return fmt.Sprintf("| `--%s` | %s | %s |\n", f.Name, cell(f.Usage), shownDefault(f))
+}
+
+func flagTable(rows []string) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	return "\n| flag | | default |\n|---|---|---|\n" + strings.Join(rows, "")
 }
 
 func cell(text string) string {

@@ -17,7 +17,7 @@ func (p *program) configPrintCommand() *cobra.Command {
 		Use:   "print",
 		Short: "Show every setting in force and where it came from, without secrets",
 		Long: "Prints what file, environment and flags come to, as a configuration file with the origin of each value behind\n" +
-			"it. Of secrets the host is shown at most, so the result may be attached to a report; it can be loaded again\n" +
+			"it. Secrets are left out, except for their hosts, so you can attach the result to a report. It can be loaded again\n" +
 			"only after they have been put back. GET /configz on the admin port shows the same of a running process.",
 	}
 	load := p.configFlags(cmd, everything)

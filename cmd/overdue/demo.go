@@ -28,7 +28,7 @@ func (p *program) demoCommand() *cobra.Command {
 			"dashboard opens in the browser and shows both queues side by side, until you press Ctrl-C.",
 		Example: "  overdue demo\n  overdue demo --web",
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print nothing but the result, as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().BoolVar(&onWeb, "web", false, "open the dashboard, and keep everything until Ctrl-C")
 	cmd.Flags().IntVar(&n, "messages", 300, "messages per queue, 1 to 5000")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -36,8 +36,8 @@ func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 	f := cmd.Flags()
 	f.StringVar(&o.Filter.Reason, "reason", "", "only those with this reason, such as TTLExpiredException or DeadlineExceeded")
 	f.StringVar(&o.Filter.Description, "description", "", "only those whose description contains this")
-	durationVar(f, &o.Filter.OlderThan, "older-than", 0, "only those that were enqueued longer ago")
-	durationVar(f, &o.Filter.YoungerThan, "younger-than", 0, "only those that were enqueued since")
+	durationVar(f, &o.Filter.OlderThan, "older-than", 0, "only those that were enqueued longer ago than this")
+	durationVar(f, &o.Filter.YoungerThan, "younger-than", 0, "only those that were enqueued within this time")
 	f.StringVar(&o.DueBefore, "due-before", "", "only those whose deadline was earlier: RFC 3339, or a duration from now such as -1h")
 	f.StringVar(&o.DueAfter, "due-after", "", "only those whose deadline was, or is, later")
 	f.StringArrayVar(&o.Filter.MessageIDs, "message-id", nil, "only that message. May be repeated")
@@ -47,8 +47,8 @@ func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 		return nil
 	})
 	f.StringArrayVar(&o.Properties, "property", nil, "only those with this application property, name=value. May be repeated")
-	f.IntVar(&o.Limit, "limit", 0, "at most so many, in the order of their sequence numbers; 0 = all")
-	f.BoolVar(&o.JSON, "json", false, "print nothing but the result, as JSON")
+	f.IntVar(&o.Limit, "limit", 0, "at most this many, in the order of their sequence numbers; 0 = all")
+	f.BoolVar(&o.JSON, "json", false, "print the result as JSON")
 	return endpoint
 }
 
@@ -60,7 +60,7 @@ func changeFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 	f.BoolVar(&o.All, "all", false, "all dead letters: --yes without a filter needs it")
 	f.BoolVar(&o.Yes, "yes", false, "do not ask")
 	f.BoolVar(&o.Dry, "dry-run", false, "say what would be done, and do nothing")
-	f.Float64Var(&o.Rate, "rate", 100, "messages per second, so that consumers can keep up; 0 = as fast as it goes")
+	f.Float64Var(&o.Rate, "rate", 100, "messages per second, so that consumers can keep up; 0 = as fast as possible")
 	return endpoint
 }
 

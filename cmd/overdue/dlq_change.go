@@ -33,7 +33,7 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	r := dlqRun{options: &o.LettersOptions, endpoint: changeFlags(cmd, &o.LettersOptions), check: o.CheckTarget, sends: true}
 	f := cmd.Flags()
 	f.StringVar(&o.To, "to", "", "queue or topic that gets the copies; by default the queue that they are dead letters of")
-	durationVar(f, &o.Copying.Within, "within", 0, "deadline of each copy: to be received so long after it is enqueued")
+	durationVar(f, &o.Copying.Within, "within", 0, "deadline of each copy: to be received within this time after it is enqueued")
 	durationVar(f, &o.Copying.TTL, "ttl", 0, "time to live of each copy")
 	f.BoolVar(&o.NewIDs, "new-ids", false, "give copies message-ids of their own; done anyway where the target detects duplicates")
 	f.BoolVar(&o.KeepIDs, "keep-ids", false, "keep the message-ids, though it is not known whether the target detects duplicates")

@@ -41,7 +41,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || isMonitorQueueSetting(path) })
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print only the report, as JSON")
 	cmd.Flags().BoolVar(&o.Errors, "errors-only", false, "print no other findings than errors")
-	cmd.Flags().BoolVar(&o.Strict, "strict", false, "exit with 1 for warnings too, and for what could not be checked")
+	cmd.Flags().BoolVar(&o.Strict, "strict", false, "also exit with 1 for warnings and for what could not be checked")
 	cmd.Flags().BoolVar(&o.Fix, "fix", false, "create and change what the administration API can, after asking")
 	cmd.Flags().BoolVar(&o.Yes, "yes", false, "with --fix: do not ask")
 	cmd.Flags().BoolVar(&sendTest, "send-test", false, "send a test event through every sink of alerts")

@@ -22,7 +22,7 @@ func (p *program) planCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Say beforehand what a load costs: operations, companions, processor, memory",
+		Short: "Estimate what a load costs: operations, companions, processor, memory",
 		Long: "Computes what Overdue needs for a load beyond what the app does anyway, which share of the limits of the\n" +
 			"tier that is, and at which rate it stops. Nothing is connected to, and nothing is measured: the figures come\n" +
 			"from `overdue bench`, and are on the high side.",

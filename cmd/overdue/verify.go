@@ -40,7 +40,7 @@ func (p *program) verifyCommand() *cobra.Command {
 	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" })
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print only the report, as JSON")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 if an assumption could not be tried, too")
+	cmd.Flags().BoolVar(&strict, "strict", false, "also exit with 1 if an assumption could not be tried")
 	cmd.RunE = func(cmd *cobra.Command, only []string) error {
 		if asJSON && !yes {
 			return &config.Error{Err: errors.New("--json leaves no room for the question; add --yes, or leave out --json")}

@@ -70,7 +70,7 @@ type QueueConfig struct {
 	ForwardTo string
 	// ForwardDeadLetteredMessagesTo is the same for dead letters.
 	ForwardDeadLetteredMessagesTo string
-	// AutoDeleteOnIdle deletes the queue when it has not been used for so long.
+	// AutoDeleteOnIdle deletes the queue when it has not been used for this long.
 	// 0 means never.
 	AutoDeleteOnIdle time.Duration
 	Status           Status

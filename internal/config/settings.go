@@ -81,13 +81,13 @@ var processSettings = slices.Concat([]*Setting{
 		Help: "The queue that holds the companions. The embedded broker makes it, or takes the one that a file of the emulator names; in a namespace it has to exist."},
 	{Path: "monitorQueues", Kind: kindCount, Default: "1", Flag: "monitor-queues", min: 1, max: monitorqueue.Most,
 		Help: "How many monitor queues there are, for loads that outgrow one: with 3 they are monitorQueue itself and, with `.2` and `.3` behind its name, two more. Each queue or topic has its companions on one of them. " +
-			"All processes of one monitorQueue have the same here. When the number changes, the companions stay where they are, and monitors still receive them; docs/operate/capacity.md says how to change it."},
+			"All processes of one monitorQueue need the same value. When the number changes, the companions stay where they are, and monitors still receive them; docs/operate/capacity.md says how to change it."},
 	{Path: "companions", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "each", "slot"},
-		Help: "What is written for a message with a deadline. `each` names it; `slot` is an alarm that all messages of a queue share whose deadlines fall into the same 100 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 500 where times to live differ by less than five seconds. " +
-			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named, and so is all where the monitor queue takes 20 ms or more to answer."},
+		Help: "What is written for a message with a deadline. `each` names it; `slot` is one that all messages of a queue share whose deadlines fall into the same 100 ms, and costs next to nothing at high rates. `auto` takes slots from 100 messages per second of one queue and time to live on, and from 500 where times to live differ by less than five seconds. " +
+			"Slots are for queues without sessions, partitions and forwarding that dead-letter on expiry, and for messages whose deadline is their time to live; everything else is named, as is every message where the monitor queue takes 20 ms or more to answer."},
 	{Path: "companionStore", Kind: KindChoice, Default: StoreQueue, Choices: []string{StoreQueue, StoreRedis},
 		Help: "Where companions wait for their time: on the monitor queue, as scheduled messages, or with `redis` in the Redis that redis names, for namespaces of the tier Basic, which has none. " +
-			"Redis is the truth then and has to be as durable as deadlines are to be; docs/operate/redis.md. The monitor queue is still needed: it tells the broker's clock. All processes of one monitor queue have the same here."},
+			"Redis is the truth then and has to be as durable as deadlines are to be; docs/operate/redis.md. The monitor queue is still needed: it tells the broker's clock. All processes of one monitor queue need the same value."},
 	{Path: "onMonitorDown", Kind: KindChoice, Default: OnMonitorDownRefuse, Choices: []string{OnMonitorDownRefuse, OnMonitorDownPass},
 		Help: "What becomes of a send with a deadline while the monitor queue, or the companionStore, cannot be written: `refuse` fails it with an error after which apps try again; " +
 			"`pass` lets it through and keeps its companion in the journal, on disk, until the monitor queue is back."},
@@ -97,7 +97,7 @@ var processSettings = slices.Concat([]*Setting{
 	{Path: "redisFile", Kind: kindFile,
 		Help: "A file that holds what redis would, such as a mounted secret. Give one of the two."},
 	{Path: "redisAuthorityFile", Kind: kindFile, DefaultNote: "the authorities that the machine trusts",
-		Help: "The certificates, in PEM, of who may vouch for a Redis with TLS."},
+		Help: "The certificates, in PEM, that the certificate of a Redis with TLS is checked against."},
 	{Path: "shutdownTimeout", Kind: kindDuration, Default: "25s", min: int64(time.Second), max: int64(10 * time.Minute),
 		Help: "How long a clean stop may take before it is a failure. The two delays come before it and do not count."},
 	{Path: "minSigtermDelay", Kind: kindDuration, Default: "0s", max: int64(10 * time.Minute), Flag: "min-sigterm-delay",
@@ -114,7 +114,7 @@ var processSettings = slices.Concat([]*Setting{
 	{Path: "listen.amqps", Kind: kindEndpoint, Flag: "listen-amqps",
 		Help: "One more address of the endpoints, for TLS alone, such as `127.0.0.1:5671`: the port that clients choose by themselves. It makes the other endpoints speak TLS, too."},
 	{Path: "listen.tls.enabled", Kind: KindBool, Default: "false", DefaultNote: "; true with listen.amqps",
-		Help: "Whether the endpoints speak TLS. Without certFile Overdue makes itself a certificate, and prints where it is."},
+		Help: "Whether the endpoints speak TLS. Without certFile Overdue makes a certificate of its own, and prints where it is."},
 }, certificateSettings("listen.tls"), []*Setting{
 	{Path: "listen.keys", Kind: kindList,
 		Help: "The keys of the endpoints, for the apps that use them; they are no keys of the namespace. Without this list, which is for loopback only, every key is good, and none is needed."},
@@ -122,11 +122,11 @@ var processSettings = slices.Concat([]*Setting{
 	{Path: "listen.keys[].entity", Kind: kindString,
 		Help: "The queue or topic that the key is good for, and what lies below its name; every one if this is empty."},
 	{Path: "listen.maxConnections", Kind: kindCount, Default: "10000", min: 1, max: 1_000_000,
-		Help: "How many connections the endpoints take at a time, together. A connection of AMQP has another one to the namespace."},
+		Help: "How many connections the endpoints take at a time, together. Each AMQP connection has another one to the namespace."},
 	{Path: "listen.admin", Kind: kindAddress, Default: "127.0.0.1:9095", DefaultNote: "; any free port when broker.listen takes one", Flag: "listen-admin",
 		Help: "Where probes, metrics and the operator's endpoints listen."},
 	{Path: "listen.probes", Kind: kindEndpoint, Flag: "listen-probes",
-		Help: "One more address for /livez, /readyz, /startupz and /metrics, and nothing else, which other machines may reach: `:9096` for the probes of Kubernetes and for Prometheus. Nobody is asked for a key there."},
+		Help: "One more address for /livez, /readyz, /startupz and /metrics, and nothing else, which other machines may reach: `:9096` for the probes of Kubernetes and for Prometheus. No key is needed there."},
 })
 
 var componentSettings = []*Setting{
@@ -162,7 +162,7 @@ var componentSettings = []*Setting{
 	{Path: "monitor.entities[].forwardMissedTo", Kind: kindString,
 		Help: "A queue or topic of the same namespace that gets a copy of each missed message; the dead letter is completed then. docs/operate/alerts.md describes the copy. Empty = the dead letter stays."},
 	{Path: "monitor.entities[].reportToSender", Kind: KindBool, Default: "false",
-		Help: "Whether a message that has missed its deadline is reported to its reply-to, a queue or topic of the same namespace."},
+		Help: "Whether Overdue reports a missed deadline to the message's reply-to, a queue or topic of the same namespace."},
 	{Path: "monitor.entities[].subscriptions", Kind: kindList,
 		Help: "The subscriptions of the topic. The monitor checks each on its own. Needed only without the Manage right."},
 	{Path: "monitor.entities[].subscriptions[].name", Kind: kindEntity, need: true,
@@ -175,8 +175,8 @@ var componentSettings = []*Setting{
 		Help: "The subscription's own setting of that name."},
 
 	{Path: "proxy.credentials", Kind: KindChoice, Default: OwnCredentials, Choices: []string{OwnCredentials, clientCredentials},
-		Help: "As whom the endpoints are with the namespace: `own`, as this process, with what namespace says; `client`, as the app, whose token or key is passed on for the namespace to judge. " +
-			"For `client` the app keeps the connection string of the namespace and is given the endpoint as its SDK's custom endpoint address, which takes TLS; companions are written as this process all the same, and sends over REST go on over HTTPS."},
+		Help: "Whose credentials the endpoints use with the namespace: `own`, those of the setting namespace; `client`, the token or key of the app, which is passed on for the namespace to judge. " +
+			"For `client` the app keeps the connection string of the namespace and is given the endpoint as its SDK's custom endpoint address, which takes TLS; companions are still written with this process's own credentials, and sends over REST go on over HTTPS."},
 	{Path: "proxy.maxInFlight", Kind: kindCount, Default: "1024", min: 1, max: 100_000,
 		Help: "How many sends may be under way at once. More have to wait."},
 	{Path: "proxy.maxBodySize", Kind: kindSize, Default: "1MiB", min: 1 << 10, max: 100 << 20,
@@ -190,7 +190,7 @@ var componentSettings = []*Setting{
 	{Path: "history.enabled", Kind: KindBool, Default: "true",
 		Help: "Whether there is a history: missed deadlines in full, and sends, outcomes, alerts and slack by the minute. Nothing depends on it: if its directory cannot be written, Overdue says so once and goes on without."},
 	{Path: "history.directory", Kind: kindFile, DefaultNote: "`history` in the state directory that systemd gives, in the journal of `onMonitorDown: pass`, or in /var/lib/overdue if that exists",
-		Help: "Where the history is: a directory of this process alone. If there is none of the default ones either, there is no history."},
+		Help: "Where the history is: a directory of this process alone. By default one of those in docs/operate/history.md, if it exists; otherwise there is no history."},
 	{Path: "history.keep", Kind: kindDuration, Default: "168h", min: int64(time.Hour), max: 366 * day,
 		Help: "How long the history is kept. The oldest is removed first."},
 	{Path: "history.maxSize", Kind: kindSize, Default: "32MiB", min: 1 << 20, max: 4 << 30,

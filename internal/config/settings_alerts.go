@@ -109,7 +109,7 @@ var watchSettings = []*Setting{
 	{Path: "canary.interval", Kind: kindDuration, Default: "1m", min: int64(10 * time.Second), max: day,
 		Help: "How often one is sent. Each costs about ten broker operations."},
 	{Path: "heartbeat.url", Kind: kindURL, secret: true,
-		Help: "Asked for (GET) every heartbeat.interval as long as this process is ready and its canary comes back: a dead man's switch behind it, such as healthchecks.io, notices when that ends."},
+		Help: "Requested (GET) every heartbeat.interval as long as this process is ready and its canary comes back: a dead man's switch behind it, such as healthchecks.io, notices when that ends."},
 	{Path: "heartbeat.urlFile", Kind: kindFile,
 		Help: "A file that holds the URL."},
 	{Path: "heartbeat.interval", Kind: kindDuration, Default: "1m", min: int64(time.Second), max: day,

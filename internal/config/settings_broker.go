@@ -17,7 +17,7 @@ var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.alsoListen", Kind: kindEndpoints, Flag: "broker-also-listen",
 		Help: "Further addresses for the same, separated by commas. `127.0.0.1:5672,127.0.0.1:5300` are those of the official emulator."},
 	{Path: "broker.tls.enabled", Kind: KindBool, Default: "false", Flag: "tls",
-		Help: "Whether the embedded broker speaks TLS. Without certFile it makes itself a certificate, and prints where it is."},
+		Help: "Whether the embedded broker speaks TLS. Without certFile it makes a certificate of its own, and prints where it is."},
 	{Path: "broker.tls.listen", Kind: kindEndpoint, Default: "127.0.0.1:5671", DefaultNote: "; none when broker.listen takes any free port",
 		Help: "One more address when TLS is enabled: the port that clients choose by themselves. All others speak TLS then, too."},
 }, certificateSettings("broker.tls"), []*Setting{
@@ -43,9 +43,9 @@ var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.maxMessageSize", Kind: kindSize, Default: "256KiB", min: 1 << 10, max: 100 << 20,
 		Help: "The largest message that the embedded broker takes. 256 KiB is that of the Standard tier."},
 	{Path: "broker.linkIdleTimeout", Kind: kindDuration, Default: "0s", max: day,
-		Help: "Detach a link over which nothing passes for so long. Azure does after 10m; 0 = never."},
+		Help: "Detach a link that has been idle for this long. Azure does so after 10m; 0 = never."},
 	{Path: "broker.connectionIdleTimeout", Kind: kindDuration, Default: "0s", max: day,
-		Help: "Close a connection that has had no link for so long. Azure does after 5m; 0 = never."},
+		Help: "Close a connection that has had no link for this long. Azure does so after 5m; 0 = never."},
 	{Path: "broker.emulatorConfig", Kind: kindFile, Flag: "emulator-config",
 		Help: "The Config.json of Microsoft's Service Bus emulator, as it is: its queues and topics come on top of those below."},
 	{Path: "broker.queues", Kind: kindList,
@@ -79,7 +79,7 @@ func lifeSettings(what string) []*Setting {
 		{Path: ".defaultMessageTimeToLive", Kind: kindDuration, Default: "0s", max: 1<<63 - 1,
 			Help: "The time to live of messages that state none, and a cap for those that do. 0 = unlimited."},
 		{Path: ".autoDeleteOnIdle", Kind: kindDuration, Default: "0s", max: 1<<63 - 1,
-			Help: "Delete the " + what + " when it has not been used for so long. 0 = never."},
+			Help: "Delete the " + what + " when it has not been used for this long. 0 = never."},
 	}
 }
 

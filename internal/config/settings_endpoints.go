@@ -12,9 +12,9 @@ func certificateSettings(at string) []*Setting {
 		{Path: at + ".keyFile", Kind: kindFile,
 			Help: "The key of the certificate, in PEM."},
 		{Path: at + ".hosts", Kind: kindStrings,
-			Help: "Further names and addresses that the certificate which Overdue makes itself is for, separated by commas; localhost always is."},
+			Help: "Further names and addresses for Overdue's own certificate, separated by commas; localhost is always included."},
 		{Path: at + ".directory", Kind: kindFile, DefaultNote: "a folder of the user's cache",
-			Help: "Where the certificate that Overdue makes itself is kept."},
+			Help: "Where Overdue keeps its own certificate."},
 	}
 }
 

@@ -26,7 +26,7 @@ type Resubmission struct {
 	Search  string       // the target, where copies can be looked for: a queue; "" = nowhere
 	Copying Copying
 	Journal *Journal
-	Rate    float64       // copies per second; 0 = as fast as it goes
+	Rate    float64       // copies per second; 0 = as fast as possible
 	Hold    time.Duration // how long a message may be kept before its lock is at risk
 	// Resend has what is unsure sent again.
 	Resend bool

@@ -31,7 +31,7 @@ type LettersOptions struct {
 	Asks     bool // it is such a command
 	Yes, All bool
 	Dry      bool
-	Rate     float64 // messages a second; 0 = as fast as it goes
+	Rate     float64 // messages a second; 0 = as fast as possible
 	In       io.Reader
 }
 
