@@ -72,7 +72,7 @@ func TestStatedCompletion(t *testing.T) {
 		{"90s", 90 * time.Second, ""},
 		{"PT5M", 5 * time.Minute, ""},
 		{"soon", 0, `overdue-complete-within is "soon"`},
-		{"0s", 0, "more than nothing"},
+		{"0s", 0, "more than 0"},
 		{int64(3), 0, "a value of type int64"},
 	} {
 		got, err := StatedCompletion(func(name string) any {

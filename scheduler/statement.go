@@ -57,7 +57,7 @@ func statedWithin(name string, v any) (time.Duration, error) {
 	case !isString || err != nil:
 		return 0, fmt.Errorf("%s is %s; a duration is written with its unit, as 30s, 7d or PT30S", name, quoted(v))
 	case within <= 0 || within > maxWithin:
-		return 0, fmt.Errorf("%s is %s; it has to be more than nothing and at most 100 years", name, quoted(v))
+		return 0, fmt.Errorf("%s is %s; it must be more than 0 and at most 100 years", name, quoted(v))
 	}
 	return within, nil
 }

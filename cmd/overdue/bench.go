@@ -61,7 +61,7 @@ func (p *program) measuring(cmd *cobra.Command, plan func() (bench.Plan, error))
 		}
 		binary, err := os.Executable()
 		if err != nil {
-			return fmt.Errorf("find the own binary: %w", err)
+			return fmt.Errorf("find this program's file: %w", err)
 		}
 		line := terminal.NewProgress(p.stderr, p.getenv)
 		measured := &bench.Program{Binary: binary, Version: version.String(), HeapHeadroom: app.HeapHeadroom}

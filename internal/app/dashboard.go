@@ -52,12 +52,12 @@ func (p *Process) dashboardNamespace() (*web.Namespace, error) {
 	if ns == nil { // a broker alone
 		var err error
 		if ns, err = connect.Parse(p.OwnConnectionString()); err != nil {
-			return nil, fmt.Errorf("the dashboard has no way to the broker: %w", err)
+			return nil, fmt.Errorf("the dashboard cannot reach the broker: %w", err)
 		}
 	}
 	_, links, _, err := ns.Connect(p.log)
 	if err != nil {
-		return nil, fmt.Errorf("the dashboard has no way to the namespace: %w", err)
+		return nil, fmt.Errorf("the dashboard cannot reach the namespace: %w", err)
 	}
 	p.life.Connection("dashboard links", func(context.Context) error { return links.Close() })
 	var actions *web.Actions

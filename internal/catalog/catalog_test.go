@@ -290,7 +290,7 @@ monitor:
 			lines = append(lines, fmt.Sprint(m["work_queue"], ": ", l.Message, ": ", m["in_the_namespace"]))
 		}
 		slices.Sort(lines)
-		const contradicts = "the namespace contradicts monitor.entities, and counts"
+		const contradicts = "the namespace contradicts monitor.entities, and its settings apply"
 		if diff := cmp.Diff([]string{
 			"events: " + contradicts + ": [subscription A: defaultMessageTimeToLive is 7s subscription gone: it is missing]",
 			"missing: monitored entity does not exist: <nil>",

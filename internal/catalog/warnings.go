@@ -134,7 +134,7 @@ func (w *View) gives(e *config.Entity, i int, key string) bool {
 // namespace knows better.
 func (k *Catalog) compare(w *View, e *config.Entity, i int, info entities.Info) {
 	if wrong := w.Contradictions(e, i, info); len(wrong) > 0 {
-		k.warn(e.Name(), "contradiction", "the namespace contradicts monitor.entities, and counts", zap.Strings("in_the_namespace", wrong),
+		k.warn(e.Name(), "contradiction", "the namespace contradicts monitor.entities, and its settings apply", zap.Strings("in_the_namespace", wrong),
 			zap.String("next", "correct monitor.entities, or leave out what the namespace says"))
 	}
 }

@@ -103,7 +103,7 @@ func (c *Config) newKeyCheck(list string) func(i int, name string, key *string, 
 			return fmt.Errorf("%s: the key %q is too short (%d of at least %d characters); give one that nobody guesses, such as the output of: openssl rand -base64 32", at(from), name, n, minKey)
 		}
 		if rights == 0 {
-			return fmt.Errorf("%s: %q is good for nothing; set send, listen or manage to true", at("name"), name)
+			return fmt.Errorf("%s: %q grants nothing; set send, listen or manage to true", at("name"), name)
 		}
 		return nil
 	}

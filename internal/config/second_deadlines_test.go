@@ -19,7 +19,7 @@ func TestSecondDeadlinesAndWarningsOfAnEntity(t *testing.T) {
 		"too many warnings":               {entity + "warnBefore: \"1s,2s,3s,4s,5s,6s,7s,8s,9s\"}]}\n", "monitor.entities[0].warnBefore has 9 durations; give at most 8"},
 		"an interval of nothing":          {entity + "adoptEvery: 5s}]}\n", "overdue.yaml:2: monitor.entities[0].adoptEvery is given and adopt is not"},
 		"an interval without end":         {entity + "adopt: true, adoptEvery: 0s}]}\n", "monitor.entities[0].adoptEvery: 0s is out of bounds"},
-		"events that there are not":       {"alerts: [{events: [late], slack: {url: \"http://x\"}}]\n", `overdue.yaml:1: alerts[0].events: there are no events called "late"; choose of missed, incomplete, near`},
+		"events that there are not":       {"alerts: [{events: [late], slack: {url: \"http://x\"}}]\n", `overdue.yaml:1: alerts[0].events: there are no events called "late"; choose from missed, incomplete, near`},
 	} {
 		if _, err := load(t, tt.text, nil, nil); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)

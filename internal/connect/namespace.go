@@ -54,7 +54,7 @@ func (n *Namespace) Connect(log *zap.Logger) (*sdk.Client, *link.Namespace, link
 	if n.ConnectionString == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("no Azure identity is at hand: %w", err)
+			return nil, nil, nil, fmt.Errorf("no Azure identity is available: %w", err)
 		}
 		links.Tokens = link.Credential(credential)
 		cfg.Make = func(dial sdk.Dialer) (*azservicebus.Client, error) {
@@ -77,7 +77,7 @@ func (n *Namespace) Connect(log *zap.Logger) (*sdk.Client, *link.Namespace, link
 		return nil, nil, nil, fmt.Errorf("make a client for %s: %w", n.Host, err)
 	}
 	// The SDK may quote what it could not read.
-	return nil, nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.Host)
+	return nil, nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK accepts", n.Host)
 }
 
 func clientOptions(dial sdk.Dialer) *azservicebus.ClientOptions {
@@ -100,14 +100,14 @@ func (n *Namespace) Administration(api *entities.Admin) (*sbadmin.Client, error)
 	if n.ConnectionString == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
-			return nil, fmt.Errorf("no Azure identity is at hand: %w", err)
+			return nil, fmt.Errorf("no Azure identity is available: %w", err)
 		}
 		return sbadmin.NewClient(n.Host, credential, options)
 	}
 	client, err := sbadmin.NewClientFromConnectionString(n.ConnectionString, options)
 	if err != nil {
 		// The SDK may quote what it could not read.
-		return nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK takes", n.Host)
+		return nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK accepts", n.Host)
 	}
 	return client, nil
 }

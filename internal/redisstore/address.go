@@ -87,7 +87,7 @@ func ParseAddress(text string) (Address, error) {
 	if path != "" {
 		n, err := strconv.Atoi(path)
 		if err != nil || n < 0 || n > 1<<16 {
-			return Address{}, errors.New("what follows the hosts is not the number of a database")
+			return Address{}, errors.New("the part after the hosts is not the number of a database")
 		}
 		a.Database = n
 	}
@@ -102,7 +102,7 @@ var errForm = errors.New("the value is not the address of a Redis; write one lik
 func (a *Address) readQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("what follows the ? of the address cannot be read")
+		return errors.New("the query of the address, after the ?, cannot be read")
 	}
 	for name := range values {
 		switch {
@@ -111,7 +111,7 @@ func (a *Address) readQuery(query string) error {
 		case name == "sentinel_password" && a.Master != "":
 			a.SentinelPassword = values.Get(name)
 		default:
-			return errors.New("after the ? of the address only sentinel_user and sentinel_password are known, and only of redis+sentinel")
+			return errors.New("the query of the address may have only sentinel_user and sentinel_password, and only with redis+sentinel")
 		}
 	}
 	return nil

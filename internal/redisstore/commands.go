@@ -176,7 +176,7 @@ func view(ctx context.Context, c redis.UniversalClient, reports, counts string, 
 	return fresh, counted, err
 }
 
-var errAnswer = errors.New("the answer is none that was asked for")
+var errAnswer = errors.New("the answer does not fit the request")
 
 func texts(answer any) ([]string, error) {
 	list, ok := answer.([]any)

@@ -192,7 +192,7 @@ func (d *Dashboard) runJob(ctx context.Context, j *job) {
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("stopped before the end")
 		if p.action == resubmit {
-			results = append(results, "A resubmission of the same dead letters to the same target goes on where this one was.")
+			results = append(results, "A resubmission of the same dead letters to the same target continues where this one stopped.")
 		}
 	}
 	j.results, j.err, j.ended = results, err, time.Now()

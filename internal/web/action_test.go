@@ -249,7 +249,7 @@ func TestAnActionCanBeStopped(t *testing.T) {
 			s.Errorf("stop = %d, want 303", w.Code)
 		}
 		time.Sleep(time.Minute)
-		wantText(s.T, s.page(200, page), "stopped before the end", "goes on where this one was")
+		wantText(s.T, s.page(200, page), "stopped before the end", "continues where this one stopped")
 		// Nothing is lost, and nothing is there twice, once the rest is resubmitted.
 		id, _ = s.preview("action=resubmit&entity=orders")
 		s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "rate": {"0"}})

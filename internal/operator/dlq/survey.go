@@ -80,7 +80,7 @@ func SendFailure(entity string, err error) error {
 	case link.ConditionNotFound:
 		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
 	case "amqp:unauthorized-access":
-		return fmt.Errorf("no right to send to %s, docs/operate/rights.md says what it takes: %s", entity, failure.Reason(err))
+		return fmt.Errorf("no Send right on %s; see docs/operate/rights.md: %s", entity, failure.Reason(err))
 	}
 	return fmt.Errorf("send to %s: %s", entity, failure.Reason(err))
 }

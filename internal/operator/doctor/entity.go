@@ -58,7 +58,7 @@ func (x *examiner) judgeEntity(n *notes, w *Monitored, d *entities.Details) {
 	}
 	if w.Contradictions != nil {
 		if wrong := w.Contradictions(d.Info); len(wrong) > 0 {
-			n.add(Warning, "contradiction", fmt.Sprintf("The configuration is wrong about it, and the namespace counts: %s.", strings.Join(wrong, ", ")),
+			n.add(Warning, "contradiction", fmt.Sprintf("The configuration is wrong about it, and the settings in the namespace apply: %s.", strings.Join(wrong, ", ")),
 				fmt.Sprintf("correct %s, or leave out what the namespace shows", w.Setting))
 		}
 	}

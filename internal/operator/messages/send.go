@@ -55,7 +55,7 @@ func (o *SendOptions) Message(now time.Time) (*azservicebus.Message, error) {
 		}
 	}
 	if o.TTL > MaxTTL {
-		return nil, fmt.Errorf("--ttl is %s; it must be at most %s: the SDK makes a short life of a longer one", o.TTL, MaxTTL)
+		return nil, fmt.Errorf("--ttl is %s; it must be at most %s: the SDK turns a longer one into a short one", o.TTL, MaxTTL)
 	}
 	body, err := o.read()
 	if err != nil {
@@ -254,7 +254,7 @@ func sendFailure(entity string, err error) error {
 	case isSDK && sdk.Code == azservicebus.CodeNotFound:
 		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
 	case isSDK && sdk.Code == azservicebus.CodeUnauthorizedAccess:
-		return fmt.Errorf("no right to send to %s, docs/operate/rights.md says what it takes: %s", entity, failure.Reason(err))
+		return fmt.Errorf("no Send right on %s; see docs/operate/rights.md: %s", entity, failure.Reason(err))
 	case isSDK && sdk.Code == azservicebus.CodeConnectionLost:
 		return fmt.Errorf("the connection was lost, and what was under way may have arrived: %s", failure.Reason(err))
 	}

@@ -42,7 +42,7 @@ func (a *Assumption) Tried() bool { return a.try != nil }
 var Assumptions = []Assumption{
 	{
 		ID: "receive-expires-all", Mark: Inferred, Guarantees: "G3", Quirk: quirk.FlushHead,
-		What:      "One receive with one credit expires every overdue message, also behind the first live one.",
+		What:      "One receive with one credit expires every overdue message, even behind the first live one.",
 		Source:    "docs: message browsing say that a receive cleans up, and not how far",
 		Otherwise: "A check follows each nudge. What is still there is expired by a scan: more operations, and a scan releases the messages before it.",
 		try:       receiveExpiresAll, operations: 13,
