@@ -32,7 +32,7 @@ func (r *release) packages(b program, shared []file) error {
 			Section: "net", Priority: "optional", License: "Apache-2.0", Maintainer: "The Overdue authors <overdue@localhost>",
 			Description: "Dead-letters Azure Service Bus messages at their deadlines\n" +
 				"Overdue is a proxy beside an app, a monitor, and a broker for tests, in one program.\n" +
-				"It expires overdue messages also while no consumer is connected, and sends alerts.",
+				"It expires overdue messages even while no consumer is connected, and sends alerts.",
 			Overridables: nfpm.Overridables{
 				Contents: contents,
 				Scripts: nfpm.Scripts{
