@@ -21,8 +21,6 @@ const (
 	// maxAttempts bounds how often a digest is kept again because the sink did not take it. With
 	// attemptDelay, that is about a day.
 	maxAttempts = 300
-	// maxAttemptDelay is the longest time between two of them.
-	maxAttemptDelay = 5 * time.Minute
 	// maxLate is how late a digest may become due where the namespace works. One that comes later
 	// shows that nobody saw events meanwhile: no group resolves for that time.
 	maxLate = 30 * time.Second
@@ -152,11 +150,10 @@ func (g *Groups) notificationOf(gr *group, d Digest) *Notification {
 }
 
 // resolvesAt is when the group ends unless another event comes: ResolveAfter after the latest
-// event, and when all digests with events have been due. A process that began to see what is due
-// may not know the latest events, and digests may be on their way that others kept.
+// event, and when all digests with events have been due. A process that has just begun to see what
+// is due may not know the latest events.
 func (g *Groups) resolvesAt(gr *group) time.Time {
-	at := latest(gr.arrived, gr.last).Add(g.cfg.ResolveAfter)
-	at = latest(at, g.sees.Add(max(g.cfg.ResolveAfter, g.cfg.Interval, maxAttemptDelay)))
+	at := latest(latest(gr.arrived, gr.last), g.sees).Add(g.cfg.ResolveAfter)
 	if g.cfg.Pool != nil { // the others keep digests until then
 		at = latest(at, gr.earliest.Add(settleTime))
 	}
@@ -312,7 +309,7 @@ func attemptDelay(n int) time.Duration {
 	if n == 0 {
 		return 0
 	}
-	return min(time.Second<<min(n-1, 9), maxAttemptDelay)
+	return min(time.Second<<min(n-1, 9), 5*time.Minute)
 }
 
 func latest(a, b time.Time) time.Time {
