@@ -154,6 +154,9 @@ func (c *check) tree(id uint64, first, end []byte, depth int) error {
 	if order.Uint16(b[8:]) == branchFlag {
 		return c.branch(id, b, first, end, depth)
 	}
+	if first != nil && order.Uint16(b[10:]) == 0 {
+		return damaged("page %d is empty", id) // bbolt looks for a last key there for ever
+	}
 	return c.leaf(id, b, first, end, depth)
 }
 
