@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -41,12 +42,13 @@ func (p *program) minutesCommand() *cobra.Command {
 		case err != nil:
 			return err
 		case asJSON:
-			return escape.WriteJSON(p.stdout, found)
-		case len(found) == 0:
-			_, err = fmt.Fprintf(p.stdout, "Nothing happened in the last %s.\n", shortSpan(since))
-			return err
+			err = escape.WriteJSON(p.stdout, found.Found)
+		case len(found.Found) == 0:
+			err = p.printNone(found.Gaps, "Nothing happened", "Nothing is recorded", since)
+		default:
+			err = writeMinutes(p.stdout, found.Found)
 		}
-		return writeMinutes(p.stdout, found)
+		return errors.Join(err, p.printCoverage(found.Scope, found.Gaps, asJSON))
 	}
 	return cmd
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/history"
+	"overdue/internal/notifications"
 )
 
 func (p *program) missedCommand() *cobra.Command {
@@ -31,18 +33,18 @@ func (p *program) missedCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		missed, scope, err := history.Fetch(cmd.Context(), addr, entity, time.Now().Add(-since))
+		missed, err := history.Fetch(cmd.Context(), addr, entity, time.Now().Add(-since))
 		switch {
 		case err != nil:
 			return err
 		case asJSON:
-			return escape.WriteJSON(p.stdout, missed)
-		case len(missed) == 0:
-			_, err = fmt.Fprintf(p.stdout, "No deadline was missed in the last %s.\n", shortSpan(since))
+			err = escape.WriteJSON(p.stdout, missed.Found)
+		case len(missed.Found) == 0:
+			err = p.printNone(missed.Gaps, "No deadline was missed", "No missed deadline is recorded", since)
 		default:
-			err = p.printMissed(missed)
+			err = p.printMissed(missed.Found)
 		}
-		return errors.Join(err, p.printScope(scope))
+		return errors.Join(err, p.printCoverage(missed.Scope, missed.Gaps, asJSON))
 	}
 	return cmd
 }
@@ -71,12 +73,33 @@ func (p *program) historyFlags(cmd *cobra.Command, name string, since *time.Dura
 	}
 }
 
-// printScope says when an answer is not of the whole fleet although there is a Redis.
-func (p *program) printScope(scope string) error {
-	if scope != history.ScopeAlone {
-		return nil
+// printNone says that nothing happened, or else that nothing is recorded in a history with gaps.
+func (p *program) printNone(gaps []notifications.Gap, happened, recorded string, since time.Duration) error {
+	if len(gaps) > 0 {
+		happened = recorded
 	}
-	_, err := fmt.Fprintln(p.stdout, "Redis does not answer: this is what the process itself saw.")
+	_, err := fmt.Fprintf(p.stdout, "%s in the last %s.\n", happened, shortSpan(since))
+	return err
+}
+
+// printCoverage says what an answer lacks: the rest of the fleet although there is a Redis, or
+// spans of time. Beside JSON it says so on stderr.
+func (p *program) printCoverage(scope string, gaps []notifications.Gap, asJSON bool) error {
+	var b bytes.Buffer
+	if scope == history.ScopeAlone {
+		b.WriteString("Redis does not answer: this is what the process itself saw.\n")
+	}
+	if len(gaps) > 0 {
+		b.WriteString("The history of this process has gaps (UTC):\n")
+	}
+	for _, g := range gaps {
+		fmt.Fprintf(&b, "  %s\n", escape.Text(g.String()))
+	}
+	w := p.stdout
+	if asJSON {
+		w = p.stderr
+	}
+	_, err := b.WriteTo(w)
 	return err
 }
 

@@ -42,18 +42,18 @@ func (p *program) slackCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		found, scope, err := history.FetchSlack(cmd.Context(), addr, entity, time.Now().Add(-since))
+		found, err := history.FetchSlack(cmd.Context(), addr, entity, time.Now().Add(-since))
 		switch {
 		case err != nil:
 			return err
 		case asJSON:
-			return escape.WriteJSON(p.stdout, found)
-		case len(found) == 0:
-			_, err = fmt.Fprintf(p.stdout, "No message with a deadline was settled through this process in the last %s.\n", shortSpan(since))
+			err = escape.WriteJSON(p.stdout, found.Found)
+		case len(found.Found) == 0:
+			err = p.printNone(found.Gaps, "No message with a deadline was settled through this process", "No settlement of a message with a deadline is recorded", since)
 		default:
-			err = writeSlack(p.stdout, found)
+			err = writeSlack(p.stdout, found.Found)
 		}
-		return errors.Join(err, p.printScope(scope))
+		return errors.Join(err, p.printCoverage(found.Scope, found.Gaps, asJSON))
 	}
 	return cmd
 }

@@ -112,8 +112,8 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 
 	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AMQPAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
 	waitUntil(t, "the history has it", func() bool { // it is written every few seconds
-		missed, _, err := history.Fetch(t.Context(), p.AdminAddr, "", time.Now().Add(-time.Hour))
-		return err == nil && len(missed) > 0
+		missed, err := history.Fetch(t.Context(), p.AdminAddr, "", time.Now().Add(-time.Hour))
+		return err == nil && len(missed.Found) > 0
 	})
 	asked := map[string]bool{}
 	ask := func(shows bool, args ...string) {

@@ -50,7 +50,7 @@ func writeUntilKilled(dir string) {
 			e := missEvent(fmt.Sprint("m-", n, "-", i, strings.Repeat("x", 200)), start.Add(time.Duration(n)*time.Second))
 			b.events = append(b.events, e)
 		}
-		if err := h.file.write(b, bounds{clock: start, since: time.Unix(0, 0), latest: start.Add(1000 * time.Hour), maxSize: 64 << 20}); err != nil {
+		if err := h.file.write(b, start, start); err != nil {
 			panic(err)
 		}
 		fmt.Println(n + 1) // as many are on disk

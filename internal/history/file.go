@@ -3,7 +3,6 @@
 package history
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -19,6 +18,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/boltcheck"
+	"overdue/internal/notifications"
 	"overdue/internal/slack"
 )
 
@@ -36,10 +36,13 @@ var (
 	minutesBucket = []byte("minutes v1")
 	slackBucket   = []byte("slack v1")
 	takenBucket   = []byte("taken v1")
-	buckets       = [][]byte{missedBucket, minutesBucket, slackBucket, takenBucket}
+	gapsBucket    = []byte("gaps v1") // by their ends
+	buckets       = [][]byte{missedBucket, minutesBucket, slackBucket, takenBucket, gapsBucket}
 
 	stateBucket = []byte("state v1")
 	clockKey    = []byte("clock")
+	writtenKey  = []byte("written") // the machine's clock at the last write
+	beginKey    = []byte("begin")   // the file has nothing before: time, reason
 	errDamaged  = errors.New("damaged")
 )
 
@@ -49,14 +52,17 @@ type file struct {
 	db    *bbolt.DB
 	bytes int64     // of all entries; only writes change it
 	clock time.Time // as it was last written; zero = never
+
+	opened time.Time // by the machine's clock
 }
 
-func openFile(directory string) (f *file, aside string, err error) {
+// openFile opens the file of a directory. now is the machine's clock.
+func openFile(directory string, now time.Time) (f *file, aside string, err error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, "", fmt.Errorf("history: %w", err)
 	}
 	path := filepath.Join(directory, fileName)
-	f, err = tryOpen(path)
+	f, err = tryOpen(path, now, reasonBegin)
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
 		return nil, "", fmt.Errorf("history: %s is in use by another process; give each a history.directory of its own", path)
@@ -66,7 +72,7 @@ func openFile(directory string) (f *file, aside string, err error) {
 		if err := os.Rename(path, aside); err != nil {
 			return nil, "", fmt.Errorf("history: move the damaged file aside: %w", err)
 		}
-		f, err = tryOpen(path)
+		f, err = tryOpen(path, now, reasonDamaged)
 	}
 	if err != nil {
 		return nil, aside, fmt.Errorf("history: open %s: %w", path, err)
@@ -74,8 +80,9 @@ func openFile(directory string) (f *file, aside string, err error) {
 	return f, aside, nil
 }
 
-func tryOpen(path string) (*file, error) {
-	f := &file{}
+// tryOpen opens the file at path. If it makes one, reason says why it begins now.
+func tryOpen(path string, now time.Time, reason string) (*file, error) {
+	f := &file{opened: now}
 	err := guard(func() (err error) {
 		f.db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true})
 		if err != nil {
@@ -84,7 +91,7 @@ func tryOpen(path string) (*file, error) {
 		if err := boltcheck.File(path); err != nil {
 			return err
 		}
-		return f.db.Update(f.prepare)
+		return f.db.Update(func(tx *bbolt.Tx) error { return f.prepare(tx, now, reason) })
 	})
 	if err != nil && f.db != nil {
 		_ = f.db.Close() // it is of no use, whatever this says
@@ -93,7 +100,7 @@ func tryOpen(path string) (*file, error) {
 }
 
 // prepare makes what the file lacks, and adds up what it has.
-func (f *file) prepare(tx *bbolt.Tx) error {
+func (f *file) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	state, err := tx.CreateBucketIfNotExists(stateBucket)
 	if err != nil {
 		return err
@@ -117,7 +124,7 @@ func (f *file) prepare(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	return nil
+	return f.resume(tx, now, reason)
 }
 
 // guard calls do and makes an error of what a damaged file can do to it: the library panics where
@@ -151,12 +158,15 @@ type batch struct {
 	counts map[point]uint64
 	slack  map[slackPoint]slack.Counts
 	taken  []delivery
+	gap    notifications.Gap // what was dropped; the zero value is none
 }
 
-func (b *batch) empty() bool { return len(b.events)+len(b.counts)+len(b.slack)+len(b.taken) == 0 }
+func (b *batch) empty() bool {
+	return len(b.events)+len(b.counts)+len(b.slack)+len(b.taken) == 0 && b.gap.To.IsZero()
+}
 
-// write adds a batch, and removes what lies outside of the bounds, all or nothing.
-func (f *file) write(b batch, bounds bounds) error {
+// write adds a batch, all or nothing. Its size is bounded by what may wait in memory.
+func (f *file) write(b batch, clock, now time.Time) error {
 	total := f.bytes
 	err := guard(func() error {
 		return f.db.Update(func(tx *bbolt.Tx) error {
@@ -165,16 +175,14 @@ func (f *file) write(b batch, bounds bounds) error {
 				return err
 			}
 			total += added
-			if err := tx.Bucket(stateBucket).Put(clockKey, keyOf(bounds.clock.Unix(), "")); err != nil {
-				return err
-			}
-			return prune(tx, bounds, &total)
+			state := tx.Bucket(stateBucket)
+			return errors.Join(state.Put(clockKey, keyOf(clock.Unix(), "")), state.Put(writtenKey, keyOf(now.Unix(), "")))
 		})
 	})
 	if err != nil {
 		return fmt.Errorf("history: write %s: %w", f.db.Path(), err)
 	}
-	f.bytes, f.clock = total, bounds.clock
+	f.bytes, f.clock = total, clock
 	return nil
 }
 
@@ -223,41 +231,8 @@ func (b *batch) put(tx *bbolt.Tx) (added int64, err error) {
 		}
 		put(slacks, k, c.Append(nil))
 	}
+	if g := b.gap; !g.To.IsZero() {
+		put(tx.Bucket(gapsBucket), gapKey(g), []byte(g.Reason))
+	}
 	return added, err
-}
-
-// bounds of the history. What is older than since is removed. If there is more than maxSize, what is
-// later than latest goes first, then the oldest.
-type bounds struct {
-	clock, since, latest time.Time
-	maxSize              int64
-}
-
-func prune(tx *bbolt.Tx, b bounds, total *int64) error {
-	since, latest := keyOf(b.since.Unix(), ""), keyOf(b.latest.Unix(), "")
-	for {
-		over := *total > b.maxSize
-		from, k, v := end(tx, (*bbolt.Cursor).Last, 1)
-		if !over || bytes.Compare(k, latest) < 0 {
-			from, k, v = end(tx, (*bbolt.Cursor).First, -1)
-		}
-		if k == nil || !over && bytes.Compare(k, since) >= 0 {
-			return nil
-		}
-		*total -= size(k, v)
-		if err := from.Delete(k); err != nil {
-			return err
-		}
-	}
-}
-
-// end returns the first entry of all buckets, for order -1, or the last, for 1.
-func end(tx *bbolt.Tx, entry func(*bbolt.Cursor) (k, v []byte), order int) (from *bbolt.Bucket, k, v []byte) {
-	for _, name := range buckets {
-		b := tx.Bucket(name)
-		if bk, bv := entry(b.Cursor()); bk != nil && (k == nil || bytes.Compare(bk, k) == order) {
-			from, k, v = b, bk, bv
-		}
-	}
-	return from, k, v
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/alert"
+	"overdue/internal/notifications"
 	"overdue/internal/redisstore"
 	"overdue/internal/slack"
 )
@@ -40,6 +41,15 @@ const (
 	maxCounts = 100_000
 	// maxSlack bounds the minutes of entities that wait with their slack.
 	maxSlack = 5_000
+	// lateAfter is how long a write may take. A disk that hangs fails no write.
+	lateAfter = 10 * time.Second
+	// stopTimeout is how long a stop waits for a write.
+	stopTimeout = 2 * time.Second
+)
+
+var (
+	errLate      = fmt.Errorf("history: a write has taken more than %s", lateAfter)
+	errAbandoned = errors.New("history: the last write has not ended; what it has is lost")
 )
 
 // Config says what is kept and where.
@@ -63,16 +73,16 @@ type History struct {
 	pending []alert.Event
 	writing []alert.Event // that flush has taken off pending
 	taken   []delivery
-	dropped uint64 // missed deadlines that there was no room for
+	dropped uint64            // missed deadlines that there was no room for
+	lost    notifications.Gap // what was dropped since the last write
+	failed  bool              // the file cannot be written
+	written time.Time         // when that last succeeded; zero = not yet
 
 	half chan struct{} // gets a value when half of what may wait is there
 
 	last   map[series]uint64 // of Run alone: the metrics as they were last read
 	counts map[point]uint64  // of Run alone: increases that are not on disk yet
-	failed bool              // of Run alone
 	clock  clock             // of Run alone
-
-	written time.Time // of Run alone: when the file was last written
 
 	lastSlack map[string]slack.Counts     // of Run alone: the meter as it was last read
 	slack     map[slackPoint]slack.Counts // of Run alone: increases that are not on disk yet
@@ -81,14 +91,15 @@ type History struct {
 // Open opens the history in a directory, which it makes if need be. A damaged file is moved aside;
 // then aside is its new name.
 func Open(c Config) (h *History, aside string, err error) {
-	f, aside, err := openFile(c.Directory)
+	now := time.Now()
+	f, aside, err := openFile(c.Directory, now)
 	if err != nil {
 		return nil, aside, err
 	}
 	return &History{
 		cfg: c, file: f, half: make(chan struct{}, 1), last: map[series]uint64{}, counts: map[point]uint64{},
 		lastSlack: map[string]slack.Counts{}, slack: map[slackPoint]slack.Counts{},
-		clock: newClock(f.clock, time.Now()),
+		clock: newClock(f.clock, now),
 	}, aside, nil
 }
 
@@ -121,6 +132,7 @@ func (h *History) add(e *alert.Event) {
 	defer h.mu.Unlock()
 	if len(h.pending) == maxPending {
 		h.dropped++
+		h.loseLocked(e.Data.Deadline)
 		return
 	}
 	h.pending = append(h.pending, *e)
@@ -157,55 +169,104 @@ func (h *History) Run(ctx context.Context) error {
 		case <-h.half:
 		case <-ctx.Done():
 		}
-		// A stop must not take what happened last from the others.
-		h.flush(context.WithoutCancel(ctx), time.Now())
+		if errors.Is(h.flush(ctx, time.Now()), errAbandoned) {
+			return nil // a close would wait for that write
+		}
 	}
 	return h.file.close()
 }
 
 // flush writes everything that waits in one transaction, and shares it then. What cannot be written
 // waits on.
-func (h *History) flush(ctx context.Context, now time.Time) {
+func (h *History) flush(ctx context.Context, now time.Time) error {
 	sampleErr := h.sample(now)
 	h.sampleSlack(now)
 	h.mu.Lock()
-	events, taken := h.pending, h.taken
-	h.pending, h.taken, h.writing = nil, nil, events
+	b := batch{h.pending, h.counts, h.slack, h.taken, h.lost}
+	idle := b.empty() && !h.failed && now.Sub(h.written).Abs() < pruneInterval
 	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		h.writing = nil
-		h.mu.Unlock()
-	}()
 	h.clock.advance(now)
-	b := batch{events, h.counts, h.slack, taken}
-	if b.empty() && now.Sub(h.written).Abs() < pruneInterval && !h.failed {
-		return
+	if idle && ctx.Err() == nil { // the last write says until when the history has everything
+		return nil
 	}
-	err := h.file.write(b, bounds{clock: h.clock.reads, since: h.clock.reads.Add(-h.cfg.Keep), latest: now.Add(future), maxSize: h.cfg.MaxSize})
-	if err == nil {
-		h.written = now
-		h.share(ctx, b, now)
+	h.mu.Lock()
+	h.pending, h.taken, h.lost, h.writing = nil, nil, notifications.Gap{}, b.events
+	h.mu.Unlock()
+	done := false
+	err := h.await(ctx, func() error {
+		err := h.file.write(b, h.clock.reads, now)
+		done = err == nil
+		return errors.Join(err, h.file.prune(ctx, bounds{since: h.clock.reads.Add(-h.cfg.Keep), latest: now.Add(future), maxSize: h.cfg.MaxSize}))
+	})
+	if errors.Is(err, errAbandoned) {
+		return err
+	}
+	if done {
+		// A stop must not take what happened last from the others.
+		h.share(context.WithoutCancel(ctx), b, now)
 		clear(h.counts)
 		clear(h.slack)
 	} else {
-		h.putBack(events, taken)
+		h.putBack(&b)
 	}
-	if err = errors.Join(sampleErr, err); (err != nil) != h.failed {
-		h.failed = err != nil
+	h.mu.Lock()
+	h.writing = nil
+	if done {
+		h.written = now
+	}
+	h.mu.Unlock()
+	h.report(errors.Join(sampleErr, err))
+	return err
+}
+
+// await calls write and returns what it returns. It reports one that is late, and leaves one behind
+// that does not end soon after ctx.
+func (h *History) await(ctx context.Context, write func() error) error {
+	written := make(chan error, 1)
+	go func() { written <- write() }()
+	late := time.NewTimer(lateAfter)
+	defer late.Stop()
+	ended, tooLong := ctx.Done(), (<-chan time.Time)(nil)
+	for {
+		select {
+		case err := <-written:
+			return err
+		case <-late.C:
+			h.report(errLate)
+		case <-ended:
+			ended, tooLong = nil, time.After(stopTimeout)
+		case <-tooLong:
+			h.cfg.Changed(errAbandoned)
+			return errAbandoned
+		}
+	}
+}
+
+// report says when writes begin to fail, and when they succeed again.
+func (h *History) report(err error) {
+	h.mu.Lock()
+	changed := h.failed != (err != nil)
+	h.failed = err != nil
+	h.mu.Unlock()
+	if changed {
 		h.cfg.Changed(err)
 	}
 }
 
-func (h *History) putBack(events []alert.Event, taken []delivery) {
+func (h *History) putBack(b *batch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.taken = append(taken, h.taken...)
+	h.taken = append(b.taken, h.taken...)
 	h.taken = h.taken[:min(len(h.taken), maxPending)]
-	h.pending = append(events, h.pending...)
-	if over := len(h.pending) - maxPending; over > 0 {
-		h.pending = h.pending[:maxPending]
-		h.dropped += uint64(over)
+	h.pending = append(b.events, h.pending...)
+	for _, e := range h.pending[min(len(h.pending), maxPending):] {
+		h.dropped++
+		h.loseLocked(e.Data.Deadline)
+	}
+	h.pending = h.pending[:min(len(h.pending), maxPending)]
+	if !b.gap.To.IsZero() {
+		h.loseLocked(b.gap.From)
+		h.loseLocked(b.gap.To)
 	}
 }
 
@@ -262,7 +323,8 @@ func (h *History) sample(now time.Time) error {
 		p := point{minute, s}
 		was, known := h.counts[p]
 		switch {
-		case !known && len(h.counts) >= maxCounts:
+		case !known && len(h.counts) >= maxCounts && n != h.last[s]:
+			h.lose(now)
 		case s.kind == kindOutstanding && n > was:
 			h.counts[p] = n
 		case s.kind != kindOutstanding && n > h.last[s]:

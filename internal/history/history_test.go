@@ -134,8 +134,11 @@ func TestTheMostOutstandingDeadlinesOfAMinuteAreKept(t *testing.T) {
 	s := httptest.NewServer(h)
 	defer s.Close()
 	got, err := FetchMinutes(t.Context(), s.Listener.Addr().String(), "ORDERS", at)
-	if err != nil || len(got) != 2 || got[0].Count != 5 || got[1].Count != 7 || got[0].Kind != "outstanding" || !got[1].Minute.Equal(at) {
-		t.Errorf("minutes = %+v, %v, want 7 outstanding and, in the next one, 5", got, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := got.Found; len(got) != 2 || got[0].Count != 5 || got[1].Count != 7 || got[0].Kind != "outstanding" || !got[1].Minute.Equal(at) {
+		t.Errorf("minutes = %+v, want 7 outstanding and, in the next one, 5", got)
 	}
 }
 
@@ -189,7 +192,7 @@ func TestWhatCannotBeWrittenWaitsAndIsBounded(t *testing.T) {
 		t.Errorf("changes %v, %d dropped, %d wait; want one warning, 1 and %d", changes, h.Dropped(), len(h.pending), maxPending)
 	}
 	var err error
-	if h.file, err = tryOpen(path); err != nil {
+	if h.file, err = tryOpen(path, start, reasonBegin); err != nil {
 		t.Fatal(err)
 	}
 	h.flush(t.Context(), start)
@@ -229,16 +232,16 @@ func TestFetchReadsWhatIsServed(t *testing.T) {
 	h.flush(t.Context(), start)
 	s := httptest.NewServer(h)
 	defer s.Close()
-	got, _, err := Fetch(t.Context(), s.Listener.Addr().String(), "Orders", start)
-	if err != nil || len(got) != 1 || got[0].Data.MessageID != "a&b \x1b" || !got[0].Data.Deadline.Equal(start) {
+	got, err := Fetch(t.Context(), s.Listener.Addr().String(), "Orders", start)
+	if err != nil || len(got.Found) != 1 || got.Found[0].Data.MessageID != "a&b \x1b" || !got.Found[0].Data.Deadline.Equal(start) {
 		t.Errorf("Fetch = %+v, %v, want the one", got, err)
 	}
-	if got, _, err := Fetch(t.Context(), s.Listener.Addr().String(), "invoices", start); err != nil || len(got) != 0 {
+	if got, err := Fetch(t.Context(), s.Listener.Addr().String(), "invoices", start); err != nil || len(got.Found) != 0 {
 		t.Errorf("Fetch of another queue = %+v, %v, want none", got, err)
 	}
 	none := httptest.NewServer((*History)(nil))
 	defer none.Close()
-	if _, _, err := Fetch(t.Context(), none.Listener.Addr().String(), "", start); err == nil || !strings.Contains(err.Error(), "history.directory") {
+	if _, err := Fetch(t.Context(), none.Listener.Addr().String(), "", start); err == nil || !strings.Contains(err.Error(), "history.directory") {
 		t.Errorf("Fetch without a history = %v, want an error that names the setting", err)
 	}
 }

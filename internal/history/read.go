@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/escape"
 	"overdue/internal/httpclient"
+	"overdue/internal/notifications"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/slack"
 )
@@ -38,6 +40,7 @@ const (
 
 	fetchTimeout = 10 * time.Second
 	maxAnswer    = 16 << 20
+	maxReason    = 1 << 10 // of a refusal
 )
 
 // Missed returns missed deadlines since a time that match, the latest first, up to limit. It has also
@@ -113,18 +116,20 @@ func (h *History) each(bucket []byte, since time.Time, do func(k, v []byte) (mor
 		return nil
 	}
 	first := keyOf(since.Unix(), "")
-	err := guard(func() error {
-		return h.file.db.View(func(tx *bbolt.Tx) error {
-			c := tx.Bucket(bucket).Cursor()
-			for k, v := c.Last(); k != nil && bytes.Compare(k, first) >= 0; k, v = c.Prev() {
-				if more, err := do(k, v); err != nil || !more {
-					return err
-				}
+	return h.view(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(bucket).Cursor()
+		for k, v := c.Last(); k != nil && bytes.Compare(k, first) >= 0; k, v = c.Prev() {
+			if more, err := do(k, v); err != nil || !more {
+				return err
 			}
-			return nil
-		})
+		}
+		return nil
 	})
-	if err != nil {
+}
+
+// view reads the file.
+func (h *History) view(read func(*bbolt.Tx) error) error {
+	if err := guard(func() error { return h.file.db.View(read) }); err != nil {
 		return fmt.Errorf("history: read %s: %w", h.file.db.Path(), err)
 	}
 	return nil
@@ -163,6 +168,13 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		found, scope, err = h.FleetMissed(r.Context(), since, func(e *alert.Event) bool { return matches(e.Data.Entity) }, MaxShown)
 	}
+	var gaps []notifications.Gap
+	if err == nil {
+		gaps, err = h.Gaps(since)
+	}
+	if err == nil {
+		err = notifications.WriteGaps(w.Header(), gaps)
+	}
 	if err != nil {
 		http.Error(w, escape.Text(err.Error()), http.StatusInternalServerError)
 		return
@@ -180,48 +192,61 @@ type Fetched struct {
 	Data alert.EventData `json:"data"`
 }
 
+// An Answer is what a process has in its history.
+type Answer[T any] struct {
+	Found []T
+	Scope string
+	Gaps  []notifications.Gap // in the span that was asked for
+}
+
 // Fetch asks the process with the admin port addr for deadlines missed since a time, of one entity
 // or for "" of all.
-func Fetch(ctx context.Context, addr, entity string, since time.Time) (found []Fetched, scope string, err error) {
+func Fetch(ctx context.Context, addr, entity string, since time.Time) (a Answer[Fetched], err error) {
 	return fetch[Fetched](ctx, addr, Path, entity, since)
 }
 
 // FetchSlack asks the process with the admin port addr for the slack of the settlements since a
 // time, of one entity or for "" of all.
-func FetchSlack(ctx context.Context, addr, entity string, since time.Time) (found []slack.Summary, scope string, err error) {
+func FetchSlack(ctx context.Context, addr, entity string, since time.Time) (a Answer[slack.Summary], err error) {
 	return fetch[slack.Summary](ctx, addr, SlackPath, entity, since)
 }
 
 // FetchMinutes asks the process with the admin port addr for its counts by the minute since a time,
 // of one entity or sink or for "" of all.
-func FetchMinutes(ctx context.Context, addr, name string, since time.Time) ([]Point, error) {
-	found, _, err := fetch[Point](ctx, addr, MinutesPath, name, since)
-	return found, err
+func FetchMinutes(ctx context.Context, addr, name string, since time.Time) (a Answer[Point], err error) {
+	return fetch[Point](ctx, addr, MinutesPath, name, since)
 }
 
-func fetch[T any](ctx context.Context, addr, path, entity string, since time.Time) (found []T, scope string, err error) {
+func fetch[T any](ctx context.Context, addr, path, entity string, since time.Time) (a Answer[T], err error) {
 	// The port is on this machine: a proxy from the environment could not reach it.
 	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, fetchTimeout)
 	target := "http://" + addr + path + "?" + url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, "", fmt.Errorf("history: %w", err)
+		return a, fmt.Errorf("history: %w", err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, "", fmt.Errorf("history: is Overdue running? %w", err)
+		return a, fmt.Errorf("history: is Overdue running? %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusServiceUnavailable:
-		return nil, "", fmt.Errorf("history: the process at %s keeps none: set history.enabled to true, and give it a history.directory that it can write", addr)
+		return a, fmt.Errorf("history: the process at %s keeps none: set history.enabled to true, and give it a history.directory that it can write", addr)
+	case http.StatusNotFound:
+		text, err := io.ReadAll(io.LimitReader(resp.Body, maxReason))
+		return a, errors.Join(errors.New(strings.TrimSpace(string(text))), err)
 	default:
-		return nil, "", fmt.Errorf("history: http://%s%s answered %s", addr, path, resp.Status)
+		return a, fmt.Errorf("history: http://%s%s answered %s", addr, path, resp.Status)
 	}
-	found = []T{}
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&found); err != nil {
-		return nil, "", fmt.Errorf("history: read the answer of http://%s%s: %w", addr, path, err)
+	a.Found, a.Scope = []T{}, resp.Header.Get(scopeHeader)
+	a.Gaps, err = notifications.ReadGaps(resp.Header)
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&a.Found)
 	}
-	return found, resp.Header.Get(scopeHeader), nil
+	if err != nil {
+		return a, fmt.Errorf("history: read the answer of http://%s%s: %w", addr, path, err)
+	}
+	return a, nil
 }

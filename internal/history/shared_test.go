@@ -47,17 +47,17 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 		t.Helper()
 		s := httptest.NewServer(of)
 		defer s.Close()
-		missed, scope, err := Fetch(t.Context(), s.Listener.Addr().String(), "", now.Add(-time.Minute))
+		missed, err := Fetch(t.Context(), s.Listener.Addr().String(), "", now.Add(-time.Minute))
 		var names []string
-		for i := range missed {
-			names = append(names, missed[i].Data.MessageID)
+		for i := range missed.Found {
+			names = append(names, missed.Found[i].Data.MessageID)
 		}
-		if got := strings.Join(names, " "); err != nil || got != wantMissed || scope != wantScope {
-			t.Errorf("missed: %q of the %s, %v; want %q of the %s", got, scope, err, wantMissed, wantScope)
+		if got := strings.Join(names, " "); err != nil || got != wantMissed || missed.Scope != wantScope {
+			t.Errorf("missed: %q of the %s, %v; want %q of the %s", got, missed.Scope, err, wantMissed, wantScope)
 		}
-		slacks, scope, err := FetchSlack(t.Context(), s.Listener.Addr().String(), "", now.Add(-time.Minute))
-		if err != nil || len(slacks) != 1 || slacks[0].Count != wantSettled || scope != wantScope {
-			t.Errorf("slack: %+v of the %s, %v; want %d settlements of the %s", slacks, scope, err, wantSettled, wantScope)
+		slacks, err := FetchSlack(t.Context(), s.Listener.Addr().String(), "", now.Add(-time.Minute))
+		if err != nil || len(slacks.Found) != 1 || slacks.Found[0].Count != wantSettled || slacks.Scope != wantScope {
+			t.Errorf("slack: %+v of the %s, %v; want %d settlements of the %s", slacks.Found, slacks.Scope, err, wantSettled, wantScope)
 		}
 	}
 	h(b, strings.Repeat("long ", redisstore.MostRecord), 0) // too long to be shared

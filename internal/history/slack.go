@@ -30,6 +30,7 @@ func (h *History) sampleSlack(now time.Time) {
 			was.Merge(more)
 			more = was
 		} else if len(h.slack) >= maxSlack {
+			h.lose(now)
 			continue
 		}
 		h.slack[p] = more

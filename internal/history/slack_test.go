@@ -42,17 +42,17 @@ func TestSlackIsKeptByMinute(t *testing.T) {
 	s := httptest.NewServer(h)
 	defer s.Close()
 	addr := s.Listener.Addr().String()
-	got, _, err := FetchSlack(t.Context(), addr, "", start.Add(-time.Minute))
+	got, err := FetchSlack(t.Context(), addr, "", start.Add(-time.Minute))
 	want := []slack.Summary{
 		{Entity: "Invoices", Count: 1, Late: 1, TakenP50: 73728, TakenP99: 73728},
 		{Entity: "orders", Count: 100, LeftP1: 29696, LeftP50: 49152, TakenP50: 10240, TakenP99: 30720},
 	}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got.Found); err != nil || diff != "" {
 		t.Errorf("all: %v %s", err, diff)
 	}
-	got, _, err = FetchSlack(t.Context(), addr, "ORDERS", start.Add(time.Minute).Truncate(time.Minute))
+	got, err = FetchSlack(t.Context(), addr, "ORDERS", start.Add(time.Minute).Truncate(time.Minute))
 	want = []slack.Summary{{Entity: "orders", Count: 2, LeftP1: 29696, LeftP50: 29696, TakenP50: 30720, TakenP99: 30720}}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got.Found); err != nil || diff != "" {
 		t.Errorf("the last minute of orders: %v %s", err, diff)
 	}
 }
@@ -67,9 +67,9 @@ func TestATopicStandsForItsSubscriptions(t *testing.T) {
 	s := httptest.NewServer(h)
 	defer s.Close()
 	for asked, want := range map[string]int{"": 4, "Events": 3, "events/subscriptions/Mail": 1, "events/Subscriptions/m": 0, "event": 0} {
-		got, _, err := FetchSlack(t.Context(), s.Listener.Addr().String(), asked, start.Add(-time.Minute))
-		if err != nil || len(got) != want {
-			t.Errorf("of %q: %+v, %v, want %d", asked, got, err, want)
+		got, err := FetchSlack(t.Context(), s.Listener.Addr().String(), asked, start.Add(-time.Minute))
+		if err != nil || len(got.Found) != want {
+			t.Errorf("of %q: %+v, %v, want %d", asked, got.Found, err, want)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestSlackThatCannotBeWrittenWaits(t *testing.T) {
 		t.Errorf("%d minutes wait, want %d at most", len(h.slack), maxSlack)
 	}
 	var err error
-	if h.file, err = tryOpen(path); err != nil {
+	if h.file, err = tryOpen(path, start, reasonBegin); err != nil {
 		t.Fatal(err)
 	}
 	h.cfg.Keep = 1000 * time.Hour

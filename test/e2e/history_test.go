@@ -32,12 +32,12 @@ func TestMonitorIsKilledWhileItWritesItsHistory(t *testing.T) {
 	p.start("proxy")
 	missed := func(r *running) (ids []string) {
 		t.Helper()
-		found, _, err := past.Fetch(t.Context(), r.admin, "orders", time.Now().Add(-time.Hour))
+		found, err := past.Fetch(t.Context(), r.admin, "orders", time.Now().Add(-time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range found {
-			ids = append(ids, found[i].Data.MessageID)
+		for i := range found.Found {
+			ids = append(ids, found.Found[i].Data.MessageID)
 		}
 		slices.Sort(ids)
 		return ids

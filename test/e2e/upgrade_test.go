@@ -164,13 +164,13 @@ func (u *upgrade) end() {
 // included.
 func (u *upgrade) remembers() {
 	u.Helper()
-	found, _, err := past.Fetch(u.Context(), u.monitor.admin, "", time.Now().Add(-time.Hour))
+	found, err := past.Fetch(u.Context(), u.monitor.admin, "", time.Now().Add(-time.Hour))
 	if err != nil {
 		u.Fatal(err)
 	}
 	has := map[string]bool{}
-	for i := range found {
-		has[found[i].ID] = true
+	for i := range found.Found {
+		has[found.Found[i].ID] = true
 	}
 	for _, e := range u.Events() {
 		if !has[e.ID] {
