@@ -72,7 +72,7 @@ func (p *program) withSource(ctx context.Context, c *config.Config, through stri
 		return err
 	}
 	defer conn.Close()
-	source := &deadlines.Source{Links: conn.Links, MonitorQueue: c.MonitorQueue, MonitorQueues: int(c.MonitorQueues), CompanionsInRedis: c.CompanionsInRedis(), IsTopic: conn.IsTopic}
+	source := &deadlines.Source{Links: conn.Links, MonitorQueue: c.MonitorQueue, MonitorQueues: int(c.MonitorQueues), CompanionsInRedis: c.CompanionsInRedis(), Describe: conn.Read, Names: conn.Names}
 	if c.Redis != "" {
 		if source.Redis, err = conn.OpenRedis(); err != nil {
 			return err

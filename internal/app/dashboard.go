@@ -15,7 +15,6 @@ import (
 	"overdue/internal/catalog"
 	"overdue/internal/connect"
 	"overdue/internal/operator/deadlines"
-	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/version"
 	"overdue/internal/web"
@@ -30,6 +29,9 @@ func (p *Process) startDashboard() error {
 	}
 	if h := p.admin.Notified.Load(); h != nil {
 		s.Missed = h.Find
+		if p.admin.Past.Load() != nil {
+			s.Gaps = h.Gaps
+		}
 	}
 	var err error
 	if s.Namespace, err = p.dashboardNamespace(); err != nil {
@@ -68,12 +70,9 @@ func (p *Process) dashboardNamespace() (*web.Namespace, error) {
 		Actions: actions,
 		Deadlines: &deadlines.Source{
 			Links: links, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Redis: p.shared, CompanionsInRedis: p.cfg.CompanionsInRedis(),
-			IsTopic: func(ctx context.Context, place dlq.Place) bool {
-				info, err := p.describe(ctx, place.Entity)
-				return place.Subscription == "" && err == nil && info.Kind == entities.Topic
-			},
+			Describe: p.describe, Names: func(context.Context) []string { return p.names() },
 		},
-		History: p.admin.Notified.Load(), Names: p.names, Describe: p.describe, DeadLetters: deadLetters(links),
+		History: p.admin.Notified.Load(), Names: p.names, DeadLetters: deadLetters(links),
 	}, nil
 }
 

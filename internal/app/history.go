@@ -3,15 +3,21 @@
 package app
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/history"
+	"overdue/internal/operator/deadlines"
+	"overdue/internal/operator/dlq"
 	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/entities"
 	"overdue/internal/slack"
 )
 
@@ -35,7 +41,7 @@ func (p *Process) startHistory(shared *redisstore.Store) {
 	})
 	writable.Set(1)
 	h, aside, err := history.Open(history.Config{
-		Shared: fleet, Directory: directory, Keep: c.Keep, MaxSize: c.MaxSize, Metrics: p.registry, Slack: p.slack,
+		Shared: fleet, Directory: directory, Keep: c.Keep, MaxSize: c.MaxSize, Metrics: p.registry, Slack: p.slack, Missing: p.missing,
 		Changed: func(err error) {
 			if err != nil {
 				writable.Set(0)
@@ -59,6 +65,28 @@ func (p *Process) startHistory(shared *redisstore.Store) {
 	p.admin.Past.Store(h)
 	p.life.Background("history", h.Run)
 }
+
+// missing returns an error if the namespace says that it has no such queue, topic or subscription.
+// known are names that may have been meant.
+func (p *Process) missing(ctx context.Context, name string, known []string) error {
+	place, err := dlq.ParsePlace(name)
+	if err != nil {
+		return nil // who asks has checked it
+	}
+	describe := p.describe
+	if p.broker != nil { // a queue that would be made on demand is not there
+		describe = func(ctx context.Context, name string) (entities.Info, error) {
+			return catalog.NewEmbeddedSource(p.broker, false).Read(ctx, name)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, missingTimeout)
+	defer cancel()
+	info, answer := describe(ctx, place.Entity)
+	return deadlines.Missing(place, info, answer, func() []string { return append(p.names(), known...) })
+}
+
+// missingTimeout is shorter than what a command waits for an answer of the history.
+const missingTimeout = 3 * time.Second
 
 // stateFolder is where the image and the units of systemd keep what outlives a process.
 const stateFolder = "/var/lib/overdue"

@@ -156,6 +156,10 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	matches := func(name string) bool {
 		return entity == "" || strings.EqualFold(name, entity) || strings.HasPrefix(strings.ToLower(name), below)
 	}
+	if err := h.missing(r.Context(), entity, matches); err != nil {
+		http.Error(w, escape.Text(err.Error()), http.StatusNotFound)
+		return
+	}
 	var found any
 	var scope string
 	var err error
@@ -172,17 +176,35 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		gaps, err = h.Gaps(since)
 	}
-	if err == nil {
-		err = notifications.WriteGaps(w.Header(), gaps)
-	}
 	if err != nil {
 		http.Error(w, escape.Text(err.Error()), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set(scopeHeader, scope)
+	notifications.WriteGaps(w.Header(), gaps)
 	// Only the caller loses something if the answer cannot be written.
 	_ = escape.WriteJSON(w, found)
+}
+
+// missing returns an error for an entity that neither the history nor the namespace has.
+func (h *History) missing(ctx context.Context, entity string, matches func(string) bool) error {
+	if entity == "" || h.cfg.Missing == nil {
+		return nil
+	}
+	var known []string
+	has := false
+	_, err := h.Minutes(time.Time{}, func(name string) bool {
+		if !slices.Contains(known, name) {
+			known = append(known, name)
+		}
+		has = has || matches(name)
+		return has
+	}, 1)
+	if has || err != nil {
+		return nil // a history that cannot be read is an error of its own
+	}
+	return h.cfg.Missing(ctx, entity, known)
 }
 
 // A Fetched event is a missed deadline of another process.

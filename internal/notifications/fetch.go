@@ -36,26 +36,31 @@ type Fetched struct {
 	Waiting []Delivery `json:"waiting"`
 }
 
-// Fetch asks the process with the admin port addr for the notifications of messages with that id.
-func Fetch(ctx context.Context, addr, messageID string) ([]Fetched, error) {
+// Fetch asks the process with the admin port addr for the notifications of messages with that
+// id, and for the gaps of its history.
+func Fetch(ctx context.Context, addr, messageID string) ([]Fetched, []Gap, error) {
 	// The port is on this machine: a proxy from the environment could not reach it.
 	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, fetchTimeout)
 	target := "http://" + addr + Path + "?" + url.Values{messageIDParameter: {messageID}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
-		return nil, fmt.Errorf("notifications: %w", err)
+		return nil, nil, fmt.Errorf("notifications: %w", err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("notifications: %w", err)
+		return nil, nil, fmt.Errorf("notifications: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("notifications: http://%s%s answered %s", addr, Path, resp.Status)
+		return nil, nil, fmt.Errorf("notifications: http://%s%s answered %s", addr, Path, resp.Status)
 	}
 	var fetched []Fetched
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&fetched); err != nil {
-		return nil, fmt.Errorf("notifications: read the answer of http://%s%s: %w", addr, Path, err)
+		return nil, nil, fmt.Errorf("notifications: read the answer of http://%s%s: %w", addr, Path, err)
 	}
-	return fetched, nil
+	gaps, err := ReadGaps(resp.Header)
+	if err != nil {
+		return nil, nil, fmt.Errorf("notifications: read the gaps in the answer of http://%s%s: %w", addr, Path, err)
+	}
+	return fetched, gaps, nil
 }

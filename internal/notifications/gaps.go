@@ -44,12 +44,10 @@ func Since(gaps []Gap, since time.Time) []Gap {
 }
 
 // WriteGaps adds gaps to the header of an answer.
-func WriteGaps(h http.Header, gaps []Gap) error {
-	text, err := json.Marshal(gaps)
-	if err == nil && len(gaps) > 0 {
+func WriteGaps(h http.Header, gaps []Gap) {
+	if text, err := json.Marshal(gaps); err == nil && len(gaps) > 0 { // times and texts have a JSON form
 		h.Set(gapsHeader, string(text))
 	}
-	return err
 }
 
 // ReadGaps reads the gaps of an answer.

@@ -58,12 +58,14 @@ type Store interface {
 	// Notifications returns notifications of messages with that id, or of all messages for "", up to
 	// limit. The latest comes first. What it cannot read it leaves out.
 	Notifications(ctx context.Context, messageID string, limit int) []Notification
+	// Gaps returns the spans since a time of which the store may lack something.
+	Gaps(since time.Time) ([]Gap, error)
 }
 
 // Open returns a History whose notifications are also in a store. It begins with the latest of
 // them. nil: in memory only.
 func Open(ctx context.Context, s Store) *History {
-	h := &History{store: s}
+	h := &History{store: s, began: time.Now()}
 	if s == nil {
 		return h
 	}
@@ -79,6 +81,7 @@ func Open(ctx context.Context, s Store) *History {
 // stays empty.
 type History struct {
 	store Store // nil = none
+	began time.Time
 
 	mu     sync.Mutex
 	latest []*Notification // once it is full, the oldest is at next
@@ -233,6 +236,22 @@ func (h *History) Find(match func(*alert.Event) bool, limit int) []Notification 
 	return found
 }
 
+// Gaps returns the spans of which the history may lack something. Without a store it begins with
+// the process.
+func (h *History) Gaps() []Gap {
+	if h == nil {
+		return nil
+	}
+	if h.store == nil {
+		return Since([]Gap{{To: h.began, Reason: "this process keeps no history"}}, time.Time{})
+	}
+	gaps, err := h.store.Gaps(time.Time{})
+	if err != nil {
+		return []Gap{{To: time.Now(), Reason: err.Error()}}
+	}
+	return gaps
+}
+
 // messageIDParameter restricts an answer to one message.
 const messageIDParameter = "message-id"
 
@@ -240,6 +259,7 @@ const messageIDParameter = "message-id"
 // to one message.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
+	WriteGaps(w.Header(), h.Gaps())
 	// Only the caller loses something if the answer cannot be written.
 	_ = escape.WriteJSON(w, h.Latest(r.Context(), r.URL.Query().Get(messageIDParameter)))
 }

@@ -170,8 +170,8 @@ func TestTheOldestNotificationsAreForgottenFirst(t *testing.T) {
 }
 
 func TestFetchReadsWhatAHistoryServes(t *testing.T) {
-	h := &History{}
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	h := &History{began: at}
 	e := eventOf(7)
 	e.Data.MessageID, e.Data.Deadline = "a&b \x1b", at
 	h.add(&e, "log", at)
@@ -183,7 +183,7 @@ func TestFetchReadsWhatAHistoryServes(t *testing.T) {
 	defer s.Close()
 	addr := strings.TrimPrefix(s.URL, "http://")
 
-	got, err := Fetch(t.Context(), addr, e.Data.MessageID)
+	got, gaps, err := Fetch(t.Context(), addr, e.Data.MessageID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,6 +191,9 @@ func TestFetchReadsWhatAHistoryServes(t *testing.T) {
 	want.Event.ID, want.Event.Type, want.Event.Data = e.ID, e.Type, e.Data
 	if diff := cmp.Diff([]Fetched{want}, got, cmpopts.IgnoreUnexported(Delivery{})); diff != "" {
 		t.Errorf("notifications (-want +got):\n%s", diff)
+	}
+	if len(gaps) != 1 || !gaps[0].To.Equal(at) || gaps[0].String() != "until 2026-05-04 03:02:01Z: this process keeps no history" {
+		t.Errorf("gaps %v, want that before the process", gaps)
 	}
 }
 
@@ -205,7 +208,7 @@ func TestFetchNamesWhatItCouldNotRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(answer.handler)
 			defer s.Close()
-			_, err := Fetch(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m")
+			_, _, err := Fetch(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m")
 			if err == nil || !strings.Contains(err.Error(), answer.want) {
 				t.Errorf("Fetch = %v, want an error with %q", err, answer.want)
 			}
@@ -213,10 +216,10 @@ func TestFetchNamesWhatItCouldNotRead(t *testing.T) {
 	}
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
-	if _, err := Fetch(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m"); err == nil {
+	if _, _, err := Fetch(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m"); err == nil {
 		t.Error("Fetch from a port that nobody listens on = nil, want an error")
 	}
-	if _, err := Fetch(t.Context(), "no host\x7f", "m"); err == nil {
+	if _, _, err := Fetch(t.Context(), "no host\x7f", "m"); err == nil {
 		t.Error("Fetch from an address that is none = nil, want an error")
 	}
 }

@@ -32,6 +32,8 @@ const (
 	// redisSlack stretches the time limits of requests to Redis: an operator can wait longer than a
 	// monitor.
 	redisSlack = 5
+	// maxNames bounds the queues, and the topics, that a suggestion is taken from.
+	maxNames = 1000
 )
 
 // A Client is connected to the namespace of a configuration. It dials when it is first used.
@@ -111,6 +113,26 @@ func (c *Client) IsTopic(ctx context.Context, place dlq.Place) bool {
 	defer cancel()
 	info, err := c.Read(ctx, place.Entity)
 	return err == nil && info.Kind == entities.Topic
+}
+
+// Names are those of queues and topics, as far as the configuration and the namespace say them.
+func (c *Client) Names(ctx context.Context) (all []string) {
+	for i := range c.Config.Monitor.Entities {
+		all = append(all, c.Config.Monitor.Entities[i].Name())
+	}
+	if len(c.Admin.Endpoints) == 0 {
+		return all
+	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	for _, kind := range []entities.Kind{entities.Queue, entities.Topic} {
+		names, _, err := c.Admin.List(ctx, kind, maxNames)
+		if err != nil {
+			return all // they are for a suggestion alone
+		}
+		all = append(all, names...)
+	}
+	return all
 }
 
 // OpenRedis opens the Redis of the configuration, with the keys of the fleet. The caller closes it.

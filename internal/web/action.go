@@ -158,7 +158,7 @@ func (d *Dashboard) checkToken(r *http.Request) error {
 func (d *Dashboard) readTarget(ctx context.Context, o *options) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	info, err := d.source.Namespace.Describe(ctx, o.to)
+	info, err := d.source.Namespace.Deadlines.Describe(ctx, o.to)
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
 		return badRequest{fmt.Errorf("there is no queue or topic %q; create it, or correct the name", o.to)}
@@ -208,7 +208,7 @@ func (d *Dashboard) runJob(ctx context.Context, j *job) {
 func (d *Dashboard) hold(ctx context.Context, place dlq.Place) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	info, err := d.source.Namespace.Describe(ctx, place.Entity)
+	info, err := d.source.Namespace.Deadlines.Describe(ctx, place.Entity)
 	if err != nil {
 		return dlq.Hold(0)
 	}

@@ -27,7 +27,6 @@ import (
 	"overdue/internal/escape"
 	"overdue/internal/notifications"
 	"overdue/internal/operator/deadlines"
-	"overdue/internal/servicebus/entities"
 	"overdue/internal/slack"
 )
 
@@ -51,6 +50,8 @@ type Source struct {
 
 	// Missed finds the latest missed deadlines; nil without a monitor.
 	Missed func(match func(*alert.Event) bool, limit int) []notifications.Notification
+	// Gaps are the spans of which the history may lack something; nil without a history.
+	Gaps func() []notifications.Gap
 
 	Slack *slack.Meter // of settlements; nil without a proxy
 
@@ -62,7 +63,6 @@ type Namespace struct {
 	Deadlines   *deadlines.Source // its links are for the dashboard alone
 	History     *notifications.History
 	Names       func() []string // of queues and topics; more come from the metrics
-	Describe    func(ctx context.Context, name string) (entities.Info, error)
 	DeadLetters func(ctx context.Context, entity, subscription string) (alert.DeadLetters, error)
 	Actions     *Actions // nil = the dashboard only reads
 }

@@ -122,6 +122,23 @@ func TestTheOverviewShowsTheFiguresOfTheMetrics(t *testing.T) {
 		"v1.2.3", "serving", "&#34;monitorQueue&#34;: &#34;overdue&#34;")
 }
 
+// A history with gaps does not say that no deadline was missed.
+func TestThePagesShowTheGapsOfTheHistory(t *testing.T) {
+	s := setup(t, func(s *Source) {
+		s.Gaps = func() []notifications.Gap {
+			return []notifications.Gap{{To: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Reason: "its disk was <full>"}}
+		}
+	})
+	s.deadlines.Add("orders", "met", 1)
+	for _, target := range []string{Path, Path + "entity?name=orders"} {
+		body := s.get(target).Body.String()
+		wantText(t, body, "No missed deadline is recorded", "until 2026-05-04 03:02:01Z: its disk was &lt;full&gt;")
+		if strings.Contains(body, "No deadline was missed") {
+			t.Errorf("%s says that no deadline was missed", target)
+		}
+	}
+}
+
 func TestAnEmptyProcessHasAPage(t *testing.T) {
 	wantText(t, setup(t).get(Path).Body.String(), "No deadline has passed", "No deadline was missed", "No sink has got an event", "checks are not finished")
 	proxy := setup(t, func(s *Source) { s.Missed = nil })

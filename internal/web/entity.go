@@ -91,6 +91,7 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 	v.Chart = chartOf(means)
 	v.Slack = d.slackOf(name)
 	if v.Monitor {
+		v.Gaps = d.gaps()
 		v.Missed = d.missed(func(e *alert.Event) bool { return strings.EqualFold(e.Data.Entity, name) })
 	}
 	if at, err := dlq.ParsePlace(name); err == nil && d.source.Namespace != nil {

@@ -258,7 +258,7 @@ func (d *Dashboard) knownPlaces(ctx context.Context) (all []dlq.Place) {
 		if err != nil {
 			continue // a label that stands for many entities
 		}
-		info, err := d.source.Namespace.Describe(ctx, place.Entity)
+		info, err := d.source.Namespace.Deadlines.Describe(ctx, place.Entity)
 		if place.Subscription != "" || err != nil || info.Kind != entities.Topic {
 			all = append(all, place)
 			continue

@@ -56,18 +56,18 @@ func withNamespaceOf(t *testing.T, change func(*broker.Config), act func(*namesp
 			s.Namespace = &Namespace{
 				Deadlines: &deadlines.Source{
 					Links: links, MonitorQueue: "overdue-monitor",
-					IsTopic: func(_ context.Context, p dlq.Place) bool { return p == dlq.Place{Entity: "events"} },
+					Describe: func(_ context.Context, name string) (entities.Info, error) {
+						if strings.EqualFold(name, "events") {
+							return entities.Info{Kind: entities.Topic, Subscriptions: []entities.Subscription{{Name: "audit"}}}, nil
+						}
+						if name == "none" {
+							return entities.Info{}, entities.ErrNotFound
+						}
+						return entities.Info{Kind: entities.Queue}, nil
+					},
+					Names: func(context.Context) []string { return []string{"orders", "events"} },
 				},
 				Names: func() []string { return []string{"orders", "events"} },
-				Describe: func(_ context.Context, name string) (entities.Info, error) {
-					if strings.EqualFold(name, "events") {
-						return entities.Info{Kind: entities.Topic, Subscriptions: []entities.Subscription{{Name: "audit"}}}, nil
-					}
-					if name == "none" {
-						return entities.Info{}, entities.ErrNotFound
-					}
-					return entities.Info{Kind: entities.Queue}, nil
-				},
 				DeadLetters: func(ctx context.Context, entity, subscription string) (n alert.DeadLetters, err error) {
 					err = dlq.Walk(ctx, links, dlq.Place{Entity: entity, Subscription: subscription}, 0, func(*dlq.Letter) bool { n.Count++; return true })
 					return n, err
@@ -209,7 +209,7 @@ func TestWrongParametersAreExplained(t *testing.T) {
 			wantText(s.T, s.page(400, target), want)
 		}
 		wantText(s.T, s.page(502, "deadletters?entity=none"), "there is no queue &#34;none&#34;")
-		wantText(s.T, s.page(502, "message?entity=none&id=1"), "there is no queue &#34;none&#34;")
+		wantText(s.T, s.page(502, "message?entity=none&id=1"), "there is no queue or topic &#34;none&#34;")
 	})
 }
 

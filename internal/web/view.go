@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/notifications"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/plural"
 )
@@ -39,11 +40,19 @@ type view struct {
 // A page is what all pages have in common.
 type page struct {
 	Page, Title, Role, Version string
-	Events                     string // link to the stream that keeps it up to date; "" = none
+	Events                     string              // link to the stream that keeps it up to date; "" = none
+	Gaps                       []notifications.Gap // of the missed deadlines on it
 }
 
 func (d *Dashboard) page(name, title string) page {
 	return page{Page: name, Title: title, Role: d.source.Role, Version: d.source.Version}
+}
+
+func (d *Dashboard) gaps() []notifications.Gap {
+	if d.source.Gaps == nil {
+		return nil
+	}
+	return d.source.Gaps()
 }
 
 // fleetRows are what the monitors that share a Redis know together.
@@ -122,6 +131,7 @@ func (d *Dashboard) view(q string) (*view, error) {
 		v.Sinks = append(v.Sinks, sinkRow{name, number(s.ok), number(s.failed), s.failed > 0})
 	}
 	if v.Monitor {
+		v.Gaps = d.gaps()
 		v.Missed = d.missed(func(e *alert.Event) bool { return matches(&e.Data, q) })
 	}
 	return v, nil

@@ -61,6 +61,7 @@ type Explanation struct {
 	source   *Source
 	place    dlq.Place
 	notified []notifications.Fetched // of messages with the id, in the entity
+	gaps     []notifications.Gap     // of the history that has them
 
 	waiting     int                        // messages in the queue
 	scheduled   int                        // of these, the ones that are not active yet
@@ -82,7 +83,11 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 		Entity: o.Place.String(), MessageID: o.MessageID, Timeline: []Event{},
 		source: s, place: o.Place, timesToLive: map[time.Duration]struct{}{},
 	}
+	if _, err := s.missing(ctx, o.Place); err != nil {
+		return nil, err
+	}
 	if o.History != nil {
+		x.gaps = o.History.Gaps()
 		for _, n := range o.History.Latest(ctx, o.MessageID) {
 			f := notifications.Fetched{TakenBy: n.TakenBy, Waiting: n.Waiting}
 			f.Event.ID, f.Event.Type, f.Event.Data = n.Event.ID, n.Event.Type, n.Event.Data
@@ -106,6 +111,7 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 		return cmp.Or(at.Compare(b.Time.Truncate(time.Millisecond)), order(a.What)-order(b.What))
 	})
 	x.Verdict = x.verdict()
+	x.noteGaps()
 	return x, nil
 }
 
@@ -131,7 +137,7 @@ func (x *Explanation) readMessages(ctx context.Context) error {
 			return dlq.Failure(x.place, err)
 		}
 	}
-	if x.waiting+x.dead == 0 && x.source.IsTopic != nil && x.source.IsTopic(ctx, x.place) {
+	if x.waiting+x.dead == 0 && x.source.IsTopic(ctx, x.place) {
 		return dlq.NoMessages(x.place) // brokers differ in whether they refuse a peek there
 	}
 	return nil

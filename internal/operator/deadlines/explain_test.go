@@ -19,6 +19,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/entities"
 	"overdue/internal/testing/redistest"
 	"overdue/scheduler"
 )
@@ -321,11 +322,11 @@ func TestExplainRefusesAPlaceWithoutMessages(t *testing.T) {
 				t.Errorf("Explain in %s = %v, want an error with %q", place, err, want)
 			}
 		}
-		s.source.IsTopic = func(_ context.Context, place dlq.Place) bool { return place == orders }
+		s.source.Describe = func(context.Context, string) (entities.Info, error) { return entities.Info{Kind: entities.Topic}, nil }
 		if _, err := Explain(t.Context(), s.source, ExplainOptions{Place: orders, MessageID: "m"}); err == nil || !strings.Contains(err.Error(), "orders is a topic") {
 			t.Errorf("Explain in a topic = %v, want an error that says so", err)
 		}
-		s.source.IsTopic = nil
+		s.source.Describe = nil
 		s.source.MonitorQueue = "none"
 		if _, err := Explain(t.Context(), s.source, ExplainOptions{Place: orders, MessageID: "m"}); err == nil || !strings.Contains(err.Error(), "no monitor queue") {
 			t.Errorf("Explain without a monitor queue = %v, want an error", err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/operator/dlq"
 	"overdue/internal/redisstore"
 )
 
@@ -84,6 +85,11 @@ func List(ctx context.Context, s *Source, o ListOptions) (*Listing, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if o.Entity != "" && len(r.Entities) == 0 {
+		if err := s.mustExist(ctx, dlq.Place{Entity: o.Entity}); err != nil {
+			return nil, err
+		}
 	}
 	if s.CompanionsInRedis {
 		r.Failed = map[string]int{}

@@ -152,7 +152,7 @@ func TestListNamesTheNextDeadlinesOfAnEntity(t *testing.T) {
 		if whole := s.listText(ListOptions{Entity: "orders", Limit: 10}, 0); !strings.Contains(whole, long+"  customer-4711-of-the-north") {
 			t.Errorf("ids are cut where no terminal is:\n%s", whole)
 		}
-		if other := s.list(ListOptions{Entity: "other", Limit: 3}); len(other.Entities)+len(other.Upcoming) != 0 {
+		if other := s.list(ListOptions{Entity: "seated", Limit: 3}); len(other.Entities)+len(other.Upcoming) != 0 {
 			t.Errorf("listing of another entity: %+v", other)
 		}
 	})

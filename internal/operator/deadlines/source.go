@@ -12,6 +12,7 @@ import (
 	"overdue/internal/monitorqueue"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
@@ -28,9 +29,10 @@ type Source struct {
 	Redis         *redisstore.Store // what the monitors share; nil if they share nothing
 	// CompanionsInRedis says that Redis keeps the companions, and not the monitor queue.
 	CompanionsInRedis bool
-	// IsTopic reports whether the place is known to be a topic. nil: that is not known of any
-	// place.
-	IsTopic func(context.Context, dlq.Place) bool
+	// Describe says how a queue or topic was made; nil: nobody says it. With it Names is required,
+	// the names of those that may have been meant where there is none.
+	Describe func(ctx context.Context, name string) (entities.Info, error)
+	Names    func(context.Context) []string
 }
 
 // keeper names what keeps the companions.

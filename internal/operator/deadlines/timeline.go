@@ -158,14 +158,27 @@ func (x *Explanation) fetchNotifications(ctx context.Context, adminAddress strin
 	if adminAddress == "" {
 		return
 	}
-	all, err := notifications.Fetch(ctx, adminAddress, x.MessageID)
+	all, gaps, err := notifications.Fetch(ctx, adminAddress, x.MessageID)
 	if err != nil {
 		x.Note = fmt.Sprintf("Notifications are unknown: no monitor answers at listen.admin, %s.", adminAddress)
 		return
 	}
+	x.gaps = gaps
 	for _, n := range all {
 		x.keepNotification(n)
 	}
+}
+
+// noteGaps says what the history may lack if there is no trace of the message.
+func (x *Explanation) noteGaps() {
+	if len(x.gaps) == 0 || len(x.Timeline) > 0 {
+		return
+	}
+	spans := make([]string, len(x.gaps))
+	for i, g := range x.gaps {
+		spans[i] = g.String()
+	}
+	x.Note = "If it missed its deadline, the history may lack that. The gaps (UTC): " + strings.Join(spans, "; ") + "."
 }
 
 // keepNotification keeps a notification of the message-id if it is of the entity as well.
