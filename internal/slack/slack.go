@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"overdue/internal/lag"
 )
 
 const (
@@ -33,23 +35,18 @@ type Meter struct {
 	entities map[string]*Entity // by name in lower case
 }
 
-// buckets are those of both metrics, in seconds.
-var buckets = []float64{
-	.001, .01, .1, .25, .5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 2 * 3600, 6 * 3600, 12 * 3600, 24 * 3600, 3 * 24 * 3600, 7 * 24 * 3600,
-}
-
 // NewMeter makes the metrics and registers them with r, unless that is nil.
 func NewMeter(r prometheus.Registerer) *Meter {
 	m := &Meter{
 		left: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "overdue_deadline_slack_seconds",
 			Help:    "How much time was left before the deadline when a message was settled through the AMQP endpoint. Settlements after the deadline are in the bucket 0.",
-			Buckets: append([]float64{0}, buckets...),
+			Buckets: append([]float64{0}, lag.Buckets()...),
 		}, []string{"entity"}),
 		taken: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "overdue_settled_after_seconds",
 			Help:    "How long after its enqueue a message with a deadline was settled through the AMQP endpoint.",
-			Buckets: buckets,
+			Buckets: lag.Buckets(),
 		}, []string{"entity"}),
 		entities: map[string]*Entity{},
 	}

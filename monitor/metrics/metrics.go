@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/alert"
+	"overdue/internal/lag"
 	"overdue/internal/operations"
 )
 
@@ -57,7 +58,7 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "overdue_deadline_lag_seconds",
 			Help:    "How long after its deadline a message was dead-lettered, by the broker's clock.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 3600},
+			Buckets: lag.Buckets(),
 		}, []string{"entity"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "overdue_outstanding_deadlines",

@@ -18,8 +18,8 @@ import (
 // describeTimeout bounds one question of how an entity was made.
 const describeTimeout = 30 * time.Second
 
-// Missing returns an error if the namespace has no such place, by what it answered about the queue or
-// topic. names are those that may have been meant.
+// Missing returns an error if the namespace has no such place, by what it answered about the queue
+// or topic. names are those that may have been meant.
 func Missing(place dlq.Place, info entities.Info, answer error, names func() []string) error {
 	var known []string
 	what := "queue or topic"
