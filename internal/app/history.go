@@ -37,7 +37,7 @@ func (p *Process) startHistory(shared *redisstore.Store) {
 		fleet = shared.History()
 	}
 	writable := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "overdue_history_writable", Help: "Whether the last write to the file of the history succeeded: 1 or 0. What could not be written waits in memory.",
+		Name: "overdue_history_writable", Help: "Whether the file of the history can be written: 0 after a write that failed, or during one that takes longer than 10 s. What is not written waits in memory.",
 	})
 	writable.Set(1)
 	h, aside, err := history.Open(history.Config{

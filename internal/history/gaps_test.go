@@ -53,7 +53,7 @@ func wantGaps(t *testing.T, h *History, since time.Time, want ...notifications.G
 	}
 }
 
-// Whoever asks how many deadlines were missed learns for which spans nobody knows.
+// An operator learns for which spans nobody knows whether deadlines were missed.
 func TestTheSpansThatAreMissingAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := configIn(t.TempDir())
