@@ -21,9 +21,9 @@ func (p *program) missedCommand() *cobra.Command {
 	var asJSON bool
 	var since time.Duration
 	cmd := &cobra.Command{
-		Use:     "missed [queue or topic]",
-		Short:   "List missed deadlines of the last hours, the latest first",
-		Long:    "Asks the Overdue process at listen.admin for its history, and lists up to 1,000 missed deadlines. It says for\n" +
+		Use:   "missed [queue or topic]",
+		Short: "List missed deadlines of the last hours, the latest first",
+		Long: "Asks the Overdue process at listen.admin for its history, and lists up to 1,000 missed deadlines. It says for\n" +
 			"which spans the history may lack some.",
 		Example: "  overdue deadlines missed\n  overdue deadlines missed orders --since 1h --json",
 		Args:    cobra.MaximumNArgs(1),

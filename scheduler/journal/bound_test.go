@@ -119,3 +119,28 @@ func lastTransaction(t *testing.T, st *file) int {
 	}()
 	return tx.ID()
 }
+
+// The monitor queue takes all that a journal of many pages has, and the file goes on.
+func TestAJournalOfManyPagesIsEmptiedAtOnce(t *testing.T) {
+	st := openTestStore(t, 64<<20)
+	const n = 5_000
+	if err := errors.Join(st.put(oneCommit(n))...); err != nil {
+		t.Fatal(err)
+	}
+	all, err := st.first(nil, 2*n)
+	if err != nil || len(all) != n {
+		t.Fatalf("%d entries, %v; want %d", len(all), err, n)
+	}
+	if err := st.remove(all); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := st.first(nil, n); err != nil || len(left) != 0 || st.status().Bytes != 0 {
+		t.Errorf("%d entries are left, %+v, %v; want none", len(left), st.status(), err)
+	}
+	if err := errors.Join(st.put(oneCommit(1))...); err != nil {
+		t.Error(err)
+	}
+	if left, err := st.first(nil, n); err != nil || len(left) != 1 {
+		t.Errorf("%d entries are left, %v; want the new one", len(left), err)
+	}
+}

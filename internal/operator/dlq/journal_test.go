@@ -66,6 +66,31 @@ func TestAJournalThatCannotWriteSaysSo(t *testing.T) {
 	}
 }
 
+// A run that ends forgets all of a journal of many pages.
+func TestAJournalOfManyPagesIsForgottenAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal.db")
+	j := openJournal(t, path)
+	numbers := make([]int64, 5_000)
+	for i := range numbers {
+		numbers[i] = int64(i + 1)
+	}
+	if _, err := j.begin(numbers); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.forget(numbers); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := j.entries(); err != nil || len(left) != 0 {
+		t.Errorf("%d entries are left, %v; want none", len(left), err)
+	}
+	if _, err := j.begin(numbers[:1]); err != nil {
+		t.Error(err)
+	}
+	if left, err := j.entries(); err != nil || len(left) != 1 {
+		t.Errorf("%d entries are left, %v; want the new one", len(left), err)
+	}
+}
+
 // Nor does a run rely on a journal that cannot be written.
 func TestAResubmissionEndsWhenItsJournalCannotBeWritten(t *testing.T) {
 	run := func(s *scene, r *Resubmission) error { _, err := r.Run(s.Context(), nil); return err }
