@@ -41,7 +41,7 @@ func (p *Process) startHistory(shared *redisstore.Store) {
 	})
 	writable.Set(1)
 	h, aside, err := history.Open(history.Config{
-		Shared: fleet, Directory: directory, Keep: c.Keep, MaxSize: c.MaxSize, Metrics: p.registry, Slack: p.slack, Missing: p.missing,
+		Shared: fleet, Directory: directory, Keep: c.Keep, MaxSize: c.MaxSize, Metrics: p.registry, Slack: p.slack, Missing: p.missing, NoMonitor: !p.role.Monitor,
 		Changed: func(err error) {
 			if err != nil {
 				writable.Set(0)

@@ -20,6 +20,7 @@ const (
 	reasonKeep    = "removed, because it is older than history.keep"
 	reasonStopped = "no process wrote it"
 	reasonDropped = "dropped, because the file could not be written"
+	reasonProxy   = "this process has no monitor; ask one that has"
 	reasonWaits   = "the file cannot be written, and what happened waits in memory"
 )
 

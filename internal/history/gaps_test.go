@@ -194,6 +194,22 @@ func TestAFileOfAnEarlierVersionIsRead(t *testing.T) {
 	wantGaps(t, h, time.Time{}, notifications.Gap{To: now, Reason: reasonFormer})
 }
 
+// A proxy alone sees no missed deadline, whatever its history has.
+func TestAProxyDoesNotSayThatNoDeadlineWasMissed(t *testing.T) {
+	h := open(t, t.TempDir(), prometheus.NewRegistry())
+	h.cfg.NoMonitor = true
+	s := httptest.NewServer(h)
+	defer s.Close()
+	since := time.Now().Add(time.Hour)
+	got, err := Fetch(t.Context(), s.Listener.Addr().String(), "", since)
+	if err != nil || len(got.Gaps) != 1 || got.Gaps[0].Reason != reasonProxy {
+		t.Errorf("Fetch = %+v, %v; want that it has no monitor", got, err)
+	}
+	if got, err := FetchMinutes(t.Context(), s.Listener.Addr().String(), "", since); err != nil || len(got.Gaps) != 0 {
+		t.Errorf("FetchMinutes = %+v, %v; want no gap", got, err)
+	}
+}
+
 func TestAnAnswerHasItsGaps(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	s := httptest.NewServer(h)

@@ -60,6 +60,8 @@ type Config struct {
 	Metrics   prometheus.Gatherer
 	Slack     *slack.Meter        // nil measures none
 	Shared    *redisstore.History // of the fleet; nil = nothing is shared
+	// NoMonitor says that this process sees no missed deadlines.
+	NoMonitor bool
 	// Missing returns an error if there is no such queue, topic or subscription. known are names in
 	// the history that may have been meant.
 	Missing func(ctx context.Context, name string, known []string) error

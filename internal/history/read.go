@@ -176,6 +176,9 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		gaps, err = h.Gaps(since)
 	}
+	if h.cfg.NoMonitor && r.URL.Path == Path && scope != ScopeFleet {
+		gaps = append(gaps, notifications.Gap{To: time.Now(), Reason: reasonProxy})
+	}
 	if err != nil {
 		http.Error(w, escape.Text(err.Error()), http.StatusInternalServerError)
 		return

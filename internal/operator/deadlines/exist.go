@@ -15,8 +15,8 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// describeTimeout bounds one question of how an entity was made.
-const describeTimeout = 30 * time.Second
+// describeTimeout bounds one question of how an entity was made. Without an answer, a peek tells.
+const describeTimeout = 5 * time.Second
 
 // Missing returns an error if the namespace has no such place, by what it answered about the queue
 // or topic. names are those that may have been meant.
