@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lag sums up how long after their deadlines messages were dead-lettered.
+// Package lag sums up how long after their deadlines messages were dead-lettered, and has the
+// buckets of such spans.
 package lag
 
 import (
