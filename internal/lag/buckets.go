@@ -11,15 +11,15 @@ import (
 // bucket's bound is at most than the one before it, up to here.
 var bounds = []struct{ to, step float64 }{
 	{.001, 0}, {.005, 5}, {.01, 2}, {.025, 2.5}, {.05, 2}, {.1, 2},
-	{.25, 1.25}, {.5, 1.25}, {1, 1.25},
-	{2.5, 1.1}, {5, 1.1}, {10, 1.1}, {30, 1.1}, {60, 1.1}, {300, 1.1}, {3600, 1.1},
-	{24 * 3600, 1.25}, {7 * 24 * 3600, 1.25},
+	{.25, 1.5}, {.5, 1.5}, {1, 1.5},
+	{2.5, 1.2}, {5, 1.2}, {10, 1.2}, {30, 1.2}, {60, 1.2}, {300, 1.2}, {3600, 1.2},
+	{24 * 3600, 1.5}, {7 * 24 * 3600, 1.5},
 }
 
 // Buckets are those of the histograms of lags and of other spans before or after a deadline, in
 // seconds. A quantile that Prometheus calculates lies in the bucket of what was measured. So it is
-// off by a tenth at most between 1 s and 1 h, and by a quarter from 100 ms on and up to 7 days.
-// Each entity has as many series, so the steps are no smaller than that.
+// off by a fifth at most between 1 s and 1 h, and the median of equal spans by a tenth. Each entity
+// has as many series, so the steps are no smaller than that.
 func Buckets() []float64 {
 	all := []float64{bounds[0].to}
 	for _, b := range bounds[1:] {
