@@ -304,12 +304,9 @@ func (c *Config) secret(section, key string, value *string, fileKey, file string
 	if file == "" {
 		return nil
 	}
-	text, err := ReadBounded(file, maxSecretFile)
-	if err != nil {
+	var err error
+	if *value, err = readSecret(file, "the "+key); err != nil {
 		return fmt.Errorf("%s: %w", c.At(section+"."+fileKey), err)
-	}
-	if *value = strings.TrimSpace(string(text)); *value == "" {
-		return fmt.Errorf("%s: %s is empty; it has to hold the %s", c.At(section+"."+fileKey), file, key)
 	}
 	return nil
 }

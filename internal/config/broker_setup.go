@@ -82,12 +82,9 @@ func (c *Config) newKeyCheck(list string) func(i int, name string, key *string, 
 			return fmt.Errorf("%s: %q needs one of key and keyFile", at("name"), name)
 		}
 		if file != "" {
-			text, err := ReadBounded(file, maxSecretFile)
-			if err != nil {
+			var err error
+			if *key, err = readSecret(file, "a key"); err != nil {
 				return fmt.Errorf("%s: %w", at("keyFile"), err)
-			}
-			if *key = strings.TrimSpace(string(text)); *key == "" {
-				return fmt.Errorf("%s: %s is empty; it has to hold a key", at("keyFile"), file)
 			}
 		}
 		from := "key"

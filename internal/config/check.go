@@ -110,8 +110,8 @@ func (c *Config) readNamespace() error {
 		if c.Namespace != "" {
 			return fmt.Errorf("%s and %s are both given; keep one", c.At("namespace"), c.At("namespaceFile"))
 		}
-		text, err := ReadBounded(c.NamespaceFile, maxSecretFile)
-		if err != nil {
+		var err error
+		if c.Namespace, err = readSecret(c.NamespaceFile, "a connection string or the name of a namespace"); err != nil {
 			return fmt.Errorf("%s: %w", c.At("namespaceFile"), err)
 		}
 		if c.Namespace = strings.TrimSpace(string(text)); c.Namespace == "" {

@@ -24,13 +24,17 @@ type Namespace struct {
 	// Azure identity of the machine.
 	KeyName, Key     string
 	Signature        string
-	ConnectionString string // "" with the identity
+	ConnectionString string // of these, for the SDK; "" with the identity
 }
 
 // ParseNamespace reads the name of a namespace or a connection string. Its errors
 // name keys and never show a value.
 func ParseNamespace(text string) (*Namespace, error) {
-	if text = strings.TrimSpace(text); strings.Contains(text, "=") {
+	text = strings.TrimSpace(text)
+	if why := foreign(text); why != "" {
+		return nil, fmt.Errorf("the value %s", why)
+	}
+	if strings.Contains(text, "=") {
 		return parseConnectionString(text)
 	}
 	host := strings.TrimSuffix(strings.TrimPrefix(text, "sb://"), "/")
@@ -47,8 +51,8 @@ func ParseNamespace(text string) (*Namespace, error) {
 // hostName is a DNS name or an IPv4 address; only a dial shows whether it exists.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
-// parseConnectionString reads what the portal shows. Keys that it does not know are left
-// to the SDK; keys that would lead it astray are errors.
+// parseConnectionString reads what the portal shows, and makes of it what the SDK gets, so that nothing is read in two
+// ways. Keys that it does not know have no effect; keys that would lead the SDK astray are errors.
 func parseConnectionString(text string) (*Namespace, error) {
 	parts := map[string]string{}
 	for i, part := range strings.Split(text, ";") {
@@ -63,18 +67,20 @@ func parseConnectionString(text string) (*Namespace, error) {
 		if _, twice := parts[key]; twice {
 			return nil, fmt.Errorf("part %d of the connection string repeats a key", i+1)
 		}
-		parts[key] = strings.TrimSpace(value)
+		if parts[key] = strings.TrimSpace(value); foreign(parts[key]) != "" {
+			return nil, fmt.Errorf("the value of part %d of the connection string %s", i+1, foreign(parts[key]))
+		}
 	}
 	n := &Namespace{
 		KeyName: parts["sharedaccesskeyname"], Key: parts["sharedaccesskey"],
-		Signature: parts["sharedaccesssignature"], ConnectionString: text,
+		Signature: parts["sharedaccesssignature"],
 	}
 	endpoint, ok := parts["endpoint"]
 	if !ok {
 		return nil, errors.New("the connection string lacks Endpoint=sb://…; copy it whole")
 	}
 	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "sb" || u.Hostname() == "" || u.User != nil {
+	if err != nil || u.Scheme != "sb" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("the Endpoint of the connection string is not of the form sb://host/")
 	}
 	switch {
@@ -95,6 +101,15 @@ func parseConnectionString(text string) (*Namespace, error) {
 		port = map[bool]string{true: "5672", false: "5671"}[n.Plain]
 	}
 	n.Host, n.DialAddress = u.Host, net.JoinHostPort(u.Hostname(), port)
+	n.ConnectionString = "Endpoint=sb://" + u.Host
+	if n.Signature != "" {
+		n.ConnectionString += ";SharedAccessSignature=" + n.Signature
+	} else {
+		n.ConnectionString += ";SharedAccessKeyName=" + n.KeyName + ";SharedAccessKey=" + n.Key
+	}
+	if n.Plain {
+		n.ConnectionString += ";UseDevelopmentEmulator=true"
+	}
 	return n, nil
 }
 

@@ -5,7 +5,6 @@ package config
 import (
 	"crypto/x509"
 	"fmt"
-	"strings"
 
 	"overdue/internal/redisstore"
 )
@@ -18,12 +17,9 @@ func (c *Config) readRedis() error {
 			return fmt.Errorf("%s and %s are both given; keep one", c.At("redis"), c.At("redisFile"))
 		}
 		key = "redisFile"
-		text, err := ReadBounded(c.RedisFile, maxSecretFile)
-		if err != nil {
+		var err error
+		if c.Redis, err = readSecret(c.RedisFile, "the address of a Redis"); err != nil {
 			return fmt.Errorf("%s: %w", c.At(key), err)
-		}
-		if c.Redis = strings.TrimSpace(string(text)); c.Redis == "" {
-			return fmt.Errorf("%s: %s is empty; it has to hold the address of a Redis", c.At(key), c.RedisFile)
 		}
 	}
 	if c.Redis == "" {
@@ -33,7 +29,7 @@ func (c *Config) readRedis() error {
 		return nil
 	}
 	address, err := redisstore.ParseAddress(c.Redis)
-	if err != nil {
+	if err = orForeign(c.Redis, err); err != nil {
 		return fmt.Errorf("%s: %w", c.At(key), err)
 	}
 	if c.RedisAuthorityFile == "" {

@@ -61,6 +61,36 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// A connection string that the check takes, both clients of the SDK take, however it was written.
+func TestWhatTheCheckTakesTheSDKTakes(t *testing.T) {
+	for _, text := range []string{
+		"Endpoint=sb://localhost:24999/; SharedAccessKeyName=R; SharedAccessKey=abc=; UseDevelopmentEmulator=true",
+		"Endpoint = sb://localhost:24999/;SharedAccessKeyName = R;SharedAccessKey = abc=;UseDevelopmentEmulator=true",
+		"Endpoint=SB://localhost:24999/;SharedAccessKeyName=R;SharedAccessKey=abc=;UseDevelopmentEmulator=true",
+		"endpoint=sb://LOCALHOST;sharedaccesskeyname=R;sharedaccesskey=abc=;usedevelopmentemulator=T;",
+		";;Endpoint=sb://[::1]:5673//;SharedAccessKeyName=R;SharedAccessKey=a=b=c;UseDevelopmentEmulator=1;;",
+		"Endpoint=sb://a.b;EntityPath=;SharedAccessKeyName=R;SharedAccessKey=abc=;TransportType=Amqp;UseDevelopmentEmulator=false",
+		"SharedAccessSignature = SharedAccessSignature sr=x&sig=y&se=1&skn=z ; Endpoint = sb://a.b/",
+	} {
+		n, err := Parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		client, _, _, err := n.Connect(zap.NewNop())
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if _, err := n.Administration(&entities.Admin{}); err != nil {
+			t.Errorf("%s: administration: %v", text, err)
+		}
+		if err := client.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // serveBroker serves a namespace with the queue orders on a port that takes AMQP and HTTP, with TLS and without.
 func serveBroker(t *testing.T) (b *broker.Broker, addr string) {
 	t.Helper()
