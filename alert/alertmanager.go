@@ -9,9 +9,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"overdue/internal/httpclient"
 )
 
 const (
@@ -85,7 +86,10 @@ func NewAlertmanager(name string, cfg AlertmanagerConfig, text Text) (Notifier, 
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	cfg.URL, cfg.Severity = strings.TrimSuffix(cfg.URL, "/")+"/api/v2/alerts", cmp.Or(cfg.Severity, "critical")
+	if u, err := httpclient.ParseURL(cfg.URL); err == nil { // newPoster has the error
+		cfg.URL = u.JoinPath("api/v2/alerts").String() // which keeps the query
+	}
+	cfg.Severity = cmp.Or(cfg.Severity, "critical")
 	p, err := newPoster("alertmanager", cfg.HTTP)
 	if err != nil {
 		return nil, err

@@ -68,9 +68,9 @@ type poster struct {
 }
 
 func newPoster(sink string, cfg HTTP) (*poster, error) {
-	u, err := url.Parse(cfg.URL)
-	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return nil, fmt.Errorf("alert: %s needs an http or https URL with a host", sink)
+	u, err := httpclient.ParseURL(cfg.URL)
+	if err != nil {
+		return nil, fmt.Errorf("alert: %s: %w", sink, err)
 	}
 	p := &poster{sink: sink, url: cfg.URL, host: u.Host, timeout: cfg.Timeout, client: cfg.Client, slots: make(chan struct{}, maxConns)}
 	if p.header, err = cfg.header(); err == nil {

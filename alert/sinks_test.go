@@ -185,6 +185,25 @@ func TestAnAlertmanagerGetsTimesByItsOwnClock(t *testing.T) {
 	}
 }
 
+// Some ask for a token in the query, which belongs behind the path.
+func TestTheURLOfAnAlertmanagerKeepsItsQuery(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://am:9093":               "http://am:9093/api/v2/alerts",
+		"http://am:9093/":              "http://am:9093/api/v2/alerts",
+		"http://am:9093/am?token=a%26": "http://am:9093/am/api/v2/alerts?token=a%26",
+		"https://am/?a=b&c":            "https://am/api/v2/alerts?a=b&c",
+		"https://u:p@am/a%2Fb/?x":      "https://u:p@am/a%2Fb/api/v2/alerts?x",
+	} {
+		a, err := NewAlertmanager("", AlertmanagerConfig{HTTP: HTTP{URL: url}}, Text{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := a.(*alertmanager).url; got != want {
+			t.Errorf("%s: posts to %s, want %s", url, got, want)
+		}
+	}
+}
+
 func TestPagerDuty(t *testing.T) {
 	url, posted := hooked(t)
 	a, err := NewPagerDuty("", PagerDutyConfig{HTTP: HTTP{URL: url}, RoutingKey: "r"}, Text{})

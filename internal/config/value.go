@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"overdue/internal/httpclient"
 	grammar "overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/duration"
 )
@@ -277,9 +277,6 @@ func CheckEntity(text string) error {
 
 // checkURL keeps the value out of its errors: a webhook's URL often is its password.
 func checkURL(text string) error {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return fmt.Errorf("the value is not a URL; write one like https://example.com/hook")
-	}
-	return nil
+	_, err := httpclient.ParseURL(text)
+	return orForeign(text, err)
 }

@@ -8,9 +8,11 @@
 package httpclient
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -22,6 +24,18 @@ type RedirectError struct {
 
 func (e *RedirectError) Error() string {
 	return fmt.Sprintf("%s answered %s, and redirects are never followed; give the address that it leads to, if it can be trusted", e.Host, e.Status)
+}
+
+// ParseURL reads the URL of a server, which may hold a secret: the error shows nothing of it.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return nil, errors.New("the value is not a URL; write one like https://example.com/hook")
+	}
+	if _, err := strconv.ParseUint(u.Port(), 10, 16); err != nil && u.Port() != "" {
+		return nil, errors.New("the URL has a port above 65535")
+	}
+	return u, nil
 }
 
 // New makes a client. A nil transport means [Transport]; timeout 0 means none. A redirect with a

@@ -79,7 +79,7 @@ var allowed = map[string]allowance{
 	"internal/operator/plan":       {ours: []string{"internal/monitorqueue", "internal/terminal"}},
 	"internal/operator/inject":     {[]string{"internal/escape", "internal/servicebus/address"}, []string{yaml}},
 	"internal/operator/messages":   {[]string{"internal/amqp", "internal/config", "internal/escape", "internal/operator", "internal/operator/dlq", "internal/plural", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azservicebus}},
-	"internal/config":              {[]string{"internal/monitorqueue", "internal/broker", "internal/broker/quirk", "internal/broker/emulator", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{mapstructure, yaml}},
+	"internal/config":              {[]string{"internal/monitorqueue", "internal/broker", "internal/broker/quirk", "internal/broker/emulator", "internal/httpclient", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/sas"}, []string{mapstructure, yaml}},
 	"internal/connect":             {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
 	"internal/version":             {},
 	"internal/catalog":             {[]string{"internal/monitorqueue", "internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "monitor/adopt", "proxy"}, []string{zap}},
