@@ -51,7 +51,7 @@ func (p *Process) brokerNote(i int) string {
 	if i > 0 {
 		return "the same"
 	}
-	note := "AMQP, WebSocket and HTTP"
+	note := "in memory: lost at stop; AMQP, WebSocket and HTTP"
 	if p.certificate != nil {
 		note += ", each with and without TLS"
 	}

@@ -136,7 +136,11 @@ func (p *Process) startBroker(endpoints []net.Listener) error {
 		return nil // that it was closed is what stopping means
 	}, func(ctx context.Context) error {
 		stopping.Store(true)
-		return errors.Join(server.Shutdown(ctx), b.Shutdown(ctx))
+		err := server.Shutdown(ctx)
+		if n := b.Held(p.cfg.AllMonitorQueues().Has); n > 0 {
+			p.log.Warn("messages of the embedded broker are lost, as it keeps them in memory", zap.Int("messages", n))
+		}
+		return errors.Join(err, b.Shutdown(ctx))
 	})
 	return nil
 }

@@ -17,6 +17,19 @@ func (n *Namespace) Entities() []*Entity {
 	return slices.Concat(n.all(KindQueue), n.all(KindTopic), n.all(KindSubscription))
 }
 
+// Held counts the messages of all namespaces, dead letters among them, but for those of the entities that are left out.
+func (b *Broker) Held(leaveOut func(path string) bool) (messages int) {
+	for _, n := range b.all() {
+		for _, e := range slices.Concat(n.all(KindQueue), n.all(KindSubscription)) {
+			if !leaveOut(e.path) {
+				c := e.queue.Counts()
+				messages += c.Active + c.Deferred + c.Scheduled + c.DeadLetter + c.TransferDeadLetter
+			}
+		}
+	}
+	return messages
+}
+
 // Peek returns up to most messages of the queue or subscription at path, or of
 // one of its dead-letter queues ("q/$DeadLetterQueue"), from a sequence number
 // upwards, and disturbs nothing. Errors: ErrEntityNotFound.

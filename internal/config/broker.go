@@ -11,6 +11,7 @@ import (
 // Broker is for the embedded broker. With a namespace it has no effect, so that one
 // file can serve both development and production.
 type Broker struct {
+	Enabled               bool          `mapstructure:"enabled"`
 	Listen                string        `mapstructure:"listen"`
 	AlsoListen            []string      `mapstructure:"alsoListen"`
 	TLS                   BrokerTLS     `mapstructure:"tls"`

@@ -114,10 +114,6 @@ func (c *Config) readNamespace() error {
 		if c.Namespace, err = readSecret(c.NamespaceFile, "a connection string or the name of a namespace"); err != nil {
 			return fmt.Errorf("%s: %w", c.At("namespaceFile"), err)
 		}
-		if c.Namespace = strings.TrimSpace(string(text)); c.Namespace == "" {
-			return fmt.Errorf("%s: %s is empty; it has to hold a connection string or the name of a namespace",
-				c.At("namespaceFile"), c.NamespaceFile)
-		}
 	}
 	if c.Namespace == "" {
 		return nil
@@ -317,7 +313,7 @@ func (c *Config) checkMonitored(e *Entity, key string, seen map[string]bool) err
 	if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key), c.checkReminders(e, key)); err != nil {
 		return err
 	}
-	if !c.Embedded() {
+	if !c.Embedded() || !c.Broker.Enabled {
 		return nil
 	}
 	q, isQueue := c.Queue(e.Name())
@@ -351,7 +347,7 @@ func (c *Config) checkForwardMissed(e *Entity, key string) error {
 	}
 	_, isQueue := c.Queue(to)
 	isTopic := slices.ContainsFunc(c.BrokerTopics(), func(t broker.TopicSetup) bool { return strings.EqualFold(t.Name, to) })
-	if c.Embedded() && !isQueue && !isTopic && !c.Broker.AutoCreate {
+	if c.Embedded() && c.Broker.Enabled && !isQueue && !isTopic && !c.Broker.AutoCreate {
 		return fmt.Errorf("%s: the embedded broker has no queue or topic %q; add it to broker.queues or broker.topics", place, to)
 	}
 	return nil

@@ -91,10 +91,13 @@ func has(m map[string]any, key string) bool {
 	return ok && has(inner, rest)
 }
 
+// unattendedVariable is set in the image and in the unit of systemd.
+const unattendedVariable = "OVERDUE_UNATTENDED"
+
 // Load merges the sources, the strongest last: defaults, file, environment,
 // flags (by key). Its errors are of type *Error.
 func Load(file string, getenv func(string) string, flags map[string]string) (*Config, error) {
-	layers := []*layer{defaults(file == "")}
+	layers := []*layer{defaults(file == "", getenv(unattendedVariable) != "")}
 	if file != "" {
 		l, err := readFile(file)
 		if err != nil {
@@ -130,17 +133,16 @@ func Load(file string, getenv func(string) string, flags map[string]string) (*Co
 }
 
 // defaults is the layer under everything. Somebody without a file has no queues either,
-// so the embedded broker makes them on demand then.
-func defaults(noFile bool) *layer {
+// so the embedded broker makes them on demand then. Where nobody reads the banner, that broker has to be asked for.
+func defaults(noFile, unattended bool) *layer {
 	l := newLayer(nil)
 	for _, s := range Settings {
 		if !s.element() {
 			put(l.values, s.Path, s.standard())
 		}
 	}
-	if noFile {
-		put(l.values, "broker.autoCreate", true)
-	}
+	put(l.values, "broker.enabled", !unattended)
+	put(l.values, "broker.autoCreate", noFile)
 	return l
 }
 

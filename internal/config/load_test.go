@@ -62,7 +62,7 @@ func TestQueuesAreMadeOnDemandOnlyWithoutAFile(t *testing.T) {
 	}{
 		"no file":                {"", nil, true},
 		"no file, variable":      {"", map[string]string{"OVERDUE_BROKER_AUTO_CREATE": "false"}, false},
-		"empty file":             {"# nothing\n", nil, false},
+		"file with a comment":    {"# nothing\n", nil, false},
 		"file with null section": {"broker:\n", nil, false},
 	}
 	for name, tt := range tests {
@@ -111,6 +111,36 @@ alerts: [{webhook: {url: "https://example.com/hook"}}]
 	}}
 	if diff := cmp.Diff(wantAlerts, c.Alerts, cmp.AllowUnexported(Alert{}, Webhook{})); diff != "" {
 		t.Errorf("alerts (-want +got):\n%s", diff)
+	}
+}
+
+// In the image and as a service nobody reads the banner, so the embedded broker has to be asked for.
+func TestUnattendedRunNeedsANamespaceOrTheBrokerByName(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text string
+		env  map[string]string
+		ok   bool
+	}{
+		"nothing":                 {"", map[string]string{"OVERDUE_UNATTENDED": "true"}, false},
+		"nothing, on a terminal":  {"", nil, true},
+		"a file":                  {"broker: {queues: [{name: q}]}\n", map[string]string{"OVERDUE_UNATTENDED": "true"}, false},
+		"a file, on a terminal":   {"broker: {queues: [{name: q}]}\n", nil, true},
+		"a file that asks for it": {"broker: {enabled: true}\n", map[string]string{"OVERDUE_UNATTENDED": "true"}, true},
+		"a variable":              {"", map[string]string{"OVERDUE_UNATTENDED": "true", "OVERDUE_BROKER_ENABLED": "true"}, true},
+		"a namespace":             {"", map[string]string{"OVERDUE_UNATTENDED": "true", "OVERDUE_NAMESPACE": "a.b"}, true},
+		"an empty namespace":      {"", map[string]string{"OVERDUE_UNATTENDED": "true", "OVERDUE_NAMESPACE": ""}, false},
+		"a file that forbids it":  {"broker: {enabled: false}\n", nil, false},
+	} {
+		c, err := load(t, tt.text, tt.env, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.CheckRole(RoleRun); (err == nil) != tt.ok {
+			t.Errorf("%s: `overdue run` = %v, want to start: %v", name, err, tt.ok)
+		}
+		if err := c.CheckRole(RoleBroker); err != nil && c.Embedded() {
+			t.Errorf("%s: `overdue broker` = %v", name, err)
+		}
 	}
 }
 

@@ -58,6 +58,9 @@ func (c *Config) CheckRole(r Role) error {
 	case !r.Broker && c.Embedded():
 		return fmt.Errorf("%s needs a namespace; set --namespace or %s, or use `overdue run`, which brings a broker of its own",
 			r.Name, SettingAt("namespace").Env())
+	case r.Proxy && r.Monitor && c.Embedded() && !c.Broker.Enabled:
+		return fmt.Errorf("%s is false, and no namespace is given; set %s or %s, or set broker.enabled (%s) to true for a broker in memory, whose messages are lost at stop",
+			c.At("broker.enabled"), SettingAt("namespace").Env(), SettingAt("namespaceFile").Env(), SettingAt("broker.enabled").Env())
 	case !r.Proxy && !r.Monitor && !c.Embedded():
 		return fmt.Errorf("%s is given, but `overdue broker` is a namespace itself; remove it, or use `overdue run`", c.At("namespace"))
 	case r.Proxy && c.OnMonitorDown == OnMonitorDownPass && c.Journal.Directory == "":

@@ -12,6 +12,8 @@ import (
 // The rows of the embedded broker.
 
 var brokerSettings = slices.Concat([]*Setting{
+	{Path: "broker.enabled", Kind: KindBool, Default: "true", DefaultNote: "; false in the image and as a service",
+		Help: "Whether `overdue run` brings the embedded broker where no namespace is given. It keeps messages in memory, so they are lost at stop. With `false` it refuses to start without a namespace. The default is `false` where `OVERDUE_UNATTENDED` is set, as it is in the image and in the unit of systemd."},
 	{Path: "broker.listen", Kind: kindEndpoint, Default: "127.0.0.1:5673", Flag: "broker-listen",
 		Help: "Where the embedded broker listens: for AMQP, AMQP over WebSocket, TLS and HTTP, as their first bytes show. What is sent there directly is not monitored. Port 0 takes any free one."},
 	{Path: "broker.alsoListen", Kind: kindEndpoints, Flag: "broker-also-listen",
