@@ -5,7 +5,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -57,9 +56,6 @@ func (p *program) configCheckCommand() *cobra.Command {
 		}
 		if err := checkRoles(c, roles); err != nil {
 			return &config.Error{Err: err}
-		}
-		for _, name := range config.MisspeltVariables(os.Environ()) {
-			fmt.Fprintf(p.stderr, "overdue: %s\n", name) // a message that cannot be printed is no mistake of the configuration
 		}
 		_, err = fmt.Fprintf(p.stdout, "The configuration is valid for %s. Sources: %s.\n", commands(roles), c.Sources())
 		return err

@@ -147,7 +147,11 @@ func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) f
 		if *file == "" {
 			*file = p.getenv("OVERDUE_CONFIG")
 		}
-		return config.Load(*file, p.getenv, flags)
+		c, err := config.Load(*file, p.getenv, flags)
+		if err := errors.Join(config.CheckVariables(os.Environ()), err); err != nil {
+			return nil, err
+		}
+		return c, nil
 	}
 }
 

@@ -3,9 +3,12 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -45,24 +48,42 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// MisspeltVariables are variables whose names are close to that of a setting, and are none. Others are ignored: in a
-// cluster, a service of the name overdue brings OVERDUE_PORT and others like it.
-func MisspeltVariables(environ []string) (lines []string) {
-	known := []string{"OVERDUE_CONFIG", "OVERDUE_SEED"}
+// notSettings are variables of the name that are read elsewhere: by Load itself, by tests, tools and
+// Compose files. Whoever sets one of them starts the program from the same shell.
+var notSettings = []string{"OVERDUE_CONFIG", unattendedVariable, "OVERDUE_BIN", "OVERDUE_IMAGE", "OVERDUE_RELEASE", "OVERDUE_SCENARIOS", "OVERDUE_SEED", "OVERDUE_UPGRADE_FROM"}
+
+// notOfSettings are names that Kubernetes gives every container for a service called overdue or overdue-…, and those of
+// tests.
+var notOfSettings = regexp.MustCompile(`^OVERDUE_(?:(?:\w+?_)??(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PORT|PROTO|ADDR))?|(PORT))|(?:TEST|MUTANT)(?:_\w+)?)$`)
+
+// CheckVariables refuses variables that look like settings and are none, as a file's unknown keys are refused. The port
+// of a service in Kubernetes is an address, such as tcp://10.0.0.1:5672. A bare number is somebody's guess at a setting.
+func CheckVariables(environ []string) error {
+	var known []string
 	for _, s := range Settings {
-		if name := s.Env(); name != "" {
+		if name, ok := strings.CutPrefix(s.Env(), "OVERDUE_"); ok {
 			known = append(known, name)
 		}
 	}
-	for _, entry := range environ {
-		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, "OVERDUE_") || slices.Contains(known, name) {
+	var errs []error
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		name, value, _ := strings.Cut(entry, "=")
+		word, ours := strings.CutPrefix(name, "OVERDUE_")
+		if !ours || slices.Contains(known, word) || slices.Contains(notSettings, name) {
 			continue
 		}
-		if near := Nearest(name, known); near != "" && distance(name, near) <= 3 {
-			lines = append(lines, fmt.Sprintf("%s is no setting, and has no effect; did you mean %s?", name, near))
+		_, number := strconv.ParseUint(value, 10, 64)
+		if form := notOfSettings.FindStringSubmatch(name); form != nil && (form[1] == "" || number != nil) {
+			continue
 		}
+		hint := "docs/reference/configuration.md lists them"
+		if near := Nearest(word, known); near != "" {
+			hint = "did you mean OVERDUE_" + near + "?"
+		}
+		errs = append(errs, fmt.Errorf("%s is not a known variable; %s", Clip(name), hint))
 	}
-	slices.Sort(lines)
-	return lines
+	if len(errs) == 0 {
+		return nil
+	}
+	return &Error{errors.Join(errs...)}
 }
