@@ -67,16 +67,20 @@ func (r *reloader) run(ctx context.Context) error {
 	if c, err := r.load(); err != nil || len(config.Differing(r.p.current(), c)) > 0 {
 		files.recheck()
 	}
+	reason := "file"
 	for {
-		reason := "signal"
 		select {
 		case <-hup:
+			if reason = "signal"; files != nil {
+				files.recheck() // somebody may still write
+				continue
+			}
 		case <-files.changed():
-			reason = "file"
 		case <-ctx.Done():
 			return nil
 		}
 		r.reload(reason)
+		reason = "file"
 		files.follow(r.p.current().Files())
 	}
 }
@@ -84,7 +88,11 @@ func (r *reloader) run(ctx context.Context) error {
 // reload reads the configuration and takes it up, or says why not.
 func (r *reloader) reload(reason string) {
 	log := r.p.log.With(zap.String("reason", reason))
+	before := r.p.current()
 	next, err := r.load()
+	if err == nil {
+		err = next.CheckComplete(before)
+	}
 	var changed, restart []string
 	if err == nil {
 		changed, restart, err = r.p.adopt(next)
@@ -98,6 +106,9 @@ func (r *reloader) reload(reason string) {
 	r.succeeded()
 	r.reloads.WithLabelValues(reason, "ok").Inc()
 	log.Info("configuration reloaded", zap.Strings("changed", changed))
+	if lost := config.Lost(before, r.p.current()); len(lost) > 0 {
+		log.Warn("the configuration has less than before", zap.Strings("dropped", lost))
+	}
 	if len(restart) > 0 {
 		log.Warn("changed settings need a restart", zap.Strings("settings", restart))
 	}

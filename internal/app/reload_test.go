@@ -5,16 +5,19 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"overdue/internal/config"
 )
@@ -171,6 +174,39 @@ func TestAFileThatDiffersAtTheStartIsReadWhenNobodyWritesItAnyMore(t *testing.T)
 	}
 }
 
+// A reload that would lose something is refused, with what and how to say that it is meant; one that may is a warning.
+func TestAReloadThatLosesSinksNeedsTheEndOfTheFile(t *testing.T) {
+	const sinks = "alerts:\n  - {name: first, webhook: {url: \"http://127.0.0.1:1/\"}}\n"
+	const second = "  - {name: second, webhook: {url: \"http://127.0.0.1:1/\"}}\n"
+	p, _ := reloaded(t, reloadQueues+sinks+second)
+	core, logs := observer.New(zap.InfoLevel)
+	p.log = zap.New(core)
+	var text string
+	r := newReloader(p, func() (*config.Config, error) { return loadHere(t, text, nil, nil) })
+	for _, tt := range []struct {
+		text, level, message, with string
+		sinks                      int
+	}{
+		{" \n", "error", "configuration refused, the one before stays in force", "is empty", 2},
+		{"# nothing\n", "error", "configuration refused, the one before stays in force", "alerts: first is gone, alerts: second is gone", 2},
+		{reloadQueues + sinks, "error", "configuration refused, the one before stays in force", "overdue.yaml may be cut short: alerts: second is gone", 2},
+		{reloadQueues + sinks + "...\n", "warn", "the configuration has less than before", "alerts: second is gone", 1},
+	} {
+		text = tt.text
+		logs.TakeAll()
+		r.reload("file")
+		all := logs.TakeAll()
+		if !slices.ContainsFunc(all, func(e observer.LoggedEntry) bool {
+			return e.Level.String() == tt.level && e.Message == tt.message && strings.Contains(fmt.Sprint(e.ContextMap()), tt.with)
+		}) {
+			t.Errorf("%q: logged %v, want %s %s with %q", tt.text, all, tt.level, tt.message, tt.with)
+		}
+		if n := len(p.current().Alerts); n != tt.sinks || len(p.sinks.active) != n {
+			t.Errorf("%q: %d sinks are in force, want %d", tt.text, n, tt.sinks)
+		}
+	}
+}
+
 func TestAChangeOfFilesIsNoticed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -223,6 +259,7 @@ func TestAChangeOfFilesIsNoticed(t *testing.T) {
 	notices("a file that is gone")
 	// What stays the same is not logged, however often it is written.
 	write("other", "x")
+	w.check()
 	w.check()
 	select {
 	case <-w.changed():

@@ -16,7 +16,8 @@ import (
 	"overdue/internal/config"
 )
 
-// quiet is how long nothing may happen to the files before they are read: editors and deployments write in steps.
+// quiet is how long nothing may happen to the files before a look at them, and between two looks that have to be the
+// same: editors and deployments write in steps, and not every file system sends events.
 const quiet = 200 * time.Millisecond
 
 // A fileWatch reports when the content of some files has changed. It watches their folders: a file that is replaced is
@@ -27,9 +28,10 @@ type fileWatch struct {
 	news    chan struct{}
 	done    chan struct{}
 
-	mu      sync.Mutex // guards files and digest
+	mu      sync.Mutex // guards all below
 	files   []string
-	digest  [sha256.Size]byte
+	digest  [sha256.Size]byte // as last reported
+	seen    [sha256.Size]byte // by the last look
 	folders map[string]bool
 }
 
@@ -44,6 +46,7 @@ func watchFiles(files []string) (*fileWatch, error) {
 		return nil, errors.Join(err, watcher.Close())
 	}
 	w.files, w.digest = files, digestOf(files)
+	w.seen = w.digest
 	go w.run()
 	return w, nil
 }
@@ -77,7 +80,7 @@ func (w *fileWatch) recheck() {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.digest = [sha256.Size]byte{}
+	w.digest, w.seen = [sha256.Size]byte{}, [sha256.Size]byte{}
 	w.settled.Reset(quiet)
 }
 
@@ -123,13 +126,18 @@ func (w *fileWatch) run() {
 	}
 }
 
-// check reports content that is another one.
+// check reports content that is another one, and that two looks have found alike.
 func (w *fileWatch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// A link that leads elsewhere now leads to a folder that may not be watched yet.
 	_ = w.add(w.files) // as in follow
 	d := digestOf(w.files)
+	if d != w.seen {
+		w.seen = d
+		w.settled.Reset(quiet)
+		return
+	}
 	if d == w.digest {
 		return
 	}

@@ -63,6 +63,7 @@ type Config struct {
 	origin map[string]string
 	blank  map[string]bool // keys that a file has without a value
 	file   string          // that --config names; "" = none
+	ended  bool            // the file says where it ends
 }
 
 // Monitor lists the monitored queues and topics; an empty list means all.

@@ -30,6 +30,7 @@ const (
 type layer struct {
 	place  func(line int) string
 	folder string // of the file: relative paths in it start there; "" = in the working directory
+	ended  bool   // the file has the mark at its end that YAML has for that
 	values map[string]any
 	origin map[string]string
 	blank  map[string]bool // keys without a value
@@ -54,6 +55,9 @@ func readFile(name string) (*layer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the configuration file cannot be read: %w; check --config", err)
 	}
+	if len(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))) == 0 {
+		return nil, fmt.Errorf("the configuration file %s is empty; write {} into it if every setting is to have its default", name)
+	}
 	l := newLayer(func(line int) string { return fmt.Sprintf("%s:%d", name, line) })
 	l.folder = filepath.Dir(name)
 	root, err := parseYAML(text)
@@ -64,11 +68,15 @@ func readFile(name string) (*layer, error) {
 		}
 		return nil, errors.Join(l.errs...)
 	}
+	l.ended = endOfDocument.Match(text)
 	if root != nil {
 		l.section(root, "", "", l.values)
 	}
 	return l, errors.Join(l.errs...)
 }
+
+// endOfDocument is how a YAML document ends that says so. A file that was cut short does not.
+var endOfDocument = regexp.MustCompile(`\n\.\.\.\s*$`)
 
 // ReadBounded is os.ReadFile with a bound: the name may be that of a device or a pipe.
 func ReadBounded(name string, limit int64) ([]byte, error) {

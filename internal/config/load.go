@@ -182,6 +182,7 @@ func merge(layers []*layer) (*Config, error) {
 			c.origin[key] = place
 		}
 		maps.Copy(c.blank, l.blank)
+		c.ended = c.ended || l.ended
 	}
 	// Values have the types of the fields already, but for durations in a list, which are texts.
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{

@@ -127,7 +127,7 @@ func Changes(a, b *Config) []string {
 	if a.Monitor.Deadline != b.Monitor.Deadline {
 		all = append(all, fmt.Sprintf("monitor.deadline is %s, was %s", b.Monitor.Deadline, a.Monitor.Deadline))
 	}
-	all = append(all, elements("monitor.entities", a.Monitor.Entities, b.Monitor.Entities, func(e Entity) string { return e.Name() })...)
+	all = append(all, elements("monitor.entities", a.Monitor.Entities, b.Monitor.Entities, entityName)...)
 	nameless := func(all []Alert) []Alert {
 		all = slices.Clone(all)
 		for i := range all {
@@ -135,9 +135,28 @@ func Changes(a, b *Config) []string {
 		}
 		return all
 	}
-	all = append(all, elements("alerts", nameless(a.Alerts), nameless(b.Alerts), func(s Alert) string { return s.Name })...)
-	return append(all, elements("listen.keys", a.Listen.Keys, b.Listen.Keys, func(k EndpointKey) string { return k.Name })...)
+	all = append(all, elements("alerts", nameless(a.Alerts), nameless(b.Alerts), sinkName)...)
+	return append(all, elements("listen.keys", a.Listen.Keys, b.Listen.Keys, endpointKeyName)...)
 }
+
+// Lost names the sinks, entities and keys that a has and b has not.
+func Lost(a, b *Config) []string {
+	return slices.Concat(gone("monitor.entities", a.Monitor.Entities, b.Monitor.Entities, entityName),
+		gone("alerts", a.Alerts, b.Alerts, sinkName), gone("listen.keys", a.Listen.Keys, b.Listen.Keys, endpointKeyName))
+}
+
+// CheckComplete refuses to lose what before has unless the file says where it ends: one that was cut short, or is
+// half written, would do the same.
+func (c *Config) CheckComplete(before *Config) error {
+	if lost := Lost(before, before.WithLive(c)); len(lost) > 0 && !c.ended {
+		return fmt.Errorf("%s may be cut short: %s; if it is complete, end it with a line of three dots (...), or restart", c.file, strings.Join(lost, ", "))
+	}
+	return nil
+}
+
+func entityName(e Entity) string           { return e.Name() }
+func sinkName(a Alert) string              { return a.Name }
+func endpointKeyName(k EndpointKey) string { return k.Name }
 
 // elements says which elements of a list are new, others or gone, by name. No value is shown: there are secrets among them.
 func elements[T any](key string, a, b []T, name func(T) string) (all []string) {
@@ -150,6 +169,11 @@ func elements[T any](key string, a, b []T, name func(T) string) (all []string) {
 			all = append(all, fmt.Sprintf("%s: %s has changed", key, name(after)))
 		}
 	}
+	return append(all, gone(key, a, b, name)...)
+}
+
+// gone is the part of elements about those that b has not.
+func gone[T any](key string, a, b []T, name func(T) string) (all []string) {
 	for _, before := range a {
 		if !slices.ContainsFunc(b, func(after T) bool { return strings.EqualFold(name(before), name(after)) }) {
 			all = append(all, fmt.Sprintf("%s: %s is gone", key, name(before)))

@@ -89,6 +89,40 @@ func TestAReloadTakesUpWhatIsLiveAndNothingElse(t *testing.T) {
 	}
 }
 
+// A file that was cut short, or is half written, has less than before. One that is complete says so at its end.
+func TestAConfigurationThatLosesSomethingHasToBeComplete(t *testing.T) {
+	const keys = "listen: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n"
+	const entities = "broker: {autoCreate: true}\nmonitor:\n  entities:\n    - queue: orders\n    - queue: bills\n"
+	const sinks = "alerts:\n  - {name: chat, slack: {url: http://x}}\n  - {name: mail, webhook: {url: http://x}}\n"
+	before, err := load(t, keys+entities+sinks, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"{}\n":        "monitor.entities: orders is gone, monitor.entities: bills is gone, alerts: chat is gone, alerts: mail is gone, listen.keys: app is gone",
+		"# nothing\n": "alerts: mail is gone",
+		keys + entities + "alerts:\n  - {name: chat, slack: {url: http://x}}\n": "overdue.yaml may be cut short: alerts: mail is gone; if it is complete, end it with a line of three dots (...), or restart",
+		keys + strings.TrimSuffix(entities, "    - queue: bills\n") + sinks:     "monitor.entities: bills is gone",
+		entities + sinks: "listen.keys: app is gone",
+		keys + entities + sinks + "log: {level: debug}\n":                                        "",
+		keys + entities + sinks + "  - {name: more, slack: {url: http://y}}\n":                   "",
+		keys + strings.ReplaceAll(entities, "queue: bills", "queue: BILLS") + sinks:              "",
+		keys + entities + "alerts:\n  - {name: chat, slack: {url: http://x}}\n...\n":             "",
+		keys + entities + "alerts:\n  - {name: chat, slack: {url: http://x}}\n...":               "",
+		keys + entities + "alerts:\n  - {name: chat, slack: {url: http://x}, text: \"\n...\"}\n": "alerts: mail is gone",
+	} {
+		after, err := load(t, text, nil, nil)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		err = after.CheckComplete(before)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n%v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestKeepTakesTheOriginOfAListAlong(t *testing.T) {
 	c := &Config{raw: map[string]any{"alerts": []any{"a"}}, origin: map[string]string{"alerts": "f:1", "alerts[0].name": "f:2", "alertsElse": "f:3"}}
 	from := &Config{raw: map[string]any{"alerts": []any{"b"}}, origin: map[string]string{"alerts": "g:5", "alertsElse": "g:6"}}
