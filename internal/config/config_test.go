@@ -37,6 +37,22 @@ func load(t *testing.T, text string, env, flags map[string]string) (*Config, err
 	return c, err
 }
 
+// What refers to no variable of a shell is taken as it is written.
+func TestDollarsThatReferToNothingAreTaken(t *testing.T) {
+	c, err := load(t, `alerts:
+  - {title: "${HOME} {{.Count}}", text: "$${X} costs ${{.Count}}", email: {host: h, from: a@b, to: c@d, username: u, password: "pa${$$word${"}}
+`, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := c.Alerts[0]; a.Title != "${HOME} {{.Count}}" || a.Text != "$${X} costs ${{.Count}}" || a.Email.Password != "pa${$$word${" {
+		t.Errorf("title %q, text %q, password %q", a.Title, a.Text, a.Email.Password)
+	}
+	if c, err = load(t, "", map[string]string{"OVERDUE_DASHBOARD_TOKEN": "0123456789abcdef${X}"}, nil); err != nil || c.Dashboard.Token != "0123456789abcdef${X}" {
+		t.Errorf("a token of the environment: %v", err)
+	}
+}
+
 func TestWrongConfigurationIsOneSentence(t *testing.T) {
 	tests := map[string]struct {
 		text, want string
@@ -144,6 +160,17 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 		"topic with sessions":                     {"monitor: {entities: [{topic: t, requiresSession: true}]}\n", "monitor.entities[0].requiresSession: a topic has no such setting; its subscriptions have"},
 		"copy given twice":                        {"monitor: {entities: [{topic: t, subscriptions: [{name: s}, {name: S}]}]}\n", `monitor.entities[0].subscriptions[1].name: "S" is in the list already`},
 		"emulator's file missing":                 {"broker: {emulatorConfig: Config.json}\n", "overdue.yaml:1: broker.emulatorConfig: open Config.json: no such file or directory"},
+		"a file with nothing":                     {" \n", "the configuration file overdue.yaml is empty; write {} into it"},
+		"a file with a mark":                      {"\ufeff", "the configuration file overdue.yaml is empty; write {} into it"},
+		"no broker and no namespace":              {"broker: {enabled: false}\nmonitor: {entities: [{queue: orders}]}\n", "overdue.yaml:1: broker.enabled is false, and no namespace is given; set OVERDUE_NAMESPACE or OVERDUE_NAMESPACE_FILE, or set broker.enabled (OVERDUE_BROKER_ENABLED) to true"},
+		"a variable in a secret":                  {"alerts:\n  - slack:\n      url: https://x/${HOOK}\n", "overdue.yaml:3: alerts[0].slack.url refers to a variable as ${…}, which is not replaced; write the value itself, set OVERDUE_ALERTS, or name a file that holds the value with urlFile"},
+		"a variable in a setting":                 {"redis: \"${REDIS:-redis://localhost}\"\n", "overdue.yaml:1: redis refers to a variable as ${…}, which is not replaced; write the value itself, set OVERDUE_REDIS, or name a file that holds the value with redisFile"},
+		"a variable that is a number":             {"proxy: {maxInFlight: \"${env:MANY}\"}\n", "overdue.yaml:1: proxy.maxInFlight refers to a variable as ${…}, which is not replaced; write the value itself, set OVERDUE_PROXY_MAX_IN_FLIGHT"},
+		"a variable in a list":                    {"alerts:\n  - entities: [\"${QUEUE}\"]\n    slack: {url: http://x}\n", "overdue.yaml:2: alerts[0].entities refers to a variable as ${…}"},
+		"a variable in a mapping":                 {"alerts:\n  - webhook:\n      url: http://x\n      headers: {Authorization: \"Bearer ${TOKEN}\"}\n", "overdue.yaml:4: alerts[0].webhook.headers.Authorization refers to a variable as ${…}, which is not replaced; write the value itself, set OVERDUE_ALERTS, or name a file that holds the value with headersFile"},
+		"a URL with a port of no size":            {"alerts: [{webhook: {url: \"http://x:70000\"}}]\n", "alerts[0].webhook.url: the URL has a port above 65535"},
+		"a URL without a host":                    {"alerts: [{webhook: {url: \"http://:80/\"}}]\n", "alerts[0].webhook.url: the value is not a URL"},
+		"a URL in quotes":                         {"alerts: [{webhook: {url: \"'http://x/'\"}}]\n", "alerts[0].webhook.url: the value has quotes around it"},
 		"namespace of no form":                    {"namespace: contoso\n", `overdue.yaml:1: namespace: "contoso" is not a fully qualified name; write contoso.servicebus.windows.net, or a connection string`},
 		"namespace twice":                         {"namespace: a.b\nnamespaceFile: x\n", "overdue.yaml:1: namespace and overdue.yaml:2: namespaceFile are both given; keep one"},
 		"namespace file missing":                  {"namespaceFile: nowhere\n", "overdue.yaml:1: namespaceFile: open nowhere: no such file or directory"},

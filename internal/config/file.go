@@ -95,14 +95,6 @@ func ReadBounded(name string, limit int64) ([]byte, error) {
 	return text, nil
 }
 
-// A yamlError says what is wrong with a text, and in which line.
-type yamlError struct {
-	line int
-	text string
-}
-
-func (e *yamlError) Error() string { return e.text }
-
 // readSecret is what a file holds that has one secret in it. what names that for errors, which show nothing of it.
 func readSecret(name, what string) (string, error) {
 	text, err := ReadBounded(name, maxSecretFile)
@@ -156,6 +148,14 @@ func foreign(text string) string {
 	}
 	return ""
 }
+
+// A yamlError says what is wrong with a text, and in which line.
+type yamlError struct {
+	line int
+	text string
+}
+
+func (e *yamlError) Error() string { return e.text }
 
 var yamlLine = regexp.MustCompile(`^yaml: line (\d+): `)
 
@@ -247,6 +247,7 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 		l.sequence(s, value, key.Value, shown, into)
 	case s != nil && value.Kind != yaml.ScalarNode:
 		l.fail(value.Line, "%s has to be a single value of kind %s", shown+key.Value, s.Kind)
+	case s != nil && l.refersToVariable(s, value, shown+key.Value):
 	case s != nil:
 		v, err := s.Parse(value.Value)
 		if err != nil {
@@ -267,6 +268,24 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 	}
 }
 
+// reference is a variable as shells, Compose and other programs write it in their files.
+var reference = regexp.MustCompile(`\$\{[A-Za-z_][^{}]*\}`)
+
+// refersToVariable fails if a value refers to a variable, which would stand there as it is written. Templates may say what they
+// like. The value is not shown, as it may be a secret.
+func (l *layer) refersToVariable(s *Setting, value *yaml.Node, shown string) bool {
+	if s.template || !reference.MatchString(value.Value) {
+		return false
+	}
+	root, _, _ := strings.Cut(s.Path, "[]") // of a list, which has a variable as a whole
+	cure := "set " + SettingAt(root).Env()
+	if file := SettingAt(s.Path + "File"); file != nil {
+		cure += ", or name a file that holds the value with " + file.Path[strings.LastIndexByte(file.Path, '.')+1:]
+	}
+	l.fail(value.Line, "%s refers to a variable as ${…}, which is not replaced; write the value itself, %s", Clip(shown), cure)
+	return true
+}
+
 // sequence reads what may be written as a list, too.
 func (l *layer) sequence(s *Setting, n *yaml.Node, key, shown string, into map[string]any) {
 	all := []string{}
@@ -277,6 +296,9 @@ func (l *layer) sequence(s *Setting, n *yaml.Node, key, shown string, into map[s
 		if e.Kind != yaml.ScalarNode {
 			l.fail(e.Line, "%s has to be a list of single values", shown+key)
 			return
+		}
+		if l.refersToVariable(s, e, shown+key) {
+			continue
 		}
 		v, err := s.Parse(e.Value)
 		if err != nil {
@@ -309,6 +331,9 @@ func (l *layer) mapping(s *Setting, n *yaml.Node, shown string) (map[string]any,
 		if value.Kind != yaml.ScalarNode || value.Decode(&v) != nil {
 			l.fail(value.Line, "%s.%s has to be a single value", shown, Clip(key.Value))
 			return nil, false
+		}
+		if l.refersToVariable(s, value, shown+"."+key.Value) {
+			continue
 		}
 		if s.Kind == kindTexts {
 			v = value.Value

@@ -26,6 +26,7 @@ type Setting struct {
 	Choices  []string // of a choice
 	need     bool     // an element of the list cannot do without
 	secret   bool     // never shown
+	template bool     // text of the user's own, in which anything may stand
 	optional bool     // it belongs to a section that an element of the list may do without
 }
 
