@@ -159,8 +159,11 @@ func TestBannerNamesWhatListens(t *testing.T) {
 		}
 	}
 	b.Reset()
-	remote := &Process{role: config.RoleMonitor, AdminAddr: "127.0.0.1:1", cfg: &config.Config{Namespace: "x", MonitorQueue: "m"},
-		namespace: &connect.Namespace{Namespace: &config.Namespace{Host: "contoso.servicebus.windows.net", KeyName: "k", Key: "s3cr3t"}}}
+	ns, err := connect.Parse("Endpoint=sb://contoso.servicebus.windows.net;SharedAccessKeyName=k;SharedAccessKey=s3cr3t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := &Process{role: config.RoleMonitor, AdminAddr: "127.0.0.1:1", cfg: &config.Config{Namespace: "x", MonitorQueue: "m"}, namespace: ns}
 	remote.banner(&b)
 	if !strings.Contains(b.String(), "contoso.servicebus.windows.net") || strings.Contains(b.String(), "s3cr3t") {
 		t.Errorf("the banner of a namespace:\n%s", b.String())

@@ -174,7 +174,8 @@ func TestAFileThatDiffersAtTheStartIsReadWhenNobodyWritesItAnyMore(t *testing.T)
 	}
 }
 
-// A reload that would lose something is refused, with what and how to say that it is meant; one that may is a warning.
+// A reload that would lose something is refused, with what and how to say that it is meant; one
+// that may is a warning.
 func TestAReloadThatLosesSinksNeedsTheEndOfTheFile(t *testing.T) {
 	const sinks = "alerts:\n  - {name: first, webhook: {url: \"http://127.0.0.1:1/\"}}\n"
 	const second = "  - {name: second, webhook: {url: \"http://127.0.0.1:1/\"}}\n"

@@ -16,8 +16,9 @@ import (
 	"overdue/internal/config"
 )
 
-// quiet is how long nothing may happen to the files before a look at them, and between two looks that have to be the
-// same: editors and deployments write in steps, and not every file system sends events.
+// quiet is how long nothing may happen to the files before they are read, and how long a second
+// read comes after the first, which has to find the same: editors and deployments write in steps,
+// and not every file system sends events.
 const quiet = 200 * time.Millisecond
 
 // A fileWatch reports when the content of some files has changed. It watches their folders: a file that is replaced is
@@ -31,7 +32,7 @@ type fileWatch struct {
 	mu      sync.Mutex // guards all below
 	files   []string
 	digest  [sha256.Size]byte // as last reported
-	seen    [sha256.Size]byte // by the last look
+	seen    [sha256.Size]byte // when last read
 	folders map[string]bool
 }
 
@@ -126,7 +127,7 @@ func (w *fileWatch) run() {
 	}
 }
 
-// check reports content that is another one, and that two looks have found alike.
+// check reports content that is another one, once two reads have found the same.
 func (w *fileWatch) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

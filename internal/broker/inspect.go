@@ -17,7 +17,8 @@ func (n *Namespace) Entities() []*Entity {
 	return slices.Concat(n.all(KindQueue), n.all(KindTopic), n.all(KindSubscription))
 }
 
-// Held counts the messages of all namespaces, dead letters among them, but for those of the entities that are left out.
+// Held counts the messages of all namespaces, dead letters among them, but for those of the
+// entities that are left out.
 func (b *Broker) Held(leaveOut func(path string) bool) (messages int) {
 	for _, n := range b.all() {
 		for _, e := range slices.Concat(n.all(KindQueue), n.all(KindSubscription)) {

@@ -118,3 +118,14 @@ type Correlation struct {
 	ContentType      string         `mapstructure:"contentType"`
 	Properties       map[string]any `mapstructure:"properties"`
 }
+
+// A broker without keys checks none; the SDKs only want one.
+const (
+	AnyKeyName = "RootManageSharedAccessKey"
+	AnyKey     = "SAS_KEY_VALUE"
+)
+
+// ConnectionString is how a client reaches the embedded broker at addr, without TLS.
+func ConnectionString(addr, keyName, key string) string {
+	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true;"
+}

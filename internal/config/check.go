@@ -14,10 +14,8 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/namespace"
 )
-
-// maxSecretFile bounds a namespaceFile. A connection string has a few hundred bytes.
-const maxSecretFile = 16 << 10
 
 // complete reads the namespace's file and checks what no setting can be checked for alone.
 func (c *Config) complete() error {
@@ -118,7 +116,7 @@ func (c *Config) readNamespace() error {
 	if c.Namespace == "" {
 		return nil
 	}
-	if _, err := ParseNamespace(c.Namespace); err != nil {
+	if _, err := namespace.Parse(c.Namespace); err != nil {
 		key := "namespace"
 		if c.NamespaceFile != "" {
 			key = "namespaceFile"

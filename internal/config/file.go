@@ -12,8 +12,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -93,60 +91,6 @@ func ReadBounded(name string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s is longer than %s", name, FormatSize(limit))
 	}
 	return text, nil
-}
-
-// readSecret is what a file holds that has one secret in it. what names that for errors, which show nothing of it.
-func readSecret(name, what string) (string, error) {
-	text, err := ReadBounded(name, maxSecretFile)
-	if err != nil {
-		return "", err
-	}
-	secret := strings.TrimSpace(string(text))
-	if secret == "" {
-		return "", fmt.Errorf("%s is empty; it has to hold %s", name, what)
-	}
-	if why := encodingFault(secret); why != "" {
-		return "", fmt.Errorf("%s %s", name, why)
-	}
-	return secret, nil
-}
-
-// encodingFault says how a text was saved that is not plain UTF-8; "" = it is.
-func encodingFault(text string) string {
-	switch {
-	case strings.HasPrefix(text, "\ufeff"):
-		return "begins with a byte order mark, as PowerShell and some editors write it; save it as UTF-8 without one"
-	case !utf8.ValidString(text) || strings.Contains(text, "\x00"):
-		return "is not UTF-8, but perhaps UTF-16, as PowerShell writes it; save it as UTF-8 without a byte order mark"
-	}
-	return ""
-}
-
-// orForeign is err, or the cause of it that foreign finds in the text.
-func orForeign(text string, err error) error {
-	if why := foreign(text); err != nil && why != "" {
-		return errors.New("the value " + why)
-	}
-	return err
-}
-
-// foreign says what stands around or in a text of one line that is none of its own; "" = nothing.
-func foreign(text string) string {
-	quote := func(r rune) bool { return strings.ContainsRune("\"'`“”‘’", r) }
-	hidden := func(r rune) bool {
-		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.IsSpace(r) && r != ' '
-	}
-	switch at := strings.IndexFunc(text, hidden); {
-	case encodingFault(text) != "":
-		return encodingFault(text)
-	case strings.TrimFunc(text, quote) != text:
-		return "has quotes around it, which docker --env-file and files keep; remove them"
-	case strings.ContainsAny(text, "\r\n"):
-		return "has a line break in it; put it on one line"
-	case at >= 0:
-		return fmt.Sprintf("has an invisible character after %d others; copy it again, or remove that", utf8.RuneCountInString(text[:at]))
-	}
-	return ""
 }
 
 // A yamlError says what is wrong with a text, and in which line.
@@ -271,8 +215,8 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 // reference is a variable as shells, Compose and other programs write it in their files.
 var reference = regexp.MustCompile(`\$\{[A-Za-z_][^{}]*\}`)
 
-// refersToVariable fails if a value refers to a variable, which would stand there as it is written. Templates may say what they
-// like. The value is not shown, as it may be a secret.
+// refersToVariable fails if a value refers to a variable, which would stand there as it is written.
+// Templates may say what they like. The value is not shown, as it may be a secret.
 func (l *layer) refersToVariable(s *Setting, value *yaml.Node, shown string) bool {
 	if s.template || !reference.MatchString(value.Value) {
 		return false

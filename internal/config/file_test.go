@@ -44,3 +44,28 @@ func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
 		t.Errorf("got error %v, want one that names the bound", err)
 	}
 }
+
+// Whatever a text says, reading it ends with a configuration or an error.
+func FuzzConfigurationFile(f *testing.F) {
+	f.Add("broker:\n  queues: [{name: orders}]\nalerts: [{webhook: {url: http://x}}]\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("? {}\n: x\n")
+	f.Add("log: !!binary x\n--- \n")
+	f.Fuzz(func(t *testing.T, text string) {
+		root, err := parseYAML([]byte(text))
+		if err != nil || root == nil {
+			return
+		}
+		l := newLayer(func(int) string { return "fuzz" })
+		l.section(root, "", "", l.values)
+		if len(l.errs) > maxConfigErrs {
+			t.Errorf("%d errors, want at most %d", len(l.errs), maxConfigErrs)
+		}
+		if len(l.errs) > 0 {
+			return
+		}
+		if _, err := merge([]*layer{defaults(false, false), l}); err != nil {
+			t.Errorf("a file without mistakes cannot be merged: %v\n%s", err, text)
+		}
+	})
+}

@@ -132,8 +132,9 @@ func Load(file string, getenv func(string) string, flags map[string]string) (*Co
 	return c, nil
 }
 
-// defaults is the layer under everything. Somebody without a file has no queues either,
-// so the embedded broker makes them on demand then. Where nobody reads the banner, that broker has to be asked for.
+// defaults is the layer under everything. Somebody without a file has no queues either, so the
+// embedded broker makes them on demand then. Where nobody reads the banner, that broker has to be
+// asked for.
 func defaults(noFile, unattended bool) *layer {
 	l := newLayer(nil)
 	for _, s := range Settings {

@@ -114,7 +114,8 @@ alerts: [{webhook: {url: "https://example.com/hook"}}]
 	}
 }
 
-// In the image and as a service nobody reads the banner, so the embedded broker has to be asked for.
+// In the image and as a service nobody reads the banner, so the embedded broker has to be asked
+// for.
 func TestUnattendedRunNeedsANamespaceOrTheBrokerByName(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text string

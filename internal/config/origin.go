@@ -48,16 +48,17 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// notSettings are variables of the name that are read elsewhere: by Load itself, by tests, tools and
-// Compose files. Whoever sets one of them starts the program from the same shell.
+// notSettings are variables that are read elsewhere: by Load itself, by tests, tools and Compose
+// files, which may start the program with their own environment.
 var notSettings = []string{"OVERDUE_CONFIG", unattendedVariable, "OVERDUE_BIN", "OVERDUE_IMAGE", "OVERDUE_RELEASE", "OVERDUE_SCENARIOS", "OVERDUE_SEED", "OVERDUE_UPGRADE_FROM"}
 
-// notOfSettings are names that Kubernetes gives every container for a service called overdue or overdue-…, and those of
-// tests.
+// notOfSettings are names that Kubernetes gives every container for a service called overdue or
+// overdue-…, and those of tests.
 var notOfSettings = regexp.MustCompile(`^OVERDUE_(?:(?:\w+?_)??(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PORT|PROTO|ADDR))?|(PORT))|(?:TEST|MUTANT)(?:_\w+)?)$`)
 
-// CheckVariables refuses variables that look like settings and are none, as a file's unknown keys are refused. The port
-// of a service in Kubernetes is an address, such as tcp://10.0.0.1:5672. A bare number is somebody's guess at a setting.
+// CheckVariables refuses variables of our prefix that are no settings, as a file's unknown keys
+// are refused. The port of a service in Kubernetes is an address, such as tcp://10.0.0.1:5672. A
+// bare number is somebody's guess at a setting.
 func CheckVariables(environ []string) error {
 	var known []string
 	for _, s := range Settings {

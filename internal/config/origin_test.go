@@ -70,7 +70,7 @@ func TestAVariableThatIsNoSettingIsAnError(t *testing.T) {
 }
 
 // A setting whose variable has the form of one of Kubernetes would never be found misspelt.
-func TestNoSettingLooksLikeAVariableOfKubernetes(t *testing.T) {
+func TestNoSettingHasTheFormOfAVariableOfKubernetes(t *testing.T) {
 	for _, s := range Settings {
 		if name := s.Env(); notOfSettings.MatchString(name) || slices.Contains(notSettings, name) {
 			t.Errorf("%s is passed over", name)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/namespace"
 )
 
 // redact copies v, the value at path of the table, without what is secret. What the
@@ -62,7 +63,7 @@ func hide(s *Setting, v any) string {
 	if a, err := redisstore.ParseAddress(text); err == nil {
 		return strings.Join(a.Hosts, ",") + " (hidden)"
 	}
-	if n, err := ParseNamespace(text); err == nil {
+	if n, err := namespace.Parse(text); err == nil {
 		if n.ConnectionString == "" {
 			return n.Host
 		}

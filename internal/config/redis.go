@@ -29,7 +29,7 @@ func (c *Config) readRedis() error {
 		return nil
 	}
 	address, err := redisstore.ParseAddress(c.Redis)
-	if err = orForeign(c.Redis, err); err != nil {
+	if err = orTextFault(c.Redis, err); err != nil {
 		return fmt.Errorf("%s: %w", c.At(key), err)
 	}
 	if c.RedisAuthorityFile == "" {

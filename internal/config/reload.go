@@ -145,8 +145,8 @@ func Lost(a, b *Config) []string {
 		gone("alerts", a.Alerts, b.Alerts, sinkName), gone("listen.keys", a.Listen.Keys, b.Listen.Keys, endpointKeyName))
 }
 
-// CheckComplete refuses to lose what before has unless the file says where it ends: one that was cut short, or is
-// half written, would do the same.
+// CheckComplete refuses to lose what before has unless the file says where it ends: one that was
+// cut short, or is half written, would do the same.
 func (c *Config) CheckComplete(before *Config) error {
 	if lost := Lost(before, before.WithLive(c)); len(lost) > 0 && !c.ended {
 		return fmt.Errorf("%s may be cut short: %s; if it is complete, end it with a line of three dots (...), or restart", c.file, strings.Join(lost, ", "))

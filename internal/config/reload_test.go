@@ -89,7 +89,8 @@ func TestAReloadTakesUpWhatIsLiveAndNothingElse(t *testing.T) {
 	}
 }
 
-// A file that was cut short, or is half written, has less than before. One that is complete says so at its end.
+// A file that was cut short, or is half written, has less than before. One that is complete says so
+// at its end.
 func TestAConfigurationThatLosesSomethingHasToBeComplete(t *testing.T) {
 	const keys = "listen: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n"
 	const entities = "broker: {autoCreate: true}\nmonitor:\n  entities:\n    - queue: orders\n    - queue: bills\n"

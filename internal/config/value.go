@@ -278,5 +278,5 @@ func CheckEntity(text string) error {
 // checkURL keeps the value out of its errors: a webhook's URL often is its password.
 func checkURL(text string) error {
 	_, err := httpclient.ParseURL(text)
-	return orForeign(text, err)
+	return orTextFault(text, err)
 }

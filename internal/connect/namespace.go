@@ -21,10 +21,10 @@ import (
 	sbadmin "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"go.uber.org/zap"
 
-	"overdue/internal/config"
 	"overdue/internal/listener/tlsrecord"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/namespace"
 	"overdue/internal/servicebus/sdk"
 	"overdue/internal/version"
 )
@@ -33,11 +33,11 @@ import (
 const DialTimeout = 10 * time.Second
 
 // A Namespace is one that can be connected to.
-type Namespace struct{ *config.Namespace }
+type Namespace struct{ *namespace.Namespace }
 
 // Parse reads the name of a namespace or a connection string.
 func Parse(text string) (*Namespace, error) {
-	n, err := config.ParseNamespace(text)
+	n, err := namespace.Parse(text)
 	if err != nil {
 		return nil, err
 	}

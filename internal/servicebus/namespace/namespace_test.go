@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+package namespace
 
 import (
 	"strings"
@@ -27,7 +27,7 @@ func TestNamespaceIsANameOrAConnectionString(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseNamespace(tt.text)
+			got, err := Parse(tt.text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestWrongNamespaceIsASentenceWithoutItsSecrets(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := ParseNamespace(tt.text)
+			_, err := Parse(tt.text)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got error %v, want one with %q", err, tt.want)
 			}
@@ -78,39 +78,14 @@ func TestWrongNamespaceIsASentenceWithoutItsSecrets(t *testing.T) {
 	}
 }
 
-func FuzzParseNamespace(f *testing.F) {
-	f.Add(ConnectionString("127.0.0.1:5673", AnyKeyName, AnyKey))
+func FuzzParse(f *testing.F) {
+	f.Add("Endpoint=sb://127.0.0.1:5673;SharedAccessKeyName=root;SharedAccessKey=s3cr3t;UseDevelopmentEmulator=true;")
 	f.Add("contoso.servicebus.windows.net")
 	f.Add("Endpoint=sb://%zz;=;;SharedAccessKey=")
 	f.Fuzz(func(t *testing.T, text string) {
-		n, err := ParseNamespace(text)
+		n, err := Parse(text)
 		if (n == nil) == (err == nil) {
-			t.Errorf("parseNamespaceText(%q) = %v, %v; want one of the two", text, n, err)
-		}
-	})
-}
-
-// Whatever a text says, reading it ends with a configuration or an error.
-func FuzzConfigurationFile(f *testing.F) {
-	f.Add("broker:\n  queues: [{name: orders}]\nalerts: [{webhook: {url: http://x}}]\n")
-	f.Add("a: &a [*a]\n")
-	f.Add("? {}\n: x\n")
-	f.Add("log: !!binary x\n--- \n")
-	f.Fuzz(func(t *testing.T, text string) {
-		root, err := parseYAML([]byte(text))
-		if err != nil || root == nil {
-			return
-		}
-		l := newLayer(func(int) string { return "fuzz" })
-		l.section(root, "", "", l.values)
-		if len(l.errs) > maxConfigErrs {
-			t.Errorf("%d errors, want at most %d", len(l.errs), maxConfigErrs)
-		}
-		if len(l.errs) > 0 {
-			return
-		}
-		if _, err := merge([]*layer{defaults(false, false), l}); err != nil {
-			t.Errorf("a file without mistakes cannot be merged: %v\n%s", err, text)
+			t.Errorf("Parse(%q) = %v, %v; want one of the two", text, n, err)
 		}
 	})
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package config
+// Package namespace reads what names a namespace of Service Bus: its host, or a connection string.
+// It is the one parser of both, for the configuration and for the clients.
+package namespace
 
 import (
 	"errors"
@@ -12,12 +14,12 @@ import (
 	"strings"
 )
 
-// Namespace is what the setting of that name says. It holds secrets: nothing but host
-// may be shown.
+// A Namespace is where one is and how to prove who we are. It holds secrets: nothing but Host may
+// be shown.
 type Namespace struct {
 	Host        string // fully qualified, with the port if one was given
 	DialAddress string // host:port of its AMQP endpoint
-	// plain means AMQP without TLS, as emulators and the embedded broker speak it.
+	// Plain means AMQP without TLS, as emulators and the embedded broker speak it.
 	Plain bool
 
 	// One of three: a key, a signature that somebody made with one, or (both empty) the
@@ -27,11 +29,11 @@ type Namespace struct {
 	ConnectionString string // of these, for the SDK; "" with the identity
 }
 
-// ParseNamespace reads the name of a namespace or a connection string. Its errors
+// Parse reads the name of a namespace or a connection string. Its errors
 // name keys and never show a value.
-func ParseNamespace(text string) (*Namespace, error) {
+func Parse(text string) (*Namespace, error) {
 	text = strings.TrimSpace(text)
-	if why := foreign(text); why != "" {
+	if why := TextFault(text); why != "" {
 		return nil, fmt.Errorf("the value %s", why)
 	}
 	if strings.Contains(text, "=") {
@@ -39,7 +41,7 @@ func ParseNamespace(text string) (*Namespace, error) {
 	}
 	host := strings.TrimSuffix(strings.TrimPrefix(text, "sb://"), "/")
 	if hostName.MatchString(host) && !strings.Contains(host, ".") {
-		return nil, fmt.Errorf("%q is not a fully qualified name; write %s.servicebus.windows.net, or a connection string", Clip(host), Clip(host))
+		return nil, fmt.Errorf("%.60q is not a fully qualified name; write %.60s.servicebus.windows.net, or a connection string", host, host)
 	}
 	if !hostName.MatchString(host) {
 		// What is neither may be half of a connection string, and so a secret.
@@ -51,8 +53,9 @@ func ParseNamespace(text string) (*Namespace, error) {
 // hostName is a DNS name or an IPv4 address; only a dial shows whether it exists.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
-// parseConnectionString reads what the portal shows, and makes of it what the SDK gets, so that nothing is read in two
-// ways. Keys that it does not know have no effect; keys that would lead the SDK astray are errors.
+// parseConnectionString reads what the portal shows, and makes of it what the SDK gets, so that
+// nothing is read in two ways. Keys that it does not know have no effect; keys that would lead the
+// SDK astray are errors.
 func parseConnectionString(text string) (*Namespace, error) {
 	parts := map[string]string{}
 	for i, part := range strings.Split(text, ";") {
@@ -67,8 +70,8 @@ func parseConnectionString(text string) (*Namespace, error) {
 		if _, twice := parts[key]; twice {
 			return nil, fmt.Errorf("part %d of the connection string repeats a key", i+1)
 		}
-		if parts[key] = strings.TrimSpace(value); foreign(parts[key]) != "" {
-			return nil, fmt.Errorf("the value of part %d of the connection string %s", i+1, foreign(parts[key]))
+		if parts[key] = strings.TrimSpace(value); TextFault(parts[key]) != "" {
+			return nil, fmt.Errorf("the value of part %d of the connection string %s", i+1, TextFault(parts[key]))
 		}
 	}
 	n := &Namespace{
@@ -111,15 +114,4 @@ func parseConnectionString(text string) (*Namespace, error) {
 		n.ConnectionString += ";UseDevelopmentEmulator=true"
 	}
 	return n, nil
-}
-
-// A broker without keys checks none; the SDKs only want one.
-const (
-	AnyKeyName = "RootManageSharedAccessKey"
-	AnyKey     = "SAS_KEY_VALUE"
-)
-
-// ConnectionString is how a client reaches the embedded broker at addr, without TLS.
-func ConnectionString(addr, keyName, key string) string {
-	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true;"
 }
