@@ -51,7 +51,7 @@ func (p *Process) brokerNote(i int) string {
 	if i > 0 {
 		return "the same"
 	}
-	note := "in memory: lost at stop; AMQP, WebSocket and HTTP"
+	note := "AMQP, WebSocket and HTTP"
 	if p.certificate != nil {
 		note += ", each with and without TLS"
 	}
@@ -63,6 +63,7 @@ func (p *Process) brokerNote(i int) string {
 
 // bannerOfBroker prints the connection strings to paste into an app.
 func (p *Process) bannerOfBroker(b *strings.Builder) {
+	b.WriteString("\nMessages of the embedded broker are in memory: lost at stop.\n")
 	how := ""
 	if p.cfg.Broker.AutoCreate {
 		how += "Queues are made when a client names them. They dead-letter what expires (in Azure: if set). "
@@ -74,7 +75,7 @@ func (p *Process) bannerOfBroker(b *strings.Builder) {
 		how += "Every SharedAccessKeyName but " + config.AnyKeyName + " is a namespace of its own. "
 	}
 	if how != "" {
-		fmt.Fprintf(b, "\n%s\n", strings.TrimRight(how, " "))
+		fmt.Fprintf(b, "%s\n", strings.TrimRight(how, " "))
 	}
 	fmt.Fprintf(b, "\nConnection string of the embedded broker, to paste into an app:\n%s\n", p.shownConnectionString())
 	if p.certificate != nil {
