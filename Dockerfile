@@ -28,7 +28,8 @@ LABEL org.opencontainers.image.title="Overdue" \
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /out/overdue /overdue
 COPY --from=build --chown=65532:65532 /out/data /var/lib/overdue
-ENV HOME=/var/lib/overdue
+# Nobody reads the banner: without a namespace the embedded broker runs only if OVERDUE_BROKER_ENABLED=true asks for it.
+ENV HOME=/var/lib/overdue OVERDUE_UNATTENDED=true
 # By number, so that runAsNonRoot can be checked without a passwd file.
 USER 65532:65532
 ENTRYPOINT ["/overdue"]

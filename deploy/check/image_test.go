@@ -101,7 +101,7 @@ func TestTheDockerfileIsOneThatBuilds(t *testing.T) {
 	if user == nil || user[1] == "0" || !strings.Contains(last, "--chown="+user[1]+":"+user[2]+" /out/data ") {
 		t.Errorf("USER is %v; want a number that is not 0, to whom the data folder belongs", user)
 	}
-	for _, want := range []string{`ENTRYPOINT ["/overdue"]`, `CMD ["/overdue", "healthcheck"]`, "COPY --from=build /out/overdue /overdue"} {
+	for _, want := range []string{"ENV HOME=/var/lib/overdue OVERDUE_UNATTENDED=true\n", `ENTRYPOINT ["/overdue"]`, `CMD ["/overdue", "healthcheck"]`, "COPY --from=build /out/overdue /overdue"} {
 		if !strings.Contains(last, want) {
 			t.Errorf("the last stage lacks %s", want)
 		}

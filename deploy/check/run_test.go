@@ -112,7 +112,7 @@ func (w *workload) start(t *testing.T, namespace string) *process {
 	env := w.env(t)
 	maps.Copy(env, map[string]string{
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": p.rest, "OVERDUE_LISTEN_ADMIN": p.admin, "OVERDUE_LISTEN_PROBES": p.probes,
-		"OVERDUE_BROKER_LISTEN": freeAddress(t), "HOME": t.TempDir(),
+		"OVERDUE_BROKER_LISTEN": freeAddress(t), "HOME": t.TempDir(), "OVERDUE_UNATTENDED": "true", // as in the image
 	})
 	if namespace != "" {
 		env["OVERDUE_NAMESPACE"] = namespace

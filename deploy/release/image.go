@@ -115,7 +115,7 @@ func (r *release) imageOf(b program) (v1.Image, error) {
 	config.Config = v1.Config{
 		Entrypoint: []string{"/overdue"},
 		Cmd:        []string{"run"},
-		Env:        []string{"PATH=/", "HOME=/" + dataFolder},
+		Env:        []string{"PATH=/", "HOME=/" + dataFolder, "OVERDUE_UNATTENDED=true"},
 		User:       fmt.Sprintf("%d:%d", user, user),
 		Labels:     r.labels(),
 		Healthcheck: &v1.HealthConfig{

@@ -57,8 +57,9 @@ func TestTheDebInstallsAndRuns(t *testing.T) {
 		t.Errorf("dpkg --verify finds changes: %s", out)
 	}
 	runs(t, "chroot", root, "/usr/bin/overdue")
-	command(t, "chroot", root, "/usr/bin/overdue", "config", "check", "--config", "/etc/overdue/overdue.yaml") // as the unit does
+	command(t, "chroot", root, "/usr/bin/overdue", "config", "check", "--config", "/etc/overdue/overdue.yaml", "--namespace", "contoso.servicebus.windows.net")
 	checkUnit(t, root)
+	checkService(t, root)
 
 	// A configuration that somebody wrote stays, through an upgrade and a removal.
 	config := filepath.Join(root, "etc/overdue/overdue.yaml")
@@ -122,6 +123,51 @@ func checkUnit(t *testing.T, root string) {
 	}
 	if out := command(t, "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", moved); strings.Contains(out, "overdue.service") {
 		t.Errorf("systemd-analyze verify: %s", out)
+	}
+}
+
+// checkService runs what the unit below root starts, as systemd would. A wrong configuration and a
+// missing namespace are exit code 2, after which the unit does not restart; nothing before it may
+// fail, for which that does not hold.
+func checkService(t *testing.T, root string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/overdue.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := map[string][]string{}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			unit[key] = append(unit[key], value)
+		}
+	}
+	if len(unit["ExecStartPre"])+len(unit["ExecCondition"]) > 0 || !slices.Equal(unit["RestartPreventExitStatus"], []string{"2"}) {
+		t.Errorf("before the start %q, no restart after %q; want nothing, and exit code 2", unit["ExecStartPre"], unit["RestartPreventExitStatus"])
+	}
+	file := filepath.Join(root, "etc/overdue/overdue.yaml")
+	shipped, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		string(shipped):                        "no namespace is given",
+		"monitorQueue: mine\n":                 "no namespace is given", // of a release that had no such setting
+		"broker: {queues: [{name: orders}]}\n": "no namespace is given",
+		"lisen: {}\n":                          "lisen is not a known key",
+		"alerts: [{slack: {url: \"http://x\"}, title: \"{{\"}]\nbroker: {enabled: true}\n": "alerts[0].title",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "chroot", append([]string{root}, strings.Fields(unit["ExecStart"][0])...)...)
+		cmd.Env = append(unit["Environment"], freePorts(t)...)
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), want) {
+			t.Errorf("with %q: %v, want exit code 2 and %q:\n%s", text, err, want, out)
+		}
+	}
+	if err := os.WriteFile(file, shipped, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -204,10 +250,17 @@ func inImage(t *testing.T, img v1.Image, config *v1.ConfigFile) {
 	// A container mounts /dev; the program needs none of it.
 	mounted := `mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec chroot "$@"`
 	runs(t, "unshare", "--mount", "sh", "-ec", mounted, "sh", root, "--userspec="+config.Config.User, root, config.Config.Entrypoint[0])
-	out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-ec", mounted, "sh", root, "--userspec="+config.Config.User, root,
-		"/overdue", "config", "check", "--config", "/missing.yaml").CombinedOutput()
+	image := []string{"--mount", "sh", "-ec", mounted, "sh", root, "--userspec=" + config.Config.User, root, config.Config.Entrypoint[0]}
+	out, err := exec.CommandContext(t.Context(), "unshare", append(image, "config", "check", "--config", "/missing.yaml")...).CombinedOutput()
 	if err == nil {
 		t.Errorf("a configuration that is missing: %s, want an error", out)
+	}
+	// The command of the image itself does not fall back to the embedded broker.
+	run := exec.CommandContext(t.Context(), "unshare", append(image, config.Config.Cmd...)...)
+	run.Env = append(append(os.Environ(), config.Config.Env...), freePorts(t)...)
+	run.Env = append(run.Env, "PATH="+os.Getenv("PATH"))
+	if out, err := run.CombinedOutput(); err == nil || !strings.Contains(string(out), "no namespace is given") {
+		t.Errorf("the image's command without a namespace: %v, want an error that says so:\n%s", err, out)
 	}
 }
 
@@ -229,8 +282,7 @@ func runs(t *testing.T, args ...string) {
 	if want := "overdue v" + testVersion + ", commit " + testCommit + ", "; !strings.HasPrefix(version, want) {
 		t.Errorf("version %q, want it to begin with %q", version, want)
 	}
-	admin := freeAddress(t)
-	env := append(os.Environ(), "OVERDUE_LISTEN_ADMIN="+admin, "OVERDUE_LISTEN_AMQP=127.0.0.1:0", "OVERDUE_LISTEN_HTTP=127.0.0.1:0", "OVERDUE_BROKER_LISTEN=127.0.0.1:0")
+	env := append(os.Environ(), freePorts(t)...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var printed strings.Builder
@@ -254,6 +306,12 @@ func runs(t *testing.T, args ...string) {
 	if failed != nil || unhealthy != nil || !strings.Contains(printed.String(), "Endpoint=sb://") {
 		t.Errorf("%s: wait: %v %s, healthcheck: %v %s, printed:\n%s", strings.Join(args, " "), failed, out, unhealthy, health, printed.String())
 	}
+}
+
+// freePorts has the program listen nowhere else.
+func freePorts(t *testing.T) []string {
+	t.Helper()
+	return []string{"OVERDUE_LISTEN_ADMIN=" + freeAddress(t), "OVERDUE_LISTEN_AMQP=127.0.0.1:0", "OVERDUE_LISTEN_HTTP=127.0.0.1:0", "OVERDUE_BROKER_LISTEN=127.0.0.1:0"}
 }
 
 // freeAddress is one on which nothing listens.
