@@ -17,8 +17,10 @@ var roleTexts = map[string]struct{ short, long, example string }{
 	"run": {
 		short: "Run proxy and monitor, and without a namespace the embedded broker too",
 		long: "Runs proxy and monitor in one process. With no namespace configured it also runs the\n" +
-			"embedded broker, and without --config that broker makes queues on demand and every\n" +
-			"queue is monitored.",
+			"embedded broker, whether or not on a terminal, and without --config that broker makes\n" +
+			"queues on demand and every queue is monitored. It keeps messages in memory: they are lost\n" +
+			"at stop. With broker.enabled: false, as by default in the image and as a service, the\n" +
+			"command refuses to start without a namespace.",
 		example: "  overdue run                         # all on this machine; it prints a connection string\n" +
 			"  overdue run --config overdue.yaml   # `overdue config example` prints such a file\n" +
 			"  OVERDUE_NAMESPACE=contoso.servicebus.windows.net overdue run"},

@@ -132,8 +132,13 @@ const docHead = `# Configuration
 <!-- Generated from the table in internal/config/settings.go by make docs. A test fails when it is stale. -->
 
 Settings come from four sources; the later ones win: defaults, the file that --config (or ` + "`OVERDUE_CONFIG`" + `)
-names, environment variables, flags. An empty variable counts as not set. An unknown key, an impossible value and a
-file that cannot be read are errors, which name the key and the line; the exit code is 2 then.
+names, environment variables, flags. An empty variable counts as not set. An unknown key, an impossible value, and a
+file that is empty or cannot be read are errors. They name the key and the line; the exit code is 2 then.
+
+A variable whose name begins with ` + "`OVERDUE_`" + ` and that is in none of the tables is an error as well. Names that Kubernetes gives containers for a
+service called overdue or overdue-… pass, such as ` + "`OVERDUE_SERVICE_HOST` and `OVERDUE_PORT_5672_TCP_ADDR`" + `. ` + "`OVERDUE_UNATTENDED`" + `, which the image and the
+unit of systemd set, makes ` + "`broker.enabled`" + ` false by default. Nothing replaces ` + "`${VAR}`" + ` in a file: it is an error in every value but the templates ` + "`title`" + `
+and ` + "`text`" + `. Set the variable of the setting, or name a file with the key that ends in ` + "`File`" + `. Such a file is UTF-8 without a byte order mark.
 
 ` + "`overdue config check`" + ` checks all of that. ` + "`overdue config print`" + ` shows the configuration in force and the source of each value,
 without secrets. ` + "`overdue config example`" + ` prints [overdue.example.yaml](overdue.example.yaml): every key with its description. ` + "`overdue config schema`" + ` prints [overdue.schema.json](overdue.schema.json) for editors with a YAML language server:
@@ -141,6 +146,10 @@ name it in the first line of the file, ` + "`# yaml-language-server: $schema=ove
 
 A running process reads the file, and the files with secrets that it names, again when one of them changes, and on SIGHUP. Settings that
 take effect *at once* in the tables do so then. The log names changes of the others, which wait for a restart.
+
+A changed file takes effect when two reads, 200 ms apart, have found the same content. If it lacks a sink, an entity or a key of the endpoints that is
+in force, it takes effect only if it ends with a line of three dots (` + "`...`" + `). That is how YAML ends a document, and a file that was cut short lacks it. The log
+warns of what was dropped. A restart takes the file as it is.
 
 A changed file with a mistake is refused as a whole, with one sentence in the log and ` + "`overdue_config_last_reload_successful`" + ` at 0. The
 previous configuration stays in force. A connection keeps the rights of its key until its token ends (with SASL PLAIN until the connection ends).
