@@ -64,6 +64,7 @@ type Config struct {
 	blank  map[string]bool // keys that a file has without a value
 	file   string          // that --config names; "" = none
 	ended  bool            // the file says where it ends
+	cut    bool            // the last line of the file has no end
 }
 
 // Monitor lists the monitored queues and topics; an empty list means all.

@@ -29,6 +29,7 @@ type layer struct {
 	place  func(line int) string
 	folder string // of the file: relative paths in it start there; "" = in the working directory
 	ended  bool   // the file has the mark at its end that YAML has for that
+	cut    bool   // the last line of the file has no end
 	values map[string]any
 	origin map[string]string
 	blank  map[string]bool // keys without a value
@@ -66,7 +67,7 @@ func readFile(name string) (*layer, error) {
 		}
 		return nil, errors.Join(l.errs...)
 	}
-	l.ended = endOfDocument.Match(text)
+	l.ended, l.cut = endOfDocument.Match(text), text[len(text)-1] != '\n'
 	if root != nil {
 		l.section(root, "", "", l.values)
 	}

@@ -183,7 +183,7 @@ func merge(layers []*layer) (*Config, error) {
 			c.origin[key] = place
 		}
 		maps.Copy(c.blank, l.blank)
-		c.ended = c.ended || l.ended
+		c.ended, c.cut = c.ended || l.ended, c.cut || l.cut
 	}
 	// Values have the types of the fields already, but for durations in a list, which are texts.
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{

@@ -148,7 +148,7 @@ A running process reads the file, and the files with secrets that it names, agai
 take effect *at once* in the tables do so then. The log names changes of the others, which wait for a restart.
 
 A changed file takes effect when two reads, 200 ms apart, have found the same content. If it lacks a sink, an entity or a key of the endpoints that is
-in force, it takes effect only if it ends with a line of three dots (` + "`...`" + `). That is how YAML ends a document, and a file that was cut short lacks it. The log
+in force, or the end of its last line, it takes effect only if it ends with a line of three dots (` + "`...`" + `). That is how YAML ends a document, and a file that was cut short lacks it. The log
 warns of what was dropped. A restart takes the file as it is.
 
 A changed file with a mistake is refused as a whole, with one sentence in the log and ` + "`overdue_config_last_reload_successful`" + ` at 0. The

@@ -148,10 +148,14 @@ func Lost(a, b *Config) []string {
 // CheckComplete refuses to lose what before has unless the file says where it ends: one that was
 // cut short, or is half written, would do the same.
 func (c *Config) CheckComplete(before *Config) error {
-	if lost := Lost(before, before.WithLive(c)); len(lost) > 0 && !c.ended {
-		return fmt.Errorf("%s may be cut short: %s; if it is complete, end it with a line of three dots (...), or restart", c.file, strings.Join(lost, ", "))
+	lost := Lost(before, before.WithLive(c))
+	if c.cut && !before.cut {
+		lost = append(lost, "its last line has no end")
 	}
-	return nil
+	if len(lost) == 0 || c.ended {
+		return nil
+	}
+	return fmt.Errorf("%s may be cut short: %s; if it is complete, end it with a line of three dots (...), or restart", c.file, strings.Join(lost, ", "))
 }
 
 func entityName(e Entity) string           { return e.Name() }

@@ -105,6 +105,7 @@ func TestAConfigurationThatLosesSomethingHasToBeComplete(t *testing.T) {
 		keys + entities + "alerts:\n  - {name: chat, slack: {url: http://x}}\n": "overdue.yaml may be cut short: alerts: mail is gone; if it is complete, end it with a line of three dots (...), or restart",
 		keys + strings.TrimSuffix(entities, "    - queue: bills\n") + sinks:     "monitor.entities: bills is gone",
 		entities + sinks: "listen.keys: app is gone",
+		keys + entities + strings.TrimSuffix(sinks, "\n"):                                        "overdue.yaml may be cut short: its last line has no end",
 		keys + entities + sinks + "log: {level: debug}\n":                                        "",
 		keys + entities + sinks + "  - {name: more, slack: {url: http://y}}\n":                   "",
 		keys + strings.ReplaceAll(entities, "queue: bills", "queue: BILLS") + sinks:              "",
