@@ -188,9 +188,9 @@ func TestAReloadThatLosesSinksNeedsTheEndOfTheFile(t *testing.T) {
 		text, level, message, with string
 		sinks                      int
 	}{
-		{" \n", "error", "configuration refused, the one before stays in force", "is empty", 2},
-		{"# nothing\n", "error", "configuration refused, the one before stays in force", "alerts: first is gone, alerts: second is gone", 2},
-		{reloadQueues + sinks, "error", "configuration refused, the one before stays in force", "overdue.yaml may be cut short: alerts: second is gone", 2},
+		{" \n", "error", "configuration refused, the previous one stays in force", "is empty", 2},
+		{"# nothing\n", "error", "configuration refused, the previous one stays in force", "alerts: first is gone, alerts: second is gone", 2},
+		{reloadQueues + sinks, "error", "configuration refused, the previous one stays in force", "overdue.yaml may be cut short: alerts: second is gone", 2},
 		{reloadQueues + sinks + "...\n", "warn", "the configuration has less than before", "alerts: second is gone", 1},
 	} {
 		text = tt.text
