@@ -86,11 +86,6 @@ func List(ctx context.Context, s *Source, o ListOptions) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Entity != "" && len(r.Entities) == 0 {
-		if err := s.mustExist(ctx, dlq.Place{Entity: o.Entity}); err != nil {
-			return nil, err
-		}
-	}
 	if s.CompanionsInRedis {
 		r.Failed = map[string]int{}
 		err := s.Redis.Companions().Dead(ctx, func(d redisstore.Dead) bool {
@@ -104,6 +99,9 @@ func List(ctx context.Context, s *Source, o ListOptions) (*Listing, error) {
 	slices.SortFunc(r.Entities, func(a, b *Entity) int { return strings.Compare(a.Entity, b.Entity) })
 	r.Upcoming = next(r.Upcoming, o.Limit)
 	r.Fleet = readFleet(ctx, s.Redis, o.Entity)
+	if known := len(r.Entities) > 0 || r.Fleet != nil && len(r.Fleet.Entities) > 0; o.Entity != "" && !known {
+		return r, s.mustExist(ctx, dlq.Place{Entity: o.Entity})
+	}
 	return r, nil
 }
 
