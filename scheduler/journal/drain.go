@@ -24,7 +24,12 @@ const (
 func (j *Journal) Run(ctx context.Context) error {
 	var after []byte // the one behind which it goes on: those before it stay for now
 	pause := shortestPause
+	retried := time.Now() // what was refused
 	for {
+		if time.Since(retried) >= longestPause {
+			retried = time.Now()
+			j.retry(ctx)
+		}
 		n, last, err := j.drain(ctx, after)
 		after = last
 		var rest <-chan time.Time
@@ -38,6 +43,8 @@ func (j *Journal) Run(ctx context.Context) error {
 			pause = shortestPause
 		case last != nil: // what is too large for the queue has another try when there is time
 			after, rest = nil, time.After(longestPause)
+		case j.Status().Refusing != nil:
+			rest = time.After(longestPause)
 		}
 		select {
 		case <-rest:
@@ -45,6 +52,25 @@ func (j *Journal) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// retry finds out whether companions are still refused: it opens the file where there was no room
+// for it, and otherwise asks again with the companion that was refused last, of the queue and then
+// of the file. Nobody else may ask: a process that refuses is not ready. That companion costs a
+// needless check.
+func (j *Journal) retry(ctx context.Context) {
+	if j.Status().Refusing == nil {
+		return
+	}
+	j.mu.Lock()
+	refused := j.refused
+	j.mu.Unlock()
+	if _, err := j.file.database(); err != nil {
+		j.noteRefusal(j.file.open(), refused)
+	}
+	if refused != nil && j.phase.Load().down != nil {
+		_ = j.Begin(*refused)(ctx) // commit and rose note what becomes of it
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -46,14 +47,13 @@ const (
 //	value: CRC-32C of key and body (4 bytes), body
 type file struct {
 	path    string
-	db      *bbolt.DB
 	bucket  []byte
 	maxSize int64
 
-	mu        sync.Mutex
-	entries   int // in bucket
-	bytes     int64
-	elsewhere int // entries in other buckets
+	mu     sync.Mutex
+	db     *bbolt.DB // nil: there was no room to open it
+	noRoom error     // why db is nil
+	holds  Status    // Companions, Bytes and Elsewhere
 }
 
 // entry is one companion in the file.
@@ -78,46 +78,83 @@ func openFile(cfg Config) (*file, error) {
 			return nil, f.explain(err)
 		}
 	}
-	if err := os.MkdirAll(cfg.Directory, 0o700); err != nil {
-		return nil, fmt.Errorf("the journal's directory cannot be created: %w", err)
-	}
-	if err := guard(f.open); err != nil {
-		if f.db != nil {
-			_ = f.db.Close() // it is of no use, whatever this says
-		}
-		return nil, f.explain(err)
+	if err := f.open(); err != nil && !hasNoRoom(err) {
+		return nil, err
 	}
 	return f, nil
 }
 
+// hasNoRoom reports whether err says that a disk takes no more, which passes. Everything else that
+// keeps a file from being opened is for an operator to mend.
+func hasNoRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
+}
+
 // open opens the file and reads all of it once: damage is found before anything depends on the
-// file.
-func (f *file) open() (err error) {
-	f.db, err = bbolt.Open(f.path, 0o600, &bbolt.Options{
-		Timeout: lockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+// file. It is never called twice at a time.
+func (f *file) open() error {
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+		return f.opened(nil, Status{}, fmt.Errorf("the journal's directory cannot be created: %w", err))
+	}
+	before, statErr := os.Stat(f.path)
+	var db *bbolt.DB
+	var holds Status
+	err := guard(func() (err error) {
+		db, err = bbolt.Open(f.path, 0o600, &bbolt.Options{
+			Timeout: lockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
+		})
+		if err != nil {
+			return err
+		}
+		if err := boltcheck.File(f.path); err != nil {
+			return err
+		}
+		db.AllocSize = fileGrain
+		// A file that has just been made is not safe before its name is.
+		if err := syncDirectory(filepath.Dir(f.path)); err != nil {
+			return err
+		}
+		return f.prepare(db, &holds)
 	})
-	if err != nil {
+	if err == nil {
+		return f.opened(db, holds, nil)
+	}
+	if db != nil {
+		_ = db.Close() // it is of no use, whatever this says
+	}
+	if hasNoRoom(err) && (statErr != nil || before.Size() == 0) {
+		_ = os.Remove(f.path) // its first pages may be there in part, and would count as damage
+	}
+	return f.opened(nil, Status{}, f.explain(err))
+}
+
+// opened notes the outcome of open, and returns err.
+func (f *file) opened(db *bbolt.DB, holds Status, err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.db, f.holds, f.noRoom = db, holds, err
+	return err
+}
+
+// prepare reads db, and makes the bucket where it is missing. Nothing else is written: what a full
+// disk holds can go to the monitor queue.
+func (f *file) prepare(db *bbolt.DB, holds *Status) error {
+	found := false
+	err := db.View(func(tx *bbolt.Tx) error {
+		found = tx.Bucket(f.bucket) != nil
+		return f.read(tx, holds)
+	})
+	if err != nil || found {
 		return err
 	}
-	if err := boltcheck.File(f.path); err != nil {
-		return err
-	}
-	f.db.AllocSize = fileGrain
-	// A file that has just been made is not safe before its name is.
-	if err := syncDirectory(filepath.Dir(f.path)); err != nil {
-		return err
-	}
-	if err := f.db.View(f.read); err != nil {
-		return err
-	}
-	return f.db.Update(func(tx *bbolt.Tx) error {
+	return db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucketIfNotExists(f.bucket)
 		return err
 	})
 }
 
 // read counts and checks the entries.
-func (f *file) read(tx *bbolt.Tx) error {
+func (f *file) read(tx *bbolt.Tx, holds *Status) error {
 	return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 		if !strings.HasPrefix(string(name), formatPrefix) {
 			return fmt.Errorf("it has a part %q that this version does not know; a newer version may have written it", name)
@@ -126,15 +163,37 @@ func (f *file) read(tx *bbolt.Tx) error {
 			if _, err := parseEntry(k, v); err != nil {
 				return err
 			}
-			f.bytes += entrySize(k, v)
+			holds.Bytes += entrySize(k, v)
 			if string(name) == string(f.bucket) {
-				f.entries++
+				holds.Companions++
 			} else {
-				f.elsewhere++
+				holds.Elsewhere++
 			}
 			return nil
 		})
 	})
+}
+
+// database is the open file, or why it is not open.
+func (f *file) database() (*bbolt.DB, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.db, f.noRoom
+}
+
+// update changes the bucket, and syncs.
+func (f *file) update(change func(*bbolt.Bucket) error) error {
+	db, err := f.database()
+	if err != nil {
+		return err
+	}
+	err = guard(func() error {
+		return db.Update(func(tx *bbolt.Tx) error { return change(tx.Bucket(f.bucket)) })
+	})
+	if err != nil {
+		return f.explain(err)
+	}
+	return nil
 }
 
 // put puts the companions on disk that there is room for, and syncs. It returns an error for each
@@ -142,46 +201,47 @@ func (f *file) read(tx *bbolt.Tx) error {
 func (f *file) put(companions []scheduler.Companion) []error {
 	errs := make([]error, len(companions))
 	before, added, bytes := f.status().Bytes, 0, int64(0)
-	err := guard(func() error {
-		return f.db.Update(func(tx *bbolt.Tx) error {
-			b := tx.Bucket(f.bucket)
-			for i := range companions {
-				k, v, err := encodeEntry(&companions[i])
-				n := entrySize(k, v)
-				switch {
-				case err != nil:
-					errs[i] = err
-				case b.Get(k) != nil: // it is there already
-				case before+bytes+n > f.maxSize:
-					errs[i] = f.explain(fmt.Errorf("%w: it would hold %d bytes of companions, at most %d are allowed (journal.maxSize)", errFull, before+bytes, f.maxSize))
-				default:
-					if err := b.Put(k, v); err != nil {
-						return err
-					}
-					added++
-					bytes += n
+	err := f.update(func(b *bbolt.Bucket) error {
+		for i := range companions {
+			k, v, err := encodeEntry(&companions[i])
+			n := entrySize(k, v)
+			switch {
+			case err != nil:
+				errs[i] = err
+			case b.Get(k) != nil: // it is there already
+			case before+bytes+n > f.maxSize:
+				errs[i] = f.explain(fmt.Errorf("%w: it would hold %d bytes of companions, at most %d are allowed (journal.maxSize)", errFull, before+bytes, f.maxSize))
+			default:
+				if err := b.Put(k, v); err != nil {
+					return err
 				}
+				added++
+				bytes += n
 			}
-			return nil
-		})
+		}
+		return nil
 	})
 	if err != nil {
 		for i := range errs {
-			errs[i] = f.explain(err)
+			errs[i] = err
 		}
 		return errs
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.entries += added
-	f.bytes += bytes
+	f.holds.Companions += added
+	f.holds.Bytes += bytes
 	return errs
 }
 
 // first is what is due first behind a key, at most n companions.
 func (f *file) first(after []byte, n int) (entries []entry, err error) {
+	db, err := f.database()
+	if err != nil {
+		return nil, nil // there is none yet
+	}
 	err = guard(func() error {
-		return f.db.View(func(tx *bbolt.Tx) error {
+		return db.View(func(tx *bbolt.Tx) error {
 			c := tx.Bucket(f.bucket).Cursor()
 			k, v := c.Seek(after)
 			if k != nil && after != nil && string(k) == string(after) {
@@ -206,41 +266,42 @@ func (f *file) first(after []byte, n int) (entries []entry, err error) {
 // remove takes companions out that the monitor queue has accepted.
 func (f *file) remove(entries []entry) error {
 	gone, bytes := 0, int64(0)
-	err := guard(func() error {
-		return f.db.Update(func(tx *bbolt.Tx) error {
-			b := tx.Bucket(f.bucket)
-			for _, e := range entries {
-				v := b.Get(e.key)
-				if v == nil {
-					continue
-				}
-				gone++
-				bytes += entrySize(e.key, v)
-				if err := b.Delete(e.key); err != nil {
-					return err
-				}
+	err := f.update(func(b *bbolt.Bucket) error {
+		for _, e := range entries {
+			v := b.Get(e.key)
+			if v == nil {
+				continue
 			}
-			return nil
-		})
+			gone++
+			bytes += entrySize(e.key, v)
+			if err := b.Delete(e.key); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
-		return f.explain(err)
+		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.entries -= gone
-	f.bytes -= bytes
+	f.holds.Companions -= gone
+	f.holds.Bytes -= bytes
 	return nil
 }
 
 func (f *file) status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Status{Companions: f.entries, Bytes: f.bytes, Elsewhere: f.elsewhere}
+	return f.holds
 }
 
 func (f *file) close() error {
-	if err := f.db.Close(); err != nil {
+	db, err := f.database()
+	if err != nil {
+		return nil // there is nothing to close
+	}
+	if err := db.Close(); err != nil {
 		return f.explain(err)
 	}
 	return nil

@@ -49,3 +49,27 @@ func TestAFullJournalRefuses(t *testing.T) {
 		end()
 	})
 }
+
+// Nobody sends to a process that is not ready, so it finds out by itself that sends are accepted
+// again. The journal is empty, so there is nothing else to ask the queue with.
+func TestARefusalEndsWithTheOutageThoughNobodySends(t *testing.T) {
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+		j, _ := start(t, s, t.TempDir(), func(c *journal.Config) { c.MaxSize = 1 })
+		end := outages["the queue is full"](t, ns)
+		if err := j.Begin(one("refused", time.Now().Add(time.Hour)))(t.Context()); err == nil {
+			t.Fatal("a companion was accepted, without the queue and without room")
+		}
+		time.Sleep(time.Minute)
+		if st := j.Status(); st.Refusing == nil || st.Down == nil {
+			t.Errorf("status %+v while the queue is down, want that sends are refused", st)
+		}
+		end()
+		time.Sleep(15 * time.Second)
+		if st := j.Status(); st.Refusing != nil || st.Down != nil {
+			t.Errorf("status %+v a moment after the outage, want nothing wrong", st)
+		}
+		if got := len(ids(t, ns)); got != 1 {
+			t.Errorf("the monitor queue has %d companions, want the one that it was asked with", got)
+		}
+	})
+}

@@ -59,6 +59,7 @@ const (
 	eventBack     = "monitor queue is back: the journal is written to it"
 	eventEmpty    = "journal is empty: its companions are on the monitor queue"
 	eventRefusing = "journal takes no companions: sends with a deadline are refused"
+	eventNoRoom   = "journal has no room on its disk: until it has, sends with a deadline are refused while the monitor queue is down"
 	eventTaking   = "journal takes companions again"
 	eventTooLarge = "companion is too large for the monitor queue: it stays in the journal"
 	eventUnread   = "journal cannot be written to the monitor queue: its companions stay in it"
@@ -70,7 +71,7 @@ type Status struct {
 	Bytes      int64 // of all companions in the file
 	Elsewhere  int   // companions of other namespaces, which this process leaves alone
 	Down       error // why the monitor queue is taken to be down; nil when it is not
-	Refusing   error // why the last companion was not kept; nil when it was
+	Refusing   error // why companions are not kept; nil when they are, or when the queue takes them
 }
 
 // A Journal keeps companions on disk while the monitor queue cannot be written, and writes them to
@@ -90,9 +91,10 @@ type Journal struct {
 	work  chan struct{} // gets a value when there may be something to write to the queue
 
 	mu       sync.Mutex
-	pending  []*request    // what waits for the commit in flight to end
-	ended    chan struct{} // closed when the commit in flight has ended; nil: none is in flight
-	refusing error         // why the last commit failed
+	pending  []*request           // what waits for the commit in flight to end
+	ended    chan struct{}        // closed when the commit in flight has ended; nil: none is in flight
+	refusing error                // why the last commit failed, or the file is not open
+	refused  *scheduler.Companion // what it failed for; nil: nothing yet
 	closed   bool
 
 	// Of Run alone:
@@ -115,7 +117,8 @@ var errNoAnswer = fmt.Errorf("journal: the monitor queue has not answered for %v
 
 // Open opens the journal in cfg.Directory and makes it where there is none. It fails when another
 // process has it, when the directory cannot be written, and when the file is damaged; the error is
-// a sentence, and the file stays as it is.
+// a sentence, and the file stays as it is. Where the disk has no room for the file, the journal
+// takes nothing until there is some, which Run finds out.
 func Open(cfg Config) (*Journal, error) {
 	if cfg.Scheduler == nil || cfg.Directory == "" || cfg.Namespace == "" {
 		return nil, errors.New("journal: it needs a scheduler, a directory and the name of its namespace")
@@ -129,6 +132,9 @@ func Open(cfg Config) (*Journal, error) {
 	}
 	j := &Journal{cfg: cfg, s: cfg.Scheduler, file: f, work: make(chan struct{}, 1)}
 	j.phase.Store(&phase{over: make(chan struct{})})
+	if _, j.refusing = f.database(); j.refusing != nil {
+		j.report(eventNoRoom, j.refusing)
+	}
 	return j, nil
 }
 
@@ -260,20 +266,21 @@ func (j *Journal) commit(requests []*request) {
 	}
 	companions, of := j.s.Compose(asked)
 	kept := 0
-	var refused error
+	var refusal error
+	var refused *scheduler.Companion
 	errs := j.file.put(companions)
-	for _, err := range errs {
+	for i, err := range errs {
 		switch {
 		case err == nil:
 			kept++
 		case another(err):
-			refused = err
+			refusal, refused = err, &companions[i]
 		}
 	}
 	if kept > 0 && j.cfg.Kept != nil {
 		j.cfg.Kept(kept)
 	}
-	j.noteRefusal(refused) // before any request ends, whose caller may ask for the status
+	j.noteRefusal(refusal, refused) // before any request ends, whose caller may ask for the status
 	for i, t := range requests {
 		var err error
 		for _, n := range of[i] {
@@ -294,11 +301,11 @@ func (j *Journal) commit(requests []*request) {
 	}
 }
 
-// noteRefusal notes why the journal did not take a companion; nil when it took all.
-func (j *Journal) noteRefusal(err error) {
+// noteRefusal notes why the journal did not take c; nil when it took all.
+func (j *Journal) noteRefusal(err error, c *scheduler.Companion) {
 	j.mu.Lock()
 	was := j.refusing
-	j.refusing = err
+	j.refusing, j.refused = err, c
 	j.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
@@ -318,9 +325,12 @@ func (j *Journal) report(event string, err error) {
 func (j *Journal) Status() Status {
 	s := j.file.status()
 	s.Down = j.phase.Load().down
+	_, noRoom := j.file.database()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s.Refusing = j.refusing
+	if s.Down != nil || noRoom != nil { // otherwise nothing has to be kept
+		s.Refusing = j.refusing
+	}
 	return s
 }
 

@@ -4,7 +4,10 @@ package journal_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +21,9 @@ import (
 // A disk that takes no more refuses companions in one sentence. What is on it stays, and is written
 // to the monitor queue and taken out though there is no room.
 func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
+	if !alone(t) {
+		return
+	}
 	directory := t.TempDir()
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
 		var n news
@@ -62,6 +68,87 @@ func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 		}
 		end()
 	})
+}
+
+// A full disk at the start must keep no app from sending. The journal takes companions as soon as
+// there is room, though nobody sends meanwhile: a process that refuses gets no traffic.
+func TestAJournalWithoutRoomAtTheStartTakesCompanionsOnceThereIsSome(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	for name, sends := range map[string]bool{"nothing was refused": false, "a companion was refused": true} {
+		t.Run(name, func(t *testing.T) {
+			directory := filepath.Join(t.TempDir(), "journal")
+			setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+				restore := limitFiles(t, 8<<10)
+				var n news
+				j, stop := start(t, s, directory, func(c *journal.Config) { c.Changed = n.changed })
+				if st := j.Status(); st.Refusing == nil || st.Down != nil || n.count("journal has no room on its disk") != 1 {
+					t.Errorf("status %+v, events %q, want that it refuses, once, and that nothing else is wrong", st, n.events)
+				}
+				schedule(t, j, one("before", time.Now().Add(time.Hour)))
+				end := outages["the queue is full"](t, ns)
+				if sends {
+					if err := j.Begin(one("refused", time.Now().Add(time.Hour)))(t.Context()); err == nil || !strings.Contains(err.Error(), "overdue.journal") {
+						t.Errorf("a companion without room and without the queue = %v, want an error that names the journal", err)
+					}
+				}
+				time.Sleep(time.Minute)
+				if st := j.Status(); st.Refusing == nil || (st.Down != nil) != sends {
+					t.Errorf("status %+v after a minute, want that it refuses", st)
+				}
+				restore()
+				time.Sleep(10 * time.Second)
+				if st := j.Status(); st.Refusing != nil || n.count("journal takes companions again") != 1 {
+					t.Errorf("status %+v, events %q, want that it takes companions", st, n.events)
+				}
+				schedule(t, j, one("later", time.Now().Add(time.Hour)))
+				stop()
+				j, _ = start(t, s, directory)
+				if st := j.Status(); st.Companions == 0 {
+					t.Errorf("status %+v of the reopened file, want the companion that was kept", st)
+				}
+				end()
+			})
+		})
+	}
+}
+
+// What an earlier run has left goes to the monitor queue, room or not.
+func TestAJournalOnAFullDiskIsWrittenToTheMonitorQueue(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	directory := t.TempDir()
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+		j, stop := start(t, s, directory)
+		end := outages["the queue is full"](t, ns)
+		schedule(t, j, one("earlier", time.Now().Add(time.Hour)))
+		stop()
+		end()
+		limitFiles(t, 4<<10)
+		start(t, s, directory)
+		time.Sleep(time.Minute)
+		if got := ids(t, ns); len(got) == 0 {
+			t.Errorf("the monitor queue has no companion of the earlier run")
+		}
+	})
+}
+
+// alone reports whether the test has the process for itself. Otherwise it runs the test in such a
+// process: a limit keeps the test program from writing its own files, too.
+func alone(t *testing.T) bool {
+	t.Helper()
+	const mark = "OVERDUE_TEST_ALONE"
+	if os.Getenv(mark) != "" {
+		return true
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), mark+"=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
 }
 
 // limitFiles lets no file grow beyond a size, until restore.
