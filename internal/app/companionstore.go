@@ -59,13 +59,6 @@ func (p *Process) startStore(shared *redisstore.Store) *companionStore {
 		p.life.Background("companions that others keep", s.Listen)
 	}
 	p.life.Background("companion store", s.run)
-	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "companion store", OK: func(ctx context.Context) error {
-		err := s.state(ctx)
-		if err != nil && p.passes() {
-			return adminport.Remark(err.Error())
-		}
-		return err
-	}})
 	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "companion store", OK: func(ctx context.Context) error {
 		if err := s.state(ctx); err != nil {
 			return err

@@ -64,18 +64,20 @@ func (p *Process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, ke
 			zap.String("next", "start a proxy for their namespace with this journal.directory, or their deadlines go unwatched"))
 	}
 	p.life.Background("journal to monitor queue", j.Run)
-	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "journal", OK: func(context.Context) error {
-		if st := j.Status(); st.Companions > 0 || st.Refusing != nil {
-			return adminport.Remark(describeJournal(st))
-		}
-		return nil
-	}})
-	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "journal", OK: func(context.Context) error {
-		if st := j.Status(); st.Companions > 0 || st.Refusing != nil {
+	inUse := func(context.Context) error {
+		if st := j.Status(); st.Companions > 0 || p.passes() && st.Refusing != nil {
 			return errors.New(describeJournal(st))
 		}
 		return nil
+	}
+	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "journal", OK: func(ctx context.Context) error {
+		err := inUse(ctx)
+		if st := j.Status(); err != nil && (st.Down == nil || st.Refusing == nil) {
+			return adminport.Remark(err.Error()) // sends are accepted
+		}
+		return err
 	}})
+	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "journal", OK: inUse})
 	if !p.passes() {
 		return nil, nil
 	}
@@ -88,8 +90,11 @@ func describeJournal(st journal.Status) string {
 	if st.Down != nil {
 		text += fmt.Sprintf(", which is down: %s", plainly(st.Down))
 	}
-	if st.Refusing != nil {
+	switch {
+	case st.Refusing != nil && st.Down != nil:
 		text += fmt.Sprintf("; sends are refused: %s", plainly(st.Refusing))
+	case st.Refusing != nil:
+		text += fmt.Sprintf("; the journal takes no others: %s", plainly(st.Refusing))
 	}
 	return text
 }
@@ -116,15 +121,15 @@ func registerJournal(r prometheus.Registerer, j *journal.Journal) {
 		}, func() float64 { return float64(j.Status().Bytes) }))
 }
 
-// passing is a readiness check of a process that goes on without its monitor queue: once the namespace has
-// been reached, a failure is only logged.
-func (p *Process) passing(up *upstream, ok func(context.Context) error) func(context.Context) error {
-	if !p.passes() {
+// passing is a readiness check of a process that may go on without its monitor queue: a failure is
+// only logged while sends go through all the same.
+func passing(up *upstream, j *journal.Journal, ok func(context.Context) error) func(context.Context) error {
+	if j == nil {
 		return ok
 	}
 	return func(ctx context.Context) error {
 		err := ok(ctx)
-		if err != nil && up.wasReached() {
+		if err != nil && up.answers() && j.Status().Refusing == nil {
 			return adminport.Remark(err.Error())
 		}
 		return err

@@ -21,11 +21,26 @@ import (
 // postDue sends a message with a deadline through the REST endpoint and returns the status.
 func postDue(t *testing.T, p *Process, id string) int {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.RestAddr()+"/orders/messages", strings.NewReader("hello"))
+	return postWith(t, p, "hello", "BrokerProperties", fmt.Sprintf(`{"MessageId":%q,"TimeToLive":3600}`, id))
+}
+
+// postBatch sends many messages with deadlines.
+func postBatch(t *testing.T, p *Process, id string) int {
+	t.Helper()
+	var messages []string
+	for i := range 500 {
+		messages = append(messages, fmt.Sprintf(`{"Body":"hello","BrokerProperties":{"MessageId":"%s-%d-%s","TimeToLive":%d}}`, id, i, strings.Repeat("x", 100), 3600+i))
+	}
+	return postWith(t, p, "["+strings.Join(messages, ",")+"]", "Content-Type", "application/vnd.microsoft.servicebus.json")
+}
+
+func postWith(t *testing.T, p *Process, body, header, value string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.RestAddr()+"/orders/messages", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("BrokerProperties", fmt.Sprintf(`{"MessageId":%q,"TimeToLive":3600}`, id))
+	r.Header.Set(header, value)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -96,6 +111,34 @@ func TestAProcessThatPassesIsReadyWithItsMonitorQueueDown(t *testing.T) {
 	case err := <-p.life.Failed:
 		t.Errorf("the process failed: %v", err)
 	default:
+	}
+}
+
+// A balancer must not send where sends are refused. It sends nothing then, so the end of the
+// refusal shows without a send.
+func TestAProcessThatPassesIsNotReadyWhileSendsAreRefused(t *testing.T) {
+	t.Parallel()
+	p := startTest(t, "broker: {queues: [{name: orders}]}\ncompanions: each\nonMonitorDown: pass\njournal: {directory: "+filepath.Join(t.TempDir(), "journal")+", maxSize: 1MiB}\n")
+	isReady := func() bool { status, _ := askAdmin(p.admin, "GET", "/readyz", ""); return status == http.StatusOK }
+	eventually(t, "the process is ready", isReady)
+	heal := p.broker.Default().Inject(broker.Fault{Entity: p.cfg.MonitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
+	status := http.StatusCreated
+	for i := 0; status == http.StatusCreated && i < 100; i++ {
+		status = postBatch(t, p, fmt.Sprint("batch", i))
+	}
+	if status != http.StatusServiceUnavailable {
+		t.Fatalf("send = %d with a full journal, want 503", status)
+	}
+	for path, check := range map[string]string{"/readyz": "[-] journal: ", "/healthz/outbound": "[-] journal: "} {
+		status, body := askAdmin(p.admin, "GET", path, "")
+		if status != http.StatusServiceUnavailable || !strings.Contains(body, check) || !strings.Contains(body, "; sends are refused: ") {
+			t.Errorf("GET %s = %d, want 503 with %q and that sends are refused, in:\n%s", path, status, check, body)
+		}
+	}
+	heal()
+	eventually(t, "the process is ready again", isReady)
+	if status, body := askAdmin(p.admin, "GET", "/readyz?verbose", ""); strings.Contains(body, "refused") {
+		t.Errorf("/readyz = %d after the outage, and still says that sends are refused:\n%s", status, body)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +29,7 @@ const attachTimeout = 15 * time.Second
 // tries again when somebody doubts.
 type upstream struct {
 	ns     *connect.Namespace
+	dial   func(context.Context) (net.Conn, error) // of ns
 	client *sdk.Client
 	queues []string // the monitor queues
 	log    *zap.Logger
@@ -35,9 +38,18 @@ type upstream struct {
 	goesOn bool          // sends go through meanwhile
 
 	mu      sync.Mutex
-	err     error // why it is not attached; nil when it is
-	reached bool  // the namespace has answered once
+	err     error     // why it is not attached; nil when it is
+	reached bool      // the namespace answered the last time
+	proof   time.Time // when something was last accepted, or answered
 }
+
+const (
+	// While nothing is written, the namespace is asked at this interval, a little early or late,
+	// and has so long to answer: that it is gone is known within 30 s. The question is a link on
+	// the connection that stands, which is no billed operation.
+	probeInterval = 15 * time.Second
+	probeTimeout  = 10 * time.Second
+)
 
 // remindEvery is how often an outage that lasts is logged.
 const remindEvery = time.Minute
@@ -56,7 +68,7 @@ func (queues notReceiving) Error() string {
 func (notReceiving) Is(target error) bool { return target == errNotTried }
 
 func newUpstream(ns *connect.Namespace, client *sdk.Client, queues []string, log *zap.Logger) *upstream {
-	return &upstream{ns: ns, client: client, queues: queues, log: log.With(zap.String("monitor_queue", strings.Join(queues, ", "))), doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
+	return &upstream{ns: ns, dial: ns.Open, client: client, queues: queues, log: log.With(zap.String("monitor_queue", strings.Join(queues, ", "))), doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
 }
 
 // attached is a readiness check.
@@ -66,17 +78,34 @@ func (u *upstream) attached(context.Context) error {
 	return u.err
 }
 
-func (u *upstream) set(err error) {
+// set notes the outcome of an attempt or a probe.
+func (u *upstream) set(event string, err error) {
 	u.mu.Lock()
-	u.err = err
-	u.mu.Unlock()
+	defer u.mu.Unlock()
+	u.err, u.reached = err, event != eventUnreachable
+	if err == nil {
+		u.proof = time.Now()
+	}
 }
 
-// wasReached reports whether the namespace has answered once, whatever it said.
-func (u *upstream) wasReached() bool {
+// answers reports whether the namespace answered the last time, whatever it said.
+func (u *upstream) answers() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.reached
+}
+
+// written notes that the monitor queue has taken companions: the next probe can wait.
+func (u *upstream) written() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.proof = time.Now()
+}
+
+func (u *upstream) sinceProof() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return time.Since(u.proof)
 }
 
 // doubted asks for another check.
@@ -92,12 +121,35 @@ func (u *upstream) doubted() {
 func (u *upstream) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		u.attach(ctx)
-		select {
-		case <-u.doubt:
-		case <-ctx.Done():
-		}
+		u.awaitDoubt(ctx)
 	}
 	return nil
+}
+
+// awaitDoubt returns when somebody doubts, or the monitor queue does not answer a probe. Nothing
+// else would show a process without traffic that the namespace is gone.
+func (u *upstream) awaitDoubt(ctx context.Context) {
+	for {
+		interval := time.Duration(float64(probeInterval) * (0.9 + 0.2*rand.Float64()))
+		for remaining := interval; remaining > 0; remaining = interval - u.sinceProof() {
+			select {
+			case <-u.doubt:
+				return
+			case <-time.After(remaining):
+			case <-ctx.Done():
+				return
+			}
+		}
+		probing, cancel := context.WithTimeout(ctx, probeTimeout)
+		event, err := u.attachQueues(probing)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		if u.set(event, err); err != nil {
+			return
+		}
+	}
 }
 
 // attach tries until the monitor queue takes messages, or ctx ends.
@@ -110,7 +162,7 @@ func (u *upstream) attach(ctx context.Context) {
 			return
 		}
 		news := u.attached(ctx) != nil // unless somebody doubted for nothing, or too late
-		u.set(err)
+		u.set(event, err)
 		if err == nil {
 			if news {
 				u.log.Info("namespace attached", zap.String("namespace", u.ns.Host))
@@ -136,7 +188,7 @@ func (u *upstream) attach(ctx context.Context) {
 
 // next is what comes after a failure.
 func (u *upstream) next() string {
-	if u.goesOn && u.wasReached() {
+	if u.goesOn && u.answers() {
 		return "Overdue keeps trying; until it succeeds, companions go to the journal"
 	}
 	return "Overdue keeps trying; until it succeeds, /readyz says 503 and sends with a deadline are refused"
@@ -156,9 +208,11 @@ func (u *upstream) try(ctx context.Context) (event string, err error) {
 	if err := u.reachable(ctx); err != nil {
 		return eventUnreachable, err
 	}
-	u.mu.Lock()
-	u.reached = true
-	u.mu.Unlock()
+	return u.attachQueues(ctx)
+}
+
+// attachQueues opens a link to each monitor queue.
+func (u *upstream) attachQueues(ctx context.Context) (event string, err error) {
 	// The SDK may wait for a dial of somebody else, whatever ctx says.
 	for _, queue := range u.queues {
 		answered := make(chan error, 1)
@@ -189,7 +243,7 @@ func (u *upstream) attachOnce(ctx context.Context, queue string) error {
 
 // reachable is the outbound check: can a connection be opened at all.
 func (u *upstream) reachable(ctx context.Context) error {
-	c, err := u.ns.Open(ctx)
+	c, err := u.dial(ctx)
 	if err != nil {
 		return fmt.Errorf("the namespace %s cannot be reached: %w; check the setting namespace and the network", u.ns.Host, err)
 	}

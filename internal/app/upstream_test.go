@@ -19,7 +19,9 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/freeport"
+	"overdue/internal/testing/pipenet"
 )
 
 // watchUpstream runs an upstream against addr until the test ends.
@@ -229,4 +231,45 @@ func TestAnOutageThatLastsIsLoggedOnceAMinute(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Nothing is sent, so no write fails and nobody doubts. A namespace that is gone refuses
+// connections, one that hangs accepts them.
+func TestANamespaceThatIsGoneIsNoticedWithoutTraffic(t *testing.T) {
+	for name, lose := range map[string]func(*pipenet.Network){
+		"it refuses connections": func(n *pipenet.Network) { n.Refuse(true); n.Cut() },
+		"it does not answer":     func(n *pipenet.Network) { n.Stall(pipenet.Both) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				space := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "overdue-monitor"}} })
+				ns, err := connect.Parse(config.ConnectionString("broker.test:5672", config.AnyKeyName, config.AnyKey))
+				if err != nil {
+					t.Fatal(err)
+				}
+				u := newUpstream(ns, space.Lasting(t), []string{"overdue-monitor"}, zap.NewNop())
+				u.dial = space.Dial
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- u.run(ctx) }()
+				defer func() { cancel(); <-ended }()
+				<-u.up
+				time.Sleep(time.Hour)
+				if err := u.attached(ctx); err != nil {
+					t.Fatalf("attached = %v after an idle hour, want nil", err)
+				}
+				lose(space.Net)
+				time.Sleep(30 * time.Second)
+				if err := u.attached(ctx); err == nil || u.answers() {
+					t.Errorf("attached = %v, answers %v, 30 s after the namespace was lost; want that it cannot be reached", err, u.answers())
+				}
+				space.Net.Refuse(false)
+				space.Net.Resume(pipenet.Both)
+				time.Sleep(30 * time.Second)
+				if err := u.attached(ctx); err != nil || !u.answers() {
+					t.Errorf("attached = %v after it came back, want nil", err)
+				}
+			})
+		})
+	}
 }

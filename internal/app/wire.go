@@ -66,9 +66,11 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		Written: func(n int, err error) {
 			count(n, err)
 			switch {
-			case err == nil:
-			case store != nil:
+			case store != nil && err != nil:
 				store.doubted()
+			case store != nil:
+			case err == nil:
+				up.written()
 			default:
 				up.doubted()
 			}
@@ -101,7 +103,10 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 	p.life.Background("early cancel", s.RunCancel)
 	p.life.Background("settlements of others", s.RunSharing)
 	p.life.Background("upstream", up.run)
-	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "upstream", OK: p.passing(up, up.attached)})
+	if store != nil {
+		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "companion store", OK: passing(up, journal, store.state)})
+	}
+	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "upstream", OK: passing(up, journal, up.attached)})
 	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "namespace", OK: up.reachable})
 
 	p.warnOfDrops()
@@ -121,7 +126,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 			f := &former{queues: p.cfg.AllMonitorQueues(), source: p.source, links: links, worker: w, log: p.log.Named("monitor")}
 			p.life.Background("former monitor queues", f.run)
 		}
-		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "monitor queue", OK: p.passing(up, func(context.Context) error {
+		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "monitor queue", OK: passing(up, journal, func(context.Context) error {
 			missing := w.Unattached()
 			switch {
 			case len(missing) == 0:
