@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -57,6 +58,9 @@ func (p *program) doctorCommand() *cobra.Command {
 		c, err := load()
 		if err != nil {
 			return err
+		}
+		if sendTest && len(c.Alerts) == 0 {
+			return &config.Error{Err: errors.New("--send-test has no sink to send to: alerts lists none")}
 		}
 		x.Names = names
 		o.In, o.Width, o.Color = cmd.InOrStdin(), terminal.Width(p.stdout), terminal.Colored(p.stdout, p.getenv)

@@ -30,7 +30,8 @@ func (p *program) verifyCommand() *cobra.Command {
 			"makes and removes. It says beforehand what that costs, and asks. Without a namespace it tries the broker\n" +
 			"at broker.listen. Arguments choose assumptions by their ids; docs/internals/servicebus.md explains each.\n\n" +
 			"The report has no names of the namespace, so it can be attached to an issue. Exit code 1 if an assumption\n" +
-			"is wrong (with --strict also if one could not be tried), 2 for bad usage or configuration, 0 otherwise.\n" +
+			"is wrong, or if none could be tried (with --strict: if one could not), 2 for bad usage or configuration, 0\n" +
+			"otherwise.\n" +
 			"If queues cannot be removed, they delete themselves after five idle minutes.",
 		Example: "  overdue verify --namespace contoso.servicebus.windows.net\n" +
 			"  overdue verify --yes --json > report.json\n" +
@@ -74,7 +75,7 @@ func (p *program) verifyCommand() *cobra.Command {
 			}
 		}
 		if !yes {
-			if agreed, err := verify.Ask(p.stdout, cmd.InOrStdin()); err != nil || !agreed {
+			if agreed, err := terminal.Ask(p.stdout, cmd.InOrStdin(), "Proceed?"); err != nil || !agreed {
 				return err
 			}
 		}

@@ -100,6 +100,17 @@ func (r *Report) Count(s Severity) (n int) {
 	return n
 }
 
+// unread names what has settings that could not be read, so that nobody knows what to change there.
+func (r *Report) unread() (subjects []string) {
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f.Severity == Unknown && slices.Contains([]string{"administration", "settings", "list"}, f.Check) && !slices.Contains(subjects, f.Subject) {
+			subjects = append(subjects, f.Subject)
+		}
+	}
+	return subjects
+}
+
 // Repairs returns the changes that fix findings, one for each entity, in the order of the report.
 func (r *Report) Repairs() []*Repair {
 	var all []*Repair

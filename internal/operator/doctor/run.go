@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -74,7 +73,7 @@ func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 	}
 	if o.Fix {
 		var err error
-		if found.Fixed, err = fix(ctx, cfg.Host, found.Repairs(), w, &o); err != nil {
+		if found.Fixed, err = fix(ctx, found.Report, w, &o); err != nil {
 			return err
 		}
 		if len(found.Fixed) > 0 {
@@ -121,6 +120,8 @@ func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options
 	switch {
 	case ctx.Err() != nil:
 		return errInterrupted
+	case o.Fix:
+		return fmt.Errorf("--fix changes a namespace, and %s", found.Hint)
 	case o.JSON:
 		if err := o.writeJSON(w, found); err != nil {
 			return err
@@ -167,6 +168,8 @@ func (o *Options) verdict(r *Report) error {
 	switch {
 	case failures > 0:
 		return fmt.Errorf("the doctor found %s", counted(failures, Error))
+	case o.Fix && len(r.unread()) > 0:
+		return fmt.Errorf("--fix does not know what to change, because settings could not be read: %s", strings.Join(r.unread(), ", "))
 	case o.Strict && warnings+unknown > 0:
 		var what []string
 		if warnings > 0 {
@@ -184,7 +187,7 @@ func (o *Options) verdict(r *Report) error {
 const planIndent = 4
 
 // fix shows the repairs, asks, and makes them. It returns those that it made.
-func fix(ctx context.Context, host string, repairs []*Repair, w io.Writer, o *Options) (done []string, err error) {
+func fix(ctx context.Context, r *Report, w io.Writer, o *Options) (done []string, err error) {
 	say := func(format string, args ...any) error {
 		if o.JSON {
 			return nil
@@ -192,11 +195,15 @@ func fix(ctx context.Context, host string, repairs []*Repair, w io.Writer, o *Op
 		_, err := io.WriteString(w, escape.Lines(fmt.Sprintf(format, args...)))
 		return err
 	}
-	if len(repairs) == 0 {
+	repairs := r.Repairs()
+	switch {
+	case len(repairs) == 0 && len(r.unread()) > 0:
+		return nil, nil // the verdict says so
+	case len(repairs) == 0:
 		return nil, say("There is nothing that --fix can change.\n")
 	}
 	var plan bytes.Buffer
-	fmt.Fprintf(&plan, "\n--fix makes these changes in %s:\n", host)
+	fmt.Fprintf(&plan, "\n--fix makes these changes in %s:\n", r.Namespace)
 	for _, r := range repairs {
 		fmt.Fprintf(&plan, "  %s\n", terminal.Wrap(r.String(), o.Width, planIndent))
 	}
@@ -204,7 +211,7 @@ func fix(ctx context.Context, host string, repairs []*Repair, w io.Writer, o *Op
 		return nil, err
 	}
 	if !o.Yes {
-		agreed, err := ask(o.In, say)
+		agreed, err := terminal.Ask(w, o.In, "Proceed?") // not with JSON: see Check
 		if err != nil || !agreed {
 			return nil, err
 		}
@@ -226,25 +233,4 @@ func fix(ctx context.Context, host string, repairs []*Repair, w io.Writer, o *Op
 		}
 	}
 	return done, nil
-}
-
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 100
-
-// ask asks whether to proceed. Anything but yes means no, the end of the input as well.
-func ask(in io.Reader, say func(string, ...any) error) (agreed bool, err error) {
-	if err := say("Proceed? [y/N] "); err != nil {
-		return false, err
-	}
-	line, err := bufio.NewReader(io.LimitReader(in, maxAnswer)).ReadString('\n')
-	if err != nil && line == "" {
-		if err := say("\n"); err != nil {
-			return false, err
-		}
-	}
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
-		return true, nil
-	}
-	return false, say("Nothing was changed.\n")
 }

@@ -96,6 +96,29 @@ func TestFixSaysThatThereIsNothingToFix(t *testing.T) {
 	})
 }
 
+// Where the settings cannot be read, nobody knows what to change, and no script may take it for
+// changed.
+func TestFixFailsWhereItDoesNotKnowWhatToChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, unrepaired...)
+		cfg := c.config("manage", "bQ==")
+		cfg.Admin, cfg.NoAdmin, cfg.MonitorQueue = nil, "there is no administration API", "orders"
+		for _, o := range []Options{{Fix: true, Yes: true}, {Fix: true, Yes: true, JSON: true}} {
+			var out bytes.Buffer
+			err := Run(t.Context(), cfg, &out, o)
+			if err == nil || !strings.HasPrefix(err.Error(), "--fix does not know what to change, because settings could not be read: namespace, ") {
+				t.Errorf("Run = %v, want that it does not know what to change", err)
+			}
+			if strings.Contains(out.String(), "nothing that --fix can change") {
+				t.Errorf("it says that there is nothing to change:\n%s", out.String())
+			}
+		}
+		if err := Run(t.Context(), Config{}, io.Discard, Options{Fix: true, Yes: true}); err == nil || !strings.Contains(err.Error(), "--fix changes a namespace") {
+			t.Errorf("Run without a namespace = %v, want that --fix has nothing to change", err)
+		}
+	})
+}
+
 func TestFixPrintsOnlyJSONIfAskedTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		text, err := open(t, unrepaired...).run(Options{Fix: true, Yes: true, JSON: true})

@@ -85,7 +85,11 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	}
 	_, statErr := os.Stat(path)
 	unfinished := statErr == nil && !o.Dry
-	if !o.agrees(stdout, fmt.Sprintf("resubmit %d to %s", survey.Chosen, o.To), survey) && (!unfinished || survey.Chosen > 0) {
+	agreed, err := o.agrees(stdout, fmt.Sprintf("resubmit %d to %s", survey.Chosen, o.To), survey)
+	if err != nil {
+		return err
+	}
+	if !agreed && (!unfinished || survey.Chosen > 0) {
 		if o.JSON {
 			return escape.WriteJSON(stdout, resubmitResult{survey: survey, To: o.To, Unsure: []int64{}, Locked: []int64{}, Gone: []int64{}})
 		}
@@ -209,7 +213,8 @@ func Purge(ctx context.Context, conn *operator.Connection, place dlq.Place, o *L
 	}
 	r := purgeResult{survey: survey, Locked: []int64{}, Gone: []int64{}}
 	lock := lockState{}
-	if o.agrees(stdout, fmt.Sprintf("purge %d", survey.Chosen), survey) {
+	agreed, err := o.agrees(stdout, fmt.Sprintf("purge %d", survey.Chosen), survey)
+	if agreed {
 		lock = lockOf(ctx, conn, place)
 		bar := o.newBar(stdout, "purged", survey.Chosen)
 		err = dlq.Purge(ctx, conn.Links, place, survey.Numbers, lock.hold(), o.Rate, func(n int) {

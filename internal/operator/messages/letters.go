@@ -5,7 +5,6 @@
 package messages
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 
 	"overdue/internal/operator"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/terminal"
 )
 
 // LettersOptions filter dead letters. All commands about dead letters have them.
@@ -127,29 +127,20 @@ func surveyLetters(ctx context.Context, conn *operator.Connection, place dlq.Pla
 }
 
 // agrees shows the plan and asks. It returns false when nothing is to be done.
-func (o *LettersOptions) agrees(stdout io.Writer, what string, s *survey) bool {
+func (o *LettersOptions) agrees(stdout io.Writer, what string, s *survey) (bool, error) {
 	if o.JSON {
-		return !o.Dry && s.Chosen > 0
+		return !o.Dry && s.Chosen > 0, nil
 	}
 	s.write(stdout)
 	switch {
 	case s.Chosen == 0:
 		fmt.Fprintln(stdout, "There is nothing to do.") // a reader that is gone shows in the error of the result
-		return false
+		return false, nil
 	case o.Dry:
 		fmt.Fprintf(stdout, "Without --dry-run this would %s.\n", what)
-		return false
+		return false, nil
 	case o.Yes:
-		return true
+		return true, nil
 	}
-	fmt.Fprintf(stdout, "%s%s? [y/N] ", strings.ToUpper(what[:1]), what[1:])
-	line, err := bufio.NewReader(io.LimitReader(o.In, 100)).ReadString('\n')
-	if err != nil && line == "" {
-		fmt.Fprintln(stdout)
-	}
-	if answer := strings.ToLower(strings.TrimSpace(line)); answer != "y" && answer != "yes" {
-		fmt.Fprintln(stdout, "Nothing was changed.")
-		return false
-	}
-	return true
+	return terminal.Ask(stdout, o.In, strings.ToUpper(what[:1])+what[1:]+"?")
 }

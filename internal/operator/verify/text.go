@@ -3,9 +3,7 @@
 package verify
 
 import (
-	"bufio"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -30,29 +28,6 @@ func Announce(w io.Writer, host string, width int, only ...string) error {
 		plural.Of(tried, "assumption", "assumptions"), host, plural.Of(operations, "operation", "operations"), "5 minutes")
 	_, err := fmt.Fprintln(w, terminal.Wrap(text, width, 0))
 	return err
-}
-
-// maxAnswer bounds what is read of an answer.
-const maxAnswer = 100
-
-// Ask asks whether to proceed. Anything but yes means no, the end of the input as well.
-func Ask(w io.Writer, in io.Reader) (bool, error) {
-	if _, err := fmt.Fprint(w, "Proceed? [y/N] "); err != nil {
-		return false, err
-	}
-	line, err := bufio.NewReader(io.LimitReader(in, maxAnswer)).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
-	}
-	if !strings.HasSuffix(line, "\n") {
-		fmt.Fprintln(w)
-	}
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
-		return true, nil
-	}
-	_, err = fmt.Fprintln(w, "Nothing was done.")
-	return false, err
 }
 
 // colors are the SGR parameters of verdicts on a terminal.
@@ -109,13 +84,16 @@ func (x *Result) write(b *strings.Builder, color bool, width int) {
 	}
 }
 
-// Err is the error of the exit code: nil unless an assumption is wrong, or with strict unless all
-// that can be tried are as assumed.
+// Err is the error of the exit code: nil unless an assumption is wrong, or none of those that can
+// be tried could be. With strict it is nil only if all of them are as assumed.
 func (r *Report) Err(strict bool) error {
-	unknown := 0
+	unknown, tried := 0, 0
 	for _, x := range r.Results {
-		if x.Verdict == Unknown && slices.Contains(IDs(), x.ID) {
-			unknown++
+		if slices.Contains(IDs(), x.ID) {
+			tried++
+			if x.Verdict == Unknown {
+				unknown++
+			}
 		}
 	}
 	switch n := r.Count(Otherwise); {
@@ -123,6 +101,8 @@ func (r *Report) Err(strict bool) error {
 		return fmt.Errorf("%s otherwise here", plural.Of(n, "assumption about Service Bus is", "assumptions about Service Bus are"))
 	case strict && unknown > 0:
 		return fmt.Errorf("%s could not be tried (--strict)", plural.Of(unknown, "assumption", "assumptions"))
+	case unknown > 0 && unknown == tried:
+		return fmt.Errorf("%s could not be tried, and no other was", plural.Of(unknown, "assumption", "assumptions"))
 	}
 	return nil
 }

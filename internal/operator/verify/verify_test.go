@@ -132,3 +132,17 @@ func TestEachQuirkBelongsToAnAssumption(t *testing.T) {
 		}
 	}
 }
+
+func TestAReportInWhichNothingCouldBeTriedFails(t *testing.T) {
+	var results []*Result
+	for _, id := range IDs() {
+		results = append(results, &Result{ID: id, Verdict: Unknown})
+	}
+	if err := (&Report{Results: results}).Err(false); err == nil || !strings.Contains(err.Error(), "could not be tried, and no other was") {
+		t.Errorf("Err = %v where nothing could be tried, want that", err)
+	}
+	results[0].Verdict = AsAssumed
+	if err := (&Report{Results: results}).Err(false); err != nil {
+		t.Errorf("Err = %v where one is as assumed, want nil", err)
+	}
+}
