@@ -62,9 +62,10 @@ type poster struct {
 	client  *http.Client
 	header  http.Header
 	signer  signer
-	secrets *strings.Replacer // hides secrets in an answer
-	slots   chan struct{}     // a token for each request under way
-	ahead   atomic.Int64      // how much the server's clock is ahead of ours, as of its latest answer
+	secrets *strings.Replacer       // hides secrets in an answer
+	slots   chan struct{}           // a token for each request under way
+	ahead   atomic.Int64            // how much the server's clock is ahead of ours, as of its latest answer
+	last    atomic.Pointer[outcome] // nil: it has had no alert
 }
 
 func newPoster(sink string, cfg HTTP) (*poster, error) {
@@ -102,11 +103,11 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 	return p, nil
 }
 
-// post sends body as JSON, in which control characters are escaped. Any 2xx accepts it. Any other
+// attempt sends body as JSON, in which control characters are escaped. Any 2xx accepts it. Any other
 // answer may say when to try again (RFC 9110, section 10.2.3); without that, 4xx but 408 and 429
 // are permanent errors. A signed request has the id, which is the same each time that the same body
 // is sent. trace is the traceparent of the request, "" = none.
-func (p *poster) post(ctx context.Context, contentType, id, trace string, body any) error {
+func (p *poster) attempt(ctx context.Context, contentType, id, trace string, body any) error {
 	b, err := json.Marshal(body)
 	b = escape.JSON(b)
 	if err != nil {

@@ -24,6 +24,7 @@ const sendTime = 5 * time.Second
 
 type serviceBus struct {
 	name, entity string
+	client       *sdk.Client
 	sender       *sdk.Sender
 }
 
@@ -31,7 +32,7 @@ type serviceBus struct {
 // of the event is the message id, so that duplicate detection drops a second delivery. The type is
 // the subject, for rules of subscriptions.
 func NewServiceBus(name string, client *sdk.Client, entity string) Alerter {
-	return &serviceBus{cmp.Or(name, "servicebus"), entity, client.NewSender(entity)}
+	return &serviceBus{cmp.Or(name, "servicebus"), entity, client, client.NewSender(entity)}
 }
 
 func (a *serviceBus) Name() string { return a.name }

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,15 +88,15 @@ func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool)
 	for i := range c.Alerts {
 		a := &c.Alerts[i]
 		sink := doctor.Sink{Name: a.Name, Setting: a.Key}
-		if address := sinkHost(a); address != "" {
-			sink.Reach = app.SinkCheck(a.Key, address).OK
+		events, pager, err := app.NewSink(a, client.SDK)
+		switch {
+		case err != nil:
+			sink.Reach = func(context.Context) error { return err }
+		case a.Email != nil || app.SinkAddress(a) != "": // the entity of another is a target, or it cannot be asked
+			sink.Reach = app.AskSink(a, events, pager).OK
 		}
-		if sendTest {
+		if sendTest && err == nil {
 			sink.Test = func(ctx context.Context) error {
-				events, pager, err := app.NewSink(a, client.SDK)
-				if err != nil {
-					return err
-				}
 				return doctor.SendTest(ctx, client.Namespace.Host, events, pager)
 			}
 		}
@@ -108,18 +106,4 @@ func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool)
 		x.Heartbeat = app.SinkCheck("heartbeat", text).OK
 	}
 	return examine(client, x), client, nil
-}
-
-// sinkHost is the URL of a sink, or for mail that of its server; "" if the sink has no host of its
-// own.
-func sinkHost(a *config.Alert) string {
-	e := a.Email
-	if e == nil {
-		return app.SinkAddress(a)
-	}
-	port := e.Port
-	if port == 0 {
-		port = map[string]int64{"starttls": 587, "tls": 465, "none": 25}[e.Security]
-	}
-	return "smtp://" + net.JoinHostPort(e.Host, strconv.FormatInt(port, 10))
 }

@@ -30,8 +30,10 @@ import (
 	"overdue/internal/notifications"
 )
 
-// outboundTimeout bounds all checks of one /healthz/outbound together.
-const outboundTimeout = 3 * time.Second
+// checkTimeout bounds each check.
+const checkTimeout = 3 * time.Second
+
+var errLate = fmt.Errorf("no answer within %v", checkTimeout)
 
 // A Check answers whether something is as it should be; the error is a sentence.
 type Check struct {
@@ -44,6 +46,48 @@ type Remark string
 
 // Error makes it pass through where errors do.
 func (r Remark) Error() string { return string(r) }
+
+// An Outcome is what a check has answered.
+type Outcome struct {
+	Name   string
+	Err    error  // nil: nothing is wrong
+	Remark string // "" where there is none
+}
+
+// Ask makes the checks, all at once: each has a time of its own, so that one without an answer
+// takes nothing from the others.
+func Ask(ctx context.Context, checks []Check) []Outcome {
+	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, errLate)
+	defer cancel()
+	all := make([]Outcome, len(checks))
+	answered := make([]chan struct{}, len(checks))
+	errs := make([]error, len(checks))
+	for i, c := range checks {
+		answered[i] = make(chan struct{})
+		go func() { // until it answers, which ctx may hurry
+			errs[i] = c.OK(ctx)
+			close(answered[i])
+		}()
+	}
+	for i, c := range checks {
+		select {
+		case <-answered[i]:
+		case <-ctx.Done():
+		}
+		all[i] = Outcome{Name: c.Name, Err: context.Cause(ctx)}
+		select {
+		case <-answered[i]:
+			if late := errors.Is(errs[i], context.DeadlineExceeded) && ctx.Err() != nil; !late {
+				all[i].Err = errs[i]
+			}
+		default:
+		}
+		if said := Remark(""); errors.As(all[i].Err, &said) {
+			all[i].Err, all[i].Remark = nil, string(said)
+		}
+	}
+	return all
+}
 
 // Port is the operator's view of a running process.
 type Port struct {
@@ -180,31 +224,27 @@ func (a *Port) readyz(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *Port) healthzOutbound(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), outboundTimeout)
-	defer cancel()
 	checks := a.Outbound
 	if sinks := a.Sinks.Load(); sinks != nil {
 		checks = slices.Concat(checks, *sinks)
 	}
-	report(w, r.WithContext(ctx), checks, "reachable")
+	report(w, r, checks, "reachable")
 }
 
 // report asks every check. The details come with ?verbose, and always when one fails.
 func report(w http.ResponseWriter, r *http.Request, checks []Check, well string) {
 	var text bytes.Buffer
 	status := http.StatusOK
-	for _, c := range checks {
-		err := c.OK(r.Context())
-		if said := Remark(""); errors.As(err, &said) {
-			fmt.Fprintf(&text, "[+] %s: %s\n", c.Name, said)
-			continue
-		}
-		if err != nil {
+	for _, o := range Ask(r.Context(), checks) {
+		switch {
+		case o.Err != nil:
 			status = http.StatusServiceUnavailable
-			fmt.Fprintf(&text, "[-] %s: %v\n", c.Name, err)
-			continue
+			fmt.Fprintf(&text, "[-] %s: %v\n", o.Name, o.Err)
+		case o.Remark != "":
+			fmt.Fprintf(&text, "[+] %s: %s\n", o.Name, o.Remark)
+		default:
+			fmt.Fprintf(&text, "[+] %s\n", o.Name)
 		}
-		fmt.Fprintf(&text, "[+] %s\n", c.Name)
 	}
 	if _, verbose := r.URL.Query()["verbose"]; !verbose && status == http.StatusOK {
 		answer(w, status, well)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -92,6 +93,35 @@ func TestReadinessFollowsStateAndChecks(t *testing.T) {
 	}
 	expect("stopped", "/readyz", 503, "[-] state: stopped\n[+] upstream\nnot ready\n")
 	expect("stopped", "/livez", 200, "ok\n")
+}
+
+// One sink that hangs must not fail the others, nor keep the caller.
+func TestEachCheckHasATimeOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := make(chan struct{})
+		defer close(hangs)
+		checks := []Check{
+			{"deaf", func(context.Context) error { <-hangs; return nil }},
+			{"late", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
+			{"slow", func(context.Context) error { time.Sleep(2 * time.Second); return nil }},
+			{"slow as well", func(context.Context) error { time.Sleep(2 * time.Second); return Remark("and odd") }},
+			{"down", func(context.Context) error { return errors.New("refused") }},
+		}
+		start := time.Now()
+		got := map[string]string{}
+		for _, o := range Ask(t.Context(), checks) {
+			got[o.Name] = fmt.Sprint(o.Err, ", ", o.Remark)
+		}
+		want := map[string]string{
+			"deaf": "no answer within 3s, ", "late": "no answer within 3s, ", "slow": "<nil>, ", "slow as well": "<nil>, and odd", "down": "refused, ",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("outcomes (-want +got):\n%s", diff)
+		}
+		if took := time.Since(start); took != checkTimeout {
+			t.Errorf("it took %v, want %v", took, checkTimeout)
+		}
+	})
 }
 
 func TestOtherMethodsAreRefused(t *testing.T) {

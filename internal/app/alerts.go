@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -40,6 +38,7 @@ type activeSink struct {
 	key  string // where the configuration has it
 	cfg  config.Alert
 	sink alert.Alerter
+	ask  adminport.Check
 }
 
 func (p *Process) newSinkSet(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkSet {
@@ -68,17 +67,17 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 		key := a.Key
 		a.Key = "" // where it stands in the list says nothing of the sink
 		if j := slices.IndexFunc(s.active, func(r activeSink) bool { return reflect.DeepEqual(r.cfg, a) }); j >= 0 {
-			next = append(next, activeSink{key, a, s.active[j].sink})
+			next = append(next, activeSink{key, a, s.active[j].sink, s.active[j].ask})
 			continue
 		}
-		sink, err := s.alerter(&a)
+		sink, ask, err := s.alerter(&a)
 		if err == nil {
 			sink, err = alert.Only(s.history.Record(sink), a.Entities, a.Events)
 		}
 		if err != nil {
 			return nil, &config.Error{Err: fmt.Errorf("%s: %w", sinkAt(c, key, err), err)}
 		}
-		next = append(next, activeSink{key, a, sink})
+		next = append(next, activeSink{key, a, sink, ask})
 	}
 	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e config.Entity) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
 		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, MonitorQueue: s.p.cfg.MonitorQueue, Log: s.p.log.Named(alertLog)})
@@ -111,9 +110,7 @@ func (s *sinkSet) take(next []activeSink) []alert.Alerter {
 	var checks []adminport.Check
 	for i := range next {
 		all = append(all, next[i].sink)
-		if address := SinkAddress(&next[i].cfg); address != "" {
-			checks = append(checks, SinkCheck(next[i].key, address))
-		}
+		checks = append(checks, next[i].ask)
 	}
 	if f := s.forward.Load(); f != nil {
 		all = append(all, f)
@@ -139,17 +136,22 @@ func (p *Process) handling(entity string) alert.Handling {
 	return alert.Handling{ForwardTo: e.ForwardMissedTo, Report: e.ReportToSender}
 }
 
-// alerter is one sink: of events, or of notifications behind groups.
-func (s *sinkSet) alerter(a *config.Alert) (alert.Alerter, error) {
+// alerter is one sink: of events, or of notifications behind groups. ask is its check.
+func (s *sinkSet) alerter(a *config.Alert) (sink alert.Alerter, ask adminport.Check, err error) {
 	events, pager, err := NewSink(a, s.client)
-	if err != nil || events != nil {
-		return events, err
+	if err != nil {
+		return nil, ask, err
 	}
-	return alert.NewGroups(alert.GroupsConfig{
+	ask = AskSink(a, events, pager)
+	if events != nil {
+		return events, ask, nil
+	}
+	sink, err = alert.NewGroups(alert.GroupsConfig{
 		Outbox: s.outbox, Source: alert.SourceOf(s.p.namespace.Host, ""), Sink: pager, Pool: s.p.pages,
 		Tracker: s.history, By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
 		DeadLetters: deadLetters(s.links).below(s.p.describe), Log: s.p.log.Named(alertLog),
 	})
+	return sink, ask, err
 }
 
 // NewSink makes the sink of events, or else the sink of grouped events, of a configuration.
@@ -207,40 +209,4 @@ func webhook(w *config.Webhook) alert.HTTP {
 	h := server(&w.Server)
 	h.SigningSecrets = strings.Fields(w.SigningSecret)
 	return h
-}
-
-// SinkAddress is the URL of the sink; "" when it has none.
-func SinkAddress(a *config.Alert) string {
-	switch {
-	case a.Webhook != nil:
-		return a.Webhook.URL
-	case a.Alertmanager != nil:
-		return a.Alertmanager.URL
-	case a.Slack != nil:
-		return a.Slack.URL
-	case a.Teams != nil:
-		return a.Teams.URL
-	case a.PagerDuty != nil:
-		return a.PagerDuty.URL
-	}
-	return ""
-}
-
-// SinkCheck opens a connection to where a sink lives. It sends nothing.
-func SinkCheck(name, raw string) adminport.Check {
-	return adminport.Check{Name: name, OK: func(ctx context.Context) error {
-		u, err := url.Parse(raw)
-		if err != nil {
-			return fmt.Errorf("its URL cannot be read") // the error would quote it
-		}
-		port := u.Port()
-		if port == "" {
-			port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-		}
-		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	}}
 }

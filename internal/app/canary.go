@@ -59,9 +59,9 @@ func (p *Process) well(ctx context.Context) error {
 			checks = append(checks[:len(checks):len(checks)], c)
 		}
 	}
-	for _, c := range checks {
-		if err := c.OK(ctx); err != nil {
-			return fmt.Errorf("%s: %w", c.Name, err)
+	for _, o := range adminport.Ask(ctx, checks) {
+		if o.Err != nil {
+			return fmt.Errorf("%s: %w", o.Name, o.Err)
 		}
 	}
 	return nil

@@ -5,10 +5,8 @@ package app
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"overdue/internal/adminport"
@@ -102,24 +100,18 @@ func (p *Process) names() (all []string) {
 	return all
 }
 
-// checks makes the checks of /readyz and /healthz/outbound. They run at once, so that a sink that
-// does not answer takes no time from the others.
-func (p *Process) checks(ctx context.Context) []web.Check {
+// checks makes the checks of /readyz and /healthz/outbound.
+func (p *Process) checks(ctx context.Context) (results []web.Check) {
 	all := slices.Concat(p.admin.Ready, p.admin.Outbound)
 	if sinks := p.admin.Sinks.Load(); sinks != nil {
 		all = append(all, *sinks...)
 	}
-	results := make([]web.Check, len(all))
-	var wg sync.WaitGroup
-	for i, c := range all {
-		wg.Go(func() {
-			results[i].Name = c.Name
-			if err := c.OK(ctx); err != nil {
-				said := adminport.Remark("")
-				results[i].Failed, results[i].Message = !errors.As(err, &said), err.Error()
-			}
-		})
+	for _, o := range adminport.Ask(ctx, all) {
+		c := web.Check{Name: o.Name, Failed: o.Err != nil, Message: o.Remark}
+		if c.Failed {
+			c.Message = o.Err.Error()
+		}
+		results = append(results, c)
 	}
-	wg.Wait()
 	return results
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/adminport"
 	"overdue/internal/broker"
 	"overdue/internal/config"
 	"overdue/internal/lifecycle"
@@ -78,10 +79,10 @@ func (p *Process) UntilReady(ctx context.Context) error {
 	for {
 		var failure error
 		pending := true
-		for _, check := range p.admin.Ready {
-			if err := check.OK(ctx); err != nil {
-				failure = errors.Join(failure, err)
-				pending = pending && errors.Is(err, errNotTried)
+		for _, o := range adminport.Ask(ctx, p.admin.Ready) {
+			if o.Err != nil {
+				failure = errors.Join(failure, o.Err)
+				pending = pending && errors.Is(o.Err, errNotTried)
 			}
 		}
 		if failure == nil || !pending {

@@ -3,11 +3,13 @@
 package app
 
 import (
+	"errors"
 	"net"
 	"strings"
 	"testing"
 
 	"overdue/alert"
+	"overdue/internal/adminport"
 	"overdue/internal/config"
 )
 
@@ -41,6 +43,33 @@ func TestEveryKindOfSinkIsMade(t *testing.T) {
 				t.Errorf("address = %q, want %q", got, tt.address)
 			}
 		})
+	}
+}
+
+func TestTheCheckOfASinkHasTheNameThatPeopleKnow(t *testing.T) {
+	for sink, want := range map[string]string{
+		"{webhook: {url: http://127.0.0.1:1/s3cr3t}}":                              "sink webhook (127.0.0.1:1)",
+		"{name: pager, slack: {url: https://hooks.slack.invalid/services/s3cr3t}}": "sink pager (hooks.slack.invalid)",
+		"{email: {host: mail.invalid, from: a@b.example, to: c@d.example}}":        "sink email (mail.invalid)",
+		"{name: phone, shoutrrr: {url: \"ntfy://ntfy.sh/s3cr3t\"}}":                "sink phone",
+	} {
+		c, err := loadText(t, "alerts: ["+sink+"]\n", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events, pages, err := NewSink(&c.Alerts[0], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := AskSink(&c.Alerts[0], events, pages)
+		if check.Name != want {
+			t.Errorf("the check of %s is %q, want %q", sink, check.Name, want)
+		}
+		// It has to say so where nobody was asked.
+		var said adminport.Remark
+		if asked := !errors.As(check.OK(t.Context()), &said); asked == (want == "sink phone") {
+			t.Errorf("%s was asked: %v", want, asked)
+		}
 	}
 }
 

@@ -223,7 +223,7 @@ func (u *upstream) attachQueues(ctx context.Context) (event string, err error) {
 				return eventNoQueue, explain(err, u.ns.Host, queue)
 			}
 		case <-ctx.Done():
-			return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer: %w", queue, u.ns.Host, ctx.Err())
+			return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer", queue, u.ns.Host)
 		}
 	}
 	return "", nil
@@ -241,7 +241,19 @@ func (u *upstream) attachOnce(ctx context.Context, queue string) error {
 	return err
 }
 
-// reachable is the outbound check: can a connection be opened at all.
+// outbound is the outbound check: a connection can be opened, and what is known of the namespace
+// says nothing else. One that hangs accepts connections.
+func (u *upstream) outbound(ctx context.Context) error {
+	if err := u.reachable(ctx); err != nil {
+		return err
+	}
+	if err := u.attached(ctx); !errors.Is(err, errNotTried) {
+		return err
+	}
+	return nil
+}
+
+// reachable says whether a connection can be opened at all.
 func (u *upstream) reachable(ctx context.Context) error {
 	c, err := u.dial(ctx)
 	if err != nil {

@@ -107,7 +107,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "companion store", OK: passing(up, journal, store.state)})
 	}
 	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "upstream", OK: passing(up, journal, up.attached)})
-	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "namespace", OK: up.reachable})
+	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "namespace", OK: up.outbound})
 
 	p.warnOfDrops()
 	if p.role.Monitor {
