@@ -79,7 +79,8 @@ func TestASinkIsAskedWithoutAnAlert(t *testing.T) {
 	}
 }
 
-// Only an alert shows what a sink thinks of alerts, and the next one that it takes shows that this has passed.
+// Only an alert shows what a sink thinks of alerts, and the next one that it takes shows that this
+// has passed.
 func TestASinkFailsFromAnAlertThatItRefusesToOneThatItTakes(t *testing.T) {
 	var answer atomic.Int32 // to an alert
 	url, _ := statusServer(t, func(method string) int {

@@ -63,9 +63,10 @@ type Canary struct {
 	lag     prometheus.Gauge
 	results *prometheus.CounterVec
 
-	mu   sync.Mutex
-	seen time.Time // when the latest was found, by our clock; zero: none yet
-	err  error     // why the latest was not found
+	mu      sync.Mutex
+	seen    time.Time // when the latest was found, by our clock; zero: none yet
+	missing time.Time // when the first one was sent that was not found since; zero: none is missing
+	err     error     // why the latest was not found
 }
 
 // New makes a Canary. [Canary.Run] sends the messages.
@@ -95,7 +96,10 @@ func New(cfg Config) (*Canary, error) {
 		c.results.WithLabelValues(result)
 	}
 	if cfg.Registerer != nil {
-		cfg.Registerer.MustRegister(c.last, c.lag, c.results)
+		cfg.Registerer.MustRegister(c.last, c.lag, c.results, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "overdue_canary_missing_seconds",
+			Help: "How long ago the first canary was sent that has not been noticed since, on one clock; 0 while none is missing. Each is missing for some two seconds.",
+		}, func() float64 { return c.missingFor().Seconds() }))
 	}
 	return c, nil
 }
@@ -105,6 +109,11 @@ func (c *Canary) Run(ctx context.Context) error {
 	tick := time.NewTicker(c.cfg.Interval)
 	defer tick.Stop()
 	for {
+		c.mu.Lock()
+		if c.missing.IsZero() {
+			c.missing = time.Now()
+		}
+		c.mu.Unlock()
 		c.record(ctx, c.sendAndFind(ctx))
 		select {
 		case <-tick.C:
@@ -196,7 +205,7 @@ func (c *Canary) record(ctx context.Context, err error) {
 	before := c.err
 	c.err = err
 	if err == nil {
-		c.seen = time.Now()
+		c.seen, c.missing = time.Now(), time.Time{}
 		c.last.Set(float64(c.seen.UnixMilli()) / 1000)
 	}
 	c.mu.Unlock()
@@ -216,6 +225,16 @@ func (c *Canary) record(ctx context.Context, err error) {
 	if before == nil {
 		log.Warn("canary lost: missed deadlines may go unnoticed", zap.Error(err))
 	}
+}
+
+// missingFor is for how long canaries have been missing.
+func (c *Canary) missingFor() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.missing.IsZero() {
+		return 0
+	}
+	return time.Since(c.missing)
 }
 
 // Check returns nil while canaries are noticed, and otherwise why they are not.

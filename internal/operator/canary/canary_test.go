@@ -174,6 +174,38 @@ func TestALostCanaryIsReportedUntilTheNextIsNoticed(t *testing.T) {
 	})
 }
 
+// An alert rule compares it with ten minutes, whatever the interval is, and whatever time it is.
+func TestACanaryIsMissingFromItsSendUntilOneIsNoticed(t *testing.T) {
+	for _, interval := range []time.Duration{10 * time.Second, time.Minute, 20 * time.Minute, 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			s := setup(t)
+			s.canary.cfg.Interval = interval
+			if got := s.canary.missingFor(); got != 0 {
+				t.Errorf("interval %v: missing for %v before the first was sent, want 0", interval, got)
+			}
+			defer s.run()()
+			most := time.Duration(0)
+			for range 200 {
+				time.Sleep(interval / 50)
+				most = max(most, s.canary.missingFor())
+			}
+			if most > ttl+time.Second {
+				t.Errorf("interval %v: missing for up to %v although all came back", interval, most)
+			}
+			s.sendTo.Store(to.Ptr("elsewhere"))
+			time.Sleep(interval + 11*time.Minute)
+			if got := s.canary.missingFor(); got < 10*time.Minute || got > interval+11*time.Minute {
+				t.Errorf("interval %v: missing for %v, %v after the last one came back", interval, got, interval+11*time.Minute)
+			}
+			s.sendTo.Store(to.Ptr("canaries"))
+			time.Sleep(2*interval + 2*timeout)
+			if got := s.canary.missingFor(); got > ttl+time.Second {
+				t.Errorf("interval %v: missing for %v although they come back", interval, got)
+			}
+		})
+	}
+}
+
 func TestACanaryThatCannotBeSentIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
