@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker"
+	"overdue/scheduler"
 )
 
 // fixes returns "subject: check: fix" of every finding that is worse than OK.
@@ -180,6 +182,80 @@ func TestCompanionsThatNobodyReceivesAreReported(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 		expect("once they were received", healthy)
+	})
+}
+
+// Two reasons for companions that are old and have no delivery behind them, though monitors are
+// well: they have them in hand and renew the locks, or it is our clock that is off.
+func TestCompanionsInTheHandsOfMonitorsAreNotUnreceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := open(t, wellMade...)
+		cfg := c.config("manage", "bQ==")
+		cfg.OnlyEntities = true
+		ahead := time.Duration(0)
+		cfg.Clock = func(context.Context) (time.Duration, time.Duration, error) { return ahead, time.Millisecond, nil }
+		send := func(entity, id string) {
+			t.Helper()
+			body, _, err := (&scheduler.Companion{Entity: entity, Due: time.Now(), References: []scheduler.Reference{
+				{MessageID: id, From: time.Now(), Until: time.Now(), Deadline: time.Now(), Stated: "ttl"},
+			}}).Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sender, err := cfg.Client.NewSender("overdue-monitor", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sender.SendMessage(t.Context(), &azservicebus.Message{Body: body}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect := func(when string, want ...string) {
+			t.Helper()
+			got := []string{}
+			for _, f := range Examine(t.Context(), cfg).Findings {
+				if f.Check == "unreceived" || f.Check == "waiting" {
+					got = append(got, f.Severity.String()+" "+f.Summary)
+				}
+			}
+			if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
+				t.Errorf("%s: findings (-want +got):\n%s", when, diff)
+			}
+		}
+		send("gone", "a")
+		send("gone", "b")
+		send("orders", "in flight")
+		ahead = -20 * time.Minute
+		expect("just due, by a clock that is ahead")
+		ahead = 0
+		monitor, err := cfg.Client.NewReceiverForQueue("overdue-monitor", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, err := monitor.ReceiveMessages(t.Context(), 3, nil)
+		if err != nil || len(ms) != 3 {
+			t.Fatalf("received %d companions, %v", len(ms), err)
+		}
+		for range 60 {
+			time.Sleep(2 * time.Second)
+			for _, m := range ms {
+				if err := monitor.RenewMessageLock(t.Context(), m, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		expect("held, two of them for a queue that is gone",
+			"advice Monitors hold companions that have been due for up to 2m: 2 companions for messages on gone, which is not there.")
+		if err := monitor.CompleteMessage(t.Context(), ms[0], nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := monitor.CompleteMessage(t.Context(), ms[1], nil); err != nil {
+			t.Fatal(err)
+		}
+		expect("held, for a message that a consumer has")
+		send("orders", "free")
+		time.Sleep(3 * time.Second)
+		expect("held, and another one just due")
 	})
 }
 

@@ -98,6 +98,7 @@ type examiner struct {
 	missing      bool          // a monitor queue does not exist
 	roundTrip    time.Duration // 0 = not measured
 	tier         string        // "" = unknown
+	measured     *measurement  // of the broker's clock; nil: not yet
 
 	mu       sync.Mutex // guards roundTrip and prefetch: entities are examined in parallel
 	prefetch bool       // advise on prefetch
@@ -240,15 +241,33 @@ func (x *examiner) manage() string {
 	return "use a key with Manage, or give the identity the role Azure Service Bus Data Owner; otherwise state the settings in monitor.entities (docs/operate/rights.md)"
 }
 
+// A measurement is how far the broker's clock is ahead of ours.
+type measurement struct {
+	ahead, uncertainty time.Duration
+	err                error
+}
+
+// measure measures the broker's clock, once.
+func (x *examiner) measure(ctx context.Context) *measurement {
+	if x.measured == nil {
+		x.measured = &measurement{}
+		if x.cfg.Clock != nil {
+			ctx, cancel := context.WithTimeout(ctx, 2*checkTimeout)
+			defer cancel()
+			x.measured.ahead, x.measured.uncertainty, x.measured.err = x.cfg.Clock(ctx)
+		}
+	}
+	return x.measured
+}
+
 // clock compares the broker's clock with ours.
 func (x *examiner) clock(ctx context.Context) []Finding {
 	n := &notes{subject: "clock"}
 	if x.cfg.Clock == nil || !x.reachable || x.missing {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*checkTimeout)
-	defer cancel()
-	ahead, uncertainty, err := x.cfg.Clock(ctx)
+	m := x.measure(ctx)
+	ahead, uncertainty, err := m.ahead, m.uncertainty, m.err
 	if err != nil {
 		fix := "fix the findings about the monitor queue, where the clock is measured"
 		if conditionOf(err) == unauthorized {

@@ -63,7 +63,10 @@ func (x *examiner) monitorQueue(ctx context.Context, name string) []Finding {
 		return n.all
 	}
 	// The Listen right suffices to see that companions failed.
-	if some, err := x.peek(ctx, name+deadLetterQueue); err == nil && some {
+	switch some, err := x.peek(ctx, name+deadLetterQueue); {
+	case err != nil && conditionOf(err) != unauthorized: // that the right is missing is known
+		n.add(Unknown, "failed-companions", fmt.Sprintf("Its dead letters could not be read: %s.", failure.Reason(err)), "")
+	case some:
 		x.failedCompanions(n, name, "Some")
 	}
 	return n.all
@@ -77,6 +80,9 @@ func (x *examiner) formerQueues(ctx context.Context) []Finding {
 	for i := all.Len(); i < monitorqueue.Most; i++ {
 		name := all.Name(i)
 		d, err := x.describe(ctx, name)
+		if err != nil && !errors.Is(err, entities.ErrNotFound) && !errors.Is(err, errSilent) {
+			n.add(Unknown, "former", fmt.Sprintf("It is unknown whether there is a queue %s: %s.", name, failure.Reason(err)), "")
+		}
 		if err != nil || d.Kind == entities.Topic {
 			break
 		}
@@ -88,65 +94,6 @@ func (x *examiner) formerQueues(ctx context.Context) []Finding {
 		}
 	}
 	return n.all
-}
-
-const (
-	// maxLock is the longest lock duration that Service Bus accepts.
-	maxLock = 5 * time.Minute
-	// Companions that are due stand behind those that are scheduled. That many are peeked at.
-	unreceivedPages, unreceivedPage = 10, 250
-)
-
-// unreceived reports companions that are due and that no monitor has received. A peek cannot tell
-// whether one is locked. But when its lock expires, its delivery count rises, so one that has been
-// due for longer than that and has the count 0 was never received.
-//
-// due is how many are due, and lock the lock duration of the queue; both are 0 if not known.
-func (x *examiner) unreceived(ctx context.Context, n *notes, name string, due int64, lock time.Duration) {
-	if x.cfg.CompanionsInRedis {
-		return
-	}
-	if lock == 0 {
-		lock = maxLock
-	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	p, err := x.cfg.Links.Peeker(ctx, name)
-	if err != nil {
-		return // the check of the right to listen says so
-	}
-	var seen int64
-	var oldest time.Time
-	from := int64(0)
-	for range unreceivedPages {
-		ms, err := p.Peek(ctx, from, unreceivedPage)
-		if err != nil {
-			return // as above; it is closed
-		}
-		for _, m := range ms {
-			from = m.SequenceNumber + 1
-			if m.State != link.Active || m.DeliveryCount > 0 || time.Since(m.EnqueuedTime) <= lock {
-				continue
-			}
-			if seen++; oldest.IsZero() || m.EnqueuedTime.Before(oldest) {
-				oldest = m.EnqueuedTime
-			}
-		}
-		if len(ms) < unreceivedPage {
-			break
-		}
-	}
-	p.Close(ctx)
-	if seen == 0 {
-		return
-	}
-	since := span(time.Since(oldest).Round(time.Second))
-	text := fmt.Sprintf("%d companions are due, the oldest for %s, and nobody receives them.", max(seen, due), since)
-	if max(seen, due) == 1 {
-		text = fmt.Sprintf("One companion has been due for %s, and nobody receives it.", since)
-	}
-	n.add(Warning, "unreceived", text,
-		fmt.Sprintf("start `overdue monitor` with monitorQueue: %s, or check why the one that runs does not receive", x.settingOf(name)))
 }
 
 // entity checks one monitored queue or topic.
