@@ -256,6 +256,9 @@ func (u *upstream) outbound(ctx context.Context) error {
 // reachable says whether a connection can be opened at all.
 func (u *upstream) reachable(ctx context.Context) error {
 	c, err := u.dial(ctx)
+	if certificate, renew := failure.Certificate(err); certificate != "" {
+		return fmt.Errorf("the namespace %s cannot be reached: %s; %s", u.ns.Host, certificate, renew)
+	}
 	if err != nil {
 		return fmt.Errorf("the namespace %s cannot be reached: %w; check the setting namespace and the network", u.ns.Host, err)
 	}

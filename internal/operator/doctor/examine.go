@@ -166,7 +166,11 @@ func (x *examiner) namespace(ctx context.Context) []Finding {
 		if !x.cfg.Emulator {
 			fix = "check the setting namespace, and that firewalls, including the one of the namespace, let this machine reach port 5671 (AMQP over TLS)"
 		}
-		n.add(Error, "reachable", fmt.Sprintf("%s cannot be reached: %v.", x.cfg.Host, err), fix)
+		says := err.Error()
+		if certificate, renew := failure.Certificate(err); certificate != "" {
+			says, fix = certificate, renew
+		}
+		n.add(Error, "reachable", fmt.Sprintf("%s cannot be reached: %s.", x.cfg.Host, says), fix)
 	}
 	if err == nil {
 		x.signIn(ctx, n)
@@ -208,12 +212,16 @@ func (x *examiner) administration(ctx context.Context, n *notes) {
 	asking, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	tier, err := x.cfg.Admin.Tier(asking)
+	certificate, renew := failure.Certificate(err)
 	x.tier, x.adminAnswers = tier, err == nil || errors.Is(err, entities.ErrNoRight) && x.reachable
 	switch {
 	case errors.Is(err, entities.ErrNoRight) && !x.reachable:
 		n.add(Unknown, "tier", fmt.Sprintf("The tier is unknown (%s).", failure.Reason(err)), "")
 	case errors.Is(err, entities.ErrNoRight):
 		n.add(Unknown, "tier", fmt.Sprintf("The tier is unknown without the Manage right on the namespace (%s).", failure.Reason(err)), x.manage())
+	case err != nil && certificate != "":
+		severity := map[bool]Severity{true: Warning, false: Unknown}[x.reachable]
+		n.add(severity, "administration", fmt.Sprintf("The administration API cannot be asked: %s.", certificate), renew)
 	case err != nil && x.reachable:
 		n.add(Warning, "administration", fmt.Sprintf("The administration API does not answer: %s. Without it, Overdue does not know the settings of entities.", failure.Reason(err)),
 			"let this machine reach port 443 of the namespace, or set another address in namespaceAdmin; otherwise state the settings in monitor.entities (docs/operate/rights.md)")
@@ -364,10 +372,14 @@ func (x *examiner) other(ctx context.Context, c Check) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	n := &notes{subject: c.Subject}
-	if err := c.Run(ctx); err != nil {
-		n.add(c.Severity, c.Name, sentence(err.Error()), c.Fix)
-	} else {
+	err := c.Run(ctx)
+	switch certificate, renew := failure.Certificate(err); {
+	case err == nil:
 		n.add(OK, c.Name, c.Passed, "")
+	case certificate != "":
+		n.add(c.Severity, c.Name, sentence(certificate), renew)
+	default:
+		n.add(c.Severity, c.Name, sentence(err.Error()), c.Fix)
 	}
 	return n.all
 }

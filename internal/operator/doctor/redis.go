@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"overdue/internal/servicebus/failure"
 )
 
 const (
@@ -70,7 +72,11 @@ func (x *examiner) redis(ctx context.Context) []Finding {
 		if r.Keeps {
 			severity, fix = Error, fmt.Sprintf("check %s, and that firewalls let this machine reach it, because it keeps the companions", r.Setting)
 		}
-		n.add(severity, "reachable", sentence(err.Error()), fix)
+		says := err.Error()
+		if certificate, renew := failure.Certificate(err); certificate != "" {
+			says, fix = certificate, renew
+		}
+		n.add(severity, "reachable", sentence(says), fix)
 		return n.all
 	}
 	n.add(OK, "reachable", fmt.Sprintf("It answers (%s).", state.RoundTrip.Round(100*time.Microsecond)), "")

@@ -25,10 +25,10 @@ const (
 	unreceivedPages, unreceivedPage = 10, 250
 )
 
-// unreceived reports companions that are due and that no monitor has received: by the broker's clock
-// longer than a lock lasts, and without a delivery that ended. A monitor may still hold them, since
-// it renews locks. So the doctor receives one message and gives it back at once: the broker hands out
-// the oldest one that nobody holds.
+// unreceived reports companions that are due and that no monitor has received: by the broker's
+// clock longer than a lock lasts, and without a delivery that ended. A monitor may still hold them,
+// since it renews locks. So the doctor receives one message and gives it back at once: the broker
+// hands out the oldest one that nobody holds.
 //
 // due is how many are due, and lock the lock duration of the queue; both are 0 if not known.
 func (x *examiner) unreceived(ctx context.Context, n *notes, name string, due int64, lock time.Duration) {
@@ -80,8 +80,8 @@ func (x *examiner) unreceived(ctx context.Context, n *notes, name string, due in
 		fmt.Sprintf("start `overdue monitor` with monitorQueue: %s, or check why the one that runs does not receive", x.settingOf(name)))
 }
 
-// undelivered are the companions that are due and have no delivery that ended, in the order of their
-// numbers.
+// undelivered are the companions that are due and have no delivery that ended, in the order of
+// their numbers.
 func (x *examiner) undelivered(ctx context.Context, name string) (all []*link.Message, err error) {
 	p, err := x.cfg.Links.Peeker(ctx, name)
 	if err != nil {
@@ -122,8 +122,8 @@ func (x *examiner) isFree(ctx context.Context, name string, suspect *link.Messag
 	return m.SequenceNumber <= suspect.SequenceNumber, err
 }
 
-// held reports what monitors wait for that have companions in hand, as far as it is wrong: an entity
-// that does not exist. A message that a consumer has locked is none of that.
+// held reports what monitors wait for that have companions in hand, as far as it is wrong: an
+// entity that does not exist. A message that a consumer has locked is none of that.
 func (x *examiner) held(ctx context.Context, n *notes, name string, from int64, since string) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

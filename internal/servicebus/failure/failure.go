@@ -73,6 +73,9 @@ func Plain(err error) error {
 // Unreachable says what to do about a namespace that cannot be dialed. It returns nil for any other
 // error.
 func Unreachable(err error) error {
+	if certificate, renew := Certificate(err); certificate != "" {
+		return fmt.Errorf("the namespace cannot be reached: %s; %s", certificate, renew)
+	}
 	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
 		return fmt.Errorf("the namespace cannot be reached: %w; check the setting namespace and the network", dial)
 	}
