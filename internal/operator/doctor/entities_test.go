@@ -187,7 +187,7 @@ func TestCompanionsThatNobodyReceivesAreReported(t *testing.T) {
 
 // Two reasons for companions that are old and have no delivery behind them, though monitors are
 // well: they have them in hand and renew the locks, or it is our clock that is off.
-func TestCompanionsInTheHandsOfMonitorsAreNotUnreceived(t *testing.T) {
+func TestCompanionsThatMonitorsHoldAreNotUnreceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, wellMade...)
 		cfg := c.config("manage", "bQ==")
