@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/plural"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
@@ -151,7 +152,7 @@ func (x *examiner) held(ctx context.Context, n *notes, name string, from int64, 
 	case err != nil:
 		n.add(Unknown, "waiting", fmt.Sprintf("Monitors hold companions that have been due for %s, and it is unknown for which entities: %s.", since, failure.Reason(err)), "")
 	case total > 0:
-		n.add(Advice, "waiting", fmt.Sprintf("Monitors hold companions that have been due for up to %s: %s for messages on %s, which is not there.", since, plural(total, "companion"), strings.Join(missing, ", ")),
+		n.add(Advice, "waiting", fmt.Sprintf("Monitors hold companions that have been due for up to %s: %s for messages on %s, which is not there.", since, plural.Of(total, "companion", "companions"), strings.Join(missing, ", ")),
 			"create it again, if it was deleted by mistake; otherwise monitors give these deadlines up after an hour, as unknown")
 	}
 }
