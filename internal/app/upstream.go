@@ -8,18 +8,18 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
 	"overdue/internal/connect"
 	"overdue/internal/servicebus/failure"
-	"overdue/internal/servicebus/sdk"
+	"overdue/internal/servicebus/link"
 )
 
 // attachTimeout bounds one attempt: dial, TLS, sign-in and attach.
@@ -30,7 +30,7 @@ const attachTimeout = 15 * time.Second
 type upstream struct {
 	ns     *connect.Namespace
 	dial   func(context.Context) (net.Conn, error) // of ns
-	client *sdk.Client
+	links  *link.Namespace
 	queues []string // the monitor queues
 	log    *zap.Logger
 	doubt  chan struct{} // somebody saw a write fail
@@ -67,8 +67,8 @@ func (queues notReceiving) Error() string {
 
 func (notReceiving) Is(target error) bool { return target == errNotTried }
 
-func newUpstream(ns *connect.Namespace, client *sdk.Client, queues []string, log *zap.Logger) *upstream {
-	return &upstream{ns: ns, dial: ns.Open, client: client, queues: queues, log: log.With(zap.String("monitor_queue", strings.Join(queues, ", "))), doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
+func newUpstream(ns *connect.Namespace, links *link.Namespace, queues []string, log *zap.Logger) *upstream {
+	return &upstream{ns: ns, dial: ns.Open, links: links, queues: queues, log: log.With(zap.String("monitor_queue", strings.Join(queues, ", "))), doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
 }
 
 // attached is a readiness check.
@@ -213,32 +213,18 @@ func (u *upstream) try(ctx context.Context) (event string, err error) {
 
 // attachQueues opens a link to each monitor queue.
 func (u *upstream) attachQueues(ctx context.Context) (event string, err error) {
-	// The SDK may wait for a dial of somebody else, whatever ctx says.
 	for _, queue := range u.queues {
-		answered := make(chan error, 1)
-		go func() { answered <- u.attachOnce(ctx, queue) }()
-		select {
-		case err := <-answered:
-			if err != nil {
-				return eventNoQueue, explain(err, u.ns.Host, queue)
-			}
-		case <-ctx.Done():
+		l, err := u.links.Sender(ctx, queue) // as the companions go
+		switch {
+		case err == nil:
+			l.Close(ctx)
+		case ctx.Err() != nil:
 			return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer", queue, u.ns.Host)
+		default:
+			return eventNoQueue, explain(err, u.ns.Host, queue)
 		}
 	}
 	return "", nil
-}
-
-// attachOnce opens a link to a monitor queue and closes it again. It is a new one each time: the SDK takes one
-// for open that was detached, as when the queue is deleted.
-func (u *upstream) attachOnce(ctx context.Context, queue string) error {
-	sender := u.client.NewSender(queue)
-	err := sender.Do(ctx, func(ctx context.Context, link *azservicebus.Sender) error {
-		_, err := link.NewMessageBatch(ctx, nil)
-		return err
-	})
-	_ = sender.Close(ctx) // what matters is whether it could be opened
-	return err
 }
 
 // outbound is the outbound check: a connection can be opened, and what is known of the namespace
@@ -271,20 +257,13 @@ func explain(err error, host, queue string) error {
 	if err == nil {
 		return nil
 	}
-	var code azservicebus.Code
-	if sb := (*azservicebus.Error)(nil); errors.As(err, &sb) {
-		code = sb.Code
-	}
-	reason := plainly(err)
-	var condition amqp.ErrCond
-	if remote := (*amqp.Error)(nil); errors.As(err, &remote) {
-		condition = remote.Condition
-	}
+	reason, condition := plainly(err), amqp.ErrCond(link.Condition(err))
+	token := (*link.StatusError)(nil)
 	switch {
-	case code == azservicebus.CodeNotFound || condition == amqp.ErrCondNotFound:
+	case condition == amqp.ErrCondNotFound:
 		return fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 10 seconds, "+
 			"max delivery count 2000), or name another with monitorQueue", host, queue)
-	case code == azservicebus.CodeUnauthorizedAccess || condition == amqp.ErrCondUnauthorizedAccess:
+	case condition == amqp.ErrCondUnauthorizedAccess || errors.As(err, &token) && token.Code == http.StatusUnauthorized:
 		return fmt.Errorf("the namespace %s refuses access to the queue %q: %s; "+
 			"give the key or the identity the Send and Listen rights", host, queue, reason)
 	case connect.SignInFailed(err):

@@ -19,6 +19,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/freeport"
 	"overdue/internal/testing/pipenet"
@@ -36,7 +37,7 @@ func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zap.InfoLevel)
-	u := newUpstream(ns, client, []string{"overdue-monitor"}, zap.New(core))
+	u := newUpstream(ns, links, []string{"overdue-monitor"}, zap.New(core))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- u.run(ctx) }()
@@ -106,6 +107,10 @@ func TestRefusalsAreSentences(t *testing.T) {
 		"no right": {
 			&amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess, Description: "'Send' claim(s) are required"},
 			`the namespace a.b refuses access to the queue "m": 'Send' claim(s) are required (amqp:unauthorized-access); give the key`,
+		},
+		"no good token": {
+			&link.StatusError{Code: 401, Description: "InvalidSignature: The token has an invalid signature"},
+			`the namespace a.b refuses access to the queue "m": InvalidSignature: The token has an invalid signature; give the key`,
 		},
 		"anything else": {errors.New("reset by peer"), `the queue "m" of a.b cannot be written: attach: reset by peer`},
 		"no queue":      {&amqp.Error{Condition: amqp.ErrCondNotFound}, `the namespace a.b has no queue "m"`},
@@ -247,7 +252,7 @@ func TestANamespaceThatIsGoneIsNoticedWithoutTraffic(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				u := newUpstream(ns, space.Lasting(t), []string{"overdue-monitor"}, zap.NewNop())
+				u := newUpstream(ns, space.Links(t), []string{"overdue-monitor"}, zap.NewNop())
 				u.dial = space.Dial
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)

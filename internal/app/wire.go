@@ -49,7 +49,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		return err
 	}
 
-	up := newUpstream(ns, client, p.cfg.AllMonitorQueues().Names(), p.log)
+	up := newUpstream(ns, links, p.cfg.AllMonitorQueues().Names(), p.log)
 	up.goesOn = p.passes()
 	count, kept, cancelled := companionCounter(p.registry)
 	ops, deadlines := operations.New(p.registry), operations.NewDeadlines(p.registry)
