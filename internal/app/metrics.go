@@ -5,6 +5,7 @@ package app
 import (
 	"math"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,8 +24,27 @@ func newRegistry(r config.Role) *prometheus.Registry {
 		Name: "overdue_build_info", Help: "Always 1; the labels say what runs, role is the command: run, proxy, monitor or broker.",
 	}, []string{"role", "version", "revision", "goversion"})
 	build.WithLabelValues(r.Name, version.String(), version.Revision(), runtime.Version()).Set(1)
-	registry.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(build, goCollector{collectors.NewGoCollector()}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
+}
+
+// A goCollector is the collector of the Go runtime without the gauge go_memstats_alloc_bytes. In
+// OpenMetrics, that and the counter go_memstats_alloc_bytes_total are one family stated twice.
+// go_memstats_heap_alloc_bytes has the same value.
+type goCollector struct{ prometheus.Collector }
+
+// Collect implements prometheus.Collector.
+func (c goCollector) Collect(ch chan<- prometheus.Metric) {
+	all := make(chan prometheus.Metric)
+	go func() {
+		defer close(all)
+		c.Collector.Collect(all)
+	}()
+	for m := range all {
+		if !strings.Contains(m.Desc().String(), `"go_memstats_alloc_bytes"`) {
+			ch <- m
+		}
+	}
 }
 
 // companionCounter counts what the scheduler writes and cancels and what goes to the journal; it makes

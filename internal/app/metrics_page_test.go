@@ -116,6 +116,7 @@ func TestTheMetricsPageIsFresh(t *testing.T) {
 			t.Errorf("%s names %s, which no process here exports: start one that does", file, name)
 		}
 	}
+	checkOpenMetrics(t, rows, broker.registry)
 	var page strings.Builder
 	page.WriteString(docMetrics)
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
@@ -133,6 +134,44 @@ func TestTheMetricsPageIsFresh(t *testing.T) {
 	}
 	if diff := cmp.Diff(page.String(), string(got)); diff != "" {
 		t.Errorf("docs/reference/metrics.md is stale; run `make docs` (-code +file):\n%s", diff)
+	}
+}
+
+// checkOpenMetrics checks that no two metrics are the same family of OpenMetrics, or share the name
+// of a sample: a strict parser refuses the whole page. The registry adds the metrics of Go and of
+// the process.
+func checkOpenMetrics(t *testing.T, rows map[string]*row, registry *prometheus.Registry) {
+	t.Helper()
+	kinds := map[string]string{}
+	for name, r := range rows {
+		kinds[name] = r.kind
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		kinds[f.GetName()] = strings.ToLower(f.GetType().String())
+	}
+	owners := map[string]string{}
+	for name, kind := range kinds {
+		var suffixes []string
+		family := name
+		switch kind {
+		case "counter":
+			family = strings.TrimSuffix(name, "_total")
+			suffixes = []string{"_total", "_created"}
+		case "histogram":
+			suffixes = []string{"_bucket", "_count", "_sum", "_created"}
+		case "summary":
+			suffixes = []string{"_count", "_sum", "_created"}
+		}
+		for _, suffix := range append(suffixes, "") {
+			if other := owners[family+suffix]; other != "" {
+				t.Errorf("%s and %s both have %s in OpenMetrics", name, other, family+suffix)
+			}
+			owners[family+suffix] = name
+		}
 	}
 }
 
