@@ -5,62 +5,180 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"overdue/internal/testing/redistest"
 )
 
-// After each failure the rest is twice as long; one asks then whether Redis is back, and who gives
-// up has not asked.
-func TestACircuitRestsLongerAndAsksAgain(t *testing.T) {
+func testCircuit(trial ...question) *circuit {
+	return &circuit{s: &Store{}, use: "test", bound: time.Second, trial: trial}
+}
+
+// After each failure the rest is twice as long; then the circuit asks by itself whether Redis is
+// back. A use that fails all the same keeps its rest.
+func TestACircuitRestsLongerAndComesBackByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &circuit{s: &Store{}, use: "test"}
 		broken := errors.New("broken")
-		ask := func(ctx context.Context, answer error) error {
-			return c.do(ctx, time.Second, func(context.Context) error { return answer })
-		}
-		if err := ask(t.Context(), broken); !errors.Is(err, broken) || c.well() {
+		var back atomic.Bool
+		var tried atomic.Int64
+		c := testCircuit(func(context.Context) error { return redis.Nil }, func(context.Context) error {
+			tried.Add(1)
+			if back.Load() {
+				return nil
+			}
+			return broken
+		})
+		ask := func(answer error) error { return c.do(t.Context(), func(context.Context) error { return answer }) }
+		if err := ask(broken); !errors.Is(err, broken) || c.well() {
 			t.Fatalf("the first failure = %v, well = %v", err, c.well())
 		}
-		for rest := restMin; rest <= 2*restMost; rest *= 2 {
-			time.Sleep(min(rest, restMost) - 1)
-			if err := ask(t.Context(), nil); !errors.Is(err, ErrDown) {
-				t.Errorf("asked before %v were over: %v, want ErrDown", rest, err)
+		var last time.Duration
+		for want := int64(1); want <= 8; want++ {
+			last = min(restMin<<(want-1), restMost)
+			time.Sleep(last - 1)
+			synctest.Wait()
+			if err := ask(nil); !errors.Is(err, ErrDown) || tried.Load() != want-1 {
+				t.Errorf("before %v were over: %v after %d trials, want ErrDown after %d", last, err, tried.Load(), want-1)
 			}
+			back.Store(want == 8)
 			time.Sleep(time.Nanosecond)
-			stopped, stop := context.WithCancel(t.Context())
-			stop()
-			if err := ask(stopped, stopped.Err()); !errors.Is(err, context.Canceled) {
-				t.Errorf("asked by one who gives up: %v, want that", err)
-			}
-			err := c.do(t.Context(), time.Second, func(ctx context.Context) error {
-				if err := ask(ctx, nil); !errors.Is(err, ErrDown) {
-					t.Errorf("asked while another asks whether Redis is back: %v, want ErrDown", err)
-				}
-				return broken
-			})
-			if !errors.Is(err, broken) {
-				t.Errorf("asked after %v: %v, want the failure", rest, err)
+			synctest.Wait()
+			if c.well() != back.Load() || tried.Load() != want {
+				t.Errorf("after %v: well = %v, %d trials; want well = %v, %d", last, c.well(), tried.Load(), back.Load(), want)
 			}
 		}
-		time.Sleep(restMost)
-		if err := ask(t.Context(), redis.Nil); err != nil || !c.well() {
+		if err := ask(broken); !errors.Is(err, broken) {
+			t.Errorf("asked when the trial was answered: %v, want the failure", err)
+		}
+		time.Sleep(last - 1)
+		synctest.Wait()
+		if c.well() {
+			t.Errorf("a use that fails although its trial does not rests for less than %v", last)
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if err := ask(redis.Nil); err != nil || !c.well() {
 			t.Errorf("an answer of nothing = %v, well = %v, want that Redis is well", err, c.well())
 		}
-		if err := ask(t.Context(), nil); err != nil {
-			t.Errorf("asked at once: %v, want nil", err)
+		if err := ask(broken); !errors.Is(err, broken) {
+			t.Errorf("asked when all was well: %v, want the failure", err)
+		}
+		time.Sleep(restMin)
+		synctest.Wait()
+		if !c.well() {
+			t.Errorf("a use that was answered rests for more than %v", restMin)
 		}
 	})
+}
+
+// A caller that gives up has not asked, and an answer after the failure of another changes nothing.
+func TestOnlyTheTrialEndsARest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := testCircuit()
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if err := c.do(stopped, func(ctx context.Context) error { return ctx.Err() }); !errors.Is(err, context.Canceled) || !c.well() {
+			t.Errorf("asked by a caller that gives up: %v, well = %v, want that error and no rest", err, c.well())
+		}
+		broken := errors.New("broken")
+		err := c.do(t.Context(), func(context.Context) error {
+			if err := c.do(t.Context(), func(context.Context) error { return broken }); !errors.Is(err, broken) {
+				t.Errorf("asked meanwhile: %v, want the failure", err)
+			}
+			return nil
+		})
+		if err != nil || c.well() {
+			t.Errorf("an answer after another's failure = %v, well = %v, want the answer and a rest", err, c.well())
+		}
+		time.Sleep(restMin)
+		synctest.Wait()
+		if !c.well() {
+			t.Error("the rest does not end")
+		}
+	})
+}
+
+// Each use comes back without anything to ask, and only when Redis does again all that it asks.
+func TestEachUseComesBackByItself(t *testing.T) {
+	t.Parallel()
+	r := redistest.Start(t)
+	rule := aclRule(t)
+	r.Must(rule...)
+	a, err := ParseAddress("redis://overdue:secret@" + r.Addr)
+	must(t, err)
+	type outcome struct {
+		use string
+		err error
+	}
+	outcomes := make(chan outcome, 10_000)
+	s, err := Open(Config{Address: a, Fleet: []string{"f"}, Slack: slack, Asked: func(use string, err error, _ bool) {
+		outcomes <- outcome{use, err}
+	}})
+	must(t, err)
+	defer func() { _ = s.Close() }()
+	ctx := t.Context()
+	groups, history, notified, settlements, view := s.Groups(), s.History(), s.Notified(), s.Settlements(), s.View()
+	uses := map[string]func() error{
+		"groups":   func() error { return groups.Add(ctx, "group", "part", nil) },
+		"history":  func() error { return history.Add(ctx, []string{"x"}, time.Now(), nil, time.Minute) },
+		"index":    func() error { return settlements.Announce(ctx, "a", []string{"b"}, []time.Duration{time.Minute}) },
+		"notified": func() error { _, _, err := notified.Begin(ctx, "event"); return err },
+		"view":     func() error { return view.Report(ctx, nil, map[string]int64{"orders": 1}) },
+	}
+	denied := regexp.MustCompile("NOPERM|can't run this command") // as a command, and in a script
+	latest := map[string]error{}
+	// outage returns when Redis is back for all uses but those that are refused.
+	outage := func(refused []string, begin, end func()) {
+		t.Helper()
+		begin()
+		for len(outcomes) > 0 { // of the last outage
+			<-outcomes
+		}
+		for use, ask := range uses {
+			latest[use] = ask()
+		}
+		end()
+		for slices.ContainsFunc(slices.Collect(maps.Keys(uses)), func(use string) bool {
+			if slices.Contains(refused, use) {
+				return latest[use] == nil || !denied.MatchString(latest[use].Error())
+			}
+			return latest[use] != nil
+		}) {
+			o := <-outcomes
+			latest[o.use] = o.err
+		}
+	}
+	outage(nil, r.Kill, func() { r.Restart(); r.Must(rule...) })
+	for command, refused := range map[string][]string{
+		"rpush": {"history", "index"}, "hincrby": {"history", "view"}, "get": {"groups", "index", "notified"},
+	} {
+		for use, ask := range uses { // which ends the memory of the last outage
+			if err := ask(); err != nil {
+				t.Errorf("%s when Redis is back: %v", use, err)
+			}
+		}
+		outage(refused, func() { r.Must("ACL", "SETUSER", "overdue", "-@all") }, func() {
+			r.Must(rule...)
+			r.Must("ACL", "SETUSER", "overdue", "-"+command)
+		})
+		outage(nil, func() {}, func() { r.Must(rule...) })
+	}
 }
 
 // The timeout belongs to the command, not to the caller's context.
 func TestAnAnswerThatDoesNotComeIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &circuit{s: &Store{}, use: "test"}
+		c := testCircuit()
 		began := time.Now()
-		err := c.do(t.Context(), time.Second, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		err := c.do(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 		if !errors.Is(err, context.DeadlineExceeded) || c.well() || time.Since(began) != time.Second {
 			t.Errorf("no answer = %v after %v, well = %v, want a failure after 1s", err, time.Since(began), c.well())
 		}

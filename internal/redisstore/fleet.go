@@ -33,7 +33,15 @@ type Notified struct {
 }
 
 // Notified returns the record of the fleet.
-func (s *Store) Notified() *Notified { return &Notified{s.circuit("notified"), rand.Text()} }
+func (s *Store) Notified() *Notified {
+	token := rand.Text()
+	key := s.key("e", token)
+	return &Notified{s.circuit("notified", notifyTime,
+		func(ctx context.Context) error { _, err := claim(ctx, s.client, key, token, trialLife); return err },
+		func(ctx context.Context) error { return settle(ctx, s.client, key, token, trialLife) },
+		func(ctx context.Context) error { return settle(ctx, s.client, key, token, 0) },
+	), token}
+}
 
 func (t *Notified) key(event string) string {
 	sum := sha256.Sum256([]byte(event))
@@ -44,7 +52,7 @@ func (t *Notified) key(event string) string {
 // nor notified: another is about to. With an error nobody knows.
 func (t *Notified) Begin(ctx context.Context, event string) (mine, notified bool, err error) {
 	var state string
-	err = t.c.do(ctx, t.c.s.bound(notifyTime), func(ctx context.Context) error {
+	err = t.c.do(ctx, func(ctx context.Context) error {
 		state, err = claim(ctx, t.c.s.client, t.key(event), t.token, claimLife)
 		return err
 	})
@@ -57,7 +65,7 @@ func (t *Notified) End(ctx context.Context, event string, notified bool) error {
 	if notified {
 		done = notifiedLife
 	}
-	return t.c.do(ctx, t.c.s.bound(notifyTime), func(ctx context.Context) error {
+	return t.c.do(ctx, func(ctx context.Context) error {
 		return settle(ctx, t.c.s.client, t.key(event), t.token, done)
 	})
 }
@@ -69,7 +77,15 @@ type View struct {
 }
 
 // View is that of the fleet.
-func (s *Store) View() *View { return &View{s.circuit("view"), rand.Text()} }
+func (s *Store) View() *View {
+	reports, counts := s.key("{view}", "trial", "reports"), s.key("{view}", "trial", "counts")
+	return &View{s.circuit("view", viewTime,
+		func(ctx context.Context) error {
+			return report(ctx, s.client, reports, counts, "x", "{}", 1, trialLife, []any{"x", 1})
+		},
+		func(ctx context.Context) error { _, _, err := view(ctx, s.client, reports, counts, 0); return err },
+	), rand.Text()}
+}
 
 func (v *View) keys() (reports, counts string) {
 	return v.c.s.key("{view}", "reports"), v.c.s.key("{view}", "missed")
@@ -87,7 +103,7 @@ func (v *View) Report(ctx context.Context, outstanding, missed map[string]int64)
 		add = append(add, name, n)
 	}
 	reports, counts := v.keys()
-	return v.c.do(ctx, v.c.s.bound(viewTime), func(ctx context.Context) error {
+	return v.c.do(ctx, func(ctx context.Context) error {
 		return report(ctx, v.c.s.client, reports, counts, v.process, string(body), maxNames, viewLife, add)
 	})
 }
@@ -103,7 +119,7 @@ type Totals struct {
 func (v *View) Read(ctx context.Context) (Totals, error) {
 	totals := Totals{Outstanding: map[string]int64{}, Missed: map[string]int64{}}
 	reports, counts := v.keys()
-	err := v.c.do(ctx, v.c.s.bound(viewTime), func(ctx context.Context) error {
+	err := v.c.do(ctx, func(ctx context.Context) error {
 		fresh, counted, err := view(ctx, v.c.s.client, reports, counts, 3*ReportEvery)
 		if err != nil {
 			return err

@@ -25,30 +25,45 @@ type Groups struct {
 }
 
 // Groups returns the groups of the fleet.
-func (s *Store) Groups() *Groups { return &Groups{s.circuit("groups"), rand.Text()} }
-
-// keys of a group have one tag.
-func (p *Groups) keys(group string) (claim, parts, note string) {
-	sum := sha256.Sum256([]byte(group))
-	tag := "{" + hex.EncodeToString(sum[:8]) + "}"
-	return p.c.s.key("p", tag, "claim"), p.c.s.key("p", tag, "parts"), p.c.s.key("p", tag, "note")
+func (s *Store) Groups() *Groups {
+	p := &Groups{token: rand.Text()}
+	claimKey, parts, note := s.groupKeys(p.token)
+	part := s.key("t", p.token)
+	p.c = s.circuit("groups", groupTime,
+		func(ctx context.Context) error { return lay(ctx, s.client, parts, "trial", "x", trialLife) },
+		func(ctx context.Context) error {
+			_, _, _, err := take(ctx, s.client, claimKey, parts, note, p.token, trialLife)
+			return err
+		},
+		func(ctx context.Context) error { return putAll(ctx, s.client, []entry{{part, "=", trialLife}}) },
+		func(ctx context.Context) error { _, err := getAll(ctx, s.client, []string{part}); return err },
+		func(ctx context.Context) error {
+			return leave(ctx, s.client, claimKey, note, p.token, "x", trialLife)
+		},
+	)
+	return p
 }
 
-func (p *Groups) do(ctx context.Context, f func(context.Context) error) error {
-	return p.c.do(ctx, p.c.s.bound(groupTime), f)
+func (p *Groups) keys(group string) (claim, parts, note string) { return p.c.s.groupKeys(group) }
+
+// groupKeys have one tag.
+func (s *Store) groupKeys(group string) (claim, parts, note string) {
+	sum := sha256.Sum256([]byte(group))
+	tag := "{" + hex.EncodeToString(sum[:8]) + "}"
+	return s.key("p", tag, "claim"), s.key("p", tag, "parts"), s.key("p", tag, "note")
 }
 
 // Add stores a part of a group's next notification.
 func (p *Groups) Add(ctx context.Context, group, part string, body []byte) error {
 	_, parts, _ := p.keys(group)
-	return p.do(ctx, func(ctx context.Context) error { return lay(ctx, p.c.s.client, parts, part, string(body), partLife) })
+	return p.c.do(ctx, func(ctx context.Context) error { return lay(ctx, p.c.s.client, parts, part, string(body), partLife) })
 }
 
 // Claim asks to send the notification of a group. mine: nobody else is sending, parts are those
 // that lay there, and note is what was left last.
 func (p *Groups) Claim(ctx context.Context, group string) (mine bool, parts map[string][]byte, note []byte, err error) {
 	claimKey, partsKey, noteKey := p.keys(group)
-	err = p.do(ctx, func(ctx context.Context) error {
+	err = p.c.do(ctx, func(ctx context.Context) error {
 		ours, all, text, err := take(ctx, p.c.s.client, claimKey, partsKey, noteKey, p.token, sendLife)
 		mine, note, parts = ours, []byte(text), map[string][]byte{}
 		for i := 0; i+1 < len(all); i += 2 {
@@ -62,7 +77,7 @@ func (p *Groups) Claim(ctx context.Context, group string) (mine bool, parts map[
 // Release ends a sending. notified: the parts need no further notification.
 func (p *Groups) Release(ctx context.Context, group string, parts []string, notified bool, note []byte) error {
 	claimKey, _, noteKey := p.keys(group)
-	return p.do(ctx, func(ctx context.Context) error {
+	return p.c.do(ctx, func(ctx context.Context) error {
 		if notified {
 			entries := make([]entry, 0, len(parts))
 			for _, part := range parts {
@@ -80,7 +95,7 @@ func (p *Groups) Release(ctx context.Context, group string, parts []string, noti
 
 // Notified reports whether nothing is left to do about a part.
 func (p *Groups) Notified(ctx context.Context, part string) (notified bool, err error) {
-	err = p.do(ctx, func(ctx context.Context) error {
+	err = p.c.do(ctx, func(ctx context.Context) error {
 		values, err := getAll(ctx, p.c.s.client, []string{p.c.s.key("t", part)})
 		notified = err == nil && values[0] == "="
 		return err

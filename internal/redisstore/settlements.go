@@ -21,12 +21,18 @@ const (
 type Settlements struct{ c *circuit }
 
 // Settlements returns the exchange of the fleet.
-func (s *Store) Settlements() *Settlements { return &Settlements{s.circuit("index")} }
+func (s *Store) Settlements() *Settlements {
+	key, inbox := s.key("r", "trial"), s.key("i", "trial")
+	return &Settlements{s.circuit("index", settlementsTime,
+		func(ctx context.Context) error { return putAll(ctx, s.client, []entry{{key, inbox, trialLife}}) },
+		func(ctx context.Context) error { _, err := getAll(ctx, s.client, []string{key}); return err },
+		func(ctx context.Context) error { return deliver(ctx, s.client, inbox, 1, trialLife, []string{"x"}) },
+		func(ctx context.Context) error { _, err := collect(ctx, s.client, inbox, 1); return err },
+	)}
+}
 
 // Well reports whether Redis answered the last time.
 func (m *Settlements) Well() bool { return m.c.well() }
-
-func (m *Settlements) bound() time.Duration { return m.c.s.bound(settlementsTime) }
 
 // Announce has records about these keys go to inbox from now on, about each for as long as it
 // lives. There are as many lives as keys.
@@ -36,7 +42,7 @@ func (m *Settlements) Announce(ctx context.Context, inbox string, keys []string,
 		for i := from; i < to; i++ {
 			entries = append(entries, entry{m.c.s.key("r", keys[i]), inbox, lives[i]})
 		}
-		return m.c.do(ctx, m.bound(), func(ctx context.Context) error { return putAll(ctx, m.c.s.client, entries) })
+		return m.c.do(ctx, func(ctx context.Context) error { return putAll(ctx, m.c.s.client, entries) })
 	})
 }
 
@@ -48,7 +54,7 @@ func (m *Settlements) Pass(ctx context.Context, keys []string, records [][]byte)
 		for _, k := range keys[from:to] {
 			asked = append(asked, m.c.s.key("r", k))
 		}
-		return m.c.do(ctx, m.bound(), func(ctx context.Context) error {
+		return m.c.do(ctx, func(ctx context.Context) error {
 			inboxes, err := getAll(ctx, m.c.s.client, asked)
 			if err != nil {
 				return err
@@ -72,7 +78,7 @@ func (m *Settlements) Pass(ctx context.Context, keys []string, records [][]byte)
 // Passed takes what lies in inbox, up to a thousand records. Anybody who may write
 // to Redis may have written them.
 func (m *Settlements) Passed(ctx context.Context, inbox string) (records [][]byte, err error) {
-	err = m.c.do(ctx, m.bound(), func(ctx context.Context) error {
+	err = m.c.do(ctx, func(ctx context.Context) error {
 		got, err := collect(ctx, m.c.s.client, m.c.s.key("i", inbox), settlementsBatch)
 		for _, r := range got {
 			records = append(records, []byte(r))

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,6 +38,7 @@ type Store struct {
 	cfg    Config
 	client redis.UniversalClient
 	fleet  string
+	closed atomic.Bool
 
 	mu       sync.Mutex
 	circuits map[string]*circuit
@@ -100,8 +102,11 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// Close ends the connections.
-func (s *Store) Close() error { return s.client.Close() }
+// Close ends the connections and the trials.
+func (s *Store) Close() error {
+	s.closed.Store(true)
+	return s.client.Close()
+}
 
 // Hosts names the servers that were configured.
 func (s *Store) Hosts() string { return strings.Join(s.cfg.Address.Hosts, ",") }
@@ -128,13 +133,13 @@ func (s *Store) Well() bool {
 	return true
 }
 
-// circuit is that of a use.
-func (s *Store) circuit(use string) *circuit {
+// circuit is that of a use, with the bound of its questions and its trial.
+func (s *Store) circuit(use string, bound time.Duration, trial ...question) *circuit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.circuits[use]
 	if c == nil {
-		c = &circuit{s: s, use: use}
+		c = &circuit{s: s, use: use, bound: s.bound(bound), trial: trial}
 		s.circuits[use] = c
 	}
 	return c

@@ -102,7 +102,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A Redis that is dead, frozen or no Redis at all is asked rarely, and is asked again.
+// A Redis that is dead, frozen or read-only is left alone, and is asked again.
 func TestWhatFailsIsLeftAloneForAWhile(t *testing.T) {
 	r := redistest.Start(t)
 	a, err := ParseAddress("redis://" + r.Addr)
@@ -118,10 +118,12 @@ func TestWhatFailsIsLeftAloneForAWhile(t *testing.T) {
 	}})
 	must(t, err)
 	defer func() { _ = s.Close() }()
-	ask := func() error { _, err := s.Settlements().Passed(t.Context(), "a"); return err }
+	ask := func() error {
+		return s.Settlements().Announce(t.Context(), "a", []string{"b"}, []time.Duration{time.Minute})
+	}
 	back := func() {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ask() != nil; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ask() != nil; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("Redis is back and is not asked")
 			}
@@ -131,7 +133,10 @@ func TestWhatFailsIsLeftAloneForAWhile(t *testing.T) {
 	for name, fail := range map[string]func() (end func()){
 		"frozen": func() func() { r.Freeze(); return r.Thaw },
 		"killed": func() func() { r.Kill(); return r.Restart },
-		"wrong":  func() func() { r.Must("SET", s.key("i", "a"), "x"); return func() { r.Must("FLUSHALL") } },
+		"a replica": func() func() {
+			r.Must("REPLICAOF", "127.0.0.1", "1")
+			return func() { r.Must("REPLICAOF", "NO", "ONE") }
+		},
 	} {
 		end := fail()
 		if err := ask(); err == nil || errors.Is(err, ErrDown) {

@@ -80,48 +80,50 @@ type replicas struct {
 	inSlots bool // whether slots may stand for the messages
 }
 
-// replicated runs a test with two processes on fake time, with each Exchange.
+// replicate runs a test with two processes on fake time.
+func replicate(t *testing.T, connect func() Exchange, flush func(), act func(*replicas)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		taken, failed := 0, 0
+		count := func(n *int) func() int {
+			return func() int {
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
+				return *n
+			}
+		}
+		r := &replicas{T: t, flush: flush, taken: count(&taken), failed: count(&failed)}
+		index := func() *Shared {
+			x := NewShared(NewMemory(0), connect(), func(error) { mu.Lock(); defer mu.Unlock(); failed++ })
+			ctx, stop := context.WithCancel(context.Background())
+			var running sync.WaitGroup
+			running.Go(func() {
+				x.Run(ctx, func(string, time.Time) bool { return r.inSlots }, func() { mu.Lock(); defer mu.Unlock(); taken++ })
+			})
+			t.Cleanup(func() { stop(); running.Wait() })
+			return x
+		}
+		r.a, r.b = index(), index()
+		act(r)
+	})
+}
+
+// replicated runs a test with each Exchange.
 func replicated(t *testing.T, act func(*replicas)) {
 	t.Helper()
-	run := func(t *testing.T, connect func() Exchange, flush func()) {
-		t.Helper()
-		synctest.Test(t, func(t *testing.T) {
-			var mu sync.Mutex
-			taken, failed := 0, 0
-			count := func(n *int) func() int {
-				return func() int {
-					synctest.Wait()
-					mu.Lock()
-					defer mu.Unlock()
-					return *n
-				}
-			}
-			r := &replicas{T: t, flush: flush, taken: count(&taken), failed: count(&failed)}
-			index := func() *Shared {
-				x := NewShared(NewMemory(0), connect(), func(error) { mu.Lock(); defer mu.Unlock(); failed++ })
-				ctx, stop := context.WithCancel(context.Background())
-				var running sync.WaitGroup
-				running.Go(func() {
-					x.Run(ctx, func(string, time.Time) bool { return r.inSlots }, func() { mu.Lock(); defer mu.Unlock(); taken++ })
-				})
-				t.Cleanup(func() { stop(); running.Wait() })
-				return x
-			}
-			r.a, r.b = index(), index()
-			act(r)
-		})
-	}
 	t.Run("in memory", func(t *testing.T) {
 		x := &inMemory{inboxes: map[string]string{}, letters: map[string][][]byte{}}
-		run(t, func() Exchange { return x }, func() { _ = x.do(func() { clear(x.inboxes); clear(x.letters) }) })
+		replicate(t, func() Exchange { return x }, func() { _ = x.do(func() { clear(x.inboxes); clear(x.letters) }) }, act)
 	})
 	t.Run("Redis in memory", func(t *testing.T) {
 		m := redistest.InMemory(t)
-		run(t, func() Exchange { return connect(t, m.Addr()) }, m.FlushAll)
+		replicate(t, func() Exchange { return connect(t, m.Addr()) }, m.FlushAll, act)
 	})
 	t.Run("redis-server", func(t *testing.T) {
 		r := redistest.Start(t)
-		run(t, func() Exchange { return connect(t, r.Addr) }, func() { r.Must("FLUSHALL") })
+		replicate(t, func() Exchange { return connect(t, r.Addr) }, func() { r.Must("FLUSHALL") }, act)
 	})
 }
 
@@ -187,6 +189,28 @@ func TestForgottenSharedCompanionsBecomeDue(t *testing.T) {
 		}
 		if n := r.failed(); n != 0 {
 			t.Errorf("%d failures, want none: it was only empty", n)
+		}
+	})
+}
+
+// After an outage that was longer than anything that was announced, sends are announced again.
+func TestSharingComesBackAfterAnOutage(t *testing.T) {
+	r := redistest.Start(t)
+	replicate(t, func() Exchange { return connect(t, r.Addr) }, nil, func(s *replicas) {
+		s.sendNow(1)
+		r.Kill()
+		time.Sleep(5 * time.Minute)
+		if s.failed() == 0 || s.a.exchange.Well() {
+			t.Error("nobody has noticed the outage")
+		}
+		r.Restart()
+		time.Sleep(time.Minute)
+		for _, d := range s.sendNow(1) {
+			s.b.Take(d)
+		}
+		time.Sleep(5 * time.Second)
+		if s.taken() == 0 {
+			t.Error("what is settled elsewhere is not taken off after the outage")
 		}
 	})
 }
