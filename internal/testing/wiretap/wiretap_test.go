@@ -119,6 +119,9 @@ func TestFailuresAreThoseOfTheService(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.clientEnds {
+				if _, err := io.ReadFull(client, make([]byte, len(c.service))); err != nil { // which the tap has noted by then
+					t.Fatal(err)
+				}
 				_ = client.Close()
 				_, _ = io.Copy(io.Discard, far) // until the tap has seen it
 			} else {
