@@ -29,7 +29,7 @@ const (
 	corpusFile = "../../internal/amqp/testdata/peers/corpus.json"
 	goldenFile = "../../internal/amqp/testdata/peers/corpus.golden"
 
-	codecTimeout = time.Minute
+	codecTimeout = 5 * time.Minute
 )
 
 type corpusCase struct {

@@ -40,7 +40,7 @@ func documented(t *testing.T, ns *namespace) []string {
 
 func roundTrip(t *testing.T, connectionString string, o *azservicebus.ClientOptions) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	o.RetryOptions.MaxRetries = -1
 	client, err := azservicebus.NewClientFromConnectionString(connectionString, o)

@@ -22,7 +22,7 @@ import (
 
 const (
 	installTimeout = 5 * time.Minute // of a fresh machine; nothing is done when all is there
-	suiteTimeout   = 6 * time.Minute
+	suiteTimeout   = 12 * time.Minute
 )
 
 // A suite is the program of one SDK.

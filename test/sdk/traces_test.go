@@ -19,7 +19,7 @@ import (
 )
 
 // tracesTimeout bounds a program that sends, and the wait for what becomes of its messages.
-const tracesTimeout = 90 * time.Second
+const tracesTimeout = 5 * time.Minute
 
 // The SDKs put the context of a span into each message themselves. The spans of Overdue are in
 // those traces, from the send to the missed deadline.

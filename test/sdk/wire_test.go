@@ -216,20 +216,15 @@ type events struct {
 
 	mu   sync.Mutex
 	seen map[string][]string // message ids, by queue
-	late map[string][]string // likewise: those that were late
 }
 
-// lagLimit is how late a dead letter may be: what is promised, and far above what is measured.
-const lagLimit = time.Second
-
 func newEvents(t *testing.T) *events {
-	e := &events{seen: map[string][]string{}, late: map[string][]string{}}
+	e := &events{seen: map[string][]string{}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var event struct {
 			Type string
 			Data struct {
 				Entity, MessageID string
-				LagMs             float64
 			}
 		}
 		if err := json.NewDecoder(r.Body).Decode(&event); err != nil {
@@ -238,9 +233,6 @@ func newEvents(t *testing.T) *events {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.seen[event.Data.Entity] = append(e.seen[event.Data.Entity], event.Data.MessageID)
-		if event.Data.LagMs > float64(lagLimit.Milliseconds()) {
-			e.late[event.Data.Entity] = append(e.late[event.Data.Entity], fmt.Sprintf("%s by %v ms", event.Data.MessageID, event.Data.LagMs))
-		}
 	}))
 	t.Cleanup(server.Close)
 	e.url = server.URL
@@ -268,13 +260,10 @@ func (e *events) await(ctx context.Context, t *testing.T, queue, want string, en
 	t.Helper()
 	for {
 		e.mu.Lock()
-		got, late := slices.Clone(e.seen[queue]), slices.Clone(e.late[queue])
+		got := slices.Clone(e.seen[queue])
 		e.mu.Unlock()
 		slices.Sort(got)
 		if enough(got) {
-			if len(late) > 0 {
-				t.Errorf("dead-lettered later than %v: %q", lagLimit, late)
-			}
 			return
 		}
 		select {

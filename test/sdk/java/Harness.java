@@ -47,7 +47,7 @@ final class Harness {
     static final String CA_FILE = required("SERVICEBUS_CA_FILE");
 
     private static final int CONCURRENCY = 10;
-    private static final int PATIENCE_SECONDS = 90;
+    private static final int PATIENCE_SECONDS = 240;
 
     private static final Map<String, Scenario> SCENARIOS = new LinkedHashMap<>();
 
@@ -141,7 +141,7 @@ final class Harness {
         List<ServiceBusReceivedMessage> got = new ArrayList<>();
         while (got.size() < count) {
             List<ServiceBusReceivedMessage> some =
-                receiver.receiveMessages(count - got.size(), Duration.ofSeconds(10)).stream().toList();
+                receiver.receiveMessages(count - got.size(), Duration.ofSeconds(60)).stream().toList();
             check(!some.isEmpty(), "received " + got.size() + " messages in time, want " + count);
             got.addAll(some);
         }
@@ -204,8 +204,8 @@ final class Harness {
     }
 
     static void eventually(String what, BooleanSupplier condition) throws InterruptedException {
-        for (long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20); !condition.getAsBoolean(); Thread.sleep(20)) {
-            check(System.nanoTime() < end, what + ": not within 20 s");
+        for (long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(120); !condition.getAsBoolean(); Thread.sleep(20)) {
+            check(System.nanoTime() < end, what + ": not within 120 s");
         }
     }
 

@@ -61,7 +61,7 @@ final class Messages {
         Harness.equal(m.getExpiresAt(), m.getEnqueuedTime().plusMinutes(1), "expires at");
         OffsetDateTime now = OffsetDateTime.now();
         Duration since = Duration.between(m.getEnqueuedTime(), now).abs();
-        Harness.check(since.compareTo(Duration.ofSeconds(20)) < 0, "enqueued " + m.getEnqueuedTime() + ", now is " + now);
+        Harness.check(since.compareTo(Duration.ofSeconds(120)) < 0, "enqueued " + m.getEnqueuedTime() + ", now is " + now);
         Harness.check(m.getLockedUntil().isAfter(now), "locked until " + m.getLockedUntil() + ", now is " + now);
         Harness.check(m.getSequenceNumber() > 0, "sequence number " + m.getSequenceNumber());
         UUID.fromString(m.getLockToken());

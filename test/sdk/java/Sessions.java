@@ -109,10 +109,10 @@ final class Sessions {
         ServiceBusReceiverClient session = sessions(scene).acceptSession("a");
         ServiceBusReceivedMessage m = Harness.receiveOne(session);
         OffsetDateTime accepted = OffsetDateTime.now();
-        Thread.sleep(2000);
+        Thread.sleep(8000);
         OffsetDateTime renewed = session.renewSessionLock();
-        Harness.check(renewed.isAfter(accepted.plusSeconds(6)), "accepted at " + accepted + " for 5 s, renewed to " + renewed);
-        Harness.sleepUntil(accepted.plus(Duration.ofMillis(5500)));
+        Harness.check(renewed.isAfter(accepted.plusSeconds(17)), "accepted at " + accepted + " for 15 s, renewed to " + renewed);
+        Harness.sleepUntil(accepted.plus(Duration.ofMillis(15500)));
         session.complete(m);
         session.close();
     }
@@ -122,7 +122,7 @@ final class Sessions {
         ServiceBusSessionReceiverClient sessions = sessions(scene);
         ServiceBusReceiverClient session = sessions.acceptSession("a");
         ServiceBusReceivedMessage m = Harness.receiveOne(session);
-        Thread.sleep(1500);
+        Thread.sleep(5500);
         Harness.failsWith(ServiceBusFailureReason.SESSION_LOCK_LOST, () -> session.renewSessionLock());
         try (ServiceBusReceiverClient again = sessions.acceptSession("a")) {
             ServiceBusReceivedMessage n = Harness.receiveOne(again);

@@ -76,7 +76,7 @@ final class Topics {
 
     private static void schedule(Harness.Scene scene) {
         ServiceBusSenderClient sender = scene.topicSender(scene.queue);
-        OffsetDateTime at = OffsetDateTime.now().plusSeconds(4); // a busy machine cancels late
+        OffsetDateTime at = OffsetDateTime.now().plusSeconds(15); // a busy machine cancels late
         long cancelled = sender.scheduleMessage(new ServiceBusMessage("never"), at);
         sender.scheduleMessage(new ServiceBusMessage("later"), at);
         sender.cancelScheduledMessage(cancelled);

@@ -22,7 +22,7 @@ scenario("reconnect", async (scene) => {
       processError: async () => {}, // the SDK reports the cut, and goes on
     });
     const arrived = async (body) => {
-      for (const end = Date.now() + 20_000; !got.has(body); await sleep(20)) {
+      for (const end = Date.now() + 120_000; !got.has(body); await sleep(20)) {
         assert.ok(Date.now() < end, `${body} has not arrived; ${[...got]} have`);
       }
     };

@@ -18,7 +18,7 @@ export const adminConnectionString = required("SERVICEBUS_ADMIN_CONNECTION_STRIN
 export const retryOptions = { maxRetries: 3, retryDelayInMs: 200, timeoutInMs: 10_000 };
 
 const CONCURRENCY = 10;
-const PATIENCE_MS = 90_000;
+const PATIENCE_MS = 240_000;
 
 const scenarios = [];
 
@@ -52,7 +52,7 @@ export class Scene {
 export async function receive(receiver, count) {
   const got = [];
   while (got.length < count) {
-    const some = await receiver.receiveMessages(count - got.length, { maxWaitTimeInMs: 10_000 });
+    const some = await receiver.receiveMessages(count - got.length, { maxWaitTimeInMs: 60_000 });
     if (some.length === 0) {
       throw new Error(`received ${got.length} messages in time, want ${count}`);
     }

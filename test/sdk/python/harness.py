@@ -11,7 +11,7 @@ import traceback
 
 from azure.servicebus import ServiceBusClient
 
-PATIENCE = 90  # seconds that a scenario may take
+PATIENCE = 240  # seconds that a scenario may take
 CONCURRENCY = 16
 
 _scenarios = {}
@@ -79,7 +79,7 @@ def receive(receiver, count):
     """Receives exactly count messages, in one or more calls."""
     got = []
     while len(got) < count:
-        some = receiver.receive_messages(max_message_count=count - len(got), max_wait_time=10)
+        some = receiver.receive_messages(max_message_count=count - len(got), max_wait_time=60)
         if not some:
             raise AssertionError(f"received {len(got)} messages in time, want {count}")
         got += some
@@ -117,7 +117,7 @@ def fails_with(error, function):
     raise AssertionError(f"succeeded, want {error.__name__}")
 
 
-def eventually(what, condition, seconds=20):
+def eventually(what, condition, seconds=120):
     """Waits until condition() holds."""
     end = time.monotonic() + seconds
     while not condition():
