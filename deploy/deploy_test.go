@@ -23,7 +23,7 @@ import (
 )
 
 // timeout bounds what a server may take for what it does at once.
-const timeout = 30 * time.Second
+const timeout = 2 * time.Minute
 
 func TestRulesDoWhatTheySay(t *testing.T) {
 	for _, args := range [][]string{

@@ -108,7 +108,6 @@ func TestExpireEndsWhenItIsInterruptedAndKeepsWhatItHasMeasured(t *testing.T) {
 	defer cancel()
 	plan := &bench.Expire{Outstanding: []int{1, 2}, Shortest: 300 * time.Millisecond,
 		Longest: 300 * time.Millisecond, Companions: "auto"}
-	began := time.Now()
 	r, err := plan.Measure(ctx, &bench.Program{Binary: binary}, func(text string) {
 		if strings.HasPrefix(text, "2 deadlines") {
 			cancel()
@@ -119,8 +118,5 @@ func TestExpireEndsWhenItIsInterruptedAndKeepsWhatItHasMeasured(t *testing.T) {
 	}
 	if r, ok := r.(*bench.ExpireResult); !ok || len(r.Cases) != 1 || r.Cases[0].Outstanding != 1 {
 		t.Errorf("result = %+v, want the case that was done", r)
-	}
-	if took := time.Since(began); took > scriptTimeout {
-		t.Errorf("it took %v to end, want it at once", took)
 	}
 }

@@ -41,12 +41,12 @@ func loadConfig(t *testing.T, text string, env map[string]string) *config.Config
 // waitUntil polls, because what it waits for happens on real sockets.
 func waitUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(scriptTimeout)
 	for !ok() {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-deadline:
-			t.Fatalf("not within 20s: %s", what)
+			t.Fatalf("not within %v: %s", scriptTimeout, what)
 		}
 	}
 }

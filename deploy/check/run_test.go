@@ -25,7 +25,7 @@ import (
 // container, against the broker that comes with it instead of a namespace. Ports are others,
 // because all of them are on one machine.
 
-const timeout = 30 * time.Second
+const timeout = 2 * time.Minute
 
 func TestTheChartsMonitorKeepsTheDeadlinesOfTheChartsSidecars(t *testing.T) {
 	monitor := workloads(t, objects(t, mustHelm(t, overdueChart(t), "v1.34.0", least)))[0]

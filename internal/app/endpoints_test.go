@@ -79,7 +79,7 @@ func sdkClient(t *testing.T, connectionString string, options *azservicebus.Clie
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = c.Close(ctx) // a refusal may have broken it
 	})
@@ -89,7 +89,7 @@ func sdkClient(t *testing.T, connectionString string, options *azservicebus.Clie
 // exchange sends a message and receives it.
 func exchange(t *testing.T, c *azservicebus.Client, queue string) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	sender, err := c.NewSender(queue, nil)
 	if err != nil {

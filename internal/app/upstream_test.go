@@ -62,12 +62,12 @@ func serveBroker(t *testing.T, ln net.Listener, queues ...broker.QueueConfig) {
 // eventually polls, because what it waits for happens on real sockets.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for !ok() {
 		select {
 		case <-time.After(10 * time.Millisecond):
 		case <-deadline:
-			t.Fatalf("not within 20s: %s", what)
+			t.Fatalf("not within two minutes: %s", what)
 		}
 	}
 }

@@ -179,7 +179,7 @@ func startNamespace(ctx context.Context, w way, dir, laneDir string, addr netip.
 }
 
 // How long a broker may take to start and to stop. It takes a fraction of a second.
-const answerTimeout = 30 * time.Second
+const answerTimeout = 2 * time.Minute
 
 // awaitReady asks /readyz until it says yes.
 func (n *namespace) awaitReady(ctx context.Context) error {

@@ -25,7 +25,7 @@ import (
 
 const (
 	root    = "../.."
-	timeout = time.Minute
+	timeout = 3 * time.Minute
 )
 
 // What daprd does with the component file and with the request of the README.

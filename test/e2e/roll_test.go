@@ -142,7 +142,7 @@ func (r *roll) shrink() {
 func (r *roll) traffic(n int64) {
 	r.Helper()
 	want := r.count.Load() + n
-	for end := time.Now().Add(time.Minute); r.count.Load() < want; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); r.count.Load() < want; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.Fatalf("%d messages were acknowledged within a minute, want %d", r.count.Load()-want+n, n)
 		}
@@ -161,7 +161,7 @@ func (r *roll) load() (stop func()) {
 		r.Helper()
 		quiet()
 		// What is left is received, once its locks have lapsed.
-		for end := time.Now().Add(time.Minute); len(r.peek(served, 0)) > 0; time.Sleep(50 * time.Millisecond) {
+		for end := time.Now().Add(2 * time.Minute); len(r.peek(served, 0)) > 0; time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(end) {
 				r.Error("the queue that is served is not empty after a minute")
 				break

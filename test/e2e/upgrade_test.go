@@ -139,7 +139,7 @@ func (u *upgrade) settled() {
 	for _, m := range u.peek("companions", 0) {
 		written[*m.SequenceNumber] = m.ScheduledEnqueueTime == nil || time.Until(*m.ScheduledEnqueueTime) < 10*time.Minute
 	}
-	for end := time.Now().Add(time.Minute); slices.ContainsFunc(u.peek("companions", 0), func(m *azservicebus.ReceivedMessage) bool { return written[*m.SequenceNumber] }); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); slices.ContainsFunc(u.peek("companions", 0), func(m *azservicebus.ReceivedMessage) bool { return written[*m.SequenceNumber] }); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			u.Fatal("companions are not done with after a minute")
 		}
@@ -204,7 +204,7 @@ func upgradeWithJournal(t *testing.T, before, now string) {
 	p.binary = now
 	p.start("monitor")
 	p.start("proxy", passing...)
-	for end := time.Now().Add(30 * time.Second); len(h.Subjects()) < len(want) && time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); len(h.Subjects()) < len(want) && time.Now().Before(end); {
 		time.Sleep(20 * time.Millisecond)
 	}
 	time.Sleep(500 * time.Millisecond) // for events that must not come

@@ -26,7 +26,7 @@ import (
 
 const (
 	// stepTimeout bounds one step in the browser, on a machine that runs other tests as well.
-	stepTimeout = 30 * time.Second
+	stepTimeout = 2 * time.Minute
 	hint        = "`make sdks` installs what these tests need, when run as root"
 )
 

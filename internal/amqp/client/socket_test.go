@@ -60,7 +60,7 @@ func TestTransfersPassOverSocketsAndTLS(t *testing.T) {
 			open := *plain
 			open.MaxFrameSize = amqp.DefaultMaxFrameSize
 			go p.handshake(&open)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
 			c, err := Open(ctx, nc, "overdue.test")
 			if err != nil {

@@ -47,12 +47,12 @@ func TestHAProxyRelaysUntilItIsStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := net.DialTimeout("tcp", h.Address, 10*time.Second)
+	c, err := net.DialTimeout("tcp", h.Address, time.Minute)
 	if err != nil {
 		t.Fatal(err, h.Complaint())
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	back := make([]byte, 5)

@@ -26,7 +26,7 @@ import (
 )
 
 // timeout is for a busy machine; redis-server serves within a fraction of a second.
-const timeout = 30 * time.Second
+const timeout = 2 * time.Minute
 
 // InMemory starts a server in memory and returns its address. On fake time it MUST be started
 // outside of the bubble.

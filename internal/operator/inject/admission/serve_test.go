@@ -49,7 +49,7 @@ func client(authority []byte) *http.Client {
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if err = try(); err == nil {
 			return
 		}
