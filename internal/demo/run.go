@@ -42,14 +42,14 @@ type timing struct {
 
 // slow leaves time to look at both queues, on a page that changes every two seconds.
 var slow = timing{
-	firstTTL: 5 * time.Second, lastTTL: 25 * time.Second, grace: 5 * time.Second,
-	sending: 15 * time.Second, receive: 5 * time.Second,
+	firstTTL: 5 * time.Second, lastTTL: 25 * time.Second, grace: time.Minute,
+	sending: time.Minute, receive: time.Minute,
 	pause: 4 * time.Second, tick: 100 * time.Millisecond,
 }
 
 var standard = timing{
-	firstTTL: 2 * time.Second, lastTTL: 8 * time.Second, grace: 5 * time.Second,
-	sending: 15 * time.Second, receive: 5 * time.Second,
+	firstTTL: 2 * time.Second, lastTTL: 8 * time.Second, grace: time.Minute,
+	sending: time.Minute, receive: time.Minute,
 	pause: 700 * time.Millisecond, tick: 100 * time.Millisecond,
 }
 
@@ -232,7 +232,7 @@ func (d *demo) receiveOnce(ctx context.Context) error {
 	}()
 	began := time.Now()
 	err = d.watchUntil(ctx, began.Add(d.timing.receive), func() bool {
-		return time.Since(began) > d.timing.pause && d.counts(demoLazy).waiting == 0
+		return len(received) > 0 || time.Since(began) > d.timing.pause && d.counts(demoLazy).waiting == 0
 	})
 	stop()
 	if receiveErr := <-received; err == nil && receiveErr != nil && !isContextEnd(receiveErr) {
