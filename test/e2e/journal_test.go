@@ -128,7 +128,11 @@ func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Duration(200+rng.IntN(300)) * time.Millisecond)
+		for enough := false; !enough; time.Sleep(time.Duration(200+rng.IntN(300)) * time.Millisecond) {
+			mu.Lock()
+			enough = len(acknowledged) > 10*(round+1)
+			mu.Unlock()
+		}
 		kill()
 		cancel()
 		wg.Wait()
@@ -153,12 +157,8 @@ func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
 		seen := notified()
 		return slices.DeleteFunc(slices.Clone(acknowledged), func(id string) bool { return seen[id] })
 	}
-	for end := time.Now().Add(60 * time.Second); len(missing()) > 0 && time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); len(missing()) > 0 && time.Now().Before(end); {
 		time.Sleep(100 * time.Millisecond)
-	}
-	t.Logf("%d messages were acknowledged", len(acknowledged))
-	if len(acknowledged) < 50 {
-		t.Errorf("%d messages were acknowledged in all, want more for this test to mean something", len(acknowledged))
 	}
 	if left := missing(); len(left) > 0 {
 		t.Errorf("%d of %d acknowledged messages were not notified, such as %s", len(left), len(acknowledged), left[0])
