@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	startTimeout = 20 * time.Second
+	startTimeout = time.Minute
 	// stopTimeout bounds the stop of a child, whose own timeouts are shorter.
 	stopTimeout = 40 * time.Second
 	// maxAnswer bounds an answer of the child, in bytes: a thousand of the largest messages, escaped.
