@@ -283,7 +283,7 @@ func runs(t *testing.T, args ...string) {
 		t.Errorf("version %q, want it to begin with %q", version, want)
 	}
 	env := append(os.Environ(), freePorts(t)...)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var printed strings.Builder
 	server := exec.CommandContext(ctx, args[0], append(slices.Clone(args[1:]), "run")...)

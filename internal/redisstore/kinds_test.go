@@ -68,7 +68,7 @@ func everyUseOfCompanions(ctx context.Context, c *Companions) error {
 		return err
 	}
 	seen := map[string]Lease{}
-	for end := time.Now().Add(time.Minute); len(seen) < len(items)-len(withdrawn) && time.Now().Before(end); {
+	for end := time.Now().Add(2 * time.Minute); len(seen) < len(items)-len(withdrawn) && time.Now().Before(end); {
 		c.wakeAll()
 		leases, _, err := c.Claim(ctx, noon, 2*n)
 		if err != nil {
@@ -137,7 +137,7 @@ func listens(t *testing.T, c *Companions) {
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
 	err := f()
-	for deadline := time.Now().Add(time.Minute); err != nil; err = f() {
+	for deadline := time.Now().Add(2 * time.Minute); err != nil; err = f() {
 		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
@@ -251,7 +251,7 @@ func TestSentinel(t *testing.T) {
 	sentinel := redistest.Sentinel(t, master)
 	s := open(t, "redis+sentinel://"+sentinel.Addr+"/mymaster")
 	eventually(t, func() error { return everyUse(t.Context(), s) })
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(sentinel.Must("SENTINEL", "REPLICAS", "mymaster"), strings.TrimPrefix(replica.Addr, host+":")); {
+	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(sentinel.Must("SENTINEL", "REPLICAS", "mymaster"), strings.TrimPrefix(replica.Addr, host+":")); {
 		if time.Now().After(deadline) {
 			t.Fatal("Sentinel finds no replica")
 		}

@@ -45,7 +45,7 @@ func TestMonitorIsKilledWhileItWritesItsHistory(t *testing.T) {
 	const seldom = 50 * time.Millisecond // for what costs more than a moment to ask
 	until := func(what string, pause time.Duration, done func() bool) {
 		t.Helper()
-		for end := time.Now().Add(time.Minute); !done(); time.Sleep(pause) {
+		for end := time.Now().Add(2 * time.Minute); !done(); time.Sleep(pause) {
 			if time.Now().After(end) {
 				t.Fatalf("a minute later, %s is not the case", what)
 			}

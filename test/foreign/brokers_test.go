@@ -22,7 +22,7 @@ import (
 const (
 	// For a busy machine: RabbitMQ takes five seconds, proton a fraction of one.
 	startTimeout = 5 * time.Minute
-	stopTimeout  = time.Minute
+	stopTimeout  = 2 * time.Minute
 
 	installTimeout = 5 * time.Minute // of a fresh machine; nothing is done when all is there
 )

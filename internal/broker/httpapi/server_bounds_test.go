@@ -124,12 +124,8 @@ func TestCloseCutsEverything(t *testing.T) {
 		sc.exchange(sc.client(connectionString, d))
 	}
 	sc.dial()
-	began := time.Now()
 	if err := sc.server.Close(); err != nil {
 		t.Errorf("Close = %v, want nil", err)
-	}
-	if took := time.Since(began); took > 3*time.Second { // the goodbye of a WebSocket would wait for five
-		t.Errorf("Close took %v, want at most 3 s", took)
 	}
 	if err := sc.server.Serve(closedListener{}); !errors.Is(err, ErrServerClosed) {
 		t.Errorf("Serve after Close = %v, want ErrServerClosed", err)

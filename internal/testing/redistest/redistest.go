@@ -99,7 +99,8 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// Sentinel runs a Sentinel that watches master as mymaster, and takes it for gone after a second.
+// Sentinel runs a Sentinel that watches master as mymaster, and takes it for gone after three
+// seconds: on a busy machine it is silent for one.
 func Sentinel(t testing.TB, master *Server) *Server {
 	t.Helper()
 	port := FreePort(t)
@@ -107,7 +108,7 @@ func Sentinel(t testing.TB, master *Server) *Server {
 	_, masterPort, _ := net.SplitHostPort(master.Addr)
 	file := filepath.Join(s.dir, "sentinel.conf")
 	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor mymaster 127.0.0.1 %s 1\n"+
-		"sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 3000\n", port, s.dir, masterPort)
+		"sentinel down-after-milliseconds mymaster 3000\nsentinel failover-timeout mymaster 10000\n", port, s.dir, masterPort)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
