@@ -150,6 +150,14 @@ func TestPrometheusScrapesAndEvaluates(t *testing.T) {
 		}
 		return err
 	})
+	// An increase shows only in what was scraped at 0.
+	eventually(t, "all queues and topics are scraped", func() error {
+		got, err := query(`sum by (entity) (overdue_deadlines_total{entity=~"orders|events/.*",verdict="missed"}) == 0`)
+		if err == nil && len(got) != 2 {
+			err = fmt.Errorf("%v, want orders and the subscription of events", got)
+		}
+		return err
+	})
 	// A send that is refused behind its companion, one that calls itself a canary, and two of a
 	// topic.
 	overdue.refuse(t, "orders")

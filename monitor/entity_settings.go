@@ -93,3 +93,20 @@ func (t *entitySettings) apply(sessions, deadLetters bool, forwardTo, forwardDea
 	t.sessions, t.drops = sessions, !deadLetters
 	t.forwardTo, t.forwardDead = forwardTo, forwardDead
 }
+
+// showSubscriptions makes the series of subscriptions of known topics, at 0: only then the first
+// missed deadline is an increase.
+func (w *Worker) showSubscriptions(ctx context.Context) {
+	for _, name := range w.cfg.Entities {
+		if w.cfg.Describe == nil {
+			return
+		}
+		info, err := w.cfg.Describe(ctx, name, time.Time{})
+		if err != nil {
+			continue // the reader of settings logs it, and a companion that is due asks again
+		}
+		for _, s := range info.Subscriptions {
+			w.metrics.Show(address.SubscriptionPath(name, s.Name))
+		}
+	}
+}

@@ -120,6 +120,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	w.running.Go(func() { w.adopter.Run(ctx) })
+	w.running.Go(func() { w.showSubscriptions(ctx) })
 	release := w.intake.Run(ctx, work)
 	w.stop(stopWork)
 	release()

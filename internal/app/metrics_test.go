@@ -108,3 +108,17 @@ alerts: [{webhook: {url: "http://127.0.0.1:1/hook"}}]
 		t.Error("a queue that is not monitored has series")
 	}
 }
+
+// An increase shows only in what was scraped at 0, and a listed topic says nothing of its
+// subscriptions.
+func TestTheSeriesOfListedEntitiesAreAtZeroFromTheStart(t *testing.T) {
+	t.Parallel()
+	p := startTest(t, "broker: {queues: [{name: orders}], topics: [{name: events, subscriptions: [{name: audit}]}]}\nmonitor: {entities: [{queue: orders}, {topic: events}]}\n")
+	for _, entity := range []string{"orders", "events", "events/Subscriptions/audit"} {
+		want := `overdue_deadlines_total{entity="` + entity + `",verdict="missed"} 0`
+		eventually(t, want, func() bool {
+			_, page := askAdmin(p.admin, http.MethodGet, "/metrics", "")
+			return strings.Contains(page, want)
+		})
+	}
+}
