@@ -36,7 +36,7 @@ type result struct {
 
 // testTimeout bounds one test. The slowest takes less than a minute; what takes longer
 // hangs, and go test then prints where.
-const testTimeout = 2 * time.Minute
+const testTimeout = 5 * time.Minute
 
 // execute runs the test binary of a package and returns what became of each test and subtest
 // that has no subtests. The error says that the binary itself failed; output is what it

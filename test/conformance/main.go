@@ -90,7 +90,7 @@ func parse(args []string) (options, string, error) {
 	fs.StringVar(&pattern, "run", "", "run only the live tests that match this regular `expression`")
 	fs.StringVar(&only, "way", "", "go only this `way`: "+string(wayDirect)+" or "+string(wayRelay))
 	fs.IntVar(&opt.lanes, "lanes", 4, "how many tests run at the same time, each way and each lane with brokers of its own")
-	fs.DurationVar(&opt.timeout, "timeout", 8*time.Minute, "bound of the whole run, without building")
+	fs.DurationVar(&opt.timeout, "timeout", 20*time.Minute, "bound of the whole run, without building")
 	fs.BoolVar(&opt.verbose, "v", false, "print the output of tests that pass, too")
 	fs.BoolVar(&opt.list, "list", false, "name the live tests and stop")
 	fs.StringVar(&dir, "dir", "", "a prepared `folder`; for the command's own use")
