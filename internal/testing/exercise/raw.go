@@ -50,7 +50,7 @@ func (s *scene) link(session *amqp.Session, address string) *amqp.Receiver {
 // right before. So the credit gets a moment to be answered first.
 func (s *scene) nudge(r *amqp.Receiver, n uint32, expect int) []*amqp.Message {
 	s.Helper()
-	const timeout, moment = 10 * time.Second, 100 * time.Millisecond
+	const timeout, moment = time.Minute, 100 * time.Millisecond
 	var all []*amqp.Message
 	if n > 0 {
 		s.must(r.IssueCredit(n))
@@ -128,7 +128,7 @@ func (s *scene) wantCondition(what string, err error, want amqp.ErrCond) {
 
 // soon is a context for calls that have to fail fast.
 func (s *scene) soon() context.Context {
-	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, time.Minute)
 	s.Cleanup(cancel)
 	return ctx
 }

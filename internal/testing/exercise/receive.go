@@ -24,7 +24,7 @@ var receiveSpecs = []spec{
 			s.Error("delivery annotation x-opt-lock-token is missing")
 		}
 		locked := m.LockedUntil.Sub(*m.EnqueuedTime)
-		if slack := 5 * time.Second; locked < s.target.LockDuration || locked > s.target.LockDuration+slack {
+		if slack := 20 * time.Second; locked < s.target.LockDuration || locked > s.target.LockDuration+slack {
 			s.Errorf("locked until %v after enqueuing, want %v", locked, s.target.LockDuration)
 		}
 		if m.State != azservicebus.MessageStateActive || m.SequenceNumber == nil {
