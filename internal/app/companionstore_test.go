@@ -94,7 +94,7 @@ func TestTheJournalStandsInForRedis(t *testing.T) {
 	if status := postDue(t, p, "m"); status != http.StatusCreated {
 		t.Errorf("send = %d, want 201", status)
 	}
-	if status, body := askAdmin(p.admin, "GET", "/readyz?verbose", ""); status != http.StatusOK || !strings.Contains(body, " companions wait for ") {
+	if status, body := askAdmin(p.admin, "GET", "/readyz?verbose", ""); status != http.StatusOK || !strings.Contains(body, " the monitor queue, which is down") {
 		t.Errorf("readyz = %d %s, want it to be ready with a remark", status, body)
 	}
 	r.Restart()
