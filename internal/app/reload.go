@@ -22,6 +22,7 @@ import (
 // one changes nothing: it is in force as a whole, or not at all.
 type reloader struct {
 	p    *Process
+	log  *zap.Logger
 	load func() (*config.Config, error)
 
 	reloads          *prometheus.CounterVec
@@ -31,7 +32,7 @@ type reloader struct {
 // newReloader makes the reloader of a process. load reads file, environment and flags again.
 func newReloader(p *Process, load func() (*config.Config, error)) *reloader {
 	r := &reloader{
-		p: p, load: load,
+		p: p, log: p.log, load: load,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "overdue_config_reloads_total", Help: "Configurations that were read while the process ran, by reason (file, signal) and result (ok, refused).",
 		}, []string{"reason", "result"}),
@@ -59,7 +60,7 @@ func (r *reloader) run(ctx context.Context) error {
 	defer signal.Stop(hup)
 	files, err := watchFiles(r.p.current().Files())
 	if err != nil {
-		r.p.log.Warn("files of the configuration are not watched", zap.Error(err), zap.String("next", "send SIGHUP when they have changed"))
+		r.log.Warn("files of the configuration are not watched", zap.Error(err), zap.String("next", "send SIGHUP when they have changed"))
 	} else {
 		defer files.close()
 	}
@@ -87,7 +88,7 @@ func (r *reloader) run(ctx context.Context) error {
 
 // reload reads the configuration and takes it up, or says why not.
 func (r *reloader) reload(reason string) {
-	log := r.p.log.With(zap.String("reason", reason))
+	log := r.log.With(zap.String("reason", reason))
 	before := r.p.current()
 	next, err := r.load()
 	if err == nil {

@@ -177,9 +177,9 @@ func TestAReloadThatLosesSinksNeedsTheEndOfTheFile(t *testing.T) {
 	const second = "  - {name: second, webhook: {url: \"http://127.0.0.1:1/\"}}\n"
 	p, _ := reloaded(t, reloadQueues+sinks+second)
 	core, logs := observer.New(zap.InfoLevel)
-	p.log = zap.New(core)
 	var text string
 	r := newReloader(p, func() (*config.Config, error) { return loadHere(t, text, nil, nil) })
+	r.log = zap.New(core)
 	for _, tt := range []struct {
 		text, level, message, with string
 		sinks                      int
