@@ -48,7 +48,8 @@ func TestNamesOfQueues(t *testing.T) {
 	for name, want := range map[string]bool{
 		"q": true, "a/b": true, "A.b-c_9": true, strings.Repeat("x", 260): true,
 		"": false, "/q": false, "q/": false, "a//b": false, "$cbs": false, "q/$management": false,
-		"../../etc": false, ".q": false, "q-": false, "_q": false,
+		"MassTransit/Fault--Shop/Order--": true, ".q": true, "q-": true, "_q": true, "a/-": true,
+		"../../etc": false, "..": false, "a/.": false,
 		"t/Subscriptions/s": false, "a b": false, "ä": false, "q\x00": false, strings.Repeat("x", 261): false,
 	} {
 		if got := validName(name); got != want {

@@ -270,7 +270,7 @@ func CheckEntity(text string) error {
 		return fmt.Errorf("%q is a subscription; give a queue or topic, such as its topic %s", Clip(text), at.Name)
 	}
 	if err != nil {
-		return fmt.Errorf("%q is not the name of a queue; use letters, digits, '.', '-', '_' and '/', with a letter or digit at both ends, and no segment that is empty or of dots", Clip(text))
+		return fmt.Errorf("%q is not the name of a queue; use letters, digits, '.', '-', '_' and '/', and no segment that is empty or of dots", Clip(text))
 	}
 	return nil
 }

@@ -114,16 +114,12 @@ func (a Address) fault() string {
 		return fmt.Sprintf("has a name of more than %d characters", MaxName)
 	case len(a.Subscription) > MaxShortName:
 		return fmt.Sprintf("has a subscription of more than %d characters", MaxShortName)
-	case !isAlphanumeric(a.Name[0]) || !isAlphanumeric(a.Name[len(a.Name)-1]):
-		return "has a name that does not begin and end with a letter or a digit"
 	case lastSegment(a.Name+"/x", subscriptions) >= 0:
 		return "has a name with the segment Subscriptions in it"
 	case a.Subscription == "":
 		return ""
 	case strings.Contains(a.Subscription, "/"):
 		return "has a subscription with a slash in its name"
-	case !isAlphanumeric(a.Subscription[0]) || !isAlphanumeric(a.Subscription[len(a.Subscription)-1]):
-		return "has a subscription that does not begin and end with a letter or a digit"
 	}
 	return ""
 }

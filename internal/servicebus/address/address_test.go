@@ -63,13 +63,24 @@ func TestWhatIsNotPlainIsRefused(t *testing.T) {
 		"q/$management/$deadletterqueue", "$namespaceinfo", "$Resources/queues", "e/ConsumerGroups/$default/Partitions/0",
 		"t/Subscriptions", "t/subscriptions/", "t/Subscriptions/s/x", "t/Subscriptions/s/Rules/r", "a/Subscriptions/b/Subscriptions/c",
 		"t/Subscriptions/" + strings.Repeat("s", 51), strings.Repeat("q", 261), strings.Repeat("q/", 1000) + "q",
-		".q", "q-", "_q", "-q", "q.", "q/b-", "t/Subscriptions/_s",
-		"ftp://h/q", "://q", "sb://", "sb:///q", "sb://user@h/q", "sb://h%2fq/x", "sb://h?x/q", "q://h", "sb://h\\q/x", "sb://" + strings.Repeat("h", 300) + "/q",
+		"://q", "1a://h/q", "a b://h/q", "a/b://h/q", "ä://h/q", strings.Repeat("s", 33) + "://h/q", "sb://", "sb:///q", "sb://user@h/q", "sb://h%2fq/x", "sb://h?x/q", "sb://h\\q/x", "sb://" + strings.Repeat("h", 300) + "/q",
 	} {
 		if got, err := address.Parse(text); !errors.Is(err, address.ErrNotPlain) {
 			t.Errorf("Parse(%.60q) = %+v, %v; want ErrNotPlain", text, got, err)
 		} else if len(err.Error()) > 450*4 || strings.Contains(err.Error(), "\n") {
 			t.Errorf("Parse(%.60q): %q is no sentence", text, err)
+		}
+	}
+}
+
+// MassTransit names topics so, and Service Bus takes every sequence of these characters.
+func TestANameMayBeginAndEndWithAnySign(t *testing.T) {
+	for _, name := range []string{"MassTransit/Fault--Shop/Order--", ".q", "q-", "_q", "-q", "q.", "q/b-", "q/.b", "-", "_"} {
+		for _, text := range []string{name, "sb://h/" + name, "random://h/" + name, name + "/Subscriptions/_s-"} {
+			a, err := address.Parse(text)
+			if err != nil || a.Name != name {
+				t.Errorf("Parse(%q) = %+v, %v; want the name %q", text, a, err, name)
+			}
 		}
 	}
 }

@@ -18,7 +18,8 @@ const (
 	MaxShortName = 50  // of a subscription or rule
 
 	// maxHost bounds what stands between scheme and path: a name of DNS and a port.
-	maxHost = 260
+	maxHost   = 260
+	maxScheme = 32
 	// maxPath bounds a path: a topic, a subscription, a rule, and what may stand around them.
 	maxPath = MaxName + 2*MaxShortName + 64
 )
@@ -54,16 +55,15 @@ func Plain(text string) (path string, err error) {
 	return trimmed(text, path)
 }
 
-// afterHost cuts scheme and host off.
+// afterHost cuts scheme and host off. Service Bus takes any scheme: the SDKs repeat that of the
+// endpoint.
 func afterHost(text string) (rest string, err error) {
 	scheme, rest, isURI := strings.Cut(text, "://")
 	if !isURI {
 		return text, nil
 	}
-	switch strings.ToLower(scheme) {
-	case "sb", "amqp", "amqps", "http", "https":
-	default:
-		return "", refuse(text, "has a scheme that is none of sb, amqp, amqps, http and https")
+	if !isScheme(scheme) {
+		return "", refuse(text, "has no plain scheme")
 	}
 	host, rest, _ := strings.Cut(rest, "/")
 	if host == "" || len(host) > maxHost || strings.ContainsFunc(host, func(r rune) bool { return !isHost(r) }) {
@@ -141,6 +141,14 @@ func fault(segment string) string {
 
 func isAlphanumeric(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+}
+
+// isScheme reports whether a text is a scheme, by RFC 3986, section 3.1.
+func isScheme(text string) bool {
+	return text != "" && len(text) <= maxScheme && !strings.ContainsRune("0123456789+-.", rune(text[0])) &&
+		!strings.ContainsFunc(text, func(r rune) bool {
+			return (r >= 0x80 || !isAlphanumeric(byte(r))) && !strings.ContainsRune("+-.", r)
+		})
 }
 
 // isHost reports whether a host, with its port, may have the character. Brackets and colons are for
