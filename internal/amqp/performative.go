@@ -130,7 +130,7 @@ type Transfer struct {
 	Handle           uint32
 	DeliveryID       uint32
 	HasDeliveryID    bool
-	DeliveryTag      []byte // aliases the frame it was decoded from; nil = absent; at most 32 bytes
+	DeliveryTag      []byte // aliases the frame it was decoded from; nil = absent; at most MaxDeliveryTag bytes
 	MessageFormat    uint32
 	HasMessageFormat bool
 	Settled          bool

@@ -226,7 +226,7 @@ func TestMalformedPerformativesAreRefused(t *testing.T) {
 		"flow without windows":           "00531345",
 		"transfer without handle":        "005314 c0 02 01 40",
 		"transfer of handle true":        "005314 c0 02 01 41",
-		"transfer of a tag of 33 bytes":  "005314 c0 26 03 4343 a021" + strings.Repeat("00", 33),
+		"transfer of a tag of 256 bytes": "005314 d0 0000010b 00000003 4343 b000000100" + strings.Repeat("00", 256),
 		"disposition without first":      "005315 c0 02 01 41",
 		"state that is none":             "005315 c0 08 05 41 43 40 42 00531045",
 		"transaction in a transaction":   "005315 c0 12 05 41 43 40 42 005334 c0 09 02 a000 005334 c0 01 00",

@@ -4,8 +4,9 @@ package amqp
 
 import "math"
 
-// maxDeliveryTag is the most bytes of a delivery tag (part 2 section 2.8.7).
-const maxDeliveryTag = 32
+// MaxDeliveryTag is the most bytes of a delivery tag. The specification has 32 (part 2 section
+// 2.8.7); older SDKs for Java send the 36 characters of a UUID, and Service Bus takes them.
+const MaxDeliveryTag = 255
 
 // Append appends the encoded transfer.
 func (t *Transfer) Append(dst []byte) []byte {
@@ -85,7 +86,7 @@ func (t *Transfer) Decode(r *Reader) error {
 	t.Handle = f.mustUint("handle")
 	t.DeliveryID, t.HasDeliveryID = f.optionalUint()
 	if f.has() {
-		if t.DeliveryTag = f.Binary(); len(t.DeliveryTag) > maxDeliveryTag {
+		if t.DeliveryTag = f.Binary(); len(t.DeliveryTag) > MaxDeliveryTag {
 			f.failf("delivery tag of %d bytes", len(t.DeliveryTag))
 		}
 	}

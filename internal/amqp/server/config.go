@@ -92,6 +92,5 @@ const (
 	halvesPerWindow         = 2         // a session window is replenished when less than its half is left
 	creditSteps             = 8         // credit is topped up in steps of at least an eighth of what the link may have
 	noHandle                = ^uint32(0)
-	maxDeliveryTag          = 32 // bytes, part 2 section 8.7
-	idleTimeoutFactor       = 2  // part 2 section 4.5: the advertised timeout should be half of the enforced one
+	idleTimeoutFactor       = 2 // part 2 section 4.5: the advertised timeout should be half of the enforced one
 )

@@ -114,7 +114,7 @@ func (d *Delivery) Link() *SinkLink { return d.link }
 
 // An Outgoing is one message for a peer.
 type Outgoing struct {
-	Tag     []byte // 1 to 32 bytes, unique among the link's unsettled deliveries. Copied
+	Tag     []byte // unique among the link's unsettled deliveries. Copied
 	Payload []byte // the encoded message. Copied before Send returns
 	Format  uint32 // message-format
 	Settled bool   // pre-settled: the peer states no outcome

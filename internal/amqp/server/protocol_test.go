@@ -3,6 +3,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,28 @@ func linkFlow(handle, deliveryCount, credit uint32) *amqp.Flow {
 // message is a transfer of a whole delivery.
 func message(handle, id uint32) *amqp.Transfer {
 	return &amqp.Transfer{Handle: handle, HasDeliveryID: true, DeliveryID: id, DeliveryTag: fmt.Append(nil, id), HasMessageFormat: true}
+}
+
+// Older SDKs for Java tag deliveries with a UUID as text, and repeat the tag in each transfer.
+func TestATagMayBeLongerThanTheSpecificationHasIt(t *testing.T) {
+	bubble(t, func(t *testing.T, sc *scene) {
+		p := sc.raw()
+		p.open()
+		p.begin(0)
+		p.attach(0, 0, amqp.RoleSender, "q")
+		for id, size := range []int{32, 36, amqp.MaxDeliveryTag} {
+			tr := message(0, uint32(id))
+			tr.DeliveryTag = bytes.Repeat([]byte{'a'}, size)
+			tr.More = true
+			half := encode("x")
+			p.send(0, tr, half[:1])
+			tr.More = false
+			p.send(0, tr, half[1:])
+			if d := expect[*amqp.Disposition](p); d.First != uint32(id) || d.State != (amqp.Accepted{}) {
+				t.Errorf("a delivery with a tag of %d bytes ends with %+v, want it accepted", size, d)
+			}
+		}
+	})
 }
 
 func TestDrainComesAfterTheDeliveriesBeforeIt(t *testing.T) {

@@ -101,8 +101,8 @@ func (l *SourceLink) Post(o Outgoing) error {
 }
 
 func (o *Outgoing) check() error {
-	if len(o.Tag) == 0 || len(o.Tag) > maxDeliveryTag {
-		return fmt.Errorf("amqpserver: delivery tag of %d bytes, want 1 to %d", len(o.Tag), maxDeliveryTag)
+	if len(o.Tag) == 0 || len(o.Tag) > amqp.MaxDeliveryTag {
+		return fmt.Errorf("amqpserver: delivery tag of %d bytes, want 1 to %d", len(o.Tag), amqp.MaxDeliveryTag)
 	}
 	return nil
 }

@@ -88,8 +88,6 @@ func (l *SinkLink) firstLocked(t *amqp.Transfer) *Delivery {
 		e = amqp.Errorf(amqp.ErrCondInvalidField, "The first transfer of a delivery has no delivery-id.")
 	case t.DeliveryTag == nil:
 		e = amqp.Errorf(amqp.ErrCondInvalidField, "The first transfer of delivery %d has no delivery-tag.", t.DeliveryID)
-	case len(t.DeliveryTag) > maxDeliveryTag:
-		e = amqp.Errorf(amqp.ErrCondInvalidField, "The delivery-tag has %d bytes, at most %d are allowed.", len(t.DeliveryTag), maxDeliveryTag)
 	case t.Resume:
 		e = amqp.Errorf(amqp.ErrCondNotImplemented, "Delivery %d cannot be resumed: nothing is kept of a link that was detached.", t.DeliveryID)
 	case l.credit == 0:
@@ -106,7 +104,7 @@ func (l *SinkLink) firstLocked(t *amqp.Transfer) *Delivery {
 	l.credit--
 	d := &Delivery{Format: t.MessageFormat, link: l, id: t.DeliveryID}
 	d.second = !l.Reply.SettleFirst && l.attach.RcvSettleMode == amqp.RcvSecond && (!t.HasRcvSettleMode || t.RcvSettleMode == amqp.RcvSecond)
-	d.Tag = d.tag[:copy(d.tag[:], t.DeliveryTag)]
+	d.Tag = append(d.tag[:0], t.DeliveryTag...)
 	return d
 }
 
