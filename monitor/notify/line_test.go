@@ -209,15 +209,18 @@ func TestASinkThatFailsIsNotHammered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Line{Budget: 10 * time.Second}
 		down := errors.New("503")
+		var mu sync.Mutex
 		attempts := 0
 		var causes []error
 		var put func()
 		put = func() { // each comes back when its companion is due again
-			l.Put(&Job{Send: func() error { attempts++; return down }, End: func(err error) {
+			l.Put(&Job{Send: func() error { mu.Lock(); defer mu.Unlock(); attempts++; return down }, End: func(err error) {
 				wait := time.Second
 				if off := (*PutOff)(nil); errors.As(err, &off) && off.For > 0 {
 					wait = off.For
+					mu.Lock()
 					causes = append(causes, off.Cause)
+					mu.Unlock()
 				}
 				time.AfterFunc(wait, put)
 			}})
@@ -226,10 +229,12 @@ func TestASinkThatFailsIsNotHammered(t *testing.T) {
 			put()
 		}
 		time.Sleep(16 * time.Minute)
+		l.Stop()
+		mu.Lock()
+		defer mu.Unlock()
 		if attempts > 50 {
 			t.Errorf("%d attempts in 16 minutes, want about two a minute", attempts)
 		}
-		l.Stop()
 		if len(causes) == 0 || !errors.Is(causes[0], down) || !(&PutOff{Cause: down}).failed() {
 			t.Errorf("%d put off, because of %v; want the error of the sink", len(causes), causes[0])
 		}
