@@ -157,7 +157,8 @@ func (p *poster) attempt(ctx context.Context, contentType, id, trace string, bod
 	if wait, ok := p.retryAfter(resp.Header.Get("Retry-After")); ok {
 		return fmt.Errorf("alert: %s at %s answered %s: %w", p.sink, p.host, p.quote(resp.Status), &backoff.RetryAfterError{Duration: wait})
 	}
-	err = fmt.Errorf("alert: %s at %s answered %s: %s", p.sink, p.host, p.quote(resp.Status), p.quote(string(answer)))
+	said := strings.TrimSuffix(p.quote(resp.Status)+": "+p.quote(string(answer)), ": ")
+	err = fmt.Errorf("alert: %s at %s answered %s", p.sink, p.host, said)
 	if resp.StatusCode/100 == 4 && resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusRequestTimeout {
 		return backoff.Permanent(err)
 	}
