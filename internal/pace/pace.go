@@ -22,41 +22,49 @@ type Pace struct {
 	cause    error     // of the latest failure; nil: the sink works
 	until    time.Time // nobody sends before
 	since    time.Time // what began earlier says nothing new about the sink
+	trial    time.Time // when the attempt after a pause began; zero: none is under way
 	failures int       // one after the other
 }
 
-// Remaining returns how long nobody may send, and why: the error of the latest failure.
+// Remaining returns how long nobody may send, at least, and why: the error of the latest failure.
 func (p *Pace) Remaining() (time.Duration, error) {
-	if p.cause == nil {
+	switch {
+	case p.cause == nil:
 		return 0, nil
+	case !p.trial.IsZero(): // however long it takes
+		return firstPause, p.cause
 	}
 	return max(time.Until(p.until), 0), p.cause
 }
 
-// Try is Remaining for a caller that sends if nothing remains. After a pause one caller may send,
-// and the others wait for its result.
+// Try is Remaining for a caller that sends if nothing remains, and then calls Note. After a pause
+// one caller may send, and the others wait for its result.
 func (p *Pace) Try() (time.Duration, error) {
 	if wait, cause := p.Remaining(); wait > 0 {
 		return wait, cause
 	}
 	if p.cause != nil {
-		p.since, p.until = time.Now(), time.Now().Add(p.pause())
+		p.since = time.Now()
+		p.trial = p.since
 	}
 	return 0, nil
 }
 
 // Note records the result of an attempt.
 func (p *Pace) Note(began time.Time, err error) {
-	now := time.Now()
+	now, late := time.Now(), began.Before(p.since)
+	if !began.Before(p.trial) {
+		p.trial = time.Time{}
+	}
 	stated := (*backoff.RetryAfterError)(nil)
 	switch {
 	case errors.As(err, &stated):
 		p.cause, p.since, p.until = err, now, now.Add(max(stated.Duration, p.until.Sub(now)))
-	case err == nil && began.Before(p.since) && IsRetryAfter(p.cause):
+	case err == nil && late && IsRetryAfter(p.cause):
 		// The sink took this and then asked for a pause.
 	case err == nil:
 		*p = Pace{}
-	case began.Before(p.since):
+	case late:
 		// Under way when another attempt failed: the same failure.
 	default:
 		p.cause, p.since, p.until = err, now, now.Add(p.pause())

@@ -42,6 +42,31 @@ func TestASinkThatFailsIsTriedLessAndLess(t *testing.T) {
 	})
 }
 
+// A sink that hangs gets one attempt after a pause, and not one for each pause while that hangs.
+func TestOneAttemptAtATimeFollowsAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p Pace
+		p.Note(time.Now(), errors.New("timeout"))
+		time.Sleep(firstPause)
+		if wait, _ := p.Try(); wait > 0 {
+			t.Fatalf("after the pause it is %v to the next attempt", wait)
+		}
+		began := time.Now()
+		for time.Since(began) < 30*time.Second {
+			if wait, _ := p.Try(); wait == 0 {
+				t.Fatalf("a second attempt may begin %v after the first", time.Since(began))
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		p.Note(began.Add(-time.Second), backoff.RetryAfter(1)) // of another attempt, which began before
+		p.Note(began, errors.New("timeout"))
+		time.Sleep(time.Second)
+		if wait, _ := p.Remaining(); wait != 0 {
+			t.Errorf("a second after the attempt has ended %v remain, want none", wait)
+		}
+	})
+}
+
 func TestAPaceKeepsTheTimeThatTheSinkStates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p Pace
