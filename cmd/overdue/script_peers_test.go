@@ -35,6 +35,9 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	if r.Method != http.MethodPost {
+		return // a check, without an event
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.events = append(h.events, string(body))
