@@ -15,8 +15,7 @@ import (
 const (
 	// collectTime is how long a notification waits for digests that are due with the first.
 	collectTime = 250 * time.Millisecond
-	// countTime bounds how long the dead letters of an entity are counted. Other processes wait that
-	// much longer than notifyTime, see poolWait.
+	// countTime bounds how long the dead letters of an entity are counted.
 	countTime = 2 * time.Second
 	// maxAttempts bounds how often a digest is kept again because the sink did not take it. With
 	// attemptDelay, that is about a day.

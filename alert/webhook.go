@@ -10,7 +10,7 @@ import (
 )
 
 // webhook posts each event as a structured CloudEvent, by the CloudEvents HTTP webhook
-// specification: any 2xx accepts it, 429 says when to try again.
+// specification: any 2xx accepts it.
 type webhook struct {
 	name string
 	*poster
