@@ -33,7 +33,7 @@ func Description(deadline time.Time) string {
 const (
 	most     = 200  // credits granted at once, at most
 	grow     = 4    // growth from one complete batch to the next
-	mostLive = 5000 // live messages that a scan holds at most
+	mostHeld = 5000 // messages that a scan holds at most
 	// Wait is how long a scan waits for the first message of a batch, and gap for each of the
 	// others.
 	Wait = 250 * time.Millisecond
@@ -42,8 +42,7 @@ const (
 	// meanwhile: that would raise the delivery count of a live message.
 	Time = 2 * time.Second
 
-	maxSettling = 64               // dead-letterings under way at once
-	settleTime  = 10 * time.Second // bounds each of them
+	settleTime = 10 * time.Second // bounds each dead-lettering
 )
 
 // Target is a message that a scan searches for.
@@ -82,6 +81,7 @@ type scan struct {
 	sought map[search.Identity]*Target // until they are found
 	last   int64                       // the highest of their numbers
 	live   []*link.ReceivedMessage     // received, to be released
+	met    int                         // received
 	now    time.Time                   // by the broker's clock, and not ahead of it
 	cut    bool                        // it ended before the queue, and before all were found
 
@@ -96,16 +96,14 @@ type scan struct {
 
 // Run receives until it has found each target, and sets their outcomes. It dead-letters these and
 // releases the others unchanged.
-func Run(ctx context.Context, cfg Config, targets []*Target) (err error) {
+func Run(ctx context.Context, cfg Config, targets []*Target) error {
 	s := newScan(cfg, targets)
-	// The scan releases the live messages in any case, and only at the end: earlier they would be
-	// at the head again.
-	defer func() {
-		released, releaseErr := s.Receiver.GiveBack(ctx, s.live...)
-		s.Operations.Add(operations.Release, released)
-		err = errors.Join(err, releaseErr)
-	}()
-	err = errors.Join(s.run(ctx), s.settling.Wait())
+	err := s.run(ctx)
+	// The scan releases the live messages in any case, and only at the end: earlier they would be at
+	// the head again. It does not wait for what it dead-letters meanwhile: their locks would lapse.
+	released, releaseErr := s.Receiver.GiveBack(ctx, s.live...)
+	s.Operations.Add(operations.Release, released)
+	err = errors.Join(err, releaseErr, s.settling.Wait())
 	for _, t := range s.dead {
 		t.Outcome = DeadLettered
 	}
@@ -123,13 +121,12 @@ func newScan(cfg Config, targets []*Target) *scan {
 		s.sought[t.Identity] = t
 		s.last = max(s.last, t.Number)
 	}
-	s.settling.SetLimit(maxSettling)
 	return s
 }
 
 func (s *scan) run(ctx context.Context) error {
 	end := time.Now().Add(Time)
-	for batch := 1; len(s.sought) > 0 && len(s.live) < mostLive && time.Now().Before(end); batch = min(batch*grow, most) {
+	for batch := 1; len(s.sought) > 0 && s.met < mostHeld && time.Now().Before(end); batch = min(batch*grow, most) {
 		credit, err := s.credit(ctx, batch)
 		if err != nil || credit == 0 {
 			return err
@@ -227,6 +224,7 @@ func (s *scan) batch(ctx context.Context, credit int, end time.Time) (met int, p
 func (s *scan) meet(ctx context.Context, m *link.ReceivedMessage) (passed bool) {
 	at := search.IdentityOf(&m.Message)
 	s.Operations.Add(operations.Scan, 1)
+	s.met++
 	s.pass(at.Number)
 	if t := s.sought[at]; t != nil {
 		delete(s.sought, at)

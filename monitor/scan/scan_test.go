@@ -22,12 +22,12 @@ import (
 
 // withScan has act see the queue orders of a broker, in which n messages wait, and a scan of it for
 // those of some indexes.
-func withScan(t *testing.T, n int, sought []int, act func(t *testing.T, cfg Config, targets []*Target)) {
+func withScan(t *testing.T, n int, sought []int, act func(t *testing.T, ns *brokertest.Namespace, cfg Config, targets []*Target)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) {
 			c.AutoCreate, c.Expiry = false, queue.Lazy
-			c.Queues = []broker.QueueConfig{{Name: "orders"}}
+			c.Queues = []broker.QueueConfig{{Name: "orders", LockDuration: 5 * time.Second}}
 		})
 		sender, err := ns.Client(t).NewSender("orders", nil)
 		if err != nil {
@@ -57,7 +57,7 @@ func withScan(t *testing.T, n int, sought []int, act func(t *testing.T, cfg Conf
 			targets = append(targets, &Target{Identity: search.IdentityOf(page[i]), Deadline: page[i].EnqueuedTime})
 		}
 		clock := &judge.Clock{Measured: func() scheduler.Instant { return scheduler.Instant{Time: time.Now(), Measured: true} }}
-		act(t, Config{
+		act(t, ns, Config{
 			Receiver: r, Work: work, Clock: clock, Granted: func() error { return nil }, Kept: &search.Kept{}, Operations: counter,
 		}, targets)
 	})
@@ -78,7 +78,7 @@ func left(t *testing.T, cfg Config) (ids []string) {
 // A batch is over when it has met all that is sought, not when the queue ends: what it takes beyond
 // is kept from consumers.
 func TestABatchEndsWithTheLastOfItsTargets(t *testing.T) {
-	withScan(t, 10, []int{1, 2}, func(t *testing.T, cfg Config, targets []*Target) {
+	withScan(t, 10, []int{1, 2}, func(t *testing.T, _ *brokertest.Namespace, cfg Config, targets []*Target) {
 		s := newScan(cfg, targets)
 		if err := s.Receiver.Grant(t.Context(), 10); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestABatchEndsWithTheLastOfItsTargets(t *testing.T) {
 // A scan dead-letters its targets, which it finds before one that a consumer holds, and leaves the
 // others as they are.
 func TestAScanLeavesTheOthers(t *testing.T) {
-	withScan(t, 10, []int{0, 4}, func(t *testing.T, cfg Config, targets []*Target) {
+	withScan(t, 10, []int{0, 4}, func(t *testing.T, _ *brokertest.Namespace, cfg Config, targets []*Target) {
 		held, err := cfg.Receiver.Next(t.Context(), func() {}) // the first one, as a consumer would
 		if err != nil || held == nil {
 			t.Fatalf("received %v, %v", held, err)
@@ -125,6 +125,33 @@ func TestAScanLeavesTheOthers(t *testing.T) {
 		}
 		if got, want := fmt.Sprint(left(t, cfg)), "[m-0 m-1 m-2 m-3 m-5 m-6 m-7 m-8 m-9]"; got != want {
 			t.Errorf("%s are left, want %s", got, want)
+		}
+	})
+}
+
+// A broker that answers slowly delays what is dead-lettered, and nobody else's messages: their locks
+// would lapse, which counts a delivery.
+func TestLiveMessagesAreReleasedBeforeTheBrokerAnswers(t *testing.T) {
+	const overdue, slow, live = 60, 3, 30
+	var sought []int
+	for i := range overdue {
+		sought = append(sought, i)
+	}
+	sought = append(sought, overdue+live) // behind the live ones
+	withScan(t, overdue+live+1, sought, func(t *testing.T, ns *brokertest.Namespace, cfg Config, targets []*Target) {
+		defer ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSettle, Entity: "orders", Times: slow, Delay: 9 * time.Second})()
+		cfg.Granted = func() error { time.Sleep(time.Millisecond); return nil } // so the first batches are on their way
+		if err := Run(t.Context(), cfg, targets); err != nil {
+			t.Fatal(err)
+		}
+		page, err := cfg.Work.Peek(t.Context(), targets[overdue-1].Number+1, live)
+		if err != nil || len(page) != live {
+			t.Fatalf("%d messages behind those are left, %v, want %d", len(page), err, live)
+		}
+		for _, m := range page {
+			if m.DeliveryCount != 0 {
+				t.Errorf("message %s has been delivered %d times, want 0", m.MessageID, m.DeliveryCount)
+			}
 		}
 	})
 }
