@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// cancelGather is how long a companion that has become needless waits for others, so that they
+	// cancelDelay is how long a companion that has become needless waits for others, so that they
 	// share a request. What is due sooner does not wait.
 	cancelDelay = 5 * time.Second
 	// cancelTick is how often those that wait are looked at.
@@ -185,7 +185,7 @@ type canceller struct {
 	since   time.Time // when the first of them came
 }
 
-// gather waits until there is something that is worth a request. It returns false when ctx ends.
+// await waits until there is something that is worth a request. It returns false when ctx ends.
 func (c *canceller) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
 		before := len(c.waiting)
@@ -316,7 +316,9 @@ func (c *canceller) learn(ctx context.Context, l *lane, waiting []index.Needless
 			return nil, fmt.Errorf("scheduler: search %s for companions: %w", l.queue, err)
 		}
 		if len(page) == 0 {
-			if ours == 0 {
+			if ours == 0 { // perhaps the queue was made again: its numbers begin again
+				l.position = 0
+				l.probes.forget()
 				return nil, fmt.Errorf("scheduler: search %s for companions: %w", l.queue, errNotShown)
 			}
 			return nil, nil // what was not met is gone
@@ -360,6 +362,13 @@ func (p *probes) add(number int64, at time.Time) {
 		p.seen = append(p.seen[:0], p.seen[1:]...)
 	}
 	p.seen = append(p.seen, probe{number, at})
+}
+
+// forget drops all: they may be those of a queue that is gone.
+func (p *probes) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen = nil
 }
 
 // from is where to read on, having read up to position, for what was written after the instant t.

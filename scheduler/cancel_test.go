@@ -227,6 +227,37 @@ func TestMonitorQueueThatShowsNoCompanions(t *testing.T) {
 	})
 }
 
+// The numbers of a queue begin again when it is made again.
+func TestCancellingGoesOnWhenTheMonitorQueueWasMadeAgain(t *testing.T) {
+	setupCancel(t, func(c *cancelling) {
+		for i := range 100 {
+			c.send(fmt.Sprint("before-", i), time.Hour)()
+		}
+		time.Sleep(10 * time.Second)
+		c.want(0, 100)
+		remake(c.T, c.ns, monitorQueue)
+		c.send("m", 3*time.Hour)()
+		time.Sleep(time.Minute)
+		c.want(0, 101)
+	})
+}
+
+// remake deletes a queue and makes it again.
+func remake(t *testing.T, ns *brokertest.Namespace, name string) {
+	t.Helper()
+	namespace := ns.Broker.Default()
+	info, err := namespace.QueueInfo(name)
+	if err == nil {
+		err = namespace.DeleteQueue(name)
+	}
+	if err == nil {
+		_, err = namespace.CreateQueue(info.Config)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // purge takes the companions off the monitor queue.
 func purge(c *cancelling) error {
 	sender, err := c.ns.Client(c.T).NewSender(monitorQueue, nil)

@@ -85,6 +85,7 @@ func (s *Scheduler) findProbe(ctx context.Context, id string) (stamp time.Time, 
 			break
 		}
 	}
+	s.lanes[0].probes.forget() // perhaps the queue was made again
 	return stamp, 0, errors.New("scheduler: a peek does not show the clock probe; the broker's clock stays unmeasured")
 }
 

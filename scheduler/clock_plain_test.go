@@ -104,3 +104,25 @@ func TestMeasuringTheClockIsCounted(t *testing.T) {
 		}
 	})
 }
+
+// The numbers of a queue begin again when it is made again.
+func TestTheClockIsMeasuredWhenTheMonitorQueueWasMadeAgain(t *testing.T) {
+	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
+		s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(t), MonitorQueue: monitorQueue, Store: idle{t}, Links: ns.Links(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close(context.Background()) }() // it does not matter here
+		for range 100 {
+			if err := s.MeasureClock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remake(t, ns, monitorQueue)
+		// The link is that of the former queue, and then the probe is sought at its numbers.
+		first, second, third := s.MeasureClock(t.Context()), s.MeasureClock(t.Context()), s.MeasureClock(t.Context())
+		if first == nil || second == nil || third != nil {
+			t.Errorf("measured: %v; %v; %v, want two failures and a success", first, second, third)
+		}
+	})
+}
