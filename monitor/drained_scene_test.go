@@ -17,37 +17,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Dead letters move on to another queue. The events are notified anyway, by the dead letters there,
-// after an expiry by any client.
-func TestDeadLettersThatAreForwarded(t *testing.T) {
-	for _, stamp := range []bool{true, false} {
-		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
-			inModes(t, func(_ *scene, c *broker.Config) {
-				c.Queues[0].ForwardDeadLetteredMessagesTo = "graves"
-				c.Queues = append(c.Queues, broker.QueueConfig{Name: "graves", DeadLetteringOnMessageExpiration: true})
-			}, func(s *scene) {
-				s.stamp = stamp
-				s.MeasureClock()
-				s.startMonitor()
-				var ids []string
-				for i := range 20 {
-					id := fmt.Sprintf("m-%02d", i)
-					s.send(workQueue, id, "", "Overdue-Within", fmt.Sprintf(`"%dms"`, 3000+50*i))
-					ids = append(ids, id)
-				}
-				s.send(workQueue, "rejected", "", "Overdue-Within", `"3s"`)
-				time.Sleep(8 * time.Second)
-				// Their times to live begin again there, and end once more.
-				if n := len(s.Waiting("graves")) + len(s.Dead("graves")); n != len(ids)+1 {
-					s.Errorf("%d messages were forwarded, want %d", n, len(ids)+1)
-				}
-				s.wantNotified(append(ids, "rejected")...)
-				s.Settled(time.Second)
-			})
-		})
-	}
-}
-
 // A consumer of the dead-letter queue deletes what comes at once. All that the monitor itself
 // has moved is notified, once it has understood that.
 func TestDeadLettersThatAreTakenAwayAtOnce(t *testing.T) {

@@ -76,13 +76,15 @@ func (e *entity) openDeadTarget(ctx context.Context) *search.View {
 	return &e.deadTarget
 }
 
-// deadTargetError drops errors of the broker about that queue: if it cannot be read, nothing is
-// found there.
+// deadTargetError drops errors that say that this queue cannot be read at all: nothing is found
+// there. Others, such as one of a busy broker, pass, and the check is repeated.
 func (e *entity) deadTargetError(ctx context.Context, err error) error {
-	if link.Condition(err) == "" {
+	switch link.Condition(err) {
+	case link.ConditionNotFound, link.ConditionNotAllowed, link.ConditionUnauthorized, link.ConditionDisabled:
+	default:
 		return err
 	}
-	e.log.Debug("forwarded dead letters not read", zap.String("forwarded_to", e.deadTarget.Path), zap.Error(err))
+	e.log.Warn("forwarded dead letters cannot be read", zap.String("forwarded_to", e.deadTarget.Path), zap.Error(err))
 	e.deadTarget.Close(ctx)
 	return nil
 }

@@ -40,6 +40,10 @@ const (
 	// ConditionNotAllowed: for example a receiver without a session where they are required, or one
 	// on an entity that forwards.
 	ConditionNotAllowed = "amqp:not-allowed"
+	// ConditionUnauthorized: the key or token lacks the right.
+	ConditionUnauthorized = "amqp:unauthorized-access"
+	// ConditionDisabled: the entity takes no such operation.
+	ConditionDisabled = "com.microsoft:entity-disabled"
 
 	conditionDeadLetter = "com.microsoft:dead-letter"
 	// conditionMessageNotFound: the requested message is gone, or locked.
