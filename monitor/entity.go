@@ -193,6 +193,13 @@ func (e *entity) takeInbox(ctx context.Context) bool {
 	if !stopping {
 		return true
 	}
+	e.prefetcher.End()
+	e.nudger.End()
+	e.waiting.rest = time.Time{}
+	if ripe := e.nudgedWatches(time.Now()); len(ripe) > 0 { // only here is it known what the nudge found
+		e.handleDue(ctx, ripe, true)
+		e.writeEarly(ctx)
+	}
 	e.watches = append(e.watches, e.waiting.watches...)
 	e.handBack(ctx)
 	return false
@@ -217,11 +224,12 @@ func (e *entity) handBack(ctx context.Context) {
 	}
 }
 
-// leave removes the entity from the worker, unless a watch has just come in.
+// leave removes the entity from the worker, unless a watch has just come in, or a nudge is under
+// way.
 func (e *entity) leave() bool {
 	e.w.mu.Lock()
 	defer e.w.mu.Unlock()
-	if len(e.inbox) > 0 {
+	if len(e.inbox) > 0 || !e.nudger.Rest() {
 		return false
 	}
 	delete(e.w.entities, e.key)

@@ -73,7 +73,8 @@ type Nudger struct {
 
 	mu      sync.Mutex
 	running bool
-	wanted  []time.Time // by the broker's clock: when nudges are wanted, in no order
+	ended   chan struct{} // closed when the goroutine that runs, or ran last, has ended
+	wanted  []time.Time   // by the broker's clock: when nudges are wanted, in no order
 	earlier chan struct{}
 	last    time.Time // when the last nudge that has ended had begun, whatever its result
 	past    pastNudges
@@ -127,11 +128,32 @@ func (n *Nudger) Want(ctx context.Context, due ...time.Time) {
 	defer n.mu.Unlock()
 	n.wanted = append(n.wanted, due...)
 	if !n.running {
-		n.running = true
-		n.Go(func() { n.run(ctx) })
+		ended := make(chan struct{})
+		n.running, n.ended = true, ended
+		n.Go(func() {
+			defer close(ended)
+			n.run(ctx)
+		})
 		return
 	}
 	n.Retry()
+}
+
+// Rest drops the nudges that are wanted, and reports whether none is under way.
+func (n *Nudger) Rest() (idle bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.wanted = nil
+	n.Retry()
+	return !n.running
+}
+
+// End drops the nudges that are wanted, and waits for the one under way. Nobody may want one
+// meanwhile.
+func (n *Nudger) End() {
+	if !n.Rest() {
+		<-n.ended
+	}
 }
 
 // WantWithin requests nudges in a span of time in which messages become due all along.
@@ -171,7 +193,7 @@ func (n *Nudger) run(ctx context.Context) {
 		work: &search.View{Links: n.Links, Path: n.Path, Operations: n.Operations},
 		dead: &search.View{Links: n.Links, Path: n.Path + "/$DeadLetterQueue", Operations: n.Operations},
 	}
-	defer l.close(ctx) // when the next run may have begun
+	defer l.close(ctx)
 	for {
 		wait, more := n.untilNext()
 		if !more {
@@ -192,15 +214,13 @@ func (n *Nudger) run(ctx context.Context) {
 			case <-time.After(wait):
 			case <-n.earlier:
 			case <-ctx.Done():
-				wait = 0 // those that wait for it are on their way back to the monitor queue
+				n.Rest() // those that wait for it are on their way back to the monitor queue
 			}
-			if wait > 0 {
-				continue
-			}
+			continue
 		}
 		again := time.Now().Add(every)
 		if n.Many() {
-			again = again.Add(everyMany - every)
+			again = time.Now().Add(everyMany)
 		}
 		n.nudgeOnce(ctx, &l)
 		select {
@@ -210,8 +230,7 @@ func (n *Nudger) run(ctx context.Context) {
 	}
 }
 
-// untilNext returns how long it is until the next nudge that is wanted. Without one, it marks the
-// nudger as not running.
+// untilNext returns how long it is until the next nudge that is wanted. Without one, the goroutine ends.
 func (n *Nudger) untilNext() (wait time.Duration, more bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -226,7 +245,7 @@ func (n *Nudger) untilNext() (wait time.Duration, more bool) {
 func (n *Nudger) nudgeOnce(ctx context.Context, l *links) {
 	begun := n.Clock.Now()
 	n.mu.Lock()
-	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) || ctx.Err() != nil })
+	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) })
 	n.mu.Unlock()
 	err := n.nudge(ctx, l)
 	if err != nil {

@@ -74,7 +74,7 @@ func (p *Prefetcher) Fetch(ctx context.Context, ranges ...TimeRange) (done <-cha
 func (p *Prefetcher) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.more != nil {
+	if p.more != nil && !p.ended {
 		close(p.more)
 	}
 	p.wanted, p.ended = nil, true

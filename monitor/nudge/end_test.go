@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nudge
+
+import (
+	"testing"
+	"time"
+
+	"overdue/internal/testing/pipenet"
+)
+
+// An entity that ends hands its messages back. A nudge behind that would expire them, and nobody
+// would look at what it has expired.
+func TestNoNudgeOutlivesItsEntity(t *testing.T) {
+	play(t, func(s *scene) {
+		s.ns.Net.Delay(pipenet.Both, 50*time.Millisecond)
+		sent := s.send(life)
+		begun := sent.Add(life)
+		s.Want(s.Context(), begun, begun.Add(time.Second))
+		if s.Rest() {
+			t.Error("Rest = true while a nudge is wanted, want the goroutine to end first")
+		}
+		time.Sleep(time.Second)
+		if !s.Rest() {
+			t.Error("Rest = false after a second without a wish, want true")
+		}
+
+		s.Want(s.Context(), begun, begun.Add(time.Second))
+		time.Sleep(time.Until(begun.Add(10 * time.Millisecond)))
+		s.End()
+		made := s.Made()
+		if made.Before(begun) {
+			t.Errorf("the last nudge began at %v, want the end to wait for the one under way", made)
+		}
+		if dead, err := s.dead.Peek(s.Context(), 0, 1); err != nil || len(dead) != 1 {
+			t.Errorf("%d dead letters (%v), want the nudge to have expired the message", len(dead), err)
+		}
+		s.dead.Close(s.Context())
+		time.Sleep(5 * time.Second)
+		if got := s.Made(); !got.Equal(made) {
+			t.Errorf("a nudge began at %v, want none after the end", got)
+		}
+	})
+}
