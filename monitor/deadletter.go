@@ -57,7 +57,7 @@ func (e *entity) findDead(ctx context.Context, gone []*watch) (nowhere []*watch,
 		wt.want.Merge(wants[i])
 		m := wants[i].Found
 		switch {
-		case m != nil && expired(m):
+		case m != nil && e.isUnreceived(m):
 			wt.expired(e.missed(wt, m))
 		case m == nil:
 			nowhere = append(nowhere, wt)
@@ -169,8 +169,12 @@ func (e *entity) readSeenDeadLetters(ctx context.Context, watches []*watch) erro
 
 // notNotified reports whether m is the dead letter of a missed deadline without a notification.
 func (e *entity) notNotified(m *link.Message) bool {
-	return expired(m) && !e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
+	return e.isUnreceived(m) && !e.w.notified.Has(e.eventID(m.SequenceNumber, m.EnqueuedTime))
 }
+
+// isUnreceived reports whether m was dead-lettered without having been received: it expired, or it
+// could not be forwarded, for whatever reason. Nobody receives from an entity that forwards.
+func (e *entity) isUnreceived(m *link.Message) bool { return expired(m) || e.settings.forwardTo != "" }
 
 // expired reports whether m was dead-lettered because nobody received it in time.
 func expired(m *link.Message) bool {

@@ -51,7 +51,6 @@ type entity struct {
 	checking          []*watch // the watches of the running check
 	work              search.View
 	dead              search.View
-	transfer          search.View // transfer dead-letter queue: messages it could not forward
 	deadTarget        search.View // the queue that its dead letters are forwarded to, if they are
 	kept              search.Kept // dead letters that were read right behind a receive
 	newLetters        search.NewLetters
@@ -79,7 +78,6 @@ func newEntity(w *Worker, key, name string) *entity {
 	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
 	e.work = search.View{Links: w.cfg.Links, Path: name, Next: []string{name, name + "/$DeadLetterQueue/$management"}, Operations: w.metrics.Operations, Seen: &e.seen}
 	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.Operations, Seen: &e.seen, Kept: &e.kept, Differ: e.lettersMayDiffer}
-	e.transfer = search.View{Links: w.cfg.Links, Path: name + "/$Transfer/$DeadLetterQueue", Operations: w.metrics.Operations, Seen: &e.seen}
 	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
 	e.nudger = nudge.New(nudge.Config{
 		Links: w.cfg.Links, Path: name, Clock: &w.clock, Operations: w.metrics.Operations,
@@ -141,7 +139,7 @@ func (e *entity) run(ctx context.Context) {
 
 // closeViews closes the links of all views. They open again when they are used.
 func (e *entity) closeViews(ctx context.Context) {
-	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer, &e.deadTarget} {
+	for _, v := range []*search.View{&e.work, &e.dead, &e.deadTarget} {
 		v.Close(ctx)
 	}
 }

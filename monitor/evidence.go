@@ -170,12 +170,6 @@ func (e *entity) findDeadLetters(ctx context.Context, wants []*search.Want) erro
 
 // decideUnaccounted decides about messages that are gone and in no dead-letter queue of the entity.
 func (e *entity) decideUnaccounted(ctx context.Context, watches []*watch) error {
-	if e.settings.forwardTo != "" {
-		if err := e.findUnforwarded(ctx, watches); err != nil {
-			return err
-		}
-		watches = unaccounted(watches)
-	}
 	if e.settings.forwardDead != "" {
 		if err := e.findForwardedDead(ctx, watches); err != nil {
 			return err

@@ -14,27 +14,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// findUnforwarded finds messages that could not be forwarded. With any dead-letter reason, nobody
-// has received them.
-func (e *entity) findUnforwarded(ctx context.Context, watches []*watch) error {
-	e.transfer.Cursor = e.unordered()
-	wants := make([]*search.Want, len(watches))
-	for i, wt := range watches {
-		w := &search.Want{Identity: wt.want.Identity}
-		w.Seek(&wt.ref)
-		wants[i] = w
-	}
-	if err := e.transfer.Find(ctx, wants, e.chooser(nil)); err != nil {
-		return err
-	}
-	for i, wt := range watches {
-		if m := wants[i].Found; m != nil {
-			wt.expired(e.missed(wt, m))
-		}
-	}
-	return nil
-}
-
 // findForwardedDead searches forwarded dead letters: by message-id, and by the source that the
 // broker wrote on them. If they cannot be read, it finds none.
 func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error {
@@ -50,7 +29,7 @@ func (e *entity) findForwardedDead(ctx context.Context, watches []*watch) error 
 	}
 	taken := map[int64]bool{}
 	err := e.openDeadTarget(ctx).FindNamed(ctx, wants, func(_ *search.Want, m *link.Message) bool {
-		if taken[m.SequenceNumber] || !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) {
+		if taken[m.SequenceNumber] || !e.isUnreceived(m) || !strings.EqualFold(m.DeadLetterSource, e.name) {
 			return false
 		}
 		taken[m.SequenceNumber] = true

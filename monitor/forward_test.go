@@ -90,21 +90,26 @@ func TestForwardedMessagesAreCountedOnce(t *testing.T) {
 	})
 }
 
-// What it forwards to takes nothing: nobody has received the message, and where it lies now
-// nobody looks.
+// What it forwards to takes nothing: nobody has received the message, which is a dead letter of
+// the queue, or where that forwards its dead letters.
 func TestMessageThatCannotBeForwarded(t *testing.T) {
-	inModes(t, func(_ *scene, c *broker.Config) {
-		c.Queues[0].ForwardTo = "end"
-		c.Queues = append(c.Queues, broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true, Status: broker.Disabled})
-	}, func(s *scene) {
-		s.MeasureClock()
-		s.startMonitor()
-		s.send(workQueue, "m", ttl(3*time.Second))
-		time.Sleep(8 * time.Second)
-		if n := s.Queue(workQueue).TransferDeadLetterQueue().Counts().Active; n != 1 {
-			s.Errorf("%d messages could not be forwarded, want 1", n)
-		}
-		s.wantNotified("m")
-		s.Settled(time.Second)
-	})
+	for name, deadTo := range map[string]string{"dead letters stay": "", "dead letters are forwarded": "central"} {
+		t.Run(name, func(t *testing.T) {
+			inModes(t, func(_ *scene, c *broker.Config) {
+				c.Queues[0].ForwardTo, c.Queues[0].ForwardDeadLetteredMessagesTo = "end", deadTo
+				c.Queues = append(c.Queues, broker.QueueConfig{Name: "central", DeadLetteringOnMessageExpiration: true},
+					broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true, Status: broker.Disabled})
+			}, func(s *scene) {
+				s.MeasureClock()
+				s.startMonitor()
+				s.send(workQueue, "m", ttl(3*time.Second))
+				time.Sleep(8 * time.Second)
+				if stays := s.Queue(workQueue).Counts().DeadLetter == 1; stays != (deadTo == "") {
+					s.Errorf("the dead letter stays: %v, want that only where dead letters are not forwarded", stays)
+				}
+				s.wantNotified("m")
+				s.Settled(time.Second)
+			})
+		})
+	}
 }

@@ -23,7 +23,7 @@ func (e *entity) forget(why string) {
 	e.seen.Clear()
 	e.ranges.Reset()
 	e.adoptedDuplicates, e.refuted = nil, nil
-	for _, v := range []*search.View{&e.work, &e.dead, &e.transfer} {
+	for _, v := range []*search.View{&e.work, &e.dead} {
 		v.Forget()
 	}
 	e.w.states.update(e.key, func(f *entityState) { *f = entityState{created: f.created, warned: f.warned, missing: f.missing} })

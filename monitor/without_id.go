@@ -139,9 +139,9 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	if err := e.dead.Between(ctx, from, until, func(m *link.Message) {
 		event := e.eventID(m.SequenceNumber, m.EnqueuedTime)
 		switch {
-		case expired(m) && !e.w.notified.IsFinal(event):
+		case e.isUnreceived(m) && !e.w.notified.IsFinal(event):
 			give(m, true)
-		case expired(m):
+		case e.isUnreceived(m):
 			for _, g := range byID[m.MessageID] {
 				g.wt.noteEvent(event)
 			}
@@ -162,20 +162,10 @@ func (e *entity) collectIn(ctx context.Context, from, until time.Time, gs []*man
 	if len(withoutID) == 0 {
 		return nil // forwarded messages are followed by message-id
 	}
-	if e.settings.forwardDead != "" {
-		if err := e.collectForwarded(ctx, withoutID, h); err != nil {
-			return err
-		}
-	}
-	if e.settings.forwardTo == "" {
+	if e.settings.forwardDead == "" {
 		return nil
 	}
-	e.transfer.Cursor = e.unordered()
-	return e.transfer.Between(ctx, from, until, func(m *link.Message) {
-		if !e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
-			give(m, true)
-		}
-	})
+	return e.collectForwarded(ctx, withoutID, h)
 }
 
 // take makes a watch over m, for g.
@@ -201,7 +191,7 @@ func (e *entity) collectForwarded(ctx context.Context, gs []*manySearch, h *inUs
 		}
 	}
 	return e.deadTargetError(ctx, e.openDeadTarget(ctx).Between(ctx, from, now.Add(search.WindowMargin), func(m *link.Message) {
-		if !expired(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
+		if !e.isUnreceived(m) || !strings.EqualFold(m.DeadLetterSource, e.name) || e.w.notified.IsFinal(e.eventID(m.SequenceNumber, m.EnqueuedTime)) {
 			return
 		}
 		// A message without an id is notified again if its old number was notified: otherwise

@@ -60,6 +60,10 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 			c.Queues[0].ForwardTo = "end"
 			c.Queues = append(c.Queues, end)
 		}},
+		{name: "forwards in vain", to: workQueue, ends: []string{workQueue}, make: func(_ *scene, c *broker.Config) {
+			c.Queues[0].ForwardTo = "end"
+			c.Queues = append(c.Queues, broker.QueueConfig{Name: "end", Status: broker.Disabled})
+		}},
 		{name: "forwards its dead letters", to: workQueue, ends: []string{"end"}, make: func(_ *scene, c *broker.Config) {
 			c.Queues[0].ForwardDeadLetteredMessagesTo = "end"
 			c.Queues = append(c.Queues, end)

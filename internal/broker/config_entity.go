@@ -149,6 +149,7 @@ func (c *QueueConfig) check() error {
 	p.size(c.MaxMessageSize)
 	p.status(c.Status)
 	p.forward("ForwardTo", c.ForwardTo)
+	p.want(!c.RequiresSession || c.ForwardTo == "", "an entity that requires sessions cannot forward")
 	p.forward("ForwardDeadLetteredMessagesTo", c.ForwardDeadLetteredMessagesTo)
 	return p.err()
 }
@@ -185,6 +186,7 @@ func (c *SubscriptionConfig) check(topic string) error {
 	p.counts(c.MaxDeliveryCount, 0)
 	p.status(c.Status)
 	p.forward("ForwardTo", c.ForwardTo)
+	p.want(!c.RequiresSession || c.ForwardTo == "", "an entity that requires sessions cannot forward")
 	p.forward("ForwardDeadLetteredMessagesTo", c.ForwardDeadLetteredMessagesTo)
 	return p.err()
 }

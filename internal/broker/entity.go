@@ -210,8 +210,8 @@ func (e *Entity) join(l detacher, a address.Address) *amqp.Error {
 // node returns the queue that an address of e means.
 func (e *Entity) node(a address.Address) *queue.Queue {
 	switch a.SubQueue {
-	case address.TransferDeadLetter:
-		return e.queue.TransferDeadLetterQueue()
+	case address.TransferDeadLetter: // for sends via an entity, which are refused or arrive
+		return e.ns.nothing.queue.DeadLetterQueue()
 	case address.DeadLetter:
 		return e.queue.DeadLetterQueue()
 	}

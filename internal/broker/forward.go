@@ -3,20 +3,24 @@
 package broker
 
 import (
-	"fmt"
 	"sync"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
-// maxHops is how often a message is forwarded. A topic counts, too.
+// maxHops is how often a message is forwarded. A topic counts, too. Dead letters are
+// forwarded as often again: what has used up its hops goes where dead letters go.
 const maxHops = 4
 
-// Reasons for which a message that cannot be forwarded lies in the transfer
-// dead-letter queue. The service names the first; the others are not documented.
+// Why a message that cannot be forwarded is a dead letter. The first and its description
+// are documented. The third is the service's (azure-service-bus issue 693), which says
+// nothing of its other reasons.
 const (
 	reasonMaxHops      = "MaxTransferHopCountExceeded"
+	descriptionMaxHops = "The maximum number of allowed hops when forwarding between queues has been exceeded. This value is set to 4."
+	reasonNoTarget     = "The transfer destination entity does not exist."
 	reasonNotForwarded = "ForwardingFailed"
 )
 
@@ -27,14 +31,9 @@ const (
 // The sender runs the mover before its send is acknowledged, so that a client
 // finds its message where it is received. The mover's own goroutine does the
 // rest: what becomes active later, what a lapsed lock gives back.
-//
-// A queue with sessions is emptied session by session, and by the goroutine
-// alone. What the service does there is not known: it accepts such an entity,
-// and its documentation says that forwarding is not supported.
 type mover struct {
 	from     *queue.Queue
-	consumer *queue.Consumer                                    // nil: from has sessions
-	over     chan struct{}                                      // closed by close; nil where there is a consumer
+	consumer *queue.Consumer
 	deliver  func(*queue.Delivery) (reason, description string) // empty: it has arrived
 
 	turn   sync.Mutex // held while run is at work
@@ -47,49 +46,17 @@ type mover struct {
 const moverCredit = 256
 
 func newMover(from *queue.Queue, deliver func(*queue.Delivery) (reason, description string)) *mover {
-	m := &mover{from: from, deliver: deliver}
-	if from.Config().RequiresSession {
-		m.over = make(chan struct{})
-		return m
-	}
-	m.consumer = from.NewConsumer(queue.PeekLock)
+	m := &mover{from: from, consumer: from.NewConsumer(queue.PeekLock), deliver: deliver}
 	m.consumer.AddCredit(moverCredit)
 	return m
 }
 
-func (m *mover) close() {
-	if m.consumer == nil {
-		close(m.over)
-		return
-	}
-	m.consumer.Close()
-}
-
 // serve moves until the mover is closed.
 func (m *mover) serve() {
-	if m.consumer == nil {
-		m.serveSessions()
-		return
-	}
 	for range m.consumer.Ready() {
 		m.turn.Lock()
-		m.run(m.consumer)
+		m.run()
 		m.turn.Unlock()
-	}
-}
-
-func (m *mover) serveSessions() {
-	for {
-		session, err := m.from.NextSession(m.over)
-		if err != nil {
-			return // the mover or the queue is closed
-		}
-		consumer := session.NewConsumer(queue.PeekLock)
-		consumer.AddCredit(moverCredit)
-		m.turn.Lock()
-		m.run(consumer)
-		m.turn.Unlock()
-		session.Close()
 	}
 }
 
@@ -97,26 +64,23 @@ func (m *mover) serveSessions() {
 // one that holds a mover already must not, because forwards can form a circle.
 // What it leaves is the other's, or serve's, to move.
 func (m *mover) now(wait bool) {
-	if m.consumer == nil {
-		return
-	}
 	if wait {
 		m.turn.Lock()
 	} else if !m.turn.TryLock() {
 		return
 	}
 	defer m.turn.Unlock()
-	m.run(m.consumer)
+	m.run()
 }
 
-func (m *mover) run(consumer *queue.Consumer) {
+func (m *mover) run() {
 	for {
-		m.ds, _ = consumer.Take(m.ds[:0])
+		m.ds, _ = m.consumer.Take(m.ds[:0])
 		if len(m.ds) == 0 {
 			return
 		}
 		m.carry()
-		consumer.AddCredit(int64(len(m.ds)))
+		m.consumer.AddCredit(int64(len(m.ds)))
 		clear(m.ds)
 		clear(m.failed)
 	}
@@ -139,7 +103,7 @@ func (m *mover) carry() {
 	for i := range m.ds {
 		if reason, description := m.deliver(&m.ds[i]); reason != "" {
 			m.failed = append(m.failed, undelivered{i, queue.Settlement{
-				Outcome: queue.TransferDeadLetter, DeadLetterReason: reason, DeadLetterErrorDescription: description,
+				Outcome: queue.DeadLetter, DeadLetterReason: reason, DeadLetterErrorDescription: description,
 			}})
 		}
 	}
@@ -171,10 +135,15 @@ type undelivered struct {
 // movers are those of one entity, nil where there is none to be.
 type movers struct{ main, dead *mover }
 
-// move runs the movers after messages have arrived. See now for wait.
+// move runs the movers after messages have arrived: what cannot be forwarded is a dead
+// letter, and goes on as one. See now for wait.
 func (e *Entity) move(wait bool) {
-	if ms := e.movers.Load(); ms != nil && ms.main != nil {
-		ms.main.now(wait)
+	ms := e.movers.Load()
+	if ms == nil || ms.main == nil {
+		return
+	}
+	if ms.main.now(wait); ms.dead != nil {
+		ms.dead.now(wait)
 	}
 }
 
@@ -184,7 +153,7 @@ func (ms *movers) close() {
 	}
 	for _, m := range []*mover{ms.main, ms.dead} {
 		if m != nil {
-			m.close()
+			m.consumer.Close()
 		}
 	}
 }
@@ -214,27 +183,40 @@ func (e *Entity) setMovers() {
 // forward returns how a delivery gets from e to the entity at path to. The
 // destination is looked up each time: it may come and go.
 func (e *Entity) forward(to string, deadLetters bool) func(*queue.Delivery) (reason, description string) {
-	name := parseAddress(to).Entity()
+	name, hops := parseAddress(to).Entity(), maxHops
+	if deadLetters {
+		hops += maxHops
+	}
 	return func(d *queue.Delivery) (reason, description string) {
-		if d.Hops >= maxHops {
-			return reasonMaxHops, fmt.Sprintf("The message has been forwarded %d times, which is the limit.", maxHops)
+		if d.Hops >= hops {
+			return reasonMaxHops, descriptionMaxHops
 		}
 		target, err := e.ns.openFor(name, e)
-		if err != nil {
-			return reasonNotForwarded, err.Description
+		if err == nil {
+			err = e.pushOn(target, d, deadLetters)
 		}
-		m := onward(&d.View)
-		if target.queue.Config().Partitioned {
-			m.PartitionKey = message.PartitionKey(m.Body) // which a queue does not keep
+		switch {
+		case err == nil:
+			return "", ""
+		case err.Condition == amqp.ErrCondNotFound:
+			return reasonNoTarget, reasonNoTarget
+		case err.Condition == amqp.ErrCondNotAllowed && target.RequiresSession():
+			return queue.ReasonNoSession, queue.DescriptionNoSession
 		}
-		if deadLetters {
-			m.DeadLetterSource = e.path
-		}
-		if err := target.send(true, m); err != nil {
-			return reasonNotForwarded, err.Description
-		}
-		return "", ""
+		return reasonNotForwarded, err.Description
 	}
+}
+
+// pushOn sends a delivery of e to target. One that has been deleted has a closed queue.
+func (e *Entity) pushOn(target *Entity, d *queue.Delivery, deadLetter bool) *amqp.Error {
+	m := onward(&d.View)
+	if target.queue.Config().Partitioned {
+		m.PartitionKey = message.PartitionKey(m.Body) // which a queue does not keep
+	}
+	if deadLetter {
+		m.DeadLetterSource = e.path
+	}
+	return target.send(true, m)
 }
 
 // onward is a message as it moves on: what its sender said, and what it became

@@ -29,50 +29,141 @@ func TestAMoverDeliversOnceWhateverTheClockDoes(t *testing.T) {
 				}
 				return "", ""
 			})
-			defer m.close()
+			defer m.consumer.Close()
 			m.now(true)
 			for _, id := range []string{"a", "b", "c"} {
 				if delivered[id] != 1 {
 					t.Errorf("%s was delivered %d times, want once", id, delivered[id])
 				}
 			}
-			wantTransfer := 0
+			wantDead := 0
 			if fails {
-				wantTransfer = 1
+				wantDead = 1
 			}
-			if c := e.queue.Counts(); c.Active != 0 || c.DeadLetter != 0 || c.TransferDeadLetter != wantTransfer {
-				t.Errorf("left behind: %d active, %d dead, %d in transfer; want 0, 0, %d", c.Active, c.DeadLetter, c.TransferDeadLetter, wantTransfer)
+			if c := e.queue.Counts(); c.Active != 0 || c.DeadLetter != wantDead {
+				t.Errorf("left behind: %d active, %d dead; want 0, %d", c.Active, c.DeadLetter, wantDead)
 			}
 		})
 	}
 }
 
-func TestAQueueWithSessionsForwards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newTestBroker(t, Config{Queues: []QueueConfig{{Name: "to"}, {Name: "q", RequiresSession: true, ForwardTo: "to"}}})
-		q, to := b.Default().find("q"), b.Default().find("to")
-		for i, session := range []string{"a", "b", "a", ""} {
-			m := messageOf(string(rune('0'+i)), i, session)
-			m.HasSession = true
-			if err := q.send(false, m); err != nil {
-				t.Fatal(err)
+func TestAnEntityWithSessionsCannotForward(t *testing.T) {
+	n := newTestBroker(t, Config{
+		Queues: []QueueConfig{{Name: "to"}, {Name: "sessions", RequiresSession: true}},
+		Topics: []TopicSetup{{TopicConfig: TopicConfig{Name: "t"}}},
+	}).Default()
+	for name, change := range map[string]func() error{
+		"a new queue": func() error {
+			_, err := n.CreateQueue(QueueConfig{Name: "q", RequiresSession: true, ForwardTo: "to"})
+			return err
+		},
+		"an update": func() error {
+			_, err := n.UpdateQueue(QueueConfig{Name: "sessions", RequiresSession: true, ForwardTo: "to"})
+			return err
+		},
+		"a subscription": func() error {
+			_, err := n.CreateSubscription("t", SubscriptionConfig{Name: "s", RequiresSession: true, ForwardTo: "to"})
+			return err
+		},
+	} {
+		if err := change(); !errors.Is(err, ErrInvalidConfig) {
+			t.Errorf("%s = %v, want ErrInvalidConfig", name, err)
+		}
+	}
+	if _, err := n.CreateQueue(QueueConfig{Name: "q", RequiresSession: true, ForwardDeadLetteredMessagesTo: "to"}); err != nil {
+		t.Errorf("sessions and a forward of dead letters: %v, want none", err)
+	}
+}
+
+// forwarded sends a message to q and returns where it lies then, and why.
+func forwarded(t *testing.T, n *Namespace, q string) (at, reason string) {
+	t.Helper()
+	if err := n.find(q).send(false, messageOf("a", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	for path, e := range n.entities {
+		for suffix, from := range map[string]*queue.Queue{"": e.queue, "/dead": e.queue.DeadLetterQueue()} {
+			for _, v := range from.Peek(nil, 0, 10) {
+				at, reason = at+path+suffix, v.DeadLetterReason
 			}
+			c := from.NewConsumer(queue.ReceiveAndDelete)
+			c.AddCredit(10)
+			c.Take(nil)
+			c.Close()
 		}
-		synctest.Wait()
-		if left, there := q.queue.Counts(), to.queue.Counts(); left.Active != 0 || there.Active != 4 {
-			t.Errorf("%d messages wait where they were sent, %d where they are forwarded to; want 0 and 4", left.Active, there.Active)
-		}
-		if _, err := b.Default().UpdateQueue(QueueConfig{Name: "q", RequiresSession: true}); err != nil {
+	}
+	return at, reason
+}
+
+// Whatever keeps a message from being forwarded, it is a dead letter, and goes where those go.
+func TestWhatCannotBeForwardedIsADeadLetter(t *testing.T) {
+	for name, scene := range map[string]struct {
+		queues []QueueConfig
+		at     string
+		reason string
+	}{
+		"a target with sessions": {
+			[]QueueConfig{{Name: "s", RequiresSession: true}, {Name: "q", ForwardTo: "s"}},
+			"q/dead", queue.ReasonNoSession,
+		},
+		"a disabled target": {[]QueueConfig{{Name: "off", Status: Disabled}, {Name: "q", ForwardTo: "off"}}, "q/dead", reasonNotForwarded},
+		"a full target":     {[]QueueConfig{{Name: "full", MaxSize: 1}, {Name: "q", ForwardTo: "full"}}, "q/dead", reasonNotForwarded},
+		"a central queue": {
+			[]QueueConfig{{Name: "central"}, {Name: "off", Status: SendDisabled}, {Name: "q", ForwardTo: "off", ForwardDeadLetteredMessagesTo: "central"}},
+			"central", reasonNotForwarded,
+		},
+		"a central queue that is closed": {
+			[]QueueConfig{{Name: "off", Status: SendDisabled}, {Name: "q", ForwardTo: "off", ForwardDeadLetteredMessagesTo: "off"}},
+			"q/dead", reasonNotForwarded,
+		},
+		"a central queue that forwards in vain": {
+			[]QueueConfig{
+				{Name: "central"}, {Name: "off", Status: SendDisabled},
+				{Name: "second", ForwardTo: "off", ForwardDeadLetteredMessagesTo: "central"},
+				{Name: "q", ForwardTo: "off", ForwardDeadLetteredMessagesTo: "second"},
+			},
+			"central", reasonNotForwarded,
+		},
+		"a chain that is too long, with a central queue": {
+			[]QueueConfig{
+				{Name: "central"}, {Name: "end"}, {Name: "q4", ForwardTo: "end", ForwardDeadLetteredMessagesTo: "central"},
+				{Name: "q3", ForwardTo: "q4"}, {Name: "q2", ForwardTo: "q3"}, {Name: "q1", ForwardTo: "q2"}, {Name: "q", ForwardTo: "q1"},
+			},
+			"central", reasonMaxHops,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newTestBroker(t, Config{Queues: scene.queues}).Default()
+				if at, reason := forwarded(t, n, "q"); at != scene.at || reason != scene.reason {
+					t.Errorf("the message lies in %q (%q), want %q (%q)", at, reason, scene.at, scene.reason)
+				}
+			})
+		})
+	}
+}
+
+// The dead letter waits for a target that is closed for a while.
+func TestADeadLetterIsForwardedOnceItsTargetTakesIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newTestBroker(t, Config{Queues: []QueueConfig{
+			{Name: "central", Status: SendDisabled}, {Name: "q", ForwardTo: "central", ForwardDeadLetteredMessagesTo: "central"},
+		}}).Default()
+		if err := n.find("q").send(false, messageOf("a", 0, "")); err != nil {
 			t.Fatal(err)
 		}
-		m := messageOf("5", 5, "a")
-		m.HasSession = true
-		if err := q.send(false, m); err != nil {
+		time.Sleep(time.Hour)
+		if got := n.find("q").queue.Counts().DeadLetter; got != 1 {
+			t.Errorf("%d dead letters wait for their target, want 1", got)
+		}
+		if _, err := n.UpdateQueue(QueueConfig{Name: "central"}); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(queue.DefaultLockDuration)
 		synctest.Wait()
-		if left := q.queue.Counts(); left.Active != 1 {
-			t.Errorf("%d messages wait in a queue that no longer forwards, want 1", left.Active)
+		if left, there := n.find("q").queue.Counts().DeadLetter, n.find("central").queue.Counts().Active; left != 0 || there != 1 {
+			t.Errorf("%d dead letters wait, and %d were forwarded; want 0 and 1", left, there)
 		}
 	})
 }
@@ -95,9 +186,9 @@ func TestAQueueThatForwardsToItselfEndsAtTheHops(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		dead := q.queue.TransferDeadLetterQueue().Peek(nil, 0, 10)
-		if c := q.queue.Counts(); c.Active != 0 || len(dead) != 1 || dead[0].DeadLetterReason != reasonMaxHops || dead[0].Hops != maxHops {
-			t.Errorf("counts %+v, transfer dead letters %+v; want one that was forwarded %d times", c, dead, maxHops)
+		dead := q.queue.DeadLetterQueue().Peek(nil, 0, 10)
+		if c := q.queue.Counts(); c.Active != 0 || len(dead) != 1 || dead[0].DeadLetterReason != reasonMaxHops || dead[0].Hops != 2*maxHops {
+			t.Errorf("counts %+v, dead letters %+v; want one that was forwarded %d times", c, dead, 2*maxHops)
 		}
 	})
 }

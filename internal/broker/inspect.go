@@ -24,7 +24,7 @@ func (b *Broker) Held(leaveOut func(path string) bool) (messages int) {
 		for _, e := range slices.Concat(n.all(KindQueue), n.all(KindSubscription)) {
 			if !leaveOut(e.path) {
 				c := e.queue.Counts()
-				messages += c.Active + c.Deferred + c.Scheduled + c.DeadLetter + c.TransferDeadLetter
+				messages += c.Active + c.Deferred + c.Scheduled + c.DeadLetter
 			}
 		}
 	}

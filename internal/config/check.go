@@ -243,8 +243,8 @@ func (c *Config) checkRules() error {
 }
 
 // checkForwards refuses to forward to what will not be there. The broker takes it, as
-// the service does when the target is deleted later, and every message would end in a
-// transfer dead-letter queue.
+// the service does when the target is deleted later, and every message would be a
+// dead letter.
 func (c *Config) checkForwards() error {
 	if c.Broker.AutoCreate {
 		return nil

@@ -211,13 +211,13 @@ func countDetails[T any](counts func(*T) queue.Counts) field[T] {
 		w.text("d2p1:DeadLetterMessageCount", strconv.Itoa(c.DeadLetter))
 		w.text("d2p1:ScheduledMessageCount", strconv.Itoa(c.Scheduled))
 		w.text("d2p1:TransferMessageCount", "0") // a forward is done before the send is acknowledged
-		w.text("d2p1:TransferDeadLetterMessageCount", strconv.Itoa(c.TransferDeadLetter))
+		w.text("d2p1:TransferDeadLetterMessageCount", "0")
 		w.close("CountDetails")
 	}}
 }
 
 func messageCount(c queue.Counts) string {
-	return strconv.Itoa(c.Active + c.Deferred + c.Scheduled + c.DeadLetter + c.TransferDeadLetter)
+	return strconv.Itoa(c.Active + c.Deferred + c.Scheduled + c.DeadLetter)
 }
 
 // since marks a field as one that older api-versions do not have.

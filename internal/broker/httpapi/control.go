@@ -157,14 +157,13 @@ func readJSON(r *http.Request, v any) error {
 
 // An entityForm is one entity as GET /_overdue/entities shows it.
 type entityForm struct {
-	Path               string `json:"path"`
-	Kind               string `json:"kind"` // queue, topic or subscription
-	Active             int    `json:"active"`
-	Deferred           int    `json:"deferred"`
-	Scheduled          int    `json:"scheduled"`
-	DeadLetter         int    `json:"deadLetter"`
-	TransferDeadLetter int    `json:"transferDeadLetter"`
-	Bytes              int64  `json:"bytes"`
+	Path       string `json:"path"`
+	Kind       string `json:"kind"` // queue, topic or subscription
+	Active     int    `json:"active"`
+	Deferred   int    `json:"deferred"`
+	Scheduled  int    `json:"scheduled"`
+	DeadLetter int    `json:"deadLetter"`
+	Bytes      int64  `json:"bytes"`
 }
 
 func (c *control) entities(n *broker.Namespace, _ *http.Request) (any, error) {
@@ -175,7 +174,7 @@ func (c *control) entities(n *broker.Namespace, _ *http.Request) (any, error) {
 		all = append(all, entityForm{
 			Path: e.Path(), Kind: kinds[e.Kind()],
 			Active: counts.Active, Deferred: counts.Deferred, Scheduled: counts.Scheduled,
-			DeadLetter: counts.DeadLetter, TransferDeadLetter: counts.TransferDeadLetter, Bytes: counts.Size,
+			DeadLetter: counts.DeadLetter, Bytes: counts.Size,
 		})
 	}
 	return all, nil

@@ -94,8 +94,8 @@ func (q *Queue) check(t *rapid.T) {
 	if q.size != size {
 		t.Fatalf("size = %d, want %d", q.size, size)
 	}
-	if len(q.dying)+len(q.dyingTransfer) != 0 {
-		t.Fatalf("%d dead are not buried", len(q.dying)+len(q.dyingTransfer))
+	if len(q.dying) != 0 {
+		t.Fatalf("%d dead are not buried", len(q.dying))
 	}
 	outboxes -= q.consumers.check(t)
 	if q.sessions != nil {

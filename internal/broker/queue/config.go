@@ -55,7 +55,7 @@ type Config struct {
 	RequiresSession bool
 	// Expiry is when expired messages leave the queue.
 	Expiry Expiry
-	// MaxSize bounds the bytes held, those of the dead-letter queues and of the history of message-ids
+	// MaxSize bounds the bytes held, those of the dead-letter queue and of the history of message-ids
 	// included. 0 or less means no bound.
 	MaxSize int64
 	// Shared bounds the bytes of several queues together, instead of MaxSize.

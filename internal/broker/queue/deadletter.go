@@ -11,41 +11,16 @@ const (
 	descriptionExpired = "The message expired and was dead lettered."
 	reasonMaxDelivery  = "MaxDeliveryCountExceeded"
 
-	reasonNoSession      = "Session id is null."
-	descriptionNoSession = "Session enabled entity doesn't allow a message whose session identifier is null."
+	// Of what reaches a queue with sessions by a topic or a forward.
+	ReasonNoSession      = "Session id is null."
+	DescriptionNoSession = "Session enabled entity doesn't allow a message whose session identifier is null."
 )
-
-// TransferDeadLetterQueue is the queue of what could not be forwarded from here; nil on a
-// dead-letter queue. It is like the dead-letter queue, and made when somebody first asks for it.
-func (q *Queue) TransferDeadLetterQueue() *Queue {
-	if q.frozen() {
-		return nil
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.transferQueue()
-}
-
-// transferQueue is TransferDeadLetterQueue with the mutex held.
-func (q *Queue) transferQueue() *Queue {
-	if q.transfer == nil {
-		q.transfer = newQueue(q.cfg.frozen(), q.quota)
-		q.transfer.closed = q.closed
-	}
-	return q.transfer
-}
 
 // deadLetter takes e, which must be unlocked and not waiting, out of the queue and leaves it to
 // bury.
 func (q *Queue) deadLetter(e *entry, reason, description string) {
 	q.condemn(e, reason, description)
 	q.dying = append(q.dying, e)
-}
-
-// transferDeadLetter is deadLetter to the transfer dead-letter queue.
-func (q *Queue) transferDeadLetter(e *entry, reason, description string) {
-	q.condemn(e, reason, description)
-	q.dyingTransfer = append(q.dyingTransfer, e)
 }
 
 // condemn takes e out of the queue and writes down why. Those of one critical section that die
@@ -67,17 +42,13 @@ func (q *Queue) condemn(e *entry, reason, description string) {
 	e.extra = &x
 }
 
-// bury moves expired and dead-lettered entries to their queues, with one lock of the mutex there.
+// bury moves expired and dead-lettered entries to the dead-letter queue, with one lock of its mutex.
 // The queue's own mutex is still held, so nobody sees a message in neither place or in both.
 func (q *Queue) bury(now instant) {
 	q.fate = nil
 	if len(q.dying) > 0 {
 		q.dead.inter(q.dying, now)
 		q.dying = nil
-	}
-	if len(q.dyingTransfer) > 0 {
-		q.transferQueue().inter(q.dyingTransfer, now)
-		q.dyingTransfer = nil
 	}
 }
 

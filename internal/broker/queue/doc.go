@@ -21,8 +21,8 @@
 // by expiry. Every operation costs O(log n). A table gives each entry a ref, by which index and
 // heaps name it: they have no pointers, so the garbage collector has nothing to do with them. The
 // heaps of what waits are lazy, see lazyHeap; for the others the table keeps the position of each
-// entry. A dead-letter queue, and a transfer dead-letter queue, is a queue of its own with its own
-// mutex; the order is queue first, dead-letter queue second, and never the other way round.
+// entry. A dead-letter queue is a queue of its own with its own mutex; the order is queue first,
+// dead-letter queue second, and never the other way round.
 //
 // # Time
 //

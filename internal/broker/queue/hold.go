@@ -95,7 +95,7 @@ func (h *Held) SettleEach(how func(i int) *Settlement) error {
 	defer h.q.leave(now)
 	for i, p := range h.parts {
 		s := how(i)
-		if s == nil || h.q.frozen() && (s.Outcome == DeadLetter || s.Outcome == TransferDeadLetter) {
+		if s == nil || h.q.frozen() && s.Outcome == DeadLetter {
 			h.letGoOf(p, now)
 			continue
 		}

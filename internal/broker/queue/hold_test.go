@@ -97,12 +97,11 @@ func TestHeldSettlementsOfEveryKind(t *testing.T) {
 		want    Counts
 		count   int
 	}{
-		"complete":             {Complete, Counts{}, 0},
-		"abandon":              {Abandon, Counts{Active: 1}, 1},
-		"release":              {Release, Counts{Active: 1}, 0},
-		"defer":                {Defer, Counts{Deferred: 1}, 1},
-		"dead-letter":          {DeadLetter, Counts{DeadLetter: 1}, 0},
-		"transfer dead-letter": {TransferDeadLetter, Counts{TransferDeadLetter: 1}, 0},
+		"complete":    {Complete, Counts{}, 0},
+		"abandon":     {Abandon, Counts{Active: 1}, 1},
+		"release":     {Release, Counts{Active: 1}, 0},
+		"defer":       {Defer, Counts{Deferred: 1}, 1},
+		"dead-letter": {DeadLetter, Counts{DeadLetter: 1}, 0},
 	} {
 		q, c := setup(t, Config{}, "a")
 		h, err := q.Hold(Settlement{Outcome: test.outcome}, receive(c, 1)[0].LockToken)
@@ -238,7 +237,7 @@ func TestReservedNumbersAreGoodOnceTheMessagesAreSent(t *testing.T) {
 
 func TestWhatIsHeldTogetherCanEndApart(t *testing.T) {
 	alone(t, Config{LockDuration: time.Minute}, func(t *testing.T, q *Queue) {
-		send(t, q, text("complete"), text("transfer"), text("abandon"), text("cancel"))
+		send(t, q, text("complete"), text("dead"), text("abandon"), text("cancel"))
 		var tokens []LockToken
 		c := q.NewConsumer(PeekLock)
 		for _, d := range receive(c, 4) {
@@ -248,10 +247,10 @@ func TestWhatIsHeldTogetherCanEndApart(t *testing.T) {
 		must(t, err)
 		time.Sleep(2 * time.Minute) // longer than the locks
 		must(t, h.SettleEach(func(i int) *Settlement {
-			return []*Settlement{{Outcome: Complete}, {Outcome: TransferDeadLetter, DeadLetterReason: "r"}, {Outcome: Abandon}, nil}[i]
+			return []*Settlement{{Outcome: Complete}, {Outcome: DeadLetter, DeadLetterReason: "r"}, {Outcome: Abandon}, nil}[i]
 		}))
 		wantBodies(t, "left", q.Peek(nil, 0, 10), "abandon", "cancel")
-		wantBodies(t, "in transfer", q.TransferDeadLetterQueue().Peek(nil, 0, 10), "transfer")
+		wantBodies(t, "dead", q.DeadLetterQueue().Peek(nil, 0, 10), "dead")
 		wantBodies(t, "received again", receive(c, 4), "abandon", "cancel")
 		q.Close()
 		if err := h.SettleEach(nil); !errors.Is(err, ErrClosed) {
@@ -267,6 +266,6 @@ func TestDeadLettersThatAreHeldStayWhereTheyAre(t *testing.T) {
 	d := receive(dead.NewConsumer(PeekLock), 1)[0]
 	h, err := dead.Hold(Settlement{Outcome: Complete}, d.LockToken)
 	must(t, err)
-	must(t, h.SettleEach(func(int) *Settlement { return &Settlement{Outcome: TransferDeadLetter} }))
+	must(t, h.SettleEach(func(int) *Settlement { return &Settlement{Outcome: DeadLetter} }))
 	must(t, dead.Complete(d.LockToken)) // locked as before
 }

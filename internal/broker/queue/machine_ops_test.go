@@ -29,7 +29,6 @@ func (mc *machine) operations() map[string]func(*rapid.T) {
 		"release":          mc.settle(Release),
 		"defer":            mc.settle(Defer),
 		"dead-letter":      mc.settle(DeadLetter),
-		"transfer":         mc.settle(TransferDeadLetter),
 		"hold":             mc.hold,
 		"end hold":         mc.endHold,
 		"renew":            mc.renew,
@@ -203,8 +202,6 @@ func (m *model) settle(x *modelMsg, s Settlement) {
 		if m.countDelivery(x) {
 			m.deadLetterSpent(x)
 		}
-	case TransferDeadLetter:
-		m.transferDeadLetter(x, s.DeadLetterReason, s.DeadLetterErrorDescription)
 	case DeadLetter:
 		m.deadLetter(x, s.DeadLetterReason, s.DeadLetterErrorDescription)
 	}

@@ -67,12 +67,10 @@ func runMachine(t *rapid.T, expiry Expiry, sessions bool) {
 	defer q.Close()
 	dead := &model{cfg: cfg, now: now}
 	dead.cfg.RequiresSession = false
-	transfer := &model{cfg: dead.cfg, now: now}
-	main := &machine{q: q, m: &model{cfg: cfg, now: now, dead: dead, transfer: transfer}, now: cfg.Now}
+	main := &machine{q: q, m: &model{cfg: cfg, now: now, dead: dead}, now: cfg.Now}
 	dlq := &machine{q: q.DeadLetterQueue(), m: dead, now: cfg.Now}
-	tdlq := &machine{q: q.TransferDeadLetterQueue(), m: transfer, now: cfg.Now}
 	settle := func() {
-		main.m.now, dead.now, transfer.now = now, now, now
+		main.m.now, dead.now = now, now
 		main.m.settleTime()
 		dead.settleTime()
 	}
@@ -86,8 +84,7 @@ func runMachine(t *rapid.T, expiry Expiry, sessions bool) {
 			settle()
 			main.compare(t)
 			dlq.compare(t)
-			tdlq.compare(t)
-			compareCounts(t, main, dlq, tdlq)
+			compareCounts(t, main, dlq)
 		},
 	}
 	add := func(name string, op func(*rapid.T)) {
@@ -251,10 +248,10 @@ func (mc *machine) compare(t *rapid.T) {
 	mc.q.check(t)
 }
 
-func compareCounts(t *rapid.T, main, dlq, tdlq *machine) {
+func compareCounts(t *rapid.T, main, dlq *machine) {
 	t.Helper()
 	var want Counts
-	for _, x := range slices.Concat(main.m.msgs, dlq.m.msgs, tdlq.m.msgs) {
+	for _, x := range slices.Concat(main.m.msgs, dlq.m.msgs) {
 		want.Size += entryOverhead + int64(len(x.Body)+len(x.MessageID)+len(x.SessionID)+len(x.DeadLetterReason)+len(x.DeadLetterErrorDescription))
 		for _, p := range x.Properties {
 			want.Size += propertySize(p)
@@ -273,7 +270,7 @@ func compareCounts(t *rapid.T, main, dlq, tdlq *machine) {
 	for id, s := range main.m.states {
 		want.Size += sessionStateOverhead + int64(len(id)+len(s.data))
 	}
-	want.DeadLetter, want.TransferDeadLetter = len(dlq.m.msgs), len(tdlq.m.msgs)
+	want.DeadLetter = len(dlq.m.msgs)
 	want.DuplicateHistory = len(main.m.sent)
 	if got := main.q.Counts(); got != want {
 		t.Fatalf("Counts = %+v, want %+v", got, want)

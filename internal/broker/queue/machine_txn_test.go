@@ -24,7 +24,7 @@ type modelReserved struct {
 	size int64
 }
 
-var outcomes = []Outcome{Complete, Abandon, Release, Defer, DeadLetter, TransferDeadLetter}
+var outcomes = []Outcome{Complete, Abandon, Release, Defer, DeadLetter}
 
 func (mc *machine) hold(t *rapid.T) {
 	token, x := mc.anyToken(t)
@@ -45,7 +45,7 @@ func (mc *machine) wantSettled(x *modelMsg, outcome Outcome) error {
 	switch {
 	case x == nil || x.held:
 		return ErrLockLost
-	case (outcome == DeadLetter || outcome == TransferDeadLetter) && mc.m.dead == nil:
+	case outcome == DeadLetter && mc.m.dead == nil:
 		return ErrDeadLetterQueue
 	}
 	return nil

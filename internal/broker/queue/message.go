@@ -70,11 +70,10 @@ type Delivery struct {
 // Counts is what a queue holds. Expired messages that were not moved yet are counted where they
 // are.
 type Counts struct {
-	Active             int   // waiting or locked
-	Deferred           int   // locked ones included
-	Scheduled          int   //
-	DeadLetter         int   // everything in the dead-letter queue; 0 on a dead-letter queue
-	TransferDeadLetter int   // everything in the transfer dead-letter queue
-	Size               int64 // bytes of all of them
-	DuplicateHistory   int   // message ids remembered to detect duplicates
+	Active           int   // waiting or locked
+	Deferred         int   // locked ones included
+	Scheduled        int   //
+	DeadLetter       int   // everything in the dead-letter queue; 0 on a dead-letter queue
+	Size             int64 // bytes of all of them
+	DuplicateHistory int   // message ids remembered to detect duplicates
 }

@@ -15,7 +15,6 @@ type model struct {
 	cfg       Config
 	now       time.Time
 	dead      *model // nil: a dead-letter queue
-	transfer  *model // dead letters that could not be forwarded
 	lastSeq   int64
 	turn      uint32
 	sent      []modelSent
@@ -92,12 +91,6 @@ func (m *model) deadLetter(x *modelMsg, reason, description string) {
 	x.State, x.Locked, x.holder = Active, false, nil
 	x.DeadLetterReason, x.DeadLetterErrorDescription, x.DeadLetteredTime = reason, description, m.now
 	m.dead.msgs = append(m.dead.msgs, x)
-}
-
-func (m *model) transferDeadLetter(x *modelMsg, reason, description string) {
-	m.deadLetter(x, reason, description)
-	m.dead.remove(x)
-	m.transfer.msgs = append(m.transfer.msgs, x)
 }
 
 func (m *model) expire(x *modelMsg) {

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Queue is one queue and its dead-letter queues. Its methods may be called from any goroutine. Make
+// Queue is one queue and its dead-letter queue. Its methods may be called from any goroutine. Make
 // one with New.
 type Queue struct {
 	dead  *Queue // nil: this is a dead-letter queue
-	quota *Quota // of the bytes held here and in the dead-letter queues, and elsewhere when it is shared
+	quota *Quota // of the bytes held here and in the dead-letter queue, and elsewhere when it is shared
 
 	mu            sync.Mutex
 	cfg           Config // see Update; Now never changes
@@ -33,9 +33,7 @@ type Queue struct {
 	heldScheduled int // scheduled, and not in schedule, see HoldScheduled
 	size          int64
 	history       history  // of message-ids
-	transfer      *Queue   // transfer dead-letter queue, nil: nobody has asked yet
 	dying         []*entry // on their way to dead, moved before the mutex is given up
-	dyingTransfer []*entry // the same to transfer
 	late          []*entry // dead letters that cannot be found yet, see quirk.DeadLettersLate
 	fate          *extra   // why the last of them dies, see condemn
 	consumers     consumers
@@ -145,22 +143,9 @@ func (q *Queue) Wake() {
 	if now, err := q.enter(); err == nil {
 		q.leave(now)
 	}
-	for _, d := range q.deadQueues() {
-		d.Wake()
+	if q.dead != nil {
+		q.dead.Wake()
 	}
-}
-
-// deadQueues is the dead-letter queues that there are.
-func (q *Queue) deadQueues() (ds []*Queue) {
-	if q.frozen() {
-		return nil
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if ds = append(ds, q.dead); q.transfer != nil {
-		ds = append(ds, q.transfer)
-	}
-	return ds
 }
 
 // Counts is what the queue holds. When closed, it is zero.
@@ -186,16 +171,11 @@ func (q *Queue) Counts() Counts {
 		n.DeadLetter = d.Active + d.Deferred
 		n.Size += d.Size
 	}
-	if q.transfer != nil {
-		d := q.transfer.Counts()
-		n.TransferDeadLetter = d.Active + d.Deferred
-		n.Size += d.Size
-	}
 	q.leave(now)
 	return n
 }
 
-// Close ends the queue, its dead-letter queues and all their consumers. Every operation fails with
+// Close ends the queue, its dead-letter queue and all their consumers. Every operation fails with
 // ErrClosed from then on.
 func (q *Queue) Close() {
 	q.mu.Lock()
@@ -217,8 +197,8 @@ func (q *Queue) Close() {
 		q.empty()
 	}
 	q.mu.Unlock()
-	for _, d := range q.deadQueues() {
-		d.Close()
+	if q.dead != nil {
+		q.dead.Close()
 	}
 }
 

@@ -4,7 +4,7 @@ package queue
 
 import "sync/atomic"
 
-// A Quota bounds the bytes that queues hold together: one queue with its dead-letter queues, or all
+// A Quota bounds the bytes that queues hold together: one queue with its dead-letter queue, or all
 // queues that were made with the same one. Its methods may be called from any goroutine.
 type Quota struct {
 	limit atomic.Int64

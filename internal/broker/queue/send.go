@@ -87,7 +87,7 @@ func (q *Queue) store(ms []Message, duplicate []bool, seqs []int64, now instant)
 			if q.sessions != nil && !e.hasSession {
 				q.admit(e)
 				e.enqueue(now)
-				q.deadLetter(e, reasonNoSession, descriptionNoSession)
+				q.deadLetter(e, ReasonNoSession, DescriptionNoSession)
 				continue
 			}
 			q.insert(e, now)

@@ -6,20 +6,19 @@ package queue
 type Outcome int
 
 const (
-	Complete           Outcome = iota // done: remove the message
-	Abandon                           // failed: count the delivery and give the message back
-	Release                           // not used: give the message back and count nothing
-	Defer                             // count the delivery and set the message aside
-	DeadLetter                        // move the message to the dead-letter queue
-	TransferDeadLetter                // move the message to the transfer dead-letter queue: it could not be forwarded
+	Complete   Outcome = iota // done: remove the message
+	Abandon                   // failed: count the delivery and give the message back
+	Release                   // not used: give the message back and count nothing
+	Defer                     // count the delivery and set the message aside
+	DeadLetter                // move the message to the dead-letter queue
 )
 
 // Settlement says how to settle. Fields that do not belong to the outcome are ignored.
 type Settlement struct {
 	Outcome                    Outcome
 	Properties                 []Property // set on the message; not with Complete and Release
-	DeadLetterReason           string     // with DeadLetter and TransferDeadLetter
-	DeadLetterErrorDescription string     // with DeadLetter and TransferDeadLetter
+	DeadLetterReason           string     // with DeadLetter
+	DeadLetterErrorDescription string     // with DeadLetter
 }
 
 // Settle settles many deliveries the same way in one go. errs[i] belongs to tokens[i]; errs is nil
@@ -61,7 +60,7 @@ func (q *Queue) prepare(s *Settlement, t LockToken) (e *entry, x *extra, err err
 	if e == nil || e.held {
 		return nil, nil, ErrLockLost
 	}
-	if s.Outcome == DeadLetter || s.Outcome == TransferDeadLetter {
+	if s.Outcome == DeadLetter {
 		if q.frozen() {
 			return nil, nil, ErrDeadLetterQueue
 		}
@@ -101,9 +100,6 @@ func (q *Queue) perform(s *Settlement, e *entry, x *extra, now instant) {
 	case DeadLetter:
 		q.unlock(e)
 		q.deadLetter(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
-	case TransferDeadLetter:
-		q.unlock(e)
-		q.transferDeadLetter(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
 	}
 }
 

@@ -17,12 +17,10 @@ func (q *Queue) Update(cfg Config) error {
 	if cfg.Shared == nil && q.cfg.Shared == nil {
 		q.quota.SetLimit(cfg.MaxSize)
 	}
-	for _, d := range []*Queue{q.dead, q.transfer} {
-		if d != nil {
-			d.mu.Lock()
-			d.change(cfg)
-			d.mu.Unlock()
-		}
+	if q.dead != nil {
+		q.dead.mu.Lock()
+		q.dead.change(cfg)
+		q.dead.mu.Unlock()
 	}
 	return nil
 }

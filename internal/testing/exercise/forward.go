@@ -27,10 +27,10 @@ func (s *scene) sendTo(name string, bodies ...string) {
 	s.must(sender.Close(s.ctx))
 }
 
-// transferDeadLetters opens a receiver on the transfer dead-letter queue.
-func (s *scene) transferDeadLetters(name string) *azservicebus.Receiver {
+// deadOf opens a receiver on the dead-letter queue of another queue than the scene's.
+func (s *scene) deadOf(name string) *azservicebus.Receiver {
 	s.Helper()
-	r, err := s.client.NewReceiverForQueue(name, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueTransfer})
+	r, err := s.client.NewReceiverForQueue(name, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
 	s.must(err)
 	return r
 }
@@ -108,20 +108,40 @@ var forwardSpecs = []spec{
 		s.sendTo(chain[3], "four")
 		s.sendTo(chain[4], "five")
 		s.wantBodies("at the end", s.receive(s.receiver(), 1), "four")
-		m := s.one(s.transferDeadLetters(chain[0]))
+		m := s.one(s.deadOf(chain[0]))
 		s.wantBodies("on the way", []*azservicebus.ReceivedMessage{m}, "five")
 		if m.DeadLetterReason == nil || *m.DeadLetterReason != "MaxTransferHopCountExceeded" {
 			s.Errorf("reason %v, want MaxTransferHopCountExceeded", m.DeadLetterReason)
 		}
 	}},
-	{name: "what cannot be forwarded is kept in the transfer dead-letter queue", check: func(s *scene) {
+	{name: "what cannot be forwarded is a dead letter", check: func(s *scene) {
 		s.loose()
 		full := s.another(broker.QueueConfig{MaxSize: 1})
 		disabled := s.another(broker.QueueConfig{Status: broker.Disabled})
 		for _, to := range []string{"no-such-queue", full, disabled} {
 			first := s.another(broker.QueueConfig{ForwardTo: to})
 			s.sendTo(first, "x")
-			s.wantBodies("forwarded to "+to, s.receive(s.transferDeadLetters(first), 1), "x")
+			s.wantBodies("forwarded to "+to, s.receive(s.deadOf(first), 1), "x")
+			transfer, err := s.client.NewReceiverForQueue(first, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueTransfer})
+			s.must(err)
+			s.wantBodies("in the transfer dead-letter queue", s.peek(transfer))
+		}
+	}},
+	{name: "a message without a session is not forwarded to a queue with sessions", queue: broker.QueueConfig{RequiresSession: true}, check: func(s *scene) {
+		topic := s.topic(broker.TopicConfig{})
+		s.subscribe(topic, broker.SubscriptionConfig{Name: "a", ForwardTo: s.queue})
+		s.publish(topic, &azservicebus.Message{Body: []byte("x")})
+		s.wantBodies("in the dead-letter queue", s.deadIn(topic, "a", 1), "x")
+	}},
+	{name: "what cannot be forwarded goes where dead letters go", check: func(s *scene) {
+		closed := s.another(broker.QueueConfig{})
+		first := s.another(broker.QueueConfig{ForwardTo: closed, ForwardDeadLetteredMessagesTo: s.queue})
+		s.target.UpdateQueue(s.T, broker.QueueConfig{Name: closed, Status: broker.SendDisabled, LockDuration: s.target.LockDuration})
+		s.sendTo(first, "x")
+		m := s.one(s.receiver())
+		s.wantBodies("forwarded as a dead letter", []*azservicebus.ReceivedMessage{m}, "x")
+		if m.DeadLetterSource == nil || *m.DeadLetterSource != first {
+			s.Errorf("dead-letter source %v, want %s", m.DeadLetterSource, first)
 		}
 	}},
 	{name: "forwarding in a circle ends", check: func(s *scene) {
@@ -130,8 +150,8 @@ var forwardSpecs = []spec{
 		first := s.another(broker.QueueConfig{Name: "circle-1", ForwardTo: "circle-2"})
 		second := s.another(broker.QueueConfig{Name: "circle-2", ForwardTo: "circle-1"})
 		s.sendTo(first, "x")
-		s.wantBodies("after four forwards", s.receive(s.transferDeadLetters(first), 1), "x")
+		s.wantBodies("after four forwards", s.receive(s.deadOf(first), 1), "x")
 		s.sendTo(second, "y")
-		s.wantBodies("after four forwards", s.receive(s.transferDeadLetters(second), 1), "y")
+		s.wantBodies("after four forwards", s.receive(s.deadOf(second), 1), "y")
 	}},
 }
