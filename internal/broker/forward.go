@@ -158,19 +158,19 @@ func (ms *movers) close() {
 	}
 }
 
-// setMovers gives the entity the movers that its settings ask for, in place of
-// those that it has.
-func (e *Entity) setMovers() {
+// setMoversLocked gives the entity the movers that its settings ask for, in place of
+// those that it has. The namespace's mutex is held.
+func (e *Entity) setMoversLocked() {
 	c := e.common()
 	ms := &movers{}
 	switch {
 	case e.kind == KindTopic:
 		ms.main = newMover(e.queue, (&distributor{topic: e}).distribute)
 	case c.forwardTo != "":
-		ms.main = newMover(e.queue, e.forward(c.forwardTo, false))
+		ms.main = newMover(e.queue, e.forwardLocked(c.forwardTo, false))
 	}
 	if c.forwardDLQ != "" {
-		ms.dead = newMover(e.queue.DeadLetterQueue(), e.forward(c.forwardDLQ, true))
+		ms.dead = newMover(e.queue.DeadLetterQueue(), e.forwardLocked(c.forwardDLQ, true))
 	}
 	e.movers.Swap(ms).close()
 	for _, m := range []*mover{ms.main, ms.dead} {
@@ -180,18 +180,24 @@ func (e *Entity) setMovers() {
 	}
 }
 
-// forward returns how a delivery gets from e to the entity at path to. The
-// destination is looked up each time: it may come and go.
-func (e *Entity) forward(to string, deadLetters bool) func(*queue.Delivery) (reason, description string) {
+// forwardLocked returns how a delivery gets from e to the entity at path to. It is bound to
+// the entity that is there now, as in the service (azure-service-bus issue 693): one that
+// is made later under the same name is another, until e is updated. Where there is none
+// yet, the first message looks for it.
+func (e *Entity) forwardLocked(to string, deadLetters bool) func(*queue.Delivery) (reason, description string) {
 	name, hops := parseAddress(to).Entity(), maxHops
 	if deadLetters {
 		hops += maxHops
 	}
+	target := e.ns.entities[key(name)]
 	return func(d *queue.Delivery) (reason, description string) {
 		if d.Hops >= hops {
 			return reasonMaxHops, descriptionMaxHops
 		}
-		target, err := e.ns.openFor(name, e)
+		var err *amqp.Error
+		if target == nil {
+			target, err = e.ns.openFor(name, e)
+		}
 		if err == nil {
 			err = e.pushOn(target, d, deadLetters)
 		}

@@ -96,6 +96,37 @@ func forwarded(t *testing.T, n *Namespace, q string) (at, reason string) {
 	return at, reason
 }
 
+func TestAForwardIsBoundToWhatItsTargetWas(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"the target is older": {Queues: []QueueConfig{{Name: "to"}, {Name: "q", ForwardTo: "to"}}},
+		"it is named later":   {Queues: []QueueConfig{{Name: "q", ForwardTo: "to"}, {Name: "to"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := newTestBroker(t, cfg).Default()
+				want := func(when, wantAt, wantReason string) {
+					t.Helper()
+					if at, reason := forwarded(t, n, "q"); at != wantAt || reason != wantReason {
+						t.Errorf("%s: the message lies in %q (%q), want %q (%q)", when, at, reason, wantAt, wantReason)
+					}
+				}
+				if err := n.DeleteQueue("to"); err != nil {
+					t.Fatal(err)
+				}
+				want("without a target", "q/dead", reasonNoTarget)
+				if _, err := n.CreateQueue(QueueConfig{Name: "to"}); err != nil {
+					t.Fatal(err)
+				}
+				want("another of its name", "q/dead", reasonNoTarget)
+				if _, err := n.UpdateQueue(QueueConfig{Name: "q", ForwardTo: "to", MaxDeliveryCount: 5}); err != nil {
+					t.Fatal(err)
+				}
+				want("after an update", "to", "")
+			})
+		})
+	}
+}
+
 // Whatever keeps a message from being forwarded, it is a dead letter, and goes where those go.
 func TestWhatCannotBeForwardedIsADeadLetter(t *testing.T) {
 	for name, scene := range map[string]struct {

@@ -188,7 +188,7 @@ func (n *Namespace) addLocked(kind Kind, path string, topic *Entity, s settings)
 		n.roots++
 	}
 	n.changes.Add(1)
-	e.setMovers()
+	e.setMoversLocked()
 	e.watchIdle()
 	return e, nil
 }
@@ -230,6 +230,9 @@ func (n *Namespace) setUpLocked() error {
 	}
 	for _, t := range n.b.cfg.Topics {
 		errs = append(errs, n.setUpTopicLocked(t))
+	}
+	for _, e := range n.entities { // a target may stand behind what forwards to it
+		e.setMoversLocked()
 	}
 	return errors.Join(errs...)
 }

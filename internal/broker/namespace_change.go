@@ -94,7 +94,7 @@ func (n *Namespace) apply(e *Entity, change func(*settings) error) (changed bool
 	if e.topic == nil {
 		e.quota.SetLimit(e.maxSize())
 	}
-	e.setMovers()
+	e.setMoversLocked()
 	e.watchIdle()
 	return !reflect.DeepEqual(*was, s), errors.Join(errs...)
 }

@@ -144,6 +144,23 @@ var forwardSpecs = []spec{
 			s.Errorf("dead-letter source %v, want %s", m.DeadLetterSource, first)
 		}
 	}},
+	{name: "a forward is bound to its target, not to the name", check: func(s *scene) {
+		target := s.another(broker.QueueConfig{})
+		first := s.another(broker.QueueConfig{ForwardTo: target})
+		s.target.DeleteQueue(s.T, target)
+		s.another(broker.QueueConfig{Name: target})
+		s.sendTo(first, "x")
+		m := s.one(s.deadOf(first))
+		s.wantBodies("to a target that was made again", []*azservicebus.ReceivedMessage{m}, "x")
+		if got := m.DeadLetterErrorDescription; got == nil || *got != "The transfer destination entity does not exist." {
+			s.Errorf("description %v, want that the destination does not exist", got)
+		}
+		s.target.UpdateQueue(s.T, broker.QueueConfig{Name: first, ForwardTo: target, MaxDeliveryCount: 5, LockDuration: s.target.LockDuration})
+		s.sendTo(first, "y")
+		r, err := s.client.NewReceiverForQueue(target, nil)
+		s.must(err)
+		s.wantBodies("after an update", s.receive(r, 1), "y")
+	}},
 	{name: "forwarding in a circle ends", check: func(s *scene) {
 		s.loose()
 		// The names of a namespace are free, so the first can forward to one that comes later.
