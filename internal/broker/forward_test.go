@@ -4,9 +4,12 @@ package broker
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker/queue"
 )
@@ -221,5 +224,42 @@ func TestAQueueThatForwardsToItselfEndsAtTheHops(t *testing.T) {
 		if c := q.queue.Counts(); c.Active != 0 || len(dead) != 1 || dead[0].DeadLetterReason != reasonMaxHops || dead[0].Hops != 2*maxHops {
 			t.Errorf("counts %+v, dead letters %+v; want one that was forwarded %d times", c, dead, 2*maxHops)
 		}
+	})
+}
+
+func TestWhatForwardsIsNeverIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newTestBroker(t, Config{
+			Queues: []QueueConfig{
+				{Name: "to"}, {Name: "idle", AutoDeleteOnIdle: time.Hour, ForwardDeadLetteredMessagesTo: "to"},
+				{Name: "q", AutoDeleteOnIdle: time.Hour, ForwardTo: "to"},
+			},
+			Topics: []TopicSetup{{TopicConfig: TopicConfig{Name: "t", AutoDeleteOnIdle: time.Hour}, Subscriptions: []SubscriptionSetup{
+				{SubscriptionConfig: SubscriptionConfig{Name: "idle", AutoDeleteOnIdle: time.Hour}},
+				{SubscriptionConfig: SubscriptionConfig{Name: "s", AutoDeleteOnIdle: time.Hour, ForwardTo: "to"}},
+			}}},
+		}).Default()
+		want := func(when string, paths ...string) {
+			t.Helper()
+			synctest.Wait()
+			var got []string
+			for _, e := range n.entities {
+				got = append(got, e.path)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(paths, got); diff != "" {
+				t.Errorf("%s there are (-want +got):\n%s", when, diff)
+			}
+		}
+		time.Sleep(24 * time.Hour)
+		want("after a day", "q", "t", "t/Subscriptions/s", "to")
+		if _, err := n.UpdateQueue(QueueConfig{Name: "q", AutoDeleteOnIdle: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.DeleteSubscription("t", "s"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Hour)
+		want("once nothing forwards", "to")
 	})
 }

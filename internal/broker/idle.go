@@ -3,14 +3,15 @@
 package broker
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
 
 // An idleTimer deletes an entity that has not been used for as long as its
-// AutoDeleteOnIdle says. In use is what holds links, scheduled messages or was
-// sent to, received from or peeked at. Source: message-expiration in the
-// documentation of Service Bus.
+// AutoDeleteOnIdle says. In use is what holds links, scheduled messages, forwards, or
+// was sent to, received from or peeked at. Source: message-expiration and auto-forwarding
+// in the documentation of Service Bus.
 type idleTimer struct {
 	mu    sync.Mutex
 	timer *time.Timer
@@ -59,7 +60,7 @@ func (e *Entity) checkIdle() {
 	if after <= 0 {
 		return
 	}
-	if e.queue.Counts().Scheduled > 0 || e.linked() {
+	if e.queue.Counts().Scheduled > 0 || e.inUse() {
 		e.touch()
 	}
 	if left := e.idleFor(after); left > 0 {
@@ -69,15 +70,10 @@ func (e *Entity) checkIdle() {
 	e.ns.remove(e)
 }
 
-// linked: somebody has a link to the entity, or to a subscription of it.
-func (e *Entity) linked() bool {
-	if e.links.len() > 0 {
-		return true
-	}
-	for _, s := range e.subscriptions() {
-		if s.links.len() > 0 {
-			return true
-		}
-	}
-	return false
+// inUse: somebody has a link to the entity, or to a subscription of it. Forwarding is such
+// a receiver.
+func (e *Entity) inUse() bool {
+	return slices.ContainsFunc(append([]*Entity{e}, e.subscriptions()...), func(x *Entity) bool {
+		return x.links.len() > 0 || x.common().forwardTo != ""
+	})
 }
