@@ -86,6 +86,10 @@ func anyConsumers(s *scene, to string, places []place, named bool) {
 			consumers.Go(c.run)
 		}
 	}
+	sessions := 4 // in one batch
+	if s.Queue(workQueue).Config().Partitioned {
+		sessions = 1
+	}
 	for i := range n {
 		life := time.Duration(1000+rng.IntN(5000)) * time.Millisecond
 		id := fmt.Sprint("m-", i)
@@ -95,7 +99,7 @@ func anyConsumers(s *scene, to string, places []place, named bool) {
 			s.send(to, id, session(fmt.Sprint(rng.IntN(4))), "Overdue-Within", fmt.Sprintf(`"%dms"`, life.Milliseconds()))
 		case i%batch == 0:
 			s.sendWithoutIDs(to, batch, func(i int, m *azservicebus.Message) {
-				m.SessionID = new(fmt.Sprint(i % 4))
+				m.SessionID = new(fmt.Sprint(i % sessions))
 				life := life + time.Duration(i/2)*time.Second
 				m.ApplicationProperties = map[string]any{"overdue-within": life.String()}
 				if s.stamp { // which there will be no room for

@@ -58,7 +58,7 @@ type QueueConfig struct {
 	// DuplicateDetectionHistoryTimeWindow is for how long. 0 means ten minutes.
 	DuplicateDetectionHistoryTimeWindow time.Duration
 	// EnablePartitioning gives the queue the sequence numbers of a partitioned
-	// one. It cannot be changed.
+	// one, and bounds what one batch may hold. It cannot be changed.
 	EnablePartitioning bool
 	// MaxSize bounds the bytes held, the dead-letter queue included. 0 means no
 	// bound.

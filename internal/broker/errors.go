@@ -61,6 +61,11 @@ var failures = []struct {
 	{queue.ErrSessionRequired, statusBadRequest, amqp.ErrCondNotAllowed,
 		"The SessionId was not set on a message, and it cannot be sent to the entity. " +
 			"Entities that have session support enabled can only receive messages that have the SessionId set to a valid value."},
+	{queue.ErrDistinctKeys, statusBadRequest, amqp.ErrCondNotAllowed,
+		"Batching brokered messages with distinct SessionId or PartitionKey is not supported for an entity with partitioning enabled."},
+	{queue.ErrDistinctIDs, statusBadRequest, amqp.ErrCondNotAllowed,
+		"Batching brokered messages with distinct SessionId, PartitionKey, or MessageId  is not supported for an entity with " +
+			"partitioning and duplicate detection enabled."}, // two blanks, as the service has it
 	{queue.ErrLockedBySession, statusBadRequest, amqp.ErrCondNotAllowed,
 		"A message of a session is locked as long as its session is. Renew the lock of the session."},
 	{queue.ErrNotSessionful, statusBadRequest, amqp.ErrCondNotAllowed,

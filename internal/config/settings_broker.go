@@ -93,7 +93,7 @@ func storeSettings() []*Setting {
 		{Path: ".duplicateDetectionHistoryTimeWindow", Kind: kindDuration, Default: "10m", min: int64(20 * time.Second), max: 7 * day,
 			Help: "For how long message-ids are remembered."},
 		{Path: ".enablePartitioning", Kind: KindBool, Default: "false",
-			Help: "Whether sequence numbers have the form of those of a partitioned entity."},
+			Help: "Whether the entity is partitioned: its sequence numbers name a partition, and one batch has one session or partition key."},
 		{Path: ".maxSizeInMegabytes", Kind: kindCount, Default: "0", max: 1 << 20,
 			Help: "How much it holds, subscriptions and dead letters included. 0 = as much as there is memory."},
 	}

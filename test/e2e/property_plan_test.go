@@ -116,7 +116,11 @@ func drawPlan(rng *rand.Rand) *plan {
 		}
 		for range size {
 			n++
-			b.messages = append(b.messages, p.message(rng, n, b.amqp && size == 1))
+			m := p.message(rng, n, b.amqp && size == 1)
+			if p.kind == "partitioned" && len(b.messages) > 0 { // one batch, one session
+				m.session = b.messages[0].session
+			}
+			b.messages = append(b.messages, m)
 		}
 		p.batches = append(p.batches, b)
 	}

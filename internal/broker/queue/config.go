@@ -65,8 +65,8 @@ type Config struct {
 	RequiresDuplicateDetection bool
 	// DuplicateDetectionHistoryTimeWindow is brought within its bounds; 0 or less means the default.
 	DuplicateDetectionHistoryTimeWindow time.Duration
-	// Partitioned numbers messages as a partitioned entity does, see Partitions. Everything else stays
-	// as it is.
+	// Partitioned numbers messages as a partitioned entity does, see Partitions, and refuses those of
+	// one send that do not belong together. Everything else stays as it is.
 	Partitioned bool
 	// Quirks are the ways in which the queue is not like one of Service Bus.
 	Quirks quirk.Set

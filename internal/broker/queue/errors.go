@@ -18,6 +18,12 @@ var (
 	ErrDeadLetterQueue = errors.New("queue: not possible in a dead-letter queue")
 	// ErrSessionRequired: a message without a session was sent to a queue that requires one.
 	ErrSessionRequired = errors.New("queue: session required")
+	// ErrDistinctKeys: messages of several sessions or partition keys were sent to a partitioned queue
+	// in one go.
+	ErrDistinctKeys = errors.New("queue: distinct sessions or partition keys")
+	// ErrDistinctIDs: the same of a queue that detects duplicates, where message-ids count for those
+	// without a session or partition key.
+	ErrDistinctIDs = errors.New("queue: distinct sessions, partition keys or message-ids")
 	// ErrNotSessionful: a queue without Config.RequiresSession has no sessions, and neither has a
 	// dead-letter queue.
 	ErrNotSessionful = errors.New("queue: has no sessions")

@@ -124,7 +124,9 @@ func TestDuplicatesOfAPartitionedQueueShareTheirPartitionKey(t *testing.T) {
 	keyed := func(key, body string) Message {
 		return Message{MessageID: "x", PartitionKey: key, Body: []byte(body)}
 	}
-	send(t, q, keyed("p", "a"), keyed("q", "b"), keyed("p", "c"), keyed("", "d"))
+	for _, m := range []Message{keyed("p", "a"), keyed("q", "b"), keyed("p", "c"), keyed("", "d")} {
+		send(t, q, m)
+	}
 	wantBodies(t, "received", receive(q.NewConsumer(PeekLock), 10), "a", "b", "d")
 }
 

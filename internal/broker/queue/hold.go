@@ -166,8 +166,7 @@ type Reserved struct {
 	size    int64
 }
 
-// Reserve reserves space for ms, all or none. Errors: ErrFull, ErrSessionRequired,
-// ErrClosed, ErrDeadLetterQueue.
+// Reserve reserves space for ms, all or none. Errors: those of Queue.Send.
 func (q *Queue) Reserve(ms ...Message) (*Reserved, error) { return q.reserve(ms, false) }
 
 // ReserveScheduled is Reserve for a caller who wants to cancel by sequence number later. Send makes
@@ -195,8 +194,8 @@ func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
 			r.size += historyCost(q.duplicateKey(&ms[i]))
 		}
 	}
-	if !q.sessionsKnown(ms) {
-		return nil, ErrSessionRequired
+	if err := q.refusal(ms); err != nil {
+		return nil, err
 	}
 	if !q.quota.take(r.size) {
 		return nil, ErrFull

@@ -137,6 +137,12 @@ func (mc *machine) senders() map[string]func(*rapid.T) {
 				at := rapid.IntRange(-1, 20).Draw(t, "scheduled in")
 				msg.ScheduledEnqueueTime = mc.now().Add(time.Duration(at) * time.Second)
 			}
+			if mc.m.cfg.Partitioned && len(ms) > 0 { // what belongs together
+				msg.PartitionKey, msg.SessionID = ms[0].PartitionKey, ms[0].SessionID
+				if msg.PartitionKey == "" && msg.SessionID == "" {
+					msg.MessageID = ms[0].MessageID
+				}
+			}
 			ms = append(ms, msg)
 		}
 		return ms

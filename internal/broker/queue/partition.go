@@ -31,6 +31,16 @@ func (q *Queue) partition(m *Message) int64 {
 	return int64(p%Partitions+1) << partitionShift
 }
 
+// routing is what messages have in common that are sent to a partitioned queue in one go: session,
+// partition key, and message-id where that takes the place of both.
+func (q *Queue) routing(m *Message) [3]string {
+	r := [3]string{m.SessionID, m.partitionKey()}
+	if q.cfg.RequiresDuplicateDetection && r[1] == "" {
+		r[2] = m.MessageID
+	}
+	return r
+}
+
 // partitionKey returns the key that keeps messages together: the session, or the key where there is
 // no session.
 func (m *Message) partitionKey() string {

@@ -3,6 +3,7 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -61,9 +62,13 @@ func TestScheduledMessageStaysInItsPartition(t *testing.T) {
 		later := func(key string) Message {
 			return Message{Body: []byte(key), PartitionKey: key, ScheduledEnqueueTime: at}
 		}
-		seqs, err := q.Schedule(later("a"), later("b"), later("a"))
-		must(t, err)
-		for i, v := range []int64{seqs[0], seqs[1], seqs[2]} {
+		var seqs []int64
+		for _, key := range []string{"a", "b", "a"} {
+			number, err := q.Schedule(later(key))
+			must(t, err)
+			seqs = append(seqs, number...)
+		}
+		for i, v := range seqs {
 			if got := q.Peek(nil, v, 1)[0]; got.SequenceNumber != v {
 				t.Errorf("scheduled number %d leads to %#x, want %#x", i, got.SequenceNumber, v)
 			}
@@ -90,6 +95,48 @@ func TestKeysSpreadOverThePartitions(t *testing.T) {
 	for p := range uint32(Partitions) {
 		if n := got[p]; n < keys/Partitions/2 || n > 2*keys/Partitions {
 			t.Errorf("partition %d has %d of %d keys, want about %d", p, n, keys, keys/Partitions)
+		}
+	}
+}
+
+func TestAPartitionedQueueTakesMessagesThatBelongTogether(t *testing.T) {
+	message := func(session, key, id string) Message {
+		return Message{SessionID: session, HasSession: session != "", PartitionKey: key, MessageID: id}
+	}
+	for name, test := range map[string]struct {
+		a, b   Message
+		detect error // with duplicate detection
+		plain  error // without
+	}{
+		"two keys":                    {message("", "a", ""), message("", "b", ""), ErrDistinctIDs, ErrDistinctKeys},
+		"a key and none":              {message("", "a", ""), message("", "", "1"), ErrDistinctIDs, ErrDistinctKeys},
+		"two sessions":                {message("a", "", ""), message("b", "", ""), ErrDistinctIDs, ErrDistinctKeys},
+		"a session and its key alone": {message("a", "", ""), message("", "a", ""), ErrDistinctIDs, ErrDistinctKeys},
+		"one session, stated as key":  {message("a", "", "1"), message("a", "a", "2"), nil, nil},
+		"one key":                     {message("", "a", "1"), message("", "a", "2"), nil, nil},
+		"neither":                     {message("", "", ""), message("", "", ""), nil, nil},
+		"two ids":                     {message("", "", "1"), message("", "", "2"), ErrDistinctIDs, nil},
+	} {
+		for _, detect := range []bool{true, false} {
+			q, _ := setup(t, Config{Partitioned: true, RequiresDuplicateDetection: detect})
+			want := test.plain
+			if detect {
+				want = test.detect
+			}
+			_, sent := q.Send(test.a, test.b)
+			_, scheduled := q.Schedule(test.a, test.b)
+			r, reserved := q.Reserve(test.a, test.b)
+			for how, err := range map[string]error{"sent": sent, "scheduled": scheduled, "reserved": reserved} {
+				if !errors.Is(err, want) {
+					t.Errorf("%s, %s, duplicates detected %v: %v, want %v", name, how, detect, err, want)
+				}
+			}
+			if r != nil {
+				r.Cancel()
+			}
+			if want != nil && q.Counts() != (Counts{}) {
+				t.Errorf("%s: something of it stays: %+v", name, q.Counts())
+			}
 		}
 	}
 }

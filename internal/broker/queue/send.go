@@ -2,11 +2,12 @@
 
 package queue
 
+import "slices"
+
 // Send stores all messages or none. Their sequence numbers are consecutive, first is that of the
 // first; but see Config.Partitioned. Those with a ScheduledEnqueueTime in the future go to the
 // schedule. A duplicate uses up a number and is dropped. Errors: ErrFull, ErrClosed,
-// ErrDeadLetterQueue; ErrSessionRequired when the queue requires sessions and one of the messages
-// has none.
+// ErrDeadLetterQueue; those of refusal.
 func (q *Queue) Send(ms ...Message) (first int64, err error) {
 	first, _, err = q.send(ms, false)
 	return first, err
@@ -39,8 +40,8 @@ func (q *Queue) send(ms []Message, all bool) (first int64, seqs []int64, err err
 		return 0, nil, err
 	}
 	defer q.leave(now)
-	if !q.sessionsKnown(ms) {
-		return 0, nil, ErrSessionRequired
+	if err := q.refusal(ms); err != nil {
+		return 0, nil, err
 	}
 	duplicate, ok := q.room(ms, now, q.quota.take)
 	if !ok {
@@ -50,6 +51,22 @@ func (q *Queue) send(ms []Message, all bool) (first int64, seqs []int64, err err
 		seqs = q.number(ms)
 	}
 	return q.store(ms, duplicate, seqs, now), seqs, nil
+}
+
+// refusal is why the queue takes no such messages in one go: ErrSessionRequired when it requires
+// sessions and one of them has none; ErrDistinctKeys or ErrDistinctIDs when it is partitioned and
+// they do not all belong together.
+func (q *Queue) refusal(ms []Message) error {
+	apart := func(m Message) bool { return q.routing(&m) != q.routing(&ms[0]) }
+	switch {
+	case q.sessions != nil && slices.ContainsFunc(ms, func(m Message) bool { return !m.HasSession }):
+		return ErrSessionRequired
+	case !q.cfg.Partitioned || !slices.ContainsFunc(ms, apart):
+		return nil
+	case q.cfg.RequiresDuplicateDetection:
+		return ErrDistinctIDs
+	}
+	return ErrDistinctKeys
 }
 
 // room finds out which of ms are duplicates, and asks take for the bytes that the others need; when

@@ -2,8 +2,6 @@
 
 package queue
 
-import "slices"
-
 // PeekSession is Peek for the messages of one session. It needs no lock.
 func (q *Queue) PeekSession(dst []View, id string, from int64, max int) []View {
 	if max <= 0 {
@@ -58,11 +56,6 @@ func (q *Queue) strike(e *entry) {
 	}
 	q.entries.remove(e)
 	e.items = 0
-}
-
-// sessionsKnown: every one of ms belongs to a session, or need not.
-func (q *Queue) sessionsKnown(ms []Message) bool {
-	return q.sessions == nil || !slices.ContainsFunc(ms, func(m Message) bool { return !m.HasSession })
 }
 
 // wait makes e wait in its session.
