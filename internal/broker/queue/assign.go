@@ -35,8 +35,7 @@ func (q *Queue) serve(waiting *lazyHeap, cs *consumers, now instant) bool {
 				q.moving = true
 				return false
 			}
-			q.unwait(e)
-			q.expire(e)
+			q.cleanUp(e, now)
 			continue
 		}
 		q.unwait(e)

@@ -27,10 +27,12 @@ func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int
 		if e == nil || e.enqueuedAt > until {
 			break
 		}
+		if q.expired(e, now) {
+			q.cleanUp(e, now)
+			continue
+		}
 		q.unwait(e)
 		switch {
-		case q.expired(e, now):
-			q.expire(e)
 		case sessionID != nil && e.sessionID != *sessionID:
 			others = append(others, e)
 		default:

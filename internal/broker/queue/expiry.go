@@ -30,8 +30,7 @@ func (q *Queue) flushWave(now instant) bool {
 		if e == nil || e.expiresAt > now {
 			return true
 		}
-		q.unwait(e)
-		q.expire(e)
+		q.cleanUp(e, now)
 	}
 	q.moving = true
 	return false
@@ -44,7 +43,6 @@ func (q *Queue) flush(now instant) {
 		if e == nil || e.expiresAt > now {
 			return
 		}
-		q.unwait(e)
-		q.expire(e)
+		q.cleanUp(e, now)
 	}
 }

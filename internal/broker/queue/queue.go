@@ -27,6 +27,7 @@ type Queue struct {
 	expiry        lazyHeap  // those of waiting that can expire, by expiresAt
 	locks         entryHeap // locked, by lockedUntil
 	schedule      entryHeap // scheduled, by scheduledAt
+	cleanup       entryHeap // expired and not moved yet, by when they are, see quirk.CleanupLate
 	tokens        map[LockToken]*entry
 	tokenPeak     int // of len(tokens) since the map was made
 	deferred      int
@@ -81,7 +82,7 @@ func (q *Queue) empty() {
 	q.entries = table{}
 	q.byNumber = q.newIndex()
 	q.waiting, q.expiry = q.newLazyHeap(itemWaiting), q.newLazyHeap(itemExpiry)
-	q.locks, q.schedule = q.newHeap(), q.newHeap()
+	q.locks, q.schedule, q.cleanup = q.newHeap(), q.newHeap(), q.newHeap()
 }
 
 func (q *Queue) newIndex() index { return index{table: &q.entries} }

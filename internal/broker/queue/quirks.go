@@ -15,7 +15,28 @@ const (
 	lateness = 500 * time.Millisecond
 	// lateStep is a tenth of how late a scheduled message can be, with quirk.ScheduleLate.
 	lateStep = 100 * time.Millisecond
+	// cleanupStep is a tenth of how long a clean-up can take, with quirk.CleanupLate.
+	cleanupStep = 200 * time.Millisecond
 )
+
+// cleanUp takes e, which waits and has expired, off the queue. With quirk.CleanupLate, what a receive
+// finds so waits no more, and stands there for up to ten steps, which its sequence number decides.
+func (q *Queue) cleanUp(e *entry, now instant) {
+	q.unwait(e)
+	if steps := arrival(e.seq) * 7 % 11; steps > 0 && q.cfg.Quirks.Has(quirk.CleanupLate) && q.cfg.Expiry != Eager {
+		q.cleanup.push(e, int64(now.add(time.Duration(steps)*cleanupStep)))
+		return
+	}
+	q.expire(e)
+}
+
+// finishCleanup takes expired messages off the queue whose time has come.
+func (q *Queue) finishCleanup(now instant) {
+	for e, at := q.cleanup.min(); e != nil && instant(at) <= now; e, at = q.cleanup.min() {
+		q.cleanup.remove(e)
+		q.expire(e)
+	}
+}
 
 // pushSchedule puts e in the schedule. With quirk.ScheduleLate, a message is late by one to ten
 // steps, which its sequence number decides.

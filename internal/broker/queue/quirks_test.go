@@ -4,6 +4,8 @@ package queue
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"overdue/internal/broker/quirk"
 
@@ -26,5 +28,44 @@ func TestAReleasedMessageGoesLastUntilItIsReceived(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a", "b"}, bodies(receive(c, 2))); diff != "" {
 		t.Errorf("once abandoned: -want +got:\n%s", diff)
+	}
+}
+
+// With the quirk, a receive does not deliver what has expired, and leaves it in the queue for up to
+// two seconds.
+func TestACleanUpEndsAfterTheReceive(t *testing.T) {
+	for _, sessions := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			q := New(Config{Quirks: quirk.CleanupLate, RequiresSession: sessions, DeadLetteringOnMessageExpiration: true})
+			defer q.Close()
+			const n = 20
+			for range n {
+				send(t, q, Message{Body: []byte("expired"), TTL: time.Second, SessionID: "s", HasSession: sessions})
+			}
+			send(t, q, Message{Body: []byte("live"), SessionID: "s", HasSession: sessions})
+			time.Sleep(time.Minute)
+			var c *Consumer
+			if sessions {
+				s, err := q.AcceptSession("s")
+				must(t, err)
+				c = s.NewConsumer(PeekLock)
+			} else {
+				c = q.NewConsumer(PeekLock)
+			}
+			if diff := cmp.Diff([]string{"live"}, bodies(receive(c, 1))); diff != "" {
+				t.Errorf("received: -want +got:\n%s", diff)
+			}
+			if left := len(q.Peek(nil, 0, 2*n)) - 1; left == 0 || left == n {
+				t.Errorf("%d of %d expired messages are left at once, want some", left, n)
+			}
+			if more := len(receive(c, 1)); more > 0 {
+				t.Errorf("received %d messages more, want none", more)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			if left, dead := len(q.Peek(nil, 0, 2*n))-1, q.Counts().DeadLetter; left != 0 || dead != n {
+				t.Errorf("two seconds later %d are left and %d dead-lettered, want %d dead-lettered", left, dead, n)
+			}
+		})
 	}
 }

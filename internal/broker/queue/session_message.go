@@ -80,7 +80,7 @@ func (q *Queue) oldestWaiting(sessionID *string) func() *entry {
 		var from int64
 		return func() (found *entry) {
 			q.byNumber.ascend(from, func(e *entry) bool {
-				if e.state == Active && !e.locked {
+				if e.waiting {
 					found, from = e, e.seq+1
 				}
 				return found == nil

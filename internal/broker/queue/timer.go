@@ -15,6 +15,7 @@ func (q *Queue) catchUp(now instant) {
 		q.lapseSessions(now)
 	}
 	q.activate(now)
+	q.finishCleanup(now)
 	q.admitLate(now)
 	q.pruneHistory(now)
 	if q.cfg.Expiry == Eager {
@@ -37,8 +38,10 @@ func (q *Queue) next() instant {
 	if len(q.late) > 0 {
 		next = min(next, q.late[0].extra.deadLetteredAt.add(lateness))
 	}
-	if e, at := q.schedule.min(); e != nil {
-		next = min(next, instant(at))
+	for _, h := range []*entryHeap{&q.schedule, &q.cleanup} {
+		if e, at := h.min(); e != nil {
+			next = min(next, instant(at))
+		}
 	}
 	if e := q.expiry.min(); e != nil && q.cfg.Expiry == Eager {
 		next = min(next, e.expiresAt)

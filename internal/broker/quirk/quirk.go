@@ -16,6 +16,7 @@ type Set uint32
 // The quirks, in the order of All.
 const (
 	FlushHead Set = 1 << iota
+	CleanupLate
 	ExpiresAlone
 	ReleaseCounts
 	ReleaseLast
@@ -42,6 +43,7 @@ type Quirk struct {
 // All has every quirk.
 var All = []Quirk{
 	{FlushHead, "flush-head", "a receive expires only what stands before the first live message"},
+	{CleanupLate, "cleanup-late", "a receive begins to move expired messages, and is answered up to 2 s before the last of them has left its queue"},
 	{ExpiresAlone, "expires-alone", "messages expire although nobody receives"},
 	{ReleaseCounts, "release-counts", "the outcome released counts a delivery"},
 	{ReleaseLast, "release-last", "a released message goes behind all others"},

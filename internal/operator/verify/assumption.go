@@ -48,6 +48,13 @@ var Assumptions = []Assumption{
 		try:       receiveExpiresAll, operations: 13,
 	},
 	{
+		ID: "cleanup-at-once", Mark: Inferred, Guarantees: "G3, G7", Quirk: quirk.CleanupLate,
+		What:      "When a receive is answered, the messages that it expires have left the queue.",
+		Source:    "docs: message browsing calls the removal asynchronous; Python live tests wait 10 s for the dead letter",
+		Otherwise: "G3 and G7 hold: a message that a nudge leaves in place is checked again until it is gone. Its event comes with its dead letter, up to 2.5 s late. While somebody empties the dead-letter queue, the verdict may be unknown.",
+		try:       cleanupAtOnce, operations: 9,
+	},
+	{
 		ID: "expiry-is-lazy", Mark: Documented, Quirk: quirk.ExpiresAlone,
 		What:      "While nobody receives, an overdue message stays in its queue: a minute after its deadline it is still there.",
 		Source:    "docs: message expiration; azure-docs 74821 saw the opposite once",
@@ -91,10 +98,10 @@ var Assumptions = []Assumption{
 	},
 	{
 		ID: "dead-letter-at-once", Mark: Inferred, Guarantees: "G7", Quirk: quirk.DeadLettersLate,
-		What:      "A dead letter can be read as soon as the receive that expired it has been answered.",
-		Source:    "none",
+		What:      "A dead letter can be read as soon as its message has left its queue.",
+		Source:    "Python live tests find it at the latest 10 s after the receive; nothing finer is known",
 		Otherwise: "G7 holds for letters that are late by up to 750 ms: the monitor searches once more after that time before it takes a message for received. From the first late one on it checks before each nudge.",
-		try:       deadLetterAtOnce, operations: 7,
+		try:       deadLetterAtOnce, operations: 9,
 	},
 	{
 		ID: "peek-shows-expired", Mark: Documented, Guarantees: "G3, G7", Quirk: quirk.PeekHidesExpired,

@@ -238,6 +238,7 @@ func notFound(err error) bool {
 var (
 	errGone     = errors.New("a message that was sent was gone before its time to live ended")
 	errAlone    = errors.New("a message was dead-lettered although nobody had received")
+	errHidden   = errors.New("a peek does not show messages that have expired")
 	errNoLetter = errors.New("an overdue message did not come to the dead-letter queue within 5 s of a receive")
 )
 

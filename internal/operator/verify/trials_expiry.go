@@ -28,12 +28,58 @@ func receiveExpiresAll(ctx context.Context, t *trial) answer {
 	if _, err := t.nudge(ctx, q); err != nil {
 		return untold(err)
 	}
-	left, dead, err := t.untilGone(ctx, q, 1)
+	left, dead, err := t.untilGone(ctx, q, 1, 3)
 	if err != nil {
 		return untold(err)
 	}
 	return when(slices.Equal(left, []string{"live"}) && len(dead) == 3,
 		"of three overdue messages, one before and two behind a live one, %d were expired by one receive", len(dead))
+}
+
+func cleanupAtOnce(ctx context.Context, t *trial) answer {
+	q, err := t.queue(ctx)
+	if err != nil {
+		return untold(err)
+	}
+	// The live message behind them answers the receive.
+	if err := t.send(ctx, q, mortal("first"), mortal("second"), live("live")); err != nil {
+		return untold(err)
+	}
+	left, err := t.clearAway(ctx, q, 3)
+	if err != nil {
+		return untold(err)
+	}
+	if len(left) == 1 {
+		return asAssumed("")
+	}
+	began := time.Now()
+	if left, _, err = t.untilGone(ctx, q, 1, 2); err != nil {
+		return untold(err)
+	}
+	if len(left) > 1 {
+		return untold(errNoLetter)
+	}
+	return otherwise("overdue messages left their queue %v after the receive was answered, or a little less", time.Since(began).Round(100*time.Millisecond))
+}
+
+// clearAway waits until messages are overdue, nudges, and returns what a peek shows at once: all n
+// messages of the queue were shown before.
+func (t *trial) clearAway(ctx context.Context, q string, n int) (left []string, err error) {
+	if err := t.untilOverdue(ctx, q); err != nil {
+		return nil, err
+	}
+	before, err := t.peek(ctx, q, n)
+	if err != nil {
+		return nil, err
+	}
+	if len(before) < n {
+		return nil, errHidden
+	}
+	if _, err := t.nudge(ctx, q); err != nil {
+		return nil, err
+	}
+	after, err := t.peek(ctx, q, n)
+	return ids(after), err
 }
 
 // untilOverdue waits until messages are overdue. It fails if one is a dead letter already: then the
@@ -49,9 +95,9 @@ func (t *trial) untilOverdue(ctx context.Context, q string) error {
 	return err
 }
 
-// untilGone peeks for a few seconds, until no more than n messages are left and as many are dead as
-// are gone of four. What a receive causes may take a moment.
-func (t *trial) untilGone(ctx context.Context, q string, n int) (left, dead []string, err error) {
+// untilGone peeks for a few seconds, until no more than n messages are left and buried are dead.
+// What a receive causes may take a moment.
+func (t *trial) untilGone(ctx context.Context, q string, n, buried int) (left, dead []string, err error) {
 	for range 3 {
 		work, err := t.peek(ctx, q, 10)
 		if err != nil {
@@ -62,7 +108,7 @@ func (t *trial) untilGone(ctx context.Context, q string, n int) (left, dead []st
 			return nil, nil, err
 		}
 		left, dead = ids(work), ids(letters)
-		if len(left) <= n && len(dead) > 0 {
+		if len(left) <= n && len(dead) >= buried {
 			break
 		}
 		if err := wait(ctx, 2*time.Second); err != nil {
@@ -130,7 +176,7 @@ func lockedDoesNotExpire(ctx context.Context, t *trial) answer {
 	if err := r.AbandonMessage(ctx, ms[0], nil); err != nil {
 		return untold(err)
 	}
-	left, dead2, err := t.untilGone(ctx, q, 0)
+	left, dead2, err := t.untilGone(ctx, q, 0, 1)
 	if err != nil {
 		return untold(err)
 	}
@@ -247,11 +293,12 @@ func deadLetterAtOnce(ctx context.Context, t *trial) answer {
 	if err := t.send(ctx, q, mortal("overdue"), live("live")); err != nil {
 		return untold(err)
 	}
-	if err := t.untilOverdue(ctx, q); err != nil {
+	left, err := t.clearAway(ctx, q, 2)
+	if err != nil {
 		return untold(err)
 	}
-	if _, err := t.nudge(ctx, q); err != nil {
-		return untold(err)
+	if len(left) > 1 {
+		return answer{Unknown, "it left its queue only after the receive was answered"}
 	}
 	began := time.Now()
 	page, err := t.peek(ctx, q+deadLetters, 1)
@@ -264,7 +311,7 @@ func deadLetterAtOnce(ctx context.Context, t *trial) answer {
 	if _, err := t.letter(ctx, q); err != nil {
 		return untold(err)
 	}
-	return otherwise("it came %v after the receive was answered, or a little less", time.Since(began).Round(100*time.Millisecond))
+	return otherwise("it came %v after it had left its queue, or a little less", time.Since(began).Round(100*time.Millisecond))
 }
 
 func defaultCaps(ctx context.Context, t *trial) answer {
@@ -284,7 +331,7 @@ func defaultCaps(ctx context.Context, t *trial) answer {
 	if err != nil {
 		return untold(err)
 	}
-	_, dead, err := t.untilGone(ctx, q, 0)
+	_, dead, err := t.untilGone(ctx, q, 0, 2)
 	if err != nil {
 		return untold(err)
 	}
