@@ -15,8 +15,7 @@ func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int
 	}
 	defer q.leave(now)
 	q.assign(now) // what catching up gave back may belong to a consumer
-	if q.cfg.Expiry != LazyHead {
-		q.flush(now)
+	for q.cfg.Expiry != LazyHead && !q.flushWave(now) {
 	}
 	until := instantOf(before)
 	deleted := 0
@@ -27,15 +26,14 @@ func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int
 		if e == nil || e.enqueuedAt > until {
 			break
 		}
-		if q.expired(e, now) {
-			q.cleanUp(e, now)
-			continue
-		}
-		q.unwait(e)
 		switch {
+		case q.expired(e, now):
+			q.cleanUp(e, now)
 		case sessionID != nil && e.sessionID != *sessionID:
+			q.unwait(e)
 			others = append(others, e)
 		default:
+			q.unwait(e)
 			q.drop(e)
 			deleted++
 		}

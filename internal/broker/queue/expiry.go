@@ -21,9 +21,10 @@ func (q *Queue) expire(e *entry) {
 // goes on at once.
 const wave = 4096
 
-// flushWave is flush in parts. It reports false when it has left something to the timer. Until all
-// is moved nothing is delivered and no drain ends, so for those who receive it is as if it were
-// moved in one go; everybody else may see how far it has come.
+// flushWave expires waiting messages that are due, by time of expiry, one wave of them. It reports
+// false when it has left some to the timer. Until all is moved nothing is delivered and no drain
+// ends, so for those who receive it is as if it were moved in one go; everybody else may see how far
+// it has come.
 func (q *Queue) flushWave(now instant) bool {
 	for range wave {
 		e := q.expiry.min()
@@ -34,15 +35,4 @@ func (q *Queue) flushWave(now instant) bool {
 	}
 	q.moving = true
 	return false
-}
-
-// flush expires every waiting message that is due, by time of expiry.
-func (q *Queue) flush(now instant) {
-	for {
-		e := q.expiry.min()
-		if e == nil || e.expiresAt > now {
-			return
-		}
-		q.cleanUp(e, now)
-	}
 }

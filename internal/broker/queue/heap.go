@@ -56,6 +56,14 @@ func (h *entryHeap) min() (*entry, int64) {
 	return h.table.at(h.items[0].ref), h.items[0].key
 }
 
+// next is the first key of a heap by time.
+func (h *entryHeap) next() instant {
+	if len(h.items) == 0 {
+		return never
+	}
+	return instant(h.items[0].key)
+}
+
 func (h *entryHeap) push(e *entry, key int64) {
 	h.items = append(h.items, heapItem{})
 	h.up(len(h.items)-1, newHeapItem(e, key))

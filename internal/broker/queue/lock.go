@@ -83,11 +83,8 @@ func (q *Queue) countDelivery(e *entry) (spent bool) {
 // lapse ends the locks that are due. A delivery that was never taken out of the outbox did not
 // fail; it was not made.
 func (q *Queue) lapse(now instant) {
-	for {
-		e, until := q.locks.min()
-		if e == nil || instant(until) > now {
-			return
-		}
+	for q.locks.next() <= now {
+		e, _ := q.locks.min()
 		c := e.holder
 		if c != nil {
 			c.lose(e)

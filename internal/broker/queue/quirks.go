@@ -32,7 +32,8 @@ func (q *Queue) cleanUp(e *entry, now instant) {
 
 // finishCleanup takes expired messages off the queue whose time has come.
 func (q *Queue) finishCleanup(now instant) {
-	for e, at := q.cleanup.min(); e != nil && instant(at) <= now; e, at = q.cleanup.min() {
+	for q.cleanup.next() <= now {
+		e, _ := q.cleanup.min()
 		q.cleanup.remove(e)
 		q.expire(e)
 	}
@@ -83,12 +84,9 @@ func (q *Queue) arrive(e *entry, now instant) {
 
 // admitLate makes dead letters visible whose time has come.
 func (q *Queue) admitLate(now instant) {
-	n := 0
-	for ; n < len(q.late) && q.late[n].extra.deadLetteredAt.add(lateness) <= now; n++ {
-		q.admitDead(q.late[n], now)
-	}
-	if n > 0 {
-		q.late = q.late[n:]
+	for len(q.late) > 0 && q.late[0].extra.deadLetteredAt.add(lateness) <= now {
+		q.admitDead(q.late[0], now)
+		q.late = q.late[1:]
 	}
 }
 

@@ -70,11 +70,8 @@ func (q *Queue) LastActivation() time.Time {
 // new sequence number, a new enqueued time, and the time to live runs from here. The rest of a
 // large wave is left to the timer, or to the next caller.
 func (q *Queue) activate(now instant) {
-	for range wave {
-		e, at := q.schedule.min()
-		if e == nil || instant(at) > now {
-			return
-		}
+	for n := 0; n < wave && q.schedule.next() <= now; n++ {
+		e, _ := q.schedule.min()
 		q.activated = now
 		q.schedule.remove(e)
 		q.strike(e)

@@ -28,20 +28,12 @@ func (q *Queue) next() instant {
 	if q.moving {
 		return unset
 	}
-	next := never
-	if e, at := q.locks.min(); e != nil {
-		next = min(next, instant(at))
-	}
+	next := min(q.locks.next(), q.schedule.next(), q.cleanup.next())
 	if q.sessions != nil && len(q.sessions.locks) > 0 {
 		next = min(next, q.sessions.locks[0].until)
 	}
 	if len(q.late) > 0 {
 		next = min(next, q.late[0].extra.deadLetteredAt.add(lateness))
-	}
-	for _, h := range []*entryHeap{&q.schedule, &q.cleanup} {
-		if e, at := h.min(); e != nil {
-			next = min(next, instant(at))
-		}
 	}
 	if e := q.expiry.min(); e != nil && q.cfg.Expiry == Eager {
 		next = min(next, e.expiresAt)
