@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler/index"
@@ -262,8 +260,11 @@ func (c *canceller) roundOn(ctx context.Context, l *lane, waiting []index.Needle
 	}
 	for part := range slices.Chunk(numbers, cancelBatch) {
 		c.s.cfg.Operations.Add(operations.Cancel, 1)
-		if err := l.cancel(ctx, part); err != nil {
-			// One of them may be gone, and the error does not say which. They become due.
+		if err := c.s.cancelOn(ctx, l, part); err != nil {
+			if link.Lost(err) {
+				c.waiting = append(c.waiting, found[n:]...)
+			}
+			// Otherwise one of them may be gone, or was due sooner. They become due.
 			return n, fmt.Errorf("scheduler: cancel companions on %s: %w", l.queue, err)
 		}
 		for _, w := range found[n : n+len(part)] {
@@ -275,11 +276,15 @@ func (c *canceller) roundOn(ctx context.Context, l *lane, waiting []index.Needle
 	return n, nil
 }
 
-// cancel takes messages off the monitor queue that wait there for their activation.
-func (l *lane) cancel(ctx context.Context, numbers []int64) error {
-	return l.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) error {
-		return sender.CancelScheduledMessages(ctx, numbers, nil)
-	})
+// cancelOn takes messages off a monitor queue that wait there for their activation. The SDK would
+// open its connection anew after the refusal that says that they are being cancelled.
+func (s *Scheduler) cancelOn(ctx context.Context, l *lane, numbers []int64) error {
+	node, err := s.cfg.Links.Peeker(ctx, l.queue)
+	if err != nil {
+		return err
+	}
+	defer node.Close(context.WithoutCancel(ctx))
+	return node.CancelScheduled(ctx, numbers)
 }
 
 // errNotShown says that a peek at the monitor queue does not show what was written there.

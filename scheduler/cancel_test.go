@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/internal/amqp"
@@ -192,6 +193,56 @@ func TestCancelThatFails(t *testing.T) {
 		c.send("lucky", time.Hour)()
 		time.Sleep(time.Minute)
 		c.want(1, 1)
+	})
+}
+
+// A second request to cancel companions, while the first one is under way, is refused with these
+// words. They are gone. A clock is measured with such a cancel, too.
+func TestCompanionsThatAreBeingCancelledAreGone(t *testing.T) {
+	setupCancel(t, func(c *cancelling) {
+		defer c.ns.Broker.Default().Inject(broker.Fault{
+			Operation: broker.OnManagement, Request: "com.microsoft:cancel-scheduled-message",
+			Error: amqp.Errorf("com.microsoft:argument-error", "The scheduled message with SequenceNumber = 2 is already being cancelled."),
+		})()
+		for _, id := range []string{"m-1", "m-2", "m-3"} {
+			c.send(id, time.Hour)()
+		}
+		time.Sleep(time.Minute)
+		c.want(3, 3) // this broker keeps them all the same
+		if n := c.operations("cancel"); n != 1 {
+			c.Errorf("%d requests to cancel them, want 1", n)
+		}
+		if _, errs := c.outcome(); len(errs) != 0 {
+			c.Errorf("reported %v, want no failure", errs)
+		}
+		if err := c.s.MeasureClock(c.Context()); err != nil {
+			c.Errorf("MeasureClock = %v while its probes are being cancelled", err)
+		}
+	})
+}
+
+// A peek may show a companion for a while after it was cancelled. Nobody cancels it again, and no
+// other companion stays for it.
+func TestACancelledCompanionThatAPeekStillShows(t *testing.T) {
+	setupCancel(t, func(c *cancelling) {
+		c.send("m-1", time.Hour)()
+		shown := companions(c.T, c.ns)
+		time.Sleep(time.Minute)
+		c.want(0, 1)
+		sender, err := c.ns.Client(c.T).NewSender(monitorQueue, nil)
+		if err != nil {
+			c.Fatal(err)
+		}
+		again := []*azservicebus.Message{{MessageID: &shown[0].MessageID, Body: []byte("a companion")}}
+		if _, err := sender.ScheduleMessages(c.Context(), again, shown[0].ScheduledEnqueueTime, nil); err != nil {
+			c.Fatal(err)
+		}
+		c.send("m-2", time.Hour)()
+		time.Sleep(time.Minute)
+		c.want(1, 2)
+		if _, errs := c.outcome(); len(errs) != 0 {
+			c.Errorf("reported %v, want no failure", errs)
+		}
 	})
 }
 

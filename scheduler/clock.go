@@ -249,7 +249,7 @@ func (s *Scheduler) measure(ctx context.Context, l *lane) error {
 		if err != nil {
 			err = fmt.Errorf("scheduler: schedule a clock probe on %s: %w", l.queue, err)
 			if len(numbers) > 0 {
-				err = errors.Join(err, l.cancel(ctx, numbers))
+				err = errors.Join(err, s.cancelOn(ctx, l, numbers))
 			}
 			return err
 		}
@@ -257,7 +257,7 @@ func (s *Scheduler) measure(ctx context.Context, l *lane) error {
 	last := numbers[len(numbers)-1]
 	s.cfg.Operations.Add(operations.Probe, 4)
 	peeked, err := receiver.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &last})
-	cancelErr := l.cancel(ctx, numbers)
+	cancelErr := s.cancelOn(ctx, l, numbers)
 	if err != nil {
 		return fmt.Errorf("scheduler: peek at the clock probe on %s: %w", l.queue, err)
 	}

@@ -98,7 +98,9 @@ func (p *plan) eventsDiffer(id string, n int) bool {
 	case p.anyOf(quirk.ScheduleLate) && n > 1: // two monitors have its companion at one time
 		return len(p.changes) > 0
 	}
-	return n == 0 && (p.unreachable() || p.drained && p.anyOf(quirk.PeekHidesLocked|quirk.StampsSeconds)) // what the monitor locks is hidden, too; and what a nudge leaves seems to be held
+	// What the monitor locks is hidden, too; and what a nudge leaves, for a while or for good, seems
+	// to be held. Where letters are taken away, its verdict is unknown then.
+	return n == 0 && (p.unreachable() || p.drained && p.anyOf(quirk.PeekHidesLocked|quirk.StampsSeconds|quirk.CleanupLate))
 }
 
 // ambiguous reports whether nothing tells the messages with that message-id apart: it repeats
@@ -132,6 +134,9 @@ func (p *plan) anyOf(quirks quirk.Set) bool { return p.quirks&quirks != 0 }
 func (p *plan) slower() (d time.Duration) {
 	if p.anyOf(quirk.ScheduleLate) {
 		d += time.Second
+	}
+	if p.anyOf(quirk.CleanupLate) {
+		d += 2 * time.Second
 	}
 	if p.anyOf(quirk.ReleaseLast) { // a scan may have to come around
 		d += 10 * time.Second

@@ -4,9 +4,12 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"slices"
+	"strings"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/client"
@@ -235,6 +238,27 @@ func (p *Peeker) request(ctx context.Context, operation string, body amqp.Map) (
 	r.Properties = amqp.Map{{Key: "operation", Value: operation}}
 	r.Body, err = amqp.AppendValue(nil, body)
 	return r, err
+}
+
+// beingCancelled is in the refusal of a second request to cancel a message while the first is under
+// way (azure-service-bus-go 177).
+const beingCancelled = "already being cancelled"
+
+// CancelScheduled takes scheduled messages off the entity. What another request is cancelling is
+// gone as well: only the caller cancels them, so that was an attempt whose answer was lost. After
+// an error the Peeker is closed.
+func (p *Peeker) CancelScheduled(ctx context.Context, numbers []int64) error {
+	all := make(amqp.Array, len(numbers))
+	for i, number := range numbers {
+		all[i] = number
+	}
+	request := []amqp.Map{{{Key: "sequence-numbers", Value: all}}}
+	err := p.call(ctx, "com.microsoft:cancel-scheduled-message", request, func(int, amqp.Raw) error { return nil })
+	var refusal *StatusError
+	if errors.As(err, &refusal) && refusal.Code == http.StatusBadRequest && strings.Contains(refusal.Description, beingCancelled) {
+		return nil
+	}
+	return err
 }
 
 // listed yields the elements of {"messages": [{…}, …]}.
