@@ -261,10 +261,10 @@ func (c *canceller) roundOn(ctx context.Context, l *lane, waiting []index.Needle
 	for part := range slices.Chunk(numbers, cancelBatch) {
 		c.s.cfg.Operations.Add(operations.Cancel, 1)
 		if err := c.s.cancelOn(ctx, l, part); err != nil {
-			if link.Lost(err) {
+			// If one of them is gone, the error does not say which, and they become due.
+			if link.Condition(err) != link.ConditionMessageNotFound {
 				c.waiting = append(c.waiting, found[n:]...)
 			}
-			// Otherwise one of them may be gone, or was due sooner. They become due.
 			return n, fmt.Errorf("scheduler: cancel companions on %s: %w", l.queue, err)
 		}
 		for _, w := range found[n : n+len(part)] {

@@ -196,6 +196,20 @@ func TestCancelThatFails(t *testing.T) {
 	})
 }
 
+func TestACancelThatIsNotAnsweredIsAskedForAgain(t *testing.T) {
+	for name, fault := range map[string]broker.Fault{"cut": {Cut: true}, "busy": {Error: broker.ServerBusy()}} {
+		t.Run(name, func(t *testing.T) {
+			setupCancel(t, func(c *cancelling) {
+				fault.Operation, fault.Request, fault.Times = broker.OnManagement, "com.microsoft:cancel-scheduled-message", 2
+				defer c.ns.Broker.Default().Inject(fault)()
+				c.send("m", time.Hour)()
+				time.Sleep(time.Minute)
+				c.want(0, 1)
+			})
+		})
+	}
+}
+
 // A second request to cancel companions, while the first one is under way, is refused with these
 // words. They are gone. A clock is measured with such a cancel, too.
 func TestCompanionsThatAreBeingCancelledAreGone(t *testing.T) {

@@ -57,7 +57,7 @@ func (p *Peeker) TakeDeferred(ctx context.Context, number int64, session *string
 			return nil
 		}
 		return nil
-	}, conditionMessageNotFound, ConditionSessionLost)
+	}, ConditionMessageNotFound, ConditionSessionLost)
 	return lock, until, ok && err == nil, err
 }
 

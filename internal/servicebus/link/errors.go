@@ -44,10 +44,10 @@ const (
 	ConditionUnauthorized = "amqp:unauthorized-access"
 	// ConditionDisabled: the entity takes no such operation.
 	ConditionDisabled = "com.microsoft:entity-disabled"
+	// ConditionMessageNotFound: the requested message is gone, or locked.
+	ConditionMessageNotFound = "com.microsoft:message-not-found"
 
 	conditionDeadLetter = "com.microsoft:dead-letter"
-	// conditionMessageNotFound: the requested message is gone, or locked.
-	conditionMessageNotFound = "com.microsoft:message-not-found"
 )
 
 // StatusError is a request that $cbs or $management has answered with a failure.

@@ -80,7 +80,7 @@ func (p *Peeker) PeekEach(ctx context.Context, ranges []PeekRange) (pages [][]*M
 	err = p.call(ctx, operationPeek, requests, func(i int, body amqp.Raw) (err error) {
 		pages[i], err = parsePage(body, func(int, *Message) error { return nil })
 		return err
-	}, conditionMessageNotFound)
+	}, ConditionMessageNotFound)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (p *Peeker) ask(ctx context.Context, r PeekRange) error {
 func (p *Peeker) takeAhead(ctx context.Context, next func(n int, last *Message) error) ([]*Message, error) {
 	_, a, err := p.node.Answer(ctx)
 	p.ahead = PeekRange{}
-	if err != nil || a.Condition == conditionMessageNotFound {
+	if err != nil || a.Condition == ConditionMessageNotFound {
 		return nil, err
 	}
 	if err := status(&a); err != nil {
@@ -188,7 +188,7 @@ func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]b
 			page = append(page, encoded)
 		}
 		return nil
-	}, conditionMessageNotFound)
+	}, ConditionMessageNotFound)
 	return page, err
 }
 

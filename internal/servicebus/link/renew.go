@@ -65,7 +65,7 @@ func (p *Peeker) renew(ctx context.Context, locks []Lock, batches [][]int, until
 			until[at] = t.Time()
 		}
 		return nil
-	}, ConditionLockLost, conditionMessageNotFound)
+	}, ConditionLockLost, ConditionMessageNotFound)
 	if err != nil {
 		return nil, err
 	}
