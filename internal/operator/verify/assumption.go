@@ -51,7 +51,7 @@ var Assumptions = []Assumption{
 		ID: "cleanup-at-once", Mark: Inferred, Guarantees: "G3, G7", Quirk: quirk.CleanupLate,
 		What:      "When a receive is answered, the messages that it expires have left the queue.",
 		Source:    "docs: message browsing calls the removal asynchronous; Python live tests wait 10 s for the dead letter",
-		Otherwise: "G3 and G7 hold: a message that a nudge leaves in place is checked again until it is gone. Its event comes with its dead letter, up to 2.5 s late. While somebody empties the dead-letter queue, the verdict may be unknown.",
+		Otherwise: "G3 and G7 hold: a message that a nudge leaves in place is checked again until it is gone. Its event comes with its dead letter, up to 3 s late. A scan may follow in between: more operations, and it releases the messages before. While somebody empties the dead-letter queue, nobody can tell such a message from one that a consumer holds: the verdict may be unknown.",
 		try:       cleanupAtOnce, operations: 9,
 	},
 	{
@@ -163,7 +163,7 @@ var Assumptions = []Assumption{
 		ID: "drain-answered", Mark: ReliedOn, Guarantees: "G3, G6", Quirk: quirk.DrainUnanswered,
 		What:      "A receiver that drains its credit is answered.",
 		Source:    "the SDKs of JavaScript, .NET and Python wait for it",
-		Otherwise: "A nudge waits 2 s for it and then closes its link, which ends the credit: each nudge takes 2 s longer, and a message behind others may expire a minute late.",
+		Otherwise: "A nudge waits 2 s for it and then closes its link, which ends the credit: each nudge takes 2 s longer, and a message behind others may expire a minute late. A live message that comes while the link closes stays locked, which counts a delivery.",
 		try:       drainAnswered, operations: 2,
 	},
 	{
