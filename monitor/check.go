@@ -182,7 +182,7 @@ func (e *entity) check(ctx context.Context, due []*watch) error {
 		wt.evidence.expired, wt.evidence.none = wt.evidence.atNudge, false
 		seen := notFound
 		if m := wt.want.Found; m != nil {
-			wt.evidence.expired, wt.evidence.atNudge = nil, nil
+			wt.evidence.expired, wt.evidence.atNudge, wt.evidence.awaited = nil, nil, 0
 			wt.seenAt, wt.evidence.presentAt = now, began
 			if needsProof { // or dead letters are the evidence
 				wt.evidence.present = m

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 
@@ -62,6 +63,31 @@ func TestMissedDeadlineInTheSessionWithAnEmptyID(t *testing.T) {
 
 // A consumer holds the session, and with it all that waits there. What it has not received when
 // it gives the session up is expired then; what it has completed is not.
+// A peek without a session is empty at times, although there are messages. No verdict rests on one.
+func TestASearchInSessionsThatIsEmptyAtTimes(t *testing.T) {
+	for empty := 1; empty <= 2; empty++ {
+		t.Run(fmt.Sprint(empty, " in a row"), func(t *testing.T) {
+			inModes(t, withSessions, func(s *scene) {
+				s.MeasureClock()
+				s.startMonitor()
+				for _, id := range []string{"m-1", "m-2"} {
+					s.send(workQueue, id, session("a"), "Overdue-Within", `"3s"`)
+					s.Namespace.Broker.Default().Inject(broker.Fault{
+						Entity: workQueue, Operation: broker.OnManagement, Request: "com.microsoft:peek-message", Times: empty,
+						Error: amqp.Errorf("com.microsoft:message-not-found", "There are no messages."),
+					})
+					time.Sleep(10 * time.Second)
+				}
+				s.wantNotified("m-1", "m-2")
+				if met := s.Verdicts(workQueue, "met"); met != 0 {
+					s.Errorf("%v deadlines count as met, want none", met)
+				}
+				s.Settled(time.Second)
+			})
+		})
+	}
+}
+
 func TestSessionThatIsHeldAtTheDeadline(t *testing.T) {
 	for _, stamp := range []bool{true, false} {
 		t.Run(fmt.Sprint("stamp ", stamp), func(t *testing.T) {
