@@ -119,22 +119,24 @@ func (x *Explanation) add(at time.Time, what, where, format string, args ...any)
 	x.Timeline = append(x.Timeline, Event{at.UTC(), what, where, fmt.Sprintf(format, args...)})
 }
 
-// readMessages searches the queue and the dead-letter queue for the message.
+// readMessages searches the queue and the dead-letter queue for the message. A search that shows
+// nothing is repeated: a peek at an entity with sessions is empty at times.
 func (x *Explanation) readMessages(ctx context.Context) error {
 	for _, q := range []struct {
 		path string
 		add  func(*dlq.Letter)
 	}{{x.place.String(), x.addWaiting}, {x.place.Path(), x.addDeadLetter}} {
-		read := 0
-		err := dlq.WalkAt(ctx, x.source.Links, q.path, 0, func(l *dlq.Letter) bool {
-			if l.MessageID == x.MessageID {
-				q.add(l)
+		for read, attempt := 0, 0; read == 0 && attempt < 2; attempt++ {
+			err := dlq.WalkAt(ctx, x.source.Links, q.path, 0, func(l *dlq.Letter) bool {
+				if l.MessageID == x.MessageID {
+					q.add(l)
+				}
+				read++
+				return read < maxMessages
+			})
+			if err != nil {
+				return dlq.Failure(x.place, err)
 			}
-			read++
-			return read < maxMessages
-		})
-		if err != nil {
-			return dlq.Failure(x.place, err)
 		}
 	}
 	if x.waiting+x.dead == 0 && x.source.IsTopic(ctx, x.place) {

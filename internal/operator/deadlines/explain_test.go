@@ -16,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/google/go-cmp/cmp"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/operator/dlq"
@@ -116,6 +117,21 @@ func TestExplainShowsADeferredMessageInASession(t *testing.T) {
 			`enqueued: enqueued with sequence number 1 in session "table 9", without a time to live of its own`,
 			"seen: in the queue, deferred; delivery count 1",
 		)
+	})
+}
+
+func TestExplainRepeatsASearchThatShowsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		s.send("seated", "m", 0, func(m *azservicebus.Message) { m.SessionID = to.Ptr("table 9") })
+		s.ns.Broker.Default().Inject(broker.Fault{
+			Entity: "seated", Operation: broker.OnManagement, Request: "com.microsoft:peek-message", Times: 1,
+			Error: amqp.Errorf("com.microsoft:message-not-found", "There are no messages."),
+		})
+		x := s.explainWith(ExplainOptions{Place: dlq.Place{Entity: "seated"}, MessageID: "m"})
+		if want := "in its queue, and not monitored: it states no deadline."; x.Verdict != want {
+			t.Errorf("verdict %q, want %q", x.Verdict, want)
+		}
 	})
 }
 
