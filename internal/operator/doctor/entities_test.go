@@ -65,6 +65,52 @@ func TestEntitiesThatDoNotExistAreErrors(t *testing.T) {
 	}
 }
 
+// A forward is bound to the queue that there was when it was set.
+func TestAForwardToAQueueThatWasMadeAnewIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orders := broker.QueueConfig{Name: "orders", DeadLetteringOnMessageExpiration: true, ForwardTo: "next", ForwardDeadLetteredMessagesTo: "graves"}
+		c := open(t, wellMade[0], orders, broker.QueueConfig{Name: "next"}, broker.QueueConfig{Name: "graves"})
+		check := func(step string, want int) {
+			t.Helper()
+			cfg := c.config("manage", "bQ==")
+			cfg.OnlyEntities, cfg.Entities = true, []Monitored{{Name: "orders", Setting: "monitor.entities[0]"}}
+			n := 0
+			for _, f := range Examine(t.Context(), cfg).Findings {
+				if f.Check == "forwarding-target" {
+					n++
+					if f.Subject != "queue orders" || f.Severity != Error || f.Fix == "" {
+						t.Errorf("%s: %+v, want an error of the queue orders, with a fix", step, f)
+					}
+				}
+			}
+			if n != want {
+				t.Errorf("%s: %d findings of targets, want %d", step, n, want)
+			}
+			time.Sleep(5 * time.Minute)
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		check("as it was made", 0)
+		must(c.ns.DeleteQueue("graves"))
+		check("one is deleted", 1)
+		_, err := c.ns.CreateQueue(broker.QueueConfig{Name: "graves"})
+		must(err)
+		must(c.ns.DeleteQueue("next"))
+		check("another one as well, and the first made again", 2)
+		_, err = c.ns.CreateQueue(broker.QueueConfig{Name: "next"})
+		must(err)
+		check("both are made again", 2)
+		orders.MaxDeliveryCount = 7
+		_, err = c.ns.UpdateQueue(orders)
+		must(err)
+		check("what forwards is updated", 0)
+	})
+}
+
 // Without the administration API, the answers to links and peeks are all that there is.
 func TestMissingEntitiesAreFoundWithoutTheAdministrationAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -124,6 +124,11 @@ func (x *examiner) entity(ctx context.Context, w *Monitored) []Finding {
 		x.mu.Lock()
 		x.judgeEntity(n, w, &d)
 		x.mu.Unlock()
+		x.forwards(ctx, n, n.subject, d.UpdatedAt, d.ForwardTo, d.ForwardDeadLetteredMessagesTo)
+		for i := range d.Subscriptions {
+			s := &d.Subscriptions[i]
+			x.forwards(ctx, n, fmt.Sprintf("subscription %s/%s", w.Name, s.Name), s.UpdatedAt, s.ForwardTo, s.ForwardDeadLetteredMessagesTo)
+		}
 	}
 	if !x.reachable || !x.cfg.Monitor || d.Status == "Disabled" || d.Status == "ReceiveDisabled" {
 		return n.all
@@ -144,6 +149,29 @@ func (x *examiner) entity(ctx context.Context, w *Monitored) []Finding {
 		n.all = append(n.all, sub.all...)
 	}
 	return n.all
+}
+
+// setUpTime is how long an emulator may take to make what its configuration names. What forwards may
+// be made before its target there.
+const setUpTime = time.Minute
+
+// forwards checks where what was last updated at an instant forwards to. A forward is bound to the
+// queue or topic that there was then, and not to its name (azure-service-bus 693).
+func (x *examiner) forwards(ctx context.Context, n *notes, subject string, updated time.Time, to ...string) {
+	sub := &notes{subject: subject}
+	for _, name := range to {
+		if name == "" {
+			continue
+		}
+		const rebind = "change any setting of it, and change that back: so it is bound to the queue or topic that there is now"
+		switch target, err := x.describe(ctx, name); {
+		case errors.Is(err, entities.ErrNotFound):
+			sub.add(Error, "forwarding-target", fmt.Sprintf("It forwards to %s, which does not exist, so what it forwards becomes a dead letter.", name), fmt.Sprintf("create %s, then %s", name, rebind))
+		case err == nil && target.CreatedAt.Sub(updated) > setUpTime:
+			sub.add(Error, "forwarding-target", fmt.Sprintf("It forwards to an earlier %s, which was deleted. The one that there is now was created later than the settings of what forwards, so what that forwards becomes a dead letter.", name), rebind)
+		}
+	}
+	n.all = append(n.all, sub.all...)
 }
 
 func (x *examiner) createEntity(w *Monitored) string {
