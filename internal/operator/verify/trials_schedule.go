@@ -14,7 +14,10 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-var errNothingCame = errors.New("no message came although one was sent")
+var (
+	errNothingCame  = errors.New("no message came although one was sent")
+	errWholeSeconds = errors.New("the stamps are in whole seconds")
+)
 
 const (
 	// ahead is how long before their time trials schedule messages. It is longer than the clocks of a
@@ -25,9 +28,30 @@ const (
 )
 
 func schedulePrecise(ctx context.Context, t *trial) answer {
-	q, err := t.queue(ctx)
+	_, latest, err := t.lateness(ctx)
+	switch {
+	case err != nil:
+		return untold(err)
+	case latest > precise:
+		return otherwise("the latest was active %v after its time", latest.Round(time.Millisecond))
+	}
+	return asAssumed("at most %v late", latest.Round(time.Millisecond))
+}
+
+func scheduleNotEarly(ctx context.Context, t *trial) answer {
+	earliest, _, err := t.lateness(ctx)
 	if err != nil {
 		return untold(err)
+	}
+	return when(earliest >= 0, "a message was active %v before its time", -earliest)
+}
+
+// lateness schedules messages, and returns how long after their time they were active, by their
+// stamps.
+func (t *trial) lateness(ctx context.Context) (earliest, latest time.Duration, err error) {
+	q, err := t.queue(ctx)
+	if err != nil {
+		return 0, 0, err
 	}
 	const n = 5
 	var ms []*azservicebus.Message
@@ -38,27 +62,20 @@ func schedulePrecise(ctx context.Context, t *trial) answer {
 		ms = append(ms, m)
 	}
 	if err := t.send(ctx, q, ms...); err != nil {
-		return untold(err)
+		return 0, 0, err
 	}
 	page, err := t.activated(ctx, q, n)
 	if err != nil {
-		return untold(err)
+		return 0, 0, err
 	}
-	var latest time.Duration
 	if !slices.ContainsFunc(page, func(m *link.Message) bool { return m.EnqueuedTime.Nanosecond() != 0 }) {
-		return answer{Unknown, "the stamps are in whole seconds"}
+		return 0, 0, errWholeSeconds
 	}
-	for _, m := range page {
-		late := m.EnqueuedTime.Sub(m.ScheduledEnqueueTime)
-		if late < 0 {
-			return otherwise("a message was active %v before its time", -late)
-		}
-		latest = max(latest, late)
+	late := make([]time.Duration, n)
+	for i, m := range page {
+		late[i] = m.EnqueuedTime.Sub(m.ScheduledEnqueueTime)
 	}
-	if latest > precise {
-		return otherwise("the latest of %d was active %v after its time", n, latest.Round(time.Millisecond))
-	}
-	return asAssumed("at most %v late", latest.Round(time.Millisecond))
+	return slices.Min(late), slices.Max(late), nil
 }
 
 // activated waits until n scheduled messages of a queue are active. Late ones have 10 s more.
