@@ -276,8 +276,8 @@ func (c *canceller) roundOn(ctx context.Context, l *lane, waiting []index.Needle
 	return n, nil
 }
 
-// cancelOn takes messages off a monitor queue that wait there for their activation. The SDK would
-// open its connection anew after the refusal that says that they are being cancelled.
+// cancelOn takes messages off a monitor queue that wait there for their activation. After the
+// refusal that says that they are being cancelled, the SDK would open its connection again.
 func (s *Scheduler) cancelOn(ctx context.Context, l *lane, numbers []int64) error {
 	node, err := s.cfg.Links.Peeker(ctx, l.queue)
 	if err != nil {
