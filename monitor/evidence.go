@@ -304,8 +304,8 @@ const letterWait = 750 * time.Millisecond
 
 // mayHaveLetter reports whether a message that was on the work queue at its deadline, as far as
 // anybody knows, may have a dead letter that cannot be found yet. Its absence counts after
-// letterWait, when it is searched for once more. In an entity with sessions every message is: a peek
-// without a session is empty at times (azure-sdk-for-js 12450).
+// letterWait, when it is searched for once more. In an entity with sessions every message is: a
+// peek without a session is empty at times (azure-sdk-for-js 12450).
 func (e *entity) mayHaveLetter(wt *watch) bool {
 	switch {
 	case wt.evidence.awaited > 0:

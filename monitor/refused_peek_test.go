@@ -40,8 +40,8 @@ func TestAPeekThatIsRefusedIsNoVerdict(t *testing.T) {
 	}
 }
 
-// The same of the queue that dead letters are forwarded to: a dead letter that nobody can read there
-// is not a message that was received.
+// The same of the queue that dead letters are forwarded to: a dead letter that nobody can read
+// there is not a message that was received.
 func TestAPeekThatIsRefusedWhereDeadLettersGoIsNoVerdict(t *testing.T) {
 	inModes(t, func(_ *scene, c *broker.Config) {
 		c.Queues[0].ForwardDeadLetteredMessagesTo = "graves"

@@ -283,8 +283,9 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 		if p.consumers > 0 {
 			most += 2 // a consumer that gives up, or crashes, may not have noticed what it was sent
 		}
-		most += len(p.line) + min(p.changed, 1)                                                           // what was on its way to the monitor stays locked: a change detaches its link
-		if got := live.DeliveryCount; got > most && !p.anyOf(quirk.ReleaseCounts|quirk.DrainUnanswered) { // or what comes to a link that closes stays locked
+		most += len(p.line) + min(p.changed, 1) // what was on its way to the monitor stays locked: a change detaches its link
+		// What comes to a link that closes over a drain without an answer stays locked as well.
+		if got := live.DeliveryCount; got > most && !p.anyOf(quirk.ReleaseCounts|quirk.DrainUnanswered) {
 			p.Errorf("%s: delivery count %d, want %d at most", where, got, most)
 		}
 	case expired:

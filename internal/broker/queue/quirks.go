@@ -19,8 +19,9 @@ const (
 	cleanupStep = 200 * time.Millisecond
 )
 
-// cleanUp takes e, which waits and has expired, off the queue. With quirk.CleanupLate, what a receive
-// finds so waits no more, and stands there for up to ten steps, which its sequence number decides.
+// cleanUp takes e, which waits and has expired, off the queue. With quirk.CleanupLate, what a
+// receive finds so waits no more, and stands there for up to ten steps, which its sequence number
+// decides.
 func (q *Queue) cleanUp(e *entry, now instant) {
 	q.unwait(e)
 	if steps := arrival(e.seq) * 7 % 11; steps > 0 && q.cfg.Quirks.Has(quirk.CleanupLate) && q.cfg.Expiry != Eager {

@@ -151,8 +151,8 @@ func (x *examiner) entity(ctx context.Context, w *Monitored) []Finding {
 	return n.all
 }
 
-// setUpTime is how long an emulator may take to make what its configuration names. What forwards may
-// be made before its target there.
+// setUpTime is how long an emulator may take to make what its configuration names. What forwards
+// may be made before its target there.
 const setUpTime = time.Minute
 
 // forwards checks where what was last updated at an instant forwards to. A forward is bound to the
