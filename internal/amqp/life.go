@@ -16,23 +16,24 @@ const MaxTTL = math.MaxUint32 * time.Millisecond
 const LongestLife = 100 * 365 * 24 * time.Hour
 
 // Life returns the time to live that the sender states: 0 if it states none, or one beyond
-// [LongestLife]. The header's ttl counts. If that is absent or saturated, the difference of
+// [LongestLife]. The header's ttl counts. If that is saturated, the difference of
 // absolute-expiry-time and creation-time counts, which is independent of clocks. Clients state a
 // life beyond the header in that way (.NET: AmqpMessageConverter caps ttl at uint.MaxValue and sets
-// both properties). A difference below the saturated ttl, even a negative one, is ignored.
+// both properties). A difference below the saturated ttl, even a negative one, is ignored, and so
+// are both properties without a ttl (service-bus-amqp-protocol-guide: ignored on input).
 func (m *Message) Life() (time.Duration, error) {
 	ttl, ok := ListField(m.Header, HeaderTTL)
-	header := uint32(0)
-	if ok {
-		if header = ttl.Uint(); ttl.Err() != nil || header < math.MaxUint32 {
-			return time.Duration(header) * time.Millisecond, ttl.Err()
-		}
+	if !ok {
+		return 0, nil
+	}
+	if header := ttl.Uint(); ttl.Err() != nil || header < math.MaxUint32 {
+		return time.Duration(header) * time.Millisecond, ttl.Err()
 	}
 	creation, made := ListField(m.Properties, PropertyCreationTime)
 	if !made {
-		return ofHeader(header), nil
+		return MaxTTL, nil
 	}
-	return m.lifeFrom(creation.Timestamp(), creation.Err(), header), nil
+	return m.lifeFrom(creation.Timestamp(), creation.Err()), nil
 }
 
 // LifeSince is Life for a message that a broker has enqueued at the given instant. If the header is
@@ -45,33 +46,31 @@ func (m *Message) LifeSince(enqueued time.Time) (time.Duration, error) {
 		return life, err
 	}
 	if _, made := ListField(m.Properties, PropertyCreationTime); !made {
-		life = m.lifeFrom(TimestampOf(enqueued), nil, math.MaxUint32)
+		life = m.lifeFrom(TimestampOf(enqueued), nil)
 	}
 	return life, err
 }
 
-// lifeFrom is the life up to absolute-expiry-time, or that of the header if that is no shorter.
-func (m *Message) lifeFrom(creation Timestamp, unreadable error, header uint32) time.Duration {
+// lifeFrom is the life up to absolute-expiry-time, or MaxTTL if that is no shorter.
+func (m *Message) lifeFrom(creation Timestamp, unreadable error) time.Duration {
 	expiry, ok := ListField(m.Properties, PropertyAbsoluteExpiryTime)
 	if !ok || unreadable != nil {
-		return ofHeader(header)
+		return MaxTTL
 	}
 	end := expiry.Timestamp()
 	if expiry.Err() != nil || end <= creation {
-		return ofHeader(header)
+		return MaxTTL
 	}
 	// The difference of two ordered int64 fits into a uint64.
 	switch ms := uint64(end) - uint64(creation); {
-	case ms <= uint64(header):
-		return ofHeader(header)
+	case ms <= math.MaxUint32:
+		return MaxTTL
 	case ms > uint64(LongestLife/time.Millisecond):
 		return 0
 	default:
 		return time.Duration(ms) * time.Millisecond
 	}
 }
-
-func ofHeader(ttl uint32) time.Duration { return time.Duration(ttl) * time.Millisecond }
 
 // StateLife states a life of whole milliseconds on a message that is sent at the instant now: in
 // the header, and also in the properties if the header cannot hold it. Life reads it. 0 removes it

@@ -55,12 +55,11 @@ func TestASaturatedTimeToLiveYieldsToTheLifeOfTheProperties(t *testing.T) {
 		"saturated, ends beyond all that it is": {stating(saturated, at(0), highest), 0},
 		"saturated, more than 64 bits":          {stating(saturated, lowest, highest), 0},
 		"saturated, less than 64 bits":          {stating(saturated, highest, lowest), amqp.MaxTTL},
-		"no header":                             {stating(-1, at(0), at(time.Hour)), time.Hour},
-		"no header, longer life":                {stating(-1, at(0), at(100*days)), 100 * days},
-		"no header, ends before it was made":    {stating(-1, at(time.Hour), at(0)), 0},
-		"no header, ends as it was made":        {stating(-1, at(0), at(0)), 0},
-		"no header, a hundred years":            {stating(-1, at(0), at(amqp.LongestLife)), amqp.LongestLife},
-		"no header, more than that":             {stating(-1, at(0), at(amqp.LongestLife+time.Millisecond)), 0},
+		"saturated, a hundred years":            {stating(saturated, at(0), at(amqp.LongestLife)), amqp.LongestLife},
+		"saturated, more than that":             {stating(saturated, at(0), at(amqp.LongestLife+time.Millisecond)), 0},
+		"no header":                             {stating(-1, at(0), at(time.Hour)), 0},
+		"no header, longer life":                {stating(-1, at(0), at(100*days)), 0},
+		"no header, end alone":                  {stating(-1, nil, at(time.Hour)), 0},
 	} {
 		if got, err := tc.m.Life(); err != nil || got != tc.want {
 			t.Errorf("%s: Life = %v, %v, want %v", name, got, err, tc.want)

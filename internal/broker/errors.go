@@ -70,8 +70,6 @@ var failures = []struct {
 		"A message of a session is locked as long as its session is. Renew the lock of the session."},
 	{queue.ErrNotSessionful, statusBadRequest, amqp.ErrCondNotAllowed,
 		"The operation needs an entity that requires sessions."},
-	{queue.ErrSessionStateTooLarge, statusForbidden, amqp.ErrCondLinkMessageSizeExceeded,
-		"The state of the session is too large."},
 	{queue.ErrFull, statusForbidden, amqp.ErrCondResourceLimitExceeded,
 		"The maximum entity size has been reached or exceeded."},
 	{queue.ErrPropertiesTooLarge, statusForbidden, amqp.ErrCondResourceLimitExceeded,

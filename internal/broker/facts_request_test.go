@@ -107,6 +107,38 @@ func TestNumbersAndTimesAreAnsweredInArrays(t *testing.T) {
 	})
 }
 
+// Whatever a client gives as a reason comes back, over its link and over $management, with its type.
+func TestAReasonThatIsNoTextIsKept(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
+		r := rawOver(t, ns, opens)
+		r.attach(0, amqp.RoleSender, "q")
+		r.sent(0, amqp.AppendData(nil, nil))
+		r.sent(0, amqp.AppendData(nil, nil))
+		r.attach(1, amqp.RoleReceiver, "q", func(a *amqp.Attach) { a.RcvSettleMode = amqp.RcvSecond })
+		tr, _ := r.delivery(1, 0)
+		said := amqp.Map{{Key: "DeadLetterReason", Value: int32(5)}, {Key: "k", Value: amqp.List{true}}}
+		r.send(&amqp.Disposition{Role: amqp.RoleReceiver, First: tr.DeliveryID, Last: tr.DeliveryID,
+			State: &amqp.Rejected{Error: &amqp.Error{Condition: "com.microsoft:dead-letter", Info: said}}}, nil)
+		await[*amqp.Disposition](r)
+		_, second := r.delivery(1, 1)
+		status, _ := r.requester(2, "q/$management").manage("com.microsoft:update-disposition", amqp.Map{
+			{Key: "disposition-status", Value: "suspended"}, {Key: "deadletter-reason", Value: int32(5)},
+			{Key: "lock-tokens", Value: amqp.Array{values(t, second.DeliveryAnnotations)["x-opt-lock-token"]}},
+			{Key: "properties-to-modify", Value: said[1:]},
+		})
+		if status != int32(200) {
+			t.Fatalf("status = %v, want 200", status)
+		}
+		r.attach(4, amqp.RoleReceiver, "q/$DeadLetterQueue", func(a *amqp.Attach) { a.RcvSettleMode = amqp.RcvSecond })
+		for i := range uint32(2) {
+			_, m := r.delivery(4, i)
+			if diff := cmp.Diff(map[string]any{"DeadLetterReason": int32(5), "k": amqp.List{true}}, values(t, m.ApplicationProperties)); diff != "" {
+				t.Errorf("dead letter %d (-want +got):\n%s", i, diff)
+			}
+		}
+	})
+}
+
 // deferAll defers n messages in a queue and returns their numbers.
 func deferAll(t *testing.T, ns *brokertest.Namespace, name string, n int) (numbers amqp.Array) {
 	t.Helper()

@@ -4,6 +4,7 @@ package broker
 
 import (
 	"bytes"
+	"math"
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/message"
@@ -17,7 +18,7 @@ func (m management) schedule(e *Entity, q *queue.Queue, a *arguments) response {
 		return failure(queue.ErrDeadLetterQueue)
 	}
 	var messages []queue.Message
-	a.elements("messages", message.MaxBatch, func(r *amqp.Reader) {
+	a.elements("messages", math.MaxInt, func(r *amqp.Reader) {
 		entry := arguments{raw: r.Raw()}
 		var encoded []byte
 		entry.read("message", true, func(r *amqp.Reader) { encoded = r.Binary() })

@@ -3,9 +3,11 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -18,35 +20,43 @@ var dispositions = map[string]queue.Outcome{
 	"defered":   queue.Defer,
 }
 
+// explanations are the arguments that say why a message is dead-lettered, and the properties that
+// they become.
+var explanations = map[string]string{
+	"deadletter-reason":      message.PropDeadLetterReason,
+	"deadletter-description": message.PropDeadLetterDescription,
+}
+
 // updateDisposition settles by lock token, over any connection. That is how
 // deferred messages are settled, and those whose link is gone.
 func (m management) updateDisposition(_ *Entity, q *queue.Queue, a *arguments) response {
 	status := a.text("disposition-status")
 	tokens := a.lockTokens()
 	session, ofSession := a.session(false)
-	how := queue.Settlement{
-		DeadLetterReason:           a.text("deadletter-reason"),
-		DeadLetterErrorDescription: a.text("deadletter-description"),
-	}
+	var set amqp.Map
 	a.read("properties-to-modify", false, func(r *amqp.Reader) {
-		set, isMap := r.Value().(amqp.Map)
-		if !isMap {
+		var isMap bool
+		if set, isMap = r.Value().(amqp.Map); !isMap {
 			a.fail("The argument 'properties-to-modify' is no map.")
-			return
-		}
-		var refusal *amqp.Error
-		if how.Properties, refusal = properties(set); refusal != nil && a.err == nil {
-			a.err = refusal
 		}
 	})
-	if a.err != nil {
-		return invalid(a.err)
-	}
 	outcome, known := dispositions[status]
 	if !known {
-		return badRequest("The argument 'disposition-status' is not valid.")
+		a.fail("The argument 'disposition-status' is not valid.")
 	}
-	how.Outcome = outcome
+	how := queue.Settlement{Outcome: outcome}
+	var refusal *amqp.Error
+	if outcome == queue.DeadLetter {
+		for argument, property := range explanations {
+			a.read(argument, false, func(r *amqp.Reader) { set = append(set, amqp.Pair{Key: property, Value: r.Value()}) })
+		}
+		how, refusal = deadLettering(&amqp.Error{Condition: condDeadLetter, Info: set})
+	} else {
+		how.Properties, refusal = properties(set)
+	}
+	if a.err = cmp.Or(a.err, refusal); a.err != nil {
+		return invalid(a.err)
+	}
 	if a.txn != nil {
 		if refusal := m.txns.settle(a.txn.TxnID, q, how, tokens, nil); refusal != nil {
 			return refused(refusal)

@@ -60,7 +60,7 @@ func (b *Broker) unschedule(messages []queue.Message) {
 func cancelPartial(q *queue.Queue, numbers []int64) response {
 	for _, number := range numbers {
 		if err := q.CancelScheduled(number); err != nil && !errors.Is(err, queue.ErrMessageNotFound) {
-			return failure(err)
+			return refused(errCancel(err))
 		}
 	}
 	return ok(nil)

@@ -119,26 +119,32 @@ func deadLettering(e *amqp.Error) (how queue.Settlement, refusal *amqp.Error) {
 	if e == nil {
 		return how, nil
 	}
-	rest := make(amqp.Map, 0, len(e.Info))
+	rest, explained := make(amqp.Map, 0, len(e.Info)), false
 	for _, p := range e.Info {
-		switch name, _ := text(p.Key); name {
-		case message.PropDeadLetterReason:
-			how.DeadLetterReason, _ = text(p.Value)
-		case message.PropDeadLetterDescription:
-			how.DeadLetterErrorDescription, _ = text(p.Value)
-		default:
+		name, _ := text(p.Key)
+		said, isText := text(p.Value)
+		switch isReason := name == message.PropDeadLetterReason; {
+		case !isReason && name != message.PropDeadLetterDescription:
 			rest = append(rest, p)
+			continue
+		case !isText:
+			rest = append(rest, p) // what a client gives instead of a text is kept as it is
+		case isReason:
+			how.DeadLetterReason = said
+		default:
+			how.DeadLetterErrorDescription = said
 		}
+		explained = explained || said != "" || !isText
 	}
-	if e.Condition != condDeadLetter && how.DeadLetterReason == "" && how.DeadLetterErrorDescription == "" {
+	if e.Condition != condDeadLetter && !explained {
 		how.DeadLetterReason, how.DeadLetterErrorDescription = string(e.Condition), e.Description
 	}
 	how.Properties, refusal = properties(rest)
 	return how, refusal
 }
 
-// properties reads properties to modify, which become application properties:
-// names with scalar values.
+// properties reads properties to modify, which become application properties, and may have every
+// value that a sender may give those.
 func properties(m amqp.Map) ([]queue.Property, *amqp.Error) {
 	if len(m) == 0 {
 		return nil, nil
@@ -149,17 +155,7 @@ func properties(m amqp.Map) ([]queue.Property, *amqp.Error) {
 		if !ok {
 			return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "The name of a property to modify is no string.")
 		}
-		value := p.Value
-		switch v := value.(type) {
-		case amqp.Symbol:
-			value = string(v) // what a client reads back is text, and the queue knows its size
-		case amqp.List, amqp.Map, amqp.Array, amqp.Described, amqp.Raw:
-			return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "The value of the property '%.128s' is no simple type.", name)
-		}
-		if _, isText := value.(string); !isText && (name == message.PropDeadLetterReason || name == message.PropDeadLetterDescription) {
-			return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "The value of the property '%s' is no string.", name)
-		}
-		ps = append(ps, queue.Property{Key: name, Value: value})
+		ps = append(ps, queue.Property{Key: name, Value: p.Value})
 	}
 	return ps, nil
 }

@@ -12,6 +12,23 @@ import (
 	"overdue/internal/broker/queue"
 )
 
+// everyKind is properties with a value of each kind that a client can give one.
+var everyKind = amqp.Map{
+	{Key: "DeadLetterReason", Value: int64(1)},
+	{Key: "symbol", Value: amqp.Symbol("s")},
+	{Key: "span", Value: amqp.Described{Descriptor: message.TypeTimeSpan, Value: int64(1)}},
+	{Key: "list", Value: amqp.List{"a", amqp.Map{{Key: "b", Value: []byte("c")}}}},
+	{Key: "array", Value: amqp.Array{int32(1)}},
+	{Key: "null"},
+}
+
+var everyProperty = func() (ps []queue.Property) {
+	for _, p := range everyKind {
+		ps = append(ps, queue.Property{Key: p.Key.(string), Value: p.Value})
+	}
+	return ps
+}()
+
 func TestOutcomesMeanWhatTheSDKsMean(t *testing.T) {
 	set := amqp.Map{{Key: amqp.Symbol("k"), Value: "v"}}
 	properties := []queue.Property{{Key: "k", Value: "v"}}
@@ -37,6 +54,14 @@ func TestOutcomesMeanWhatTheSDKsMean(t *testing.T) {
 		}}}, queue.Settlement{Outcome: queue.DeadLetter, DeadLetterReason: "R"}, &amqp.Rejected{}},
 		{"reject for a reason of another client", &amqp.Rejected{Error: &amqp.Error{Condition: "x:bad", Description: "It is bad."}},
 			queue.Settlement{Outcome: queue.DeadLetter, DeadLetterReason: "x:bad", DeadLetterErrorDescription: "It is bad."}, &amqp.Rejected{}},
+		{"dead-letter, a reason that is no text", &amqp.Rejected{Error: &amqp.Error{Condition: "x:bad", Info: amqp.Map{
+			{Key: "DeadLetterReason", Value: int64(1)}, {Key: "DeadLetterErrorDescription", Value: nil},
+		}}}, queue.Settlement{Outcome: queue.DeadLetter, Properties: []queue.Property{
+			{Key: "DeadLetterReason", Value: int64(1)}, {Key: "DeadLetterErrorDescription"},
+		}}, &amqp.Rejected{}},
+		{"abandon, a value of each kind", &amqp.Modified{MessageAnnotations: everyKind}, queue.Settlement{Outcome: queue.Abandon, Properties: everyProperty}, &amqp.Modified{}},
+		{"defer, a value of each kind", &amqp.Modified{UndeliverableHere: true, MessageAnnotations: everyKind},
+			queue.Settlement{Outcome: queue.Defer, Properties: everyProperty}, &amqp.Modified{UndeliverableHere: true}},
 		{"not an outcome", &amqp.Received{}, queue.Settlement{}, nil},
 	}
 	for _, tc := range tests {
@@ -58,10 +83,7 @@ var ignoreEmpty = cmp.FilterValues(func(a, b []queue.Property) bool { return len
 
 func TestOutcomesThatCannotBeAreRefused(t *testing.T) {
 	for name, st := range map[string]amqp.DeliveryState{
-		"property of no simple type": &amqp.Modified{MessageAnnotations: amqp.Map{{Key: "k", Value: amqp.List{}}}},
-		"property without a name":    &amqp.Modified{MessageAnnotations: amqp.Map{{Key: int64(1), Value: "v"}}},
-		"reason that is a number":    &amqp.Modified{MessageAnnotations: amqp.Map{{Key: message.PropDeadLetterReason, Value: int64(1)}}},
-		"description that is null":   &amqp.Modified{MessageAnnotations: amqp.Map{{Key: message.PropDeadLetterDescription}}},
+		"property without a name": &amqp.Modified{MessageAnnotations: amqp.Map{{Key: int64(1), Value: "v"}}},
 	} {
 		if _, _, refusal := settlementOf(st); refusal == nil {
 			t.Errorf("%s: not refused", name)

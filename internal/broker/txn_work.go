@@ -87,7 +87,7 @@ func (ts *transactions) cancelScheduled(id []byte, q *queue.Queue, seqs []int64)
 	return ts.enlist(id, len(seqs), func() (part, *amqp.Error) {
 		h, err := q.HoldScheduled(seqs...)
 		if err != nil {
-			return nil, refusalOf(err)
+			return nil, errCancel(err)
 		}
 		return settling{q, h, nil}, nil
 	})

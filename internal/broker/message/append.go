@@ -20,7 +20,7 @@ const (
 
 	AnnSequenceNumber        = "x-opt-sequence-number"         // long
 	AnnEnqueuedTime          = "x-opt-enqueued-time"           // timestamp
-	AnnLockedUntil           = "x-opt-locked-until"            // timestamp, only while locked
+	AnnLockedUntil           = "x-opt-locked-until"            // timestamp, of the last lock
 	AnnMessageState          = "x-opt-message-state"           // int, only when not active, see stateShown
 	AnnDeadLetterSource      = "x-opt-deadletter-source"       // string
 	AnnEnqueueSequenceNumber = "x-opt-enqueue-sequence-number" // long, only after auto-forward
@@ -28,8 +28,8 @@ const (
 	AnnLockToken = "x-opt-lock-token" // uuid; a delivery annotation
 )
 
-// The application properties with the reason of dead-lettering. Strings:
-// the Go client panics at anything else.
+// The application properties with the reason of dead-lettering. They are strings unless a client
+// sets something else.
 const (
 	PropDeadLetterReason      = "DeadLetterReason"
 	PropDeadLetterDescription = "DeadLetterErrorDescription"
@@ -82,7 +82,7 @@ func Append(dst []byte, v *queue.View, o Overlay) ([]byte, error) {
 		// path; a peek does not show it.
 		ttl = 0
 	}
-	h.DeliveryCount, h.FirstAcquirer = uint32(v.DeliveryCount), false
+	h.DeliveryCount = uint32(v.DeliveryCount) // first-acquirer stays as sent
 	h.TTL, h.HasTTL = Milliseconds(ttl), ttl > 0
 	dst = h.Append(dst)
 
@@ -143,6 +143,9 @@ func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o Overlay) []by
 		dst = amqp.AppendSymbol(dst, AnnMessageState)
 		dst = amqp.AppendInt(dst, int32(state))
 		pairs++
+	}
+	if o.Peeked {
+		o.Until = v.LockedUntil // of a lock that may be over: a peek does not tell
 	}
 	if !o.Until.IsZero() {
 		dst = amqp.AppendSymbol(dst, AnnLockedUntil)

@@ -55,7 +55,7 @@ func TestOverlayStatesWhatTheBrokerKnows(t *testing.T) {
 	token := queue.LockToken{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 	got := shown(t, v, Overlay{Lock: token, Until: until})
 	want := &sdk.Message{
-		Header:              &sdk.MessageHeader{Durable: true, Priority: 9, DeliveryCount: 3},
+		Header:              &sdk.MessageHeader{Durable: true, Priority: 9, DeliveryCount: 3, FirstAcquirer: true},
 		DeliveryAnnotations: sdk.Annotations{"x-hop": "kept", AnnLockToken: sdk.UUID(token)},
 		Annotations: sdk.Annotations{
 			"x-mine": "kept", AnnSequenceNumber: int64(7), AnnEnqueuedTime: v.EnqueuedTime,

@@ -12,7 +12,6 @@ import "overdue/internal/amqp"
 
 // Bounds of a message. The service documents them, not how it refuses.
 const (
-	MaxBatch        = 4500     // messages per batch and per schedule request
 	MaxPropertySize = 32 << 10 // bytes of one application property
 	MaxHeaderSize   = 64 << 10 // bytes of a message without its body
 	MaxIDLength     = 128      // characters of a message-id, session-id or partition key

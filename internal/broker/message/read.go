@@ -31,9 +31,7 @@ func ReadBatch(payload []byte) ([]queue.Message, *amqp.Error) {
 		if err != nil {
 			return nil, Malformed(err)
 		}
-		if n++; n > MaxBatch {
-			return nil, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "A batch holds at most %d messages.", MaxBatch)
-		}
+		n++
 	}
 	messages := make([]queue.Message, 0, n) // they are large: to grow would cost more than to count
 	for inner := range amqp.DataSections(envelope.Body) {
@@ -107,9 +105,7 @@ func Read(encoded []byte) (queue.Message, *amqp.Error) {
 // Parsing a message looks at its sections from outside only. The following
 // check the elements of those that are taken apart again on delivery.
 
-// checkNamed checks application properties. nil is an empty map. Those that say
-// why a message was dead-lettered are strings, or the Go SDK panics in the
-// receiver.
+// checkNamed checks application properties. nil is an empty map.
 func checkNamed(raw amqp.Raw) error {
 	if raw == nil {
 		return nil
@@ -118,20 +114,13 @@ func checkNamed(raw amqp.Raw) error {
 	pairs, n := r.Map()
 	for range n {
 		name := pairs.StringBytes()
-		switch {
-		case !utf8.Valid(name):
+		if !utf8.Valid(name) {
 			pairs.Fail(fmt.Errorf("%w: name of a property that is not UTF-8", amqp.ErrMalformed))
-		case string(name) == PropDeadLetterReason, string(name) == PropDeadLetterDescription:
-			value := amqp.NewReader(pairs.Raw())
-			if _ = value.String(); value.Err() != nil {
-				pairs.Fail(fmt.Errorf("the property %s: %w", name, value.Err()))
-			}
-		default:
-			before := pairs.Len()
-			pairs.Check()
-			if n := before - pairs.Len(); n > MaxPropertySize && pairs.Err() == nil {
-				return errPropertyTooLarge{string(name), n}
-			}
+		}
+		before := pairs.Len()
+		pairs.Check()
+		if n := before - pairs.Len(); n > MaxPropertySize && pairs.Err() == nil {
+			return errPropertyTooLarge{string(name), n}
 		}
 	}
 	return Whole(&r, &pairs)

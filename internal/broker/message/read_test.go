@@ -4,6 +4,7 @@ package message
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestTimeToLiveIsReadFromHeaderFirst(t *testing.T) {
 		{"none", &sdk.Message{}, 0},
 		{"header", &sdk.Message{Header: &sdk.MessageHeader{TTL: time.Hour}}, time.Hour},
 		{"header and properties", &sdk.Message{Header: &sdk.MessageHeader{TTL: time.Hour}, Properties: both}, time.Hour},
-		{"properties", &sdk.Message{Properties: both}, time.Minute},
+		{"properties", &sdk.Message{Properties: both}, 0},
 		{"no creation time", &sdk.Message{Properties: &sdk.MessageProperties{AbsoluteExpiryTime: &ends}}, 0},
 		{"ends before it begins", &sdk.Message{Properties: &sdk.MessageProperties{CreationTime: &ends, AbsoluteExpiryTime: &made}}, 0},
 		{"saturated header", &sdk.Message{Header: saturated}, amqp.MaxTTL},
@@ -176,8 +177,6 @@ func TestMessagesThatClientsWouldChokeOnAreRefused(t *testing.T) {
 		"subject of no string":    section(amqp.CodeProperties, amqp.List{nil, nil, nil, int64(1)}),
 		"map under a list within": annotated(amqp.Symbol("x"), amqp.Map{{Key: amqp.List{}, Value: "x"}}),
 		"the same in a property":  section(amqp.CodeApplicationProperties, amqp.Map{{Key: "k", Value: amqp.Map{{Key: amqp.List{}, Value: "x"}}}}),
-		"reason that is a number": section(amqp.CodeApplicationProperties, amqp.Map{{Key: PropDeadLetterReason, Value: int64(1)}}),
-		"reason that is null":     section(amqp.CodeApplicationProperties, amqp.Map{{Key: PropDeadLetterDescription, Value: nil}}),
 		"property not in UTF-8":   {0x00, 0x53, 0x74, 0xc1, 0x07, 0x02, 0xa1, 0x01, 'k', 0xa1, 0x01, 0xff},
 		"name not in UTF-8":       {0x00, 0x53, 0x74, 0xc1, 0x07, 0x02, 0xa1, 0x01, 0xff, 0xa1, 0x01, 'v'},
 		// A map of 5 bytes with one pair, of which the value is cut off.
@@ -213,15 +212,14 @@ func TestABatchIsReadWholeOrNotAtAll(t *testing.T) {
 	if err != nil || len(got) != 2 || !bytes.Equal(got[1].Body, good) {
 		t.Errorf("two messages: got %d, %v", len(got), err)
 	}
-	var many [][]byte
-	for range MaxBatch + 1 {
-		many = append(many, good)
+	// No count bounds a batch, only its bytes: CHANGELOG of Azure.Messaging.ServiceBus, 7.20.2.
+	if got, err := ReadBatch(batch(slices.Repeat([][]byte{good}, 5000)...)); err != nil || len(got) != 5000 {
+		t.Errorf("5000 messages: got %d, %v", len(got), err)
 	}
 	for name, b := range map[string][]byte{
 		"second message is bad": batch(good, []byte{0xff}),
 		"no message":            batch(),
 		"a value body":          encode(t, &sdk.Message{Value: "x"}),
-		"too many messages":     batch(many...),
 	} {
 		if got, err := ReadBatch(b); err == nil {
 			t.Errorf("%s: took %d messages", name, len(got))

@@ -34,7 +34,7 @@ func (q *Queue) check(t *rapid.T) {
 		}
 		where := map[*entryHeap]bool{
 			locksIn:     e.locked && !e.held,
-			&q.schedule: pending(e),
+			&q.schedule: e.state == Scheduled && !e.held,
 		}
 		for h, want := range where {
 			if in(h, e) != want {

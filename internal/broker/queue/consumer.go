@@ -84,7 +84,7 @@ func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool) {
 	}
 	defer c.q.leave(now)
 	for _, e := range c.outbox {
-		dst = append(dst, c.q.delivery(e, c.mode))
+		dst = append(dst, c.q.delivery(e))
 		e.holder = nil
 		if c.mode == ReceiveAndDelete {
 			c.q.unlock(e)

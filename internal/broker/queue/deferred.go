@@ -21,28 +21,27 @@ func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) ([]Delivery, error) {
 
 // receiveDeferred is ReceiveDeferred, with the mutex held, of messages that are fit.
 func (q *Queue) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*entry) bool) ([]Delivery, error) {
-	es, ok := q.find(seqs, func(e *entry) bool { return e.state == Deferred && !e.locked && fit(e) })
+	es, missing := q.find(seqs, func(e *entry) bool { return e.state == Deferred && !e.locked && fit(e) })
 	if q.sessions != nil && slices.ContainsFunc(es, func(e *entry) bool { return q.sessionLock(e) == nil }) {
 		return nil, ErrSessionLockLost
 	}
 	for _, e := range es {
 		if q.expired(e, now) {
 			q.expire(e)
-			ok = false
+			missing = append(missing, e.seq)
 		}
 	}
-	if !ok {
-		return nil, ErrMessageNotFound
+	if missing != nil {
+		return nil, &NumberError{ErrMessageNotFound, missing}
 	}
 	ds := make([]Delivery, len(es))
 	for i, e := range es {
-		if mode == ReceiveAndDelete {
-			ds[i] = q.delivery(e, mode)
-			q.drop(e)
-			continue
+		if mode == PeekLock {
+			q.lock(e, mode, now)
 		}
-		q.lock(e, mode, now)
-		ds[i] = q.delivery(e, mode)
+		if ds[i] = q.delivery(e); mode == ReceiveAndDelete {
+			q.drop(e)
+		}
 	}
 	return ds, nil
 }

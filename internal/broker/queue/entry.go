@@ -14,7 +14,7 @@ type entry struct {
 	scheduledAt instant       // unset: was not scheduled
 	enqueuedAt  instant
 	expiresAt   instant // never: has no ttl, or is not enqueued yet
-	lockedUntil instant // while locked
+	lockedUntil instant // by its last lock; unset: there was none
 	token       LockToken
 	holder      *Consumer // in whose outbox it lies, locked but not taken
 	extra       *extra
@@ -104,6 +104,7 @@ func (q *Queue) newEntry(m *Message, seq int64, now instant) *entry {
 		activated:   m.Activated,
 		ttl:         max(m.TTL, 0),
 		scheduledAt: unset,
+		lockedUntil: unset,
 		enqueuedAt:  now,
 		expiresAt:   never,
 	}
@@ -155,14 +156,9 @@ func (q *Queue) view(e *entry) View {
 		State:            e.state,
 		EntityTTL:        e.entityTTL,
 		Locked:           e.locked,
+		LockedUntil:      e.lockedUntil.time(),
 		DeadLetteredTime: x.deadLetteredAt.time(),
 	}
 }
 
-func (q *Queue) delivery(e *entry, mode Mode) Delivery {
-	d := Delivery{View: q.view(e)}
-	if mode == PeekLock {
-		d.LockToken, d.LockedUntil = e.token, e.lockedUntil.time()
-	}
-	return d
-}
+func (q *Queue) delivery(e *entry) Delivery { return Delivery{View: q.view(e), LockToken: e.token} }

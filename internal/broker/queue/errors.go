@@ -2,7 +2,21 @@
 
 package queue
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
+
+// A NumberError is an error about the messages with these sequence numbers.
+type NumberError struct {
+	Err     error
+	Numbers []int64
+}
+
+func (e *NumberError) Error() string { return fmt.Sprintf("%v: %d", e.Err, e.Numbers) }
+
+// Unwrap returns the error without the numbers.
+func (e *NumberError) Unwrap() error { return e.Err }
 
 var (
 	// ErrLockLost: the token locks nothing. The lock lapsed, the message was settled, or the token was
@@ -33,8 +47,8 @@ var (
 	ErrSessionLockLost = errors.New("queue: session lock lost")
 	// ErrLockedBySession: a message of a session has no lock of its own that could be renewed.
 	ErrLockedBySession = errors.New("queue: locked by its session")
-	// ErrSessionStateTooLarge: the state of a session would exceed MaxSessionStateSize.
-	ErrSessionStateTooLarge = errors.New("queue: session state too large")
+	// ErrBeingCanceled: a transaction is about to cancel the scheduled message.
+	ErrBeingCanceled = errors.New("queue: scheduled message is being canceled")
 	// ErrCanceled: the caller gave up waiting.
 	ErrCanceled = errors.New("queue: canceled")
 	// ErrPropertiesTooLarge: the properties set by settlements would exceed MaxPropertiesSize. The

@@ -51,9 +51,9 @@ func (q *Queue) HoldScheduled(seqs ...int64) (*Held, error) {
 		return nil, err
 	}
 	defer q.leave(now)
-	es, ok := q.find(seqs, pending)
-	if !ok {
-		return nil, ErrMessageNotFound
+	es, err := q.pending(seqs)
+	if err != nil {
+		return nil, err
 	}
 	h := &Held{q: q, parts: make([]heldPart, len(es))}
 	for i, e := range es {

@@ -197,8 +197,8 @@ func TestHeldScheduledMessageIsNotActivated(t *testing.T) {
 		must(t, err)
 		keep, err := q.HoldScheduled(seqs[1])
 		must(t, err)
-		if err := q.CancelScheduled(seqs[0]); !errors.Is(err, ErrMessageNotFound) {
-			t.Errorf("CancelScheduled of a held message = %v, want ErrMessageNotFound", err)
+		if err := q.CancelScheduled(seqs[0]); !errors.Is(err, ErrBeingCanceled) {
+			t.Errorf("CancelScheduled of a held message = %v, want ErrBeingCanceled", err)
 		}
 		if got := q.Counts(); got.Scheduled != 3 || got.Active != 0 {
 			t.Errorf("Counts = %+v, want 3 scheduled", got)

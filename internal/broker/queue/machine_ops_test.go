@@ -129,9 +129,6 @@ func (mc *machine) take(t *rapid.T, c *Consumer, o *modelConsumer) {
 			t.Fatalf("lock token in mode %d = %x", c.mode, d.LockToken)
 		}
 		if c.mode == PeekLock {
-			if !d.LockedUntil.Equal(taken[i].until) {
-				t.Fatalf("LockedUntil = %v, want %v", d.LockedUntil, taken[i].until)
-			}
 			taken[i].token = d.LockToken
 			mc.tokens = append(mc.tokens, d.LockToken)
 		}
@@ -231,9 +228,9 @@ func (mc *machine) renew(t *rapid.T) {
 		}
 		return
 	}
-	x.until = mc.m.now.Add(mc.m.cfg.LockDuration)
-	if err != nil || !until.Equal(x.until) {
-		t.Fatalf("RenewLock = %v, %v, want %v", until, err, x.until)
+	x.LockedUntil = mc.m.now.Add(mc.m.cfg.LockDuration)
+	if err != nil || !until.Equal(x.LockedUntil) {
+		t.Fatalf("RenewLock = %v, %v, want %v", until, err, x.LockedUntil)
 	}
 }
 

@@ -104,7 +104,7 @@ func (m *model) renew(l *modelLock) {
 	l.until = m.now.Add(m.cfg.LockDuration)
 	for _, x := range m.msgs {
 		if x.Locked && x.under == l {
-			x.until = l.until
+			x.LockedUntil = l.until
 		}
 	}
 }

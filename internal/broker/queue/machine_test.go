@@ -165,12 +165,7 @@ func (mc *machine) senders() map[string]func(*rapid.T) {
 		},
 		"cancel": func(t *rapid.T) {
 			seqs := mc.someNumbers(t, Scheduled)
-			var want error
-			for _, seq := range seqs {
-				if x := mc.m.find(seq); x == nil || x.State != Scheduled || x.held {
-					want = ErrMessageNotFound
-				}
-			}
+			want := mc.m.mayCancel(seqs)
 			if got := mc.q.CancelScheduled(seqs...); !errors.Is(got, want) {
 				t.Fatalf("CancelScheduled(%d) = %v, want %v", seqs, got, want)
 			}

@@ -82,19 +82,28 @@ func (mc *machine) endHold(t *rapid.T) {
 	mc.m.settleDead()
 }
 
+// mayCancel says why scheduled messages cannot be cancelled, nil: they can.
+func (m *model) mayCancel(seqs []int64) (err error) {
+	for _, seq := range seqs {
+		switch x := m.find(seq); {
+		case x == nil || x.State != Scheduled:
+			return ErrMessageNotFound
+		case x.held:
+			err = ErrBeingCanceled
+		}
+	}
+	return err
+}
+
 // transactions is what only the queue itself can do.
 func (mc *machine) transactions(batch func(*rapid.T, bool) []Message) map[string]func(*rapid.T) {
 	return map[string]func(*rapid.T){
 		"hold scheduled": func(t *rapid.T) {
 			seqs := mc.someNumbers(t, Scheduled)
 			var xs []*modelMsg
-			var want error
+			want := mc.m.mayCancel(seqs)
 			for _, seq := range seqs {
-				x := mc.m.find(seq)
-				if x == nil || x.State != Scheduled || x.held {
-					want = ErrMessageNotFound
-				}
-				xs = append(xs, x)
+				xs = append(xs, mc.m.find(seq))
 			}
 			h, err := mc.q.HoldScheduled(seqs...)
 			if !errors.Is(err, want) {

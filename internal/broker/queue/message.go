@@ -57,14 +57,14 @@ type View struct {
 	// that to those who receive the message, and not to those who peek.
 	EntityTTL        bool
 	Locked           bool      // a consumer has it, or a transaction
+	LockedUntil      time.Time // by the broker's clock; of a view: when the last lock ended or ends, zero: there was none
 	DeadLetteredTime time.Time // when it was moved to this dead-letter queue
 }
 
 // Delivery is a message handed to one consumer.
 type Delivery struct {
 	View
-	LockToken   LockToken // zero in mode ReceiveAndDelete
-	LockedUntil time.Time // broker's clock; zero in mode ReceiveAndDelete
+	LockToken LockToken // zero in mode ReceiveAndDelete
 }
 
 // Counts is what a queue holds. Expired messages that were not moved yet are counted where they

@@ -94,7 +94,7 @@ func (m *model) serveWaiters() {
 }
 
 func (m *model) lapseSessions() {
-	due := slices.DeleteFunc(slices.Clone(m.locks), func(l *modelLock) bool { return l.until.After(m.now) })
+	due := slices.DeleteFunc(slices.Clone(m.locks), func(l *modelLock) bool { return l.until.Add(sessionGrace).After(m.now) })
 	slices.SortFunc(due, func(a, b *modelLock) int {
 		return cmp.Or(a.until.Compare(b.until), cmp.Compare(a.id, b.id))
 	})

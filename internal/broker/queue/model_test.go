@@ -27,7 +27,6 @@ type model struct {
 type modelMsg struct {
 	View
 	held   bool
-	until  time.Time
 	token  LockToken // learnt when taken
 	holder *modelConsumer
 	under  *modelLock // of its session
@@ -137,7 +136,7 @@ func (m *model) deadLetterSpent(x *modelMsg) {
 func (m *model) settleTime() {
 	m.forget()
 	for _, x := range m.sorted() {
-		if x.Locked && !x.held && x.under == nil && !x.until.After(m.now) {
+		if x.Locked && !x.held && x.under == nil && !x.LockedUntil.After(m.now) {
 			c := x.holder
 			if c != nil {
 				c.outbox = slices.DeleteFunc(c.outbox, func(y *modelMsg) bool { return x == y })
@@ -210,9 +209,9 @@ func (m *model) assignOne() bool {
 }
 
 func (m *model) lock(x *modelMsg) {
-	x.Locked, x.until = true, m.now.Add(m.cfg.LockDuration)
+	x.Locked, x.LockedUntil = true, m.now.Add(m.cfg.LockDuration)
 	if x.under = m.lockOf(x.SessionID); x.under != nil {
-		x.until = x.under.until
+		x.LockedUntil = x.under.until
 	}
 	m.note()
 }

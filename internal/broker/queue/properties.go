@@ -2,6 +2,8 @@
 
 package queue
 
+import "reflect"
+
 // MaxPropertiesSize bounds, in bytes, the properties that settlements can set on one message, and
 // separately the reason and description of a dead-lettering. A dead-letter queue allows any number
 // of abandons, so without a bound one message could grow for ever.
@@ -46,12 +48,28 @@ func (q *Queue) setExtra(e *entry, x *extra) {
 
 // propertySize is the cost of a property: key and value, and something for their place.
 func propertySize(p Property) int64 {
-	const place = 32
-	switch v := p.Value.(type) {
-	case string:
-		return place + int64(len(p.Key)+len(v))
-	case []byte:
-		return place + int64(len(p.Key)+len(v))
+	return int64(len(p.Key)) + valueSize(reflect.ValueOf(p.Value))
+}
+
+// valueSize is the cost of a value and of all that is in it.
+func valueSize(v reflect.Value) int64 {
+	size := int64(32) // its place
+	switch v.Kind() {
+	case reflect.String:
+		size += int64(v.Len())
+	case reflect.Interface:
+		return valueSize(v.Elem())
+	case reflect.Slice, reflect.Array:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return size + int64(v.Len())
+		}
+		for i := range v.Len() {
+			size += valueSize(v.Index(i))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			size += valueSize(v.Field(i))
+		}
 	}
-	return place + int64(len(p.Key))
+	return size
 }

@@ -2,7 +2,10 @@
 
 package queue
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Schedule is Send for a caller who wants the sequence numbers, to cancel by them. A number is good
 // until the message is activated, which gives it a new one. A message whose ScheduledEnqueueTime is
@@ -14,45 +17,49 @@ func (q *Queue) Schedule(ms ...Message) ([]int64, error) {
 }
 
 // CancelScheduled removes scheduled messages, all or none. Errors: ErrMessageNotFound when one of
-// them is not scheduled, or no longer, or named twice; ErrClosed.
+// them is not scheduled, or no longer, or named twice; ErrBeingCanceled; ErrClosed.
 func (q *Queue) CancelScheduled(seqs ...int64) error {
 	now, err := q.enter()
 	if err != nil {
 		return err
 	}
 	defer q.leave(now)
-	es, ok := q.find(seqs, pending)
-	if !ok {
-		return ErrMessageNotFound
-	}
+	es, err := q.pending(seqs)
 	for _, e := range es {
 		q.schedule.remove(e)
 		q.drop(e)
 	}
-	return nil
+	return err
 }
 
-// pending: e waits for its time, and nobody is about to cancel it.
-func pending(e *entry) bool { return e.state == Scheduled && !e.held }
+// pending is the messages that wait for their time, when that can be said of each and nobody is
+// about to cancel one.
+func (q *Queue) pending(seqs []int64) ([]*entry, error) {
+	es, missing := q.find(seqs, func(e *entry) bool { return e.state == Scheduled })
+	if missing != nil {
+		return nil, &NumberError{ErrMessageNotFound, missing}
+	}
+	if i := slices.IndexFunc(es, func(e *entry) bool { return e.held }); i >= 0 {
+		return nil, &NumberError{ErrBeingCanceled, seqs[i : i+1]}
+	}
+	return es, nil
+}
 
-// find is the entries with these numbers when each exists, is fit and is named once.
-func (q *Queue) find(seqs []int64, fit func(*entry) bool) (es []*entry, ok bool) {
+// find is the entries with these numbers that are fit, and the other numbers. A number that is
+// named again counts as one that is not there.
+func (q *Queue) find(seqs []int64, fit func(*entry) bool) (es []*entry, missing []int64) {
 	es = make([]*entry, 0, len(seqs))
 	seen := make(map[int64]struct{}, len(seqs))
-	ok = true
 	for _, seq := range seqs {
-		if _, twice := seen[seq]; twice {
-			ok = false
-			continue
-		}
+		_, twice := seen[seq]
 		seen[seq] = struct{}{}
-		if e := q.byNumber.get(seq); e != nil && fit(e) {
+		if e := q.byNumber.get(seq); e != nil && !twice && fit(e) {
 			es = append(es, e)
 		} else {
-			ok = false
+			missing = append(missing, seq)
 		}
 	}
-	return es, ok
+	return es, missing
 }
 
 // LastActivation is when a scheduled message last became active, by the broker's clock; zero:

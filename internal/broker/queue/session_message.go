@@ -22,17 +22,12 @@ func (q *Queue) PeekSession(dst []View, id string, from int64, max int) []View {
 // ReceiveSessionDeferred is ReceiveDeferred for the messages of one session, whose lock must be
 // held: they are locked as long as it is. Errors: those of ReceiveDeferred, also ErrMessageNotFound
 // for a message of another session; ErrSessionLockLost, ErrNotSessionful.
-func (q *Queue) ReceiveSessionDeferred(mode Mode, id string, seqs ...int64) ([]Delivery, error) {
-	now, err := q.enterSessions()
-	if err != nil {
-		return nil, err
-	}
-	defer q.leave(now)
-	s := q.sessions.byID[id]
-	if s == nil || s.lock == nil {
-		return nil, ErrSessionLockLost
-	}
-	return q.receiveDeferred(mode, seqs, now, func(e *entry) bool { return e.sessionID == id })
+func (q *Queue) ReceiveSessionDeferred(mode Mode, id string, seqs ...int64) (ds []Delivery, err error) {
+	err = q.underLock(id, func(_ *Session, now instant) error {
+		ds, err = q.receiveDeferred(mode, seqs, now, func(e *entry) bool { return e.sessionID == id })
+		return err
+	})
+	return ds, err
 }
 
 // The functions below are where a message that belongs to a session and one that does not differ.

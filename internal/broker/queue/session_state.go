@@ -4,9 +4,6 @@ package queue
 
 import "time"
 
-// MaxSessionStateSize bounds the state of one session, in bytes.
-const MaxSessionStateSize = 1 << 20
-
 // sessionStateOverhead is what a session that has nothing but an empty state costs in memory. It
 // counts towards the size of the queue, or else states would have no bound.
 const sessionStateOverhead = 512
@@ -27,56 +24,92 @@ func (s *session) stateSize() int64 {
 // SessionState is the state of a session, nil when it has none. The caller must not change it.
 // Errors: ErrSessionLockLost when nobody holds the lock of the session, ErrNotSessionful,
 // ErrClosed.
-func (q *Queue) SessionState(id string) ([]byte, error) {
-	now, err := q.enterSessions()
-	if err != nil {
-		return nil, err
-	}
-	defer q.leave(now)
-	s := q.sessions.byID[id]
-	if s == nil || s.lock == nil {
-		return nil, ErrSessionLockLost
-	}
-	if s.state == nil {
-		return nil, nil
-	}
-	return s.state.data, nil
+func (q *Queue) SessionState(id string) (state []byte, err error) {
+	err = q.underLock(id, func(h *Session, _ instant) error {
+		if h.s.state != nil {
+			state = h.s.state.data
+		}
+		return nil
+	})
+	return state, err
 }
 
 // SetSessionState replaces the state of a session; an empty one clears it. The queue owns state
 // from then on. It stays when the session has no messages any more. Errors: ErrSessionLockLost when
-// nobody holds the lock of the session, ErrSessionStateTooLarge, ErrFull, ErrNotSessionful,
-// ErrClosed.
+// nobody holds the lock of the session, ErrFull, ErrNotSessionful, ErrClosed.
 func (q *Queue) SetSessionState(id string, state []byte) error {
-	if len(state) > MaxSessionStateSize {
-		return ErrSessionStateTooLarge
-	}
-	now, err := q.enterSessions()
+	h, err := q.HoldSessionState(id, state)
 	if err != nil {
 		return err
 	}
-	defer q.leave(now)
-	s := q.sessions.byID[id]
-	if s == nil || s.lock == nil {
-		return ErrSessionLockLost
-	}
-	next := &sessionState{state, now}
-	if len(state) == 0 {
-		next = nil
-	}
-	before := s.state
-	size := s.stateSize()
-	s.state = next
-	grown := s.stateSize() - size
-	if grown <= 0 {
-		q.quota.add(grown)
-	} else if !q.quota.take(grown) {
-		s.state = before
-		return ErrFull
-	}
-	q.size += grown
-	return nil
+	return h.Set()
 }
+
+// HeldState is a state that is to be set, and the space for it: a part of a transaction. Exactly one
+// of Set and Cancel must follow.
+type HeldState struct {
+	h    *Session
+	data []byte
+	size int64 // reserved
+}
+
+// HoldSessionState prepares SetSessionState. Errors are the same. The lock of the session is not
+// held meanwhile.
+func (q *Queue) HoldSessionState(id string, state []byte) (held *HeldState, err error) {
+	err = q.underLock(id, func(h *Session, _ instant) error {
+		held = &HeldState{h: h, data: state}
+		grown := (&session{id: id, state: held.state(0)}).stateSize() - h.s.stateSize()
+		if grown > 0 {
+			held.size = grown
+		}
+		if !q.quota.take(held.size) {
+			return ErrFull
+		}
+		return nil
+	})
+	return held, err
+}
+
+// state is nil for an empty one.
+func (s *HeldState) state(now instant) *sessionState {
+	if len(s.data) == 0 {
+		return nil
+	}
+	return &sessionState{s.data, now}
+}
+
+// Possible reports whether Set would succeed: the lock under which it was prepared is still held.
+func (s *HeldState) Possible() bool {
+	return s.h.q.underLock(s.h.s.id, func(h *Session, _ instant) error {
+		if h != s.h {
+			return ErrSessionLockLost
+		}
+		return nil
+	}) == nil
+}
+
+// Set does what HoldSessionState has prepared. Errors: ErrSessionLockLost, ErrClosed.
+func (s *HeldState) Set() error {
+	q := s.h.q
+	err := q.underLock(s.h.s.id, func(h *Session, now instant) error {
+		if h != s.h {
+			return ErrSessionLockLost
+		}
+		before := h.s.stateSize()
+		h.s.state = s.state(now)
+		grown := h.s.stateSize() - before
+		q.quota.add(grown - s.size)
+		q.size += grown
+		return nil
+	})
+	if err != nil {
+		s.Cancel()
+	}
+	return err
+}
+
+// Cancel releases the space.
+func (s *HeldState) Cancel() { s.h.q.quota.add(-s.size) }
 
 // Sessions lists sessions in the order in which they came to be: at most top of them after the
 // first skip. A zero updatedAfter means those with active messages, locked ones included, and those

@@ -167,6 +167,22 @@ func TestASessionLockThatLapsesEndsItsHolderAndCountsDeliveries(t *testing.T) {
 	})
 }
 
+func TestASessionLockHoldsALittleBeyondItsEnd(t *testing.T) {
+	sessionQueue(t, Config{LockDuration: time.Minute}, func(t *testing.T, q *Queue) {
+		send(t, q, inSession("a", ""))
+		h := accept(t, q, "a")
+		token := receive(h.NewConsumer(PeekLock), 1)[0].LockToken
+		time.Sleep(time.Minute + sessionGrace - time.Millisecond)
+		if err := q.Complete(token); err != nil {
+			t.Errorf("Complete within the grace period: %v", err)
+		}
+		time.Sleep(time.Millisecond)
+		if _, err := h.Renew(); !errors.Is(err, ErrSessionLockLost) {
+			t.Errorf("Renew behind it = %v, want ErrSessionLockLost", err)
+		}
+	})
+}
+
 func TestRenewingASessionKeepsItsMessagesLocked(t *testing.T) {
 	sessionQueue(t, Config{LockDuration: time.Minute}, func(t *testing.T, q *Queue) {
 		send(t, q, inSession("a", ""))
@@ -336,30 +352,6 @@ func TestAQueueWithoutSessionsHasNone(t *testing.T) {
 	if got := q.PeekSession(nil, "", 0, 9); got != nil {
 		t.Errorf("PeekSession = %v, want nothing", got)
 	}
-}
-
-func TestTheStateOfASessionIsBoundedAndPartOfTheSize(t *testing.T) {
-	sessionQueue(t, Config{MaxSize: 1000}, func(t *testing.T, q *Queue) {
-		accept(t, q, "a")
-		if err := q.SetSessionState("a", make([]byte, MaxSessionStateSize+1)); !errors.Is(err, ErrSessionStateTooLarge) {
-			t.Errorf("SetSessionState = %v, want ErrSessionStateTooLarge", err)
-		}
-		if err := q.SetSessionState("a", []byte("kept")); err != nil {
-			t.Fatalf("SetSessionState: %v", err)
-		}
-		if err := q.SetSessionState("a", make([]byte, 1000)); !errors.Is(err, ErrFull) {
-			t.Errorf("SetSessionState = %v, want ErrFull", err)
-		}
-		if got, err := q.SessionState("a"); err != nil || string(got) != "kept" {
-			t.Errorf("SessionState = %q, %v, want kept", got, err)
-		}
-		if got, want := q.Counts().Size, int64(sessionStateOverhead+len("a")+len("kept")); got != want {
-			t.Errorf("Size = %d, want %d", got, want)
-		}
-		if err := q.SetSessionState("a", nil); err != nil || q.Counts().Size != 0 {
-			t.Errorf("clearing the state = %v, size %d, want 0", err, q.Counts().Size)
-		}
-	})
 }
 
 func TestSessionsThatHaveNothingLeftCostNothing(t *testing.T) {

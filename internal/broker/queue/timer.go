@@ -30,7 +30,7 @@ func (q *Queue) next() instant {
 	}
 	next := min(q.locks.next(), q.schedule.next(), q.cleanup.next())
 	if q.sessions != nil && len(q.sessions.locks) > 0 {
-		next = min(next, q.sessions.locks[0].until)
+		next = min(next, q.sessions.locks[0].until.add(sessionGrace))
 	}
 	if len(q.late) > 0 {
 		next = min(next, q.late[0].extra.deadLetteredAt.add(lateness))
