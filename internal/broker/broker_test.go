@@ -267,7 +267,7 @@ func TestReceiveAndDeleteLosesOnlyWhatWasUnderWay(t *testing.T) {
 		q, _ := ns.Broker.Queue("q")
 		c := q.NewConsumer(queue.PeekLock)
 		defer c.Close()
-		c.SetCredit(messages)
+		c.AddCredit(messages)
 		if ds, _ := c.Take(nil); len(ds) != left {
 			t.Errorf("%d messages can be received, want %d", len(ds), left)
 		}

@@ -62,6 +62,7 @@ func (c *conn) AttachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 		if _, err := c.ns.lookup(a.Entity()); err != nil {
 			return nil, err
 		}
+		l.Reply.MaxMessageSize = maxMaxMessageSize // what is too large in a request, its answer says
 		return newRequests(c, l, a, c.guarded(a, management{c.ns, a, &c.txns}.answer)), nil
 	case isDead(a):
 		if _, err := c.ns.lookup(a.Entity()); err != nil {
@@ -77,7 +78,7 @@ func (c *conn) AttachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 
 // attachSender opens a link on which the client sends to an entity.
 func (c *conn) attachSender(l *server.SinkLink, class *rights.Class) (server.Sink, *amqp.Error) {
-	e, err := c.openTarget(class)
+	via, e, err := c.openTarget(class)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +87,8 @@ func (c *conn) attachSender(l *server.SinkLink, class *rights.Class) (server.Sin
 	}
 	l.Reply.MaxMessageSize = e.MaxMessageSize()
 	l.Reply.Properties = batchProperties(e.maxBatchSize())
-	return &sender{conn: c, link: l, entity: e}, nil
+	c.txns.bind(l.Session(), via)
+	return &sender{conn: c, link: l, via: via, entity: e}, nil
 }
 
 // AttachSource opens a link on which the client receives.
@@ -137,6 +139,9 @@ func (c *conn) attachReceiver(l *server.SourceLink, a address.Address) (server.S
 
 // receive is attachReceiver, once the link is one of the entity's.
 func (c *conn) receive(l *server.SourceLink, e *Entity, a address.Address) (server.Source, *amqp.Error) {
+	if c.txns.rootFor(l.Session(), e) != e.root() {
+		return nil, errSpans()
+	}
 	sessionful := e.RequiresSession() && !isDead(a) // the dead are in no session
 	switch filter, wantsSession := amqp.MapLookup(l.Attach().Source.Filter, sessionFilter); {
 	case sessionful && wantsSession:
@@ -144,8 +149,9 @@ func (c *conn) receive(l *server.SourceLink, e *Entity, a address.Address) (serv
 	case sessionful:
 		return nil, errSessionRequired()
 	case wantsSession:
-		return nil, errSessionNotPossible()
+		return nil, errSessionNotPossible(a)
 	}
+	c.txns.bind(l.Session(), e)
 	q := e.node(a)
 	r := &receiver{
 		conn:     c,

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -91,6 +92,9 @@ func (e *Entity) Kind() Kind { return e.kind }
 // Queue is the engine behind the entity: where the messages of a queue or a
 // subscription wait, and those of a topic that are scheduled.
 func (e *Entity) Queue() *queue.Queue { return e.queue }
+
+// root is the queue or topic that e is or belongs to.
+func (e *Entity) root() *Entity { return cmp.Or(e.topic, e) }
 
 // RequiresSession reports whether the entity gives its messages out by session.
 func (e *Entity) RequiresSession() bool {

@@ -44,10 +44,10 @@ func fuzzBroker(t testing.TB) *Broker {
 		t.Fatal(err)
 	}
 	c := q.NewConsumer(queue.PeekLock)
-	c.SetCredit(2)
+	c.AddCredit(2)
 	ds, _ := c.Take(nil)
 	c.Close()
-	if err := q.Defer(ds[0].LockToken); err != nil {
+	if err := q.Settle(queue.Settlement{Outcome: queue.Defer}, ds[0].LockToken); err != nil {
 		t.Fatal(err)
 	}
 	sessions, _ := b.Queue("sessions")

@@ -34,12 +34,27 @@ var operations = map[string]func(management, *Entity, *queue.Queue, *arguments) 
 	"com.microsoft:enumerate-rules":            management.enumerateRules,
 }
 
+// outside are those that change something and take no part in transactions.
+var outside = map[string]bool{
+	"com.microsoft:batch-delete-messages": true,
+	"com.microsoft:add-rule":              true,
+	"com.microsoft:remove-rule":           true,
+}
+
+// errOutside refuses to change something in a transaction that its rollback would not take back.
+func errOutside(operation string) *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondNotAllowed, "The operation '%s' cannot take part in a transaction.", operation)
+}
+
 // answer works out the response to one request. The entity is looked up each
 // time: where AutoCreate makes entities, the link may be older than it.
 func (m management) answer(req *request) response {
 	operate := operations[req.operation]
 	if operate == nil {
 		return unsupported(req.operation)
+	}
+	if req.txn != nil && outside[req.operation] {
+		return refused(errOutside(req.operation))
 	}
 	args, isMap := req.arguments()
 	if !isMap {

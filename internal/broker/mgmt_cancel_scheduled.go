@@ -14,13 +14,13 @@ import (
 )
 
 // cancelScheduled removes scheduled messages, all or none.
-func (m management) cancelScheduled(_ *Entity, q *queue.Queue, a *arguments) response {
+func (m management) cancelScheduled(e *Entity, q *queue.Queue, a *arguments) response {
 	numbers := a.sequenceNumbers(math.MaxInt)
 	if a.err != nil {
 		return invalid(a.err)
 	}
 	if a.txn != nil {
-		if refusal := m.txns.cancelScheduled(a.txn.TxnID, q, numbers); refusal != nil {
+		if refusal := m.txns.cancelScheduled(a.txn.TxnID, e, q, numbers); refusal != nil {
 			return refused(refusal)
 		}
 		return ok(nil)

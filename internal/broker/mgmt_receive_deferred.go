@@ -35,6 +35,9 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 	if a.err != nil {
 		return invalid(a.err)
 	}
+	if a.txn != nil && settleMode == 0 {
+		return refused(errOutside("com.microsoft:receive-by-sequence-number"))
+	}
 	if q.Config().Partitioned && slices.ContainsFunc(numbers, func(n int64) bool { return n>>48 != numbers[0]>>48 }) {
 		// The service refuses, too; its words are not known.
 		return response{status: statusBadRequest, condition: amqp.ErrCondNotAllowed,

@@ -60,7 +60,7 @@ func (m management) sessionState(_ *Entity, q *queue.Queue, a *arguments) respon
 
 // setSessionState replaces the state of a session. null clears it, and so does
 // an empty one: that is what Go's nil looks like on the wire.
-func (m management) setSessionState(_ *Entity, q *queue.Queue, a *arguments) response {
+func (m management) setSessionState(e *Entity, q *queue.Queue, a *arguments) response {
 	id, _ := a.session(true)
 	var state []byte
 	a.read("session-state", false, func(r *amqp.Reader) {
@@ -68,6 +68,15 @@ func (m management) setSessionState(_ *Entity, q *queue.Queue, a *arguments) res
 	})
 	if a.err != nil {
 		return invalid(a.err)
+	}
+	if most := e.MaxMessageSize(); uint64(len(state)) > most { // the bound of the service: see its quotas
+		return refused(amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The session state has %d bytes, %d is the most.", len(state), most))
+	}
+	if a.txn != nil && q == e.queue {
+		if refusal := m.txns.setState(a.txn.TxnID, e, id, state); refusal != nil {
+			return refused(refusal)
+		}
+		return ok(nil)
 	}
 	if err := q.SetSessionState(id, state); err != nil {
 		return failure(err)

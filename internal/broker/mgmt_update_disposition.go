@@ -29,7 +29,7 @@ var explanations = map[string]string{
 
 // updateDisposition settles by lock token, over any connection. That is how
 // deferred messages are settled, and those whose link is gone.
-func (m management) updateDisposition(_ *Entity, q *queue.Queue, a *arguments) response {
+func (m management) updateDisposition(e *Entity, q *queue.Queue, a *arguments) response {
 	status := a.text("disposition-status")
 	tokens := a.lockTokens()
 	session, ofSession := a.session(false)
@@ -58,7 +58,7 @@ func (m management) updateDisposition(_ *Entity, q *queue.Queue, a *arguments) r
 		return invalid(a.err)
 	}
 	if a.txn != nil {
-		if refusal := m.txns.settle(a.txn.TxnID, q, how, tokens, nil); refusal != nil {
+		if refusal := m.txns.settle(a.txn.TxnID, e, q, how, tokens, nil); refusal != nil {
 			return refused(refusal)
 		}
 		return ok(nil)

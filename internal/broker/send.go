@@ -13,7 +13,8 @@ import (
 type sender struct {
 	conn   *conn
 	link   *server.SinkLink
-	entity *Entity
+	via    *Entity // that the link is attached to
+	entity *Entity // that the messages go to
 }
 
 // linkMaxBatchSize is the link property that says how large a batch may be. Go
@@ -83,7 +84,7 @@ func (s *sender) store(d *server.Delivery) *amqp.Error {
 		return err
 	}
 	if txn != nil {
-		return s.conn.txns.send(txn.TxnID, s.entity, messages)
+		return s.conn.txns.send(txn.TxnID, s.conn.txns.rootFor(s.link.Session(), s.via), s.entity, messages)
 	}
 	return s.entity.send(false, messages...)
 }

@@ -12,6 +12,7 @@ import (
 	"overdue/internal/amqp/server"
 	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/address"
 )
 
 const (
@@ -81,6 +82,7 @@ func (c *conn) receiveSession(l *server.SourceLink, e *Entity, s *queue.Session)
 	properties = amqp.AppendSymbol(properties, linkLockedUntil)
 	properties = amqp.AppendLong(properties, ticks(s.LockedUntil()))
 	l.Reply.Properties = amqp.EndMap(properties, start, 1)
+	c.txns.bind(l.Session(), e)
 	r := &receiver{
 		conn:     c,
 		link:     l,
@@ -187,8 +189,12 @@ func errSessionRequired() *amqp.Error {
 		"It is not possible for an entity that requires sessions to create a non-sessionful message receiver.")
 }
 
-// errSessionNotPossible refuses a receiver of sessions where there are none.
-func errSessionNotPossible() *amqp.Error {
+// errSessionNotPossible refuses a receiver of sessions where there are none. The words for a
+// dead-letter queue are those of azure-sdk-for-java issue 10662.
+func errSessionNotPossible(a address.Address) *amqp.Error {
+	if isDead(a) {
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "Cannot create a MessageSession for a sub-queue.")
+	}
 	return amqp.Errorf(amqp.ErrCondNotAllowed,
 		"A sessionful message receiver cannot be created on an entity that does not require sessions. "+
 			"Ensure RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior.")

@@ -242,7 +242,7 @@ func (a *actor) transact(rounds int) {
 	c := work.queue.NewConsumer(queue.PeekLock)
 	defer c.Close()
 	for range rounds {
-		c.SetCredit(2)
+		c.AddCredit(2 - c.Credit())
 		select {
 		case <-c.Ready():
 		case <-time.After(10 * time.Second): // others got it all
@@ -263,9 +263,9 @@ func (a *actor) transact(rounds int) {
 		one, first := a.note("sess")
 		two, second := a.note("in")
 		for _, err := range []*amqp.Error{
-			ts.settle(id, work.queue, queue.Settlement{Outcome: queue.Complete}, tokens, nil),
-			ts.send(id, sess, []queue.Message{messageOf(one, first, "a")}),
-			ts.send(id, in, []queue.Message{messageOf(two, second, "b")}),
+			ts.settle(id, work, work.queue, queue.Settlement{Outcome: queue.Complete}, tokens, nil),
+			ts.send(id, work, sess, []queue.Message{messageOf(one, first, "a")}),
+			ts.send(id, work, in, []queue.Message{messageOf(two, second, "b")}),
 		} {
 			if err != nil {
 				ts.doom(id, err)

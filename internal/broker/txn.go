@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"crypto/rand"
 	"sync"
 	"time"
@@ -37,6 +38,8 @@ type transactions struct {
 // transaction cannot fail halfway.
 type transaction struct {
 	coordinator *server.SinkLink // which declared it
+	root        *Entity          // the queue or topic where all of it takes place, nil: nothing has
+	partition   int64            // of root, 0: any
 	parts       []part
 	messages    int
 	failed      *amqp.Error // why it cannot be committed any more, nil: it can
@@ -49,6 +52,7 @@ type part interface {
 	possible() bool // whether commit would do it; not when the entity is gone
 	commit()
 	rollback()
+	Partition() (p int64, one bool) // where it takes place, 0: anywhere
 }
 
 // declare begins a transaction and returns its id.
@@ -170,8 +174,8 @@ func (t *transaction) fail(why *amqp.Error) {
 	t.failed = why
 }
 
-// enlist makes what prepare returns a part of the transaction.
-func (ts *transactions) enlist(id []byte, messages int, prepare func() (part, *amqp.Error)) *amqp.Error {
+// enlist makes what prepare returns, at root, a part of the transaction.
+func (ts *transactions) enlist(id []byte, root *Entity, messages int, prepare func() (part, *amqp.Error)) *amqp.Error {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	t := ts.find(id)
@@ -182,11 +186,19 @@ func (ts *transactions) enlist(id []byte, messages int, prepare func() (part, *a
 		return t.failed
 	case t.messages+messages > maxTransactionMessages:
 		return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "A transaction holds at most %d messages.", maxTransactionMessages)
+	case t.root != nil && t.root != root:
+		return errSpans()
 	}
 	p, err := prepare()
 	if err != nil {
 		return err
 	}
+	partition, one := p.Partition()
+	if !one || partition != 0 && t.partition != 0 && partition != t.partition {
+		p.rollback()
+		return errSpans()
+	}
+	t.root, t.partition = root, cmp.Or(t.partition, partition)
 	t.parts = append(t.parts, p)
 	t.messages += messages
 	return nil
@@ -214,6 +226,15 @@ func errTransactionTimeout() *amqp.Error {
 type sending struct {
 	entity *Entity
 	*queue.Reserved
+	via bool // another entity: the partitions of this one do not matter
+}
+
+// Partition implements part.
+func (s sending) Partition() (p int64, one bool) {
+	if s.via {
+		return 0, true
+	}
+	return s.Reserved.Partition()
 }
 
 func (s sending) possible() bool { return !s.entity.queue.Closed() && s.entity.mayBeSentTo() == nil }
@@ -222,6 +243,13 @@ func (s sending) rollback()      { s.Cancel() }
 // commit fails only when the queue is closed between possible and here, and
 // then there is nothing left that the messages could be missing from.
 func (s sending) commit() { _, _ = s.Send() }
+
+// stating is the state of a session that is to be set.
+type stating struct{ *queue.HeldState }
+
+func (s stating) possible() bool { return s.Possible() }
+func (s stating) commit()        { _ = s.Set() } // see sending
+func (s stating) rollback()      { s.Cancel() }
 
 // settling is a settlement, or the cancelling of scheduled messages.
 type settling struct {

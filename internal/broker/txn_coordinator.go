@@ -25,6 +25,7 @@ func (c *conn) attachCoordinator(l *server.SinkLink) (server.Sink, *amqp.Error) 
 	if err != nil {
 		return nil, amqp.Errorf(amqp.ErrCondInternalError, "%v", err)
 	}
+	c.txns.coordinate(l.Session())
 	l.Reply.SettleFirst = true
 	l.Reply.Coordinator = &amqp.Coordinator{Capabilities: can}
 	return &coordinator{link: l, txns: &c.txns}, nil

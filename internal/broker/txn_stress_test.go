@@ -104,7 +104,7 @@ func (m *moves) step() {
 // begin prepares to move one to three messages from one queue to the other.
 func (m *moves) begin() {
 	from := m.r.IntN(2)
-	m.consumers[from].SetCredit(uint32(1 + m.r.IntN(3)))
+	m.consumers[from].AddCredit(int64(1+m.r.IntN(3)) - m.consumers[from].Credit())
 	ds, _ := m.consumers[from].Take(nil)
 	if len(ds) == 0 {
 		return
@@ -121,9 +121,9 @@ func (m *moves) begin() {
 		copies = append(copies, queue.Message{Body: d.Body})
 	}
 	settle := func() *amqp.Error {
-		return m.ts.settle(o.id, m.entities[from].queue, queue.Settlement{Outcome: queue.Complete}, tokens, nil)
+		return m.ts.settle(o.id, m.entities[from], m.entities[from].queue, queue.Settlement{Outcome: queue.Complete}, tokens, nil)
 	}
-	send := func() *amqp.Error { return m.ts.send(o.id, m.entities[1-from], copies) }
+	send := func() *amqp.Error { return m.ts.send(o.id, m.entities[from], m.entities[1-from], copies) }
 	parts := []func() *amqp.Error{settle, send}
 	m.r.Shuffle(2, func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })
 	for _, part := range parts {

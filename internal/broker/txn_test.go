@@ -57,7 +57,7 @@ func (s *txnScene) want(what string, err *amqp.Error, want amqp.Symbol) {
 }
 
 func (s *txnScene) complete(id []byte) *amqp.Error {
-	return s.settle(id, s.entity.queue, queue.Settlement{Outcome: queue.Complete}, []queue.LockToken{s.token}, nil)
+	return s.settle(id, s.entity, s.entity.queue, queue.Settlement{Outcome: queue.Complete}, []queue.LockToken{s.token}, nil)
 }
 
 func TestATransactionThatTimesOutLetsGoAtOnceAndIsForgottenLater(t *testing.T) {
@@ -68,7 +68,7 @@ func TestATransactionThatTimesOutLetsGoAtOnceAndIsForgottenLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.want("settle", s.complete(id), "")
-		s.want("send", s.send(id, s.entity, []queue.Message{{}}), "")
+		s.want("send", s.send(id, s.entity, s.entity, []queue.Message{{}}), "")
 		time.Sleep(transactionTimeout - time.Second)
 		if got := s.entity.queue.Peek(nil, 0, 9); len(got) != 1 || got[0].DeliveryCount != 0 {
 			t.Errorf("before the timeout: %+v, want one message and its lock kept", got)
@@ -79,7 +79,7 @@ func TestATransactionThatTimesOutLetsGoAtOnceAndIsForgottenLater(t *testing.T) {
 		if got := s.entity.queue.Peek(nil, 0, 9); len(got) != 1 || got[0].DeliveryCount != 1 {
 			t.Errorf("after the timeout: %+v, want one message and its lock lapsed", got)
 		}
-		s.want("send after the timeout", s.send(id, s.entity, []queue.Message{{}}), amqp.ErrCondTransactionTimeout)
+		s.want("send after the timeout", s.send(id, s.entity, s.entity, []queue.Message{{}}), amqp.ErrCondTransactionTimeout)
 		time.Sleep(transactionTimeout)
 		synctest.Wait()
 		if n := len(s.open); n != 0 {
@@ -108,7 +108,7 @@ func TestADoomedTransactionIsRolledBackAtOnce(t *testing.T) {
 	if err := s.entity.queue.Complete(s.token); err != nil {
 		t.Errorf("Complete by the token = %v, want the lock back", err)
 	}
-	s.want("send", s.send(id, s.entity, []queue.Message{{}}), amqp.ErrCondTransactionRollback)
+	s.want("send", s.send(id, s.entity, s.entity, []queue.Message{{}}), amqp.ErrCondTransactionRollback)
 	s.want("discharge", s.discharge(id, false), amqp.ErrCondTransactionRollback)
 	s.want("discharge again", s.discharge(id, false), amqp.ErrCondTransactionUnknownID)
 }
@@ -117,7 +117,7 @@ func TestADisabledEntityRollsATransactionBack(t *testing.T) {
 	s := newTxnScene(t)
 	id := s.begin()
 	s.want("settle", s.complete(id), "")
-	s.want("send", s.send(id, s.entity, []queue.Message{{}}), "")
+	s.want("send", s.send(id, s.entity, s.entity, []queue.Message{{}}), "")
 	if _, err := s.entity.ns.UpdateQueue(QueueConfig{Name: "q", Status: SendDisabled}); err != nil {
 		t.Fatal(err)
 	}

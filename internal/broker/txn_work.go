@@ -12,7 +12,8 @@ import (
 // on the transfer of a message, on the disposition of one that it has received,
 // or on the transfer of a request to $management. Receiving takes no part in
 // transactions, and neither does what only looks at messages or renews locks:
-// such requests are answered at once, whether they are marked or not.
+// such requests are answered at once, whether they are marked or not. Other requests that take no
+// part, see outside, are refused where they are marked.
 
 // transactionOf returns the mark on a transfer, nil when there is none. A
 // transfer has no other state here.
@@ -35,9 +36,9 @@ func acceptedIn(txn *amqp.TransactionalState) amqp.DeliveryState {
 	return &amqp.TransactionalState{TxnID: txn.TxnID, Outcome: amqp.Accepted{}}
 }
 
-// send is Entity.send within a transaction.
-func (ts *transactions) send(id []byte, e *Entity, ms []queue.Message) *amqp.Error {
-	return ts.enlist(id, len(ms), func() (part, *amqp.Error) {
+// send is Entity.send within a transaction at root.
+func (ts *transactions) send(id []byte, root, e *Entity, ms []queue.Message) *amqp.Error {
+	return ts.enlist(id, root, len(ms), func() (part, *amqp.Error) {
 		if err := e.mayBeSentTo(); err != nil {
 			return nil, err
 		}
@@ -46,14 +47,14 @@ func (ts *transactions) send(id []byte, e *Entity, ms []queue.Message) *amqp.Err
 		if err != nil {
 			return nil, refusalOf(err)
 		}
-		return sending{e, r}, nil
+		return sending{e, r, e.root() != root}, nil
 	})
 }
 
 // schedule is Entity.schedule within a transaction. The numbers are known at
 // once, and lead to the messages when it is committed.
 func (ts *transactions) schedule(id []byte, e *Entity, ms []queue.Message) (seqs []int64, refusal *amqp.Error) {
-	refusal = ts.enlist(id, len(ms), func() (part, *amqp.Error) {
+	refusal = ts.enlist(id, e.root(), len(ms), func() (part, *amqp.Error) {
 		if err := e.mayBeSentTo(); err != nil {
 			return nil, err
 		}
@@ -63,17 +64,17 @@ func (ts *transactions) schedule(id []byte, e *Entity, ms []queue.Message) (seqs
 			return nil, refusalOf(err)
 		}
 		seqs = numbers
-		return sending{e, r}, nil
+		return sending{e, r, false}, nil
 	})
 	return seqs, refusal
 }
 
 // settle is Queue.Settle within a transaction, of all or none. After a rollback the
-// locks go on, or otherwise is done to the deliveries.
+// locks go on, or otherwise is done to the deliveries. The queue is one of e.
 func (ts *transactions) settle(
-	id []byte, q *queue.Queue, how queue.Settlement, tokens []queue.LockToken, otherwise *queue.Settlement,
+	id []byte, e *Entity, q *queue.Queue, how queue.Settlement, tokens []queue.LockToken, otherwise *queue.Settlement,
 ) *amqp.Error {
-	return ts.enlist(id, len(tokens), func() (part, *amqp.Error) {
+	return ts.enlist(id, e.root(), len(tokens), func() (part, *amqp.Error) {
 		h, err := q.Hold(how, tokens...)
 		if err != nil {
 			return nil, refusalOf(err)
@@ -82,9 +83,20 @@ func (ts *transactions) settle(
 	})
 }
 
+// setState is Queue.SetSessionState within a transaction.
+func (ts *transactions) setState(id []byte, e *Entity, session string, state []byte) *amqp.Error {
+	return ts.enlist(id, e.root(), 0, func() (part, *amqp.Error) {
+		h, err := e.queue.HoldSessionState(session, state)
+		if err != nil {
+			return nil, refusalOf(err)
+		}
+		return stating{h}, nil
+	})
+}
+
 // cancelScheduled is Queue.CancelScheduled within a transaction.
-func (ts *transactions) cancelScheduled(id []byte, q *queue.Queue, seqs []int64) *amqp.Error {
-	return ts.enlist(id, len(seqs), func() (part, *amqp.Error) {
+func (ts *transactions) cancelScheduled(id []byte, e *Entity, q *queue.Queue, seqs []int64) *amqp.Error {
+	return ts.enlist(id, e.root(), len(seqs), func() (part, *amqp.Error) {
 		h, err := q.HoldScheduled(seqs...)
 		if err != nil {
 			return nil, errCancel(err)
@@ -112,7 +124,7 @@ func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outg
 		otherwise = new(defaultOutcome(r.link.Attach().Source))
 	}
 	if refusal == nil {
-		refusal = r.conn.txns.settle(txn.TxnID, r.queue, how, tokens, otherwise)
+		refusal = r.conn.txns.settle(txn.TxnID, r.entity, r.queue, how, tokens, otherwise)
 	}
 	switch {
 	case refusal != nil && settled:

@@ -19,6 +19,8 @@ const (
 
 // A Session is one session of a connection. The connection's mutex guards all of it.
 type Session struct {
+	Local any // the handler's, for what the links of a session have in common
+
 	c         *Conn
 	in, out   uint16 // channel of the peer, and ours
 	handleMax uint32 // the peer's

@@ -32,18 +32,6 @@ func (c *Consumer) AddCredit(n int64) {
 	c.change(n, now)
 }
 
-// SetCredit is AddCredit of the difference between n and Credit. A caller that learns the credit
-// from somebody who counts deliveries after Take should use AddCredit: a Take in between would be
-// counted twice.
-func (c *Consumer) SetCredit(n uint32) {
-	now, ok := c.enter()
-	if !ok {
-		return
-	}
-	defer c.q.leave(now)
-	c.change(int64(n)-c.total(), now)
-}
-
 // Credit is how many deliveries the consumer can still take, those in the outbox included; below
 // zero when it owes some.
 func (c *Consumer) Credit() int64 {

@@ -4,6 +4,7 @@ package queue
 
 import (
 	"testing"
+	"time"
 )
 
 // receive gives c credit for n and takes what comes of it.
@@ -51,3 +52,31 @@ func bodies[T interface{ text() string }](vs []T) []string {
 }
 
 func (v View) text() string { return string(v.Body) }
+
+// Renew is RenewSessionLock for the holder of this lock.
+func (h *Session) Renew() (time.Time, error) {
+	now, err := h.q.enter()
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer h.q.leave(now)
+	return h.renew(now)
+}
+
+// SetCredit is AddCredit of the difference between n and Credit.
+func (c *Consumer) SetCredit(n uint32) { c.AddCredit(int64(n) - c.Credit()) }
+
+// Defer is Settle with that outcome.
+func (q *Queue) Defer(t LockToken, properties ...Property) error {
+	return q.settleOne(Settlement{Outcome: Defer, Properties: properties}, t)
+}
+
+// DeadLetter is Settle with that outcome.
+func (q *Queue) DeadLetter(t LockToken, reason, description string, properties ...Property) error {
+	return q.settleOne(Settlement{
+		Outcome:                    DeadLetter,
+		Properties:                 properties,
+		DeadLetterReason:           reason,
+		DeadLetterErrorDescription: description,
+	}, t)
+}

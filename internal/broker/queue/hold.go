@@ -65,6 +65,11 @@ func (q *Queue) HoldScheduled(seqs ...int64) (*Held, error) {
 	return h, nil
 }
 
+// Partition is that of everything held, 0 where there are none. It reports false for several.
+func (h *Held) Partition() (p int64, one bool) {
+	return onePartition(len(h.parts), func(i int) int64 { return h.parts[i].e.seq >> partitionShift })
+}
+
 // Settle does what Hold or HoldScheduled has prepared. Errors: ErrClosed.
 func (h *Held) Settle() error {
 	now, err := h.q.enter()
@@ -204,6 +209,11 @@ func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
 		r.numbers = q.number(ms)
 	}
 	return r, nil
+}
+
+// Partition is Held.Partition. A message that goes to any partition has none yet.
+func (r *Reserved) Partition() (p int64, one bool) {
+	return onePartition(len(r.ms), func(i int) int64 { return r.q.keyedPartition(&r.ms[i]) })
 }
 
 // Send is Queue.Send of what was reserved: now the messages get their numbers, and their time to

@@ -50,8 +50,8 @@ func TestMemoryIsGivenBackAfterAPeak(t *testing.T) {
 	const n = 100_000
 	before := heapInUse()
 	b := newBench(n, Config{}).fill(func(int) Message { return Message{TTL: time.Hour} })
-	if errs := b.CompleteAll(b.lockAll(0)); errs != nil {
-		t.Fatalf("CompleteAll: %v", errs[0])
+	if errs := b.Settle(Settlement{Outcome: Complete}, b.lockAll(0)...); errs != nil {
+		t.Fatalf("Settle: %v", errs[0])
 	}
 	if left := heapInUse() - before; left > 200_000 {
 		t.Errorf("an empty queue holds %d bytes after a peak of %d messages, want at most 200000", left, n)

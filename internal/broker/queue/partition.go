@@ -18,17 +18,37 @@ func arrival(seq int64) int64 { return seq & (1<<partitionShift - 1) }
 // partition is the part of the next sequence number that says where m belongs: messages of one
 // session or one partition key stay together, the others go round.
 func (q *Queue) partition(m *Message) int64 {
-	if !q.cfg.Partitioned {
-		return 0
-	}
-	var p uint32
-	if key := m.partitionKey(); key != "" {
-		p = hash(key)
-	} else {
-		p = q.turn
+	p := q.keyedPartition(m)
+	if p < 0 {
+		p = int64(q.turn%Partitions + 1)
 		q.turn++
 	}
-	return int64(p%Partitions+1) << partitionShift
+	return p << partitionShift
+}
+
+// keyedPartition is where m belongs by what it says: 0 where there are no partitions, below that
+// when it says nothing.
+func (q *Queue) keyedPartition(m *Message) int64 {
+	key := m.partitionKey()
+	switch {
+	case !q.cfg.Partitioned:
+		return 0
+	case key == "":
+		return -1
+	}
+	return int64(hash(key)%Partitions + 1)
+}
+
+// onePartition is the partition of n messages when it is the same for all, and known.
+func onePartition(n int, of func(i int) int64) (p int64, one bool) {
+	for i := range n {
+		next := of(i)
+		if next < 0 || i > 0 && next != p {
+			return 0, false
+		}
+		p = next
+	}
+	return p, true
 }
 
 // routing is what messages have in common that are sent to a partitioned queue in one go: session,

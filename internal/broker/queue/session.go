@@ -159,17 +159,7 @@ func (h *Session) NewConsumer(mode Mode) *Consumer {
 	return h.q.newConsumer(mode, &h.consumers, func() bool { return h.over })
 }
 
-// Renew extends the lock to Config.LockDuration from now. Errors: ErrSessionLockLost, ErrClosed.
-func (h *Session) Renew() (time.Time, error) {
-	now, err := h.q.enter()
-	if err != nil {
-		return time.Time{}, err
-	}
-	defer h.q.leave(now)
-	return h.renew(now)
-}
-
-// RenewSessionLock is Session.Renew by the name of the session, for every holder of its lock.
+// RenewSessionLock extends the lock of a session to Config.LockDuration from now, for every holder.
 // Errors: ErrSessionLockLost, ErrNotSessionful, ErrClosed.
 func (q *Queue) RenewSessionLock(id string) (until time.Time, err error) {
 	err = q.underLock(id, func(h *Session, now instant) (err error) {

@@ -58,10 +58,7 @@ type HeldState struct {
 func (q *Queue) HoldSessionState(id string, state []byte) (held *HeldState, err error) {
 	err = q.underLock(id, func(h *Session, _ instant) error {
 		held = &HeldState{h: h, data: state}
-		grown := (&session{id: id, state: held.state(0)}).stateSize() - h.s.stateSize()
-		if grown > 0 {
-			held.size = grown
-		}
+		held.size = max(0, (&session{id: id, state: held.state(0)}).stateSize()-h.s.stateSize())
 		if !q.quota.take(held.size) {
 			return ErrFull
 		}
@@ -79,33 +76,36 @@ func (s *HeldState) state(now instant) *sessionState {
 }
 
 // Possible reports whether Set would succeed: the lock under which it was prepared is still held.
-func (s *HeldState) Possible() bool {
-	return s.h.q.underLock(s.h.s.id, func(h *Session, _ instant) error {
-		if h != s.h {
-			return ErrSessionLockLost
-		}
-		return nil
-	}) == nil
+func (s *HeldState) Possible() bool { return s.underLock(func(*session, instant) {}) == nil }
+
+// Partition is Held.Partition.
+func (s *HeldState) Partition() (p int64, one bool) {
+	return s.h.q.keyedPartition(&Message{SessionID: s.h.s.id}), true
 }
 
 // Set does what HoldSessionState has prepared. Errors: ErrSessionLockLost, ErrClosed.
 func (s *HeldState) Set() error {
-	q := s.h.q
-	err := q.underLock(s.h.s.id, func(h *Session, now instant) error {
-		if h != s.h {
-			return ErrSessionLockLost
-		}
-		before := h.s.stateSize()
-		h.s.state = s.state(now)
-		grown := h.s.stateSize() - before
-		q.quota.add(grown - s.size)
-		q.size += grown
-		return nil
+	err := s.underLock(func(in *session, now instant) {
+		before := in.stateSize()
+		in.state = s.state(now)
+		grown := in.stateSize() - before
+		s.h.q.quota.add(grown - s.size)
+		s.h.q.size += grown
 	})
 	if err != nil {
 		s.Cancel()
 	}
 	return err
+}
+
+func (s *HeldState) underLock(do func(*session, instant)) error {
+	return s.h.q.underLock(s.h.s.id, func(h *Session, now instant) error {
+		if h != s.h {
+			return ErrSessionLockLost
+		}
+		do(h.s, now)
+		return nil
+	})
 }
 
 // Cancel releases the space.

@@ -88,7 +88,7 @@ func (q *Queue) perform(s *Settlement, e *entry, x *extra, now instant) {
 		q.giveBack(e, true, now)
 	case Release:
 		q.release(e, now)
-	case Defer:
+	case Defer: // that it counts, the JavaScript SDK's live tests and Azure/azure-service-bus issue 375 show
 		q.unlock(e)
 		if e.state != Deferred {
 			e.state = Deferred
@@ -115,11 +115,6 @@ func (q *Queue) Complete(t LockToken) error {
 	return q.settleOne(Settlement{Outcome: Complete}, t)
 }
 
-// CompleteAll is Complete for many, see Settle.
-func (q *Queue) CompleteAll(ts []LockToken) []error {
-	return q.Settle(Settlement{Outcome: Complete}, ts...)
-}
-
 // Abandon gives the message back to its original place and counts the delivery. Errors: see Settle.
 func (q *Queue) Abandon(t LockToken, properties ...Property) error {
 	return q.settleOne(Settlement{Outcome: Abandon, Properties: properties}, t)
@@ -134,22 +129,4 @@ func (q *Queue) Release(t LockToken) error {
 // ReleaseAll is Release for many, see Settle.
 func (q *Queue) ReleaseAll(ts []LockToken) []error {
 	return q.Settle(Settlement{Outcome: Release}, ts...)
-}
-
-// Defer counts the delivery and sets the message aside: from now on only ReceiveDeferred gives it
-// out. At MaxDeliveryCount it dead-letters the message instead. Both are the service's: the
-// JavaScript SDK's live tests of deferred messages, and Azure/azure-service-bus issue 375. Errors:
-// see Settle.
-func (q *Queue) Defer(t LockToken, properties ...Property) error {
-	return q.settleOne(Settlement{Outcome: Defer, Properties: properties}, t)
-}
-
-// DeadLetter moves the message to the dead-letter queue. Errors: see Settle.
-func (q *Queue) DeadLetter(t LockToken, reason, description string, properties ...Property) error {
-	return q.settleOne(Settlement{
-		Outcome:                    DeadLetter,
-		Properties:                 properties,
-		DeadLetterReason:           reason,
-		DeadLetterErrorDescription: description,
-	}, t)
 }

@@ -271,6 +271,39 @@ var txnSpecs = []spec{
 		c.commit(txn)
 		s.wantBodies("left", s.peek(s.receiver()), "soon")
 	}},
+	{name: "nothing is received from a second queue where a session has a coordinator", check: func(s *scene) {
+		other, _ := s.second()
+		c := s.transactions()
+		c.to(s.queue, nil)
+		c.from(s.queue)
+		c.from(s.queue + "/$DeadLetterQueue")
+		c.to(other, nil) // goes via the first
+		c.wantNoReceiver(other)
+		c.wantNoReceiver(other + "/$DeadLetterQueue")
+	}},
+	{name: "a transaction stays in one partition", queue: broker.QueueConfig{EnablePartitioning: true}, check: func(s *scene) {
+		c := s.transactions()
+		to := c.to(s.queue, nil)
+		txn := c.declare()
+		c.wantProvisional(c.transfer(to, txn, false, keyed("1", "a")), txn, wire.Accepted{})
+		c.wantProvisional(c.transfer(to, txn, false, keyed("1", "b")), txn, wire.Accepted{})
+		c.wantRefused("another key", c.transfer(to, txn, false, keyed("2", "c")), wire.ErrCondNotAllowed)
+		c.wantRefused("no key", c.transfer(to, txn, false, wire.AppendData(nil, []byte("d"))), wire.ErrCondNotAllowed)
+		c.commit(txn)
+		s.wantBodies("left", s.peek(s.receiver()), "a", "b")
+	}},
+	{name: "settlements of two partitions are two transactions", queue: broker.QueueConfig{EnablePartitioning: true}, check: func(s *scene) {
+		c := s.transactions()
+		to := c.to(s.queue, nil)
+		c.transfer(to, nil, false, keyed("1", "a"))
+		c.transfer(to, nil, false, keyed("2", "b"))
+		c.from(s.queue)
+		first, second := c.next(), c.next()
+		txn := c.declare()
+		c.accept(txn, first)
+		c.wantRefused("the other partition", c.dispose(txn, second, wire.Accepted{}), wire.ErrCondNotAllowed)
+		c.rollback(txn)
+	}},
 	{name: "a message can be sent via another queue", check: func(s *scene) {
 		other, otherReceiver := s.second()
 		c := s.transactions()
@@ -285,6 +318,15 @@ var txnSpecs = []spec{
 		s.wantBodies("via", s.peek(s.receiver()))
 		s.wantBodies("to", s.peek(otherReceiver), "a")
 	}},
+}
+
+// keyed is an encoded message with a partition key.
+func keyed(key, body string) []byte {
+	out := wire.AppendDescriptor(nil, wire.CodeMessageAnnotations)
+	out, start := wire.BeginMap(out)
+	out = wire.AppendSymbol(out, "x-opt-partition-key")
+	out = wire.EndMap(wire.AppendString(out, key), start, 1)
+	return wire.AppendData(out, []byte(body))
 }
 
 // named is an encoded message with a message-id.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 
 	wire "overdue/internal/amqp"
 	"overdue/internal/testing/brokertest"
@@ -174,6 +175,18 @@ func (c *txnClient) from(address string) uint32 {
 		HasDeliveryCount: true, HasLinkCredit: true, LinkCredit: 100,
 	}, nil)
 	return handle
+}
+
+// wantNoReceiver expects a link to receive on to be refused, since the transactions of its session
+// take place elsewhere.
+func (c *txnClient) wantNoReceiver(address string) {
+	c.Helper()
+	c.attach(&wire.Attach{Role: wire.RoleReceiver, Source: &wire.Source{Address: address, HasAddress: true}, Target: &wire.Target{}})
+	d, _ := await(c, func(*wire.Detach) bool { return true })
+	const want = "Local transactions cannot span multiple top-level entities such as queue or topic"
+	if d.Error == nil || d.Error.Condition != wire.ErrCondNotAllowed || !strings.HasPrefix(d.Error.Description, want) {
+		c.Errorf("a receiver on %s was detached with %v, want amqp:not-allowed, %s", address, d.Error, want)
+	}
 }
 
 // transfer sends one message and returns what became of it, nil when it is

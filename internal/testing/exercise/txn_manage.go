@@ -36,6 +36,23 @@ func (c *txnClient) manager(entity string) *manager {
 // which has to be good.
 func (m *manager) ask(txn []byte, operation string, args wire.Map) wire.Reader {
 	m.Helper()
+	status, reason, body := m.answer(txn, operation, args)
+	if status != 200 {
+		m.Fatalf("%s: status %d, %s; want 200", operation, status, reason)
+	}
+	return body
+}
+
+// wantStatus asks and expects a refusal.
+func (m *manager) wantStatus(want int64, txn []byte, operation string, args wire.Map) {
+	m.Helper()
+	if status, reason, _ := m.answer(txn, operation, args); status != want {
+		m.Errorf("%s: status %d, %s; want %d", operation, status, reason, want)
+	}
+}
+
+func (m *manager) answer(txn []byte, operation string, args wire.Map) (status int64, reason string, body wire.Reader) {
+	m.Helper()
 	id := m.sent
 	m.sent++
 	m.send(&wire.Transfer{
@@ -59,13 +76,10 @@ func (m *manager) ask(txn []byte, operation string, args wire.Map) wire.Reader {
 	m.wantProvisional(settled, txn, wire.Accepted{})
 	message, err := wire.ParseMessage(response)
 	m.must(err)
-	status, _ := wire.MapLookup(message.ApplicationProperties, "statusCode")
-	if got := status.Integer(); got != 200 {
-		reason, _ := wire.MapLookup(message.ApplicationProperties, "statusDescription")
-		m.Fatalf("%s: status %d, %s; want 200", operation, got, reason.String())
-	}
-	body, _ := message.Value()
-	return body
+	code, _ := wire.MapLookup(message.ApplicationProperties, "statusCode")
+	words, _ := wire.MapLookup(message.ApplicationProperties, "statusDescription")
+	body, _ = message.Value()
+	return code.Integer(), words.String(), body
 }
 
 func (m *manager) request(operation string, args wire.Map) []byte {
@@ -86,14 +100,18 @@ func (m *manager) request(operation string, args wire.Map) []byte {
 	return wire.AppendValueSection(out, body)
 }
 
+// annotated is the annotations of a message that is scheduled.
+func annotated(at time.Time) []byte {
+	out := wire.AppendDescriptor(nil, wire.CodeMessageAnnotations)
+	out, start := wire.BeginMap(out)
+	out = wire.AppendSymbol(out, "x-opt-scheduled-enqueue-time")
+	return wire.EndMap(wire.AppendTimestamp(out, wire.TimestampOf(at)), start, 1)
+}
+
 // schedule schedules one message within a transaction and returns its number.
 func (m *manager) schedule(txn []byte, at time.Time, body string) int64 {
 	m.Helper()
-	message := wire.AppendDescriptor(nil, wire.CodeMessageAnnotations)
-	message, start := wire.BeginMap(message)
-	message = wire.AppendSymbol(message, "x-opt-scheduled-enqueue-time")
-	message = wire.EndMap(wire.AppendTimestamp(message, wire.TimestampOf(at)), start, 1)
-	message = wire.AppendData(message, []byte(body))
+	message := wire.AppendData(annotated(at), []byte(body))
 	r := m.ask(txn, "schedule-message", wire.Map{{Key: "messages", Value: wire.List{
 		wire.Map{{Key: "message-id", Value: body}, {Key: "message", Value: message}},
 	}}})
@@ -165,6 +183,63 @@ var txnManageSpecs = []spec{
 		s.target.DeleteQueue(s.T, other)
 		c.wantRefused("commit", c.discharge(txn, false), wire.ErrCondTransactionRollback)
 		s.wantBodies("left", s.peek(s.receiver()))
+	}},
+	{name: "what cannot be rolled back takes no part in a transaction", check: func(s *scene) {
+		at := s.now().Add(time.Minute)
+		s.text("a")
+		other := s.another(broker.QueueConfig{})
+		c := s.transactions()
+		m := c.manager(s.queue)
+		elsewhere := c.manager(other)
+		txn := c.declare()
+		number := m.schedule(txn, at, "b")
+		m.wantStatus(400, txn, "batch-delete-messages", wire.Map{{Key: "message-count", Value: int32(1)}})
+		m.wantStatus(400, txn, "receive-by-sequence-number", wire.Map{
+			{Key: "sequence-numbers", Value: wire.Array{number}}, {Key: "receiver-settle-mode", Value: uint32(0)},
+		})
+		elsewhere.wantStatus(400, txn, "schedule-message", wire.Map{{Key: "messages", Value: wire.List{
+			wire.Map{{Key: "message", Value: wire.AppendData(annotated(at), []byte("c"))}},
+		}}})
+		// What only looks is answered at once.
+		m.ask(txn, "peek-message", wire.Map{{Key: "from-sequence-number", Value: int64(0)}, {Key: "message-count", Value: int32(9)}})
+		c.rollback(txn)
+		s.wantBodies("left", s.peek(s.receiver()), "a")
+	}},
+	{name: "a second cancel is told of the first", check: func(s *scene) {
+		numbers := s.schedule(s.now().Add(time.Minute), "a")
+		c := s.transactions()
+		m := c.manager(s.queue)
+		txn := c.declare()
+		cancel := wire.Map{{Key: "sequence-numbers", Value: wire.Array{numbers[0]}}}
+		m.ask(txn, "cancel-scheduled-message", cancel)
+		m.wantStatus(400, txn, "cancel-scheduled-message", cancel)
+		c.commit(txn)
+		s.wantBodies("left", s.peek(s.receiver()))
+	}},
+	{name: "the state of a session is set with the commit", queue: broker.QueueConfig{RequiresSession: true}, check: func(s *scene) {
+		r, err := s.client.AcceptSessionForQueue(s.ctx, s.queue, "s", nil)
+		s.must(err)
+		c := s.transactions()
+		m := c.manager(s.queue)
+		want := func(what, want string) {
+			s.Helper()
+			if got, err := r.GetSessionState(s.ctx, nil); err != nil || string(got) != want {
+				s.Errorf("state %s = %q, %v, want %q", what, got, err, want)
+			}
+		}
+		set := func(txn []byte, state string) {
+			s.Helper()
+			m.ask(txn, "set-session-state", wire.Map{{Key: "session-id", Value: "s"}, {Key: "session-state", Value: []byte(state)}})
+		}
+		undone, txn := c.declare(), c.declare()
+		set(undone, "undone")
+		set(txn, "first")
+		set(txn, "kept")
+		want("before", "")
+		c.rollback(undone)
+		want("after a rollback", "")
+		c.commit(txn)
+		want("after the commit", "kept")
 	}},
 	{name: "a topic takes part in transactions", check: func(s *scene) {
 		topic := s.topic(broker.TopicConfig{})
