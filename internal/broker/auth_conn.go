@@ -4,8 +4,6 @@ package broker
 
 import (
 	"bytes"
-	"crypto/rand"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -147,13 +145,13 @@ func (a *access) checkExpiry() {
 	a.mu.Unlock()
 	if never {
 		a.peer.Close(amqp.Errorf(amqp.ErrCondUnauthorizedAccess,
-			"The connection was closed: no valid token was put within %v of its opening. %s", tokenTimeout, tracking()))
+			"The connection was closed: no valid token was put within %v of its opening. %s", tokenTimeout, tracking(noSystemTracker)))
 		return
 	}
 	for _, l := range a.peer.Links() {
 		class, err := rights.Classify(l.Attach())
 		if err == nil && slices.ContainsFunc(class.Needs, func(n rights.Need) bool { return !a.may(n.Path, n.OneOf) }) {
-			l.Detach(amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "%s %s", sas.Expired(last), tracking()))
+			l.Detach(amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "%s %s", sas.Expired(last), tracking(noSystemTracker)))
 		}
 	}
 }
@@ -167,6 +165,7 @@ func (c *conn) admit(at *amqp.Attach) (rights.Class, *amqp.Error) {
 	}
 	if len(class.Needs) > 0 || class.Kind == rights.Coordinator {
 		c.settle()
+		c.ns.host.Store(new(c.peer.Hostname()))
 	}
 	return class, c.lacks(&class)
 }
@@ -185,7 +184,7 @@ func (c *conn) lacks(class *rights.Class) *amqp.Error {
 func (c *conn) denied(path string, oneOf Claims) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondUnauthorizedAccess,
 		"Unauthorized access. '%v' claim(s) are required to perform this operation. Resource: 'sb://%.260s/%.300s'. %s",
-		oneOf, c.peer.Hostname(), path, tracking())
+		oneOf, c.peer.Hostname(), path, tracking(noSystemTracker))
 }
 
 // guarded asks for the claims of an operation before f answers.
@@ -230,11 +229,4 @@ func (b *Broker) plainRule(mechanism amqp.Symbol, response []byte) *Authorizatio
 		}
 	}
 	return nil
-}
-
-// tracking is what the service ends its sentences with; tools look for it.
-func tracking() string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // it cannot fail, says its documentation
-	return fmt.Sprintf("TrackingId:%x_G0, SystemTracker:overdue, Timestamp:%s", id[:], time.Now().UTC().Format("2006-01-02T15:04:05"))
 }

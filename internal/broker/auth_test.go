@@ -130,7 +130,7 @@ func wantUnauthorized(t *testing.T, err error, text string) {
 		t.Errorf("got %v, want amqp:unauthorized-access that begins with %q", err, text)
 		return
 	}
-	if !strings.Contains(e.Description, " TrackingId:") || !strings.Contains(e.Description, "_G0, SystemTracker:overdue, Timestamp:") {
+	if !strings.Contains(e.Description, " TrackingId:") || !strings.Contains(e.Description, "_G0, SystemTracker:NoSystemTracker, Timestamp:") {
 		t.Errorf("the description has no tracking id: %q", e.Description)
 	}
 }

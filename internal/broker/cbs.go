@@ -88,7 +88,8 @@ func (c *conn) unknown(err *amqp.Error, audience string) *amqp.Error {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return notFound("sb://" + host + "/" + strings.Trim(path, "/"))
+	path = strings.Trim(path, "/")
+	return told(notFound("sb://"+host+"/"+path), host+":"+path)
 }
 
 // tokenSAS is the type of token that a shared access signature is. What has

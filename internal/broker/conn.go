@@ -44,6 +44,25 @@ func (c *conn) Closed(error) {
 
 // AttachSink opens a link on which the client sends.
 func (c *conn) AttachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
+	sink, err := c.attachSink(l)
+	return sink, c.told(err, l.Attach())
+}
+
+// told is how a link is refused.
+func (c *conn) told(err *amqp.Error, a *amqp.Attach) *amqp.Error {
+	address := ""
+	switch {
+	case err == nil:
+		return nil
+	case a.Role == amqp.RoleReceiver && a.Source != nil:
+		address = a.Source.Address
+	case a.Role == amqp.RoleSender && a.Target != nil:
+		address = a.Target.Address
+	}
+	return c.ns.told(err, parseAddress(address).Entity())
+}
+
+func (c *conn) attachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 	class, err := c.admit(l.Attach())
 	if err != nil {
 		return nil, err
@@ -71,7 +90,7 @@ func (c *conn) AttachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to a dead-letter queue.")
 	}
 	if f := c.ns.faults.hit(OnAttach, a.Entity(), ""); f != nil {
-		return sufferAttach(c, f, l.Refuse, l.Accept, func() (server.Sink, *amqp.Error) { return c.attachSender(l, &class) })
+		return sufferAttach(c, f, l, l.Accept, func() (server.Sink, *amqp.Error) { return c.attachSender(l, &class) })
 	}
 	return c.attachSender(l, &class)
 }
@@ -83,7 +102,7 @@ func (c *conn) attachSender(l *server.SinkLink, class *rights.Class) (server.Sin
 		return nil, err
 	}
 	if !e.links.add(l) {
-		return nil, notFound(class.Address.Entity())
+		return nil, notFound(c.ns.url(class.Address.Entity()))
 	}
 	l.Reply.MaxMessageSize = e.MaxMessageSize()
 	l.Reply.Properties = batchProperties(e.maxBatchSize())
@@ -93,6 +112,11 @@ func (c *conn) attachSender(l *server.SinkLink, class *rights.Class) (server.Sin
 
 // AttachSource opens a link on which the client receives.
 func (c *conn) AttachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
+	source, err := c.attachSource(l)
+	return source, c.told(err, l.Attach())
+}
+
+func (c *conn) attachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 	class, err := c.admit(l.Attach())
 	if err != nil {
 		return nil, err
@@ -116,7 +140,7 @@ func (c *conn) AttachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 		return newResponder(c, l, a), nil
 	}
 	if f := c.ns.faults.hit(OnAttach, a.Entity(), ""); f != nil {
-		return sufferAttach(c, f, l.Refuse, l.Accept, func() (server.Source, *amqp.Error) { return c.attachReceiver(l, a) })
+		return sufferAttach(c, f, l, l.Accept, func() (server.Source, *amqp.Error) { return c.attachReceiver(l, a) })
 	}
 	return c.attachReceiver(l, a)
 }

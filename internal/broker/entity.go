@@ -151,7 +151,7 @@ func (e *Entity) send(passedOn bool, ms ...queue.Message) *amqp.Error {
 func (e *Entity) store(passedOn bool, ms ...queue.Message) *amqp.Error {
 	e.touch()
 	if _, err := e.queue.Send(ms...); err != nil {
-		return refusalOf(err)
+		return e.refusal(err)
 	}
 	e.move(!passedOn)
 	return nil
@@ -165,7 +165,7 @@ func (e *Entity) schedule(ms ...queue.Message) ([]int64, *amqp.Error) {
 	e.touch()
 	numbers, err := e.queue.Schedule(ms...)
 	if err != nil {
-		return nil, refusalOf(err)
+		return nil, e.refusal(err)
 	}
 	e.move(true) // the time of some may be past
 	return numbers, nil
@@ -177,7 +177,7 @@ func (e *Entity) mayBeSentTo() *amqp.Error {
 	case e.kind == KindSubscription:
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to a subscription: '%.260s'.", e.path)
 	case !e.common().status.sends():
-		return errDisabled(e.path, "send to")
+		return e.errDisabled()
 	}
 	return nil
 }
@@ -189,10 +189,9 @@ func (e *Entity) mayBeReceivedFrom(a address.Address) *amqp.Error {
 	case e.kind == KindTopic:
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to receive from a topic: '%.260s'. Its subscriptions can be received from.", e.path)
 	case !c.status.receives():
-		return errDisabled(e.path, "receive from")
+		return e.errDisabled()
 	case !isDead(a) && c.forwardTo != "", a.SubQueue == address.DeadLetter && c.forwardDLQ != "":
-		return amqp.Errorf(amqp.ErrCondNotAllowed,
-			"It is not possible to receive from '%.260s', whose messages are forwarded automatically.", e.path)
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "Cannot create a message receiver on an entity with auto-forwarding enabled.")
 	}
 	return nil
 }
@@ -202,7 +201,7 @@ func (e *Entity) mayBeReceivedFrom(a address.Address) *amqp.Error {
 // forbids it in between would not meet it otherwise.
 func (e *Entity) join(l detacher, a address.Address) *amqp.Error {
 	if !e.links.add(l) {
-		return notFound(a.Entity())
+		return notFound(e.ns.url(a.Entity()))
 	}
 	err := e.mayBeReceivedFrom(a)
 	if err != nil {
@@ -236,7 +235,12 @@ func (e *Entity) close(reason *amqp.Error) {
 	e.idle.stop()
 	e.movers.Load().close()
 	e.queue.Close()
-	e.links.close(reason)
+	e.links.close(func(detacher) *amqp.Error { return e.told(reason) })
+}
+
+// partLinks detaches every link of the entity.
+func (e *Entity) partLinks() {
+	e.links.detach(func(l detacher) *amqp.Error { return e.told(errForced(l)) })
 }
 
 // times are the stamps of the administration API.
@@ -285,7 +289,7 @@ func (ls *links) len() int {
 }
 
 // close is detach for good.
-func (ls *links) close(reason *amqp.Error) {
+func (ls *links) close(reason func(detacher) *amqp.Error) {
 	ls.mu.Lock()
 	ls.over = true
 	ls.mu.Unlock()
@@ -293,7 +297,7 @@ func (ls *links) close(reason *amqp.Error) {
 }
 
 // detach ends all links. Their sources and sinks remove them.
-func (ls *links) detach(reason *amqp.Error) {
+func (ls *links) detach(reason func(detacher) *amqp.Error) {
 	ls.mu.Lock()
 	all := make([]detacher, 0, len(ls.all))
 	for l := range ls.all {
@@ -301,6 +305,6 @@ func (ls *links) detach(reason *amqp.Error) {
 	}
 	ls.mu.Unlock()
 	for _, l := range all {
-		l.Detach(reason)
+		l.Detach(reason(l))
 	}
 }

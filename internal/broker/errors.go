@@ -57,7 +57,7 @@ var failures = []struct {
 	{queue.ErrMessageNotFound, statusNotFound, condMessageNotFound,
 		"Failed to lock one or more specified messages. Either the message is already locked or does not exist."},
 	{queue.ErrSessionLockLost, statusGone, condSessionLockLost,
-		"The session lock has expired on the MessageSession. Accept a new MessageSession."},
+		"The session lock has expired on the MessageSession. Accept a new MessageSession. "},
 	{queue.ErrSessionRequired, statusBadRequest, amqp.ErrCondNotAllowed,
 		"The SessionId was not set on a message, and it cannot be sent to the entity. " +
 			"Entities that have session support enabled can only receive messages that have the SessionId set to a valid value."},
@@ -124,29 +124,15 @@ func refused(e *amqp.Error) response {
 	return response{status: status, condition: e.Condition, description: e.Description}
 }
 
+// notFound names what does not exist by its URL, or from inside.
 func notFound(name string) *amqp.Error {
-	return amqp.Errorf(amqp.ErrCondNotFound, "The messaging entity '%.260s' could not be found.", name)
+	return amqp.Errorf(amqp.ErrCondNotFound, "The messaging entity '%.300s' could not be found."+readOnResources, name)
 }
 
-func alreadyExists(name string) *amqp.Error {
-	return amqp.Errorf(condEntityExists, "The messaging entity '%.260s' already exists.", name)
-}
-
-func errDisabled(path, verb string) *amqp.Error {
-	return amqp.Errorf(condEntityDisabled, "It is not possible to %s the messaging entity '%.260s': it is disabled.", verb, path)
+func alreadyExists(reference string) *amqp.Error {
+	return amqp.Errorf(condEntityExists, "The messaging entity '%.300s' already exists."+readOnResources, reference)
 }
 
 func errDeleted(path string) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondNotFound, "The messaging entity '%.260s' has been deleted.", path)
-}
-
-// errByRequest is the error of a link that a test detaches.
-func errByRequest() *amqp.Error {
-	return amqp.Errorf(amqp.ErrCondLinkDetachForced, "The link is force detached, by request.")
-}
-
-// errUpdated is how the service parts with its links when an entity changes;
-// clients connect again.
-func errUpdated(path string) *amqp.Error {
-	return amqp.Errorf(amqp.ErrCondLinkDetachForced, "The link is force detached: the messaging entity '%.260s' was updated.", path)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/server"
 )
 
 // Operation says what a Fault happens to.
@@ -59,7 +60,7 @@ type Fault struct {
 
 // ServerBusy is how the service refuses when it throttles. Clients try again.
 func ServerBusy() *amqp.Error {
-	return amqp.Errorf(condServerBusy, "The request was terminated because the namespace is being throttled. Error code : 50009. Please wait 4 seconds and try again.")
+	return amqp.Errorf(condServerBusy, "The request was terminated because the namespace is being throttled. Error code : 50009. Please wait 2 seconds and try again.")
 }
 
 // EntityFull is how the service refuses a send to an entity that is full.
@@ -155,14 +156,20 @@ func (c *conn) suffer(f *Fault, link detacher, do func(refusal *amqp.Error)) {
 	c.late.after(f.Delay, happen)
 }
 
+// A refuser is a link that is about to be opened.
+type refuser interface {
+	server.Link
+	Refuse(*amqp.Error)
+}
+
 // sufferAttach is suffer for a link that is about to be opened. H is a Sink or
 // a Source.
-func sufferAttach[H interface{ Detached(*amqp.Error) }](c *conn, f *Fault, refuse func(*amqp.Error), accept func(H) bool,
+func sufferAttach[H interface{ Detached(*amqp.Error) }](c *conn, f *Fault, link refuser, accept func(H) bool,
 	attach func() (H, *amqp.Error)) (H, *amqp.Error) {
 	var deferred H
 	refusal := f.Error
 	if refusal == nil && f.Detach {
-		refusal = errByRequest()
+		refusal = errForced(link)
 	}
 	if f.Delay > 0 {
 		c.late.after(f.Delay, func() {
@@ -178,7 +185,7 @@ func sufferAttach[H interface{ Detached(*amqp.Error) }](c *conn, f *Fault, refus
 			}
 			switch {
 			case err != nil:
-				refuse(err)
+				link.Refuse(c.told(err, link.Attach()))
 			case any(h) != nil && !accept(h):
 				h.Detached(nil) // its client has gone meanwhile
 			}

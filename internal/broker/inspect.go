@@ -50,7 +50,7 @@ func (n *Namespace) Detach(path string) error {
 	if e == nil {
 		return fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
 	}
-	e.links.detach(errByRequest())
+	e.partLinks()
 	return nil
 }
 

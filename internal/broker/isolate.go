@@ -77,7 +77,9 @@ func (b *Broker) NamespaceOf(host, authorization string) *Namespace {
 	if b.secured() && !b.exists(name) && !b.signed(authorization) {
 		return b.Default()
 	}
-	return b.Namespace(name)
+	n := b.Namespace(name)
+	n.host.Store(&host)
+	return n
 }
 
 func (b *Broker) exists(name string) bool {

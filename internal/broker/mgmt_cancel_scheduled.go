@@ -42,8 +42,8 @@ func errCancel(err error) *amqp.Error {
 	case !errors.As(err, &of):
 		return refusalOf(err)
 	case errors.Is(err, queue.ErrBeingCanceled):
-		return amqp.Errorf(amqp.ErrCondNotAllowed, "The scheduled message with SequenceNumber = %d is already being cancelled.", of.Numbers[0])
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "The scheduled message with SequenceNumber = %d is already being cancelled. ", of.Numbers[0])
 	}
 	numbers := strings.ReplaceAll(strings.Trim(fmt.Sprint(of.Numbers), "[]"), " ", ",")
-	return amqp.Errorf(condMessageNotFound, "Messages not found. Missing sequence numbers: %.4000s", numbers)
+	return amqp.Errorf(condMessageNotFound, "Messages not found. Missing sequence numbers: %.4000s ", numbers)
 }

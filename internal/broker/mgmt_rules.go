@@ -79,16 +79,11 @@ func (m management) addRule(e *Entity, _ *queue.Queue, a *arguments) response {
 	}
 	switch _, err := m.ns.CreateRule(topic, subscription, cfg); {
 	case errors.Is(err, ErrEntityExists):
-		return refused(alreadyExists(rulePath(topic, subscription, cfg.Name)))
+		return refused(alreadyExists(e.reference() + "|" + cfg.Name))
 	case err != nil:
 		return ruleFailure(err)
 	}
 	return ok(nil)
-}
-
-// rulePath is how the service writes the path of a rule.
-func rulePath(topic, subscription, name string) string {
-	return topic + "|" + subscription + "|" + name
 }
 
 // removeRule removes a rule by its name.
@@ -105,7 +100,7 @@ func (m management) removeRule(e *Entity, _ *queue.Queue, a *arguments) response
 	switch err := m.ns.DeleteRule(topic, subscription, name); {
 	case errors.Is(err, ErrEntityNotFound):
 		// The JavaScript SDK knows what is not found by these words alone.
-		return refused(notFound(rulePath(topic, subscription, name)))
+		return refused(notFound(e.reference() + "|" + name))
 	case err != nil:
 		return ruleFailure(err)
 	}

@@ -39,6 +39,7 @@ var (
 type Namespace struct {
 	b    *Broker
 	name string
+	host atomic.Pointer[string] // that clients have opened last to reach it
 
 	// nothing stands in for a queue that AutoCreate would make but that nobody
 	// has written to: whatever is asked of it, the answer is right.
@@ -124,14 +125,14 @@ func (n *Namespace) openFor(path string, source *Entity) (*Entity, *amqp.Error) 
 	n.mu.RUnlock()
 	switch {
 	case gone:
-		return nil, notFound(source.path)
+		return nil, notFound(n.url(source.path))
 	case e != nil:
 		return e, nil
 	}
 	e, err := n.create(path, source)
 	switch {
 	case errors.Is(err, ErrEntityNotFound):
-		return nil, notFound(path)
+		return nil, notFound(n.url(path))
 	case err != nil:
 		return nil, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The messaging entity '%.260s' could not be created: %v.", path, err)
 	}
@@ -144,7 +145,7 @@ func (n *Namespace) lookup(path string) (*Entity, *amqp.Error) {
 		return e, nil
 	}
 	if !n.b.cfg.AutoCreate || !validName(path) {
-		return nil, notFound(path)
+		return nil, notFound(n.url(path))
 	}
 	return n.nothing, nil
 }

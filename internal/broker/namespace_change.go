@@ -65,7 +65,7 @@ func (n *Namespace) update(kind Kind, path string, change func(*settings) error)
 		return nil, err
 	}
 	if changed {
-		e.links.detach(errUpdated(e.path))
+		e.partLinks()
 	}
 	return e, nil
 }

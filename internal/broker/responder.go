@@ -128,6 +128,7 @@ func (r *responder) run() {
 
 // work answers one request, and says whether the client is to hear of it.
 func (r *responder) work(j job) (res response, say bool) {
+	defer func() { res = r.told(res) }()
 	f := r.fault(j.request)
 	if f == nil {
 		return j.from.answer(j.request), true
@@ -152,6 +153,14 @@ func (r *responder) work(j job) (res response, say bool) {
 		return refused(f.Error), !f.Silent
 	}
 	return j.from.answer(j.request), !f.Silent
+}
+
+// told ends the sentence of a failure as the service does.
+func (r *responder) told(res response) response {
+	if res.status >= statusBadRequest {
+		res.description = r.ns.told(&amqp.Error{Description: res.description}, r.node.Entity()).Description
+	}
+	return res
 }
 
 // fault returns what a request suffers, nil for nothing. A token names the

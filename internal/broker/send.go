@@ -52,7 +52,7 @@ func (s *sender) settle(d *server.Delivery, refusal *amqp.Error) {
 		s.conn.txns.doom(txn.TxnID, refusal)
 	case d.Settled: // nobody asks
 	case refusal != nil:
-		s.link.Settle(d, &amqp.Rejected{Error: refusal})
+		s.link.Settle(d, s.entity.rejected(refusal))
 	default:
 		s.link.Settle(d, acceptedIn(txn))
 	}

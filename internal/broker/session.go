@@ -46,7 +46,8 @@ func (c *conn) attachSession(l *server.SourceLink, e *Entity, filter amqp.Raw) (
 		return c.receiveSession(l, e, s), nil
 	}
 	// The refusal is what ends the wait, as the end of the link does: Done is closed then.
-	timer := time.AfterFunc(sessionWait(l.Attach().Properties), func() { l.Refuse(errSessionTimeout()) })
+	wait := sessionWait(l.Attach().Properties)
+	timer := time.AfterFunc(wait, func() { l.Refuse(e.told(errSessionTimeout(wait, l.Conn().ID()))) })
 	c.b.links.Go(func() {
 		defer timer.Stop()
 		c.acceptNext(l, e)
@@ -60,14 +61,14 @@ func (c *conn) acceptNext(l *server.SourceLink, e *Entity) {
 	s, err := e.queue.NextSession(l.Done())
 	if err != nil {
 		e.links.remove(l)
-		l.Refuse(refusalOf(err)) // without effect where the link has gone
+		l.Refuse(e.told(refusalOf(err))) // without effect where the link has gone
 		return
 	}
 	granted := establishedSource(l.Attach().Source)
 	if granted.Filter, err = grantSession(granted.Filter, s.ID()); err != nil {
 		s.Close()
 		e.links.remove(l)
-		l.Refuse(message.Malformed(err))
+		l.Refuse(e.told(message.Malformed(err)))
 		return
 	}
 	l.Reply.Source = granted
@@ -173,14 +174,20 @@ func ticks(t time.Time) int64 {
 func errNoSession(id string, err error) *amqp.Error {
 	if errors.Is(err, queue.ErrSessionLocked) {
 		return amqp.Errorf(condSessionCannotBeLocked,
-			"The requested session '%s' cannot be accepted. It may be locked by another receiver.", id)
+			"The requested session '%s' cannot be accepted. It may be locked by another receiver. ", id)
 	}
 	return refusalOf(err)
 }
 
-// errSessionTimeout is how the wait for the next session ends when there is none.
-func errSessionTimeout() *amqp.Error {
-	return amqp.Errorf(condTimeout, "The operation did not complete within the allotted timeout: no session was available.")
+// errSessionTimeout is how the wait for the next session ends when there is none:
+// Azure/azure-service-bus issue 292.
+func errSessionTimeout(wait time.Duration, link uint64) *amqp.Error {
+	layout := time.TimeOnly
+	if wait%time.Second != 0 {
+		layout += ".0000000" // as .NET writes a span of time
+	}
+	clock := time.Time{}.Add(wait).Format(layout)
+	return amqp.Errorf(condTimeout, "The operation did not complete within the allocated time %s for object receiver%d.", clock, link)
 }
 
 // errSessionRequired refuses a plain receiver where sessions are required.

@@ -23,7 +23,7 @@ func (r *receiver) Disposition(ds []*server.Outgone, st amqp.DeliveryState, sett
 			case refusal == nil:
 				r.dispose(ds, st, settled || f.Silent)
 			case !settled:
-				r.link.Settle(ds, &amqp.Rejected{Error: refusal})
+				r.link.Settle(ds, r.entity.rejected(refusal))
 			}
 		})
 		return
@@ -40,7 +40,7 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 	switch {
 	case refusal != nil:
 		if !settled {
-			r.link.Settle(ds, &amqp.Rejected{Error: refusal})
+			r.link.Settle(ds, r.entity.rejected(refusal))
 		}
 		return
 	case answer == nil:
@@ -63,7 +63,7 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 				if r.session != nil && errors.Is(err, queue.ErrLockLost) {
 					err = lockLost(r.queue, r.session.ID(), err)
 				}
-				state = &amqp.Rejected{Error: refusalOf(err)}
+				state = r.entity.rejected(refusalOf(err))
 			}
 			errs = errs[n:]
 		}

@@ -45,7 +45,7 @@ func (ts *transactions) send(id []byte, root, e *Entity, ms []queue.Message) *am
 		e.touch()
 		r, err := e.queue.Reserve(ms...)
 		if err != nil {
-			return nil, refusalOf(err)
+			return nil, e.refusal(err)
 		}
 		return sending{e, r, e.root() != root}, nil
 	})
@@ -61,7 +61,7 @@ func (ts *transactions) schedule(id []byte, e *Entity, ms []queue.Message) (seqs
 		e.touch()
 		r, numbers, err := e.queue.ReserveScheduled(ms...)
 		if err != nil {
-			return nil, refusalOf(err)
+			return nil, e.refusal(err)
 		}
 		seqs = numbers
 		return sending{e, r, false}, nil
@@ -88,7 +88,7 @@ func (ts *transactions) setState(id []byte, e *Entity, session string, state []b
 	return ts.enlist(id, e.root(), 0, func() (part, *amqp.Error) {
 		h, err := e.queue.HoldSessionState(session, state)
 		if err != nil {
-			return nil, refusalOf(err)
+			return nil, e.refusal(err)
 		}
 		return stating{h}, nil
 	})
@@ -131,7 +131,7 @@ func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outg
 		r.conn.txns.doom(txn.TxnID, refusal)
 		r.queue.Settle(*otherwise, tokens...) // those whose locks are lost need nothing
 	case refusal != nil:
-		r.link.Settle(ds, &amqp.Rejected{Error: refusal})
+		r.link.Settle(ds, r.entity.rejected(refusal))
 	case !settled:
 		r.link.Settle(ds, &amqp.TransactionalState{TxnID: txn.TxnID, Outcome: answer})
 	}

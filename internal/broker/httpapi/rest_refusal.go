@@ -88,7 +88,7 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", strconv.Itoa(answer.retryAfter))
 	}
 	w.WriteHeader(answer.status)
-	detail := fmt.Sprintf("%s. TrackingId:%s, SystemTracker:%.260s:%.300s, Timestamp:%s", strings.TrimRight(answer.detail, "."),
+	detail := fmt.Sprintf("%s. TrackingId:%s, SystemTracker:%.260s:%.300s, Timestamp:%s", strings.TrimRight(answer.detail, ". "),
 		rest.NewID(), r.Host, r.URL.Path, time.Now().UTC().Format("2006-01-02T15:04:05"))
 	_, _ = io.WriteString(w, rest.ErrorBody(answer.status, detail)) // the client may be gone
 }

@@ -61,7 +61,7 @@ func TestEveryAnswerHasItsStatus(t *testing.T) {
 		{"timeout beyond all", "DELETE", "/q/messages/head?timeout=2147484", "", nil, 400, "timeout"},
 		{"receive from a topic", "POST", "/t/messages/head", "", nil, 400, "topic"},
 		{"receive from $cbs", "POST", "/$cbs/messages/head", "", nil, 400, "not possible"},
-		{"receive what is forwarded", "POST", "/forwards/messages/head", "", nil, 400, "forwarded"},
+		{"receive what is forwarded", "POST", "/forwards/messages/head", "", nil, 400, "auto-forwarding"},
 		{"receive from sessions", "POST", "/sessions/messages/head", "", nil, 400, "sessions"},
 		{"renew by no token", "POST", "/q/messages/1/token", "", nil, 400, "UUID"},
 		{"a body where none belongs", "POST", "/q/messages/head", strings.Repeat("x", 65<<10), nil, 403, "body"},
@@ -83,12 +83,12 @@ func TestEveryAnswerHasItsStatus(t *testing.T) {
 		{"no entity named", "POST", "/messages", "a", nil, 404, "no such operation"},
 		{"settle by no token", "DELETE", "/q/messages/1/token", "", nil, 404, "no such operation"},
 
-		{"send to nowhere", "POST", "/missing/messages", "a", nil, 410, "'missing' could not be found"},
-		{"lock nowhere", "POST", "/missing/messages/head", "", nil, 410, "'missing' could not be found"},
+		{"send to nowhere", "POST", "/missing/messages", "a", nil, 410, "/missing' could not be found"},
+		{"lock nowhere", "POST", "/missing/messages/head", "", nil, 410, "/missing' could not be found"},
 		{"receive nowhere", "DELETE", "/t/subscriptions/missing/messages/head", "", nil, 410, "could not be found"},
-		{"complete nowhere", "DELETE", "/missing/messages/1/" + noToken, "", nil, 410, "'missing' could not be found"},
-		{"unlock nowhere", "PUT", "/missing/messages/1/" + noToken, "", nil, 410, "'missing' could not be found"},
-		{"renew nowhere", "POST", "/missing/messages/1/" + noToken, "", nil, 410, "'missing' could not be found"},
+		{"complete nowhere", "DELETE", "/missing/messages/1/" + noToken, "", nil, 410, "/missing' could not be found"},
+		{"unlock nowhere", "PUT", "/missing/messages/1/" + noToken, "", nil, 410, "/missing' could not be found"},
+		{"renew nowhere", "POST", "/missing/messages/1/" + noToken, "", nil, 410, "/missing' could not be found"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

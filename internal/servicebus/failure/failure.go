@@ -27,7 +27,7 @@ const maxReason = 300
 // its tracking ids.
 func Reason(err error) string {
 	text := Plain(err).Error()
-	for _, mark := range []string{" TrackingId:", " Reference:", "\n"} {
+	for _, mark := range []string{" For more information please see ", " To know more visit ", " TrackingId:", " Reference:", "\n"} {
 		text, _, _ = strings.Cut(text, mark)
 	}
 	if r := []rune(text); len(r) > maxReason {
