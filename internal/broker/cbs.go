@@ -89,7 +89,7 @@ func (c *conn) unknown(err *amqp.Error, audience string) *amqp.Error {
 		host = name
 	}
 	path = strings.Trim(path, "/")
-	return told(notFound("sb://"+host+"/"+path), host+":"+path)
+	return tracked(notFound("sb://"+host+"/"+path), host+":"+path)
 }
 
 // tokenSAS is the type of token that a shared access signature is. What has

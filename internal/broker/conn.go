@@ -45,11 +45,11 @@ func (c *conn) Closed(error) {
 // AttachSink opens a link on which the client sends.
 func (c *conn) AttachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 	sink, err := c.attachSink(l)
-	return sink, c.told(err, l.Attach())
+	return sink, c.tracked(err, l.Attach())
 }
 
-// told is how a link is refused.
-func (c *conn) told(err *amqp.Error, a *amqp.Attach) *amqp.Error {
+// tracked is how a link is refused.
+func (c *conn) tracked(err *amqp.Error, a *amqp.Attach) *amqp.Error {
 	address := ""
 	switch {
 	case err == nil:
@@ -59,7 +59,7 @@ func (c *conn) told(err *amqp.Error, a *amqp.Attach) *amqp.Error {
 	case a.Role == amqp.RoleSender && a.Target != nil:
 		address = a.Target.Address
 	}
-	return c.ns.told(err, parseAddress(address).Entity())
+	return c.ns.tracked(err, parseAddress(address).Entity())
 }
 
 func (c *conn) attachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
@@ -113,7 +113,7 @@ func (c *conn) attachSender(l *server.SinkLink, class *rights.Class) (server.Sin
 // AttachSource opens a link on which the client receives.
 func (c *conn) AttachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 	source, err := c.attachSource(l)
-	return source, c.told(err, l.Attach())
+	return source, c.tracked(err, l.Attach())
 }
 
 func (c *conn) attachSource(l *server.SourceLink) (server.Source, *amqp.Error) {

@@ -235,12 +235,12 @@ func (e *Entity) close(reason *amqp.Error) {
 	e.idle.stop()
 	e.movers.Load().close()
 	e.queue.Close()
-	e.links.close(func(detacher) *amqp.Error { return e.told(reason) })
+	e.links.close(func(detacher) *amqp.Error { return e.tracked(reason) })
 }
 
 // partLinks detaches every link of the entity.
 func (e *Entity) partLinks() {
-	e.links.detach(func(l detacher) *amqp.Error { return e.told(errForced(l)) })
+	e.links.detach(func(l detacher) *amqp.Error { return e.tracked(errForced(l)) })
 }
 
 // times are the stamps of the administration API.

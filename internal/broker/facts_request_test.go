@@ -107,7 +107,8 @@ func TestNumbersAndTimesAreAnsweredInArrays(t *testing.T) {
 	})
 }
 
-// Whatever a client gives as a reason comes back, over its link and over $management, with its type.
+// Whatever a client gives as a reason comes back, over its link and over $management, with its
+// type.
 func TestAReasonThatIsNoTextIsKept(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
 		r := rawOver(t, ns, opens)

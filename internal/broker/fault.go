@@ -185,7 +185,7 @@ func sufferAttach[H interface{ Detached(*amqp.Error) }](c *conn, f *Fault, link 
 			}
 			switch {
 			case err != nil:
-				link.Refuse(c.told(err, link.Attach()))
+				link.Refuse(c.tracked(err, link.Attach()))
 			case any(h) != nil && !accept(h):
 				h.Detached(nil) // its client has gone meanwhile
 			}

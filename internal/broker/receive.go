@@ -76,7 +76,7 @@ func (r *receiver) pump() {
 		clear(ds) // bodies are not kept for a receiver that waits
 	}
 	if r.session != nil && r.session.Lapsed() {
-		r.link.Detach(r.entity.told(refusalOf(queue.ErrSessionLockLost)))
+		r.link.Detach(r.entity.tracked(refusalOf(queue.ErrSessionLockLost)))
 	}
 }
 
@@ -149,5 +149,5 @@ func (r *receiver) giveBack(err error, ds []queue.Delivery) {
 		r.consumer.AddCredit(int64(len(ds)))
 		return
 	}
-	r.link.Detach(r.entity.told(amqp.Errorf(amqp.ErrCondInternalError, "The message cannot be delivered: %v.", err)))
+	r.link.Detach(r.entity.tracked(amqp.Errorf(amqp.ErrCondInternalError, "The message cannot be delivered: %v.", err)))
 }

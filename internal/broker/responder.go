@@ -128,7 +128,7 @@ func (r *responder) run() {
 
 // work answers one request, and says whether the client is to hear of it.
 func (r *responder) work(j job) (res response, say bool) {
-	defer func() { res = r.told(res) }()
+	defer func() { res = r.tracked(res) }()
 	f := r.fault(j.request)
 	if f == nil {
 		return j.from.answer(j.request), true
@@ -155,10 +155,10 @@ func (r *responder) work(j job) (res response, say bool) {
 	return j.from.answer(j.request), !f.Silent
 }
 
-// told ends the sentence of a failure as the service does.
-func (r *responder) told(res response) response {
+// tracked ends the sentence of a failure as the service does.
+func (r *responder) tracked(res response) response {
 	if res.status >= statusBadRequest {
-		res.description = r.ns.told(&amqp.Error{Description: res.description}, r.node.Entity()).Description
+		res.description = r.ns.tracked(&amqp.Error{Description: res.description}, r.node.Entity()).Description
 	}
 	return res
 }

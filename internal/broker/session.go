@@ -47,7 +47,7 @@ func (c *conn) attachSession(l *server.SourceLink, e *Entity, filter amqp.Raw) (
 	}
 	// The refusal is what ends the wait, as the end of the link does: Done is closed then.
 	wait := sessionWait(l.Attach().Properties)
-	timer := time.AfterFunc(wait, func() { l.Refuse(e.told(errSessionTimeout(wait, l.Conn().ID()))) })
+	timer := time.AfterFunc(wait, func() { l.Refuse(e.tracked(errSessionTimeout(wait, l.Conn().ID()))) })
 	c.b.links.Go(func() {
 		defer timer.Stop()
 		c.acceptNext(l, e)
@@ -61,14 +61,14 @@ func (c *conn) acceptNext(l *server.SourceLink, e *Entity) {
 	s, err := e.queue.NextSession(l.Done())
 	if err != nil {
 		e.links.remove(l)
-		l.Refuse(e.told(refusalOf(err))) // without effect where the link has gone
+		l.Refuse(e.tracked(refusalOf(err))) // without effect where the link has gone
 		return
 	}
 	granted := establishedSource(l.Attach().Source)
 	if granted.Filter, err = grantSession(granted.Filter, s.ID()); err != nil {
 		s.Close()
 		e.links.remove(l)
-		l.Refuse(e.told(message.Malformed(err)))
+		l.Refuse(e.tracked(message.Malformed(err)))
 		return
 	}
 	l.Reply.Source = granted

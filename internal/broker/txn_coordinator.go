@@ -35,7 +35,7 @@ func (c *conn) attachCoordinator(l *server.SinkLink) (server.Sink, *amqp.Error) 
 func (c *coordinator) Deliver(d *server.Delivery) {
 	state, err := c.perform(d)
 	if err != nil {
-		state = &amqp.Rejected{Error: told(err, noSystemTracker)}
+		state = &amqp.Rejected{Error: tracked(err, noSystemTracker)}
 	}
 	if !d.Settled {
 		c.link.Settle(d, state)

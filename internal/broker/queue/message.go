@@ -57,7 +57,7 @@ type View struct {
 	// that to those who receive the message, and not to those who peek.
 	EntityTTL        bool
 	Locked           bool      // a consumer has it, or a transaction
-	LockedUntil      time.Time // by the broker's clock; of a view: when the last lock ended or ends, zero: there was none
+	LockedUntil      time.Time // when its last lock ends, or has ended; zero: there was none
 	DeadLetteredTime time.Time // when it was moved to this dead-letter queue
 }
 

@@ -242,8 +242,8 @@ func (h *Session) finish() {
 }
 
 // sessionGrace is for how long a lock holds beyond the end that its holder knows. A client that
-// waits for messages as long as the lock lasts stops waiting before it loses the lock, as two of the
-// Python SDK's live tests of sessions with receive-and-delete expect.
+// waits for messages as long as the lock lasts stops waiting before it loses the lock, as two of
+// the Python SDK's live tests of sessions with receive-and-delete expect.
 const sessionGrace = 500 * time.Millisecond
 
 // lapseSessions ends the locks that are due. A delivery under such a lock has failed.

@@ -45,8 +45,8 @@ func (q *Queue) SetSessionState(id string, state []byte) error {
 	return h.Set()
 }
 
-// HeldState is a state that is to be set, and the space for it: a part of a transaction. Exactly one
-// of Set and Cancel must follow.
+// HeldState is a state that is to be set, and the space for it: a part of a transaction. Exactly
+// one of Set and Cancel must follow.
 type HeldState struct {
 	h    *Session
 	data []byte

@@ -20,7 +20,7 @@ import (
 // "… . For more information please see https://aka.ms/ServiceBusExceptions . Reference:GUID,
 // TrackingId:GUID_B23, SystemTracker:NAMESPACE:Queue:NAME, Timestamp:2022-08-23T12:34:58"
 // (azure-functions-dotnet-worker issue 1003). Programs look for these words and cut there. What
-// leaves for a client passes told, which adds them once.
+// leaves for a client passes tracked, which adds them once.
 
 const (
 	readOn          = " For more information please see https://aka.ms/ServiceBusExceptions . "
@@ -28,8 +28,9 @@ const (
 	noSystemTracker = "NoSystemTracker"
 )
 
-// told returns e as a client hears it. A sentence that ends with a space says itself where to read on.
-func told(e *amqp.Error, systemTracker string) *amqp.Error {
+// tracked returns e as a client hears it. A sentence that ends with a space says itself where to
+// read on.
+func tracked(e *amqp.Error, systemTracker string) *amqp.Error {
 	if e == nil || strings.Contains(e.Description, "TrackingId:") {
 		return e
 	}
@@ -41,23 +42,25 @@ func told(e *amqp.Error, systemTracker string) *amqp.Error {
 	return &out
 }
 
-// told is told of what happens to e.
-func (e *Entity) told(err *amqp.Error) *amqp.Error { return told(err, e.reference()) }
+// tracked is tracked for what happens to e.
+func (e *Entity) tracked(err *amqp.Error) *amqp.Error { return tracked(err, e.reference()) }
 
 // rejected is the outcome of what is refused at e.
-func (e *Entity) rejected(err *amqp.Error) *amqp.Rejected { return &amqp.Rejected{Error: e.told(err)} }
+func (e *Entity) rejected(err *amqp.Error) *amqp.Rejected {
+	return &amqp.Rejected{Error: e.tracked(err)}
+}
 
-// told is told of what happens at path, whatever is there.
-func (n *Namespace) told(err *amqp.Error, path string) *amqp.Error {
+// tracked is tracked for what happens at path, whatever is there.
+func (n *Namespace) tracked(err *amqp.Error, path string) *amqp.Error {
 	switch e := n.find(path); {
 	case err == nil:
 		return nil
 	case e != nil:
-		return e.told(err)
+		return e.tracked(err)
 	case path != "":
-		return told(err, n.hostName()+":"+path)
+		return tracked(err, n.hostName()+":"+path)
 	}
-	return told(err, noSystemTracker)
+	return tracked(err, noSystemTracker)
 }
 
 // tracking is the ids.
@@ -72,8 +75,8 @@ func newGUID() string {
 	return id.String()
 }
 
-// hostName is the host that clients have opened last to reach the namespace, without the port, which
-// is no part of a namespace's name.
+// hostName is the host that clients have opened last to reach the namespace, without the port,
+// which is no part of a namespace's name.
 func (n *Namespace) hostName() string {
 	if host := n.host.Load(); host != nil {
 		if name, _, err := net.SplitHostPort(*host); err == nil {
