@@ -58,7 +58,7 @@ func (m management) updateDisposition(e *Entity, q *queue.Queue, a *arguments) r
 		return invalid(a.err)
 	}
 	if a.txn != nil {
-		if refusal := m.txns.settle(a.txn.TxnID, e, q, how, tokens, nil); refusal != nil {
+		if refusal := m.txns.settle(a.txn.TxnID, e, q, how, tokens, nil, nil); refusal != nil {
 			return refused(refusal)
 		}
 		return ok(nil)

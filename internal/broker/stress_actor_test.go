@@ -263,7 +263,7 @@ func (a *actor) transact(rounds int) {
 		one, first := a.note("sess")
 		two, second := a.note("in")
 		for _, err := range []*amqp.Error{
-			ts.settle(id, work, work.queue, queue.Settlement{Outcome: queue.Complete}, tokens, nil),
+			ts.settle(id, work, work.queue, queue.Settlement{Outcome: queue.Complete}, tokens, nil, nil),
 			ts.send(id, work, sess, []queue.Message{messageOf(one, first, "a")}),
 			ts.send(id, work, in, []queue.Message{messageOf(two, second, "b")}),
 		} {

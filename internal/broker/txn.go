@@ -256,10 +256,17 @@ type settling struct {
 	queue *queue.Queue
 	*queue.Held
 	otherwise *queue.Settlement // what a rollback does to the deliveries; nil: their locks go on
+	committed func()            // called after the commit, may be nil
 }
 
 func (s settling) possible() bool { return !s.queue.Closed() }
-func (s settling) commit()        { _ = s.Settle() } // see sending
+
+func (s settling) commit() {
+	_ = s.Settle() // see sending
+	if s.committed != nil {
+		s.committed()
+	}
+}
 
 // rollback fails only when the messages have gone with their queue.
 func (s settling) rollback() {

@@ -121,7 +121,7 @@ func (m *moves) begin() {
 		copies = append(copies, queue.Message{Body: d.Body})
 	}
 	settle := func() *amqp.Error {
-		return m.ts.settle(o.id, m.entities[from], m.entities[from].queue, queue.Settlement{Outcome: queue.Complete}, tokens, nil)
+		return m.ts.settle(o.id, m.entities[from], m.entities[from].queue, queue.Settlement{Outcome: queue.Complete}, tokens, nil, nil)
 	}
 	send := func() *amqp.Error { return m.ts.send(o.id, m.entities[from], m.entities[1-from], copies) }
 	parts := []func() *amqp.Error{settle, send}

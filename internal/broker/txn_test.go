@@ -57,7 +57,7 @@ func (s *txnScene) want(what string, err *amqp.Error, want amqp.Symbol) {
 }
 
 func (s *txnScene) complete(id []byte) *amqp.Error {
-	return s.settle(id, s.entity, s.entity.queue, queue.Settlement{Outcome: queue.Complete}, []queue.LockToken{s.token}, nil)
+	return s.settle(id, s.entity, s.entity.queue, queue.Settlement{Outcome: queue.Complete}, []queue.LockToken{s.token}, nil, nil)
 }
 
 func TestATransactionThatTimesOutLetsGoAtOnceAndIsForgottenLater(t *testing.T) {

@@ -3,6 +3,8 @@
 package broker
 
 import (
+	"slices"
+
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
 	"overdue/internal/broker/queue"
@@ -72,14 +74,14 @@ func (ts *transactions) schedule(id []byte, e *Entity, ms []queue.Message) (seqs
 // settle is Queue.Settle within a transaction, of all or none. After a rollback the
 // locks go on, or otherwise is done to the deliveries. The queue is one of e.
 func (ts *transactions) settle(
-	id []byte, e *Entity, q *queue.Queue, how queue.Settlement, tokens []queue.LockToken, otherwise *queue.Settlement,
+	id []byte, e *Entity, q *queue.Queue, how queue.Settlement, tokens []queue.LockToken, otherwise *queue.Settlement, committed func(),
 ) *amqp.Error {
 	return ts.enlist(id, e.root(), len(tokens), func() (part, *amqp.Error) {
 		h, err := q.Hold(how, tokens...)
 		if err != nil {
 			return nil, refusalOf(err)
 		}
-		return settling{q, h, otherwise}, nil
+		return settling{q, h, otherwise, committed}, nil
 	})
 }
 
@@ -101,14 +103,15 @@ func (ts *transactions) cancelScheduled(id []byte, e *Entity, q *queue.Queue, se
 		if err != nil {
 			return nil, errCancel(err)
 		}
-		return settling{q, h, nil}, nil
+		return settling{q, h, nil, nil}, nil
 	})
 }
 
 // dispositionIn is Disposition within a transaction: the outcome takes effect
 // when that is committed, and until then the locks hold. After a rollback the
 // client still has the locks, and settles over $management: the link has
-// forgotten the deliveries. What it has settled with its disposition it has let go
+// forgotten the deliveries. Those of a session it has not, since the .NET SDK settles them over their
+// link alone. What it has settled with its disposition it has let go
 // of, as Qpid JMS does: the default outcome of the link is what it gets then.
 func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outgone, settled bool) {
 	how, answer, refusal := settlementOf(txn.Outcome)
@@ -120,11 +123,16 @@ func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outg
 		tokens[i] = d.Token.(queue.LockToken)
 	}
 	var otherwise *queue.Settlement
-	if settled {
+	var committed func()
+	switch {
+	case r.session != nil && !settled:
+		ds = slices.Clone(ds) // they are ours during the call only
+		committed = func() { r.link.Settle(ds, answer) }
+	case settled:
 		otherwise = new(defaultOutcome(r.link.Attach().Source))
 	}
 	if refusal == nil {
-		refusal = r.conn.txns.settle(txn.TxnID, r.entity, r.queue, how, tokens, otherwise)
+		refusal = r.conn.txns.settle(txn.TxnID, r.entity, r.queue, how, tokens, otherwise, committed)
 	}
 	switch {
 	case refusal != nil && settled:
@@ -132,6 +140,8 @@ func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outg
 		r.queue.Settle(*otherwise, tokens...) // those whose locks are lost need nothing
 	case refusal != nil:
 		r.link.Settle(ds, r.entity.rejected(refusal))
+	case !settled && r.session != nil:
+		r.link.Answer(ds, &amqp.TransactionalState{TxnID: txn.TxnID, Outcome: answer})
 	case !settled:
 		r.link.Settle(ds, &amqp.TransactionalState{TxnID: txn.TxnID, Outcome: answer})
 	}

@@ -67,6 +67,19 @@ func (l *SourceLink) Settle(ds []*Outgone, st amqp.DeliveryState) {
 	}
 }
 
+// Answer is Settle for an outcome that holds only if a transaction does: the deliveries stay
+// unsettled, and the peer may state another outcome.
+func (l *SourceLink) Answer(ds []*Outgone, st amqp.DeliveryState) {
+	s := l.s
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	for _, o := range ds {
+		if o.link == l && !o.settled {
+			s.ackLocked(amqp.RoleSender, o.id, false, st)
+		}
+	}
+}
+
 // ackLocked queues a disposition.
 func (s *Session) ackLocked(role amqp.Role, id uint32, settled bool, st amqp.DeliveryState) {
 	acks := &s.acks[roleIndex(role)]

@@ -25,6 +25,7 @@ type txnClient struct {
 	handles uint32  // given to links, ours
 	sent    uint32  // delivery-ids given
 	control uint32  // handle of the link to the coordinator
+	session bool    // whose messages come: their deliveries are settled with the commit
 }
 
 // A frame is one that came.
@@ -166,10 +167,21 @@ func (c *txnClient) to(address string, properties wire.Raw) uint32 {
 // from opens a link to receive on, in mode second and with credit.
 func (c *txnClient) from(address string) uint32 {
 	c.Helper()
-	handle := c.attach(&wire.Attach{
-		Role: wire.RoleReceiver, RcvSettleMode: wire.RcvSecond,
-		Source: &wire.Source{Address: address, HasAddress: true}, Target: &wire.Target{},
-	})
+	return c.fromSource(&wire.Source{Address: address, HasAddress: true})
+}
+
+// fromSession is from for the messages of a session.
+func (c *txnClient) fromSession(address, id string) {
+	c.Helper()
+	c.session = true
+	filter, err := wire.AppendValue(nil, wire.Map{{Key: wire.Symbol("com.microsoft:session-filter"), Value: id}})
+	c.must(err)
+	c.fromSource(&wire.Source{Address: address, HasAddress: true, Filter: filter})
+}
+
+func (c *txnClient) fromSource(source *wire.Source) uint32 {
+	c.Helper()
+	handle := c.attach(&wire.Attach{Role: wire.RoleReceiver, RcvSettleMode: wire.RcvSecond, Source: source, Target: &wire.Target{}})
 	c.send(&wire.Flow{
 		IncomingWindow: 1000, OutgoingWindow: 1000, HasHandle: true, Handle: handle,
 		HasDeliveryCount: true, HasLinkCredit: true, LinkCredit: 100,
@@ -267,8 +279,8 @@ func (c *txnClient) dispose(txn []byte, id uint32, outcome wire.DeliveryState) w
 	c.Helper()
 	c.send(&wire.Disposition{Role: wire.RoleReceiver, First: id, Last: id, State: &wire.TransactionalState{TxnID: txn, Outcome: outcome}}, nil)
 	d, _ := await(c, func(d *wire.Disposition) bool { return d.Role == wire.RoleSender && d.First <= id && id <= d.Last })
-	if !d.Settled {
-		c.Errorf("the answer to the disposition of %d is not settled", id)
+	if d.Settled == c.session {
+		c.Errorf("the answer to the disposition of %d is settled %v, want %v", id, d.Settled, !c.session)
 	}
 	return d.State
 }

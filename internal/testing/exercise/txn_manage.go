@@ -5,6 +5,8 @@ package exercise
 import (
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
 	wire "overdue/internal/amqp"
 	"overdue/internal/broker"
 )
@@ -215,6 +217,26 @@ var txnManageSpecs = []spec{
 		m.wantStatus(400, txn, "cancel-scheduled-message", cancel)
 		c.commit(txn)
 		s.wantBodies("left", s.peek(s.receiver()))
+	}},
+	{name: "after a rollback the link of a session settles again", queue: broker.QueueConfig{RequiresSession: true}, check: func(s *scene) {
+		session := "s"
+		s.send(&azservicebus.Message{SessionID: &session, Body: []byte("a")})
+		c := s.transactions()
+		c.fromSession(s.queue, session)
+		id := c.next()
+		undone := c.declare()
+		c.accept(undone, id)
+		c.rollback(undone)
+		txn := c.declare()
+		c.accept(txn, id)
+		c.commit(txn)
+		d, _ := await(c, func(d *wire.Disposition) bool { return d.Role == wire.RoleSender && d.First == id })
+		if d.State != (wire.Accepted{}) || !d.Settled {
+			s.Errorf("after the commit: %s, want accepted and settled", wire.Trace(d, 0))
+		}
+		const nothing = 204
+		c.manager(s.queue).wantStatus(nothing, c.declare(), "peek-message",
+			wire.Map{{Key: "from-sequence-number", Value: int64(0)}, {Key: "message-count", Value: int32(1)}})
 	}},
 	{name: "the state of a session is set with the commit", queue: broker.QueueConfig{RequiresSession: true}, check: func(s *scene) {
 		r, err := s.client.AcceptSessionForQueue(s.ctx, s.queue, "s", nil)
