@@ -22,10 +22,9 @@ func (h *half) onFlowLocked(f *amqp.Flow) {
 	}
 	l := h.links[f.Handle]
 	switch {
-	case h.sentEnd:
 	case l == nil:
 		h.s.failLocked(amqp.Errorf(amqp.ErrCondSessionUnattachedHandle, "Flow names handle %d, which is not attached.", f.Handle))
-	case l.ends[h.side.at].sentDetach:
+	case l.ends[client].sentDetach:
 	case l.node != nil:
 		l.node.onFlowLocked(h, l, f)
 	case h.queue.len() > 0 && l.reply != nil && l.sender == h.side.at && !l.reply.mayGoLocked():

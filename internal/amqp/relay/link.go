@@ -17,7 +17,7 @@ type link struct {
 	sender int        // the side whose peer sends
 	ends   [2]linkEnd // by side
 	gone   bool
-	left   bool // the client has detached, and receives nothing more
+	left   bool // the client has detached or ended, and receives nothing more
 
 	came coming  // the delivery that is arriving
 	pass passing // the delivery that is being passed on
@@ -240,9 +240,8 @@ func (h *half) onDetachLocked(d *amqp.Detach) {
 	}
 	delete(h.links, d.Handle)
 	l.ends[h.side.at].gotDetach = true
-	if h.side.at == client && !l.left {
-		h.other().releaseUnsentLocked(l)
-		l.left = true
+	if h.side.at == client {
+		l.leaveLocked()
 	}
 	if l.node != nil {
 		l.node.onDetachLocked(h, l, d)
@@ -250,6 +249,14 @@ func (h *half) onDetachLocked(d *amqp.Detach) {
 		h.passLocked(&entry{link: l, p: d})
 	}
 	l.settleEndsLocked()
+}
+
+// leaveLocked notes that the client takes no more deliveries of upstream.
+func (l *link) leaveLocked() {
+	if !l.left {
+		l.s.halves[upstream].releaseUnsentLocked(l)
+		l.left = true
+	}
 }
 
 // emitDetachLocked detaches the link on the other side.

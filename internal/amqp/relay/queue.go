@@ -125,12 +125,18 @@ func (h *half) emitLocked(e *entry) bool {
 	case *amqp.Attach:
 		return h.emitAttachLocked(e, p)
 	case *amqp.Detach:
+		if o.decidingLocked(e.link) {
+			return false
+		}
 		h.emitDetachLocked(e.link, p)
 	case *amqp.Flow:
 		h.emitFlowLocked(e.link, p)
 	case *amqp.Disposition:
 		h.emitSettledLocked(p)
 	case *amqp.End:
+		if o.decidingLocked(nil) {
+			return false
+		}
 		o.putEndLocked(p.Error)
 	}
 	return true

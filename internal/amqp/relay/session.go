@@ -172,16 +172,17 @@ func (h *half) onEndLocked(e *amqp.End) {
 	delete(h.side.halves, h.in)
 	o := h.other()
 	if h.side.at == client {
-		o.releaseUnsentLocked(nil)
-	}
-	o.dropQueueLocked() // no peer takes it any more
-	if o.gotEnd {
-		h.dropQueueLocked()
+		for _, l := range h.links {
+			l.leaveLocked()
+		}
+		o.pumpLocked()
+	} else {
+		o.dropQueueLocked() // upstream takes it no more
 	}
 	h.passLocked(&entry{p: e})
 	if h.sentEnd {
 		h.releaseLocked()
-	} else if o.gotEnd || o.sentEnd && !o.begun {
+	} else if o.gotEnd {
 		h.putEndLocked(nil)
 	}
 }

@@ -236,11 +236,9 @@ func (s *side) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 	if h == nil {
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "There is no session on channel %d.", ch)
 	}
-	if h.sentEnd {
-		if e, ok := p.(*amqp.End); ok {
-			h.onEndLocked(e)
-		}
-		return nil // the frame crossed our end
+	// Until the client has our end, it waits for the answers to what it sent before its own.
+	if _, end := p.(*amqp.End); !end && h.s.halves[client].sentEnd {
+		return nil
 	}
 	switch p := p.(type) {
 	case *amqp.Transfer:

@@ -105,7 +105,7 @@ func (h *half) emitTransferLocked(e *entry) bool {
 		e.payload = nil // an aborted delivery's payload does not matter and need not fit
 	}
 	if l.reply != nil && !l.pass.more && !l.reply.mayGoLocked() {
-		return false
+		return gone
 	}
 	if k := e.pending; k != nil && !l.pass.more {
 		ok, refusal := k.mayGoLocked()

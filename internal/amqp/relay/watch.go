@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"slices"
 	"sort"
 
 	"overdue/internal/amqp"
@@ -235,16 +236,27 @@ func (k *pendingDelivery) Answer(e *amqp.Error) {
 	c := h.s.c
 	c.mu.Lock()
 	defer c.unlock()
-	if k.answered || k.link.gone || h.s.over {
+	if k.answered || h.s.over {
 		return
 	}
 	k.answered = true
-	h.pending.remove(k)
-	if e != nil {
-		k.outcome.State = &amqp.Rejected{Error: e}
+	if !k.link.gone {
+		h.pending.remove(k)
+		if e != nil {
+			k.outcome.State = &amqp.Rejected{Error: e}
+		}
+		h.putOutcomeLocked(&k.outcome, span{k.out, k.out})
 	}
-	h.putOutcomeLocked(&k.outcome, span{k.out, k.out})
+	h.other().pumpLocked() // a detach or an end that waited for it
 	c.doneLocked()
+}
+
+// decidingLocked reports whether handlers decide on outcomes that upstream has stated and a client
+// waits for: of the link, or of all if it is nil. Upstream's detach and end come after them.
+func (h *half) decidingLocked(of *link) bool {
+	return h.side.at == client && slices.ContainsFunc(h.pending.list, func(k *pendingDelivery) bool {
+		return k.asked && !k.responds && (of == nil || k.link == of)
+	})
 }
 
 // pendingList holds the deliveries that have gone on and whose senders wait, in that order.
