@@ -77,7 +77,6 @@ func (p *Process) newProxy(cfg proxy.Config, ns *connect.Namespace, tokens link.
 	}
 	cfg.AMQP.MaxConns = int(p.cfg.Listen.MaxConnections)
 	cfg.AMQP.MaxMessageSize = uint64(cfg.MaxBodySize)
-	cfg.AMQP.MaxBuffered = max(64<<20, 2*cfg.AMQP.MaxMessageSize)
 	cfg.Upstream = proxy.Upstream{Dial: ns.OpenHTTP, Host: ns.Host}
 	if !cfg.ClientTokens {
 		cfg.Upstream.Authorize = func(ctx context.Context, address string) (string, error) {

@@ -51,7 +51,7 @@ type Config struct {
 	ChannelMax     uint16 // highest channel of a connection; default 4999
 	MaxLinks       int    // per connection; default 10000
 	MaxMessageSize uint64 // bytes, of a delivery on a watched link, unless upstream allows less; default 1 MiB
-	MaxBuffered    uint64 // bytes per connection and direction that wait to go on or to be complete; beyond it, the relay does not read from the sender; default 64 MiB
+	MaxBuffered    uint64 // bytes per connection and direction that wait to go on; beyond it, the relay does not read from the sender; default 64 MiB
 	MaxPending     int    // deliveries per session that wait for a DeliveryHandler; default 10000
 	IncomingWindow uint32 // transfer frames per session; default 512
 

@@ -226,6 +226,64 @@ func TestAClientIsNotReadWhileTooMuchWaits(t *testing.T) {
 	})
 }
 
+// The pieces of many deliveries come mixed on one connection. None can be complete before the
+// others have been read, however many bytes that are. Then they wait for their turn, and the client
+// for room, as long as upstream takes some of them now and then.
+func TestDeliveriesWhosePiecesComeMixedAllGoOn(t *testing.T) {
+	const links, pieces, size = 10, 4, 50_000
+	for name, turn := range map[string]time.Duration{"at once": 0, "one by one": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := 0
+				s := setup(t, func(c *Config) {
+					c.Watch = func(Link) Watcher {
+						return &fakeWatcher{deliver: func(*Delivery) (DeliveryHandler, *amqp.Error) {
+							turns++
+							return lateHandler(time.Duration(turns) * turn), nil
+						}}
+					}
+					c.MaxBuffered = 2 * size
+				})
+				p := s.peer()
+				for l := range uint32(links) {
+					p.attachSender(fmt.Sprint("link", l), l, "orders")
+				}
+				p.came("flow")
+				var all []byte
+				for i := range pieces + 1 { // the last piece is short
+					for l := range uint32(links) {
+						frame := &amqp.Transfer{Handle: l, HasDeliveryID: true, DeliveryID: l, DeliveryTag: []byte{byte(l)}, More: i < pieces}
+						message := amqp.AppendData(nil, make([]byte, pieces*size))
+						all = amqp.AppendFrame(all, 0, frame, message[min(i*size, len(message)):min((i+1)*size, len(message))])
+					}
+				}
+				go func() {
+					if _, err := p.nc.Write(all); err != nil {
+						t.Errorf("the client could not send: %v", err)
+					}
+				}()
+				time.Sleep(links * turn)
+				if got := p.came("disposition", "detach", "end", "close"); len(got) != links {
+					t.Errorf("the client got %q, want %d outcomes", got, links)
+				}
+				if got := len(s.waiting()); got != links {
+					t.Errorf("upstream has %d messages, want %d", got, links)
+				}
+			})
+		})
+	}
+}
+
+// A lateHandler lets its delivery go on after a time.
+type lateHandler time.Duration
+
+func (h lateHandler) Before(r Resumer) bool {
+	time.AfterFunc(time.Duration(h), func() { r.Resume(nil) })
+	return true
+}
+
+func (lateHandler) Settled(_ amqp.DeliveryState, answerer Answerer) { answerer.Answer(nil) }
+
 func TestASenderThatIgnoresCreditIsStoppedByUpstream(t *testing.T) {
 	for name, configure := range map[string]func(*Config){
 		"passing": nil,

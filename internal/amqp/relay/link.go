@@ -318,7 +318,7 @@ func (l *link) goneLocked() {
 	c := l.s.c
 	c.links--
 	c.leaveLocked(l)
-	l.watch.dropLocked(&l.s.halves[l.sender])
+	l.watch.dropLocked()
 	if l.node != nil {
 		l.node.goneLocked(c, l)
 	}

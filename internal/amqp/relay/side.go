@@ -50,7 +50,7 @@ type side struct {
 
 	halves   map[uint16]*half // by the peer's channel
 	channels []*half          // by ours
-	buffered uint64           // bytes that came from the peer and wait to go on or to be complete
+	buffered uint64           // bytes that came from the peer and wait to go on
 	dirty    []*half          // halves that owe the peer a flow
 	blocked  []*half          // halves whose transfers wait for room in the output
 
@@ -138,26 +138,26 @@ func (s *side) beforeRead() sideState {
 }
 
 // waitUnbufferedLocked waits while too many bytes from this peer are buffered. Windows bound one
-// session; this bounds all sessions together. The wait has a limit, because each of two peers
-// that do not read may wait for the other.
+// session; this bounds all sessions together. The wait has a limit while nothing goes on, because
+// each of two peers that do not read may wait for the other.
 func (s *side) waitUnbufferedLocked() {
 	c := s.c
-	if s.buffered <= c.cfg.MaxBuffered || s.state != sideOpen {
-		return
-	}
-	expired := false
-	timer := time.AfterFunc(c.cfg.WriteTimeout, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		expired = true
-		c.room.Broadcast()
-	})
-	defer timer.Stop()
-	for s.buffered > c.cfg.MaxBuffered && s.state == sideOpen && !expired {
-		c.room.Wait()
-	}
-	if expired && s.buffered > c.cfg.MaxBuffered {
-		c.failLocked(s, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "More than %d bytes wait to go on.", c.cfg.MaxBuffered))
+	for s.buffered > c.cfg.MaxBuffered && s.state == sideOpen {
+		before, expired := s.buffered, false
+		timer := time.AfterFunc(c.cfg.WriteTimeout, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			expired = true
+			c.room.Broadcast()
+		})
+		for s.buffered > c.cfg.MaxBuffered && s.state == sideOpen && !expired {
+			c.room.Wait()
+		}
+		timer.Stop()
+		if expired && s.buffered >= before {
+			c.failLocked(s, amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "More than %d bytes wait to go on.", c.cfg.MaxBuffered))
+			return
+		}
 	}
 }
 

@@ -17,8 +17,7 @@ type assembly struct {
 	begun   bool
 }
 
-func (a *assembly) dropLocked(h *half) {
-	h.unbufferLocked(len(a.payload))
+func (a *assembly) dropLocked() {
 	a.payload, a.begun, a.first = nil, false, amqp.Transfer{}
 }
 
@@ -33,7 +32,9 @@ func (l *link) limit(allowed uint64) uint64 {
 }
 
 // onWatchedLocked handles one frame of a delivery that must be complete before it goes on. The
-// window opens again at once: the size limit bounds an assembly.
+// window opens again at once: the size limit bounds an assembly. Assemblies are not counted as
+// buffered. The frames that complete them come behind those of others, so a relay that did not
+// read would wait for itself.
 func (l *link) onWatchedLocked(h *half, t *amqp.Transfer, payload []byte) {
 	a := &l.watch
 	if !a.begun {
@@ -53,7 +54,7 @@ func (l *link) onWatchedLocked(h *half, t *amqp.Transfer, payload []byte) {
 		a.first.State = t.State
 	}
 	if t.Aborted {
-		a.dropLocked(h)
+		a.dropLocked()
 		l.skipped++
 		l.grantAgainLocked()
 		return
@@ -66,13 +67,12 @@ func (l *link) onWatchedLocked(h *half, t *amqp.Transfer, payload []byte) {
 		e := amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The message has more than %d bytes, which is max-message-size.", limit)
 		// The detach carries the error as well, but senders wait for the outcome.
 		l.settleLocked(a.first.DeliveryID, a.first.Settled, &amqp.Rejected{Error: e})
-		a.dropLocked(h)
+		a.dropLocked()
 		l.came.dropped = true
 		l.breakLocked(e)
 		return
 	}
 	a.payload = append(a.payload, payload...)
-	h.bufferLocked(len(payload))
 	if t.More || h.sentEnd {
 		return
 	}
@@ -80,7 +80,7 @@ func (l *link) onWatchedLocked(h *half, t *amqp.Transfer, payload []byte) {
 		Payload: a.payload, Format: a.first.MessageFormat, Settled: a.first.Settled, State: a.first.State, Tag: a.first.DeliveryTag,
 		MaxSize: a.limit,
 	}
-	a.dropLocked(h)
+	a.dropLocked()
 	first.More = false
 	if l.reply != nil {
 		response := d
