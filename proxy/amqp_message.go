@@ -134,10 +134,7 @@ func propertyOf(properties amqp.Raw, name string) any {
 	if err != nil {
 		return err // no deadline has this type, so it is refused and not ignored
 	}
-	if t, ok := v.(amqp.Timestamp); ok {
-		return t.Time().UTC()
-	}
-	return v
+	return amqp.TimeOrSpan(v)
 }
 
 func mapValue(raw amqp.Raw, key string) (any, error) {

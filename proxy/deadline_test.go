@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"overdue/internal/amqp"
 	"overdue/scheduler"
 )
 
@@ -346,5 +347,36 @@ func TestALateAcknowledgementWidensTheWindow(t *testing.T) {
 	now.Time = noon.Add(time.Hour)
 	if _, late := pr.widened(now); late {
 		t.Error("an open window was widened")
+	}
+}
+
+func TestDeadlinesInTheTypesOfDotNETAreRead(t *testing.T) {
+	at := time.Date(2033, 11, 6, 8, 49, 37, 100, time.UTC)
+	for name, tc := range map[string]struct {
+		property amqp.Pair
+		at       time.Time
+		within   time.Duration
+	}{
+		"DateTimeOffset": {property: amqp.Pair{Key: "overdue-deadline", Value: amqp.Described{
+			Descriptor: amqp.TypeDateTimeOffset, Value: amqp.EpochTicks + at.Unix()*10_000_000 + 1,
+		}}, at: at},
+		"TimeSpan": {property: amqp.Pair{Key: "overdue-within", Value: amqp.Described{
+			Descriptor: amqp.TypeTimeSpan, Value: int64(15_000_000),
+		}}, within: 1500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			properties, err := amqp.AppendValue(nil, amqp.Map{tc.property})
+			if err != nil {
+				t.Fatal(err)
+			}
+			whole := amqp.Message{ApplicationProperties: properties, Body: amqp.AppendData(nil, []byte("hello"))}
+			m, err := readMessage(whole.Append(nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at, within, err := scheduler.StatedDeadline(m.Property); err != nil || !at.Equal(tc.at) || within != tc.within {
+				t.Errorf("StatedDeadline = %v, %v, %v, want %v, %v", at, within, err, tc.at, tc.within)
+			}
+		})
 	}
 }

@@ -13,13 +13,14 @@ import (
 // Application properties by which a message states its own deadline, in the order in
 // which they count.
 const (
-	propertyDeadline = "overdue-deadline" // an instant: AMQP timestamp or RFC 3339
-	propertyWithin   = "overdue-within"   // a duration from the enqueued-time: 30s or PT30S
+	propertyDeadline = "overdue-deadline" // an instant: AMQP timestamp, DateTimeOffset of .NET or RFC 3339
+	propertyWithin   = "overdue-within"   // a duration from the enqueued-time: TimeSpan of .NET, or 30s, PT30S or 00:00:30
 	propertyExpiry   = "ce-expirytime"    // an instant: the expirytime extension of CloudEvents in binary mode
 )
 
 // StatedDeadline reads the deadline that a message states in its application properties,
-// by the value of each name: an instant, or a duration from its enqueued-time, or neither.
+// by the value of each name: an instant, or a duration from its enqueued-time, or neither. Values of
+// AMQP come as amqp.TimeOrSpan returns them.
 // The proxy reads it to schedule the companion and the monitor to judge the message, so that both
 // mean the same. The error is a sentence for the sender of the message.
 func StatedDeadline(property func(name string) any) (at time.Time, within time.Duration, err error) {
@@ -51,15 +52,28 @@ func statedAt(name string, v any) (time.Time, error) {
 }
 
 func statedWithin(name string, v any) (time.Duration, error) {
-	s, isString := v.(string)
-	within, err := duration.Parse(s)
+	within, ok := readSpan(v)
 	switch {
-	case !isString || err != nil:
+	case !ok:
 		return 0, fmt.Errorf("%s is %s; a duration is written with its unit, as 30s, 7d or PT30S", name, quoted(v))
 	case within <= 0 || within > maxWithin:
 		return 0, fmt.Errorf("%s is %s; it must be more than 0 and at most 100 years", name, quoted(v))
 	}
 	return within, nil
+}
+
+// readSpan reads a duration: a timespan, or one of the ways to write one.
+func readSpan(v any) (time.Duration, bool) {
+	switch v := v.(type) {
+	case time.Duration:
+		return v, true
+	case string:
+		if d, err := duration.Parse(v); err == nil {
+			return d, true
+		}
+		return duration.ParseTimeSpan(v)
+	}
+	return 0, false
 }
 
 // quoted is a value from outside as an error shows it: short, and without line breaks.

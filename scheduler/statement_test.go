@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,13 @@ func TestStatedDeadline(t *testing.T) {
 		{name: "ISO days", properties: map[string]any{"overdue-within": "P1DT2H"}, within: 26 * time.Hour},
 		{name: "days", properties: map[string]any{"overdue-within": "7d"}, within: 7 * 24 * time.Hour},
 		{name: "ISO fraction", properties: map[string]any{"overdue-within": "PT0.5S"}, within: 500 * time.Millisecond},
+		{name: "a span", properties: map[string]any{"overdue-within": 90 * time.Second}, within: 90 * time.Second},
+		{name: "a span as .NET writes it", properties: map[string]any{"overdue-within": "1.02:00:00.5"}, within: 26*time.Hour + time.Second/2},
+		{name: "a negative span", properties: map[string]any{"overdue-within": -time.Second}, err: "more than 0"},
+		{name: "the longest span", properties: map[string]any{"overdue-within": time.Duration(math.MaxInt64)}, err: "100 years"},
+		{name: "the longest span as .NET writes it", properties: map[string]any{"overdue-within": "10675199.02:48:05.4775807"}, err: "100 years"},
+		{name: "an instant where a span belongs", properties: map[string]any{"overdue-within": noon}, err: "time.Time"},
+		{name: "a span where an instant belongs", properties: map[string]any{"overdue-deadline": time.Minute}, err: "time.Duration"},
 		{name: "CloudEvents", properties: map[string]any{"ce-expirytime": "2026-01-31T12:00:00Z"}, at: noon},
 		{name: "instant before duration", properties: map[string]any{"overdue-within": "1s", "overdue-deadline": noon}, at: noon},
 		{name: "duration before CloudEvents", properties: map[string]any{"overdue-within": "1s", "ce-expirytime": noon}, within: time.Second},

@@ -12,13 +12,13 @@ import (
 
 // Types of .NET that AMQP does not have. They travel as described values.
 const (
-	TypeTimeSpan amqp.Symbol = "com.microsoft:timespan"        // long, ticks of 100 ns
-	TypeOffset   amqp.Symbol = "com.microsoft:datetime-offset" // long, ticks since the year 1
-	TypeURI      amqp.Symbol = "com.microsoft:uri"             // string
+	TypeTimeSpan             = amqp.TypeTimeSpan
+	TypeOffset               = amqp.TypeDateTimeOffset
+	TypeURI      amqp.Symbol = "com.microsoft:uri" // string
 )
 
 // EpochTicks is the Unix epoch in ticks since the year 1.
-const EpochTicks = 621355968000000000
+const EpochTicks = amqp.EpochTicks
 
 // FilterValue returns a value of a message, or of a filter's parameter, as
 // filters see it.

@@ -153,12 +153,7 @@ func (l *Letter) takeText(name string) string {
 // due is when the message was to be received: the deadline that it states, as proxy and monitor
 // read it, or the end of its time to live if that is earlier.
 func (l *Letter) due() time.Time {
-	at, within, err := scheduler.StatedDeadline(func(name string) any {
-		if at, ok := l.Properties[name].(amqp.Timestamp); ok {
-			return at.Time()
-		}
-		return l.Properties[name]
-	})
+	at, within, err := scheduler.StatedDeadline(func(name string) any { return amqp.TimeOrSpan(l.Properties[name]) })
 	if err != nil {
 		at, within = time.Time{}, 0 // what cannot be read states nothing
 	}

@@ -37,8 +37,8 @@ type Message struct {
 	DeadLetterReason     string        // "" = not a dead letter
 	DeadLetterSource     string        // where it was dead-lettered, once it was forwarded from there
 
-	// Properties are the application properties that are strings or timestamps, as string and
-	// time.Time, without those of a dead letter; nil when there are none.
+	// Properties are the application properties that are strings, instants or spans, as string,
+	// time.Time and time.Duration, without those of a dead letter; nil when there are none.
 	Properties map[string]any
 }
 
@@ -205,7 +205,7 @@ func beforeBody(b []byte) (m amqp.Message) {
 	return m
 }
 
-// readApplicationProperties takes those that are strings or timestamps, and skips the others, be
+// readApplicationProperties takes those that are strings, instants or spans, and skips the others, be
 // they such that nobody can decode them. Most dead letters have none but those that say why they
 // are there.
 func (m *Message) readApplicationProperties(raw amqp.Raw) {
@@ -216,13 +216,10 @@ func (m *Message) readApplicationProperties(raw amqp.Raw) {
 		case "DeadLetterReason":
 			m.DeadLetterReason = text(value)
 		default:
-			v = value.Value()
-		}
-		if at, ok := v.(amqp.Timestamp); ok {
-			v = at.Time()
+			v = amqp.TimeOrSpan(value.Value())
 		}
 		switch v.(type) {
-		case string, time.Time:
+		case string, time.Time, time.Duration:
 			if m.Properties == nil {
 				m.Properties = map[string]any{}
 			}

@@ -57,3 +57,21 @@ func TestAPropertyThatCannotBeReadHidesNoOther(t *testing.T) {
 		}
 	}
 }
+
+// The SDKs for .NET and Java send a DateTimeOffset and a TimeSpan as described values.
+func TestDeadlinesInTheTypesOfDotNETAreRead(t *testing.T) {
+	properties, err := amqp.AppendValue(nil, amqp.Map{
+		{Key: "overdue-within", Value: amqp.Described{Descriptor: amqp.TypeTimeSpan, Value: int64(300_000_000)}},
+		{Key: "overdue-deadline", Value: amqp.Described{Descriptor: amqp.TypeDateTimeOffset, Value: int64(amqp.EpochTicks + 1)}},
+		{Key: "site", Value: amqp.Described{Descriptor: amqp.Symbol("com.microsoft:uri"), Value: "http://example.com"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m Message
+	m.readApplicationProperties(properties)
+	want := map[string]any{"overdue-within": 30 * time.Second, "overdue-deadline": time.Unix(0, 100).UTC()}
+	if diff := cmp.Diff(want, m.Properties); diff != "" {
+		t.Errorf("properties (-want +got):\n%s", diff)
+	}
+}

@@ -135,7 +135,7 @@ func timeToLive(keys map[string]json.RawMessage) (time.Duration, error) {
 		ttl = ofSeconds(*seconds)
 	default:
 		var ok bool
-		if ttl, ok = parseTimeSpan(span); !ok {
+		if ttl, ok = duration.ParseTimeSpan(span); !ok {
 			return 0, BadRequest("The TimeToLiveTimeSpan of BrokerProperties is %s, not a time span as in 0.00:00:40.", Quoted(span))
 		}
 	}
