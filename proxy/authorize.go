@@ -18,7 +18,9 @@ import (
 // refuses a request that could be read in two ways.
 func called(r *http.Request) (rights.Request, error) {
 	q, err := rights.OfHTTP(r.Method, r.URL.EscapedPath(), r.ContentLength != 0)
-	switch {
+	switch reads := r.Method == http.MethodGet || r.Method == http.MethodHead; {
+	case err != nil && reads:
+		return q, fmt.Errorf("%w: %w", errNowhere, err) // apps ask whether an entity exists
 	case errors.Is(err, rights.ErrUnlisted):
 		return q, fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
 	case err != nil:

@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -30,17 +31,17 @@ var matrixPaths = []struct {
 	{"/orders", "manage", "", "manage", "manage"},
 	{"/orders/Subscriptions", "manage", "", "manage", ""},
 	{"/orders/Subscriptions/s", "manage", "", "manage", "manage"},
-	{"/orders/Subscriptions/s/messages", "", "", "", ""},
-	{"/orders/Subscriptions/s/messages/head", "", "listen", "", "listen"},
+	{"/orders/Subscriptions/s/messages", "manage", "", "", ""},
+	{"/orders/Subscriptions/s/messages/head", "manage", "listen", "", "listen"},
 	{"/orders/Subscriptions/s/Rules", "manage", "", "manage", ""},
 	{"/orders/Subscriptions/s/Rules/r", "manage", "", "manage", "manage"},
-	{"/orders/$DeadLetterQueue/messages", "", "", "", ""},
-	{"/orders/$DeadLetterQueue/messages/head", "", "listen", "", "listen"},
-	{"/orders/$Transfer/$DeadLetterQueue/messages/1/" + matrixToken, "", "listen", "listen", "listen"},
-	{"/orders/$management/messages", "", "", "", ""},
-	{"/orders/$management", "", "", "", ""},
-	{"/$cbs/messages", "", "", "", ""},
-	{"/orders/$nothing/messages", "", "", "", ""},
+	{"/orders/$DeadLetterQueue/messages", "manage", "", "", ""},
+	{"/orders/$DeadLetterQueue/messages/head", "manage", "listen", "", "listen"},
+	{"/orders/$Transfer/$DeadLetterQueue/messages/1/" + matrixToken, "manage", "listen", "listen", "listen"},
+	{"/orders/$management/messages", "manage", "", "", ""},
+	{"/orders/$management", "manage", "", "", ""},
+	{"/$cbs/messages", "manage", "", "", ""},
+	{"/orders/$nothing/messages", "manage", "", "", ""},
 }
 
 var matrixURLs = []struct {
@@ -102,6 +103,9 @@ func TestEveryRequestOverHTTPNeedsWhatTheMatrixSays(t *testing.T) {
 						}
 						q, err := called(r)
 						got := "refused"
+						if reads := method == http.MethodGet || method == http.MethodHead; errors.Is(err, errNowhere) != (err != nil && reads) {
+							t.Errorf("%s %s: %v, want that what is read and has no name is nowhere", method, target, err)
+						}
 						if err == nil {
 							got = "denied"
 							if sc.proxy.authorize(r, &q) == nil {

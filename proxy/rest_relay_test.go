@@ -42,6 +42,7 @@ func TestAMessageIsLockedRenewedUnlockedAndCompletedThroughTheRESTDoor(t *testin
 		sc.wantAnswer("renew", sc.ask(c, "POST", at, ""), http.StatusOK, "")
 		sc.wantAnswer("unlock", sc.ask(c, "PUT", at, ""), http.StatusOK, "")
 		sc.wantAnswer("complete with a lock that is given back", sc.ask(c, "DELETE", at, ""), http.StatusNotFound, "<Error><Code>404</Code>")
+		sc.wantAnswer("read what has no name", sc.ask(c, "GET", "/orders%3F", ""), http.StatusNotFound, "<Error><Code>404</Code>")
 		sc.wantAnswer("complete", sc.ask(c, "DELETE", lock(), ""), http.StatusOK, "")
 		sc.wantAnswer("receive from an empty queue", sc.ask(c, "DELETE", "/orders/messages/head?timeout=1", ""), http.StatusNoContent, "")
 	})

@@ -209,13 +209,17 @@ func administration(method, escaped string) (Request, error) {
 	case address.SubscriptionList, address.RuleList:
 		list = true
 	}
-	if q.Address, err = address.OfPath(target.Entity()); err != nil {
+	at, err := address.OfPath(target.Entity())
+	switch ordinary := err == nil && at.SubQueue == address.Main && at.Node == address.Messages; {
+	case ordinary && !(list && method == http.MethodDelete):
+		q.Address = at
+		return q, nil
+	case reads: // that there is no such entity is for the namespace to say
+		return q, nil
+	case err != nil:
 		return Request{}, err
 	}
-	if q.Address.SubQueue != address.Main || q.Address.Node != address.Messages || list && method == http.MethodDelete {
-		return Request{}, unlistedCall(method, escaped)
-	}
-	return q, nil
+	return Request{}, unlistedCall(method, escaped)
 }
 
 func unlistedCall(method, escaped string) error {
