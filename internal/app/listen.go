@@ -18,7 +18,10 @@ func listen(c *config.Config, key, addr string) (net.Listener, error) {
 		return ln, nil
 	}
 	s := config.SettingAt(key)
-	ways := fmt.Sprintf("--%s, %s or %s in the configuration file", s.Flag, s.Env(), key)
+	ways := fmt.Sprintf("%s or %s in the configuration file", s.Env(), key)
+	if s.Flag != "" {
+		ways = "--" + s.Flag + ", " + ways
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return nil, fmt.Errorf("%s: %s is in use by another process; stop that one, or choose another port with %s", c.At(key), addr, ways)
