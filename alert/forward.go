@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
@@ -199,8 +199,8 @@ func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 			zap.String("work_queue", e.Data.Path()), zap.String("message_id", e.Subject), zap.Int64("sequence_number", e.Data.SequenceNumber))
 		return nil
 	}
-	if to := m.ReplyTo; j.handling.Report && to != nil && *to != "" {
-		if err := f.report(ctx, e, m); err != nil {
+	if to := m.Properties.ReplyTo; j.handling.Report && to != nil && *to != "" {
+		if err := f.report(ctx, e, m.Properties); err != nil {
 			return err
 		}
 	}
@@ -210,76 +210,27 @@ func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 	return f.send(ctx, j.handling.ForwardTo, copyOf(m, e))
 }
 
-// deadLetter peeks at the message of e. It returns nil if that is no longer a dead letter.
-func (f *Forward) deadLetter(ctx context.Context, e Event) (_ *azservicebus.ReceivedMessage, err error) {
-	options := &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}
-	client := f.cfg.Client.Current()
-	r, err := client.NewReceiverForQueue(e.Data.Entity, options)
-	if e.Data.Subscription != "" {
-		r, err = client.NewReceiverForSubscription(e.Data.Entity, e.Data.Subscription, options)
-	}
-	if err != nil {
-		return nil, err
-	}
-	done := f.cfg.Client.Watch(ctx, client)
-	defer func() { done(err) }()
-	defer func() { _ = r.Close(ctx) }() // it only peeked
-	ms, err := r.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &e.Data.SequenceNumber})
-	if err != nil || len(ms) == 0 || ms[0].SequenceNumber == nil || *ms[0].SequenceNumber != e.Data.SequenceNumber {
-		return nil, err
-	}
-	return ms[0], nil
-}
-
-// copyOf returns a copy of m to forward: without the properties of dead-lettering, without its time
-// to live, which is over, and with its origin.
-func copyOf(m *azservicebus.ReceivedMessage, e Event) *azservicebus.AMQPAnnotatedMessage {
-	raw := m.RawAMQPMessage
-	c := &azservicebus.AMQPAnnotatedMessage{Body: raw.Body, Footer: raw.Footer, ApplicationProperties: maps.Clone(raw.ApplicationProperties)}
-	if raw.Properties != nil {
-		p := *raw.Properties
-		p.AbsoluteExpiryTime, p.CreationTime = nil, nil // which go with the time to live
-		c.Properties = &p
-	}
-	if raw.Header != nil {
-		c.Header = &azservicebus.AMQPAnnotatedMessageHeader{Durable: raw.Header.Durable, Priority: raw.Header.Priority}
-	}
-	if c.ApplicationProperties == nil {
-		c.ApplicationProperties = map[string]any{}
-	}
-	for _, name := range append(deadlineProperties, "DeadLetterReason", "DeadLetterErrorDescription") {
-		delete(c.ApplicationProperties, name)
-	}
-	c.ApplicationProperties[propertyMissedOn] = e.Data.Path()
-	c.ApplicationProperties[propertyMissedDeadline] = e.Data.Deadline
-	c.ApplicationProperties[propertyMissedEvent] = e.ID
-	if m.PartitionKey != nil {
-		c.MessageAnnotations = map[any]any{"x-opt-partition-key": *m.PartitionKey}
-	}
-	return c
-}
-
 // report sends e to the reply-to of m.
-func (f *Forward) report(ctx context.Context, e Event, m *azservicebus.ReceivedMessage) error {
+func (f *Forward) report(ctx context.Context, e Event, m *amqp.MessageProperties) error {
 	to, err := f.reportsTo(*m.ReplyTo)
 	if err != nil {
 		// The sender chooses the address. A wrong one fails forever, so nobody tries again.
 		f.cfg.Log.Warn("missed deadline not reported", zap.String("reply_to", *m.ReplyTo), zap.String("message_id", e.Subject), zap.Error(err))
 		return nil
 	}
-	correlation := m.CorrelationID
-	if correlation == nil || *correlation == "" {
-		correlation = &m.MessageID // as request and reply do it
+	correlation, _ := m.CorrelationID.(string)
+	if correlation == "" {
+		correlation, _ = m.MessageID.(string) // as request and reply do it
 	}
-	var session *string
-	if m.ReplyToSessionID != nil && *m.ReplyToSessionID != "" {
-		session = m.ReplyToSessionID
+	session := m.ReplyToGroupID
+	if session != nil && *session == "" {
+		session = nil
 	}
 	report, err := eventMessage(e)
 	if err != nil {
 		return err
 	}
-	report.CorrelationID, report.SessionID = correlation, session
+	report.CorrelationID, report.SessionID = &correlation, session
 	err = f.sender(to).Send(ctx, report)
 	// The sender chooses the address. A wrong one must not hold up the reports to others for a day.
 	if known := (*azservicebus.Error)(nil); errors.As(err, &known) && (known.Code == azservicebus.CodeNotFound || known.Code == azservicebus.CodeUnauthorizedAccess) {

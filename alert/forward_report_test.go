@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/link"
@@ -151,6 +152,47 @@ func TestAnEventForAMissingQueueIsUndeliverable(t *testing.T) {
 		err := a.Alert(t.Context(), e)
 		if known := (*azservicebus.Error)(nil); !errors.As(err, &known) || known.Code != azservicebus.CodeNotFound || a.Name() != "bus" {
 			t.Errorf("Alert by %s = %v, want that the queue does not exist", a.Name(), err)
+		}
+	})
+}
+
+// Whoever dead-letters a message chooses the type of the reason, and the SDK panics if that is no
+// string.
+func TestADeadLetterWhoseReasonIsNoStringIsForwarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := brokertest.New(t, func(c *broker.Config) {
+			c.Queues = []broker.QueueConfig{{Name: "orders"}, {Name: "next"}}
+		})
+		sender, err := ns.Client(t).NewSender("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sender.SendMessage(t.Context(), &azservicebus.Message{ApplicationProperties: map[string]any{"kind": "coffee"}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		q, _ := ns.Broker.Queue("orders")
+		c := q.NewConsumer(queue.PeekLock)
+		defer c.Close()
+		c.AddCredit(1)
+		ds, _ := c.Take(nil)
+		err = q.DeadLetter(ds[0].LockToken, "", "",
+			queue.Property{Key: "DeadLetterReason", Value: int32(7)}, queue.Property{Key: "DeadLetterErrorDescription", Value: true},
+			queue.Property{Key: "site", Value: amqp.Described{Descriptor: amqp.Symbol("com.microsoft:uri"), Value: "http://example.com"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := someEvent()
+		e.Data.Entity, e.Data.SequenceNumber = "orders", 1
+		if err := forwards(t, ns, Handling{ForwardTo: "next"}).Alert(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		next, err := ns.Client(t).NewReceiverForQueue("next", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, err := next.PeekMessages(t.Context(), 10, nil)
+		if err != nil || len(ms) != 1 || ms[0].ApplicationProperties["kind"] != "coffee" || ms[0].ApplicationProperties["site"] == nil {
+			t.Errorf("forwarded: %v, %v, want one copy with its properties", ms, err)
 		}
 	})
 }

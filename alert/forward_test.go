@@ -16,14 +16,15 @@ import (
 	"overdue/internal/testing/pipenet"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 )
 
 // A copy states no deadline, however its message stated one: it was late already.
 func TestAForwardedCopyStatesNoDeadline(t *testing.T) {
 	stated := []string{"overdue-deadline", "overdue-within", "overdue-complete-within"}
-	m := &azservicebus.ReceivedMessage{RawAMQPMessage: &azservicebus.AMQPAnnotatedMessage{ApplicationProperties: map[string]any{"kind": "coffee"}}}
+	m := &amqp.Message{Properties: &amqp.MessageProperties{}, ApplicationProperties: map[string]any{"kind": "coffee"}}
 	for _, name := range stated {
-		m.RawAMQPMessage.ApplicationProperties[name] = "1s"
+		m.ApplicationProperties[name] = "1s"
 	}
 	got := copyOf(m, someEvent()).ApplicationProperties
 	for _, name := range stated {
@@ -34,7 +35,7 @@ func TestAForwardedCopyStatesNoDeadline(t *testing.T) {
 	if got["kind"] != "coffee" {
 		t.Errorf("the copy has kind = %v, want what the message has", got["kind"])
 	}
-	if m.RawAMQPMessage.ApplicationProperties[stated[0]] != "1s" {
+	if m.ApplicationProperties[stated[0]] != "1s" {
 		t.Error("the message itself has lost its properties")
 	}
 }
