@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
 )
 
 const (
@@ -223,12 +224,6 @@ func (s *Scheduler) measure(ctx context.Context, l *lane) error {
 	if err := l.companions.Open(ctx); err != nil {
 		return fmt.Errorf("scheduler: reach monitor queue %s: %w", l.queue, err)
 	}
-	receiver, err := s.cfg.Client.Current().NewReceiverForQueue(l.queue, nil)
-	if err != nil {
-		return fmt.Errorf("scheduler: receiver for %s: %w", l.queue, err)
-	}
-	defer func() { _ = receiver.Close(context.WithoutCancel(ctx)) }()
-
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("scheduler: measure the clock of %s: %w", l.queue, err)
 	}
@@ -256,7 +251,7 @@ func (s *Scheduler) measure(ctx context.Context, l *lane) error {
 	}
 	last := numbers[len(numbers)-1]
 	s.cfg.Operations.Add(operations.Probe, 4)
-	peeked, err := receiver.PeekMessages(ctx, 1, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &last})
+	peeked, err := s.peekOne(ctx, l, last)
 	cancelErr := s.cancelOn(ctx, l, numbers)
 	if err != nil {
 		return fmt.Errorf("scheduler: peek at the clock probe on %s: %w", l.queue, err)
@@ -264,16 +259,31 @@ func (s *Scheduler) measure(ctx context.Context, l *lane) error {
 	if cancelErr != nil {
 		return fmt.Errorf("scheduler: cancel the clock probe on %s: %w", l.queue, cancelErr)
 	}
-	if len(peeked) == 0 || peeked[0].SequenceNumber == nil || *peeked[0].SequenceNumber != last || peeked[0].EnqueuedTime == nil {
+	if peeked == nil || peeked.SequenceNumber != last || peeked.EnqueuedTime.IsZero() {
 		return errors.New("scheduler: the broker shows no enqueued-time on a scheduled message; its clock stays unmeasured")
 	}
-	stamp := *peeked[0].EnqueuedTime
+	stamp := peeked.EnqueuedTime
 	if ahead := due.Sub(stamp); ahead < time.Hour {
 		return errors.New("scheduler: the broker stamps a scheduled message with its activation time; its clock stays unmeasured")
 	}
 	s.setClock(stamp, sent, received)
 	l.probes.add(last, received)
 	return nil
+}
+
+// peekOne returns the first message of a monitor queue from a number on, nil if there is none. What
+// others have put there may be such that a receiver of the SDK panics.
+func (s *Scheduler) peekOne(ctx context.Context, l *lane, number int64) (*link.Message, error) {
+	p, err := s.cfg.Links.Peeker(ctx, l.queue)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close(ctx)
+	ms, err := p.Peek(ctx, number, 1)
+	if err != nil || len(ms) == 0 {
+		return nil, err
+	}
+	return ms[0], nil
 }
 
 // newProbe returns a message that measures the clock. A monitor that receives it finds a version

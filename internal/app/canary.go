@@ -18,20 +18,21 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/lifecycle"
 	"overdue/internal/operator/canary"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 	"overdue/proxy"
 	"overdue/scheduler"
 )
 
 // startWatch starts the canary and the heartbeat. px is nil where there is no proxy.
-func (p *Process) startWatch(client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) error {
+func (p *Process) startWatch(client *sdk.Client, links *link.Namespace, s *scheduler.Scheduler, px *proxy.Proxy) error {
 	if queue := p.cfg.Canary.Queue; queue != "" {
 		send, err := p.canarySend(client, s, px)
 		if err != nil {
 			return err
 		}
 		bird, err := canary.New(canary.Config{
-			Client: client, Queue: queue, Interval: p.cfg.Canary.Interval, Send: send,
+			Links: links, Queue: queue, Interval: p.cfg.Canary.Interval, Send: send,
 			Log: p.log.Named("canary"), Registerer: p.registry,
 		})
 		if err != nil {

@@ -138,7 +138,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		})})
 	}
 	if !p.role.Proxy {
-		return p.startWatch(client, s, nil)
+		return p.startWatch(client, links, s, nil)
 	}
 	px, err := p.newProxy(proxy.Config{
 		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.catalog.Settings, Learn: p.catalog.Learn, Excluded: p.excluded,
@@ -154,7 +154,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		return err
 	}
 	p.openEndpoints(px, endpoints)
-	return p.startWatch(client, s, px)
+	return p.startWatch(client, links, s, px)
 }
 
 // startKnowledge makes what is known of entities: by the embedded broker itself, or by the administration API.

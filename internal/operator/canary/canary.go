@@ -15,11 +15,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"overdue/internal/servicebus/sdk"
+	"overdue/internal/servicebus/link"
 )
 
 const (
@@ -34,8 +33,9 @@ const (
 	// staleAfter is the difference in age after which a canary removes the dead letter of another:
 	// nobody searches for that any more.
 	staleAfter = 2*timeout + time.Minute
-	// page is how many dead letters one peek returns.
-	page = 100
+	// page is how many dead letters one peek returns, and receiveWait how long the first is waited for.
+	page        = 100
+	receiveWait = time.Second
 )
 
 // Values of the label result.
@@ -47,7 +47,7 @@ const (
 
 // Config holds the settings of a Canary. All but Log and Registerer are required.
 type Config struct {
-	Client   *sdk.Client
+	Links    *link.Namespace
 	Queue    string        // a queue of its own, which dead-letters on expiration and has no consumers
 	Interval time.Duration // between canaries
 	// Send sends a message as any work message is sent, with its companion.
@@ -71,8 +71,8 @@ type Canary struct {
 
 // New makes a Canary. [Canary.Run] sends the messages.
 func New(cfg Config) (*Canary, error) {
-	if cfg.Client == nil || cfg.Queue == "" || cfg.Interval <= 0 || cfg.Send == nil {
-		return nil, errors.New("canary: Client, Queue, Interval and Send are required")
+	if cfg.Links == nil || cfg.Queue == "" || cfg.Interval <= 0 || cfg.Send == nil {
+		return nil, errors.New("canary: Links, Queue, Interval and Send are required")
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -135,11 +135,6 @@ func (c *Canary) sendAndFind(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errNotSent, err)
 	}
 	deadline := time.Now().Add(ttl) // the broker stamped it earlier, so the true deadline comes first
-	dead, err := c.cfg.Client.Current().NewReceiverForQueue(c.cfg.Queue, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter})
-	if err != nil {
-		return fmt.Errorf("receiver for the dead letters of %s: %w", c.cfg.Queue, err)
-	}
-	defer func() { _ = dead.Close(context.WithoutCancel(ctx)) }() // every message is settled, or its lock expires
 	wait := firstCheck
 	var lastErr error
 	for time.Since(deadline) < timeout {
@@ -148,10 +143,15 @@ func (c *Canary) sendAndFind(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		found, err := c.find(ctx, dead, id)
+		var found *link.Message
+		dead, err := c.cfg.Links.Peeker(ctx, c.deadLetters()) // anew, since an error closes it
+		if err == nil {
+			found, err = c.find(ctx, dead, id)
+			dead.Close(ctx)
+		}
 		if lastErr = err; found != nil {
 			c.lag.Set(time.Since(deadline).Seconds())
-			c.remove(ctx, dead, found)
+			c.remove(ctx, found)
 			return nil
 		}
 		wait = min(wait*2, time.Since(deadline)+maxInterval)
@@ -159,11 +159,12 @@ func (c *Canary) sendAndFind(ctx context.Context) error {
 	return cmp.Or(lastErr, fmt.Errorf("the canary missed its deadline %v ago, and is not among the dead letters of %s", timeout, c.cfg.Queue))
 }
 
-// find searches the dead letters for id. It peeks, so that other processes find theirs.
-func (c *Canary) find(ctx context.Context, dead *azservicebus.Receiver, id string) (*azservicebus.ReceivedMessage, error) {
+// find searches the dead letters for id. It peeks, so that other processes find theirs. Apps may
+// have put anything there, and a receiver of the SDK would panic at a reason that is no string.
+func (c *Canary) find(ctx context.Context, dead *link.Peeker, id string) (*link.Message, error) {
 	from := int64(0)
 	for {
-		ms, err := dead.PeekMessages(ctx, page, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
+		ms, err := dead.Peek(ctx, from, page)
 		if err != nil || len(ms) == 0 {
 			return nil, err
 		}
@@ -171,30 +172,49 @@ func (c *Canary) find(ctx context.Context, dead *azservicebus.Receiver, id strin
 			if m.MessageID == id {
 				return m, nil
 			}
-			from = *m.SequenceNumber + 1
+			from = m.SequenceNumber + 1
 		}
 	}
 }
 
 // remove takes our canary off the dead-letter queue, and stale ones. If another process has ours
 // locked, a later canary removes it as a stale one.
-func (c *Canary) remove(ctx context.Context, dead *azservicebus.Receiver, own *azservicebus.ReceivedMessage) {
+func (c *Canary) remove(ctx context.Context, own *link.Message) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	ms, err := dead.ReceiveMessages(ctx, page, nil)
-	for _, m := range ms {
-		// Compare two stamps of the broker, because our clock may be wrong.
-		stale := m.EnqueuedTime != nil && own.EnqueuedTime != nil && own.EnqueuedTime.Sub(*m.EnqueuedTime) > staleAfter
-		if m.MessageID == own.MessageID || stale {
-			err = errors.Join(err, dead.CompleteMessage(ctx, m, nil))
-		} else {
-			err = errors.Join(err, dead.AbandonMessage(ctx, m, nil))
-		}
-	}
-	if err != nil {
+	if err := c.removeAll(ctx, own); err != nil {
 		c.cfg.Log.Debug("dead canaries not removed; a later canary removes them", zap.Error(err))
 	}
 }
+
+func (c *Canary) removeAll(ctx context.Context, own *link.Message) error {
+	r, err := c.cfg.Links.Receiver(ctx, c.deadLetters())
+	if err != nil {
+		return err
+	}
+	defer r.Close(ctx)
+	if err := r.Grant(ctx, page); err != nil {
+		return err
+	}
+	first, err := r.Receive(ctx, receiveWait)
+	if err != nil {
+		return err
+	}
+	err = r.Drain(ctx)
+	var others []*link.ReceivedMessage
+	for m := first; m != nil; m = r.Prefetched() {
+		// Compare two stamps of the broker, because our clock may be wrong.
+		if m.MessageID == own.MessageID || own.EnqueuedTime.Sub(m.EnqueuedTime) > staleAfter {
+			err = errors.Join(err, r.Complete(ctx, m))
+		} else {
+			others = append(others, m)
+		}
+	}
+	_, backErr := r.GiveBack(ctx, others...)
+	return errors.Join(err, backErr)
+}
+
+func (c *Canary) deadLetters() string { return c.cfg.Queue + "/$DeadLetterQueue" }
 
 // record keeps the result of one canary, and logs when the result changes.
 func (c *Canary) record(ctx context.Context, err error) {

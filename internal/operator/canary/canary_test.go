@@ -22,6 +22,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/pipenet"
@@ -51,7 +52,7 @@ func setup(t *testing.T) *scene {
 	s.sendTo.Store(to.Ptr("canaries"))
 	var err error
 	s.canary, err = New(Config{
-		Client: s.client, Queue: "canaries", Interval: time.Minute, Log: zap.New(core), Registerer: prometheus.NewRegistry(),
+		Links: ns.Links(t), Queue: "canaries", Interval: time.Minute, Log: zap.New(core), Registerer: prometheus.NewRegistry(),
 		Send: func(ctx context.Context, id string, ttl time.Duration) error {
 			to := s.sendTo.Load()
 			if to == nil {
@@ -291,12 +292,12 @@ func TestOnlyOurOwnCanariesAndStaleOnesAreRemoved(t *testing.T) {
 }
 
 func TestNewWantsAllThatACanaryNeeds(t *testing.T) {
-	whole := Config{Client: &sdk.Client{}, Queue: "canaries", Interval: time.Minute, Send: func(context.Context, string, time.Duration) error { return nil }}
+	whole := Config{Links: &link.Namespace{}, Queue: "canaries", Interval: time.Minute, Send: func(context.Context, string, time.Duration) error { return nil }}
 	if _, err := New(whole); err != nil {
 		t.Errorf("New = %v, want nil", err)
 	}
 	for name, without := range map[string]func(*Config){
-		"client": func(c *Config) { c.Client = nil }, "queue": func(c *Config) { c.Queue = "" },
+		"links": func(c *Config) { c.Links = nil }, "queue": func(c *Config) { c.Queue = "" },
 		"interval": func(c *Config) { c.Interval = 0 }, "send": func(c *Config) { c.Send = nil },
 	} {
 		cfg := whole

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"overdue/internal/plural"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
@@ -128,15 +126,16 @@ func (x *examiner) isFree(ctx context.Context, name string, suspect *link.Messag
 func (x *examiner) held(ctx context.Context, n *notes, name string, from int64, since string) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	r, err := x.cfg.Client.NewReceiverForQueue(name, nil)
-	var ms []*azservicebus.ReceivedMessage
+	p, err := x.cfg.Links.Peeker(ctx, name)
+	var encoded [][]byte
 	if err == nil {
-		ms, err = r.PeekMessages(ctx, unreceivedPage, &azservicebus.PeekMessagesOptions{FromSequenceNumber: &from})
-		_ = r.Close(context.WithoutCancel(ctx)) // it holds nothing
+		encoded, err = p.PeekEncoded(ctx, from, unreceivedPage)
+		p.Close(ctx)
 	}
 	counts := map[string]int{}
-	for _, m := range ms {
-		if c, err := scheduler.ParseCompanion(m.Body); err == nil { // others end in the dead letters
+	for _, b := range encoded {
+		m := link.ReceivedMessage{Encoded: b}
+		if c, err := scheduler.ParseCompanion(m.Body()); err == nil { // others end in the dead letters
 			counts[c.Entity]++
 		}
 	}

@@ -154,7 +154,7 @@ var allowed = map[string]allowance{
 	"internal/boltcheck":          {nil, []string{bbolt}},
 	"internal/unreceived":         {[]string{"internal/broker/quirk", "internal/operations", "internal/plural", "internal/servicebus/link"}, []string{prometheus, zap}},
 	"internal/notifications":      {ours: []string{"alert", "internal/escape", "internal/httpclient"}},
-	"internal/operator/canary":    {[]string{"internal/httpclient", "internal/servicebus/sdk"}, []string{azservicebus, prometheus, zap}},
+	"internal/operator/canary":    {[]string{"internal/httpclient", "internal/servicebus/link"}, []string{prometheus, zap}},
 	"internal/operator":           {[]string{"alert", "internal/app", "internal/catalog", "internal/config", "internal/connect", "internal/httpclient", "internal/lifecycle", "internal/operator/dlq", "internal/operator/doctor", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "scheduler"}, []string{azservicebus, zap}},
 	"internal/operator/deadlines": {ours: []string{"internal/monitorqueue", "alert", "internal/config", "internal/escape", "internal/notifications", "internal/operator/dlq", "internal/plural", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal", "scheduler"}},
 	"internal/operator/dlq":       {[]string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/failure", "internal/servicebus/link", "scheduler"}, []string{bbolt, sync}},
