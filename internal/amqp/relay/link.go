@@ -53,6 +53,11 @@ func (e *linkEnd) over() bool { return e.gotDetach && e.sentDetach }
 
 // onAttachLocked passes an attach on. The attach opens a link, or answers ours.
 func (h *half) onAttachLocked(a *amqp.Attach) {
+	if h.side.at == client && a.Handle > h.handleMax {
+		h.s.failLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "Cannot allocate more handles to the current session or connection. "+
+			"The maximum number of handles allowed is %d. Please free up resources and try again.", h.handleMax))
+		return
+	}
 	if h.links[a.Handle] != nil {
 		h.s.failLocked(amqp.Errorf(amqp.ErrCondSessionHandleInUse, "Handle %d is attached already.", a.Handle))
 		return

@@ -25,7 +25,7 @@ type half struct {
 	toBegin         *amqp.Begin // our begin to upstream, sent with the first link
 	begun           bool        // the peer's begin has come
 	gotEnd, sentEnd bool
-	handleMax       uint32 // the peer's
+	handleMax       uint32 // the peer's; of a client, also ours
 
 	// To the peer.
 	nextOutgoing uint32 // transfer-id
@@ -94,7 +94,8 @@ func (s *side) onBeginLocked(ch uint16, b *amqp.Begin) error {
 		return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "There are too many sessions.")
 	}
 	h.beginLocked(ch, b)
-	h.putBeginLocked(&amqp.Begin{HandleMax: math.MaxUint32})
+	h.handleMax = min(b.HandleMax, handleMax, uint32(s.c.cfg.MaxLinks-1))
+	h.putBeginLocked(&amqp.Begin{HandleMax: h.handleMax})
 	o.toBegin = b
 	return nil
 }
