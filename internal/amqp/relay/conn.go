@@ -35,6 +35,7 @@ type conn struct {
 	wasCut   bool
 	cause    error // why the first side ended
 
+	names     *naming       // of the namespace, from the open of the client on
 	saslInit  amqp.SASLInit // of the client, until upstream has it
 	reached   bool          // upstream has been dialled
 	unreached error         // the error of the dial

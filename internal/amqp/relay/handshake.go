@@ -162,6 +162,7 @@ func (c *conn) openUpstream() error {
 		hostname = theirs.Hostname
 	}
 	c.mu.Lock()
+	c.names = newNaming(hostname, theirs.Hostname)
 	s.maxFrame = amqp.DefaultMaxFrameSize // what it takes is not known yet; an open is as long as the client's
 	s.putLocked(0, &amqp.Open{
 		ContainerID:         theirs.ContainerID,

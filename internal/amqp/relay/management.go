@@ -107,7 +107,7 @@ func (l *link) respondLocked(payload []byte) {
 	}
 	l.s.c.tags++
 	tag := []byte{'o', byte(l.s.c.tags), byte(l.s.c.tags >> 8), byte(l.s.c.tags >> 16), byte(l.s.c.tags >> 24)}
-	l.s.halves[upstream].passLocked(&entry{link: l, local: true, payload: payload, transfer: amqp.Transfer{
+	l.s.halves[upstream].passLocked(&entry{link: l, local: true, payload: l.s.c.names.response(payload), transfer: amqp.Transfer{
 		HasDeliveryID: true, DeliveryTag: tag, HasMessageFormat: true, Settled: r.settled, HasSettled: true,
 	}})
 }
@@ -232,6 +232,7 @@ func (c *conn) forgetRequestsLocked(l *link) {
 // request, if there is one, lets it pass or replaces it.
 func (l *link) responseLocked(h *half, t amqp.Transfer, d *Delivery) {
 	c := h.s.c
+	d.Payload = c.names.response(d.Payload)
 	var k *pendingDelivery
 	var res response
 	if m, err := amqp.ParseMessage(d.Payload); err == nil {

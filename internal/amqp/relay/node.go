@@ -169,7 +169,7 @@ func (n *nodeLinks) replyLocked(reply []byte) {
 	for i := range tag {
 		tag[i] = byte(n.tags >> (8 * i))
 	}
-	l.s.halves[upstream].passLocked(&entry{link: l, local: true, payload: reply, transfer: amqp.Transfer{
+	l.s.halves[upstream].passLocked(&entry{link: l, local: true, payload: l.s.c.names.response(reply), transfer: amqp.Transfer{
 		HasDeliveryID: true, DeliveryTag: tag, HasMessageFormat: true, Settled: true, HasSettled: true,
 	}})
 }

@@ -88,6 +88,9 @@ func (s *side) putLocked(ch uint16, p amqp.Performative, payload []byte) {
 	if s.state != sideOpen && s.state != sideHandshake {
 		return // after close nothing may follow
 	}
+	if s.at == client && s.c.names != nil {
+		s.c.names.frame(p)
+	}
 	out := s.roomLocked()
 	start := len(out.b)
 	out.b = amqp.AppendFrame(out.b, ch, p, payload)

@@ -57,6 +57,9 @@ func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
 	case l.watcher != nil, l.watch.begun, l.reply != nil && first && len(h.s.c.requests) > 0:
 		l.onWatchedLocked(h, t, payload)
 	default:
+		if l.reply != nil && first && !t.More {
+			payload = h.s.c.names.response(payload)
+		}
 		if l.observed != nil {
 			h.observeLocked(l, t, payload, first)
 		}
