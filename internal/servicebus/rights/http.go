@@ -211,7 +211,7 @@ func administration(method, escaped string) (Request, error) {
 	}
 	at, err := address.OfPath(target.Entity())
 	switch ordinary := err == nil && at.SubQueue == address.Main && at.Node == address.Messages; {
-	case ordinary && !(list && method == http.MethodDelete):
+	case ordinary && (!list || method != http.MethodDelete):
 		q.Address = at
 		return q, nil
 	case reads: // that there is no such entity is for the namespace to say

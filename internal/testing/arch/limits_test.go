@@ -36,7 +36,7 @@ var largePackages = map[string]struct {
 	why   string
 }{
 	"internal/amqp":             {5_040, "one codec: a performative, its reader and its writer belong together"},
-	"internal/amqp/relay":       {5_600, "links, tokens and settlements share the state of one pair of connections"},
+	"internal/amqp/relay":       {5_640, "links, tokens and settlements share the state of one pair of connections"},
 	"internal/broker":           {7_060, "namespace, entities and links share the state of one namespace"},
 	"internal/broker/queue":     {4_140, "entries, their index and their heaps share one mutex"},
 	"internal/config":           {4_100, "one table of settings, and the checks that need several of them"},
