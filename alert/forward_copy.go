@@ -10,8 +10,8 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// deadLetter peeks at the message of e. It returns nil if that is no longer a dead letter. A receiver
-// of the SDK would panic where the reason of the dead letter is no string.
+// deadLetter peeks at the message of e. It returns nil if that is no longer a dead letter. A
+// receiver of the SDK would panic where the reason of the dead letter is no string.
 func (f *Forward) deadLetter(ctx context.Context, e Event) (*amqp.Message, error) {
 	p, err := f.cfg.Links.Peeker(ctx, e.Data.Path()+"/$DeadLetterQueue")
 	if err != nil {

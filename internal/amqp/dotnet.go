@@ -10,7 +10,7 @@ import (
 // Types that the SDKs for .NET and Java send as described values, since AMQP does not have them.
 const (
 	TypeTimeSpan       Symbol = "com.microsoft:timespan"        // long, ticks of 100 ns
-	TypeDateTimeOffset Symbol = "com.microsoft:datetime-offset" // long, ticks since the year 1, in UTC
+	TypeDateTimeOffset Symbol = "com.microsoft:datetime-offset" // long, ticks since the year 1
 )
 
 // EpochTicks is the Unix epoch in ticks since the year 1.

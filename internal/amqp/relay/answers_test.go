@@ -11,8 +11,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// A client may detach its links, end its session and wait for the answers only then, as the .NET SDK
-// does. It gets each of them, in order and before the end.
+// A client may detach its links, end its session and wait for the answers only then, as the .NET
+// SDK does. It gets each of them, in order and before the end.
 func TestAClientGetsTheAnswersToWhatItSentBeforeItsEnd(t *testing.T) {
 	frames := func(ch uint16, all ...amqp.Performative) (b []byte) {
 		for _, p := range all {
