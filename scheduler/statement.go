@@ -13,13 +13,14 @@ import (
 // Application properties by which a message states its own deadline, in the order in
 // which they count.
 const (
-	propertyDeadline = "overdue-deadline" // an instant: AMQP timestamp, DateTimeOffset of .NET or RFC 3339
-	propertyWithin   = "overdue-within"   // a duration from the enqueued-time: TimeSpan of .NET, or 30s, PT30S or 00:00:30
+	propertyDeadline = "overdue-deadline" // an instant: a timestamp, a DateTimeOffset or RFC 3339
+	propertyWithin   = "overdue-within"   // a duration: a TimeSpan, 30s, PT30S or 00:00:30
 	propertyExpiry   = "ce-expirytime"    // an instant: the expirytime extension of CloudEvents in binary mode
 )
 
 // StatedDeadline reads the deadline that a message states in its application properties,
-// by the value of each name: an instant, or a duration from its enqueued-time, or neither. Values of
+// by the value of each name: an instant, or a duration from its enqueued-time, or neither. Those
+// of
 // AMQP come as amqp.TimeOrSpan returns them.
 // The proxy reads it to schedule the companion and the monitor to judge the message, so that both
 // mean the same. The error is a sentence for the sender of the message.

@@ -101,6 +101,6 @@ const (
 	outKeep           = 512 << 10 // capacity up to which a buffer is reused
 	maxSASLFrame      = 4096      // bytes; the spec says 512, initial responses with tokens are longer
 	minIdleTimeout    = 100       // milliseconds; less would leave time for little but keep-alives
-	handleMax         = 255       // of a client's session, as in Service Bus, whose begin comes later
+	handleMax         = 255       // of a client's session, as in Service Bus
 	idleTimeoutFactor = 2         // part 2 section 4.5: advertise half of the enforced time-out
 )

@@ -33,7 +33,7 @@ const (
 	// staleAfter is the difference in age after which a canary removes the dead letter of another:
 	// nobody searches for that any more.
 	staleAfter = 2*timeout + time.Minute
-	// page is how many dead letters one peek returns, and receiveWait how long the first is waited for.
+	// page is how many dead letters one peek returns, receiveWait how long the first is waited for.
 	page        = 100
 	receiveWait = time.Second
 )

@@ -205,7 +205,7 @@ func beforeBody(b []byte) (m amqp.Message) {
 	return m
 }
 
-// readApplicationProperties takes those that are strings, instants or spans, and skips the others, be
+// readApplicationProperties takes strings, instants and spans, and skips the others, be
 // they such that nobody can decode them. Most dead letters have none but those that say why they
 // are there.
 func (m *Message) readApplicationProperties(raw amqp.Raw) {
