@@ -175,11 +175,12 @@ func TestADeadLetterWhoseReasonIsNoStringIsForwarded(t *testing.T) {
 		defer c.Close()
 		c.AddCredit(1)
 		ds, _ := c.Take(nil)
-		err = q.DeadLetter(ds[0].LockToken, "", "",
-			queue.Property{Key: "DeadLetterReason", Value: int32(7)}, queue.Property{Key: "DeadLetterErrorDescription", Value: true},
-			queue.Property{Key: "site", Value: amqp.Described{Descriptor: amqp.Symbol("com.microsoft:uri"), Value: "http://example.com"}})
-		if err != nil {
-			t.Fatal(err)
+		errs := q.Settle(queue.Settlement{Outcome: queue.DeadLetter, Properties: []queue.Property{
+			{Key: "DeadLetterReason", Value: int32(7)}, {Key: "DeadLetterErrorDescription", Value: true},
+			{Key: "site", Value: amqp.Described{Descriptor: amqp.Symbol("com.microsoft:uri"), Value: "http://example.com"}},
+		}}, ds[0].LockToken)
+		if errs != nil {
+			t.Fatal(errs)
 		}
 		e := someEvent()
 		e.Data.Entity, e.Data.SequenceNumber = "orders", 1

@@ -23,7 +23,7 @@ func TestCanaryComesBackWhileTheMonitorRuns(t *testing.T) {
 		var birds []*canary.Canary
 		for range 2 {
 			c, err := canary.New(canary.Config{
-				Client: s.Namespace.Lasting(s.T), Queue: workQueue, Interval: time.Minute,
+				Links: s.Namespace.Links(s.T), Queue: workQueue, Interval: time.Minute,
 				Send: func(_ context.Context, id string, life time.Duration) error {
 					if code, body := s.post(workQueue, id, ttl(life)); code != http.StatusCreated {
 						return fmt.Errorf("%d %s", code, body)
