@@ -28,7 +28,10 @@ func (a Answer) Append(dst []byte) []byte {
 	dst = AppendNull(dst) // subject
 	dst = AppendNull(dst) // reply-to
 	dst = AppendRaw(dst, a.CorrelationID)
-	dst = EndList(dst, list, 6)
+	for range propertyFields - 6 {
+		dst = AppendNull(dst)
+	}
+	dst = EndList(dst, list, propertyFields)
 
 	dst = AppendDescriptor(dst, CodeApplicationProperties)
 	dst, props := BeginMap(dst)

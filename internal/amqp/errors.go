@@ -104,7 +104,7 @@ func (e *Error) Append(dst []byte) []byte {
 	} else {
 		dst = AppendSymbol(dst, ErrCondInternalError) // go-amqp ends the connection if an error has none
 	}
-	dst = appendOptionalString(dst, e.Description)
+	dst = appendOptional(dst, AppendString, e.Description, e.Description != "")
 	dst = appendOptionalMap(dst, e.Info)
 	return EndList(dst, start, 3)
 }

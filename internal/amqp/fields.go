@@ -181,6 +181,13 @@ func (f *fields) choice(field string, most uint8) uint8 {
 	return v
 }
 
+func appendOptional[T any](dst []byte, encode func([]byte, T) []byte, v T, has bool) []byte {
+	if has {
+		return encode(dst, v)
+	}
+	return AppendNull(dst)
+}
+
 func appendOptionalUint(dst []byte, v uint32, has bool) []byte {
 	if has {
 		return AppendUint(dst, v)
@@ -188,19 +195,15 @@ func appendOptionalUint(dst []byte, v uint32, has bool) []byte {
 	return AppendNull(dst)
 }
 
-func appendOptionalString(dst []byte, v string) []byte {
-	if v == "" {
-		return AppendNull(dst)
+func appendOptionalBool(dst []byte, v, has bool) []byte {
+	if has {
+		return AppendBool(dst, v)
 	}
-	return AppendString(dst, v)
+	return AppendNull(dst)
 }
 
-func appendOptionalSymbol(dst []byte, v Symbol) []byte {
-	if v == "" {
-		return AppendNull(dst)
-	}
-	return AppendSymbol(dst, v)
-}
+// appendOptionalTrue appends false as null, as Service Bus does.
+func appendOptionalTrue(dst []byte, v bool) []byte { return appendOptionalBool(dst, v, v) }
 
 func appendOptionalBinary(dst, v []byte) []byte {
 	if v == nil {

@@ -169,7 +169,7 @@ func appendContentSymbol(dst []byte, v Symbol) []byte {
 	if !isASCII(v) {
 		return AppendString(dst, string(v))
 	}
-	return appendOptionalSymbol(dst, v)
+	return appendOptional(dst, AppendSymbol, v, v != "")
 }
 
 // Optional returns a pointer to s, or nil for the empty string: fields of properties distinguish the

@@ -30,20 +30,22 @@ func (r Role) String() string {
 // SndSettleMode says what the sender of a link does about settlement.
 type SndSettleMode uint8
 
-// The sender settle modes. SndMixed is the default of an absent field.
+// The sender settle modes.
 const (
 	SndUnsettled SndSettleMode = 0
 	SndSettled   SndSettleMode = 1
 	SndMixed     SndSettleMode = 2
+	SndDefault   SndSettleMode = 3 // an absent field, which means mixed
 )
 
 // RcvSettleMode says when the receiver of a link settles.
 type RcvSettleMode uint8
 
-// The receiver settle modes. RcvFirst is the default of an absent field.
+// The receiver settle modes.
 const (
-	RcvFirst  RcvSettleMode = 0
-	RcvSecond RcvSettleMode = 1
+	RcvFirst   RcvSettleMode = 0
+	RcvSecond  RcvSettleMode = 1
+	RcvDefault RcvSettleMode = 2 // an absent field, which means first
 )
 
 // The defaults of absent fields.
@@ -89,8 +91,8 @@ type Attach struct {
 	Name          string
 	Handle        uint32
 	Role          Role
-	SndSettleMode SndSettleMode // absent is read as SndMixed; always written
-	RcvSettleMode RcvSettleMode // absent is read as RcvFirst; always written
+	SndSettleMode SndSettleMode
+	RcvSettleMode RcvSettleMode
 	Source        *Source
 	Target        *Target
 	Coordinator   *Coordinator // set when the target is a transaction coordinator; Target is nil then
@@ -120,7 +122,8 @@ type Flow struct {
 	HasLinkCredit     bool
 	Available         uint32
 	HasAvailable      bool
-	Drain, Echo       bool
+	Drain             bool
+	Echo              bool // false is written with a handle only
 	Properties        Raw
 }
 
@@ -141,7 +144,7 @@ type Transfer struct {
 	State            DeliveryState
 	Resume           bool
 	Aborted          bool
-	Batchable        bool
+	Batchable        bool // false is written with a delivery-id only
 }
 
 // Disposition has the state of deliveries First to Last, inclusive (part 2 section 7.6).

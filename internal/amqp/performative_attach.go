@@ -8,8 +8,8 @@ func (a *Attach) Append(dst []byte) []byte {
 	dst = AppendString(dst, a.Name)
 	dst = AppendUint(dst, a.Handle)
 	dst = AppendBool(dst, bool(a.Role))
-	dst = AppendUbyte(dst, uint8(a.SndSettleMode))
-	dst = AppendUbyte(dst, uint8(a.RcvSettleMode))
+	dst = appendOptional(dst, AppendUbyte, uint8(a.SndSettleMode), a.SndSettleMode != SndDefault)
+	dst = appendOptional(dst, AppendUbyte, uint8(a.RcvSettleMode), a.RcvSettleMode != RcvDefault)
 	if a.Source != nil {
 		dst = a.Source.Append(dst)
 	} else {
@@ -24,7 +24,7 @@ func (a *Attach) Append(dst []byte) []byte {
 		dst = AppendNull(dst)
 	}
 	dst = AppendRaw(dst, a.Unsettled)
-	dst = AppendBool(dst, a.IncompleteUnsettled)
+	dst = appendOptionalTrue(dst, a.IncompleteUnsettled)
 	dst = appendOptionalUint(dst, a.InitialDeliveryCount, a.Role == RoleSender)
 	if a.MaxMessageSize != 0 {
 		dst = AppendUlong(dst, a.MaxMessageSize)
@@ -49,10 +49,10 @@ func (a *Attach) Decode(r *Reader) error {
 	if f.must("role") {
 		a.Role = Role(f.Bool())
 	}
-	if a.SndSettleMode = SndMixed; f.has() {
+	if a.SndSettleMode = SndDefault; f.has() {
 		a.SndSettleMode = SndSettleMode(f.choice("snd-settle-mode", uint8(SndMixed)))
 	}
-	if f.has() {
+	if a.RcvSettleMode = RcvDefault; f.has() {
 		a.RcvSettleMode = RcvSettleMode(f.choice("rcv-settle-mode", uint8(RcvSecond)))
 	}
 	if f.has() {

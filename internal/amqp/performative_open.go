@@ -6,7 +6,7 @@ package amqp
 func (o *Open) Append(dst []byte) []byte {
 	dst, start := beginComposite(dst, CodeOpen)
 	dst = AppendString(dst, o.ContainerID)
-	dst = appendOptionalString(dst, o.Hostname)
+	dst = appendOptional(dst, AppendString, o.Hostname, o.Hostname != "")
 	dst = appendOptionalUint(dst, o.MaxFrameSize, o.MaxFrameSize != 0)
 	dst = AppendUshort(dst, o.ChannelMax)
 	dst = appendOptionalUint(dst, o.IdleTimeout, o.IdleTimeout != 0)

@@ -5,6 +5,7 @@ package amqp
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -24,23 +25,45 @@ var goldenPerformatives = []struct {
 		"begin next-out=0 in-window=5000 out-window=1 handle-max=4294967295",
 		&Begin{IncomingWindow: 5000, OutgoingWindow: 1, HandleMax: DefaultHandleMax}},
 	{"005312 c0 3a 0e a1016c 43 41 5002 5001" +
-		" 005328 c0 0e 0b a10171 43 40 43 42 40 40 40 40 40 40" +
-		" 005329 c0 09 07 a100 43 40 43 42 40 40 40 42 40 80 0000000000040000 40 40 40",
+		" 005328 c0 0e 0b a10171 40 40 40 40 40 40 40 40 40 40" +
+		" 005329 c0 09 07 a100 40 40 40 40 40 40 40 40 40 80 0000000000040000 40 40 40",
 		`attach name=l handle=0 role=receiver snd=2 rcv=1 source="q" target="" max-message=262144`,
 		&Attach{
 			Name: "l", Role: RoleReceiver, SndSettleMode: SndMixed, RcvSettleMode: RcvSecond, MaxMessageSize: 262144,
 			Source: &Source{Address: "q", HasAddress: true}, Target: &Target{HasAddress: true},
 		}},
-	{"005313 c0 0e 0b 43 5205 43 52ff 40 40 40 40 42 41 40",
+	// As Service Bus wrote it to a client that left out its settle modes.
+	{"005312 c0 3b 0e a1016c 5201 42 40 40" +
+		" 005328 c0 11 0b a10424636273 40 40 40 40 40 40 40 40 40 40" +
+		" 005329 c0 08 07 40 40 40 40 40 40 40 40 40 43 80 ffffffffffffffff 40 40 40",
+		`attach name=l handle=1 role=sender source="$cbs" target=none initial-count=0 max-message=18446744073709551615`,
+		&Attach{
+			Name: "l", Handle: 1, Role: RoleSender, SndSettleMode: SndDefault, RcvSettleMode: RcvDefault, MaxMessageSize: math.MaxUint64,
+			Source: &Source{Address: "$cbs", HasAddress: true}, Target: &Target{},
+		}},
+	{"005313 c0 17 0b 43 7000001388 5201 7000010000 5201 43 5264 43 40 42 40",
+		"flow handle=1 count=0 credit=100 available=0 next-in=0 in-window=5000 next-out=1 out-window=65536",
+		&Flow{
+			HasNextIncomingID: true, IncomingWindow: 5000, NextOutgoingID: 1, OutgoingWindow: 65536, Handle: 1, HasHandle: true,
+			HasDeliveryCount: true, LinkCredit: 100, HasLinkCredit: true, HasAvailable: true,
+		}},
+	{"005313 c0 0e 0b 43 5205 43 52ff 40 40 40 40 40 41 40",
 		"flow next-in=0 in-window=5 next-out=0 out-window=255 echo",
 		&Flow{HasNextIncomingID: true, IncomingWindow: 5, OutgoingWindow: 255, Echo: true}},
-	{"005314 c0 10 0b 43 5207 a0020102 43 42 41 40 40 42 42 42",
+	{"005314 c0 0c 0b 43 40 40 40 40 41 40 40 40 40 40", "transfer handle=0 more len=3", &Transfer{More: true}},
+	{"005314 c0 11 0b 43 43 a00401000000 43 40 42 40 40 40 40 42",
+		"transfer handle=0 id=0 tag=01000000 len=3",
+		&Transfer{HasDeliveryID: true, DeliveryTag: []byte{1, 0, 0, 0}, HasMessageFormat: true}},
+	{"005314 c0 10 0b 43 5207 a0020102 43 42 41 40 40 40 40 42",
 		"transfer handle=0 id=7 tag=0102 more settled=false len=3",
 		&Transfer{DeliveryID: 7, HasDeliveryID: true, DeliveryTag: []byte{1, 2}, HasMessageFormat: true, HasSettled: true, More: true}},
-	{"005315 c0 0c 06 41 5201 5203 41 00532445 42",
+	{"005315 c0 0c 06 41 5201 5203 41 00532445 40",
 		"disposition role=receiver first=1 last=3 settled=true state=accepted",
 		&Disposition{Role: RoleReceiver, First: 1, Last: 3, Settled: true, State: Accepted{}}},
-	{"005315 c0 1b 06 42 43 40 42 005325 c0 10 01 00531d c0 0a 03 a305 61 3a 62 2d 63 40 40 42",
+	{"005315 c0 0a 06 42 43 40 41 00532445 40",
+		"disposition role=sender first=0 settled=true state=accepted",
+		&Disposition{Settled: true, State: Accepted{}}},
+	{"005315 c0 1b 06 42 43 40 42 005325 c0 10 01 00531d c0 0a 03 a305 61 3a 62 2d 63 40 40 40",
 		"disposition role=sender first=0 settled=false state=rejected error=a:b-c",
 		&Disposition{State: &Rejected{Error: &Error{Condition: "a:b-c"}}}},
 	{"005316 c0 05 03 5202 41 40", "detach handle=2 closed", &Detach{Handle: 2, Closed: true}},
@@ -187,7 +210,7 @@ func TestShortFieldListsAndSymbolicDescriptorsAreRead(t *testing.T) {
 	for hex, want := range map[string]Performative{
 		"005310 c0 04 01 a10163":                      &Open{ContainerID: "c", MaxFrameSize: DefaultMaxFrameSize, ChannelMax: DefaultChannelMax},
 		"005311 c0 05 04 40434343":                    &Begin{HandleMax: DefaultHandleMax},
-		"005312 c0 06 03 a1016c 43 42":                &Attach{Name: "l", SndSettleMode: SndMixed},
+		"005312 c0 06 03 a1016c 43 42":                &Attach{Name: "l", SndSettleMode: SndDefault, RcvSettleMode: RcvDefault},
 		"005313 c0 05 04 40434343":                    &Flow{},
 		"005314 c0 02 01 43":                          &Transfer{},
 		"005315 c0 04 02 41 5209":                     &Disposition{Role: RoleReceiver, First: 9, Last: 9},

@@ -15,21 +15,13 @@ func (t *Transfer) Append(dst []byte) []byte {
 	dst = appendOptionalUint(dst, t.DeliveryID, t.HasDeliveryID)
 	dst = appendOptionalBinary(dst, t.DeliveryTag)
 	dst = appendOptionalUint(dst, t.MessageFormat, t.HasMessageFormat)
-	if t.HasSettled {
-		dst = AppendBool(dst, t.Settled)
-	} else {
-		dst = AppendNull(dst)
-	}
+	dst = appendOptionalBool(dst, t.Settled, t.HasSettled)
 	dst = AppendBool(dst, t.More)
-	if t.HasRcvSettleMode {
-		dst = AppendUbyte(dst, uint8(t.RcvSettleMode))
-	} else {
-		dst = AppendNull(dst)
-	}
+	dst = appendOptional(dst, AppendUbyte, uint8(t.RcvSettleMode), t.HasRcvSettleMode)
 	dst = appendState(dst, t.State)
-	dst = AppendBool(dst, t.Resume)
-	dst = AppendBool(dst, t.Aborted)
-	dst = AppendBool(dst, t.Batchable)
+	dst = appendOptionalTrue(dst, t.Resume)
+	dst = appendOptionalTrue(dst, t.Aborted)
+	dst = appendOptionalBool(dst, t.Batchable, t.Batchable || t.HasDeliveryID)
 	return EndList(dst, start, 11)
 }
 
@@ -113,7 +105,7 @@ func (d *Disposition) Append(dst []byte) []byte {
 	dst = appendOptionalUint(dst, d.Last, d.Last != d.First)
 	dst = AppendBool(dst, d.Settled)
 	dst = appendState(dst, d.State)
-	dst = AppendBool(dst, d.Batchable)
+	dst = appendOptionalTrue(dst, d.Batchable)
 	return EndList(dst, start, 6)
 }
 
@@ -144,8 +136,8 @@ func (w *Flow) Append(dst []byte) []byte {
 	dst = appendOptionalUint(dst, w.DeliveryCount, w.HasDeliveryCount)
 	dst = appendOptionalUint(dst, w.LinkCredit, w.HasLinkCredit)
 	dst = appendOptionalUint(dst, w.Available, w.HasAvailable)
-	dst = AppendBool(dst, w.Drain)
-	dst = AppendBool(dst, w.Echo)
+	dst = appendOptionalTrue(dst, w.Drain)
+	dst = appendOptionalBool(dst, w.Echo, w.Echo || w.HasHandle)
 	dst = AppendRaw(dst, w.Properties)
 	return EndList(dst, start, 11)
 }

@@ -58,7 +58,7 @@ func (i *SASLInit) Append(dst []byte) []byte {
 	dst, start := beginComposite(dst, CodeSASLInit)
 	dst = AppendSymbol(dst, i.Mechanism)
 	dst = appendOptionalBinary(dst, i.InitialResponse)
-	dst = appendOptionalString(dst, i.Hostname)
+	dst = appendOptional(dst, AppendString, i.Hostname, i.Hostname != "")
 	return EndList(dst, start, 3)
 }
 

@@ -32,8 +32,8 @@ func (t *line) attach(a *Attach) {
 	t.text("name", a.Name)
 	t.number("handle", uint64(a.Handle))
 	t.text("role", a.Role.String())
-	t.number("snd", uint64(a.SndSettleMode))
-	t.number("rcv", uint64(a.RcvSettleMode))
+	t.optional("snd", uint32(a.SndSettleMode), a.SndSettleMode != SndDefault)
+	t.optional("rcv", uint32(a.RcvSettleMode), a.RcvSettleMode != RcvDefault)
 	t.key("source")
 	if a.Source == nil {
 		t.word("null")
