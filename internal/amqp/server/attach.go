@@ -19,8 +19,10 @@ func (s *Session) onAttach(a *amqp.Attach) error {
 	switch {
 	case s.state != sessionOpen:
 		return nil
-	case a.Handle >= uint32(c.cfg.MaxLinks):
-		return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Handle %d is above handle-max %d.", a.Handle, c.cfg.MaxLinks-1)
+	case a.Handle > s.handleMax:
+		s.endLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "Cannot allocate more handles to the current session or connection. "+
+			"The maximum number of handles allowed is %d. Please free up resources and try again.", s.handleMax))
+		return nil
 	case s.links[a.Handle] != nil:
 		s.endLocked(amqp.Errorf(amqp.ErrCondSessionHandleInUse, "Handle %d is attached already.", a.Handle))
 		return nil
@@ -28,16 +30,20 @@ func (s *Session) onAttach(a *amqp.Attach) error {
 	if err := c.quota.Link(c.nlinks + 1); err != nil {
 		return amqp.LimitExceeded(err)
 	}
-	l := link{s: s, attach: a, key: linkKey{a.Name, a.Role}, handle: noHandle}
+	c.attached++
+	l := link{s: s, attach: a, key: linkKey{a.Name, a.Role}, handle: noHandle, number: c.attached}
 	p := &l
-	reply := Reply{Source: a.Source, Target: a.Target, Coordinator: a.Coordinator, MaxMessageSize: c.cfg.MaxMessageSize}
+	reply := Reply{
+		Source: a.Source, Target: a.Target, Coordinator: a.Coordinator,
+		RcvSettleMode: a.RcvSettleMode, MaxMessageSize: c.cfg.MaxMessageSize,
+	}
 	if a.Role == amqp.RoleSender {
 		sink := &SinkLink{link: l, Reply: reply}
 		p = &sink.link
 		p.sink = sink
 	} else {
-		c.attached++
-		source := &SourceLink{link: l, Reply: reply, number: c.attached}
+		reply.MaxMessageSize = noLimit
+		source := &SourceLink{link: l, Reply: reply}
 		p = &source.link
 		p.source = source
 	}
@@ -112,46 +118,41 @@ func (l *link) attachedLocked() bool {
 		return false
 	}
 	l.state = linkAttached
-	l.s.c.rules.hadLink = true
+	if !l.reply().Resident {
+		l.s.c.rules.hadLink = true
+	}
 	l.touchLocked()
 	return true
 }
 
-// putAttachLocked answers the attach, under the lowest free handle; refused means without a
-// terminus.
+// putAttachLocked answers the attach, under the lowest free handle: not above handleMax, since the
+// peer has a handle in use for each of ours. refused means that the answer has only what it must.
 func (l *link) putAttachLocked(refused bool) {
 	s, a := l.s, l.attach
 	handle := slices.Index(s.handles, nil)
 	if handle < 0 {
 		handle = len(s.handles)
-		if uint32(handle) > s.handleMax {
-			s.endLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The peer's handle-max %d leaves no handle for an answer.", s.handleMax))
-			return
-		}
 		s.handles = append(s.handles, nil)
 	}
 	s.handles[handle] = l
 	l.handle = uint32(handle)
 	reply := &amqp.Attach{
 		Name: a.Name, Handle: l.handle, Role: !a.Role,
-		SndSettleMode: a.SndSettleMode, RcvSettleMode: a.RcvSettleMode,
+		SndSettleMode: amqp.SndDefault, RcvSettleMode: amqp.RcvDefault,
 	}
-	var r *Reply
-	if l.sink != nil {
-		r = &l.sink.Reply
-	} else {
-		r = &l.source.Reply
-		reply.InitialDeliveryCount = r.InitialDeliveryCount
-	}
-	// In a refusal, the requested terminus is null; the peer's own terminus is echoed.
-	if !refused || l.source != nil {
-		reply.Target, reply.Coordinator = r.Target, r.Coordinator
-	}
-	if !refused || l.sink != nil {
-		reply.Source = r.Source
-	}
-	if !refused {
-		reply.Properties, reply.OfferedCapabilities, reply.MaxMessageSize = r.Properties, r.OfferedCapabilities, r.MaxMessageSize
+	if r := l.reply(); !refused {
+		reply.SndSettleMode, reply.RcvSettleMode = a.SndSettleMode, r.RcvSettleMode
+		reply.Source, reply.Target, reply.Coordinator = r.Source, r.Target, r.Coordinator
+		reply.Properties, reply.OfferedCapabilities = r.Properties, r.OfferedCapabilities
+		reply.MaxMessageSize, reply.InitialDeliveryCount = r.MaxMessageSize, r.InitialDeliveryCount
 	}
 	s.c.putLocked(s.out, reply)
+}
+
+// reply returns the answer to the attach.
+func (l *link) reply() *Reply {
+	if l.sink != nil {
+		return &l.sink.Reply
+	}
+	return &l.source.Reply
 }

@@ -25,7 +25,6 @@ type Config struct {
 
 	MaxFrameSize   uint32 // bytes, of frames that we accept; at least 512; default 65536. Lower if the peer's own limit is lower
 	MaxMessageSize uint64 // bytes, of links whose Reply has no limit; default 1 MiB
-	MaxBuffered    uint64 // bytes per connection, of deliveries whose last frame has not come; default 64 MiB
 	ChannelMax     uint16 // highest channel of a connection; default 4999
 	MaxLinks       int    // per connection; default 10000
 	MaxConns       int    // default 10000
@@ -36,8 +35,10 @@ type Config struct {
 	// Conn.Admit. A connection that arrives with a quota (accept.QuotaOf) is limited in any case.
 	Tokens bool
 
-	LinkIdleTimeout time.Duration // a link that is idle for so long is detached; default never
-	ConnIdleTimeout time.Duration // a connection without links for so long is closed, also one without any in its first minute; default never
+	LinkIdleTimeout time.Duration // a link that is idle for so long is detached, unless it is Resident; default never
+	// ConnIdleTimeout closes a connection that had no links but Resident ones for so long, also one
+	// that has had none in its first minute; default never.
+	ConnIdleTimeout time.Duration
 
 	IdleTimeout      time.Duration // advertised; a peer silent for twice as long is dropped; default 4 min
 	HandshakeTimeout time.Duration // from the first byte to the peer's open; default 30 s
@@ -62,7 +63,6 @@ func (cfg Config) withDefaults() Config {
 	cfg.MaxFrameSize = cmp.Or(cfg.MaxFrameSize, 65536)
 	cfg.MaxFrameSize = max(cfg.MaxFrameSize, amqp.MinMaxFrameSize)
 	cfg.MaxMessageSize = cmp.Or(cfg.MaxMessageSize, 1<<20)
-	cfg.MaxBuffered = cmp.Or(cfg.MaxBuffered, 64<<20)
 	cfg.ChannelMax = cmp.Or(cfg.ChannelMax, 4999)
 	cfg.MaxLinks = cmp.Or(cfg.MaxLinks, 10_000)
 	cfg.MaxConns = cmp.Or(cfg.MaxConns, 10_000)
@@ -86,11 +86,15 @@ const (
 	minIdleTimeout          = 100       // milliseconds; less would cause little but keep-alives
 	defaultCredit           = 1000      // deliveries outstanding or unsettled on a sink link
 	maxPosted               = 1024      // messages posted and waiting, per link
+	maxSingleAcks           = 16        // deliveries whose outcomes a sender gets one by one
 	maxSenderRange          = 64        // deliveries per disposition to a receiver; see appendAcks
 	maxLinkCredit           = 1 << 30   // deliveries; more means without bound
 	assemblyKeep            = 1 << 20   // bytes of capacity that a connection keeps between multi-frame deliveries
 	halvesPerWindow         = 2         // a session window is replenished when less than its half is left
-	creditSteps             = 8         // credit is topped up in steps of at least an eighth of what the link may have
+	creditSteps             = 10        // credit is topped up in steps of at least a tenth of what the link may have, as in Service Bus
+	handleMax               = 255       // of a session, as in Service Bus
+	firstOutgoingID         = 1         // next-outgoing-id of our begin, as in Service Bus; deliveries begin with 0
+	noLimit                 = ^uint64(0)
 	noHandle                = ^uint32(0)
 	idleTimeoutFactor       = 2 // part 2 section 4.5: the advertised timeout should be half of the enforced one
 )

@@ -65,17 +65,17 @@ type Conn struct {
 	deadline time.Time   // of the handshake, then of the answer to our close
 	idle     bool        // the read loop waits, so others have to flush their output
 	calling  bool        // the writer calls the handler while the read loop waits
+	read     time.Time   // when input came last
 	tasks    []func()    // calls of the handler that are due
 
-	sessions   map[uint16]*Session // by the peer's channel
-	channels   []*Session          // by ours
-	links      map[linkKey]*link   // attached or waiting for the handler
-	attached   uint64              // source links so far
-	nlinks     int                 // handles of the peer in use
-	dirty      []*Session          // sessions with dispositions or flows to write
-	posting    []*Session          // sessions whose posted messages wait for room in the output
-	assembly   []byte              // buffer for the next delivery of several frames
-	unfinished uint64              // bytes of incomplete deliveries
+	sessions map[uint16]*Session // by the peer's channel
+	channels []*Session          // by ours
+	links    map[linkKey]*link   // attached or waiting for the handler
+	attached uint64              // links so far
+	nlinks   int                 // handles of the peer in use
+	dirty    []*Session          // sessions with dispositions or flows to write
+	posting  []*Session          // sessions whose posted messages wait for room in the output
+	assembly []byte              // buffer for the next delivery of several frames
 
 	rules idleRules
 
@@ -152,8 +152,26 @@ func (c *Conn) Close(e *amqp.Error) {
 func (c *Conn) closeLocked(e *amqp.Error) {
 	if c.state == connOpen {
 		c.flushLocked()
+		if e != nil && e.Condition == amqp.ErrCondConnectionForced {
+			c.detachAllLocked(e)
+		}
 	}
 	c.closeNowLocked(e)
+}
+
+// detachAllLocked detaches every link with the error of the close that follows, as the service
+// does.
+func (c *Conn) detachAllLocked(e *amqp.Error) {
+	for _, s := range c.channels {
+		if s == nil {
+			continue
+		}
+		for _, l := range s.handles {
+			if l != nil {
+				l.detachLocked(e)
+			}
+		}
+	}
 }
 
 // closeNowLocked closes without flushing; the flush itself may call it.
@@ -303,6 +321,9 @@ func (c *Conn) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 	}
 	c.mu.Lock()
 	s := c.sessions[ch]
+	if s != nil {
+		s.heard = c.read
+	}
 	closing := c.state != connOpen
 	c.mu.Unlock()
 	switch {

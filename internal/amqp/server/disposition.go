@@ -41,6 +41,9 @@ func (l *SinkLink) Settle(d *Delivery, st amqp.DeliveryState) {
 		l.forgetLocked(d)
 	}
 	s.outcomeLocked(d, st)
+	if l.Reply.SettleNow {
+		s.flushAcksLocked(amqp.RoleReceiver)
+	}
 }
 
 // forgetLocked removes d from the session and makes room for another.
@@ -99,7 +102,8 @@ func (a *ack) join(b ack) bool {
 	return true
 }
 
-// flushAcksLocked writes the pending dispositions, in as few frames as possible.
+// flushAcksLocked writes the pending dispositions, in few frames. Like the service, it states the
+// outcomes of a few deliveries to their sender one by one; a range of many costs both sides less.
 //
 // Ranges to a receiver are short: go-amqp processes the whole frame once for each delivery in it,
 // so a range of n costs it n² steps.
@@ -119,6 +123,10 @@ func (s *Session) flushAcksLocked(role amqp.Role) {
 		for role == amqp.RoleSender && a.last-a.first >= maxSenderRange {
 			s.putAckLocked(role, ack{a.first, a.first + maxSenderRange - 1, a.settled, a.state})
 			a.first += maxSenderRange
+		}
+		for role == amqp.RoleReceiver && a.first != a.last && a.last-a.first < maxSingleAcks {
+			s.putAckLocked(role, ack{a.first, a.first, a.settled, a.state})
+			a.first++
 		}
 		s.putAckLocked(role, a)
 	}

@@ -36,7 +36,7 @@ func (s *Session) onFlow(f *amqp.Flow) {
 
 // takeWindowLocked computes how many transfers the peer can take (part 2 section 5.6).
 func (s *Session) takeWindowLocked(f *amqp.Flow) {
-	next := uint32(0) // our initial next-outgoing-id, until the peer has seen our begin
+	next := uint32(firstOutgoingID) // until the peer has seen our begin
 	if f.HasNextIncomingID {
 		next = f.NextIncomingID
 	}
@@ -64,7 +64,7 @@ func (s *Session) putFlowLocked(f *amqp.Flow) {
 	f.NextIncomingID, f.HasNextIncomingID = s.nextIncomingID, true
 	f.IncomingWindow = s.incomingWindow
 	f.NextOutgoingID = s.nextOutgoingID
-	f.OutgoingWindow = outgoingWindow
+	f.OutgoingWindow = s.remoteIncomingWindow
 	s.c.putLocked(s.out, f)
 	*f = amqp.Flow{}
 }
@@ -189,16 +189,22 @@ func (l *SinkLink) topUpLocked() {
 // credit left.
 func (l *SinkLink) wantsCredit() bool {
 	want := l.wantCredit()
-	return want > l.credit && (l.credit == 0 || want-l.credit > l.Reply.Credit/creditSteps)
+	return want > l.credit && (l.credit == 0 || want-l.credit >= l.Reply.Credit/creditSteps)
 }
 
-// wantCredit returns the credit that keeps at most Reply.Credit deliveries outstanding or
-// unsettled.
+// wantCredit returns the credit that keeps at most Reply.Credit deliveries outstanding, unsettled
+// or held.
 func (l *SinkLink) wantCredit() uint32 {
-	if l.unsettled >= l.Reply.Credit {
-		return 0
-	}
-	return l.Reply.Credit - l.unsettled
+	return l.Reply.Credit - min(l.unsettled+l.held, l.Reply.Credit)
+}
+
+// Hold counts n more settled deliveries as outstanding, fewer if n is negative: the peer gets their
+// credit back when they are worked off.
+func (l *SinkLink) Hold(n int32) {
+	l.s.c.mu.Lock()
+	defer l.s.c.mu.Unlock()
+	l.held += uint32(n)
+	l.topUpLocked()
 }
 
 func (s *Session) flushCreditLocked() {
@@ -218,5 +224,6 @@ func (l *SinkLink) putFlowLocked() {
 	f.Handle, f.HasHandle = l.handle, true
 	f.DeliveryCount, f.HasDeliveryCount = l.deliveryCount, true
 	f.LinkCredit, f.HasLinkCredit = l.credit, true
+	f.Available, f.HasAvailable = 0, true // so the service, of a receiver
 	l.s.putFlowLocked(f)
 }

@@ -118,7 +118,9 @@ type Outgoing struct {
 	Payload []byte // the encoded message. Copied before Send returns
 	Format  uint32 // message-format
 	Settled bool   // pre-settled: the peer states no outcome
-	Token   any    // returned with the disposition, as Outgone.Token
+	// Batchable says that the peer may state outcomes later, several at once.
+	Batchable bool
+	Token     any // returned with the disposition, as Outgone.Token
 	// Commit is called by SendOut when there is credit and room, right before the first frame is
 	// queued, for actions that must happen if and only if the peer gets the message. The connection is
 	// locked meanwhile, so Commit must not wait or call this package. false withholds the message. nil
@@ -140,19 +142,28 @@ type Outgone struct {
 func (o *Outgone) Link() *SourceLink { return o.link }
 
 // A Reply is the answer to an attach. The handler may change it until its AttachSink or
-// AttachSource returns (or until Accept, if the answer is deferred). Settle modes are always
+// AttachSource returns (or until Accept, if the answer is deferred). The snd-settle-mode is always
 // echoed.
 type Reply struct {
-	Source               *amqp.Source      // default: the peer's, echoed
-	Target               *amqp.Target      // default: the peer's, echoed
-	Coordinator          *amqp.Coordinator // default: the peer's, echoed
-	Properties           amqp.Raw          // link properties; default none
-	OfferedCapabilities  amqp.Raw          // default none
-	MaxMessageSize       uint64            // bytes, both sent and enforced; default Config.MaxMessageSize
-	Credit               uint32            // sink links: deliveries outstanding or unsettled at a time; default 1000
-	InitialDeliveryCount uint32            // source links
+	Source              *amqp.Source       // default: the peer's, echoed
+	Target              *amqp.Target       // default: the peer's, echoed
+	Coordinator         *amqp.Coordinator  // default: the peer's, echoed
+	Properties          amqp.Raw           // link properties; default none
+	OfferedCapabilities amqp.Raw           // default none
+	RcvSettleMode       amqp.RcvSettleMode // default: the peer's, echoed
+	// MaxMessageSize is in bytes. On a sink link, the default is Config.MaxMessageSize, a lower limit
+	// of the peer holds, and it is enforced; 2⁶⁴−1 states no limit and enforces the default. On a
+	// source link, the default is 2⁶⁴−1.
+	MaxMessageSize       uint64
+	Credit               uint32 // sink links: deliveries outstanding or unsettled at a time; default 1000
+	InitialDeliveryCount uint32 // source links
 	// SettleFirst, of sink links: Settle settles at once, even if the peer requested rcv-settle-mode
 	// second. It is for dialects whose senders request that mode and then wait for the receiver
 	// anyway.
 	SettleFirst bool
+	// SettleNow, of sink links: Settle writes the outcome before it returns, so that what is sent
+	// afterwards follows it.
+	SettleNow bool
+	// Resident links are never idle, and do not keep their connection open.
+	Resident bool
 }

@@ -80,8 +80,8 @@ func TestDeferredAnswers(t *testing.T) {
 		if l.Accept(h) {
 			t.Error("Accept after Refuse = true, want false")
 		}
-		if a := expect[*amqp.Attach](p); a.Target != nil || a.Source == nil {
-			t.Errorf("attach with target %v, source %v, want only the source", a.Target, a.Source)
+		if a := expect[*amqp.Attach](p); a.Target != nil || a.Source != nil {
+			t.Errorf("attach with target %v, source %v, want neither", a.Target, a.Source)
 		}
 		if d := expect[*amqp.Detach](p); d.Error == nil || d.Error.Description != "Not now." {
 			t.Errorf("detach = %v", d.Error)
@@ -102,8 +102,8 @@ func TestDeferredAnswers(t *testing.T) {
 		// Refusing a source, by Detach.
 		p.send(0, rawAttach(2, amqp.RoleReceiver, "q"), nil)
 		(<-h.sources).Detach(amqp.Errorf(amqp.ErrCondNotFound, "Nothing here."))
-		if a := expect[*amqp.Attach](p); a.Source != nil || a.Target == nil {
-			t.Errorf("attach with source %v, target %v, want only the target", a.Source, a.Target)
+		if a := expect[*amqp.Attach](p); a.Source != nil || a.Target != nil {
+			t.Errorf("attach with source %v, target %v, want neither", a.Source, a.Target)
 		}
 		if d := expect[*amqp.Detach](p); cond(d.Error) != string(amqp.ErrCondNotFound) {
 			t.Errorf("detach = %v, want not-found", d.Error)

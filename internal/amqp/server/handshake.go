@@ -140,16 +140,17 @@ func (c *Conn) openAnyway(err error) {
 	}
 }
 
-// putOpenLocked sends our open. Like the service, we accept no larger frames than the peer does.
+// putOpenLocked sends our open. Like the service, we state no larger frames and no more channels
+// than the peer does.
 func (c *Conn) putOpenLocked() {
-	most := c.cfg.MaxFrameSize
+	most, channels := c.cfg.MaxFrameSize, c.cfg.ChannelMax
 	if c.open != nil {
-		most = min(most, c.open.MaxFrameSize)
+		most, channels = min(most, c.open.MaxFrameSize), min(channels, c.open.ChannelMax)
 	}
 	c.putLocked(0, &amqp.Open{
 		ContainerID:  c.cfg.ContainerID,
 		MaxFrameSize: most,
-		ChannelMax:   c.cfg.ChannelMax,
+		ChannelMax:   channels,
 		IdleTimeout:  uint32(min(c.cfg.IdleTimeout.Milliseconds(), 1<<32-1)),
 	})
 }

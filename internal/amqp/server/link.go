@@ -25,6 +25,7 @@ type link struct {
 	attach *amqp.Attach
 	key    linkKey
 	handle uint32 // ours; noHandle until the attach is answered and after our detach
+	number uint64 // rises with every link of the connection
 	state  linkState
 	used   time.Time     // see Config.LinkIdleTimeout; not kept without
 	done   chan struct{} // made by the first Done
@@ -88,7 +89,7 @@ func (l *link) detachLocked(e *amqp.Error) {
 	}
 }
 
-// refuseLocked answers an attach by one without a terminus, and detach (part 2 section 6.3).
+// refuseLocked answers an attach by one without termini, and detach (part 2 section 6.3).
 func (l *link) refuseLocked(e *amqp.Error) {
 	l.putAttachLocked(true)
 	if l.state == linkAttaching { // else the connection has ended
@@ -124,7 +125,7 @@ func (l *link) overLocked(why *amqp.Error) []func() {
 	s, c := l.s, l.s.c
 	if c.links[l.key] == l {
 		delete(c.links, l.key)
-		if c.rules.timer != nil && len(c.links) == 0 {
+		if c.rules.conn > 0 && !l.reply().Resident {
 			c.rules.since = time.Now()
 		}
 	}
@@ -190,6 +191,7 @@ type SinkLink struct {
 	deliveryCount uint32 // of the peer
 	credit        uint32 // deliveries that the peer may still send
 	unsettled     uint32 // deliveries that wait for Settle, or for the peer's settlement afterwards
+	held          uint32 // see Hold
 	dirty         bool   // in Session.sinks
 
 	current *Delivery // the incomplete delivery
@@ -209,6 +211,7 @@ func (l *SinkLink) acceptLocked(h Sink) bool {
 		return false
 	}
 	l.Reply.Credit = cmp.Or(l.Reply.Credit, defaultCredit)
+	l.Reply.MaxMessageSize = min(l.Reply.MaxMessageSize, cmp.Or(l.attach.MaxMessageSize, noLimit))
 	l.handler = h
 	if !l.attachedLocked() {
 		l.handler = nil
@@ -233,7 +236,6 @@ type SourceLink struct {
 	link
 	Reply   Reply
 	handler Source
-	number  uint64 // rises with every source link of the connection
 
 	deliveryCount uint32 // ours, as in the frames of the peer
 	credit        uint32 // deliveries that may still be sent

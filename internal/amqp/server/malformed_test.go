@@ -64,7 +64,7 @@ func TestSASL(t *testing.T) {
 				b := append([]byte(nil), amqp.ProtoSASL[:]...)
 				b = amqp.AppendSASLFrame(b, &amqp.SASLInit{Mechanism: tc.mechanism, InitialResponse: []byte("\x00a\x00b")})
 				b = append(b, amqp.ProtoAMQP[:]...)
-				b = amqp.AppendFrame(b, 0, &amqp.Open{ContainerID: "c", MaxFrameSize: 512}, nil)
+				b = amqp.AppendFrame(b, 0, &amqp.Open{ContainerID: "c", MaxFrameSize: 512, ChannelMax: 65535}, nil)
 				go func() {
 					_, _ = nc.Write(b)
 				}()
@@ -146,7 +146,7 @@ func TestMalformedInputIsRefusedWithTheConditionOfTheSpec(t *testing.T) {
 		{"answer to a begin that was never sent", frame(0, &amqp.Begin{HasRemoteChannel: true}, ""), "close amqp:not-allowed"},
 		{"flow without a session", frame(7, &amqp.Flow{}, ""), "close amqp:not-allowed"},
 		{"end without a session", frame(7, &amqp.End{}, ""), "close amqp:not-allowed"},
-		{"handle above handle-max", join(begin, frame(0, rawAttach(1<<31, amqp.RoleSender, "q"), "")), "close amqp:connection:framing-error"},
+		{"handle above handle-max", join(begin, frame(0, rawAttach(1<<31, amqp.RoleSender, "q"), "")), "end amqp:resource-limit-exceeded"},
 		{"handle in use", join(begin, attach, frame(0, rawAttach(0, amqp.RoleSender, "other"), "")), "end amqp:session:handle-in-use"},
 		{"flow of an unattached handle", join(begin, frame(0, linkFlow(3, 0, 1), "")), "end amqp:session:unattached-handle"},
 		{"transfer on an unattached handle", join(begin, frame(0, message(3, 0), "x")), "end amqp:session:unattached-handle"},

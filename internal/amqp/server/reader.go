@@ -28,6 +28,7 @@ func (r *connReader) Read(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	c.resumeLocked()
 	if n > 0 {
+		c.read = time.Now()
 		err = nil // the next read returns it again
 	}
 	if spent := c.quota.Spend(n); spent != nil {

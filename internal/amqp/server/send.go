@@ -144,7 +144,8 @@ func (l *SourceLink) transmitLocked(d *outgoing) bool {
 			t.DeliveryID, t.HasDeliveryID = d.id, true
 			t.DeliveryTag = d.Tag
 			t.MessageFormat, t.HasMessageFormat = d.Format, true
-			t.Settled, t.HasSettled = d.Settled, true
+			t.Settled, t.HasSettled = d.Settled, d.Settled
+			t.Batchable = d.Batchable
 		}
 		n := c.putTransferLocked(s.out, t, d.Payload)
 		d.Tag = nil

@@ -5,6 +5,7 @@ package server
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"overdue/internal/amqp"
 )
@@ -23,8 +24,9 @@ type Session struct {
 
 	c         *Conn
 	in, out   uint16 // channel of the peer, and ours
-	handleMax uint32 // the peer's
+	handleMax uint32 // of both sides
 	state     sessionState
+	heard     time.Time  // the peer's last frame, or our question whether it is there
 	ready     *sync.Cond // the window opened, or a link became free to send or has ended
 
 	links   map[uint32]*link // by the peer's handle
@@ -106,11 +108,13 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 		c.channels = append(c.channels, nil)
 	}
 	s := &Session{
-		c: c, in: ch, out: uint16(out), handleMax: b.HandleMax,
+		c: c, in: ch, out: uint16(out), handleMax: min(b.HandleMax, handleMax),
+		heard:                time.Now(),
 		ready:                sync.NewCond(&c.mu),
 		links:                make(map[uint32]*link),
 		nextIncomingID:       b.NextOutgoingID,
 		incomingWindow:       c.cfg.IncomingWindow,
+		nextOutgoingID:       firstOutgoingID,
 		remoteIncomingWindow: b.IncomingWindow,
 	}
 	c.sessions[ch], c.channels[out] = s, s
@@ -118,14 +122,11 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 		RemoteChannel: ch, HasRemoteChannel: true,
 		NextOutgoingID: s.nextOutgoingID,
 		IncomingWindow: s.incomingWindow,
-		OutgoingWindow: outgoingWindow,
-		HandleMax:      uint32(c.cfg.MaxLinks - 1),
+		OutgoingWindow: s.remoteIncomingWindow,
+		HandleMax:      s.handleMax,
 	})
 	return nil
 }
-
-// outgoingWindow is the announced window: only the peer's incoming window limits our transfers.
-const outgoingWindow = 1<<31 - 1
 
 // onEnd ends the session at the peer's request, or completes End.
 func (s *Session) onEnd(e *amqp.End) {

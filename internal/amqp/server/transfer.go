@@ -63,14 +63,13 @@ func (s *Session) takeTransferLocked(t *amqp.Transfer, payload []byte) (*Deliver
 		l.dropPartialLocked() // an aborted delivery counts as settled
 		l.topUpLocked()
 		return nil, nil
-	case !l.roomLocked(d, len(payload), t.More):
+	case !l.roomLocked(d, len(payload)):
 		return nil, nil
 	case t.More:
 		if l.current = d; l.partial == nil {
 			l.partial, s.c.assembly = s.c.assembly, nil
 		}
 		l.partial = append(l.partial, payload...)
-		s.c.unfinished += uint64(len(payload))
 		return nil, nil
 	}
 	l.finishLocked(d, payload)
@@ -121,19 +120,18 @@ func (d *Delivery) continues(t *amqp.Transfer) *amqp.Error {
 	return nil
 }
 
-// roomLocked reports whether n more bytes of d may be taken, and stored if more are to follow.
-// Otherwise it rejects d and detaches the link. The detach alone would not be enough: senders wait
-// for the outcome of the delivery, rhea's until its timeout.
-func (l *SinkLink) roomLocked(d *Delivery, n int, more bool) bool {
-	var e *amqp.Error
-	if limit := l.Reply.MaxMessageSize; limit > 0 && uint64(len(l.partial))+uint64(n) > limit {
-		e = amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The message has more than %d bytes, which is max-message-size.", limit)
-	} else if limit := l.s.c.cfg.MaxBuffered; more && l.s.c.unfinished+uint64(n) > limit {
-		e = amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The connection's unfinished deliveries have more than %d bytes.", limit)
+// roomLocked reports whether n more bytes of d may be taken. Otherwise it rejects d and detaches
+// the link. The detach alone would not be enough: senders wait for the outcome of the delivery,
+// rhea's until its timeout.
+func (l *SinkLink) roomLocked(d *Delivery, n int) bool {
+	limit := l.Reply.MaxMessageSize
+	if limit == noLimit {
+		limit = l.s.c.cfg.MaxMessageSize
 	}
-	if e == nil {
+	if uint64(len(l.partial))+uint64(n) <= limit {
 		return true
 	}
+	e := amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The message has more than %d bytes, which is max-message-size.", limit)
 	if !d.Settled {
 		l.s.ackLocked(amqp.RoleReceiver, d.id, true, &amqp.Rejected{Error: e})
 	}
@@ -166,7 +164,6 @@ func (l *SinkLink) dropPartialLocked() {
 	if l.partial == nil {
 		return
 	}
-	l.s.c.unfinished -= uint64(len(l.partial))
 	if cap(l.partial) <= assemblyKeep {
 		l.s.c.assembly = l.partial[:0]
 	}

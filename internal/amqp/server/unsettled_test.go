@@ -11,7 +11,7 @@ import (
 	"overdue/internal/amqp"
 )
 
-func TestDispositionsMerge(t *testing.T) {
+func TestManyDispositionsMergeAndAFewDoNot(t *testing.T) {
 	bubble(t, func(t *testing.T, sc *scene) {
 		p := sc.raw()
 		p.open()
@@ -44,11 +44,12 @@ func TestDispositionsMerge(t *testing.T) {
 			}
 		}, held[0].Link().Conn())
 		var got []string
-		for range 3 {
+		for range 9 {
 			d := expect[*amqp.Disposition](p)
 			got = append(got, fmt.Sprintf("%d-%d %T", d.First, d.Last, d.State))
 		}
-		if want := "[100-104 amqp.Accepted 105-107 amqp.Released 109-109 amqp.Accepted]"; fmt.Sprint(got) != want {
+		if want := "[100-100 amqp.Accepted 101-101 amqp.Accepted 102-102 amqp.Accepted 103-103 amqp.Accepted 104-104 amqp.Accepted " +
+			"105-105 amqp.Released 106-106 amqp.Released 107-107 amqp.Released 109-109 amqp.Accepted]"; fmt.Sprint(got) != want {
 			t.Errorf("dispositions = %v, want %s", got, want)
 		}
 	})
