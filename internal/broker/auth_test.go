@@ -86,6 +86,9 @@ func (c *tokenClient) call(out *amqp.Sender, in *amqp.Receiver, properties map[s
 		c.t.Fatal(err)
 	}
 	answer, err := in.Receive(c.t.Context(), nil)
+	if err == nil {
+		err = in.AcceptMessage(c.t.Context(), answer)
+	}
 	if err != nil {
 		c.t.Fatal(err)
 	}

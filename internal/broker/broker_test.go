@@ -298,22 +298,21 @@ func TestRequestsWhoseResponsesNobodyReadsAreBounded(t *testing.T) {
 		for range requests {
 			go func() { answers <- sender.Send(t.Context(), request(), nil) }()
 		}
-		synctest.Wait()
-		refused := len(answers)
+		refused := 0
+		for range requests {
+			if err := <-answers; err != nil {
+				wantCondition(t, "Send", err, "com.microsoft:server-busy")
+				refused++
+			}
+		}
 		if refused < requests/4 || refused > requests*3/4 {
 			t.Errorf("%d of %d requests were refused, want those beyond 4 MiB", refused, requests)
-		}
-		for range refused {
-			wantCondition(t, "Send", <-answers, "com.microsoft:server-busy")
 		}
 		// The others are answered as soon as there is credit.
 		if err := r.IssueCredit(requests); err != nil {
 			t.Fatal(err)
 		}
 		for range requests - refused {
-			if err := <-answers; err != nil {
-				t.Errorf("Send = %v", err)
-			}
 			if _, err := r.Receive(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -333,19 +332,6 @@ func TestARequestWithoutAWayBackIsRejected(t *testing.T) {
 			ApplicationProperties: map[string]any{"operation": "com.microsoft:peek-message"},
 		}
 		wantCondition(t, "Send without a link for the response", sender.Send(t.Context(), request, nil), amqp.ErrCondNotFound)
-
-		// One that waits for credit, on a link that goes.
-		r, err := s.NewReceiver(t.Context(), "q/$management", &amqp.ReceiverOptions{TargetAddress: "nowhere", Credit: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer := make(chan error, 1)
-		go func() { answer <- sender.Send(t.Context(), request, nil) }()
-		synctest.Wait()
-		if err := r.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		wantCondition(t, "Send with a link that goes", <-answer, amqp.ErrCondNotFound)
 	})
 }
 

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"math"
 	"net"
 	"strings"
 
@@ -19,7 +20,8 @@ func (c *conn) attachCBSRequests(l *server.SinkLink) (server.Sink, *amqp.Error) 
 		return nil, errSecondCBS()
 	}
 	c.cbs.sink = true
-	r := newRequests(c, l, address.Address{Node: address.CBS}, c.putToken)
+	l.Reply.Resident, l.Reply.MaxMessageSize = true, math.MaxUint64 // as in the service
+	r := newRequests(c, l, address.Address{Node: address.CBS}, cbsCredit, c.putToken)
 	r.detached = func() { c.cbs.sink = false }
 	return r, nil
 }
@@ -29,6 +31,7 @@ func (c *conn) attachCBSReplies(l *server.SourceLink) (server.Source, *amqp.Erro
 		return nil, errSecondCBS()
 	}
 	c.cbs.source = true
+	l.Reply.Resident = true
 	r := newResponder(c, l, address.Address{Node: address.CBS})
 	r.detached = func() { c.cbs.source = false }
 	return r, nil

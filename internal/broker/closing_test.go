@@ -50,7 +50,7 @@ func TestWhatALinkWasNotSentIsFreeWhenItCloses(t *testing.T) {
 		r.attach(1, amqp.RoleReceiver, "q")
 		// Credit for all of them, and a window for two.
 		r.send(&amqp.Flow{
-			HasNextIncomingID: true, IncomingWindow: 2, OutgoingWindow: 1000, HasHandle: true, Handle: 1,
+			HasNextIncomingID: true, NextIncomingID: 1, IncomingWindow: 2, OutgoingWindow: 1000, HasHandle: true, Handle: 1,
 			HasDeliveryCount: true, LinkCredit: 5, HasLinkCredit: true,
 		}, nil)
 		r.message()
@@ -60,7 +60,7 @@ func TestWhatALinkWasNotSentIsFreeWhenItCloses(t *testing.T) {
 		began := time.Now()
 		r.attach(2, amqp.RoleReceiver, "q")
 		r.send(&amqp.Flow{
-			HasNextIncomingID: true, NextIncomingID: 2, IncomingWindow: 1000, OutgoingWindow: 1000, HasHandle: true, Handle: 2,
+			HasNextIncomingID: true, NextIncomingID: 3, IncomingWindow: 1000, OutgoingWindow: 1000, HasHandle: true, Handle: 2,
 			HasDeliveryCount: true, LinkCredit: 3, HasLinkCredit: true,
 		}, nil)
 		for i := range 3 {

@@ -66,8 +66,8 @@ type Config struct {
 	// every link. 0 means DefaultMaxMessageSize; at most 100 MiB.
 	MaxMessageSize uint64
 	// LinkIdleTimeout detaches a link over which nothing passes for so long, and
-	// ConnectionIdleTimeout closes a connection without links. The service allows
-	// ten and five minutes. 0 means for ever.
+	// ConnectionIdleTimeout closes a connection without links. Those to $cbs stay, and
+	// do not count. The service allows ten and five minutes. 0 means for ever.
 	LinkIdleTimeout, ConnectionIdleTimeout time.Duration
 	// ErrorLog gets the reason of each connection that did not end cleanly. It may
 	// be called from several goroutines at once. nil drops the errors.

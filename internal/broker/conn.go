@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"sync/atomic"
 	"time"
 
 	"overdue/internal/amqp"
@@ -34,6 +35,7 @@ type conn struct {
 	replies replies
 	txns    transactions
 	cbs     struct{ sink, source bool } // the one pair of $cbs links that a connection has
+	sent    atomic.Uint32               // responses so far, to tag them
 }
 
 // Closed ends what outlives the links, which have been detached before.
@@ -82,7 +84,7 @@ func (c *conn) attachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 			return nil, err
 		}
 		l.Reply.MaxMessageSize = maxMaxMessageSize // what is too large in a request, its answer says
-		return newRequests(c, l, a, c.guarded(a, management{c.ns, a, &c.txns}.answer)), nil
+		return newRequests(c, l, a, managementCredit, c.guarded(a, management{c.ns, a, &c.txns}.answer)), nil
 	case isDead(a):
 		if _, err := c.ns.lookup(a.Entity()); err != nil {
 			return nil, err
@@ -105,7 +107,9 @@ func (c *conn) attachSender(l *server.SinkLink, class *rights.Class) (server.Sin
 		return nil, notFound(c.ns.url(class.Address.Entity()))
 	}
 	l.Reply.MaxMessageSize = e.MaxMessageSize()
-	l.Reply.Properties = batchProperties(e.maxBatchSize())
+	if batch := e.maxBatchSize(); batch < l.Reply.MaxMessageSize {
+		l.Reply.Properties = batchProperties(batch)
+	}
 	c.txns.bind(l.Session(), via)
 	return &sender{conn: c, link: l, via: via, entity: e}, nil
 }
@@ -126,9 +130,6 @@ func (c *conn) attachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 		return nil, err
 	}
 	l.Reply.Source = establishedSource(source)
-	// A client holds what it receives to the size that we state. A message as large as the
-	// sender's link allows grows by our annotations, and a page of a peek by its envelope.
-	l.Reply.MaxMessageSize = 0 // no limit
 	a := class.Address
 	switch a.Node {
 	case address.CBS:
@@ -150,6 +151,9 @@ func (c *conn) attachReceiver(l *server.SourceLink, a address.Address) (server.S
 	e, err := c.ns.open(a.Entity())
 	if err != nil {
 		return nil, err
+	}
+	if at := l.Attach(); at.SndSettleMode == amqp.SndUnsettled && at.RcvSettleMode == amqp.RcvFirst {
+		l.Reply.RcvSettleMode = amqp.RcvSecond // as the service answers it
 	}
 	if err := e.join(l, a); err != nil {
 		return nil, err

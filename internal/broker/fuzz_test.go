@@ -79,7 +79,7 @@ func respond(t testing.TB, answer answerer, operation string, body []byte) *sdk.
 		return nil
 	}
 	res := answer(req)
-	encoded := res.append(nil, req)
+	encoded := res.append(nil, req.replyTo, req.messageID)
 	var m sdk.Message
 	if err := m.UnmarshalBinary(encoded); err != nil {
 		t.Fatalf("%s: go-amqp cannot read the response %x: %v", operation, encoded, err)

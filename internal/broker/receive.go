@@ -118,7 +118,7 @@ func (r *receiver) send(buf []byte, d *queue.Delivery) ([]byte, error) {
 		return buf, err
 	}
 	t := message.Tag(d.LockToken)
-	out := server.Outgoing{Tag: t[:], Payload: payload, Settled: r.delete, Token: d.LockToken}
+	out := server.Outgoing{Tag: t[:], Payload: payload, Settled: r.delete, Batchable: true, Token: d.LockToken}
 	if r.delete {
 		out.Commit = func() bool { return r.queue.Complete(d.LockToken) == nil }
 	}

@@ -157,13 +157,13 @@ type response struct {
 }
 
 // append appends the message that returns res, whose body nobody may use any more.
-func (res response) append(b []byte, req *request) []byte {
+func (res response) append(b []byte, to string, id amqp.Raw) []byte {
 	body := res.body
 	if body == nil {
 		body = emptyMap
 	}
 	b = amqp.Answer{
-		To: req.replyTo, CorrelationID: req.messageID,
+		To: to, CorrelationID: id,
 		Status: res.status, Description: res.description, Condition: res.condition, Body: body,
 	}.Append(slices.Grow(b, 256+len(body)))
 	if res.free != nil {

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
@@ -12,18 +13,17 @@ import (
 	"overdue/internal/servicebus/address"
 )
 
-// Bounds of the requests that wait for one link to return their responses. A
-// client that asks and does not read is refused beyond that. Their number is
-// more than one link may have unanswered; requests sent settled are not held
-// back by credit.
+// Bounds of the requests that wait for one link to return their responses; beyond
+// them, they are refused. Their number is more than one link may have unanswered.
 const (
-	maxPending      = 4 * requestCredit
+	maxPending      = 4 * managementCredit
 	maxPendingBytes = 4 << 20
 )
 
-// A responder answers requests and returns the responses on its link. Requests
-// are worked on one after the other, and only while the client takes responses,
-// so that nobody can make the broker hold more than one.
+// A responder accepts requests, as clients may wait for that before they grant
+// credit, then answers them, and returns the responses on its link. Requests are
+// worked on one after the other, and only while the client takes responses, so
+// that nobody can make the broker hold more than one.
 type responder struct {
 	conn     *conn
 	ns       *Namespace // of conn when the link was attached
@@ -62,7 +62,7 @@ func (r *responder) called(replyTo string) bool {
 	return a.Target != nil && a.Target.Address == replyTo || a.Name == replyTo
 }
 
-// accept takes over a job, or says why not.
+// accept takes over a job and accepts its request, or says why not.
 func (r *responder) accept(j job) *amqp.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,6 +70,8 @@ func (r *responder) accept(j job) *amqp.Error {
 	if r.over || len(r.pending) == maxPending || r.bytes+size > maxPendingBytes && r.bytes > 0 {
 		return amqp.Errorf(condServerBusy, "Too many requests wait for their responses to be read.")
 	}
+	j.from.link.Hold(1)
+	j.from.settle(j.delivery, acceptedIn(j.request.txn))
 	r.pending = append(r.pending, j)
 	r.bytes += size
 	r.signal()
@@ -84,8 +86,12 @@ func (r *responder) Flow(f server.Flow) {
 	}
 }
 
-// Disposition has nothing to do: responses are sent settled.
-func (r *responder) Disposition([]*server.Outgone, amqp.DeliveryState, bool) {}
+// Disposition settles responses, where the client leaves that to the broker.
+func (r *responder) Disposition(ds []*server.Outgone, st amqp.DeliveryState, settled bool) {
+	if !settled {
+		r.link.Settle(ds, st)
+	}
+}
 
 // Detached ends run.
 func (r *responder) Detached(*amqp.Error) {
@@ -115,8 +121,8 @@ func (r *responder) run() {
 				break
 			}
 			res, say := r.work(j)
-			j.from.settle(j.delivery, acceptedIn(j.request.txn))
-			if say && !r.answer(res, j.request) {
+			gone := say && !r.answer(res, j.request)
+			if j.from.link.Hold(-1); gone {
 				break
 			}
 		}
@@ -190,11 +196,16 @@ func (r *responder) next() (job, bool) {
 // payloads are the memory of responses.
 var payloads = sync.Pool{New: func() any { return new([]byte) }}
 
-// answer returns one response. It reports false when the link is gone.
+// answer returns one response. It reports false when the link is gone. As in the service, one of
+// $cbs names the request alone, and the client settles it unless it has asked for settled ones.
 func (r *responder) answer(res response, req *request) bool {
+	to, settled := req.replyTo, true
+	if r.node.Node == address.CBS {
+		to, settled = "", r.link.Attach().SndSettleMode == amqp.SndSettled
+	}
 	payload := payloads.Get().(*[]byte)
-	*payload = res.append((*payload)[:0], req)
-	sent := r.send(*payload)
+	*payload = res.append((*payload)[:0], to, req.messageID)
+	sent := r.send(*payload, settled)
 	if cap(*payload) <= maxPeekBuffer {
 		payloads.Put(payload)
 	}
@@ -202,10 +213,10 @@ func (r *responder) answer(res response, req *request) bool {
 }
 
 // send sends a payload. It reports false when the link is gone.
-func (r *responder) send(payload []byte) bool {
+func (r *responder) send(payload []byte, settled bool) bool {
+	tag := binary.LittleEndian.AppendUint32(nil, r.conn.sent.Add(1))
 	for {
-		// Responses are settled, so a tag need not be unique.
-		_, err := r.link.SendOut(server.Outgoing{Tag: []byte{0}, Payload: payload, Settled: true})
+		_, err := r.link.SendOut(server.Outgoing{Tag: tag, Payload: payload, Settled: settled})
 		switch {
 		case err == nil:
 			return true
@@ -225,7 +236,7 @@ func (r *responder) send(payload []byte) bool {
 	}
 }
 
-// end reports whether the link is over, and refuses what is left.
+// end reports whether the link is over, and drops what is left.
 func (r *responder) end() bool {
 	r.mu.Lock()
 	over, left := r.over, r.pending
@@ -237,7 +248,7 @@ func (r *responder) end() bool {
 		return false
 	}
 	for _, j := range left {
-		j.from.settle(j.delivery, &amqp.Rejected{Error: amqp.Errorf(amqp.ErrCondNotFound, "The link for the response is gone.")})
+		j.from.link.Hold(-1)
 	}
 	return true
 }

@@ -16,8 +16,7 @@ import (
 // for its response in reply-to: by the target address of that link (Go, .NET,
 // Python) or by its name (JavaScript).
 
-// requestCredit is how many requests a link may have unanswered.
-const requestCredit = 100
+const managementCredit, cbsCredit = 1000, 100 // requests that a link may have unanswered, as in the service
 
 // An answerer works out the response to one request. It must not wait.
 type answerer func(*request) response
@@ -31,8 +30,8 @@ type requests struct {
 	detached func() // called at the end, may be nil
 }
 
-func newRequests(c *conn, l *server.SinkLink, node address.Address, answer answerer) *requests {
-	l.Reply.Credit = requestCredit
+func newRequests(c *conn, l *server.SinkLink, node address.Address, credit uint32, answer answerer) *requests {
+	l.Reply.Credit, l.Reply.SettleNow = credit, true
 	return &requests{conn: c, link: l, node: node.Folded(), answer: func(req *request) response {
 		if e := rights.AmbiguousRequest(&req.message); e != nil {
 			return invalid(e)

@@ -167,7 +167,7 @@ func takeCreditBack(t *testing.T, mode amqp.SndSettleMode) {
 		})
 		flow := func(seen, credit, window uint32) {
 			w.send(&amqp.Flow{
-				NextIncomingID: seen, HasNextIncomingID: true, IncomingWindow: window, OutgoingWindow: 1000, HasHandle: true,
+				NextIncomingID: seen + 1, HasNextIncomingID: true, IncomingWindow: window, OutgoingWindow: 1000, HasHandle: true,
 				DeliveryCount: seen, HasDeliveryCount: true, LinkCredit: credit, HasLinkCredit: true,
 			})
 		}
