@@ -63,7 +63,7 @@ func (m *manager) answer(txn []byte, operation string, args wire.Map) (status in
 	}, m.request(operation, args))
 	var settled wire.DeliveryState
 	var response []byte
-	for settled == nil || response == nil {
+	for whole := false; settled == nil || !whole; {
 		f, open := <-m.in
 		if !open {
 			m.Fatal("the connection has ended")
@@ -72,7 +72,8 @@ func (m *manager) answer(txn []byte, operation string, args wire.Map) (status in
 		case *wire.Disposition:
 			settled = p.State
 		case *wire.Transfer:
-			response = f.payload
+			response = append(response, f.payload...)
+			whole = !p.More
 		}
 	}
 	m.wantProvisional(settled, txn, wire.Accepted{})
