@@ -2,7 +2,15 @@
 
 package broker
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"overdue/internal/broker/filter"
+	"overdue/internal/broker/message"
+	"overdue/internal/broker/queue"
+)
 
 // DefaultRuleName is the rule that a subscription has when it is made without
 // one. It lets everything through.
@@ -21,31 +29,83 @@ type Filter struct {
 	True, False bool
 	SQL         *SQLFilter
 	Correlation *CorrelationFilter
-	// Unknown is a filter of a type that this broker does not know, as the
-	// administration API was given it. It is kept and matches nothing.
-	Unknown []byte
+}
+
+// Values are those of a rule, by name, in the order in which they were stated:
+// nil, bool, string, time.Time, time.Duration, an integer, a float, or one of the
+// types of package amqp. nil Values were not stated at all.
+type Values []queue.Property
+
+// ValuesOf returns the values of a map, by name.
+func ValuesOf(m map[string]any) Values {
+	var vs Values
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		vs = append(vs, queue.Property{Key: name, Value: m[name]})
+	}
+	return vs
+}
+
+// parameters are the values as expressions take them.
+func (vs Values) parameters() map[string]filter.Value {
+	m := make(map[string]filter.Value, len(vs))
+	for _, v := range vs {
+		m[v.Key] = message.FilterValue(v.Value)
+	}
+	return m
 }
 
 // SQLFilter is an expression of the SQL dialect of Service Bus.
 type SQLFilter struct {
-	Expression         string
-	Parameters         map[string]any // by name with the @; string, int64, float64, bool, time.Time, …
-	CompatibilityLevel int
+	Expression string
+	Parameters Values // by name with the @
+	// RequiresPreprocessing is kept for clients of the administration API.
+	RequiresPreprocessing *bool
 }
 
 // CorrelationFilter matches messages whose properties equal all that it names.
 type CorrelationFilter struct {
 	CorrelationID, MessageID, To, ReplyTo, Label *string
 	SessionID, ReplyToSessionID, ContentType     *string
-	Properties                                   map[string]any // application properties
+	Properties                                   Values // application properties
+}
+
+// CorrelationFields are the system properties that a CorrelationFilter names: in
+// the order of the service, and with the keys that they have over AMQP.
+var CorrelationFields = [...]struct {
+	Property filter.SysProperty
+	Key      string
+	Of       func(*CorrelationFilter) **string
+}{
+	{filter.CorrelationID, "correlation-id", func(f *CorrelationFilter) **string { return &f.CorrelationID }},
+	{filter.MessageID, "message-id", func(f *CorrelationFilter) **string { return &f.MessageID }},
+	{filter.To, "to", func(f *CorrelationFilter) **string { return &f.To }},
+	{filter.ReplyTo, "reply-to", func(f *CorrelationFilter) **string { return &f.ReplyTo }},
+	{filter.Label, "label", func(f *CorrelationFilter) **string { return &f.Label }},
+	{filter.SessionID, "session-id", func(f *CorrelationFilter) **string { return &f.SessionID }},
+	{filter.ReplyToSessionID, "reply-to-session-id", func(f *CorrelationFilter) **string { return &f.ReplyToSessionID }},
+	{filter.ContentType, "content-type", func(f *CorrelationFilter) **string { return &f.ContentType }},
+}
+
+// condition of the filter.
+func (f *CorrelationFilter) condition() *filter.Correlation {
+	c := &filter.Correlation{}
+	for _, field := range CorrelationFields {
+		if want := *field.Of(f); want != nil {
+			c.Sys = append(c.Sys, filter.SysEqual{Property: field.Property, Value: filter.StringValue(*want)})
+		}
+	}
+	for _, p := range f.Properties {
+		c.User = append(c.User, filter.UserEqual{Name: p.Key, Value: message.FilterValue(p.Value)})
+	}
+	return c
 }
 
 // An Action changes the copy that a rule lets through. The zero value does
 // nothing.
 type Action struct {
-	SQL        string
-	Parameters map[string]any
-	Unknown    []byte // as in Filter; it does nothing
+	SQL                   string
+	Parameters            Values // as in SQLFilter
+	RequiresPreprocessing *bool
 }
 
 // RuleInfo is a rule as it stands.

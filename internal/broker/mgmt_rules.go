@@ -37,22 +37,6 @@ var ruleDescriptors = map[amqp.Symbol]uint64{
 	"com.microsoft:correlation-filter:list": codeCorrelationFilter,
 }
 
-// correlationKeys are the fields of a correlation filter, in their order as a
-// list and by their names in a map. The properties follow.
-var correlationKeys = [...]struct {
-	name  string
-	field func(*CorrelationFilter) **string
-}{
-	{"correlation-id", func(f *CorrelationFilter) **string { return &f.CorrelationID }},
-	{"message-id", func(f *CorrelationFilter) **string { return &f.MessageID }},
-	{"to", func(f *CorrelationFilter) **string { return &f.To }},
-	{"reply-to", func(f *CorrelationFilter) **string { return &f.ReplyTo }},
-	{"label", func(f *CorrelationFilter) **string { return &f.Label }},
-	{"session-id", func(f *CorrelationFilter) **string { return &f.SessionID }},
-	{"reply-to-session-id", func(f *CorrelationFilter) **string { return &f.ReplyToSessionID }},
-	{"content-type", func(f *CorrelationFilter) **string { return &f.ContentType }},
-}
-
 // subscription returns the topic and the name of the subscription that e is.
 func (e *Entity) subscription() (topic, name string, err *amqp.Error) {
 	if e.kind != KindSubscription {
@@ -165,13 +149,13 @@ func readRule(v any, cfg *RuleConfig) bool {
 		return false
 	}
 	known := false
-	for _, name := range [...]string{"sql-filter", "correlation-filter", "true-filter", "false-filter"} {
+	for name, code := range filterNames {
 		f, _ := m.Get(name)
 		if f == nil {
 			continue
 		}
 		if fields, is := f.(amqp.Map); is {
-			known = readFilterMap(name, fields, &cfg.Filter)
+			known = readFilterList(code, listOf(code, fields), &cfg.Filter)
 		} else {
 			known = readFilter(f, &cfg.Filter)
 		}
@@ -196,11 +180,34 @@ func described(v any) (code uint64, list amqp.List, is bool) {
 	return code, list, is
 }
 
+// filterNames are the filters of a rule that is described by a map.
+var filterNames = map[string]uint64{
+	"sql-filter": codeSQLFilter, "correlation-filter": codeCorrelationFilter, "true-filter": codeTrueFilter, "false-filter": codeFalseFilter,
+}
+
+// listOf puts the fields of a filter in their order.
+func listOf(code uint64, fields amqp.Map) (list amqp.List) {
+	names := []string{"expression"}
+	if code == codeCorrelationFilter {
+		names = nil
+		for _, f := range CorrelationFields {
+			names = append(names, f.Key)
+		}
+		names = append(names, "properties")
+	}
+	for _, name := range names {
+		v, _ := fields.Get(name)
+		list = append(list, v)
+	}
+	return list
+}
+
 func readFilter(v any, f *Filter) bool {
 	code, list, is := described(v)
-	if !is {
-		return false
-	}
+	return is && readFilterList(code, list, f)
+}
+
+func readFilterList(code uint64, list amqp.List, f *Filter) bool {
 	switch code {
 	case codeTrueFilter:
 		f.True = true
@@ -216,40 +223,16 @@ func readFilter(v any, f *Filter) bool {
 	case codeCorrelationFilter:
 		f.Correlation = &CorrelationFilter{}
 		for i, v := range list {
-			if i < len(correlationKeys) {
-				if !setText(correlationKeys[i].field(f.Correlation), v) {
+			if i < len(CorrelationFields) {
+				if !setText(CorrelationFields[i].Of(f.Correlation), v) {
 					return false
 				}
-			} else if i == len(correlationKeys) {
+			} else if i == len(CorrelationFields) {
 				return setProperties(f.Correlation, v)
 			}
 		}
 	default:
 		return false
-	}
-	return true
-}
-
-func readFilterMap(name string, fields amqp.Map, f *Filter) bool {
-	switch name {
-	case "true-filter":
-		f.True = true
-	case "false-filter":
-		f.False = true
-	case "sql-filter":
-		v, _ := fields.Get("expression")
-		text, is := v.(string)
-		f.SQL = &SQLFilter{Expression: text}
-		return is
-	default:
-		f.Correlation = &CorrelationFilter{}
-		for _, k := range correlationKeys {
-			if v, _ := fields.Get(k.name); !setText(k.field(f.Correlation), v) {
-				return false
-			}
-		}
-		v, _ := fields.Get("properties")
-		return setProperties(f.Correlation, v)
 	}
 	return true
 }
@@ -271,15 +254,12 @@ func setText(field **string, v any) bool {
 
 func setProperties(f *CorrelationFilter, v any) bool {
 	m, is := v.(amqp.Map)
-	if len(m) > 0 {
-		f.Properties = make(map[string]any, len(m))
-	}
 	for _, p := range m {
 		name, is := p.Key.(string)
 		if !is {
 			return false
 		}
-		f.Properties[name] = p.Value
+		f.Properties = append(f.Properties, queue.Property{Key: name, Value: p.Value})
 	}
 	return is || v == nil
 }
@@ -311,27 +291,25 @@ func describeRule(cfg *RuleConfig) amqp.Described {
 	return amqp.Described{Descriptor: codeRuleDescription, Value: amqp.List{describeFilter(&cfg.Filter), action, cfg.Name}}
 }
 
-// describeFilter describes a filter that is not known as what it does: nothing
-// matches it.
 func describeFilter(f *Filter) amqp.Described {
 	switch {
 	case f.SQL != nil:
 		return amqp.Described{Descriptor: codeSQLFilter, Value: amqp.List{f.SQL.Expression}}
 	case f.Correlation != nil:
-		list := make(amqp.List, 0, len(correlationKeys)+1)
-		for _, k := range correlationKeys {
-			if text := *k.field(f.Correlation); text != nil {
+		list := make(amqp.List, 0, len(CorrelationFields)+1)
+		for _, field := range CorrelationFields {
+			if text := *field.Of(f.Correlation); text != nil {
 				list = append(list, *text)
 			} else {
 				list = append(list, nil)
 			}
 		}
 		properties := make(amqp.Map, 0, len(f.Correlation.Properties))
-		for name, v := range f.Correlation.Properties {
-			properties = append(properties, amqp.Pair{Key: name, Value: message.WireValue(message.FilterValue(v), v)})
+		for _, p := range f.Correlation.Properties {
+			properties = append(properties, amqp.Pair{Key: p.Key, Value: message.WireValue(message.FilterValue(p.Value), nil)})
 		}
 		return amqp.Described{Descriptor: codeCorrelationFilter, Value: append(list, properties)}
-	case f.False, f.Unknown != nil:
+	case f.False:
 		return amqp.Described{Descriptor: codeFalseFilter, Value: amqp.List{}}
 	}
 	return amqp.Described{Descriptor: codeTrueFilter, Value: amqp.List{}}

@@ -10,12 +10,40 @@ import (
 	"overdue/internal/servicebus/address"
 )
 
-// maxRules is how many rules a subscription holds.
-const maxRules = 2_000
+// How many rules the subscriptions of a topic have, as the quotas of the service
+// state it. What is neither counts as the latter.
+const (
+	maxSQLFilters         = 2_000
+	maxCorrelationFilters = 100_000
+)
 
 // CreateRule adds a rule to a subscription. Errors: ErrEntityNotFound for the
 // subscription, ErrEntityExists, ErrInvalidConfig, ErrTooManyEntities.
 func (n *Namespace) CreateRule(topic, subscription string, cfg RuleConfig) (RuleInfo, error) {
+	return n.putRule(topic, subscription, cfg, func(rules []*rule, at int, r *rule) ([]*rule, error) {
+		if at >= 0 {
+			return nil, fmt.Errorf("%w: rule %.300s", ErrEntityExists, cfg.Name)
+		}
+		return append(rules, r), nil
+	})
+}
+
+// UpdateRule replaces a rule of the same name. Errors: ErrEntityNotFound,
+// ErrInvalidConfig, ErrTooManyEntities.
+func (n *Namespace) UpdateRule(topic, subscription string, cfg RuleConfig) (RuleInfo, error) {
+	return n.putRule(topic, subscription, cfg, func(rules []*rule, at int, r *rule) ([]*rule, error) {
+		if at < 0 {
+			return nil, fmt.Errorf("%w: rule %.300s", ErrEntityNotFound, cfg.Name)
+		}
+		r.created = rules[at].created
+		rules[at] = r
+		return rules, nil
+	})
+}
+
+// putRule makes a rule and lets put place it; at is that of its name, -1 where
+// there is none.
+func (n *Namespace) putRule(topic, subscription string, cfg RuleConfig, put func(rules []*rule, at int, r *rule) ([]*rule, error)) (RuleInfo, error) {
 	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
 	if err != nil {
 		return RuleInfo{}, err
@@ -25,13 +53,11 @@ func (n *Namespace) CreateRule(topic, subscription string, cfg RuleConfig) (Rule
 		return RuleInfo{}, err
 	}
 	err = e.changeRules(func(rules []*rule) ([]*rule, error) {
-		switch {
-		case slices.ContainsFunc(rules, r.sameName):
-			return nil, fmt.Errorf("%w: rule %.300s", ErrEntityExists, cfg.Name)
-		case len(rules) >= maxRules:
-			return nil, fmt.Errorf("%w: %d rules", ErrTooManyEntities, maxRules)
+		rules, err := put(rules, slices.IndexFunc(rules, r.sameName), r)
+		if err != nil {
+			return nil, err
 		}
-		return append(rules, r), nil
+		return rules, e.topic.hasRoomLocked(e, rules)
 	})
 	if err != nil {
 		return RuleInfo{}, err
@@ -39,30 +65,29 @@ func (n *Namespace) CreateRule(topic, subscription string, cfg RuleConfig) (Rule
 	return r.info(), nil
 }
 
-// UpdateRule replaces a rule of the same name. Errors: ErrEntityNotFound,
-// ErrInvalidConfig.
-func (n *Namespace) UpdateRule(topic, subscription string, cfg RuleConfig) (RuleInfo, error) {
-	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
-	if err != nil {
-		return RuleInfo{}, err
-	}
-	r, err := newRule(cfg, n.Now().UTC())
-	if err != nil {
-		return RuleInfo{}, err
-	}
-	err = e.changeRules(func(rules []*rule) ([]*rule, error) {
-		i := slices.IndexFunc(rules, r.sameName)
-		if i < 0 {
-			return nil, fmt.Errorf("%w: rule %.300s", ErrEntityNotFound, cfg.Name)
+// hasRoomLocked reports whether topic e can have these rules, in place of those of
+// one of its subscriptions; nil for a new one.
+func (e *Entity) hasRoomLocked(of *Entity, rules []*rule) error {
+	sql, others := 0, 0
+	count := func(rules []*rule) {
+		for _, r := range rules {
+			if r.cfg.Filter.SQL != nil {
+				sql++
+			} else {
+				others++
+			}
 		}
-		r.created = rules[i].created
-		rules[i] = r
-		return rules, nil
-	})
-	if err != nil {
-		return RuleInfo{}, err
 	}
-	return r.info(), nil
+	count(rules)
+	for _, s := range e.subscriptions() {
+		if s != of {
+			count(s.rulesNow())
+		}
+	}
+	if sql > maxSQLFilters || others > maxCorrelationFilters {
+		return fmt.Errorf("%w: a topic has %d SQL filters and %d others at most", ErrTooManyEntities, maxSQLFilters, maxCorrelationFilters)
+	}
+	return nil
 }
 
 // RuleInfo returns one rule. Errors: ErrEntityNotFound.

@@ -45,6 +45,9 @@ func (n *Namespace) createSubscriptionLocked(topic string, cfg SubscriptionConfi
 	if t == nil || t.kind != KindTopic {
 		return nil, fmt.Errorf("%w: topic %.300s", ErrEntityNotFound, topic)
 	}
+	if err := t.hasRoomLocked(nil, compiled); err != nil {
+		return nil, err
+	}
 	e, err := n.addLocked(KindSubscription, address.SubscriptionPath(t.path, cfg.Name), t, settings{subscription: cfg.withDefaults()})
 	if err != nil {
 		return nil, err
@@ -60,11 +63,8 @@ func (n *Namespace) createSubscriptionLocked(topic string, cfg SubscriptionConfi
 
 // newRules makes the rules of a new subscription.
 func newRules(cfgs []RuleConfig, now time.Time) ([]*rule, error) {
-	switch {
-	case len(cfgs) == 0:
+	if len(cfgs) == 0 {
 		cfgs = []RuleConfig{{Name: DefaultRuleName, Filter: Filter{True: true}}}
-	case len(cfgs) > maxRules:
-		return nil, fmt.Errorf("%w: %d rules, %d is the most", ErrTooManyEntities, len(cfgs), maxRules)
 	}
 	rules := make([]*rule, 0, len(cfgs))
 	for _, c := range cfgs {

@@ -99,10 +99,9 @@ func (e *Entity) topicInfo() TopicInfo {
 	for _, s := range subs {
 		info.Counts.Size += s.queue.Counts().Size
 		for _, r := range s.rulesNow() {
-			switch f := r.cfg.Filter; {
-			case f.Correlation != nil:
+			if r.cfg.Filter.Correlation != nil {
 				info.CorrelationFilters++
-			case f.Unknown == nil: // true and false are expressions to the service, 1=1 and 1=0
+			} else { // true and false are expressions to the service, 1=1 and 1=0
 				info.SQLFilters++
 			}
 		}

@@ -39,19 +39,15 @@ func newRule(cfg RuleConfig, now time.Time) (*rule, error) {
 }
 
 func (r *rule) compile() error {
-	if !validRuleName(r.cfg.Name) {
-		return fmt.Errorf("the name: 1 to %d characters, none of them a slash", maxShortName)
+	if !ValidRuleName(r.cfg.Name) {
+		return fmt.Errorf("the name: letters, digits, '.', '-' and '_', at most %d", MaxRuleName)
 	}
 	var err error
 	if r.condition, err = newCondition(&r.cfg.Filter); err != nil {
 		return fmt.Errorf("the filter: %w", err)
 	}
-	a := &r.cfg.Action
-	switch {
-	case a.SQL != "" && a.Unknown != nil:
-		return fmt.Errorf("the action is of two kinds")
-	case a.SQL != "":
-		if r.action, err = filter.ParseAction(a.SQL, a.Parameters); err != nil {
+	if a := &r.cfg.Action; a.SQL != "" {
+		if r.action, err = filter.ParseAction(a.SQL, a.Parameters.parameters()); err != nil {
 			return fmt.Errorf("the action: %w", err)
 		}
 	}
@@ -60,7 +56,7 @@ func (r *rule) compile() error {
 
 func newCondition(f *Filter) (condition, error) {
 	kinds := 0
-	for _, is := range [...]bool{f.True, f.False, f.SQL != nil, f.Correlation != nil, f.Unknown != nil} {
+	for _, is := range [...]bool{f.True, f.False, f.SQL != nil, f.Correlation != nil} {
 		if is {
 			kinds++
 		}
@@ -69,19 +65,25 @@ func newCondition(f *Filter) (condition, error) {
 	case kinds > 1:
 		return nil, fmt.Errorf("it is of %d kinds", kinds)
 	case f.SQL != nil:
-		return filter.ParseFilter(f.SQL.Expression, f.SQL.Parameters)
+		return filter.ParseFilter(f.SQL.Expression, f.SQL.Parameters.parameters())
 	case f.Correlation != nil:
-		return newCorrelation(f.Correlation), nil
+		return f.Correlation.condition(), nil
 	}
-	return always(!f.False && f.Unknown == nil), nil
+	return always(!f.False), nil
 }
 
-// validRuleName reports whether a rule may be called so. Beside [DefaultRuleName]
-// the service takes letters, digits and punctuation; what it refuses of those is
-// not documented.
-func validRuleName(name string) bool {
-	return name != "" && utf8.ValidString(name) && utf8.RuneCountInString(name) <= maxShortName &&
-		!strings.ContainsFunc(name, func(r rune) bool { return r == '/' || !unicode.IsPrint(r) })
+// MaxRuleName is the most characters of the name of a rule.
+const MaxRuleName = maxShortName
+
+// ValidRuleName reports whether a rule may be called so.
+func ValidRuleName(name string) bool {
+	return name != "" && utf8.ValidString(name) && utf8.RuneCountInString(name) <= MaxRuleName &&
+		(key(name) == key(DefaultRuleName) || !strings.ContainsFunc(name, outsideNames))
+}
+
+// outsideNames reports whether the service allows r in no segment of a path.
+func outsideNames(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune(".-_", r)
 }
 
 func (r *rule) info() RuleInfo { return RuleInfo{Config: r.cfg, CreatedAt: r.created} }

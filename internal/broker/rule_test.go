@@ -18,24 +18,26 @@ import (
 
 func TestRulesAreCheckedWhenTheyAreMade(t *testing.T) {
 	n := topicOf(t, SubscriptionConfig{})
-	ok := Filter{SQL: &SQLFilter{Expression: "a = @p", Parameters: map[string]any{"@p": 1}}}
+	ok := Filter{SQL: &SQLFilter{Expression: "a = @p", Parameters: ValuesOf(map[string]any{"@p": 1})}}
 	for _, c := range []struct {
 		cfg  RuleConfig
 		want string // empty: it is fine
 	}{
-		{RuleConfig{Name: "fine", Filter: ok, Action: Action{SQL: "SET a = @q", Parameters: map[string]any{"@q": time.Second}}}, ""},
+		{RuleConfig{Name: "fine", Filter: ok, Action: Action{SQL: "SET a = @q", Parameters: ValuesOf(map[string]any{"@q": time.Second})}}, ""},
 		{RuleConfig{Name: "zero"}, ""},
-		{RuleConfig{Name: "unknown", Filter: Filter{Unknown: []byte("<x/>")}, Action: Action{Unknown: []byte("<y/>")}}, ""},
 		{RuleConfig{Name: strings.Repeat("é", 50)}, ""},
 		{RuleConfig{Name: ""}, "the name"},
 		{RuleConfig{Name: "a/b"}, "the name"},
 		{RuleConfig{Name: "a\n"}, "the name"},
+		{RuleConfig{Name: "a b"}, "the name"},
+		{RuleConfig{Name: "$other"}, "the name"},
+		{RuleConfig{Name: "a!"}, "the name"},
+		{RuleConfig{Name: "-_.a"}, ""},
 		{RuleConfig{Name: strings.Repeat("é", 51)}, "the name"},
 		{RuleConfig{Name: "bad", Filter: Filter{SQL: &SQLFilter{Expression: "a = @p"}}}, "the filter: at character 5: expected a parameter that has a value"},
 		{RuleConfig{Name: "bad", Filter: Filter{SQL: &SQLFilter{}}}, "the filter: at character 1"},
 		{RuleConfig{Name: "bad", Filter: Filter{True: true, SQL: ok.SQL}}, "the filter: it is of 2 kinds"},
 		{RuleConfig{Name: "bad", Action: Action{SQL: "SET"}}, "the action: at character 4"},
-		{RuleConfig{Name: "bad", Action: Action{SQL: "SET a = 1", Unknown: []byte("x")}}, "the action is of two kinds"},
 	} {
 		_, err := n.CreateRule("t", "s", c.cfg)
 		switch {
@@ -54,6 +56,7 @@ func TestCorrelationComparesByTypeAndCase(t *testing.T) {
 		{Key: "id", Value: amqp.UUID{1}}, {Key: "at", Value: amqp.Timestamp(1000)}, {Key: "nil", Value: nil}, {Key: "sym", Value: amqp.Symbol("x")},
 		{Key: "char", Value: amqp.Char('c')}, {Key: "bin", Value: []byte("x")}, {Key: "span", Value: amqp.Described{Descriptor: message.TypeTimeSpan, Value: int64(10_000_000)}},
 		{Key: "off", Value: amqp.Described{Descriptor: message.TypeOffset, Value: int64(message.EpochTicks + 10_000_000)}},
+		{Key: "d128", Value: amqp.Decimal128{0: 0x0c, 1: 0x3e, 15: 125}}, {Key: "d32", Value: amqp.Decimal32{0: 0x32, 3: 125}},
 		{Key: "uri", Value: amqp.Described{Descriptor: message.TypeURI, Value: "http://x"}}, {Key: "odd", Value: amqp.Described{Descriptor: uint64(1), Value: int64(1)}},
 	})
 	if err != nil {
@@ -72,18 +75,21 @@ func TestCorrelationComparesByTypeAndCase(t *testing.T) {
 		{CorrelationFilter{}, true},
 		{CorrelationFilter{CorrelationID: new("7"), MessageID: new("m"), To: new("")}, true},
 		{CorrelationFilter{ReplyTo: new("")}, false},
-		{CorrelationFilter{Properties: map[string]any{"s": "Text", "I": int64(5), "f": int8(5), "b": true, "u": uint64(1 << 63)}}, true},
-		{CorrelationFilter{Properties: map[string]any{"s": "text"}}, false},
-		{CorrelationFilter{Properties: map[string]any{"i": "5"}}, false},
-		{CorrelationFilter{Properties: map[string]any{"b": "true"}}, false},
-		{CorrelationFilter{Properties: map[string]any{"b": false}}, false},
-		{CorrelationFilter{Properties: map[string]any{"id": amqp.UUID{1}, "at": time.Unix(1, 0)}}, true},
-		{CorrelationFilter{Properties: map[string]any{"id": [16]byte{1}, "sym": "x", "char": "c", "uri": "http://x"}}, true},
-		{CorrelationFilter{Properties: map[string]any{"span": time.Second, "off": time.Unix(1, 0)}}, true},
-		{CorrelationFilter{Properties: map[string]any{"nil": nil}}, false},
-		{CorrelationFilter{Properties: map[string]any{"bin": []byte("x")}}, false},
-		{CorrelationFilter{Properties: map[string]any{"odd": int64(1)}}, false},
-		{CorrelationFilter{Properties: map[string]any{"missing": "x"}}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"s": "Text", "I": int64(5), "f": int8(5), "b": true, "u": uint64(1 << 63)})}, true},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"s": "text"})}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"i": "5"})}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"b": "true"})}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"b": false})}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"id": amqp.UUID{1}, "at": time.Unix(1, 0)})}, true},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"id": amqp.UUID{1}, "sym": "x", "char": "c", "uri": "http://x"})}, true},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"span": time.Second, "off": time.Unix(1, 0)})}, true},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"d128": 12.5, "d32": amqp.Decimal64{0: 0x31, 1: 0xa0, 7: 125}})}, true},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"d128": 12})}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"d128": "12.5"})}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"nil": nil})}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"bin": []byte("x")})}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"odd": int64(1)})}, false},
+		{CorrelationFilter{Properties: ValuesOf(map[string]any{"missing": "x"})}, false},
 	} {
 		n := topicOf(t, SubscriptionConfig{}, RuleConfig{Name: "r", Filter: Filter{Correlation: &c.filter}})
 		e, err := n.Entity("t")
@@ -138,6 +144,15 @@ func TestRulesComeAndGoAsDescribedLists(t *testing.T) {
 	list := func(code any, elements ...any) amqp.Described {
 		return amqp.Described{Descriptor: code, Value: append(amqp.List{}, elements...)}
 	}
+	properties := amqp.Map{
+		{Key: "z", Value: int64(1)}, {Key: "a", Value: int32(1)}, {Key: "d", Value: amqp.Decimal128{0: 0x0c, 1: 0x3e, 15: 125}},
+		{Key: "d64", Value: amqp.Decimal64{0: 0x31, 1: 0xa0, 7: 125}}, {Key: "d32", Value: amqp.Decimal32{0: 0x32, 3: 125}},
+		{Key: "c", Value: amqp.Char('c')}, {Key: "t", Value: amqp.Timestamp(7)}, {Key: "g", Value: amqp.UUID{1}},
+		{Key: "s", Value: amqp.Symbol("x")}, {Key: "span", Value: amqp.Described{Descriptor: message.TypeTimeSpan, Value: int64(7)}},
+		{Key: "o", Value: amqp.Described{Descriptor: message.TypeOffset, Value: int64(message.EpochTicks + 7)}},
+		{Key: "u", Value: amqp.Described{Descriptor: message.TypeURI, Value: "http://x"}}, {Key: "b", Value: []byte("x")},
+		{Key: "f", Value: float32(0.5)}, {Key: "n", Value: nil}, {Key: "u8", Value: uint8(1)},
+	}
 	correlation := amqp.List{"c", nil, "to", nil, amqp.Symbol("label"), nil, nil, nil, amqp.Map{{Key: "k", Value: int32(1)}}}
 	for i, c := range []struct {
 		in   any
@@ -154,6 +169,8 @@ func TestRulesComeAndGoAsDescribedLists(t *testing.T) {
 		{amqp.Map{{Key: "correlation-filter", Value: amqp.Map{{Key: "correlation-id", Value: "c"}, {Key: "to", Value: "to"}, {Key: "label", Value: "label"},
 			{Key: "session-id", Value: nil}, {Key: "properties", Value: amqp.Map{{Key: "k", Value: int32(1)}}}}}},
 			list(codeCorrelationFilter, "c", nil, "to", nil, "label", nil, nil, nil, amqp.Map{{Key: "k", Value: int32(1)}})},
+		{amqp.Map{{Key: "correlation-filter", Value: amqp.Map{{Key: "properties", Value: properties}}}},
+			list(codeCorrelationFilter, nil, nil, nil, nil, nil, nil, nil, nil, properties)},
 	} {
 		n := topicOf(t, SubscriptionConfig{})
 		name := fmt.Sprint("rule", i)
@@ -258,7 +275,7 @@ func TestRulesThatMeanNothingAreRefused(t *testing.T) {
 
 func TestATopicCountsItsFilters(t *testing.T) {
 	n := topicOf(t, SubscriptionConfig{}, RuleConfig{Name: DefaultRuleName}, RuleConfig{Name: "false", Filter: Filter{False: true}}, sqlRule("sql", "1=1", ""),
-		RuleConfig{Name: "correlation", Filter: Filter{Correlation: &CorrelationFilter{}}}, RuleConfig{Name: "unknown", Filter: Filter{Unknown: []byte("x")}})
+		RuleConfig{Name: "correlation", Filter: Filter{Correlation: &CorrelationFilter{}}})
 	got, err := n.TopicInfo("t")
 	if err != nil || got.SQLFilters != 3 || got.CorrelationFilters != 1 {
 		t.Errorf("%d SQL and %d correlation filters, %v; want 3 and 1", got.SQLFilters, got.CorrelationFilters, err)

@@ -32,7 +32,7 @@ func BenchmarkPublish(b *testing.B) {
 		return broker.Filter{SQL: &broker.SQLFilter{Expression: fmt.Sprintf("kind = 'k%d' AND quantity > 5", i)}}
 	}
 	correlation := func(i int) broker.Filter {
-		return broker.Filter{Correlation: &broker.CorrelationFilter{Label: new("order.created"), Properties: map[string]any{"kind": fmt.Sprintf("k%d", i)}}}
+		return broker.Filter{Correlation: &broker.CorrelationFilter{Label: new("order.created"), Properties: broker.ValuesOf(map[string]any{"kind": fmt.Sprintf("k%d", i)})}}
 	}
 	all := func(int) broker.Filter { return broker.Filter{True: true} }
 	for _, c := range []struct {

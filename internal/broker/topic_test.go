@@ -74,10 +74,11 @@ func TestAnActionKeepsTheTypesOfProperties(t *testing.T) {
 	at := time.UnixMilli(1_700_000_000_000).UTC()
 	n := topicOf(t, SubscriptionConfig{}, sqlRule("r", "1=1", "SET i8 = i8 + 1; SET u8 = u8 + 255; SET i16 = i16 + 1; SET u16 = u16 + 1; SET i32 = i32 + 1;"+
 		"SET u32 = u32 + 1; SET u64 = u64 + 1; SET f32 = f32 * 2; SET f64 = 1; SET at = '2023-11-14T22:13:21Z'; SET id = newid(); SET gone = NULL;"+
-		"SET made = at - at; SET b = 'true'; SET huge = huge; SET neg = -u8"))
+		"SET made = at - at; SET b = 'true'; SET huge = huge; SET neg = -u8; SET copy = f32; SET bytes = bin; SET same = property('i16')"))
 	publish(t, n, &sdk.Message{Data: [][]byte{nil}, ApplicationProperties: map[string]any{
 		"i8": int8(1), "u8": uint8(1), "i16": int16(1), "u16": uint16(1), "i32": int32(1), "u32": uint32(1), "u64": uint64(1),
 		"f32": float32(1.5), "f64": 2.5, "at": at, "id": sdk.UUID{1}, "gone": "x", "b": false, "huge": uint64(1 << 63),
+		"bin": []byte("x"),
 	}})
 	got, _ := arrived(t, n)
 	properties := got[0].ApplicationProperties
@@ -92,7 +93,7 @@ func TestAnActionKeepsTheTypesOfProperties(t *testing.T) {
 	want := map[string]any{
 		"i8": int8(2), "u8": int64(256), "i16": int16(2), "u16": uint16(2), "i32": int32(2), "u32": uint32(2), "u64": uint64(2),
 		"f32": float32(3), "f64": 1.0, "at": at.Add(time.Second), "gone": nil, "b": true, "huge": uint64(1 << 63), "neg": int64(-256),
-		"RuleName": "r",
+		"RuleName": "r", "copy": float32(3), "bytes": []byte("x"), "bin": []byte("x"), "same": int16(2),
 	}
 	if diff := cmp.Diff(want, properties); diff != "" {
 		t.Errorf("properties (-want +got):\n%s", diff)

@@ -232,7 +232,7 @@ func (r *Rule) broker() broker.RuleConfig {
 	correlation := &broker.CorrelationFilter{
 		CorrelationID: given(c.CorrelationID), MessageID: given(c.MessageID), To: given(c.To), ReplyTo: given(c.ReplyTo),
 		Label: given(c.Subject), SessionID: given(c.SessionID), ReplyToSessionID: given(c.ReplyToSessionID),
-		ContentType: given(c.ContentType), Properties: c.Properties,
+		ContentType: given(c.ContentType), Properties: broker.ValuesOf(c.Properties),
 	}
 	if some {
 		cfg.Filter.Correlation = correlation

@@ -231,7 +231,7 @@ broker:
 			{SubscriptionConfig: some, Rules: []broker.RuleConfig{
 				{Name: "dear", Filter: broker.Filter{SQL: &broker.SQLFilter{Expression: "price > 5"}}, Action: broker.Action{SQL: "SET dear = TRUE"}},
 				{Name: "eu", Filter: broker.Filter{Correlation: &broker.CorrelationFilter{
-					Label: &subject, Properties: map[string]any{"region": "eu", "vip": true, "a.b": 7},
+					Label: &subject, Properties: broker.ValuesOf(map[string]any{"region": "eu", "vip": true, "a.b": 7}),
 				}}},
 			}},
 		},

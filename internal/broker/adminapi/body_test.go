@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/broker/adminapi"
+	"overdue/internal/broker/message"
 )
 
 func TestValuesBeyondTheBoundsOfTheServiceAreRefused(t *testing.T) {
@@ -54,11 +58,15 @@ func TestValuesBeyondTheBoundsOfTheServiceAreRefused(t *testing.T) {
 			`<DefaultRuleDescription><Filter/><Name>r</Name></DefaultRuleDescription>`,
 		},
 		"RuleDescription": {
+			`<Filter i:type="NewFilter"/>`, `<Filter i:type="SqlFilter"/><Action i:type="NewAction"/>`,
 			`<Filter i:type="SqlFilter"/>`, `<Filter><SqlExpression>1=1</SqlExpression></Filter>`, `<Filter i:type="SqlFilter"><SqlExpression> </SqlExpression></Filter>`,
 			`<Filter i:type="SqlFilter"><SqlExpression>` + strings.Repeat("1", 1025) + `</SqlExpression></Filter>`,
 			`<Action i:type="SqlRuleAction"/>`, `<Action><SqlExpression>SET a = 1</SqlExpression></Action>`,
 			property("int", "2147483648"), property("int", "1.5"), property("unsignedByte", "-1"), property("boolean", "perhaps"),
-			property("double", "x"), property("dateTime", "today"), property("duration", "1h"), property("base64Binary", "eA=="), property("", "x"),
+			property("double", "x"), property("dateTime", "today"), property("duration", "1h"), property("base64Binary", "eA=="),
+			property("long", "9223372036854775808"), property("short", "32768"), property("unsignedLong", "-1"), property("decimal", "1e40"),
+			property("decimal", "NaN"), property("guid", "x"), property("char", "-1"), property("boolean", "t"), property("float", "1e300"),
+			sqlRule("SqlFilter", "a = 1", `<RequiresPreprocessing>perhaps</RequiresPreprocessing>`), property("", "x"),
 			`<Filter i:type="CorrelationFilter"><Properties><KeyValueOfstringanyType><Key>k</Key></KeyValueOfstringanyType></Properties></Filter>`,
 			`<Filter i:type="CorrelationFilter"><Properties><KeyValueOfstringanyType><Key/><Value i:type="x:string">v</Value></KeyValueOfstringanyType></Properties></Filter>`,
 		},
@@ -76,6 +84,11 @@ func TestValuesBeyondTheBoundsOfTheServiceAreRefused(t *testing.T) {
 	}
 }
 
+func sqlRule(kind, expression, further string) string {
+	name := map[bool]string{true: "Filter", false: "Action"}[kind == "SqlFilter"]
+	return `<` + name + ` i:type="` + kind + `"><SqlExpression>` + expression + `</SqlExpression>` + further + `</` + name + `>`
+}
+
 func property(kind, value string) string {
 	return `<Filter i:type="CorrelationFilter"><Properties><KeyValueOfstringanyType><Key>k</Key><Value i:type="x:` + kind + `">` + value +
 		`</Value></KeyValueOfstringanyType></Properties></Filter>`
@@ -86,30 +99,90 @@ func TestAPropertyComesBackWithItsType(t *testing.T) {
 	scene(t, n)
 	const place = "/t/Subscriptions/s/Rules/r" + version
 	header := []string(nil)
-	for _, c := range []struct{ kind, value, wantKind, want string }{
-		{"string", " a b ", "string", " a b "},
-		{"string", "", "string", ""},
-		{"int", "-2147483648", "int", "-2147483648"},
-		{"byte", "-128", "int", "-128"},
-		{"long", "2147483647", "int", "2147483647"}, // SDKs that know no long can read it
-		{"long", "2147483648", "long", "2147483648"},
-		{"unsignedLong", "9223372036854775807", "long", "9223372036854775807"},
-		{"boolean", "1", "boolean", "true"},
-		{"double", "1e300", "double", "1e+300"},
-		{"double", "-INF", "double", "-INF"},
-		{"double", "NaN", "double", "NaN"},
-		{"decimal", "0.10", "double", "0.1"},
-		{"dateTime", "2001-01-01T01:02:03.0000005", "dateTime", "2001-01-01T01:02:03.0000005"}, // a test of Python compares
-		{"dateTime", "2001-01-01T01:02:03Z", "dateTime", "2001-01-01T01:02:03Z"},
-		{"dateTime", "2001-01-01T01:02:03+01:00", "dateTime", "2001-01-01T00:02:03Z"},
-		{"duration", "PT26H", "duration", "P1DT2H"},
+	const ours, others = "http://schemas.microsoft.com/2003/10/Serialization/", "http://www.w3.org/2001/XMLSchema"
+	for _, c := range []struct{ kind, namespace, value, want string }{
+		{"string", others, " a b ", " a b "},
+		{"string", others, "", ""},
+		{"int", others, "-2147483648", "-2147483648"},
+		{"byte", others, "-128", "-128"},
+		{"unsignedByte", others, "255", "255"},
+		{"short", others, "-32768", "-32768"},
+		{"unsignedShort", others, "65535", "65535"},
+		{"unsignedInt", others, "4294967295", "4294967295"},
+		{"long", others, "3", "3"},
+		{"long", others, "-9223372036854775808", "-9223372036854775808"},
+		{"unsignedLong", others, "18446744073709551615", "18446744073709551615"},
+		{"boolean", others, "1", "true"},
+		{"float", others, "0.1", "0.1"},
+		{"double", others, "3", "3"},
+		{"double", others, "1e300", "1e+300"},
+		{"double", others, "-INF", "-INF"},
+		{"double", others, "NaN", "NaN"},
+		{"decimal", others, "0.10", "0.10"},
+		{"decimal", others, "-79228162514264337593543950335", "-79228162514264337593543950335"},
+		{"dateTime", others, "2001-01-01T01:02:03.0000005", "2001-01-01T01:02:03.0000005"}, // a test of Python compares
+		{"dateTime", others, "2001-01-01T01:02:03Z", "2001-01-01T01:02:03Z"},
+		{"dateTime", others, "2001-01-01T01:02:03+01:00", "2001-01-01T00:02:03Z"},
+		{"duration", ours, "PT26H", "P1DT2H"},
+		{"guid", ours, "01020304-0506-0708-090a-0b0c0d0e0f10", "01020304-0506-0708-090a-0b0c0d0e0f10"},
+		{"char", ours, "65", "65"},
+		{"char", ours, "A", "65"}, // .NET writes the number
+		{"anyURI", others, "http://x/?a&amp;b", "http://x/?a&amp;b"},
 	} {
 		answer := must(t, h, 201-len(header)/2, "PUT", place, describe("RuleDescription", property(c.kind, c.value)), header...)
-		want := `<Value i:type="d6p1:` + c.wantKind + `" xmlns:d6p1="http://www.w3.org/2001/XMLSchema">` + c.want + `</Value>`
+		want := `<Value i:type="d6p1:` + c.kind + `" xmlns:d6p1="` + c.namespace + `">` + c.want + `</Value>`
 		if !strings.Contains(answer, want) {
 			t.Errorf("%s %q came back as\n%s\nwant %s", c.kind, c.value, answer, want)
 		}
 		header = []string{"If-Match", "*"} // from the second on it is an update, which is 200
+	}
+}
+
+// What a rule over AMQP brings is read here with its type, and the other way round.
+func TestTypesOfPropertiesAreThoseOfAMQP(t *testing.T) {
+	n, h := setup(t)
+	scene(t, n)
+	const place = "/t/Subscriptions/s/Rules/r" + version
+	described := func(name amqp.Symbol, v any) any { return amqp.Described{Descriptor: name, Value: v} }
+	for _, c := range []struct {
+		value      any
+		kind, text string
+		back       any // what it is when it was read here, nil for the same
+	}{
+		{int8(-1), "byte", "-1", nil}, {int16(-1), "short", "-1", nil}, {int32(1), "int", "1", nil}, {int64(1), "long", "1", nil},
+		{uint8(1), "unsignedByte", "1", nil}, {uint16(1), "unsignedShort", "1", nil}, {uint32(1), "unsignedInt", "1", nil},
+		{uint64(1), "unsignedLong", "1", nil}, {7, "int", "7", int32(7)}, {true, "boolean", "true", nil}, {"x", "string", "x", nil},
+		{amqp.Symbol("x"), "string", "x", "x"}, {float32(0.1), "float", "0.1", nil}, {0.1, "double", "0.1", nil}, {amqp.Char('A'), "char", "65", nil},
+		{amqp.Decimal128{0: 0x0c, 1: 0x3e, 15: 125}, "decimal", "12.5", nil},
+		{amqp.Decimal32{0: 0x32, 3: 125}, "decimal", "12.5", amqp.Decimal128{0: 0x0c, 1: 0x3e, 15: 125}},
+		{amqp.UUID{15: 1}, "guid", "00000000-0000-0000-0000-000000000001", nil},
+		{amqp.Timestamp(1500), "dateTime", "1970-01-01T00:00:01.5Z", time.UnixMilli(1500).UTC()},
+		{described(message.TypeOffset, int64(message.EpochTicks+1)), "dateTime", "1970-01-01T00:00:00.0000001Z", time.Unix(0, 100).UTC()},
+		{described(message.TypeTimeSpan, int64(10_000_000)), "duration", "PT1S", time.Second},
+		{described(message.TypeURI, "http://x"), "anyURI", "http://x", nil},
+	} {
+		filter := broker.Filter{Correlation: &broker.CorrelationFilter{Properties: broker.Values{{Key: "k", Value: c.value}}}}
+		if _, err := n.CreateRule("t", "s", broker.RuleConfig{Name: "r", Filter: filter}); err != nil {
+			t.Fatal(err)
+		}
+		if answer := must(t, h, 200, "GET", place, ""); !strings.Contains(answer, `i:type="d6p1:`+c.kind+`"`) || !strings.Contains(answer, `">`+c.text+`</Value>`) {
+			t.Errorf("%T %v is read as\n%s\nwant a %s %s", c.value, c.value, answer, c.kind, c.text)
+		}
+		must(t, h, 200, "PUT", place, describe("RuleDescription", property(c.kind, c.text)), "If-Match", "*")
+		r, err := n.RuleInfo("t", "s", "r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := c.value
+		if c.back != nil {
+			want = c.back
+		}
+		if diff := cmp.Diff(want, r.Config.Filter.Correlation.Properties[0].Value); diff != "" {
+			t.Errorf("a %s %s is (-want +got):\n%s", c.kind, c.text, diff)
+		}
+		if err := n.DeleteRule("t", "s", "r"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

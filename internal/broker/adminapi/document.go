@@ -25,7 +25,9 @@ const (
 	nsCounts   = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 	nsSchema   = "http://www.w3.org/2001/XMLSchema"
 	nsInstance = "http://www.w3.org/2001/XMLSchema-instance"
-	nsXML      = "http://www.w3.org/XML/1998/namespace"
+	// of the types of .NET that XML Schema does not have
+	nsSerialization = "http://schemas.microsoft.com/2003/10/Serialization/"
+	nsXML           = "http://www.w3.org/XML/1998/namespace"
 )
 
 // A node is an element of a body. Elements are known by their local names: the

@@ -50,8 +50,8 @@ func FuzzDocument(f *testing.F) {
 			}
 			return markup(func(w writer) {
 				w.open("RuleDescription", "xmlns", nsEntity, "xmlns:i", nsInstance)
-				writeFilter(w, r.Filter)
-				writeAction(w, r.Action)
+				writeFilter(w, &r.Filter, true)
+				writeAction(w, &r.Action, false)
 				w.text("Name", r.Name)
 				w.close("RuleDescription")
 			})

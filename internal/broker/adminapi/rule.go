@@ -3,7 +3,6 @@
 package adminapi
 
 import (
-	"cmp"
 	"net/http"
 	"strconv"
 	"unicode/utf8"
@@ -13,7 +12,7 @@ import (
 )
 
 // compatibilityLevel is the only one of the SQL dialect that the service has.
-const compatibilityLevel = 20
+const compatibilityLevel = "20"
 
 func (c *call) ruleEntry(r broker.RuleInfo) entry {
 	return entry{
@@ -21,8 +20,9 @@ func (c *call) ruleEntry(r broker.RuleInfo) entry {
 		created: r.CreatedAt, updated: r.CreatedAt,
 		content: func(w writer) {
 			w.open("RuleDescription", "xmlns", nsEntity, "xmlns:i", nsInstance)
-			writeFilter(w, r.Config.Filter)
-			writeAction(w, r.Config.Action)
+			shown := c.r.Method != http.MethodPut
+			writeFilter(w, &r.Config.Filter, shown)
+			writeAction(w, &r.Config.Action, shown)
 			w.text("CreatedAt", formatTime(r.CreatedAt))
 			w.text("Name", r.Config.Name)
 			w.close("RuleDescription")
@@ -56,6 +56,9 @@ func (c *call) putRule() error {
 	if err := c.allow(Write, "CreateOrUpdateRule"); err != nil {
 		return err
 	}
+	if err := c.checkRuleName(); err != nil {
+		return err
+	}
 	d, err := c.description("RuleDescription")
 	if err != nil {
 		return err
@@ -64,9 +67,7 @@ func (c *call) putRule() error {
 	if err != nil {
 		return err
 	}
-	if cfg.Name = cmp.Or(c.target.Rule, cfg.Name); cfg.Name == "" { // the path counts
-		return badRequest("The rule has no name.")
-	}
+	cfg.Name = c.target.Rule // the path counts
 	put, code := c.ns.CreateRule, http.StatusCreated
 	if c.updates() {
 		put, code = c.ns.UpdateRule, http.StatusOK
@@ -76,6 +77,17 @@ func (c *call) putRule() error {
 		return err
 	}
 	return c.writeEntry(code, c.ruleEntry(r))
+}
+
+// checkRuleName refuses, in the words of the service, a name with other characters
+// than it allows.
+func (c *call) checkRuleName() error {
+	name := c.target.Rule
+	if name == "" || broker.ValidRuleName(name) || utf8.RuneCountInString(name) > broker.MaxRuleName {
+		return nil
+	}
+	return refusef(http.StatusBadRequest, "'sb://%s%s' contains character(s) that is not allowed by Service Bus. "+
+		"Entity segments can contain only letters, numbers, periods (.), hyphens (-), and underscores (_).", c.r.Host, c.r.URL.RequestURI())
 }
 
 // readRule reads a RuleDescription or DefaultRuleDescription. The name is "" where
@@ -96,133 +108,116 @@ func readFilter(n *node) (broker.Filter, error) {
 	if n == nil {
 		return broker.Filter{True: true}, nil
 	}
-	switch n.kind() {
+	switch kind := n.kind(); kind {
 	case "TrueFilter":
 		return broker.Filter{True: true}, nil
 	case "FalseFilter":
 		return broker.Filter{False: true}, nil
 	case "SqlFilter":
-		f := &broker.SQLFilter{CompatibilityLevel: compatibilityLevel}
-		var err error
-		if f.Expression, err = n.expression(); err != nil {
-			return broker.Filter{}, err
-		}
-		f.Parameters, err = readValues(n.child("Parameters"))
+		f := &broker.SQLFilter{}
+		err := n.readSQL(&f.Expression, &f.Parameters, &f.RequiresPreprocessing)
 		return broker.Filter{SQL: f}, err
 	case "CorrelationFilter":
 		f := &broker.CorrelationFilter{}
-		for _, p := range correlations(f) {
-			if child := n.child(p.name); child != nil {
-				s := string(child.text)
-				*p.at = &s
+		for _, field := range broker.CorrelationFields {
+			if child := n.child(field.Property.String()); child != nil {
+				*field.Of(f) = new(string(child.text))
 			}
 		}
 		var err error
 		f.Properties, err = readValues(n.child("Properties"))
 		return broker.Filter{Correlation: f}, err
-	case "":
-		return broker.Filter{}, badRequest("The filter of the rule does not say its type.")
+	default:
+		return broker.Filter{}, badRequest("There is no filter of the type '%.100s'.", kind)
 	}
-	return broker.Filter{Unknown: []byte(markup(n.write))}, nil
 }
 
-func readAction(n *node) (broker.Action, error) {
+func readAction(n *node) (a broker.Action, err error) {
 	if n == nil {
-		return broker.Action{}, nil
+		return a, nil
 	}
-	switch n.kind() {
+	switch kind := n.kind(); kind {
 	case "EmptyRuleAction":
-		return broker.Action{}, nil
 	case "SqlRuleAction":
-		sql, err := n.expression()
-		if err != nil {
-			return broker.Action{}, err
-		}
-		values, err := readValues(n.child("Parameters"))
-		return broker.Action{SQL: sql, Parameters: values}, err
-	case "":
-		return broker.Action{}, badRequest("The action of the rule does not say its type.")
+		err = n.readSQL(&a.SQL, &a.Parameters, &a.RequiresPreprocessing)
+	default:
+		err = badRequest("There is no action of the type '%.100s'.", kind)
 	}
-	return broker.Action{Unknown: []byte(markup(n.write))}, nil
+	return a, err
 }
 
-// expression of a filter or an action in SQL.
-func (n *node) expression() (string, error) {
+// readSQL reads a filter or an action in SQL.
+func (n *node) readSQL(expression *string, parameters *broker.Values, preprocessed **bool) (err error) {
 	e := n.child("SqlExpression")
 	switch {
 	case e == nil || e.value() == "":
-		return "", badRequest("The %s of the rule has no SqlExpression.", n.name.Local)
+		return badRequest("The %s of the rule has no SqlExpression.", n.name.Local)
 	case utf8.RuneCount(e.text) > maxExpression:
-		return "", badRequest("The SqlExpression is longer than %d characters.", maxExpression)
+		return badRequest("The SqlExpression is longer than %d characters.", maxExpression)
 	}
-	return string(e.text), nil
-}
-
-// correlation is one of the properties of the system that a filter can name.
-type correlation struct {
-	name string
-	at   **string
-}
-
-// correlations are in the order of the service.
-func correlations(f *broker.CorrelationFilter) []correlation {
-	return []correlation{
-		{"CorrelationId", &f.CorrelationID},
-		{"MessageId", &f.MessageID},
-		{"To", &f.To},
-		{"ReplyTo", &f.ReplyTo},
-		{"Label", &f.Label},
-		{"SessionId", &f.SessionID},
-		{"ReplyToSessionId", &f.ReplyToSessionID},
-		{"ContentType", &f.ContentType},
+	*expression = string(e.text)
+	if p := n.child("RequiresPreprocessing"); p != nil {
+		b, err := p.boolean()
+		if err != nil {
+			return err
+		}
+		*preprocessed = &b
 	}
+	*parameters, err = readValues(n.child("Parameters"))
+	return err
 }
 
-func writeFilter(w writer, f broker.Filter) {
+// writeFilter writes parameters that were not stated as empty ones where they are
+// to be shown: the service does so in every answer but that to a PUT.
+func writeFilter(w writer, f *broker.Filter, shown bool) {
+	kind, expression, sql := "TrueFilter", "1=1", f.SQL // the JavaScript SDK knows it by its expression
 	switch {
-	case f.Unknown != nil:
-		w.raw(string(f.Unknown))
-	case f.SQL != nil:
-		w.open("Filter", "i:type", "SqlFilter")
-		writeSQL(w, f.SQL.Expression, f.SQL.Parameters)
-		w.close("Filter")
 	case f.Correlation != nil:
 		w.open("Filter", "i:type", "CorrelationFilter")
-		for _, p := range correlations(f.Correlation) {
-			if *p.at != nil {
-				w.text(p.name, **p.at)
+		for _, field := range broker.CorrelationFields {
+			if text := *field.Of(f.Correlation); text != nil {
+				w.text(field.Property.String(), *text)
 			}
 		}
 		writeValues(w, "Properties", f.Correlation.Properties)
 		w.close("Filter")
+		return
+	case sql != nil:
+		kind, expression = "SqlFilter", sql.Expression
 	case f.False:
-		w.open("Filter", "i:type", "FalseFilter")
-		writeSQL(w, "1=0", nil)
-		w.close("Filter")
-	default:
-		// The JavaScript SDK knows it by its expression.
-		w.open("Filter", "i:type", "TrueFilter")
-		writeSQL(w, "1=1", nil)
-		w.close("Filter")
+		kind, expression = "FalseFilter", "1=0"
 	}
+	w.open("Filter", "i:type", kind)
+	writeExpression(w, expression)
+	if sql != nil {
+		writeParameters(w, sql.Parameters, sql.RequiresPreprocessing, shown)
+	}
+	w.close("Filter")
 }
 
-func writeAction(w writer, a broker.Action) {
-	switch {
-	case a.Unknown != nil:
-		w.raw(string(a.Unknown))
-	case a.SQL != "":
-		w.open("Action", "i:type", "SqlRuleAction")
-		writeSQL(w, a.SQL, a.Parameters)
-		w.close("Action")
-	default:
+// writeAction is as writeFilter.
+func writeAction(w writer, a *broker.Action, shown bool) {
+	if a.SQL == "" {
 		w.open("Action", "i:type", "EmptyRuleAction")
-		w.close("Action")
+	} else {
+		w.open("Action", "i:type", "SqlRuleAction")
+		writeExpression(w, a.SQL)
+		writeParameters(w, a.Parameters, a.RequiresPreprocessing, shown)
 	}
+	w.close("Action")
 }
 
-func writeSQL(w writer, expression string, parameters map[string]any) {
-	w.text("SqlExpression", expression)
-	w.text("CompatibilityLevel", strconv.Itoa(compatibilityLevel))
-	writeValues(w, "Parameters", parameters)
+func writeExpression(w writer, sql string) {
+	w.text("SqlExpression", sql)
+	w.text("CompatibilityLevel", compatibilityLevel)
+}
+
+func writeParameters(w writer, values broker.Values, preprocessed *bool, shown bool) {
+	writeValues(w, "Parameters", values)
+	if preprocessed != nil {
+		w.text("RequiresPreprocessing", strconv.FormatBool(*preprocessed))
+	}
+	if values == nil && shown {
+		writeValues(w, "Parameters", broker.Values{})
+	}
 }

@@ -3,13 +3,22 @@
 package adminapi
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
+	"overdue/internal/amqp"
+	"overdue/internal/broker"
+	"overdue/internal/broker/filter"
+	"overdue/internal/broker/message"
+	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/duration"
 )
 
@@ -22,24 +31,25 @@ import (
 //	</KeyValueOfstringanyType>
 
 // readValues reads such a list, nil where there is none.
-func readValues(n *node) (map[string]any, error) {
+func readValues(n *node) (broker.Values, error) {
 	if n == nil {
 		return nil, nil
 	}
-	var values map[string]any
+	values := broker.Values{}
 	for _, pair := range n.children {
 		key, value := pair.child("Key"), pair.child("Value")
 		if key == nil || value == nil || len(key.text) == 0 {
 			return nil, badRequest("%s: every value needs a key, and every key a value.", n.name.Local)
 		}
-		v, err := value.typed()
-		if err != nil {
-			return nil, badRequest("%s: the value '%.100s' of '%.100s' is %v.", n.name.Local, value.text, key.text, err)
+		read, known := valueTypes[value.kind()]
+		if !known {
+			return nil, badRequest("%s: the type '%.100s' of the value of '%.100s' is not supported.", n.name.Local, value.attribute("type"), key.text)
 		}
-		if values == nil {
-			values = make(map[string]any)
+		v, ok := read(string(value.text))
+		if !ok {
+			return nil, badRequest("%s: the value '%.100s' of '%.100s' is no %s.", n.name.Local, value.text, key.text, value.kind())
 		}
-		values[string(key.text)] = v
+		values = append(values, queue.Property{Key: string(key.text), Value: v})
 	}
 	return values, nil
 }
@@ -51,131 +61,147 @@ const withoutZone = "2006-01-02T15:04:05.999999999"
 // unsaid is the zone of such a time.
 var unsaid = time.FixedZone("unsaid", 0)
 
-// typed is the value of an element whose i:type names a type of XML Schema:
-// string, int64, float64, bool, time.Time or time.Duration.
-func (n *node) typed() (any, error) {
-	kind := n.kind()
-	if low, high, ok := integers(kind); ok {
-		i, err := strconv.ParseInt(n.value(), 10, 64)
-		if err != nil || i < low || i > high {
-			return nil, fmt.Errorf("no %s", kind)
-		}
-		return i, nil
-	}
-	switch kind {
-	case "string", "anyURI", "guid", "char":
-		return string(n.text), nil
-	case "boolean":
-		b, err := n.boolean()
-		if err != nil {
-			return nil, fmt.Errorf("no boolean")
-		}
-		return b, nil
-	case "double", "float", "decimal":
-		f, err := strconv.ParseFloat(n.value(), 64)
-		if err != nil {
-			return nil, fmt.Errorf("no %s", kind)
-		}
-		return f, nil
-	case "dateTime":
-		if t, err := time.Parse(time.RFC3339Nano, n.value()); err == nil {
-			return t.UTC(), nil
-		}
-		if t, err := time.ParseInLocation(withoutZone, n.value(), unsaid); err == nil {
-			return t, nil
-		}
-		return nil, fmt.Errorf("no dateTime")
-	case "duration":
-		d, ok := duration.ParseISO8601(n.value())
-		if !ok {
-			return nil, fmt.Errorf("no duration")
-		}
-		return d, nil
-	}
-	return nil, fmt.Errorf("of the type '%.100s', which is not supported", n.attribute("type"))
+// valueTypes read values by their types, most of them those of XML Schema.
+var valueTypes = map[string]func(string) (any, bool){
+	"byte": integer[int8], "short": integer[int16], "int": integer[int32], "long": integer[int64],
+	"unsignedByte": integer[uint8], "unsignedShort": integer[uint16], "unsignedInt": integer[uint32], "unsignedLong": unsignedLong,
+	"float": func(s string) (any, bool) {
+		f, err := strconv.ParseFloat(strings.TrimSpace(s), 32)
+		return float32(f), err == nil
+	},
+	"double": func(s string) (any, bool) {
+		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+		return f, err == nil
+	},
+	"decimal":  decimal,
+	"string":   func(s string) (any, bool) { return s, true },
+	"boolean":  truth,
+	"anyURI":   func(s string) (any, bool) { return amqp.Described{Descriptor: message.TypeURI, Value: s}, true },
+	"dateTime": dateTime,
+	"duration": func(s string) (any, bool) { return duration.ParseISO8601(s) },
+	"guid":     guid,
+	"char":     char,
 }
 
-// integers returns the range of a type of integers, cut at that of int64.
-func integers(kind string) (low, high int64, ok bool) {
-	switch kind {
-	case "byte":
-		return math.MinInt8, math.MaxInt8, true
-	case "unsignedByte":
-		return 0, math.MaxUint8, true
-	case "short":
-		return math.MinInt16, math.MaxInt16, true
-	case "unsignedShort":
-		return 0, math.MaxUint16, true
-	case "int":
-		return math.MinInt32, math.MaxInt32, true
-	case "unsignedInt":
-		return 0, math.MaxUint32, true
-	case "long":
-		return math.MinInt64, math.MaxInt64, true
-	case "unsignedLong":
-		return 0, math.MaxInt64, true
-	}
-	return 0, 0, false
+func integer[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32](s string) (any, bool) {
+	i, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+	return T(i), err == nil && int64(T(i)) == i
 }
 
-// writeValues writes a list under that name, and nothing where it is empty. The
-// JavaScript SDK wants four letters for the prefix of a type; it and the Go SDK
-// know no type `long`, so what fits is an int.
-func writeValues(w writer, name string, values map[string]any) {
-	if len(values) == 0 {
+func truth(s string) (any, bool) {
+	switch strings.ToLower(strings.TrimSpace(s)) {
+	case "true", "1":
+		return true, true
+	case "false", "0":
+		return false, true
+	}
+	return nil, false
+}
+
+func unsignedLong(s string) (any, bool) {
+	i, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
+	return i, err == nil
+}
+
+func decimal(s string) (any, bool) {
+	v, ok := filter.StringValue(s).Convert(filter.Decimal)
+	return message.WireValue(v, nil), ok
+}
+
+func guid(s string) (any, bool) {
+	v, ok := filter.StringValue(s).Convert(filter.GUID)
+	return message.WireValue(v, nil), ok
+}
+
+func dateTime(s string) (any, bool) {
+	s = strings.TrimSpace(s)
+	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
+		return t.UTC(), true
+	}
+	t, err := time.ParseInLocation(withoutZone, s, unsaid)
+	return t, err == nil
+}
+
+// char is the number of a character, as .NET writes it, or the character itself.
+func char(s string) (any, bool) {
+	if r, size := utf8.DecodeRuneInString(s); size == len(s) && size > 0 {
+		return amqp.Char(r), true
+	}
+	n, err := strconv.ParseUint(s, 10, 16)
+	return amqp.Char(n), err == nil && utf8.ValidRune(rune(n))
+}
+
+// writeValues writes a list under that name, and nothing where there is none. The
+// JavaScript SDK wants four letters for the prefix of a type.
+func writeValues(w writer, name string, values broker.Values) {
+	if values == nil {
 		return
 	}
 	w.open(name)
-	for _, key := range sortedKeys(values) {
-		kind, text := typeOf(values[key])
+	for _, v := range values {
+		kind, text := typeOf(v.Value)
+		namespace := nsSchema
+		if kind == "duration" || kind == "guid" || kind == "char" {
+			namespace = nsSerialization
+		}
 		w.open("KeyValueOfstringanyType")
-		w.text("Key", key)
-		w.text("Value", text, "i:type", "d6p1:"+kind, "xmlns:d6p1", nsSchema)
+		w.text("Key", v.Key)
+		w.text("Value", text, "i:type", "d6p1:"+kind, "xmlns:d6p1", namespace)
 		w.close("KeyValueOfstringanyType")
 	}
 	w.close(name)
 }
 
-// typeOf is the inverse of typed. Rules that were made over AMQP bring further
-// types of numbers.
-func typeOf(v any) (kind, text string) {
-	switch v := v.(type) {
-	case string:
-		return "string", v
-	case bool:
-		return "boolean", strconv.FormatBool(v)
-	case float64:
-		return "double", formatFloat(v)
-	case float32:
-		return "double", formatFloat(float64(v))
-	case time.Time:
-		if v.Location() == unsaid {
-			return "dateTime", v.Format(withoutZone)
-		}
-		return "dateTime", v.UTC().Format(time.RFC3339Nano)
-	case time.Duration:
-		return "duration", duration.FormatISO8601(v)
-	case int64:
-		if v < math.MinInt32 || v > math.MaxInt32 {
-			return "long", strconv.FormatInt(v, 10)
-		}
-		return "int", strconv.FormatInt(v, 10)
-	case int, int8, int16, int32, uint8, uint16:
-		return "int", fmt.Sprint(v)
-	case uint, uint32, uint64:
-		return "long", fmt.Sprint(v)
-	}
-	return "string", fmt.Sprint(v)
+// integerKinds are the types of integers. int is that of the configuration.
+var integerKinds = map[reflect.Kind]string{
+	reflect.Int8: "byte", reflect.Int16: "short", reflect.Int32: "int", reflect.Int64: "long", reflect.Int: "int",
+	reflect.Uint8: "unsignedByte", reflect.Uint16: "unsignedShort", reflect.Uint32: "unsignedInt", reflect.Uint64: "unsignedLong",
 }
 
-func formatFloat(f float64) string {
+// typeOf is the inverse of valueTypes, also for what rules that were made over AMQP
+// bring.
+func typeOf(v any) (kind, text string) {
+	as := message.FilterValue(v)
+	plain, _ := as.Convert(filter.String)
+	switch as.Kind() {
+	case filter.Bool:
+		return "boolean", strings.ToLower(plain.Text())
+	case filter.Int, filter.Uint:
+		return integerKinds[reflect.TypeOf(v).Kind()], plain.Text()
+	case filter.Decimal:
+		return "decimal", plain.Text()
+	case filter.Float:
+		if _, single := v.(float32); single {
+			return "float", formatFloat(as.Float(), 32)
+		}
+		return "double", formatFloat(as.Float(), 64)
+	case filter.GUID:
+		return "guid", plain.Text()
+	case filter.Time:
+		if t, ok := v.(time.Time); ok && t.Location() == unsaid {
+			return "dateTime", t.Format(withoutZone)
+		}
+		return "dateTime", as.Time().Format(time.RFC3339Nano)
+	case filter.Duration:
+		return "duration", duration.FormatISO8601(as.Duration())
+	}
+	switch v := v.(type) {
+	case amqp.Char:
+		return "char", strconv.Itoa(int(v))
+	case amqp.Described:
+		return "anyURI", plain.Text()
+	}
+	return "string", cmp.Or(plain.Text(), fmt.Sprint(v))
+}
+
+func formatFloat(f float64, bits int) string {
 	switch {
 	case math.IsInf(f, 1):
 		return "INF"
 	case math.IsInf(f, -1):
 		return "-INF"
 	}
-	return strconv.FormatFloat(f, 'g', -1, 64)
+	return strconv.FormatFloat(f, 'g', -1, bits)
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -250,7 +250,7 @@ func (r *rule) config(where string) (broker.RuleConfig, error) {
 		c := p.CorrelationFilter
 		cfg.Filter.Correlation = &broker.CorrelationFilter{
 			CorrelationID: c.CorrelationId, MessageID: c.MessageId, To: c.To, ReplyTo: c.ReplyTo, Label: c.Label,
-			SessionID: c.SessionId, ReplyToSessionID: c.ReplyToSessionId, ContentType: c.ContentType, Properties: c.Properties,
+			SessionID: c.SessionId, ReplyToSessionID: c.ReplyToSessionId, ContentType: c.ContentType, Properties: broker.ValuesOf(c.Properties),
 		}
 	default:
 		return cfg, fmt.Errorf(`rule %q of %s: FilterType has to be "Sql" with a SqlFilter, or "Correlation" with a CorrelationFilter`, r.Name, where)

@@ -44,7 +44,7 @@ func TestAConfigurationOfTheEmulatorIsReadAsItIs(t *testing.T) {
 			TopicConfig: broker.TopicConfig{Name: "topic.1", DefaultMessageTimeToLive: time.Hour, DuplicateDetectionHistoryTimeWindow: 20 * time.Second},
 			Subscriptions: []broker.SubscriptionSetup{
 				sub("subscription.1", broker.RuleConfig{Name: "app-prop-filter-1", Filter: broker.Filter{
-					Correlation: &broker.CorrelationFilter{ContentType: &contentType, Label: &subject, Properties: map[string]any{"prop1": "value1"}},
+					Correlation: &broker.CorrelationFilter{ContentType: &contentType, Label: &subject, Properties: broker.ValuesOf(map[string]any{"prop1": "value1"})},
 				}}),
 				sub("subscription.2", broker.RuleConfig{Name: "sql", Filter: broker.Filter{SQL: &broker.SQLFilter{Expression: "sys.MessageId = '123456'"}},
 					Action: broker.Action{SQL: "SET sys.To = 'Entity'"}}),

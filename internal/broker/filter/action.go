@@ -2,7 +2,10 @@
 
 package filter
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // An Action is a list of SET and REMOVE, ready to be applied to messages.
 type Action struct{ statements []statement }
@@ -13,18 +16,22 @@ type statement struct {
 	value    expression
 }
 
-// ParseAction reads an action of at most [MaxLength] characters. Semicolons or
+// ParseAction reads an action of at most [MaxLength] characters and
+// [MaxStatements]. Semicolons or
 // commas between its statements may be left out. params are those of
 // [ParseFilter]. The error is a [*SyntaxError].
-func ParseAction(text string, params map[string]any) (*Action, error) {
+func ParseAction(text string, params map[string]Value) (*Action, error) {
 	return parseAction(text, params, MaxLength)
 }
 
-func parseAction(text string, params map[string]any, most int) (*Action, error) {
+func parseAction(text string, params map[string]Value, most int) (*Action, error) {
 	p := newParser(text, params, most)
 	p.action = true
 	a := &Action{}
 	for p.err == nil {
+		if len(a.statements) == MaxStatements {
+			p.fail(fmt.Sprintf("at most %d statements", MaxStatements))
+		}
 		a.statements = append(a.statements, p.statement())
 		if !p.accept(";") {
 			p.accept(",")
@@ -97,7 +104,7 @@ func (s statement) apply(m Mutable) error {
 		if !ok {
 			return evalErrorf("sys.%s cannot be set to %s", p.p, v.kind)
 		}
-		return m.SetSys(p.p, as)
+		return m.SetSys(p.p, as.From(nil))
 	case userProperty:
 		if s.value == nil {
 			m.RemoveUser(p.name)

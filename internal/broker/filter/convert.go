@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cockroachdb/apd/v3"
 )
 
 // Convert returns v as a value of that kind, where there is a way: numbers
@@ -25,6 +27,15 @@ func (v Value) Convert(to Kind) (Value, bool) {
 		return parseAs(strings.TrimSpace(v.s), to)
 	case to == Float && v.numeric():
 		return FloatValue(v.float()), true
+	case to == Decimal && v.kind == Float:
+		return decimalOfFloat(v.Float())
+	case to == Decimal && v.numeric():
+		return DecimalValue(v.decimal()), true
+	case (to == Int || to == Uint) && v.kind == Decimal:
+		whole := new(apd.Decimal)
+		if _, err := decimals.RoundToIntegralValue(whole, v.d); err == nil {
+			return parseAs(whole.Text('f'), to)
+		}
 	case (to == Int || to == Uint) && v.kind == Float:
 		f := math.RoundToEven(v.Float()) // as System.Convert does
 		if f >= math.MinInt64 && f < math.MaxInt64 {
@@ -49,6 +60,8 @@ func parseAs(s string, to Kind) (Value, bool) {
 		}
 		n, err := strconv.ParseUint(s, 10, 64)
 		return UintValue(n), err == nil
+	case Decimal:
+		return parseDecimal(s)
 	case Float:
 		f, err := strconv.ParseFloat(s, 64)
 		return FloatValue(f), err == nil

@@ -6,8 +6,9 @@ import "fmt"
 
 // Bounds of an expression.
 const (
-	MaxLength = 1024 // characters, as the service has it
-	MaxDepth  = 64   // of parentheses, NOT and signs in one another
+	MaxLength     = 1024 // characters, as the service has it
+	MaxStatements = 32   // of an action, as its quotas have it
+	MaxDepth      = 64   // of parentheses, NOT and signs in one another
 )
 
 // maxText bounds in bytes what + makes of strings. All properties of a message

@@ -10,11 +10,11 @@ type Filter struct{ root predicate }
 // ParseFilter reads a condition of at most [MaxLength] characters. params are
 // what its @parameters stand for; keys may have the @ or not. The error is a
 // [*SyntaxError].
-func ParseFilter(text string, params map[string]any) (*Filter, error) {
+func ParseFilter(text string, params map[string]Value) (*Filter, error) {
 	return parseFilter(text, params, MaxLength)
 }
 
-func parseFilter(text string, params map[string]any, most int) (*Filter, error) {
+func parseFilter(text string, params map[string]Value, most int) (*Filter, error) {
 	p := newParser(text, params, most)
 	root := p.predicate(p.or())
 	if p.tok.kind != tokenEnd {

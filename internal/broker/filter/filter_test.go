@@ -26,6 +26,10 @@ var conditions = []struct {
 		"-quantity = -10", "+quantity = 10", "- -quantity = 10", "big > 9223372036854775807", "big = big", "big >= 1", "1 < big", "big > 1.5",
 		"-9223372036854775808 < 0", "9223372036854775807 + 1 < 0", "1E3 = 1000", "101.5E5 > 0.5E-2", "-9223372036854775808 / -1 < 0",
 		"0.0 / 0 <> 0.0 / 0", "1 / 0.0 > 1E308",
+		"net > 10", "net = 12.5", "10 < net", "net < big", "net = @net", "net IN (1, 12.5)", "net + 1 = 13.5", "net * 2 = quantity * price",
+		"'' + net * 2 = '25.00'", "'' + net / 2 = '6.25'", "'' + 1000 / (net / net) = '1000'", "'' + @net / 3 = '4.1666666666666666666666666667'",
+		"'' + @net / 15 * 10 = '8.333333333333333333333333333'", "'' + net / 15 = '0.8333333333333333333333333333'",
+		"net % 5 = 2.5", "-net < 0", "10 - net = -2.5", "tiny > 0", "tiny / 10 = 0", "huge > big", "huge > 1E308", "NOT net > 12.5",
 		"'a' + 'b' = 'ab'", "color + 1 = 'red1'", "1 + color = '1red'", "color + urgent = 'redTrue'", "color + 1.5 = 'red1.5'",
 		"'' + id = '01020304-0506-0708-090a-0b0c0d0e0f10'", "'it''s' LIKE 'it''s'", "'' + wait = '00:01:00'", "'' + due = '2026-03-01T13:00:00Z'",
 		"urgent", "urgent = TRUE", "NOT urgent = false", "TRUE", "urgent AND TRUE", "NOT FALSE", "@yes", "urgent <> @no",
@@ -43,6 +47,7 @@ var conditions = []struct {
 		"NOT (color = 'x' AND 1 / 0 = 1)", "color = 'red' OR 1 / 0 = 1", "color = 'red' OR missing = 1", "(((1))) = ((1))",
 	}},
 	{"false", isFalse, []string{
+		"net < 10", "net <> 12.5", "net IN (12, 13)",
 		"1=0", "color = 'RED'", "color <> 'red'", "color < 'blue'", "quantity > 10", "NOT 1=1", "urgent = FALSE", "FALSE", "NOT urgent",
 		"color IN ('blue')", "color NOT IN ('red')", "color IS NULL", "missing IS NOT NULL", "EXISTS(missing)",
 		"color LIKE 'r'", "color LIKE '%x%'", "color LIKE '____'", "color LIKE '__'", "color NOT LIKE '%'", "tag LIKE '_'", "color LIKE 'r_d_%'",
@@ -50,6 +55,7 @@ var conditions = []struct {
 		"0.0 / 0 = 0.0 / 0", "big < 5", "newid() = id",
 	}},
 	{"unknown", unknown, []string{
+		"net = '12.50'", "net = TRUE", "net LIKE '12%'",
 		"missing = 1", "missing <> 1", "NOT missing = 1", "missing = missing", "nothing = NULL", "nothing = nothing", "NULL = NULL",
 		"missing + 1 = 1", "-missing = 1", "missing LIKE '%'", "missing NOT LIKE '%'", "color LIKE missing", "color LIKE 'a' ESCAPE missing",
 		"missing IN (1)", "missing NOT IN (1)", "color IN ('x', missing)", "color NOT IN ('x', missing)", "missing", "quantity", "NOT color",
@@ -59,8 +65,9 @@ var conditions = []struct {
 	}},
 }
 
-var params = map[string]any{
-	"@yes": true, "no": false, "@SENT": sent, "@hour": time.Hour, "@two": 2 * time.Minute, "@pattern": `100\%%`, "@escape": `\`,
+var params = map[string]Value{
+	"@yes": BoolValue(true), "no": BoolValue(false), "@SENT": TimeValue(sent), "@hour": DurationValue(time.Hour),
+	"@two": DurationValue(2 * time.Minute), "@pattern": StringValue(`100\%%`), "@escape": StringValue(`\`), "@net": number("12.50"),
 }
 
 func TestConditionsAreTrueFalseOrUnknown(t *testing.T) {

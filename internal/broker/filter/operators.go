@@ -5,6 +5,8 @@ package filter
 import (
 	"cmp"
 	"math"
+
+	"github.com/cockroachdb/apd/v3"
 )
 
 // truth is what a predicate comes to.
@@ -75,8 +77,8 @@ func (op comparison) of(a, b Value) truth {
 	return unknown
 }
 
-// ofNumbers compares as C# does: integers exactly, and everything as floats as
-// soon as there is one.
+// ofNumbers compares as C# does: integers and decimals exactly, and everything as
+// floats as soon as there is one.
 func (op comparison) ofNumbers(a, b Value) truth {
 	switch {
 	case a.kind == Int && b.kind == Int:
@@ -87,6 +89,8 @@ func (op comparison) ofNumbers(a, b Value) truth {
 			return truthOf(op == notEqual)
 		}
 		return op.holds(cmp.Compare(x, y))
+	case a.kind == Decimal || b.kind == Decimal:
+		return op.holds(a.decimal().Cmp(b.decimal()))
 	case a.kind == b.kind:
 		return op.holds(cmp.Compare(a.n, b.n))
 	case a.kind == Uint: // which is above every Int
@@ -119,6 +123,8 @@ func calculate(op byte, a, b Value) (Value, error) {
 		return Value{}, nil
 	case a.kind == Int && b.kind == Int:
 		return calculateInts(op, a.Int(), b.Int())
+	case (a.kind == Decimal || b.kind == Decimal) && a.kind != Float && b.kind != Float && a.numeric() && b.numeric():
+		return calculateDecimals(op, a.decimal(), b.decimal())
 	case a.numeric() && b.numeric():
 		return FloatValue(calculateFloats(op, a.float(), b.float())), nil
 	case op == '+' && (a.kind == String || b.kind == String):
@@ -189,6 +195,8 @@ func negate(v Value) (Value, error) {
 		return Value{kind: v.kind, n: -v.n}, nil
 	case Float, Uint:
 		return FloatValue(-v.float()), nil
+	case Decimal:
+		return DecimalValue(new(apd.Decimal).Neg(v.d)), nil
 	}
 	return Value{}, evalErrorf("a sign does not apply to %s", v.kind)
 }

@@ -13,7 +13,7 @@ import (
 type parser struct {
 	lexer  lexer
 	tok    token
-	params map[string]any
+	params map[string]Value
 	depth  int
 	action bool // there are no predicates in one
 	err    error
@@ -40,7 +40,7 @@ func reserved(name string) bool {
 
 // newParser begins. most bounds the characters; the bound of the service is
 // lifted for what was printed, which may be longer than what it came from.
-func newParser(text string, params map[string]any, most int) *parser {
+func newParser(text string, params map[string]Value, most int) *parser {
 	p := &parser{lexer: lexer{rest: text, pos: 1}, params: params}
 	switch n := utf8.RuneCountInString(text); {
 	case n > most:

@@ -103,13 +103,13 @@ func (p *parser) parameter() expression {
 	for _, key := range [...]string{"@" + name, name} {
 		if v, ok := p.params[key]; ok {
 			p.next()
-			return parameter{name, ValueOf(v)}
+			return parameter{name, v}
 		}
 	}
 	for key, v := range p.params {
 		if strings.EqualFold(strings.TrimPrefix(key, "@"), name) {
 			p.next()
-			return parameter{name, ValueOf(v)}
+			return parameter{name, v}
 		}
 	}
 	p.fail("a parameter that has a value")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/cockroachdb/apd/v3"
 )
 
 // testMessage is a message whose properties are maps.
@@ -48,6 +50,15 @@ var (
 	id   = [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 )
 
+// number is a decimal.
+func number(s string) Value {
+	d, _, err := apd.NewFromString(s)
+	if err != nil {
+		panic(err)
+	}
+	return DecimalValue(d)
+}
+
 // scene is the message of the tests.
 func scene() *testMessage {
 	return &testMessage{
@@ -56,7 +67,7 @@ func scene() *testMessage {
 			"urgent": BoolValue(true), "nothing": NullValue(), "id": GUIDValue(id), "due": TimeValue(sent.Add(time.Hour)),
 			"blob": OpaqueValue(), "HR-Employee ID": StringValue("x"), "path": StringValue(`100%_[a]\`), "tag": StringValue(""),
 			"p": StringValue("pea"), "Größe": IntValue(5), "a]b": IntValue(1), "wait": DurationValue(time.Minute),
-			"set": IntValue(3), "many": StringValue("ñandú\nx"),
+			"set": IntValue(3), "net": number("12.50"), "tiny": number("1e-28"), "huge": number("1e6000"), "many": StringValue("ñandú\nx"),
 		},
 		sys: map[SysProperty]Value{
 			MessageID: StringValue("m-1"), Label: StringValue("bus stop"), EnqueuedTime: TimeValue(sent),

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/cockroachdb/apd/v3"
 )
 
 // Kind is the type of a [Value].
@@ -18,8 +20,9 @@ const (
 	Unknown Kind = iota
 	Null
 	Bool
-	Int   // 64 bits with sign
-	Uint  // above the range of Int
+	Int  // 64 bits with sign
+	Uint // above the range of Int
+	Decimal
 	Float // 64 bits
 	String
 	GUID
@@ -28,7 +31,7 @@ const (
 	Opaque   // of a type that no operator takes
 )
 
-var kindNames = [...]string{"unknown", "null", "boolean", "integer", "integer", "number", "string", "GUID", "date", "time span", "opaque value"}
+var kindNames = [...]string{"unknown", "null", "boolean", "integer", "integer", "decimal", "number", "string", "GUID", "date", "time span", "opaque value"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -38,7 +41,20 @@ type Value struct {
 	n    uint64 // bool, number, ticks of 100 ns, first half of a GUID
 	m    uint64 // second half of a GUID
 	s    string
+	d    *apd.Decimal
+	// origin is what the value was made from, for whom a kind is too wide. What is
+	// computed has none.
+	origin any
 }
+
+// From is v with its origin.
+func (v Value) From(origin any) Value {
+	v.origin = origin
+	return v
+}
+
+// Origin returns what v was made from, nil where that is unknown.
+func (v Value) Origin() any { return v.origin }
 
 const tick = 100 * time.Nanosecond
 
@@ -87,50 +103,6 @@ func DurationValue(d time.Duration) Value { return TicksValue(int64(d / tick)) }
 // TicksValue is a duration in units of 100 ns.
 func TicksValue(n int64) Value { return Value{kind: Duration, n: uint64(n)} }
 
-// ValueOf returns the value of a parameter: nil, bool, any integer, float,
-// string, [16]byte for a GUID, time.Time or time.Duration. Others are opaque.
-func ValueOf(v any) Value {
-	switch v := v.(type) {
-	case nil:
-		return NullValue()
-	case bool:
-		return BoolValue(v)
-	case int:
-		return IntValue(int64(v))
-	case int8:
-		return IntValue(int64(v))
-	case int16:
-		return IntValue(int64(v))
-	case int32:
-		return IntValue(int64(v))
-	case int64:
-		return IntValue(v)
-	case uint:
-		return UintValue(uint64(v))
-	case uint8:
-		return UintValue(uint64(v))
-	case uint16:
-		return UintValue(uint64(v))
-	case uint32:
-		return UintValue(uint64(v))
-	case uint64:
-		return UintValue(v)
-	case float32:
-		return FloatValue(float64(v))
-	case float64:
-		return FloatValue(v)
-	case string:
-		return StringValue(v)
-	case [16]byte:
-		return GUIDValue(v)
-	case time.Time:
-		return TimeValue(v)
-	case time.Duration:
-		return DurationValue(v)
-	}
-	return OpaqueValue()
-}
-
 // Kind returns the type of v. The following return it as what it is; on another
 // kind the result means nothing.
 func (v Value) Kind() Kind     { return v.kind }
@@ -161,7 +133,7 @@ func (v Value) Duration() time.Duration {
 	return time.Duration(min(max(int64(v.n), -most), most)) * tick
 }
 
-// Ticks returns the duration in units of 100 ns.
+// Ticks returns the duration, or the time since 1970, in units of 100 ns.
 func (v Value) Ticks() int64 { return int64(v.n) }
 
 // Equal reports whether a = b is true.
@@ -170,7 +142,7 @@ func Equal(a, b Value) bool { return equal.of(a, b) == isTrue }
 // absent reports whether operators have nothing to work on.
 func (v Value) absent() bool { return v.kind <= Null }
 
-func (v Value) numeric() bool { return v.kind == Int || v.kind == Float || v.kind == Uint }
+func (v Value) numeric() bool { return v.kind >= Int && v.kind <= Float }
 
 // float is a numeric value as a float.
 func (v Value) float() float64 {
@@ -179,6 +151,9 @@ func (v Value) float() float64 {
 		return float64(int64(v.n))
 	case Uint:
 		return float64(v.n)
+	case Decimal:
+		f, _ := v.d.Float64() // an infinity where it is too large
+		return f
 	}
 	return v.Float()
 }
@@ -198,6 +173,8 @@ func (v Value) format() (string, bool) {
 		return strconv.FormatInt(v.Int(), 10), true
 	case Uint:
 		return strconv.FormatUint(v.n, 10), true
+	case Decimal:
+		return v.d.Text('f'), true
 	case Float:
 		return strconv.FormatFloat(v.Float(), 'G', -1, 64), true
 	case String:

@@ -45,6 +45,13 @@ func TestSpansAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
+func same(a, b Value) bool {
+	if a.kind == Decimal && b.kind == Decimal {
+		return a.d.String() == b.d.String()
+	}
+	return a == b
+}
+
 func TestConversionsKeepWhatTheyCan(t *testing.T) {
 	guid, _ := GUIDValue(id).format()
 	for _, c := range []struct {
@@ -74,26 +81,26 @@ func TestConversionsKeepWhatTheyCan(t *testing.T) {
 		{NullValue(), Time, NullValue(), true},
 		{OpaqueValue(), String, StringValue(""), false},
 		{StringValue("x"), Opaque, Value{}, false},
+		{IntValue(5), Decimal, number("5"), true},
+		{UintValue(math.MaxUint64), Decimal, number("18446744073709551615"), true},
+		{FloatValue(0.1), Decimal, number("0.1"), true},
+		{FloatValue(math.NaN()), Decimal, Value{}, false},
+		{FloatValue(1e300), Decimal, Value{}, false},
+		{StringValue(" 12.50 "), Decimal, number("12.50"), true},
+		{StringValue("79228162514264337593543950335"), Decimal, number("79228162514264337593543950335"), true},
+		{StringValue("79228162514264337593543950336"), Decimal, Value{}, false},
+		{StringValue("NaN"), Decimal, Value{}, false},
+		{StringValue("1e3"), Decimal, number("1000"), true},
+		{FloatValue(2000), Decimal, number("2000"), true},
+		{number("12.50"), String, StringValue("12.50"), true},
+		{number("12.5"), Int, IntValue(12), true},
+		{number("18446744073709551615"), Uint, UintValue(math.MaxUint64), true},
+		{number("1e20"), Int, Value{}, false},
+		{number("0.1"), Float, FloatValue(0.1), true},
 	} {
 		got, ok := c.from.Convert(c.to)
-		if ok != c.ok || ok && got != c.want {
+		if ok != c.ok || ok && !same(got, c.want) {
 			t.Errorf("%s %v to %s = %v, %v; want %v, %v", c.from.Kind(), c.from, c.to, got, ok, c.want, c.ok)
-		}
-	}
-}
-
-func TestParametersHaveTheirTypes(t *testing.T) {
-	for _, c := range []struct {
-		from any
-		want Value
-	}{
-		{nil, NullValue()}, {true, BoolValue(true)}, {int(1), IntValue(1)}, {int8(-1), IntValue(-1)}, {int16(1), IntValue(1)},
-		{int32(1), IntValue(1)}, {int64(1), IntValue(1)}, {uint(1), IntValue(1)}, {uint8(1), IntValue(1)}, {uint16(1), IntValue(1)},
-		{uint32(1), IntValue(1)}, {uint64(math.MaxUint64), UintValue(math.MaxUint64)}, {float32(0.5), FloatValue(0.5)}, {1.5, FloatValue(1.5)},
-		{"x", StringValue("x")}, {id, GUIDValue(id)}, {sent, TimeValue(sent)}, {time.Second, DurationValue(time.Second)}, {[]byte("x"), OpaqueValue()},
-	} {
-		if got := ValueOf(c.from); got != c.want {
-			t.Errorf("ValueOf(%T %v) = %v, want %v", c.from, c.from, got, c.want)
 		}
 	}
 }

@@ -108,8 +108,11 @@ func (a *Altered) Message(m queue.Message, ruleName string) (_ queue.Message, fi
 	size := 0
 	for _, p := range out.Properties {
 		size += len(p.Key)
-		if s, ok := p.Value.(string); ok {
-			size += len(s)
+		switch v := p.Value.(type) {
+		case string:
+			size += len(v)
+		case []byte:
+			size += len(v)
 		}
 	}
 	for _, v := range a.sys {

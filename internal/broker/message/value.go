@@ -5,6 +5,7 @@ package message
 import (
 	"math"
 	"time"
+	"unicode/utf8"
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/filter"
@@ -20,10 +21,44 @@ const (
 // EpochTicks is the Unix epoch in ticks since the year 1.
 const EpochTicks = amqp.EpochTicks
 
-// FilterValue returns a value of a message, or of a filter's parameter, as
-// filters see it.
-func FilterValue(v any) filter.Value {
+// FilterValue returns a value of a message, or of a rule, as filters see it. A
+// copy that an action makes of it has the type of v.
+func FilterValue(v any) filter.Value { return filterValue(v).From(v) }
+
+func filterValue(v any) filter.Value {
 	switch v := v.(type) {
+	case nil:
+		return filter.NullValue()
+	case bool:
+		return filter.BoolValue(v)
+	case int:
+		return filter.IntValue(int64(v))
+	case int8:
+		return filter.IntValue(int64(v))
+	case int16:
+		return filter.IntValue(int64(v))
+	case int32:
+		return filter.IntValue(int64(v))
+	case int64:
+		return filter.IntValue(v)
+	case uint8:
+		return filter.IntValue(int64(v))
+	case uint16:
+		return filter.IntValue(int64(v))
+	case uint32:
+		return filter.IntValue(int64(v))
+	case uint64:
+		return filter.UintValue(v)
+	case float32:
+		return filter.FloatValue(float64(v))
+	case float64:
+		return filter.FloatValue(v)
+	case amqp.Decimal32, amqp.Decimal64, amqp.Decimal128:
+		if n := decimalNumber(v); n != nil {
+			return filter.DecimalValue(n)
+		}
+	case string:
+		return filter.StringValue(v)
 	case amqp.Symbol:
 		return filter.StringValue(string(v))
 	case amqp.Char:
@@ -32,10 +67,14 @@ func FilterValue(v any) filter.Value {
 		return filter.GUIDValue(v)
 	case amqp.Timestamp:
 		return filter.TimeValue(v.Time())
+	case time.Time:
+		return filter.TimeValue(v)
+	case time.Duration:
+		return filter.DurationValue(v)
 	case amqp.Described:
 		return describedValue(v)
 	}
-	return filter.ValueOf(v)
+	return filter.OpaqueValue()
 }
 
 func describedValue(v amqp.Described) filter.Value {
@@ -55,9 +94,13 @@ func describedValue(v amqp.Described) filter.Value {
 	return filter.OpaqueValue()
 }
 
-// WireValue returns v as a message carries it. Where the property had a value of
-// the same kind before, was, its type is kept.
+// WireValue returns v as a message carries it: with the type of what the property
+// was before, where that is of the same kind; else with that of its origin.
 func WireValue(v filter.Value, was any) any {
+	origin := v.Origin()
+	if was == nil || filterValue(was).Kind() != v.Kind() {
+		was = origin
+	}
 	switch v.Kind() {
 	case filter.Bool:
 		return v.Bool()
@@ -65,21 +108,41 @@ func WireValue(v filter.Value, was any) any {
 		return wireInteger(v.Int(), was)
 	case filter.Uint:
 		return v.Uint()
+	case filter.Decimal:
+		return wireDecimal(v.Decimal(), was)
 	case filter.Float:
 		if _, ok := was.(float32); ok {
 			return float32(v.Float())
 		}
 		return v.Float()
 	case filter.String:
-		return v.Text()
+		return wireString(v.Text(), was)
 	case filter.GUID:
 		return amqp.UUID(v.GUID())
 	case filter.Time:
+		if d, ok := was.(amqp.Described); ok {
+			return amqp.Described{Descriptor: d.Descriptor, Value: v.Ticks() + EpochTicks}
+		}
 		return amqp.TimestampOf(v.Time())
 	case filter.Duration:
 		return amqp.Described{Descriptor: TypeTimeSpan, Value: v.Ticks()}
 	}
-	return nil
+	return origin
+}
+
+// wireString keeps the type of was where s fits.
+func wireString(s string, was any) any {
+	switch was := was.(type) {
+	case amqp.Symbol:
+		return amqp.Symbol(s)
+	case amqp.Char:
+		if c, size := utf8.DecodeRuneInString(s); size == len(s) && size > 0 {
+			return amqp.Char(c)
+		}
+	case amqp.Described:
+		return amqp.Described{Descriptor: was.Descriptor, Value: s}
+	}
+	return s
 }
 
 // wireInteger keeps the type of was where n fits, and is a long else.

@@ -27,6 +27,7 @@ const (
 	goamqp       = "github.com/Azure/go-amqp"
 	hujson       = "github.com/tailscale/hujson"
 	bbolt        = "go.etcd.io/bbolt"
+	apd          = "github.com/cockroachdb/apd/v3"
 	backoff      = "github.com/cenkalti/backoff/v5"
 	cobra        = "github.com/spf13/cobra"
 	fsnotify     = "github.com/fsnotify/fsnotify"
@@ -111,11 +112,11 @@ var allowed = map[string]allowance{
 	"internal/amqp/server":          {ours: []string{"internal/listener/accept", "internal/listener/socket", "internal/amqp"}},
 	"internal/broker/quirk":         {},
 	"internal/broker/queue":         {ours: []string{"internal/broker/quirk"}},
-	"internal/broker/message":       {ours: []string{"internal/amqp", "internal/broker/filter", "internal/broker/queue", "internal/servicebus/rights"}},
+	"internal/broker/message":       {[]string{"internal/amqp", "internal/broker/filter", "internal/broker/queue", "internal/servicebus/rights"}, []string{apd}},
 	"internal/broker":               {ours: []string{"internal/broker/quirk", "internal/broker/message", "internal/servicebus/duration", "internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
-	"internal/broker/filter":        {},
+	"internal/broker/filter":        {others: []string{apd}},
 	"internal/servicebus/rest":      {ours: []string{"internal/amqp", "internal/servicebus/duration"}},
-	"internal/broker/adminapi":      {ours: []string{"internal/servicebus/address", "internal/servicebus/atom", "internal/broker", "internal/servicebus/duration", "internal/broker/queue"}},
+	"internal/broker/adminapi":      {ours: []string{"internal/amqp", "internal/broker", "internal/broker/filter", "internal/broker/message", "internal/broker/queue", "internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration"}},
 	"internal/servicebus/duration":  {},
 	"internal/servicebus/namespace": {},
 	"internal/broker/httpapi": {

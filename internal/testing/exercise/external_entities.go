@@ -134,20 +134,28 @@ func ruleProperties(c *broker.RuleConfig) admin.RuleProperties {
 	r := admin.RuleProperties{Name: c.Name, Filter: &admin.TrueFilter{}}
 	switch f := &c.Filter; {
 	case f.SQL != nil:
-		r.Filter = &admin.SQLFilter{Expression: f.SQL.Expression, Parameters: f.SQL.Parameters}
+		r.Filter = &admin.SQLFilter{Expression: f.SQL.Expression, Parameters: byName(f.SQL.Parameters)}
 	case f.Correlation != nil:
 		o := f.Correlation
 		r.Filter = &admin.CorrelationFilter{
 			CorrelationID: o.CorrelationID, MessageID: o.MessageID, To: o.To, ReplyTo: o.ReplyTo, Subject: o.Label,
-			SessionID: o.SessionID, ReplyToSessionID: o.ReplyToSessionID, ContentType: o.ContentType, ApplicationProperties: o.Properties,
+			SessionID: o.SessionID, ReplyToSessionID: o.ReplyToSessionID, ContentType: o.ContentType, ApplicationProperties: byName(o.Properties),
 		}
 	case f.False:
 		r.Filter = &admin.FalseFilter{}
 	}
 	if c.Action.SQL != "" {
-		r.Action = &admin.SQLAction{Expression: c.Action.SQL, Parameters: c.Action.Parameters}
+		r.Action = &admin.SQLAction{Expression: c.Action.SQL, Parameters: byName(c.Action.Parameters)}
 	}
 	return r
+}
+
+func byName(vs broker.Values) map[string]any {
+	m := make(map[string]any, len(vs))
+	for _, v := range vs {
+		m[v.Key] = v.Value
+	}
+	return m
 }
 
 // isoDuration leaves a duration of 0 to the service.

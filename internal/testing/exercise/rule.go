@@ -78,10 +78,10 @@ var ruleSpecs = []spec{
 			"sql-typed":       {SQL: &broker.SQLFilter{Expression: "fragile = TRUE AND weight > 2.25 AND small = 3 AND EXISTS(color) AND missing IS NULL"}},
 			"cor-id":          {Correlation: &broker.CorrelationFilter{CorrelationID: new("c1")}},
 			"cor-id-other":    {Correlation: &broker.CorrelationFilter{CorrelationID: new("C1")}},
-			"cor-all":         {Correlation: &broker.CorrelationFilter{MessageID: new("m1"), To: new("there"), ReplyTo: new("here"), Label: new("order.created"), ReplyToSessionID: new("r1"), ContentType: new("text/plain"), Properties: map[string]any{"color": "red", "fragile": true}}},
-			"cor-one-differs": {Correlation: &broker.CorrelationFilter{MessageID: new("m1"), Properties: map[string]any{"color": "blue"}}},
-			"cor-missing":     {Correlation: &broker.CorrelationFilter{Properties: map[string]any{"missing": "x"}}},
-			"cor-type":        {Correlation: &broker.CorrelationFilter{Properties: map[string]any{"quantity": "10"}}},
+			"cor-all":         {Correlation: &broker.CorrelationFilter{MessageID: new("m1"), To: new("there"), ReplyTo: new("here"), Label: new("order.created"), ReplyToSessionID: new("r1"), ContentType: new("text/plain"), Properties: broker.ValuesOf(map[string]any{"color": "red", "fragile": true})}},
+			"cor-one-differs": {Correlation: &broker.CorrelationFilter{MessageID: new("m1"), Properties: broker.ValuesOf(map[string]any{"color": "blue"})}},
+			"cor-missing":     {Correlation: &broker.CorrelationFilter{Properties: broker.ValuesOf(map[string]any{"missing": "x"})}},
+			"cor-type":        {Correlation: &broker.CorrelationFilter{Properties: broker.ValuesOf(map[string]any{"quantity": "10"})}},
 		}
 		for name, f := range rules {
 			s.subscribe(t, broker.SubscriptionConfig{Name: name}, broker.RuleConfig{Name: "r", Filter: f})
