@@ -273,6 +273,40 @@ func TestRulesThatMeanNothingAreRefused(t *testing.T) {
 	}
 }
 
+// The bound is that of the topic, not of a subscription.
+func TestATopicHasAsManyFiltersAsTheServiceAllows(t *testing.T) {
+	rules := make([]RuleConfig, maxSQLFilters-1)
+	for i := range rules {
+		rules[i] = sqlRule(fmt.Sprint("r", i), "a = 1", "")
+	}
+	n := topicOf(t, SubscriptionConfig{}, rules...)
+	if _, err := n.CreateSubscription("t", SubscriptionConfig{Name: "other"}, sqlRule("r", "a = 1", "")); err != nil {
+		t.Errorf("SQL filter %d: %v", maxSQLFilters, err)
+	}
+	for _, name := range []string{"s", "other"} {
+		if _, err := n.CreateRule("t", name, sqlRule("more", "a = 1", "")); !errors.Is(err, ErrTooManyEntities) {
+			t.Errorf("one SQL filter more in %s: %v, want ErrTooManyEntities", name, err)
+		}
+		correlation := RuleConfig{Name: "correlation", Filter: Filter{Correlation: &CorrelationFilter{}}}
+		if _, err := n.CreateRule("t", name, correlation); err != nil {
+			t.Errorf("a correlation filter in %s: %v", name, err)
+		}
+		if _, err := n.UpdateRule("t", name, sqlRule("correlation", "a = 1", "")); !errors.Is(err, ErrTooManyEntities) {
+			t.Errorf("a correlation filter of %s that becomes one in SQL: %v, want ErrTooManyEntities", name, err)
+		}
+	}
+	if _, err := n.UpdateRule("t", "other", sqlRule("r", "a = 2", "")); err != nil {
+		t.Errorf("a change of the last one: %v", err)
+	}
+	third := SubscriptionConfig{Name: "third"}
+	if _, err := n.CreateSubscription("t", third, sqlRule("r", "a = 1", "")); !errors.Is(err, ErrTooManyEntities) {
+		t.Errorf("a subscription with one more: %v, want ErrTooManyEntities", err)
+	}
+	if _, err := n.CreateSubscription("t", third); err != nil {
+		t.Errorf("a subscription without rules: %v", err)
+	}
+}
+
 func TestATopicCountsItsFilters(t *testing.T) {
 	n := topicOf(t, SubscriptionConfig{}, RuleConfig{Name: DefaultRuleName}, RuleConfig{Name: "false", Filter: Filter{False: true}}, sqlRule("sql", "1=1", ""),
 		RuleConfig{Name: "correlation", Filter: Filter{Correlation: &CorrelationFilter{}}})

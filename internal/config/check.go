@@ -256,28 +256,29 @@ func (c *Config) checkForwards() error {
 	for _, t := range c.BrokerTopics() {
 		known = append(known, t.Name)
 	}
-	one := func(key, target string) error {
+	var errs []error
+	check := func(key, target, place string) {
 		name := entities.Target(target)
-		if target == "" || slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
-			return nil
+		if target != "" && !slices.ContainsFunc(known, func(k string) bool { return strings.EqualFold(k, name) }) {
+			errs = append(errs, fmt.Errorf("%s: there is no queue or topic %q; add it to broker.queues or broker.topics%s", c.At(key), name, place))
 		}
-		return fmt.Errorf("%s: there is no queue or topic %q; add it to broker.queues or broker.topics", c.At(key), name)
+	}
+	if e := c.Broker.emulator; e != nil {
+		for _, f := range e.Forwards {
+			check("broker.emulatorConfig", f.To, fmt.Sprintf(" (line %d: %s)", f.Line, f.What))
+		}
 	}
 	for i, q := range c.Broker.Queues {
-		key := fmt.Sprintf("broker.queues[%d].", i)
-		if err := errors.Join(one(key+"forwardTo", q.ForwardTo), one(key+"forwardDeadLetteredMessagesTo", q.ForwardDeadLetteredMessagesTo)); err != nil {
-			return err
-		}
+		check(fmt.Sprintf("broker.queues[%d].forwardTo", i), q.ForwardTo, "")
+		check(fmt.Sprintf("broker.queues[%d].forwardDeadLetteredMessagesTo", i), q.ForwardDeadLetteredMessagesTo, "")
 	}
 	for i, t := range c.Broker.Topics {
 		for j, s := range t.Subscriptions {
-			key := fmt.Sprintf("broker.topics[%d].subscriptions[%d].", i, j)
-			if err := errors.Join(one(key+"forwardTo", s.ForwardTo), one(key+"forwardDeadLetteredMessagesTo", s.ForwardDeadLetteredMessagesTo)); err != nil {
-				return err
-			}
+			check(fmt.Sprintf("broker.topics[%d].subscriptions[%d].forwardTo", i, j), s.ForwardTo, "")
+			check(fmt.Sprintf("broker.topics[%d].subscriptions[%d].forwardDeadLetteredMessagesTo", i, j), s.ForwardDeadLetteredMessagesTo, "")
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // checkEntities refuses a list of monitored queues and topics that cannot be meant as it stands.

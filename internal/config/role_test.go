@@ -48,6 +48,26 @@ func TestQueuesAreNotMadeOnDemandWithAFileOfTheEmulator(t *testing.T) {
 	}
 }
 
+func TestAFileOfTheEmulatorForwardsToWhatIsThere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "Config.json")
+	text := `{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "a",` + "\n" + `"Properties": {"ForwardTo": "B"}}]}]}}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := map[string]string{"broker.emulatorConfig": file}
+	const want = `there is no queue or topic "B"; add it to broker.queues or broker.topics (line 2: ForwardTo of queue "a")`
+	if _, err := load(t, "", nil, flags); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a forward to nothing = %v, want %s", err, want)
+	}
+	if _, err := load(t, "broker: {queues: [{name: b}]}\n", nil, flags); err != nil {
+		t.Errorf("a forward to a queue of the other file: %v", err)
+	}
+	flags["broker.autoCreate"] = "true"
+	if _, err := load(t, "", nil, flags); err != nil {
+		t.Errorf("a forward to what is made on demand: %v", err)
+	}
+}
+
 // What the pass setting needs is reported at the start of the role that it is for.
 func TestPassNeedsADirectory(t *testing.T) {
 	c, err := load(t, "onMonitorDown: pass\n", nil, nil)

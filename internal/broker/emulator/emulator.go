@@ -6,22 +6,27 @@
 //
 // The file's defaults are the emulator's, not those of Service Bus: three
 // deliveries, an hour to live, twenty seconds of duplicate detection. Source:
-// Config-schema.json of Azure/azure-service-bus-emulator-installer.
+// Config-schema.json of Azure/azure-service-bus-emulator-installer. Its bounds are
+// those of the administration API.
 package emulator
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tailscale/hujson"
 
 	"overdue/internal/broker"
+	"overdue/internal/broker/adminapi"
+	"overdue/internal/broker/queue"
 )
 
 // Defaults of the emulator, where they are not those of package broker.
@@ -37,273 +42,250 @@ type Config struct {
 	Namespace string // its name; clients do not see it
 	Queues    []broker.QueueConfig
 	Topics    []broker.TopicSetup
+	// Forwards are where its entities forward to. Whether there is such a queue or
+	// topic, the file alone does not tell.
+	Forwards []Forward
 	// Warnings are what the file says and nobody heeds: the emulator passes over
 	// properties that it does not know, so they are no errors.
 	Warnings []string
+}
+
+// A Forward is a property that names where an entity forwards to.
+type Forward struct {
+	Line     int
+	What, To string // the property and its entity, and the target
 }
 
 // A SyntaxError says what is wrong with a file, and in which line.
 type SyntaxError struct {
 	Line int // from 1
 	Text string
-
-	unknown bool // it is a property that is not known
 }
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Text) }
 
-// The file, in its own words.
-type (
-	file struct{ UserConfig *userConfig }
-
-	userConfig struct {
-		Namespaces []namespace
-		Logging    any // where the emulator logs to; Overdue logs to stderr
-	}
-
-	namespace struct {
-		Name   string
-		Queues []queue
-		Topics []topic
-	}
-
-	queue struct {
-		Name       string
-		Properties *properties
-	}
-
-	topic struct {
-		Name          string
-		Properties    *properties
-		Subscriptions []subscription
-	}
-
-	subscription struct {
-		Name       string
-		Properties *properties
-		Rules      []rule
-	}
-
-	// properties of all three kinds; a kind passes over what it does not have.
-	properties struct {
-		DeadLetteringOnMessageExpiration    *bool
-		DefaultMessageTimeToLive            *duration
-		DuplicateDetectionHistoryTimeWindow *duration
-		ForwardDeadLetteredMessagesTo       string
-		ForwardTo                           string
-		LockDuration                        *duration
-		MaxDeliveryCount                    *int
-		RequiresDuplicateDetection          *bool
-		RequiresSession                     *bool
-	}
-
-	rule struct {
-		Name       string
-		Properties *ruleProperties
-	}
-
-	ruleProperties struct {
-		FilterType        string
-		CorrelationFilter *correlation
-		SqlFilter         *expression //nolint:revive // the file's word
-		Action            *expression
-	}
-
-	expression struct{ SqlExpression string }
-
-	correlation struct {
-		ContentType, CorrelationId, Label, MessageId *string
-		ReplyTo, ReplyToSessionId, SessionId, To     *string
-		Properties                                   map[string]any
-	}
-)
-
 // Parse reads a Config.json. Comments and trailing commas are allowed, as the
-// emulator allows them. Errors of the text are of type *SyntaxError; those of
-// what it says name the entity.
+// emulator allows them. Errors are of type *SyntaxError, but for a file that is
+// another one.
 func Parse(text []byte) (*Config, error) {
-	plain, err := hujson.Standardize(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))) // it keeps every byte at its place
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	v, err := hujson.Parse(text)
 	if err != nil {
 		return nil, hujsonError(err)
 	}
-	var f file
-	var unknown *SyntaxError
-	if err := decode(plain, &f, true); errors.As(err, &unknown) && unknown.unknown {
-		f = file{}
-		if err := decode(plain, &f, false); err != nil {
-			return nil, err
-		}
-	} else if err != nil {
-		return nil, err
-	}
-	if f.UserConfig == nil || len(f.UserConfig.Namespaces) == 0 {
+	r := &reader{text: text}
+	file := r.object(&v, "the file")
+	user := file.child("UserConfig")
+	user.take("Logging") // where the emulator logs to; Overdue logs to stderr
+	namespaces := user.list("Namespaces", "namespace", "")
+	c := &Config{}
+	switch n := len(namespaces); {
+	case n > 1:
+		r.failf(namespaces[1].at, "the file has %d namespaces; the emulator allows one", n)
+	case n == 1:
+		c = namespaces[0].namespace()
+	case len(r.errs) == 0:
 		return nil, errors.New("the file has no UserConfig.Namespaces; is it the emulator's?")
 	}
-	if n := len(f.UserConfig.Namespaces); n > 1 {
-		return nil, fmt.Errorf("the file has %d namespaces; the emulator allows one", n)
-	}
-	c, err := f.UserConfig.Namespaces[0].config()
-	if err != nil {
+	file.end()
+	user.end()
+	if err := errors.Join(r.errs...); err != nil {
 		return nil, err
 	}
-	if unknown != nil {
-		c.Warnings = append(c.Warnings, unknown.Error())
+	slices.SortStableFunc(r.warnings, func(a, b *SyntaxError) int { return cmp.Compare(a.Line, b.Line) })
+	for _, w := range r.warnings {
+		c.Warnings = append(c.Warnings, w.Error())
 	}
+	c.Forwards = r.forwards
 	return c, nil
 }
 
-// decode reads text into v. strict makes an unknown property an error.
-func decode(text []byte, v any, strict bool) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	if strict {
-		d.DisallowUnknownFields()
+var hujsonLine = regexp.MustCompile(`^hujson: line (\d+), column \d+: `)
+
+// hujsonError turns an error about the text into a SyntaxError.
+func hujsonError(err error) error {
+	text, line := err.Error(), 1
+	if m := hujsonLine.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1]) // digits, as the expression has it
+		text = text[len(m[0]):]
 	}
-	if err := d.Decode(v); err != nil {
-		return jsonError(text, d, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return &SyntaxError{Line: lineOf(text, d.InputOffset()), Text: "there is something after the end of the configuration"}
-	}
-	return nil
+	return &SyntaxError{Line: line, Text: "this is not JSON: " + text}
 }
 
-func (n *namespace) config() (*Config, error) {
-	c := &Config{Namespace: n.Name}
-	var errs []error
-	for _, q := range n.Queues {
-		cfg, err := q.config()
-		c.Queues, errs = append(c.Queues, cfg), append(errs, err)
+func (o *object) namespace() *Config {
+	defer o.end()
+	c := &Config{Namespace: o.name}
+	for _, q := range o.list("Queues", "queue", "") {
+		c.Queues = append(c.Queues, q.queue())
 	}
-	for _, t := range n.Topics {
-		setup, err := t.config()
-		c.Topics, errs = append(c.Topics, setup), append(errs, err)
+	for _, t := range o.list("Topics", "topic", "") {
+		c.Topics = append(c.Topics, t.topic())
 	}
-	return c, errors.Join(errs...)
+	return c
 }
 
-func (q *queue) config() (broker.QueueConfig, error) {
-	p := orNone(q.Properties)
-	return broker.QueueConfig{
-		Name:                                q.Name,
-		LockDuration:                        p.LockDuration.or(defaultLockDuration),
-		MaxDeliveryCount:                    or(p.MaxDeliveryCount, defaultMaxDeliveryCount),
-		DefaultMessageTimeToLive:            p.DefaultMessageTimeToLive.or(defaultTTL),
-		DeadLetteringOnMessageExpiration:    or(p.DeadLetteringOnMessageExpiration, false),
-		RequiresSession:                     or(p.RequiresSession, false),
-		RequiresDuplicateDetection:          or(p.RequiresDuplicateDetection, false),
-		DuplicateDetectionHistoryTimeWindow: p.DuplicateDetectionHistoryTimeWindow.or(defaultDuplicateWindow),
-		ForwardTo:                           p.ForwardTo,
-		ForwardDeadLetteredMessagesTo:       p.ForwardDeadLetteredMessagesTo,
-	}, named("queue", q.Name)
+// check reports whether the broker takes what stands at v, and notes what it has
+// against it.
+func (r *reader) check(v *hujson.Value, c broker.Config) bool {
+	b, err := broker.New(c)
+	if err == nil {
+		err = b.Close()
+	}
+	if err != nil {
+		r.failf(v, "%s", strings.ReplaceAll(err.Error(), broker.ErrInvalidConfig.Error()+": ", ""))
+	}
+	return err == nil
 }
 
-func (t *topic) config() (broker.TopicSetup, error) {
-	p := orNone(t.Properties)
-	setup := broker.TopicSetup{TopicConfig: broker.TopicConfig{
-		Name:                                t.Name,
-		DefaultMessageTimeToLive:            p.DefaultMessageTimeToLive.or(defaultTTL),
-		RequiresDuplicateDetection:          or(p.RequiresDuplicateDetection, false),
-		DuplicateDetectionHistoryTimeWindow: p.DuplicateDetectionHistoryTimeWindow.or(defaultDuplicateWindow),
+func (r *reader) checkSubscription(v *hujson.Value, topic string, s broker.SubscriptionSetup) bool {
+	return r.check(v, broker.Config{Topics: []broker.TopicSetup{{
+		TopicConfig: broker.TopicConfig{Name: topic}, Subscriptions: []broker.SubscriptionSetup{s},
+	}}})
+}
+
+func (o *object) lock() time.Duration {
+	return o.span("LockDuration", defaultLockDuration, adminapi.MinLockDuration, adminapi.MaxLockDuration)
+}
+
+func (o *object) timeToLive() time.Duration {
+	return o.span("DefaultMessageTimeToLive", defaultTTL, adminapi.MinTimeToLive, math.MaxInt64)
+}
+
+func (o *object) window() time.Duration {
+	return o.span("DuplicateDetectionHistoryTimeWindow", defaultDuplicateWindow, adminapi.MinWindow, adminapi.MaxWindow)
+}
+
+func (o *object) queue() broker.QueueConfig {
+	p := o.child("Properties")
+	c := broker.QueueConfig{
+		Name:                                o.name,
+		LockDuration:                        p.lock(),
+		MaxDeliveryCount:                    p.count("MaxDeliveryCount", defaultMaxDeliveryCount),
+		DefaultMessageTimeToLive:            p.timeToLive(),
+		DeadLetteringOnMessageExpiration:    p.bool("DeadLetteringOnMessageExpiration"),
+		RequiresSession:                     p.bool("RequiresSession"),
+		RequiresDuplicateDetection:          p.bool("RequiresDuplicateDetection"),
+		DuplicateDetectionHistoryTimeWindow: p.window(),
+		ForwardTo:                           p.forward("ForwardTo"),
+		ForwardDeadLetteredMessagesTo:       p.forward("ForwardDeadLetteredMessagesTo"),
+	}
+	o.check(o.at, broker.Config{Queues: []broker.QueueConfig{c}})
+	p.end()
+	o.end()
+	return c
+}
+
+func (o *object) topic() broker.TopicSetup {
+	p := o.child("Properties")
+	t := broker.TopicSetup{TopicConfig: broker.TopicConfig{
+		Name:                                o.name,
+		DefaultMessageTimeToLive:            p.timeToLive(),
+		RequiresDuplicateDetection:          p.bool("RequiresDuplicateDetection"),
+		DuplicateDetectionHistoryTimeWindow: p.window(),
 	}}
-	errs := []error{named("topic", t.Name)}
-	for _, s := range t.Subscriptions {
-		sub, err := s.config(t.Name)
-		setup.Subscriptions, errs = append(setup.Subscriptions, sub), append(errs, err)
+	name := o.name
+	if !o.check(o.at, broker.Config{Topics: []broker.TopicSetup{t}}) {
+		name = "topic" // its subscriptions are to be checked all the same
 	}
-	return setup, errors.Join(errs...)
+	for _, s := range o.list("Subscriptions", "subscription", " of "+o.what) {
+		t.Subscriptions = append(t.Subscriptions, s.subscription(name))
+	}
+	p.end()
+	o.end()
+	return t
 }
 
-func (s *subscription) config(topic string) (broker.SubscriptionSetup, error) {
-	p := orNone(s.Properties)
-	where := fmt.Sprintf("subscription %q of topic %q", s.Name, topic)
-	setup := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
-		Name:                             s.Name,
-		LockDuration:                     p.LockDuration.or(defaultLockDuration),
-		MaxDeliveryCount:                 or(p.MaxDeliveryCount, defaultMaxDeliveryCount),
-		DefaultMessageTimeToLive:         p.DefaultMessageTimeToLive.or(defaultTTL),
-		DeadLetteringOnMessageExpiration: or(p.DeadLetteringOnMessageExpiration, false),
-		RequiresSession:                  or(p.RequiresSession, false),
-		ForwardTo:                        p.ForwardTo,
-		ForwardDeadLetteredMessagesTo:    p.ForwardDeadLetteredMessagesTo,
+func (o *object) subscription(topic string) broker.SubscriptionSetup {
+	p := o.child("Properties")
+	s := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
+		Name:                             o.name,
+		LockDuration:                     p.lock(),
+		MaxDeliveryCount:                 p.count("MaxDeliveryCount", defaultMaxDeliveryCount),
+		DefaultMessageTimeToLive:         p.timeToLive(),
+		DeadLetteringOnMessageExpiration: p.bool("DeadLetteringOnMessageExpiration"),
+		RequiresSession:                  p.bool("RequiresSession"),
+		ForwardTo:                        p.forward("ForwardTo"),
+		ForwardDeadLetteredMessagesTo:    p.forward("ForwardDeadLetteredMessagesTo"),
 	}}
-	errs := []error{named("a subscription of topic "+topic, s.Name)}
-	for _, r := range s.Rules {
-		rule, err := r.config(where)
-		setup.Rules, errs = append(setup.Rules, rule), append(errs, err)
+	name := o.name
+	if !o.checkSubscription(o.at, topic, s) {
+		name = "subscription"
 	}
-	return setup, errors.Join(errs...)
+	for _, r := range o.list("Rules", "rule", " of "+o.what) {
+		s.Rules = append(s.Rules, r.rule(func(v *hujson.Value, r broker.RuleConfig) {
+			o.checkSubscription(v, topic, broker.SubscriptionSetup{
+				SubscriptionConfig: broker.SubscriptionConfig{Name: name}, Rules: []broker.RuleConfig{r},
+			})
+		}))
+	}
+	p.end()
+	o.end()
+	return s
 }
 
-func (r *rule) config(where string) (broker.RuleConfig, error) {
-	cfg := broker.RuleConfig{Name: r.Name}
-	if r.Properties == nil {
-		return cfg, fmt.Errorf("rule %q of %s has no Properties", r.Name, where)
+// rule lets check have its parts, with where they stand.
+func (o *object) rule(check func(*hujson.Value, broker.RuleConfig)) broker.RuleConfig {
+	defer o.end()
+	r := broker.RuleConfig{Name: o.name}
+	check(o.at, r)
+	p := o.child("Properties")
+	if p.at == nil {
+		o.failf(o.at, "%s has no Properties", o.what)
+		return r
 	}
-	p := r.Properties
-	if p.Action != nil {
-		cfg.Action.SQL = p.Action.SqlExpression
-	}
+	defer p.end()
+	kind, sql, correlation := p.string("FilterType"), p.child("SqlFilter"), p.child("CorrelationFilter")
 	switch {
-	case strings.EqualFold(p.FilterType, "Sql") && p.SqlFilter != nil && p.CorrelationFilter == nil:
-		cfg.Filter.SQL = &broker.SQLFilter{Expression: p.SqlFilter.SqlExpression}
-	case strings.EqualFold(p.FilterType, "Correlation") && p.CorrelationFilter != nil && p.SqlFilter == nil:
-		c := p.CorrelationFilter
-		cfg.Filter.Correlation = &broker.CorrelationFilter{
-			CorrelationID: c.CorrelationId, MessageID: c.MessageId, To: c.To, ReplyTo: c.ReplyTo, Label: c.Label,
-			SessionID: c.SessionId, ReplyToSessionID: c.ReplyToSessionId, ContentType: c.ContentType, Properties: broker.ValuesOf(c.Properties),
-		}
+	case strings.EqualFold(kind, "Sql") && sql.at != nil && correlation.at == nil:
+		text, at := sql.expression()
+		r.Filter.SQL = &broker.SQLFilter{Expression: text}
+		check(at, broker.RuleConfig{Name: "r", Filter: r.Filter})
+	case strings.EqualFold(kind, "Correlation") && correlation.at != nil && sql.at == nil:
+		r.Filter.Correlation = correlation.correlation()
 	default:
-		return cfg, fmt.Errorf(`rule %q of %s: FilterType has to be "Sql" with a SqlFilter, or "Correlation" with a CorrelationFilter`, r.Name, where)
+		o.failf(p.at, `%s: FilterType has to be "Sql" with a SqlFilter, or "Correlation" with a CorrelationFilter`, o.what)
 	}
-	return cfg, named("a rule of "+where, r.Name)
+	if action := p.child("Action"); action.at != nil {
+		text, at := action.expression()
+		r.Action.SQL = text
+		check(at, broker.RuleConfig{Name: "r", Action: r.Action})
+	}
+	return r
 }
 
-func named(what, name string) error {
-	if name == "" {
-		return fmt.Errorf("%s has no Name", what)
-	}
-	return nil
+func (o *object) expression() (string, *hujson.Value) {
+	defer o.end()
+	l, v := o.literal("SqlExpression", `"`, "a string")
+	return l.String(), cmp.Or(v, o.at)
 }
 
-func orNone(p *properties) *properties {
-	if p == nil {
-		return &properties{}
-	}
-	return p
-}
-
-func or[T any](p *T, def T) T {
-	if p == nil {
-		return def
-	}
-	return *p
-}
-
-const day = 24 * time.Hour
-
-// A duration of ISO 8601, of days and less: PT1M, P1DT12H.
-type duration time.Duration
-
-func (d *duration) or(def time.Duration) time.Duration { return time.Duration(or(d, duration(def))) }
-
-// As in the schema; what a month is in days, it does not say.
-var isoDuration = regexp.MustCompile(`^P(?:(\d{1,2})Y)?(?:(\d{1,3})M)?(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,8})M)?(?:(\d{1,9})S)?)?$`)
-
-func (d *duration) UnmarshalJSON(b []byte) error {
-	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
-		return err
-	}
-	m := isoDuration.FindStringSubmatch(s)
-	if m == nil || strings.HasSuffix(s, "P") || strings.HasSuffix(s, "T") {
-		return fmt.Errorf("%.50q is no duration; write one like PT1M or P1DT12H", s)
-	}
-	for i, unit := range []time.Duration{365 * day, 30 * day, day, time.Hour, time.Minute, time.Second} {
-		var n int64
-		if m[i+1] != "" {
-			_, _ = fmt.Sscan(m[i+1], &n) // digits, as the expression has it
+func (o *object) value(m *hujson.ObjectMember) any {
+	l, _ := m.Value.Value.(hujson.Literal)
+	switch l.Kind() {
+	case '"':
+		return l.String()
+	case 't', 'f':
+		return l.Bool()
+	case '0':
+		if n, err := strconv.ParseInt(string(l), 10, 64); err == nil {
+			return n
 		}
-		*d += duration(time.Duration(n) * unit)
+		return l.Float()
 	}
+	o.failf(&m.Value, "%s of %s has to be a string, a number, true or false", nameOf(m), o.what)
 	return nil
+}
+
+func (o *object) correlation() *broker.CorrelationFilter {
+	f := &broker.CorrelationFilter{}
+	for _, field := range broker.CorrelationFields {
+		*field.Of(f) = o.optional(field.Property.String())
+	}
+	properties := o.child("Properties")
+	for i := range properties.members {
+		m := &properties.members[i]
+		f.Properties = append(f.Properties, queue.Property{Key: nameOf(m), Value: properties.value(m)})
+	}
+	o.end()
+	return f
 }

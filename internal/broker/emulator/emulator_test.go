@@ -5,6 +5,7 @@ package emulator
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ func TestAConfigurationOfTheEmulatorIsReadAsItIs(t *testing.T) {
 				sub("subscription.3"),
 			},
 		}},
+		Forwards: []Forward{{15, `ForwardDeadLetteredMessagesTo of queue "queue.1"`, "queue.2"}},
 		Warnings: []string{`line 12: "AutoDeleteOnIdle" is not a property that the emulator knows here`},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -65,27 +67,106 @@ func TestAConfigurationOfTheEmulatorIsReadAsItIs(t *testing.T) {
 	}
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+// inQueue is a file with one queue, whose properties are the fourth line.
+func inQueue(properties string) string {
+	return `{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns",` + "\n" + `"Queues": [{"Name": "q",` + "\n" + `"Properties": {` + "\n" +
+		properties + "\n}}\n]}]}}"
+}
+
+// inRule is a file with one rule, whose properties are the fourth line.
+func inRule(properties string) string {
+	return `{"UserConfig": {"Namespaces": [{"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s", "Rules": [` + "\n" + `{"Name": "r", "Properties":` +
+		"\n{\n" + properties + "\n}}]}]}]}]}}"
+}
+
+func TestMistakesAreNamedWithTheirLines(t *testing.T) {
 	wrap := func(queues string) string {
 		return `{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns",` + "\n" + `"Queues": [` + queues + `]}]}}`
 	}
+	const forever = "P10675199DT2H48M5.4775807S"
 	for text, want := range map[string]string{
 		"":                         "line 1: this is not JSON",
 		"{\n\n\"UserConfig\" 1}":   "line 3: this is not JSON",
 		"{} {}":                    "line 1: this is not JSON",
 		"{}":                       "no UserConfig.Namespaces",
 		`{"UserConfig": {}}`:       "no UserConfig.Namespaces",
-		wrap(`{"Properties": {}}`): "queue has no Name",
-		wrap(`{"Name": "q"}]}, {"Name": "b", "Queues": [`):                                                                                                               "2 namespaces",
-		wrap("\n" + `{"Name": "q", "Properties": {"LockDuration": "1m"}}`):                                                                                               `line 3: "1m" is no duration`,
-		wrap(`{"Name": "q", "Properties": {"LockDuration": "PT"}}`):                                                                                                      `"PT" is no duration`,
-		wrap(`{"Name": "q", "Properties": {"MaxDeliveryCount": "three"}}`):                                                                                               "MaxDeliveryCount",
-		`{"UserConfig": {"Namespaces": [{"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s", "Rules": [{"Name": "r"}]}]}]}]}}`:                                      `rule "r" of subscription "s" of topic "t" has no Properties`,
-		`{"UserConfig": {"Namespaces": [{"Topics": [{"Name": "t", "Subscriptions": [{"Name": "s", "Rules": [{"Name": "r", "Properties": {"FilterType": "Sql"}}]}]}]}]}}`: "FilterType has to be",
+		"{\n\"UserConfig\": []}":   "line 2: UserConfig of the file is no object",
+		wrap(`{"Properties": {}}`): "line 2: a queue has no Name",
+		wrap(`{"Name": "q"}]}, ` + "\n" + `{"Name": "b", "Queues": [`):                                   "line 3: the file has 2 namespaces",
+		wrap(`{"Name": "q"},` + "\n" + `{"Name": "Q"}`):                                                  `line 3: there is another queue "Q"`,
+		wrap(`{"Name": "q"},` + "\n" + `"q"`):                                                            "line 3: a queue is no object",
+		wrap(`{"Name":` + "\n" + `7}`):                                                                   "line 3: Name of a queue has to be a string",
+		wrap("\n" + `{"Name": "a b"}`):                                                                   `line 3: queue "a b": the name`,
+		inQueue(`"LockDuration": "1m"`):                                                                  `line 4: LockDuration of queue "q": "1m" is no duration`,
+		inQueue(`"LockDuration": "PT"`):                                                                  `line 4: LockDuration of queue "q": "PT" is no duration`,
+		inQueue(`"LockDuration": 60`):                                                                    `line 4: LockDuration of queue "q" has to be a duration`,
+		inQueue(`"LockDuration": "PT6M"`):                                                                `line 4: LockDuration of queue "q" is PT6M; it has to be between PT0.001S and PT5M`,
+		inQueue(`"LockDuration": "PT0S"`):                                                                `line 4: LockDuration of queue "q" is PT0S`,
+		inQueue(`"LockDuration": "` + forever + `"`):                                                     `line 4: LockDuration of queue "q" is ` + forever,
+		inQueue(`"DefaultMessageTimeToLive": "PT0S"`):                                                    `line 4: DefaultMessageTimeToLive of queue "q" is PT0S; it has to be between PT1S and ` + forever,
+		inQueue(`"DuplicateDetectionHistoryTimeWindow": "PT19S"`):                                        `line 4: DuplicateDetectionHistoryTimeWindow of queue "q" is PT19S; it has to be between PT20S and P7D`,
+		inQueue(`"DuplicateDetectionHistoryTimeWindow": "P8D"`):                                          `line 4: DuplicateDetectionHistoryTimeWindow of queue "q" is P8D`,
+		inQueue(`"MaxDeliveryCount": "three"`):                                                           `line 4: MaxDeliveryCount of queue "q" has to be a number`,
+		inQueue(`"MaxDeliveryCount": 0`):                                                                 `line 4: MaxDeliveryCount of queue "q" is 0`,
+		inQueue(`"MaxDeliveryCount": 1.5`):                                                               `line 4: MaxDeliveryCount of queue "q" is 1.5`,
+		inQueue(`"MaxDeliveryCount": 2147483648`):                                                        `line 4: MaxDeliveryCount of queue "q" is 2147483648`,
+		inQueue(`"RequiresSession": "true"`):                                                             `line 4: RequiresSession of queue "q" has to be true or false`,
+		inQueue(`"ForwardTo": "Q"`):                                                                      `line 2: queue "q": ForwardTo leads to itself`,
+		inQueue(`"LockDuration": "PT6M",` + "\n" + `"MaxDeliveryCount": 0`):                              `line 5: MaxDeliveryCount`, // all of them are named
+		inRule(`"FilterType": "Sql"`):                                                                    `line 3: rule "r" of subscription "s" of topic "t": FilterType has to be`,
+		inRule(`"FilterType": "Sql", "SqlFilter": {"SqlExpression": "a ="}`):                             `line 4: topic "t", subscription "s": rule "r": the filter: at character 4`,
+		inRule(`"FilterType": "Sql", "SqlFilter": {}`):                                                   `line 4: topic "t", subscription "s": rule "r": the filter`,
+		inRule(`"FilterType": "Sql", "SqlFilter": {"SqlExpression": 1}`):                                 `line 4: SqlExpression of SqlFilter of rule "r" of subscription "s" of topic "t" has to be a string`,
+		inRule(`"FilterType": "Correlation", "CorrelationFilter": {"Properties":` + "\n" + `{"a": {}}}`): `line 5: a of CorrelationFilter of rule "r"`,
+		inRule(`"FilterType": "Sql", "SqlFilter": {"SqlExpression": "1=1"}, "Action": {"SqlExpression": "SET"}`):                                `line 4: topic "t", subscription "s": rule "r": the action`,
+		`{"UserConfig": {"Namespaces": [{"Topics": [{"Name": "t", "Subscriptions": [` + "\n" + `{"Name": "s", "Rules": [{"Name": "r"}]}]}]}]}}`: `line 2: rule "r" of subscription "s" of topic "t" has no Properties`,
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Parse(%s) = %v, want it to say %s", text, err, want)
+			t.Errorf("Parse(%s)\n got %v\nwant %s", text, err, want)
 		}
+	}
+}
+
+// Never is the longest TimeSpan of .NET, what other languages make of it, and all
+// that is longer.
+func TestNeverIsReadInAllItsSpellings(t *testing.T) {
+	for _, never := range []string{"P10675199DT2H48M5.4775807S", "P10675199DT2H48M5.477539S", "P10675199DT2H48M5.477S", "P10675199DT2H48M5S", "P10675199D", "P29247Y"} {
+		c, err := Parse([]byte(inQueue(`"DefaultMessageTimeToLive": "` + never + `"`)))
+		if err != nil || c.Queues[0].DefaultMessageTimeToLive != 0 {
+			t.Errorf("a time to live of %s = %v, want none", never, err)
+		}
+	}
+}
+
+func TestAllThatHasNoEffectIsNamed(t *testing.T) {
+	c, err := Parse([]byte(`{"$schema": "x", "UserConfig": {"Logging": {"Type": "File"}, "Namespaces": [{"Name": "n", "Region": "x",
+		"Queues": [{"Name": "a", "Properties": {"MaxSizeInMegabytes": 1024, "LockDuration": "PT1M",
+			"EnablePartitioning": false, "LockDuration": "PT2M"}},
+			{"Name": "b", "Properties": {"AutoDeleteOnIdle": "PT1H"}, "Status": "Active"}],
+		"Topics": [{"Name": "t", "Properties": {"SupportOrdering": true, "RequiresSession": false, "LockDuration": "PT1M"},
+			"Subscriptions": [{"Name": "s", "Properties": {"RequiresDuplicateDetection": true},
+				"Rules": [{"Name": "r", "Properties": {"FilterType": "Correlation",
+					"CorrelationFilter": {"Subject": "placed", "properties": {"any": 1}}, "Actions": {}}}]}]}]}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range c.Warnings {
+		w, _, _ := strings.Cut(strings.TrimPrefix(w, "line "), " is ")
+		got = append(got, strings.ReplaceAll(w, `"`, ""))
+	}
+	want := []string{"1: $schema", "1: Region", "2: MaxSizeInMegabytes", "2: LockDuration", "3: EnablePartitioning", "4: AutoDeleteOnIdle", "4: Status",
+		"5: SupportOrdering", "5: RequiresSession", "5: LockDuration", "6: RequiresDuplicateDetection", "8: Subject", "8: Actions"}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	if got := c.Queues[0].LockDuration; got != 2*time.Minute {
+		t.Errorf("a property that is stated twice = %v, want the last value", got)
+	}
+	if diff := cmp.Diff(broker.Values{{Key: "any", Value: int64(1)}}, c.Topics[0].Subscriptions[0].Rules[0].Filter.Correlation.Properties); diff != "" {
+		t.Errorf("properties (-want +got):\n%s", diff)
 	}
 }
 
