@@ -63,7 +63,7 @@ func TestValuesBeyondTheBoundsOfTheServiceAreRefused(t *testing.T) {
 			`<Filter i:type="SqlFilter"><SqlExpression>` + strings.Repeat("1", 1025) + `</SqlExpression></Filter>`,
 			`<Action i:type="SqlRuleAction"/>`, `<Action><SqlExpression>SET a = 1</SqlExpression></Action>`,
 			property("int", "2147483648"), property("int", "1.5"), property("unsignedByte", "-1"), property("boolean", "perhaps"),
-			property("double", "x"), property("dateTime", "today"), property("duration", "1h"), property("base64Binary", "eA=="),
+			property("double", "x"), property("dateTime", "today"), property("duration", "1h"), property("hexBinary", "78"), property("base64Binary", "?"),
 			property("long", "9223372036854775808"), property("short", "32768"), property("unsignedLong", "-1"), property("decimal", "1e40"),
 			property("decimal", "NaN"), property("guid", "x"), property("char", "-1"), property("boolean", "t"), property("float", "1e300"),
 			sqlRule("SqlFilter", "a = 1", `<RequiresPreprocessing>perhaps</RequiresPreprocessing>`), property("", "x"),
@@ -159,7 +159,7 @@ func TestTypesOfPropertiesAreThoseOfAMQP(t *testing.T) {
 		{amqp.Timestamp(1500), "dateTime", "1970-01-01T00:00:01.5Z", time.UnixMilli(1500).UTC()},
 		{described(message.TypeOffset, int64(message.EpochTicks+1)), "dateTime", "1970-01-01T00:00:00.0000001Z", time.Unix(0, 100).UTC()},
 		{described(message.TypeTimeSpan, int64(10_000_000)), "duration", "PT1S", time.Second},
-		{described(message.TypeURI, "http://x"), "anyURI", "http://x", nil},
+		{described(message.TypeURI, "http://x"), "anyURI", "http://x", nil}, {[]byte("x"), "base64Binary", "eA==", nil},
 	} {
 		filter := broker.Filter{Correlation: &broker.CorrelationFilter{Properties: broker.Values{{Key: "k", Value: c.value}}}}
 		if _, err := n.CreateRule("t", "s", broker.RuleConfig{Name: "r", Filter: filter}); err != nil {
@@ -183,6 +183,16 @@ func TestTypesOfPropertiesAreThoseOfAMQP(t *testing.T) {
 		if err := n.DeleteRule("t", "s", "r"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestAPropertyThatIsNullComesBack(t *testing.T) {
+	n, h := setup(t)
+	scene(t, n)
+	const null = `<KeyValueOfstringanyType><Key>k</Key><Value i:nil="true"></Value></KeyValueOfstringanyType>`
+	body := describe("RuleDescription", `<Filter i:type="CorrelationFilter"><Properties>`+null+`</Properties></Filter>`)
+	if answer := must(t, h, 201, "PUT", "/t/Subscriptions/s/Rules/r"+version, body); !strings.Contains(answer, null) {
+		t.Errorf("a null came back as\n%s", answer)
 	}
 }
 

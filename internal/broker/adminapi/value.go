@@ -4,6 +4,7 @@ package adminapi
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"math"
@@ -38,8 +39,13 @@ func readValues(n *node) (broker.Values, error) {
 	values := broker.Values{}
 	for _, pair := range n.children {
 		key, value := pair.child("Key"), pair.child("Value")
-		if key == nil || value == nil || len(key.text) == 0 {
+		isNull := slices.ContainsFunc(pair.children, func(c *node) bool { return c.name.Local == "Value" && c.null() })
+		if key == nil || value == nil && !isNull || len(key.text) == 0 {
 			return nil, badRequest("%s: every value needs a key, and every key a value.", n.name.Local)
+		}
+		if value == nil {
+			values = append(values, queue.Property{Key: string(key.text)})
+			continue
 		}
 		read, known := valueTypes[value.kind()]
 		if !known {
@@ -78,6 +84,10 @@ var valueTypes = map[string]func(string) (any, bool){
 	"boolean":  truth,
 	"anyURI":   func(s string) (any, bool) { return amqp.Described{Descriptor: message.TypeURI, Value: s}, true },
 	"dateTime": dateTime,
+	"base64Binary": func(s string) (any, bool) {
+		b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(s))
+		return b, err == nil
+	},
 	"duration": func(s string) (any, bool) { return duration.ParseISO8601(s) },
 	"guid":     guid,
 	"char":     char,
@@ -144,9 +154,13 @@ func writeValues(w writer, name string, values broker.Values) {
 		if kind == "duration" || kind == "guid" || kind == "char" {
 			namespace = nsSerialization
 		}
+		attributes := []string{"i:type", "d6p1:" + kind, "xmlns:d6p1", namespace}
+		if v.Value == nil {
+			attributes = []string{"i:nil", "true"}
+		}
 		w.open("KeyValueOfstringanyType")
 		w.text("Key", v.Key)
-		w.text("Value", text, "i:type", "d6p1:"+kind, "xmlns:d6p1", namespace)
+		w.text("Value", text, attributes...)
 		w.close("KeyValueOfstringanyType")
 	}
 	w.close(name)
@@ -186,6 +200,10 @@ func typeOf(v any) (kind, text string) {
 		return "duration", duration.FormatISO8601(as.Duration())
 	}
 	switch v := v.(type) {
+	case nil:
+		return "", ""
+	case []byte:
+		return "base64Binary", base64.StdEncoding.EncodeToString(v)
 	case amqp.Char:
 		return "char", strconv.Itoa(int(v))
 	case amqp.Described:
