@@ -6,12 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"strconv"
-	"strings"
-	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
@@ -82,15 +78,7 @@ func refusalFor(err error) *restRefusal {
 // refuse answers with an error as the service writes it.
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	answer := refusalFor(err)
-	h := w.Header()
-	h.Set("Content-Type", rest.ErrorContentType)
-	if answer.retryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(answer.retryAfter))
-	}
-	w.WriteHeader(answer.status)
-	detail := fmt.Sprintf("%s. TrackingId:%s, SystemTracker:%.260s:%.300s, Timestamp:%s", strings.TrimRight(answer.detail, ". "),
-		rest.NewID(), r.Host, r.URL.Path, time.Now().UTC().Format("2006-01-02T15:04:05"))
-	_, _ = io.WriteString(w, rest.ErrorBody(answer.status, detail)) // the client may be gone
+	rest.Refuse(w, r, answer.status, answer.retryAfter, answer.detail)
 }
 
 // away is errAway when the request has ended, else err.

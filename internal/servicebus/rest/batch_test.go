@@ -37,8 +37,8 @@ func TestAMessageWithoutAnIDGetsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, b := got[0].Broker.MessageID, got[1].Broker.MessageID
-	if len(a) != 36 || len(b) != 36 || a == b || a[14] != '4' {
-		t.Errorf("message-ids %q and %q, want two UUIDs of version 4", a, b)
+	if len(a) != 32 || len(b) != 32 || a == b || strings.Contains(a, "-") {
+		t.Errorf("message-ids %q and %q, want two of 32 digits", a, b)
 	}
 }
 

@@ -5,6 +5,8 @@ package rest
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -45,19 +47,43 @@ func Quoted(v any) string {
 	return fmt.Sprintf("%q", string(s))
 }
 
-// ErrorContentType is the Content-Type of ErrorBody.
+// ErrorContentType is the Content-Type of ErrorBody, and of answers without a body.
 const ErrorContentType = "application/xml; charset=utf-8"
 
-var xmlText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+var xmlText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "\r", "&#xD;")
 
 // ErrorBody is the body of an error answer. The sentence may hold what a client sent, or
 // the broker's own words: what XML cannot hold is left out.
 func ErrorBody(status int, sentence string) string {
 	sentence = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError || r == 0xfffe || r == 0xffff {
+		if unicode.IsControl(r) && r != '\r' && r != '\n' || r == utf8.RuneError || r == 0xfffe || r == 0xffff {
 			return -1
 		}
 		return r
 	}, sentence)
 	return "<Error><Code>" + strconv.Itoa(status) + "</Code><Detail>" + xmlText.Replace(sentence) + "</Detail></Error>"
+}
+
+// HeaderStrictTransport is a header that the service sets on all answers but some lists.
+const HeaderStrictTransport = "Strict-Transport-Security"
+
+// Identify sets the headers that the service sets on its answers, whatever they say.
+func Identify(h http.Header) {
+	h.Set("Server", "Microsoft-HTTPAPI/2.0")
+	h.Set(HeaderStrictTransport, "max-age=31536000")
+}
+
+// Refuse answers r with an error as the service writes it. The sentence gets the service's tail,
+// by which people find an error in its logs. retryAfter is in seconds, 0 = a retry does not help.
+func Refuse(w http.ResponseWriter, r *http.Request, status, retryAfter int, sentence string) {
+	h := w.Header()
+	h.Set("Content-Type", ErrorContentType)
+	h.Set("Transfer-Encoding", "chunked")
+	if retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	w.WriteHeader(status)
+	detail := fmt.Sprintf("%s. TrackingId:%s_G0, SystemTracker:%.260s:%.300s, Timestamp:%s", strings.TrimRight(sentence, "."),
+		NewID(), r.Host, strings.Trim(r.URL.Path, "/"), time.Now().UTC().Format("2006-01-02T15:04:05"))
+	_, _ = io.WriteString(w, ErrorBody(status, detail)) // the client may be gone
 }

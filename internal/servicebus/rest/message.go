@@ -58,7 +58,7 @@ func (m *Message) complete() error {
 		return err
 	}
 	if m.Broker.MessageID == "" {
-		m.Broker.MessageID = NewID()
+		m.Broker.MessageID = strings.ReplaceAll(NewID(), "-", "")
 	}
 	return nil
 }
