@@ -104,6 +104,16 @@ func (n *Namespace) find(path string) *Entity {
 	return n.entities[key(path)]
 }
 
+// Changed returns when a queue or topic was made or last changed. ok is false where there is none.
+func (n *Namespace) Changed(name string) (at time.Time, ok bool) {
+	e := n.find(name)
+	if e == nil || e.kind == KindSubscription {
+		return at, false
+	}
+	_, at, _ = e.times()
+	return at, true
+}
+
 // findKind is find for one kind of entity.
 func (n *Namespace) findKind(kind Kind, path string) (*Entity, error) {
 	if e := n.find(path); e != nil && e.kind == kind {

@@ -3,11 +3,13 @@
 package adminapi
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/rest"
 )
 
 // Options of a handler. The zero value is open to everybody.
@@ -34,6 +36,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w: w, r: r, ns: h.namespace(r), authorizer: h.authorizer, started: h.started,
 		target: t, version: r.URL.Query().Get("api-version"),
 	}
+	rest.Identify(w.Header())
+	c.tag()
 	if err == nil {
 		err = c.serve()
 	}
@@ -58,20 +62,56 @@ func (c *call) serve() error {
 	if c.ns == nil {
 		return notFound("The namespace '%s' could not be found.", c.r.Host)
 	}
+	if c.ofMessages() {
+		if err := c.allow(Read, ""); err != nil {
+			return err
+		}
+		return c.invalidVerb()
+	}
 	switch c.r.Method {
 	case http.MethodGet:
-		return c.get()
+		err := c.get()
+		if _, exists := c.changed(); errors.Is(err, broker.ErrEntityNotFound) && !exists {
+			c.writePublicServices(publicServicesList)
+			return nil
+		}
+		return err
 	case http.MethodPut:
 		return c.put()
 	case http.MethodDelete:
 		return c.delete()
 	}
-	c.w.Header().Set("Allow", "GET, PUT, DELETE")
-	return refusef(http.StatusMethodNotAllowed, "The method %.20s is not supported.", c.r.Method)
+	return c.invalidVerb()
+}
+
+// changed returns when the queue or topic was changed that the path leads to, or below. ok is false
+// where there is none.
+func (c *call) changed() (at time.Time, ok bool) {
+	if c.ns == nil {
+		return at, false
+	}
+	name := c.target.Name
+	if part, err := address.OfPath(c.target.Path); err == nil {
+		name = part.Name
+	}
+	return c.ns.Changed(name)
+}
+
+// ofMessages reports whether the path leads to a part of an entity that has messages alone, such as
+// its dead-letter queue.
+func (c *call) ofMessages() bool {
+	at, err := address.OfPath(c.target.Path)
+	if err != nil || at.SubQueue == address.Main && at.Node == address.Messages {
+		return false
+	}
+	_, exists := c.ns.Changed(at.Name)
+	return exists
 }
 
 func (c *call) get() error {
 	switch c.target.Kind {
+	case address.Root: // the public services, for everybody
+		return broker.ErrEntityNotFound
 	case address.NamespaceInfo:
 		return c.getNamespace()
 	case address.QueueList:
@@ -100,28 +140,26 @@ func (c *call) getEntity() error {
 		}
 		return c.writeEntry(http.StatusOK, c.queueEntry(q))
 	}
-	if t, err := c.ns.TopicInfo(c.target.Name); err == nil {
-		if denied != nil {
-			return denied
-		}
+	t, err := c.ns.TopicInfo(c.target.Name)
+	switch {
+	case err == nil && denied == nil:
 		return c.writeEntry(http.StatusOK, c.topicEntry(t))
-	}
-	if denied != nil && !lacksClaim(denied) {
+	case denied != nil && (err == nil || !lacksClaim(denied)):
 		return denied
 	}
-	return c.writeFeed(publicServices, page{})
+	return err
 }
 
 func (c *call) put() error {
 	switch c.target.Kind {
-	case address.EntityTarget:
+	case address.EntityTarget, address.Root:
 		return c.putEntity()
 	case address.SubscriptionTarget:
 		return c.putSubscription()
-	case address.RuleTarget, address.RuleList: // a client that leaves the name of a rule out ends up at the list
+	case address.RuleTarget:
 		return c.putRule()
 	}
-	return refusef(http.StatusMethodNotAllowed, "'%.300s' cannot be written to.", c.target.Path)
+	return c.invalidVerb()
 }
 
 // putEntity makes or changes what the body describes, a queue or a topic.
@@ -133,10 +171,14 @@ func (c *call) putEntity() error {
 	if err != nil {
 		return err
 	}
+	put, kind := c.putTopic, "topics"
 	if d.name.Local == "QueueDescription" {
-		return c.putQueue(d)
+		put, kind = c.putQueue, "queues"
 	}
-	return c.putTopic(d)
+	if c.target.Kind == address.Root {
+		return refusef(http.StatusUnauthorized, "Generic: Provided resource identifier '/namespaces/%s/%s/' is invalid.", c.name(), kind)
+	}
+	return put(d)
 }
 
 // updates reports whether a PUT changes an existing entity. Clients send `*`; there
@@ -145,7 +187,7 @@ func (c *call) updates() bool { return c.r.Header.Get("If-Match") != "" }
 
 func (c *call) delete() error {
 	switch t := c.target; t.Kind {
-	case address.EntityTarget:
+	case address.EntityTarget, address.Root:
 		if err := c.allow(Delete, ""); err != nil {
 			return err
 		}
@@ -164,5 +206,5 @@ func (c *call) delete() error {
 		}
 		return c.ns.DeleteRule(t.Name, t.Subscription, t.Rule)
 	}
-	return refusef(http.StatusMethodNotAllowed, "'%.300s' cannot be deleted.", c.target.Path)
+	return c.invalidVerb()
 }

@@ -4,11 +4,12 @@
 // Atom entries and feeds over HTTP, with the settings of an entity as XML inside.
 //
 //	/$namespaceinfo                          GET
-//	/$Resources/Queues, /$Resources/Topics   GET  $skip, $top
+//	/                                        GET
+//	/$Resources/Queues, /$Resources/Topics   GET  $skip, $top, $filter
 //	/{queue or topic}                        GET PUT DELETE
-//	/{topic}/Subscriptions                   GET  $skip, $top
+//	/{topic}/Subscriptions                   GET  $skip, $top, $filter
 //	/{topic}/Subscriptions/{s}               GET PUT DELETE
-//	/{topic}/Subscriptions/{s}/Rules         GET  $skip, $top
+//	/{topic}/Subscriptions/{s}/Rules         GET  $skip, $top, $filter
 //	/{topic}/Subscriptions/{s}/Rules/{r}     GET PUT DELETE
 //
 // PUT creates, and with If-Match updates. Names of queues and topics contain
@@ -24,7 +25,11 @@
 // An update is the whole of an entity: what it leaves out gets its default, as
 // clients that read, change and write never notice.
 //
-// A queue or topic that does not exist is answered with an empty feed and status
-// 200, as the service does, a missing subscription or rule with 404. The SDKs
-// turn both into "not found".
+// A queue or topic that does not exist, and what would be below it, is answered
+// with an empty feed and status 200, as the service does, a missing subscription
+// or rule of a topic with 404. The SDKs turn both into "not found".
+//
+// Ids and links are the URL that was asked for, in its case, with its query. Legacy
+// clients look for it: azure-sb reads a list whose id it knows, and Python's
+// azure-servicebus 0.21 cuts the name of a subscription out of its id.
 package adminapi

@@ -3,16 +3,13 @@
 package adminapi
 
 import (
-	"bufio"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
-	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/rest"
 )
 
 // A refusal is an answer that is no success.
@@ -37,28 +34,72 @@ func notFound(format string, args ...any) error {
 	return refusef(http.StatusNotFound, "SubCode=40400. Not Found. "+format, args...)
 }
 
+// knowMore stands behind most sentences of the service.
+const knowMore = " To know more visit https://aka.ms/sbResourceMgrExceptions."
+
+// What the service says of a queue or topic, and of what it takes for one.
+const (
+	noOperation  = "SubCode=40400. Not Found. The Operation doesn't exist." + knowMore + " ."
+	notHosted    = "No service is hosted at the specified address."
+	noTopicToPut = "The incoming request is not recognized as a namespace policy put request." + knowMore
+	conflict     = "SubCode=40900. Conflict. You're requesting an operation that isn't allowed in the resource's current state." + knowMore + " ."
+)
+
+// invalidVerb refuses a request for what cannot be asked for at its path.
+func (c *call) invalidVerb() error {
+	return refusef(http.StatusBadRequest, "The specified HTTP verb (%.20s) is not valid."+knowMore+" .", c.r.Method)
+}
+
 // asRefusal turns what the namespace says into what the service says.
 func (c *call) asRefusal(err error) *refusal {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r
 	}
-	status, code, why := http.StatusInternalServerError, "50000. Internal Error.", "could not be served: "+err.Error()+"."
+	r := &refusal{cause: err}
+	below := c.target.Subscription != ""
 	switch {
 	case errors.Is(err, broker.ErrEntityNotFound):
-		status, code, why = http.StatusNotFound, "40400. Not Found.", "could not be found."
+		_, topicExists := c.changed()
+		r.status = http.StatusNotFound
+		switch deletes := c.r.Method == http.MethodDelete; {
+		case deletes && (!below || !topicExists):
+			r.detail = notHosted
+		case !below:
+			r.detail = noOperation
+		case !topicExists:
+			r.detail = noTopicToPut
+		case deletes:
+			r.detail = "The messaging entity '" + c.entityName() + "' could not be found." + knowMore
+		default:
+			r.detail = "Entity '" + c.entityName() + "' was not found." + knowMore
+		}
+	case errors.Is(err, broker.ErrEntityExists) && below:
+		r.status, r.detail = http.StatusConflict, "The messaging entity '"+c.entityName()+"' already exists."+knowMore
 	case errors.Is(err, broker.ErrEntityExists):
-		status, code, why = http.StatusConflict, "40900. Conflict.", "already exists."
+		r.status, r.detail = http.StatusConflict, conflict
 	case errors.Is(err, broker.ErrInvalidConfig):
-		status, code, why = http.StatusBadRequest, "40000. Bad Request.", "cannot be like this: "+reasons(err)+"."
+		r.status, r.detail = http.StatusBadRequest, "SubCode=40000. Bad Request. "+c.entityURL()+" cannot be like this: "+reasons(err)+"."
 	case errors.Is(err, broker.ErrTooManyEntities):
-		status, code, why = http.StatusForbidden, "40300. Forbidden.", "has no room: the namespace, topic or subscription is full."
+		r.status, r.detail = http.StatusForbidden, "SubCode=40300. Forbidden. "+c.entityURL()+" has no room: the namespace, topic or subscription is full."
 	case errors.Is(err, broker.ErrClosed):
-		status, code, why = http.StatusServiceUnavailable, "50300. Service Unavailable.", "is shutting down."
+		r.status, r.detail = http.StatusServiceUnavailable, "SubCode=50300. Service Unavailable. The namespace is shutting down."
+	default:
+		r.status, r.detail = http.StatusInternalServerError, "SubCode=50000. Internal Error. "+c.entityURL()+" could not be served: "+err.Error()+"."
 	}
-	return &refusal{
-		status: status, cause: err,
-		detail: fmt.Sprintf("SubCode=%s The messaging entity 'sb://%s/%s' %s", code, c.r.Host, c.target.Path, why),
+	return r
+}
+
+// entityName is what the service calls a subscription or a rule.
+func (c *call) entityName() string {
+	name := c.name() + ":Topic:" + c.target.Name + "|" + c.target.Subscription
+	if c.target.Rule != "" {
+		name += "|" + c.target.Rule
 	}
+	return name
+}
+
+func (c *call) entityURL() string {
+	return "The messaging entity 'sb://" + c.r.Host + "/" + c.target.Path + "'"
 }
 
 // reasons are what is wrong, without the words that say that something is.
@@ -67,16 +108,11 @@ func reasons(err error) string {
 	return strings.ReplaceAll(text, "\n", "; ")
 }
 
-// refuse answers with an error.
+// refuse answers with an error. Who may not know of an entity is not told when it was changed.
 func (c *call) refuse(err error) {
 	r := c.asRefusal(err)
-	c.w.Header().Set("Content-Type", "application/xml; charset=utf-8")
-	c.w.WriteHeader(r.status)
-	w := writer{b: bufio.NewWriter(c.w)}
-	w.open("Error")
-	w.text("Code", strconv.Itoa(r.status))
-	w.text("Detail", fmt.Sprintf("%s TrackingId:%s, SystemTracker:%s, Timestamp:%s",
-		r.detail, rand.Text(), c.r.Host, time.Now().UTC().Format("2006-01-02T15:04:05")))
-	w.close("Error")
-	w.flush()
+	if r.status == http.StatusUnauthorized {
+		c.w.Header().Del("ETag")
+	}
+	rest.Refuse(c.w, c.r, r.status, 0, r.detail)
 }

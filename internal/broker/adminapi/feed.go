@@ -7,125 +7,178 @@ import (
 	"cmp"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
-)
 
-// publicServices is the title of the feed that stands for "there is no such
-// queue or topic". The Go SDK knows it by this title.
-const publicServices = "Publicly Listed Services"
+	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/rest"
+)
 
 // defaultPage is how many entries a list has where a client does not say.
 const defaultPage = 100
 
 // An entry is an entity, a rule or the namespace.
 type entry struct {
-	title, path      string
+	title            string
 	created, updated time.Time // created may be zero
 	authored         bool
 	content          func(writer)
 }
 
-// page is part of a list.
-type page struct {
-	entries   []entry
-	next, top int // where the next page begins, 0 where there is none, and how long it is
-}
-
-// list writes the part of all that the client asks for.
+// list writes the part of all that the client asks for, in the order of the names.
 func list[T any](c *call, title string, all []T, toEntry func(T) entry) error {
 	query := c.r.URL.Query()
-	skip, err := count(query, "$skip", 0)
+	skip, err := count(query, "skip", 0)
 	if err != nil {
 		return err
 	}
-	top, err := count(query, "$top", defaultPage)
+	top, err := count(query, "top", defaultPage)
 	if err != nil {
 		return err
 	}
-	from := min(skip, len(all))
-	to := from + min(top, len(all)-from)
-	p := page{top: top, entries: make([]entry, 0, to-from)}
-	for _, v := range all[from:to] {
-		p.entries = append(p.entries, toEntry(v))
+	entries := make([]entry, len(all))
+	for i, v := range all {
+		entries[i] = toEntry(v)
 	}
-	if to < len(all) && to > from {
-		p.next = to
+	if entries, err = filtered(entries, query.Get("$filter")); err != nil {
+		return err
 	}
-	return c.writeFeed(title, p)
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.title, b.title) })
+	skip = min(skip, len(entries))
+	end := skip + min(top, len(entries)-skip)
+	next := ""
+	if skip < end && end < len(entries) {
+		query.Set("$skip", strconv.Itoa(end))
+		query.Set("$top", strconv.Itoa(top))
+		next = "?" + query.Encode()
+	}
+	c.writeFeed(title, entries[skip:end], next)
+	return nil
 }
 
 func count(query url.Values, name string, absent int) (int, error) {
-	s := query.Get(name)
+	s := query.Get("$" + name)
 	if s == "" {
 		return absent, nil
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
-		return 0, badRequest("The value '%.100s' of the query parameter %s is no number from 0 on.", s, name)
+		return 0, refusef(http.StatusBadRequest, "Parameter '%[1]s' should be non-negative integer.\r\nParameter name: %[1]s.", name)
 	}
 	return n, nil
 }
 
-// writeFeed answers with a list. It is written as it is made: a namespace may
-// have ten thousand queues.
-func (c *call) writeFeed(title string, p page) error {
-	return c.writeFeedAbout(title, "", p)
-}
-
-// WritePublicServices answers with the feed of a namespace's public services,
-// which are none; about says what the namespace is.
-func WritePublicServices(w http.ResponseWriter, r *http.Request, about string) {
-	c := &call{w: w, r: r, version: r.URL.Query().Get("api-version")}
-	_ = c.writeFeedAbout(publicServices, about, page{}) // an error means that the client has gone
-}
-
-// writeFeedAbout is writeFeed with a subtitle, unless that is "".
-func (c *call) writeFeedAbout(title, subtitle string, p page) error {
+// writeFeed answers with a page of a list. next is the query of the next page, "" where there is
+// none.
+func (c *call) writeFeed(title string, entries []entry, next string) {
 	w := c.begin(http.StatusOK, "feed")
-	self := c.link(c.target.Path, c.query(c.r.URL.Query().Get("$skip"), c.r.URL.Query().Get("$top")))
+	defer w.flush()
+	here := c.root(c.scheme()) + c.askedPath()
+	self := here + c.askedQuery()
 	w.open("feed", "xmlns", nsAtom)
 	w.text("title", title, "type", "text")
-	if subtitle != "" {
-		w.text("subtitle", subtitle, "type", "text")
-	}
 	w.text("id", self)
 	w.text("updated", time.Now().UTC().Format(time.RFC3339))
-	w.open("link", "rel", "self", "href", self)
-	w.close("link")
-	if p.next > 0 {
-		// The second of two links: that is how Python knows it.
-		w.open("link", "rel", "next", "href", c.link(c.target.Path, c.query(strconv.Itoa(p.next), strconv.Itoa(p.top))))
-		w.close("link")
+	w.link("self", self)
+	if next != "" {
+		w.link("next", here+next) // the second of two links: that is how Python knows it
 	}
-	for _, e := range p.entries {
-		c.writeEntryIn(w, e, "xml:base", self)
+	version := ""
+	if c.version != "" {
+		version = "?api-version=" + url.QueryEscape(c.version)
+	}
+	for _, e := range entries {
+		path, link := c.listed(e.title)
+		c.writeEntryIn(w, e, c.root(c.scheme())+path+version, link+version, "xml:base", self)
 	}
 	w.close("feed")
-	w.flush()
-	return nil
 }
 
-// writeEntry answers with one entity.
+// listed returns the path of an entry of a list, and a link to it from the list.
+func (c *call) listed(name string) (path, link string) {
+	list, name := c.askedPath(), escaped(name)
+	if c.target.Name == "" { // queues and topics
+		return "/" + name, strings.Repeat("../", strings.Count(list, "/")-1) + name
+	}
+	path = strings.TrimSuffix(list, "/") + "/" + name
+	return path, path[strings.LastIndexByte(list, '/')+1:]
+}
+
+// Texts of the feed that stands for "there is no such queue or topic". The Go SDK knows it by its
+// title.
+const (
+	publicServices     = "Publicly Listed Services"
+	publicServicesList = "This is the list of publicly-listed services currently available."
+)
+
+// writePublicServices answers with the feed of the namespace's public services, which are none.
+func (c *call) writePublicServices(about string) {
+	w := c.begin(http.StatusOK, "feed")
+	defer w.flush()
+	w.open("feed", "xmlns", nsAtom)
+	w.text("title", publicServices, "type", "text")
+	w.text("subtitle", about, "type", "text")
+	w.text("id", "uuid:"+rest.NewID()+";id=1")
+	w.text("updated", time.Now().UTC().Format(time.RFC3339))
+	w.text("generator", "Service Bus 1.1")
+	w.close("feed")
+}
+
+// WritePublicServices answers with the feed of a namespace's public services; about says what the
+// namespace is.
+func WritePublicServices(w http.ResponseWriter, r *http.Request, about string) {
+	(&call{w: w, r: r}).writePublicServices(about)
+}
+
+// writeEntry answers with one entity. An update of a queue or topic does not say when that was
+// made, and who reads a subscription or a rule is led to where the namespace has it.
 func (c *call) writeEntry(status int, e entry) error {
+	scheme := c.scheme()
+	switch {
+	case c.r.Method == http.MethodGet && c.target.Subscription != "" && c.version != "":
+		scheme = "sb"
+	case c.r.Method == http.MethodPut && status == http.StatusOK && c.target.Subscription == "":
+		e.created = time.Time{}
+	}
 	w := c.begin(status, "entry")
-	c.writeEntryIn(w, e, "xmlns", nsAtom)
-	w.flush()
+	defer w.flush()
+	self := c.root(scheme) + c.askedPath() + c.askedQuery()
+	c.writeEntryIn(w, e, self, self, "xmlns", nsAtom)
 	return nil
 }
 
 // begin writes the header of an answer that is a success.
 func (c *call) begin(status int, kind string) writer {
-	c.w.Header().Set("Content-Type", "application/atom+xml;type="+kind+";charset=utf-8")
+	h := c.w.Header()
+	if status != http.StatusCreated || c.target.Subscription != "" {
+		c.tag() // an update has changed it
+	}
+	if c.target.Kind == address.QueueList || c.target.Kind == address.TopicList || c.target.Kind == address.NamespaceInfo {
+		h.Del(rest.HeaderStrictTransport)
+	}
+	h.Set("Content-Type", "application/atom+xml;type="+kind+";charset=utf-8")
+	h.Set("Transfer-Encoding", "chunked")
 	c.w.WriteHeader(status)
 	return writer{b: bufio.NewWriter(c.w)}
 }
 
-func (c *call) writeEntryIn(w writer, e entry, attributes ...string) {
-	// The JavaScript SDK reads the names of an entity from the id.
-	self := c.link(e.path, c.query("", ""))
+// tag says when the queue or topic was changed that the request is about, if there is one, in the
+// service's way: in ticks of .NET, of a clock that has 300 in a second.
+func (c *call) tag() {
+	changed, ok := c.changed()
+	if !ok {
+		return
+	}
+	const unixEpoch = 62135596800                  // in seconds of the year 1
+	thirds := (changed.Nanosecond()*3 + 5e6) / 1e7 // of a hundredth of a second
+	c.w.Header().Set("ETag", strconv.FormatInt((changed.Unix()+unixEpoch)*1e7+int64((thirds*10+1)/3)*1e4, 10))
+}
+
+func (c *call) writeEntryIn(w writer, e entry, id, link string, attributes ...string) {
 	w.open("entry", attributes...)
-	w.text("id", self)
+	w.text("id", id)
 	w.text("title", e.title, "type", "text")
 	if !e.created.IsZero() {
 		w.text("published", e.created.UTC().Format(time.RFC3339))
@@ -136,30 +189,37 @@ func (c *call) writeEntryIn(w writer, e entry, attributes ...string) {
 		w.text("name", c.name())
 		w.close("author")
 	}
-	w.open("link", "rel", "self", "href", self)
-	w.close("link")
+	w.link("self", link)
 	w.open("content", "type", "application/xml")
 	e.content(w)
 	w.close("content")
 	w.close("entry")
 }
 
-// query is that of a link, in the order that the service has.
-func (c *call) query(skip, top string) string {
-	q := ""
-	for _, p := range [][2]string{{"%24skip", skip}, {"%24top", top}, {"api-version", c.version}} {
-		if p[1] != "" {
-			q += "&" + p[0] + "=" + url.QueryEscape(p[1])
-		}
+// askedPath is the path of the URL as the client has written it, but for escapes that it needs not.
+func (c *call) askedPath() string {
+	path := "/" + escaped(c.target.Path)
+	if len(path) > 1 && strings.HasSuffix(c.r.URL.Path, "/") {
+		path += "/"
 	}
-	return q[min(1, len(q)):]
+	return path
 }
 
-// link is a URL on the host that the client asked.
-func (c *call) link(path, query string) string {
-	u := url.URL{Scheme: "http", Host: cmp.Or(c.r.Host, "localhost"), Path: "/" + path, RawQuery: query}
-	if c.r.TLS != nil {
-		u.Scheme = "https"
+func (c *call) askedQuery() string {
+	if c.r.URL.RawQuery == "" {
+		return ""
 	}
-	return u.String()
+	return "?" + c.r.URL.RawQuery
 }
+
+func escaped(path string) string { return (&url.URL{Path: path}).EscapedPath() }
+
+func (c *call) scheme() string {
+	if c.r.TLS != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// root is the URL of the namespace, without a slash at its end.
+func (c *call) root(scheme string) string { return scheme + "://" + cmp.Or(c.r.Host, "localhost") }

@@ -31,7 +31,7 @@ func (c *call) getNamespace() error {
 		return err
 	}
 	return c.writeEntry(http.StatusOK, entry{
-		title: c.name(), path: "$namespaceinfo", updated: c.started, authored: true,
+		title: c.name(), updated: c.started, authored: true,
 		content: func(w writer) {
 			w.open("NamespaceInfo", "xmlns", nsEntity, "xmlns:i", nsInstance)
 			w.text("CreatedTime", formatTime(c.started))

@@ -52,7 +52,7 @@ var queueFields = slices.Concat([]field[broker.QueueInfo]{
 func (c *call) queueEntry(q broker.QueueInfo) entry {
 	q.Config.MaxMessageSize = cmp.Or(q.Config.MaxMessageSize, c.ns.MaxMessageSize())
 	return entry{
-		title: q.Config.Name, path: q.Config.Name, created: q.CreatedAt, updated: q.UpdatedAt, authored: true,
+		title: q.Config.Name, created: q.CreatedAt, updated: q.UpdatedAt, authored: true,
 		content: func(w writer) { writeFields(w, "QueueDescription", c.version, queueFields, &q) },
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/broker"
-	"overdue/internal/servicebus/address"
 )
 
 // compatibilityLevel is the only one of the SQL dialect that the service has.
@@ -16,8 +15,7 @@ const compatibilityLevel = "20"
 
 func (c *call) ruleEntry(r broker.RuleInfo) entry {
 	return entry{
-		title: r.Config.Name, path: address.RulePath(c.target.Name, c.target.Subscription, r.Config.Name),
-		created: r.CreatedAt, updated: r.CreatedAt,
+		title: r.Config.Name, created: r.CreatedAt, updated: r.CreatedAt,
 		content: func(w writer) {
 			w.open("RuleDescription", "xmlns", nsEntity, "xmlns:i", nsInstance)
 			shown := c.r.Method != http.MethodPut
@@ -67,7 +65,7 @@ func (c *call) putRule() error {
 	if err != nil {
 		return err
 	}
-	cfg.Name = c.target.Rule // the path counts
+	cfg.Name = c.target.Rule // whatever the body says
 	put, code := c.ns.CreateRule, http.StatusCreated
 	if c.updates() {
 		put, code = c.ns.UpdateRule, http.StatusOK

@@ -36,9 +36,9 @@ func TestTheSDKFindsNothingWhereThereIsNothing(t *testing.T) {
 	_, err = c.UpdateSubscription(ctx, "t", "none", admin.SubscriptionProperties{}, nil)
 	refused(t, err, 404, "404 Not Found")
 	_, err = c.CreateSubscription(ctx, "none", "s", nil)
-	refused(t, err, 404, "could not be found")
+	refused(t, err, 404, "not recognized as a namespace policy put request")
 	_, err = c.DeleteQueue(ctx, "none", nil)
-	refused(t, err, 404, "could not be found")
+	refused(t, err, 404, "No service is hosted at the specified address.")
 	_, err = c.DeleteRule(ctx, "t", "s", "r", nil)
 	refused(t, err, 404, "could not be found")
 }

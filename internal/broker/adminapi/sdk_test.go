@@ -229,7 +229,7 @@ func TestANameIsTakenByTheFirst(t *testing.T) {
 	_, err = c.CreateQueue(ctx, "TAKEN", nil)
 	refused(t, err, 409, "<Code>409</Code>")
 	_, err = c.CreateTopic(ctx, "taken", nil)
-	refused(t, err, 409, "' already exists.")
+	refused(t, err, 409, "SubCode=40900. Conflict.")
 	_, err = c.CreateTopic(ctx, "t", nil)
 	check(t, err)
 	_, err = c.CreateSubscription(ctx, "t", "s", nil)

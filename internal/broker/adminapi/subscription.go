@@ -10,7 +10,6 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
-	"overdue/internal/servicebus/address"
 )
 
 var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
@@ -51,7 +50,7 @@ var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
 
 func (c *call) subscriptionEntry(s broker.SubscriptionInfo) entry {
 	return entry{
-		title: s.Config.Name, path: address.SubscriptionPath(s.Topic, s.Config.Name), created: s.CreatedAt, updated: s.UpdatedAt,
+		title: s.Config.Name, created: s.CreatedAt, updated: s.UpdatedAt,
 		content: func(w writer) { writeFields(w, "SubscriptionDescription", c.version, subscriptionFields, &s) },
 	}
 }

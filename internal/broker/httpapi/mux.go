@@ -20,7 +20,7 @@ func (s *Server) newMux() http.Handler {
 	control := newControl(s.cfg.Broker, s.namespaceOf)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := strings.TrimRight(r.URL.Path, "/"); {
-		case path == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		case r.URL.Path == "/" && r.URL.RawQuery == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 			s.serveAbout(w, r)
 		case path == "/health" && r.URL.RawQuery == "": // one with api-version asks for a queue of that name
 			s.serveHealth(w, r)
@@ -105,9 +105,8 @@ func (s *Server) serveHealth(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveAbout answers at the root of the namespace as the service does, with the
-// feed of its public services, which lists none; clients that ask for an entity
-// without a name get here, and read XML. A human who has found the port reads in
-// the subtitle what it is.
+// feed of its public services, which lists none. A human who has found the port
+// reads in the subtitle what it is.
 func (s *Server) serveAbout(w http.ResponseWriter, r *http.Request) {
 	version := s.cfg.Version
 	if version == "" {

@@ -260,8 +260,8 @@ func TestThePortSaysWhatItIs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := sc.do(r).StatusCode; got != http.StatusMethodNotAllowed {
-			t.Errorf("POST / = %d, want 405", got)
+		if got := sc.do(r).StatusCode; got != http.StatusBadRequest {
+			t.Errorf("POST / = %d, want 400", got)
 		}
 	})
 }

@@ -116,7 +116,7 @@ var allowed = map[string]allowance{
 	"internal/broker":               {ours: []string{"internal/broker/quirk", "internal/broker/message", "internal/servicebus/duration", "internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
 	"internal/broker/filter":        {others: []string{apd}},
 	"internal/servicebus/rest":      {ours: []string{"internal/amqp", "internal/servicebus/duration"}},
-	"internal/broker/adminapi":      {ours: []string{"internal/amqp", "internal/broker", "internal/broker/filter", "internal/broker/message", "internal/broker/queue", "internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration"}},
+	"internal/broker/adminapi":      {ours: []string{"internal/amqp", "internal/broker", "internal/broker/filter", "internal/broker/message", "internal/broker/queue", "internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration", "internal/servicebus/rest"}},
 	"internal/servicebus/duration":  {},
 	"internal/servicebus/namespace": {},
 	"internal/broker/httpapi": {
