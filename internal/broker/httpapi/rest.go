@@ -54,6 +54,7 @@ type runtime struct {
 }
 
 func (h *runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rest.Identify(w.Header())
 	t, ok := targetOf(r)
 	err := error(&restRefusal{status: http.StatusNotFound, detail: "There is no such operation."})
 	if ok {

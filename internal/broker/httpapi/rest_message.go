@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -11,10 +12,6 @@ import (
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/rest"
 )
-
-// atomEntry is the Content-Type of answers of the API, and of messages that have
-// none of their own.
-const atomEntry = "application/atom+xml;type=entry;charset=utf-8"
 
 // A shown message is one as the REST runtime API shows it.
 type shown struct {
@@ -49,7 +46,7 @@ func show(v *queue.View) (*shown, error) {
 	s := &shown{
 		broker: rest.BrokerProperties{
 			ContentType: string(p.ContentType), CorrelationID: textOf(p.CorrelationID), Label: deref(p.Subject), MessageID: v.MessageID,
-			PartitionKey: annotation(m.MessageAnnotations, annotationPartitionKey), ReplyTo: deref(p.ReplyTo), ReplyToSessionID: deref(p.ReplyToGroupID),
+			PartitionKey: cmp.Or(annotation(m.MessageAnnotations, annotationPartitionKey), v.SessionID), ReplyTo: deref(p.ReplyTo), ReplyToSessionID: deref(p.ReplyToGroupID),
 			ScheduledEnqueueTime: v.ScheduledEnqueueTime, SessionID: v.SessionID, TimeToLive: v.TTL, To: deref(p.To),
 			ViaPartitionKey: annotation(m.MessageAnnotations, annotationViaPartitionKey),
 		},
@@ -71,11 +68,7 @@ func (s *shown) write(w http.ResponseWriter, status int) error {
 	for _, p := range s.properties {
 		rest.AddProperty(h, p.name, p.value) // what no header can carry is left out
 	}
-	kind := s.broker.ContentType
-	if kind == "" {
-		kind = atomEntry
-	}
-	h.Set("Content-Type", kind)
+	h.Set("Content-Type", cmp.Or(s.broker.ContentType, rest.ErrorContentType))
 	h.Set("Content-Length", strconv.Itoa(len(s.body)))
 	h[rest.HeaderBrokerProperties] = []string{string(rest.AppendBroker(nil, &s.broker, &s.stamps))}
 	w.WriteHeader(status)

@@ -49,9 +49,7 @@ func (h *runtime) send(w http.ResponseWriter, r *http.Request, ns *broker.Namesp
 	if refusal := entity.Send(encoded...); refusal != nil {
 		return refusal
 	}
-	if kind := r.Header.Get("Content-Type"); kind != "" {
-		w.Header().Set("Content-Type", kind) // "as passed in", says the API
-	}
+	w.Header().Set("Content-Type", rest.ErrorContentType)
 	w.WriteHeader(http.StatusCreated)
 	return nil
 }

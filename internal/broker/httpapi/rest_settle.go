@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/rights"
 )
 
@@ -30,7 +31,7 @@ func settle(w http.ResponseWriter, ns *broker.Namespace, t restTarget) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", atomEntry)
+	w.Header().Set("Content-Type", rest.ErrorContentType)
 	w.WriteHeader(http.StatusOK)
 	return nil
 }
