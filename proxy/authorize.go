@@ -22,7 +22,7 @@ func called(r *http.Request) (rights.Request, error) {
 	case err != nil && reads:
 		return q, fmt.Errorf("%w: %w", errNowhere, err) // apps ask whether an entity exists
 	case errors.Is(err, rights.ErrUnlisted):
-		return q, fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
+		return q, rest.InvalidVerb(r.Method)
 	case err != nil:
 		return q, rest.BadRequest("The request is refused: %s.", err)
 	case q.Twofold:

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -35,6 +34,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// writer without deadlines comes from a test or a middleware, whose server bounds reads
 	// itself.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.cfg.SendTimeout))
+	rest.Identify(w.Header())
 
 	q, err := called(r)
 	if err == nil {
@@ -49,20 +49,21 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case q.Call == rights.SendMessages:
 		err = p.serveSend(w, r, &q)
-	case r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+	case r.URL.Path == "/" && r.URL.RawQuery == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, about) // the client may be gone
 		return
 	default:
 		if err = p.relay(w, r, &q); err != nil {
-			p.refuse(w, "relayed request failed", q.Need.Path, err)
+			p.refuse(w, r, "relayed request failed", q.Need.Path, err)
 		}
 		return
 	}
 	if err != nil {
-		p.refuse(w, "request refused", entity, err)
+		p.refuse(w, r, "request refused", entity, err)
 		return
 	}
+	w.Header().Set("Content-Type", rest.ErrorContentType)
 	w.WriteHeader(http.StatusCreated)
 }
 
@@ -179,11 +180,11 @@ func bodyError(err error) error {
 
 // refuse writes err in the form of Service Bus, and logs the details that the client must not
 // see. It is the last stop of a send's error.
-func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, event, entity string, err error) {
 	var theirs *namespaceAnswer
 	if errors.As(err, &theirs) {
 		p.cfg.Log.Debug(event, zap.String("work_queue", entity), zap.String("endpoint", endpointREST), zap.Int("status", theirs.status))
-		theirs.write(w)
+		theirs.write(w, p.naming(r))
 		return
 	}
 	status, retryAfter, sentence := answer(err, entity)
@@ -193,11 +194,5 @@ func (p *Proxy) refuse(w http.ResponseWriter, event, entity string, err error) {
 	}
 	log(event, zap.String("work_queue", entity), zap.String("endpoint", endpointREST),
 		zap.Int("status", status), zap.Error(err))
-	h := w.Header()
-	h.Set("Content-Type", rest.ErrorContentType)
-	if retryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(retryAfter))
-	}
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, rest.ErrorBody(status, sentence)) // the client may be gone
+	rest.Refuse(w, r, status, retryAfter, sentence)
 }

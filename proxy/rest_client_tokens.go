@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
+	"overdue/internal/servicebus/atom"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/rights"
 	"overdue/proxy/proven"
@@ -106,11 +108,15 @@ func (p *Proxy) exchange(out *http.Request) error {
 }
 
 // write passes the answer on to the client.
-func (a *namespaceAnswer) write(w http.ResponseWriter) {
+func (a *namespaceAnswer) write(w http.ResponseWriter, names atom.Naming) {
+	clear(w.Header())
 	for name, values := range a.header {
 		w.Header()[name] = values
 	}
-	delete(w.Header(), "Content-Length") // net/http sets it
+	if _, ok := a.header["Content-Length"]; !ok {
+		w.Header().Set("Transfer-Encoding", "chunked")
+	}
+	w.Header().Del("Content-Length") // net/http sets it
 	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // the client may be gone
+	_ = names.Copy(w, bytes.NewReader(a.body)) // the client may be gone
 }

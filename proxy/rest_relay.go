@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/servicebus/atom"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/rights"
 )
@@ -76,6 +77,9 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request)
 	if err := p.refuseForward(r, body); err != nil {
 		return err
 	}
+	if r.Method == http.MethodPut {
+		body = p.naming(r).Forwards(body)
+	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	if isReceive {
@@ -94,7 +98,7 @@ func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request)
 	}
 	defer func() { _ = resp.Body.Close() }()
 	silent.Reset(relayStall)
-	p.passAnswer(w, r, resp, func() { silent.Reset(relayStall) })
+	p.passAnswer(w, r, resp, q.Call == rights.Administer, func() { silent.Reset(relayStall) })
 	return nil
 }
 
@@ -186,9 +190,10 @@ func (p *Proxy) introduce(out *http.Request, q *rights.Request) error {
 
 // passAnswer passes the namespace's answer on to the client, and calls step after each part. If
 // the body ends early, it ends the connection, so that the client does not take the body for
-// complete.
-func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response, step func()) {
+// complete. Answers about entities, and errors, name the namespace as the client does.
+func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Response, entities bool, step func()) {
 	h := w.Header()
+	clear(h)
 	for name, values := range endToEnd(resp.Header) {
 		if strings.EqualFold(name, "Location") {
 			values = []string{p.ownLocation(r, strings.Join(values, ","))}
@@ -198,11 +203,24 @@ func (p *Proxy) passAnswer(w http.ResponseWriter, r *http.Request, resp *http.Re
 	if _, ok := h["Content-Type"]; !ok {
 		h["Content-Type"] = nil // keeps net/http from guessing one
 	}
+	translates := resp.ContentLength != 0 && (entities || resp.StatusCode >= http.StatusBadRequest) &&
+		strings.Contains(resp.Header.Get("Content-Type"), "xml")
+	if translates || resp.ContentLength < 0 {
+		delete(h, "Content-Length")
+		h["Transfer-Encoding"] = []string{"chunked"}
+	}
 	w.WriteHeader(resp.StatusCode)
 	if r.Method == http.MethodHead {
 		return
 	}
-	if _, err := io.Copy(w, stepping{resp.Body, step}); err != nil {
+	body := stepping{resp.Body, step}
+	var err error
+	if translates {
+		err = p.naming(r).Copy(w, body)
+	} else {
+		_, err = io.Copy(w, body)
+	}
+	if err != nil {
 		p.cfg.Log.Debug("answer ended early", zap.String("endpoint", endpointREST), zap.Error(err))
 		panic(http.ErrAbortHandler) // net/http's way to end the connection
 	}
@@ -230,11 +248,19 @@ func (p *Proxy) ownLocation(r *http.Request, location string) string {
 	if !ok {
 		return location
 	}
-	scheme := "http://"
+	return schemeOf(r) + "://" + r.Host + rest
+}
+
+// naming translates between the client of r and the namespace.
+func (p *Proxy) naming(r *http.Request) atom.Naming {
+	return atom.NewNaming(url.URL{Scheme: schemeOf(r), Host: r.Host, Path: r.URL.Path}, p.cfg.Upstream.Host)
+}
+
+func schemeOf(r *http.Request) string {
 	if r.TLS != nil {
-		scheme = "https://"
+		return "https"
 	}
-	return scheme + r.Host + rest
+	return "http"
 }
 
 // hostname returns a host without its port.

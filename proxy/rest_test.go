@@ -72,9 +72,14 @@ func TestRequestsThatAreNoSendAreAnswered(t *testing.T) {
 		for _, r := range []struct{ method, path string }{
 			{http.MethodPost, "/orders/messages/head"}, {http.MethodDelete, "/orders/messages/head"}, {http.MethodGet, "/orders/messages"},
 			{http.MethodPut, "/orders/messages/1/token"}, {http.MethodDelete, "/orders/messages/1/token"}, {http.MethodPost, "/topic/subscriptions/s/messages/head"},
-			{http.MethodGet, "/$Resources/Queues"}, {http.MethodPut, "/orders"}, {http.MethodPost, "/"}, {http.MethodPost, "/messages"}, {http.MethodPost, "/orders"}, {http.MethodOptions, "/orders/messages"},
+			{http.MethodGet, "/$Resources/Queues"}, {http.MethodPut, "/orders"},
 		} {
 			sc.want(do(r.method, r.path), http.StatusNotImplemented, "namespace itself")
+		}
+		for _, r := range []struct{ method, path string }{
+			{http.MethodPost, "/"}, {http.MethodPost, "/messages"}, {http.MethodPost, "/orders"}, {http.MethodOptions, "/orders/messages"}, {http.MethodDelete, "/$Resources/Queues"},
+		} {
+			sc.want(do(r.method, r.path), http.StatusBadRequest, "The specified HTTP verb ("+r.method+") is not valid.")
 		}
 	})
 }

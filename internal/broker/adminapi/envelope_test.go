@@ -202,8 +202,8 @@ func TestIdsAndLinksAreTheURLThatWasAskedFor(t *testing.T) {
 		{"GET /t/SUBSCRIPTIONS/S?enrich=False&api-version=2021-05", "", []string{
 			"sb:/t/SUBSCRIPTIONS/S?enrich=False&api-version=2021-05 ", "self sb:/t/SUBSCRIPTIONS/S?enrich=False&api-version=2021-05"}},
 		{"GET /t/subscriptions/s", "", []string{"http:/t/subscriptions/s ", "self http:/t/subscriptions/s"}},
-		{"PUT /t/subscriptions/s/rules/a%2Eb?api-version=2021-05", trueRule, []string{
-			"http:/t/subscriptions/s/rules/a%2Eb?api-version=2021-05 ", "self http:/t/subscriptions/s/rules/a%2Eb?api-version=2021-05"}},
+		{"PUT /t/subscriptions/s/rules/a.b?api-version=2021-05", trueRule, []string{
+			"http:/t/subscriptions/s/rules/a.b?api-version=2021-05 ", "self http:/t/subscriptions/s/rules/a.b?api-version=2021-05"}},
 		{"GET /$resources/Queues?$top=1&api-version=2021-05", "", []string{
 			"http:/$resources/Queues?$top=1&api-version=2021-05 ", "self http:/$resources/Queues?$top=1&api-version=2021-05",
 			"next http:/$resources/Queues?%24skip=1&%24top=1&api-version=2021-05", " http:/$resources/Queues?$top=1&api-version=2021-05",

@@ -47,7 +47,7 @@ const (
 
 // invalidVerb refuses a request for what cannot be asked for at its path.
 func (c *call) invalidVerb() error {
-	return refusef(http.StatusBadRequest, "The specified HTTP verb (%.20s) is not valid."+knowMore+" .", c.r.Method)
+	return &refusal{status: http.StatusBadRequest, detail: rest.InvalidVerb(c.r.Method).Error()}
 }
 
 // asRefusal turns what the namespace says into what the service says.

@@ -5,9 +5,9 @@ package adminapi
 import (
 	"cmp"
 	"net/http"
-	"strings"
 
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/address"
 )
 
 // Tiers of a namespace.
@@ -49,7 +49,5 @@ func (c *call) getNamespace() error {
 
 // name of the namespace, which is where the name of the host begins.
 func (c *call) name() string {
-	host, _, _ := strings.Cut(c.r.Host, ".")
-	host, _, _ = strings.Cut(host, ":")
-	return cmp.Or(c.ns.Name(), host, "default")
+	return cmp.Or(c.ns.Name(), address.NamespaceName(c.r.Host), "default")
 }

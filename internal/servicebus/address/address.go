@@ -85,6 +85,13 @@ func parse(text, path string) (a Address, err error) {
 	return a, nil
 }
 
+// NamespaceName returns the name of the namespace at a host: its first label.
+func NamespaceName(host string) string {
+	host, _, _ = strings.Cut(host, ".")
+	host, _, _ = strings.Cut(host, ":")
+	return host
+}
+
 // cutLast cuts the last segment off a path of several if it is the word.
 func cutLast(path, word string) (head string, ok bool) {
 	i := strings.LastIndexByte(path, '/')

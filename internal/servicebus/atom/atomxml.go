@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package atom reads the Atom documents of the administration API: the bodies that create and
-// change entities (Parse, Forwards), and the answers (ParseAnswer).
+// change entities (Parse, Forwards), and the answers (ParseAnswer). It translates what they call
+// the namespace (Naming).
 //
 // The proxy and the broker both read a body, so it must have one reading. Parse refuses document
 // types, processing instructions, comments within text, and text beside elements. Description

@@ -64,6 +64,11 @@ func ErrorBody(status int, sentence string) string {
 	return "<Error><Code>" + strconv.Itoa(status) + "</Code><Detail>" + xmlText.Replace(sentence) + "</Detail></Error>"
 }
 
+// InvalidVerb refuses a method for a path where nothing can be asked for with it.
+func InvalidVerb(method string) error {
+	return BadRequest("The specified HTTP verb (%.20s) is not valid. To know more visit https://aka.ms/sbResourceMgrExceptions. .", method)
+}
+
 // HeaderStrictTransport is a header that the service sets on all answers but some lists.
 const HeaderStrictTransport = "Strict-Transport-Security"
 

@@ -32,7 +32,7 @@ const (
 // A Request is a request over HTTP as everybody has to read it.
 type Request struct {
 	Call    Call
-	Address address.Address // whose messages it is about; of Administer the entity, zero for lists and the namespace
+	Address address.Address // whose messages it is about; of Administer the entity, zero for lists, the namespace and what is none
 	Need    Need
 	Token   string // of Unlock, Complete and RenewLock: the lock token, a UUID unless the last one has another
 
@@ -202,7 +202,7 @@ func administration(method, escaped string) (Request, error) {
 	list := false
 	switch target.Kind {
 	case address.Root, address.NamespaceInfo, address.QueueList, address.TopicList:
-		if reads {
+		if reads || target.Kind == address.Root && method == http.MethodPut { // which names nothing
 			return q, nil
 		}
 		return Request{}, unlistedCall(method, escaped)
