@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/atom"
 	"overdue/internal/servicebus/rest"
 )
 
@@ -106,19 +107,14 @@ func (c *call) listed(name string) (path, link string) {
 	return path, path[strings.LastIndexByte(list, '/')+1:]
 }
 
-// Texts of the feed that stands for "there is no such queue or topic". The Go SDK knows it by its
-// title.
-const (
-	publicServices     = "Publicly Listed Services"
-	publicServicesList = "This is the list of publicly-listed services currently available."
-)
+const publicServicesList = "This is the list of publicly-listed services currently available."
 
 // writePublicServices answers with the feed of the namespace's public services, which are none.
 func (c *call) writePublicServices(about string) {
 	w := c.begin(http.StatusOK, "feed")
 	defer w.flush()
 	w.open("feed", "xmlns", nsAtom)
-	w.text("title", publicServices, "type", "text")
+	w.text("title", atom.PublicServices, "type", "text")
 	w.text("subtitle", about, "type", "text")
 	w.text("id", "uuid:"+rest.NewID()+";id=1")
 	w.text("updated", time.Now().UTC().Format(time.RFC3339))

@@ -10,8 +10,12 @@ import (
 // An Answer is what the administration API answers with: one entry, or a feed of entries.
 type Answer struct {
 	IsFeed  bool
+	Title   string  // of a feed
 	Entries []Entry // exactly one if it is not a feed
 }
+
+// PublicServices is the title of the feed that stands for "there is no such queue or topic".
+const PublicServices = "Publicly Listed Services"
 
 // An Entry is one entity of an answer.
 type Entry struct {
@@ -30,7 +34,7 @@ func ParseAnswer(r io.Reader) (Answer, error) {
 	case "entry":
 		return Answer{Entries: []Entry{root.entry()}}, nil
 	case "feed":
-		a := Answer{IsFeed: true}
+		a := Answer{IsFeed: true, Title: root.ChildText("title")}
 		for _, c := range root.Children {
 			if c.Name.Local == "entry" {
 				a.Entries = append(a.Entries, c.entry())

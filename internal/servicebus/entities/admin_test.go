@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -259,6 +260,20 @@ func TestStrangeAnswersAreErrors(t *testing.T) {
 		if err == nil || c.want != nil && !errors.Is(err, c.want) || c.want == nil && final(err) || !strings.Contains(err.Error(), c.text) || len(err.Error()) > 1000 {
 			t.Errorf("%d %.80s: %v, want %v with %q", c.status, c.body, err, c.want, c.text)
 		}
+	}
+}
+
+// A topic that is deleted while it is read is not one without subscriptions.
+func TestATopicThatIsGoneHasNoSubscriptionsToRead(t *testing.T) {
+	pages := map[string]string{
+		"/events":               `<entry><title>events</title><content><TopicDescription/></content></entry>`,
+		"/events/Subscriptions": `<feed><title type="text">Publicly Listed Services</title></feed>`,
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, pages[r.URL.Path]) }))
+	defer server.Close()
+	a := &Admin{Endpoints: []string{server.URL}, Client: server.Client()}
+	if _, err := a.Read(t.Context(), "events"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Read = %v, want ErrNotFound", err)
 	}
 }
 

@@ -35,8 +35,11 @@ type description struct {
 
 func parse(body []byte) (atom.Answer, error) {
 	answer, err := atom.ParseAnswer(bytes.NewReader(body))
-	if err != nil {
+	switch {
+	case err != nil:
 		return atom.Answer{}, fmt.Errorf("the answer is not one of the administration API: %w", err)
+	case answer.IsFeed && answer.Title == atom.PublicServices:
+		return atom.Answer{}, ErrNotFound
 	}
 	return answer, nil
 }
