@@ -108,7 +108,7 @@ func reasons(err error) string {
 	return strings.ReplaceAll(text, "\n", "; ")
 }
 
-// refuse answers with an error. Who may not know of an entity is not told when it was changed.
+// refuse answers with an error. A client without a right does not learn when an entity was changed.
 func (c *call) refuse(err error) {
 	r := c.asRefusal(err)
 	if r.status == http.StatusUnauthorized {
