@@ -88,7 +88,7 @@ func Refuse(w http.ResponseWriter, r *http.Request, status, retryAfter int, sent
 		h.Set("Retry-After", strconv.Itoa(retryAfter))
 	}
 	w.WriteHeader(status)
-	detail := fmt.Sprintf("%s. TrackingId:%s_G0, SystemTracker:%.260s:%.300s, Timestamp:%s", strings.TrimRight(sentence, "."),
+	detail := fmt.Sprintf("%s. TrackingId:%s_G0, SystemTracker:%.260s:%.300s, Timestamp:%s", strings.TrimSuffix(strings.TrimRight(sentence, " "), "."),
 		NewID(), r.Host, strings.Trim(r.URL.Path, "/"), time.Now().UTC().Format("2006-01-02T15:04:05"))
 	_, _ = io.WriteString(w, ErrorBody(status, detail)) // the client may be gone
 }
