@@ -32,7 +32,7 @@ const (
 // A Request is a request over HTTP as everybody has to read it.
 type Request struct {
 	Call    Call
-	Address address.Address // whose messages it is about; of Administer the entity, zero for lists, the namespace and what is none
+	Address address.Address // whose messages it is about; of Administer the entity, zero for lists and the namespace
 	Need    Need
 	Token   string // of Unlock, Complete and RenewLock: the lock token, a UUID unless the last one has another
 
