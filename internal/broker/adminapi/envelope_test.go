@@ -190,6 +190,20 @@ func ids(t *testing.T, answer string) (all []string) {
 	return all
 }
 
+// The JavaScript SDK takes any prefix, other clients may not.
+func TestCountsHaveThePrefixOfTheService(t *testing.T) {
+	n, h := setup(t)
+	scene(t, n)
+	for path, want := range map[string]string{
+		"/t": "d2p1", "/fwd": "d2p1", "/t/Subscriptions/s": "d3p1", "/t/Subscriptions": "d2p1", "/$Resources/Queues": "d2p1",
+	} {
+		answer := must(t, h, 200, "GET", path+version, "")
+		if !strings.Contains(answer, "<CountDetails xmlns:"+want+"=") || !strings.Contains(answer, "<"+want+":ActiveMessageCount>") {
+			t.Errorf("GET %s has no counts with the prefix %s:\n%s", path, want, answer)
+		}
+	}
+}
+
 func TestIdsAndLinksAreTheURLThatWasAskedFor(t *testing.T) {
 	n, h := setup(t)
 	scene(t, n)

@@ -3,7 +3,6 @@
 package adminapi
 
 import (
-	"bufio"
 	"cmp"
 	"net/http"
 	"net/url"
@@ -131,15 +130,15 @@ func WritePublicServices(w http.ResponseWriter, r *http.Request, about string) {
 // writeEntry answers with one entity. An update of a queue or topic does not say when that was
 // made, and who reads a subscription or a rule is led to where the namespace has it.
 func (c *call) writeEntry(status int, e entry) error {
-	scheme := c.scheme()
-	switch {
-	case c.r.Method == http.MethodGet && c.target.Subscription != "" && c.version != "":
-		scheme = "sb"
-	case c.r.Method == http.MethodPut && status == http.StatusOK && c.target.Subscription == "":
+	if c.r.Method == http.MethodPut && status == http.StatusOK && c.target.Subscription == "" {
 		e.created = time.Time{}
 	}
 	w := c.begin(status, "entry")
 	defer w.flush()
+	scheme := c.scheme()
+	if c.r.Method == http.MethodGet && c.target.Subscription != "" && c.version != "" {
+		scheme, w.counts = "sb", "d3p1"
+	}
 	self := c.root(scheme) + c.askedPath() + c.askedQuery()
 	c.writeEntryIn(w, e, self, self, "xmlns", nsAtom)
 	return nil
@@ -157,7 +156,7 @@ func (c *call) begin(status int, kind string) writer {
 	h.Set("Content-Type", "application/atom+xml;type="+kind+";charset=utf-8")
 	h.Set("Transfer-Encoding", "chunked")
 	c.w.WriteHeader(status)
-	return writer{b: bufio.NewWriter(c.w)}
+	return newWriter(c.w)
 }
 
 // tag says when the queue or topic was changed that the request is about, if there is one, in the

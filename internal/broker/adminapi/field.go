@@ -201,17 +201,17 @@ func instants[T any](created, updated, accessed func(*T) time.Time) []field[T] {
 	}
 }
 
-// countDetails has a namespace of its own, whose prefix is part of what the
-// JavaScript SDK reads. What is deferred counts as active.
+// countDetails has a namespace of its own, with a prefix. What is deferred counts
+// as active.
 func countDetails[T any](counts func(*T) queue.Counts) field[T] {
 	return field[T]{name: "CountDetails", write: func(w writer, v *T) {
 		c := counts(v)
-		w.open("CountDetails", "xmlns:d2p1", nsCounts)
-		w.text("d2p1:ActiveMessageCount", strconv.Itoa(c.Active+c.Deferred))
-		w.text("d2p1:DeadLetterMessageCount", strconv.Itoa(c.DeadLetter))
-		w.text("d2p1:ScheduledMessageCount", strconv.Itoa(c.Scheduled))
-		w.text("d2p1:TransferMessageCount", "0") // a forward is done before the send is acknowledged
-		w.text("d2p1:TransferDeadLetterMessageCount", "0")
+		w.open("CountDetails", "xmlns:"+w.counts, nsCounts)
+		w.text(w.counts+":ActiveMessageCount", strconv.Itoa(c.Active+c.Deferred))
+		w.text(w.counts+":DeadLetterMessageCount", strconv.Itoa(c.DeadLetter))
+		w.text(w.counts+":ScheduledMessageCount", strconv.Itoa(c.Scheduled))
+		w.text(w.counts+":TransferMessageCount", "0") // a forward is done before the send is acknowledged
+		w.text(w.counts+":TransferDeadLetterMessageCount", "0")
 		w.close("CountDetails")
 	}}
 }

@@ -4,14 +4,20 @@ package adminapi
 
 import (
 	"bufio"
+	"io"
 	"strings"
 	"unicode/utf8"
 )
 
 // writer writes XML. encoding/xml would choose the prefixes of namespaces itself,
-// and clients look for them: the JavaScript SDK reads `d2p1:ActiveMessageCount`
-// and `i:type="d6p1:int"` by their spelling.
-type writer struct{ b *bufio.Writer }
+// and clients look for them: the JavaScript SDK reads `i:type="d6p1:int"` by its
+// spelling.
+type writer struct {
+	b      *bufio.Writer
+	counts string // the prefix of what CountDetails has in it, by its depth in the service's document
+}
+
+func newWriter(w io.Writer) writer { return writer{bufio.NewWriter(w), "d2p1"} }
 
 // open begins an element. attributes are names and values in turn.
 func (w writer) open(name string, attributes ...string) {
@@ -92,7 +98,7 @@ func validChar(r rune) bool {
 // markup returns what write writes.
 func markup(write func(writer)) string {
 	var s strings.Builder
-	w := writer{b: bufio.NewWriter(&s)}
+	w := newWriter(&s)
 	write(w)
 	w.flush()
 	return s.String()
