@@ -5,10 +5,10 @@
 // the namespace (Naming).
 //
 // The proxy and the broker both read a body, so it must have one reading. Parse refuses document
-// types, processing instructions, comments within text, and text beside elements. Description
-// refuses elements that are stated twice. Answers come from servers of all kinds, so ParseAnswer
-// skips what it does not know. Both bound the elements, their depth and their attributes, and know
-// no entities but those of XML.
+// types, processing instructions, comments within text, and text beside elements. Of what is stated
+// twice, Forwards returns both; the service goes by the first. Answers come from servers of all
+// kinds, so ParseAnswer skips what it does not know. Both bound the elements, their depth and their
+// attributes, and know no entities but those of XML.
 package atom
 
 import (
@@ -136,7 +136,7 @@ func (n *Node) ChildText(name string) string {
 func isBlank(text []byte) bool { return strings.TrimSpace(string(text)) == "" }
 
 // Description returns the element that describes an entity, the only one in the content of an Atom
-// entry. None of its own elements is stated twice, however their names are written.
+// entry.
 func (n *Node) Description() (*Node, error) {
 	if n.Name.Local != "entry" {
 		return nil, fmt.Errorf("the body is no Atom entry but '%.100s'", n.Name.Local)
@@ -154,16 +154,7 @@ func (n *Node) Description() (*Node, error) {
 	if content == nil || len(content.Children) != 1 {
 		return nil, errors.New("the Atom entry has no content that describes one entity")
 	}
-	d := content.Children[0]
-	stated := map[string]bool{}
-	for _, c := range d.Children {
-		name := strings.ToLower(c.Name.Local)
-		if stated[name] {
-			return nil, fmt.Errorf("the description states %.100s more than once", c.Name.Local)
-		}
-		stated[name] = true
-	}
-	return d, nil
+	return content.Children[0], nil
 }
 
 // Elements of descriptions that say where messages go.

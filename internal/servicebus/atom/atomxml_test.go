@@ -32,7 +32,7 @@ func TestWhereADescriptionForwardsToHasOneReading(t *testing.T) {
 		entry("<ForwardTo><x>b</x></ForwardTo>"):                       "!",
 		entry("<ForwardTo>a<!-- c -->b</ForwardTo>"):                   "!",
 		entry("<ForwardTo>a<?c?>b</ForwardTo>"):                        "!",
-		entry("<ForwardTo>b</ForwardTo><ForwardTo>c</ForwardTo>"):      "!",
+		entry("<ForwardTo>b</ForwardTo><ForwardTo>c</ForwardTo>"):      "ForwardTo b, ForwardTo c",
 		entry("<ForwardTo>b</ForwardTo><forwardto>c</forwardto>"):      "!",
 		entry("<forwardTo>c</forwardTo>"):                              "!",
 		entry("<LockDuration><ForwardTo>c</ForwardTo></LockDuration>"): "!",
