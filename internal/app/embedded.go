@@ -100,6 +100,12 @@ func (p *Process) certificateChanged(err error) {
 	p.log.Info("certificate reloaded")
 }
 
+// logNotApplied says what a client will miss in Azure.
+func (p *Process) logNotApplied(u httpapi.Unapplied) {
+	p.log.Warn("setting not applied: its element stands out of order in the request; Azure Service Bus keeps and shows it, and does not apply it either",
+		zap.String("element", u.Element), zap.String("behind", u.Behind), zap.String("entity", u.Path), zap.String("client", u.Client))
+}
+
 // startBroker serves the embedded broker on all its endpoints.
 func (p *Process) startBroker(endpoints []net.Listener) error {
 	cfg, own := embeddedBroker(p.cfg, p.role, p.log)
@@ -119,7 +125,7 @@ func (p *Process) startBroker(endpoints []net.Listener) error {
 		p.log.Warn("a property of the emulator's configuration has no effect",
 			zap.String("file", p.cfg.Broker.EmulatorConfig), zap.String("what", w))
 	}
-	web := httpapi.Config{Broker: b, Version: version.String(), ErrorLog: cfg.ErrorLog}
+	web := httpapi.Config{Broker: b, Version: version.String(), ErrorLog: cfg.ErrorLog, NotApplied: p.logNotApplied}
 	if cert != nil {
 		web.TLS = cert.TLS
 	}

@@ -5,6 +5,7 @@ package broker
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"overdue/internal/broker/queue"
@@ -17,6 +18,8 @@ const (
 	DefaultMaxMessageSize = 256 << 10
 	// DefaultMaxEntities is how many queues and topics a namespace holds.
 	DefaultMaxEntities = 10_000
+	// MaxMaxDeliveryCount is the largest MaxDeliveryCount.
+	MaxMaxDeliveryCount = math.MaxInt32
 	// MaxSubscriptions is how many subscriptions a topic holds.
 	MaxSubscriptions = 2_000
 	// DefaultDuplicateDetectionWindow is for how long message-ids are remembered.

@@ -66,12 +66,12 @@ type QueueConfig struct {
 	// MaxMessageSize bounds a message in bytes. 0 means the namespace's.
 	MaxMessageSize uint64
 	// ForwardTo is the path, or the URL, of the queue or topic that every message
-	// is passed on to. Empty: none.
+	// is passed on to. Empty: none. A queue with sessions cannot forward.
 	ForwardTo string
 	// ForwardDeadLetteredMessagesTo is the same for dead letters.
 	ForwardDeadLetteredMessagesTo string
 	// AutoDeleteOnIdle deletes the queue when it has not been used for this long.
-	// 0 means never.
+	// 0 means never, and so does ForwardTo.
 	AutoDeleteOnIdle time.Duration
 	Status           Status
 	// The rest is kept for clients of the administration API.
@@ -79,6 +79,10 @@ type QueueConfig struct {
 	UserMetadata             string
 	DisableBatchedOperations bool
 	EnableExpress            bool
+	// Stated has the text of elements that are not among the fields, and of spans that a Duration
+	// cannot hold. Unapplied has, by the name of the element before them, the XML of those that the
+	// service does not apply. Both are read-only.
+	Stated, Unapplied map[string]string
 }
 
 // TopicConfig says how one topic behaves. Fields as in QueueConfig.
@@ -92,11 +96,11 @@ type TopicConfig struct {
 	MaxMessageSize                      uint64
 	AutoDeleteOnIdle                    time.Duration
 	Status                              Status
-	SupportOrdering                     bool
 	AuthorizationRules                  []AuthorizationRule
 	UserMetadata                        string
 	DisableBatchedOperations            bool
 	EnableExpress                       bool
+	Stated, Unapplied                   map[string]string
 }
 
 // SubscriptionConfig says how one subscription behaves. Fields as in
@@ -119,6 +123,7 @@ type SubscriptionConfig struct {
 	Status                           Status
 	UserMetadata                     string
 	DisableBatchedOperations         bool
+	Stated, Unapplied                map[string]string
 }
 
 // TopicSetup is a topic with what hangs on it.
@@ -148,9 +153,7 @@ func (c *QueueConfig) check() error {
 	p.counts(c.MaxDeliveryCount, c.MaxSize)
 	p.size(c.MaxMessageSize)
 	p.status(c.Status)
-	p.forward("ForwardTo", c.ForwardTo)
-	p.want(!c.RequiresSession || c.ForwardTo == "", "an entity that requires sessions cannot forward")
-	p.forward("ForwardDeadLetteredMessagesTo", c.ForwardDeadLetteredMessagesTo)
+	p.forwards(c.RequiresSession, c.ForwardTo, c.ForwardDeadLetteredMessagesTo)
 	return p.err()
 }
 
@@ -185,9 +188,7 @@ func (c *SubscriptionConfig) check(topic string) error {
 	})
 	p.counts(c.MaxDeliveryCount, 0)
 	p.status(c.Status)
-	p.forward("ForwardTo", c.ForwardTo)
-	p.want(!c.RequiresSession || c.ForwardTo == "", "an entity that requires sessions cannot forward")
-	p.forward("ForwardDeadLetteredMessagesTo", c.ForwardDeadLetteredMessagesTo)
+	p.forwards(c.RequiresSession, c.ForwardTo, c.ForwardDeadLetteredMessagesTo)
 	return p.err()
 }
 
@@ -218,7 +219,7 @@ func (p *problems) durations(ds map[string]time.Duration) {
 }
 
 func (p *problems) counts(maxDelivery int, maxSize int64) {
-	p.want(maxDelivery >= 0, "MaxDeliveryCount %d is negative", maxDelivery)
+	p.want(maxDelivery >= 0 && maxDelivery <= MaxMaxDeliveryCount, "MaxDeliveryCount %d is not within 0 and %d", maxDelivery, MaxMaxDeliveryCount)
 	p.want(maxSize >= 0, "MaxSize %d is negative", maxSize)
 }
 
@@ -231,12 +232,11 @@ func (p *problems) status(s Status) {
 	p.want(s >= Active && s <= ReceiveDisabled, "Status %d does not exist", s)
 }
 
-func (p *problems) forward(field, to string) {
-	if to == "" {
-		return
+func (p *problems) forwards(sessions bool, to, deadLettersTo string) {
+	p.want(!sessions || to == "", "an entity that requires sessions cannot forward")
+	for field, to := range map[string]string{"ForwardTo": to, "ForwardDeadLetteredMessagesTo": deadLettersTo} {
+		p.want(to == "" || validName(parseAddress(to).Entity()), "%s %.300q is no path of a queue or topic", field, to)
 	}
-	name := parseAddress(to).Entity()
-	p.want(validName(name), "%s %.300q is no path of a queue or topic", field, to)
 }
 
 // circle refuses what forwards to itself, or a subscription that forwards to its
@@ -253,6 +253,9 @@ func (p *problems) err() error { return errors.Join(p.errs...) }
 func (c QueueConfig) withDefaults() QueueConfig {
 	c.LockDuration, c.MaxDeliveryCount = lockDefaults(c.LockDuration, c.MaxDeliveryCount)
 	c.DuplicateDetectionHistoryTimeWindow = windowDefault(c.DuplicateDetectionHistoryTimeWindow)
+	if c.ForwardTo != "" {
+		c.AutoDeleteOnIdle = 0
+	}
 	return c
 }
 
@@ -263,6 +266,9 @@ func (c TopicConfig) withDefaults() TopicConfig {
 
 func (c SubscriptionConfig) withDefaults() SubscriptionConfig {
 	c.LockDuration, c.MaxDeliveryCount = lockDefaults(c.LockDuration, c.MaxDeliveryCount)
+	if c.ForwardTo != "" {
+		c.AutoDeleteOnIdle = 0
+	}
 	return c
 }
 

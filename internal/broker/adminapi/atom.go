@@ -16,24 +16,35 @@ import (
 type Options struct {
 	// Authorizer decides who may do what. nil lets everybody do everything.
 	Authorizer Authorizer
+	// NotApplied gets what a client stated to no effect. nil drops it.
+	NotApplied func(Unapplied)
+}
+
+// Unapplied is a setting that the service does not apply, since its element stands out of order in
+// the request.
+type Unapplied struct {
+	Path            string // of the entity
+	Element, Behind string // Behind is the element after which it came
+	Client          string // its User-Agent
 }
 
 // New returns the administration API of the namespace that ns picks for a
 // request. A request for which ns returns nil is answered with 404.
 func New(ns func(*http.Request) *broker.Namespace, o Options) http.Handler {
-	return &handler{namespace: ns, authorizer: o.Authorizer, started: time.Now().UTC()}
+	return &handler{namespace: ns, authorizer: o.Authorizer, notApplied: o.NotApplied, started: time.Now().UTC()}
 }
 
 type handler struct {
 	namespace  func(*http.Request) *broker.Namespace
 	authorizer Authorizer
+	notApplied func(Unapplied)
 	started    time.Time // what namespaces give as the time of their making
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t, err := parseTarget(r.URL.EscapedPath())
 	c := &call{
-		w: w, r: r, ns: h.namespace(r), authorizer: h.authorizer, started: h.started,
+		w: w, r: r, ns: h.namespace(r), authorizer: h.authorizer, notApplied: h.notApplied, started: h.started,
 		target: t, version: r.URL.Query().Get("api-version"),
 	}
 	rest.Identify(w.Header())
@@ -52,6 +63,7 @@ type call struct {
 	r          *http.Request
 	ns         *broker.Namespace
 	authorizer Authorizer
+	notApplied func(Unapplied)
 	started    time.Time
 	target     address.Target
 	version    string // api-version; versions are dates, so they compare as strings

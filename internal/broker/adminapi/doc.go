@@ -16,14 +16,15 @@
 // slashes; the fixed parts of a path are compared without case.
 //
 // What is an element of an entity, in which order, and between which bounds, is
-// one table per kind of entity: queue.go, topic.go, subscription.go. Elements are
-// written in the order of the service, and accepted in any. The bounds are those
-// of the service, where it documents any, and narrower than what
-// broker.QueueConfig takes; a value that an entity has already is always accepted,
-// so that what was read can be written back.
+// one table per kind of entity: queue.go, topic.go, subscription.go. Elements that
+// come in another order than the service's are kept as they are and shown again, but
+// not applied, see atom.Elements. The bounds are those of the service, where it
+// documents any, and narrower than what broker.QueueConfig takes; a value that an
+// entity has already is always accepted, so that what was read can be written back.
 //
 // An update is the whole of an entity: what it leaves out gets its default, as
-// clients that read, change and write never notice.
+// clients that read, change and write never notice. The answer to a create lacks what
+// is counted; the one to an update of a queue or topic says what the update said.
 //
 // A queue or topic that does not exist, and what would be below it, is answered
 // with an empty feed and status 200, as the service does, a missing subscription

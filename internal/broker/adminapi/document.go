@@ -38,6 +38,10 @@ type node struct {
 	parent   *node
 	children []*node
 	text     []byte // of the element itself, without that of its children
+
+	// Of a description, see apply. The values are by the name of the element before, and after.
+	unapplied map[string]string // XML
+	behind    map[string]string
 }
 
 // description reads the body and returns the one element of its content, which
@@ -57,7 +61,26 @@ func (c *call) description(names ...string) (*node, error) {
 	if !slices.Contains(names, d.name.Local) {
 		return nil, badRequest("'%.100s' is not what can be here; expected is %s.", d.name.Local, strings.Join(names, " or "))
 	}
+	if atom.Elements[d.name.Local] != nil {
+		d.apply()
+	}
 	return d, nil
+}
+
+// apply leaves d with the elements that the service applies, see atom.Elements.
+func (d *node) apply() {
+	order := atom.OrderOf(d.name.Local)
+	d.children = slices.DeleteFunc(d.children, func(n *node) bool {
+		if order.Applies(n.name.Local) {
+			return false
+		}
+		if d.unapplied == nil {
+			d.unapplied, d.behind = map[string]string{}, map[string]string{}
+		}
+		d.unapplied[order.Last()] += markup(n.write)
+		d.behind[n.name.Local] = order.Last()
+		return true
+	})
 }
 
 // parse reads one document, see package atom.
@@ -77,10 +100,10 @@ func nodeOf(read *atom.Node, parent *node) *node {
 	return n
 }
 
-// child returns the last child of that name: where a client repeats an element,
-// the last one counts. nil: none.
+// child returns the first child of that name: where a client repeats an element,
+// the service keeps to that. nil: none.
 func (n *node) child(name string) *node {
-	for _, c := range slices.Backward(n.children) {
+	for _, c := range n.children {
 		if c.name.Local == name && !c.null() {
 			return c
 		}

@@ -66,7 +66,7 @@ func FuzzDocument(f *testing.F) {
 func described[T any](fields []field[T], v T) func(*node) string {
 	return func(n *node) string {
 		v := v
-		if readFields(n, "2024-05", fields, &v) != nil {
+		if readFields(&call{version: "2024-05"}, n, fields, &v) != nil {
 			return ""
 		}
 		var shown []field[T] // what can be read back
@@ -75,7 +75,7 @@ func described[T any](fields []field[T], v T) func(*node) string {
 				shown = append(shown, f)
 			}
 		}
-		return markup(func(w writer) { writeFields(w, "Description", "9999", shown, &v) })
+		return markup(func(w writer) { writeFields(w, "Description", "9999", shown, &v, nil, nil) })
 	}
 }
 

@@ -3,8 +3,10 @@
 package adminapi
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,7 +85,7 @@ func whole[T any](name string, low, high, step int64, show func(*T) int64, set f
 		case i == show(v) && i != 0: // as it stands, whatever it is; 0 is what is yet to be filled in
 			return nil
 		case i < low || i > high:
-			return n.invalid(fmt.Sprintf("it has to be between %d and %d", low, high))
+			return n.outside(low, high, i)
 		case i%step != 0:
 			return n.invalid(fmt.Sprintf("it has to be a multiple of %d", step))
 		}
@@ -105,7 +107,7 @@ func span[T any](name string, low, high time.Duration, at func(*T) *time.Duratio
 		case d == *at(v) && d != 0:
 			return nil
 		case d < low || d > high:
-			return n.invalid(fmt.Sprintf("it has to be between %s and %s", duration.FormatISO8601(low), duration.FormatISO8601(high)))
+			return n.outside(timeSpan(low), timeSpan(high), timeSpan(d))
 		}
 		*at(v) = d
 		return nil
@@ -113,20 +115,22 @@ func span[T any](name string, low, high time.Duration, at func(*T) *time.Duratio
 	return f
 }
 
-// limit is a span of time from low on that may be forever, which is 0 here.
-func limit[T any](name string, low time.Duration, at func(*T) *time.Duration) field[T] {
+// limit is a span of time from low on that may be forever, which is 0 here. Of
+// centuries the words of the client come back: SDKs have forevers of their own.
+func limit[T any](name string, low time.Duration, at func(*T) *time.Duration, stated func(*T) *map[string]string) field[T] {
 	f := span(name, low, math.MaxInt64, at)
 	f.write = func(w writer, v *T) {
 		if d := *at(v); d != 0 {
 			w.text(name, duration.FormatISO8601(d))
 		} else {
-			w.text(name, duration.Forever)
+			w.text(name, cmp.Or((*stated(v))[name], duration.Forever))
 		}
 	}
 	finite := f.read
 	f.read = func(n *node, v *T) error {
 		if d, ok := duration.ParseISO8601(n.value()); ok && d == math.MaxInt64 {
 			*at(v) = 0
+			keep(stated(v), name, n.value())
 			return nil
 		} else if ok && d == 0 {
 			return n.invalid("it has to be longer than nothing") // 0 would mean forever to the broker
@@ -134,6 +138,58 @@ func limit[T any](name string, low time.Duration, at func(*T) *time.Duration) fi
 		return finite(n, v)
 	}
 	return f
+}
+
+// kept is what the service keeps of an element, and the broker does not go by:
+// one of these words, the first of them unless a client says otherwise.
+func kept[T any](name string, stated func(*T) *map[string]string, words ...string) field[T] {
+	f := text(name, func(v *T) string { return cmp.Or((*stated(v))[name], words[0]) })
+	f.read = func(n *node, v *T) error {
+		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, n.value()) })
+		if i < 0 {
+			return n.invalid("it is none of " + strings.Join(words, ", "))
+		}
+		keep(stated(v), name, words[i])
+		return nil
+	}
+	return f
+}
+
+func keep(stated *map[string]string, name, text string) {
+	if *stated == nil {
+		*stated = map[string]string{}
+	}
+	(*stated)[name] = text
+}
+
+// supportOrdering is false where there are partitions.
+func supportOrdering[T any](partitioned func(*T) *bool, stated func(*T) *map[string]string) field[T] {
+	f := kept("SupportOrdering", stated, "true", "false")
+	unpartitioned := f.write
+	f.write = func(w writer, v *T) {
+		if *partitioned(v) {
+			w.text(f.name, "false")
+		} else {
+			unpartitioned(w, v)
+		}
+	}
+	return f
+}
+
+// availability says what an entity can be used for. On Standard it is Unknown after
+// an update that does not say.
+func availability[T any](stated func(*T) *map[string]string) field[T] {
+	return kept("EntityAvailabilityStatus", stated, "Available", "Limited", "Renaming", "Restoring", unknownAvailability)
+}
+
+const unknownAvailability = "Unknown"
+
+// statedByUpdate is what an update keeps before its elements have been read.
+func (c *call) statedByUpdate(d *node) map[string]string {
+	if c.tier() == standard && d.child("EntityAvailabilityStatus") == nil {
+		return map[string]string{"EntityAvailabilityStatus": unknownAvailability}
+	}
+	return nil
 }
 
 // words is text that a client may set; it is absent where it is "".
@@ -216,6 +272,31 @@ func countDetails[T any](counts func(*T) queue.Counts) field[T] {
 	}}
 }
 
+// unused is what the service does not say of an entity in the answer that makes it.
+var unused = map[string]string{
+	"AccessedAt": "", "CountDetails": "", "SubscriptionCount": "", "SqlFilterCount": "", "CorrelationFilterCount": "",
+}
+
+// echo is what the answer to an update of a queue or topic has instead of what its
+// fields are like: the service says what the client said, and no more.
+func echo[T any](c *call, d *node, fields []field[T]) map[string]string {
+	instead := map[string]string{}
+	for _, f := range fields {
+		switch n := d.child(f.name); {
+		case f.name == "UpdatedAt" && c.version >= "2021-05": // with 2017-04 it is as the client said it
+			instead[f.name] = markup(func(w writer) { w.text(f.name, formatTime(time.Time{})) })
+		case n == nil:
+			instead[f.name] = ""
+		case f.read == nil:
+			if t, err := time.Parse(time.RFC3339Nano, n.value()); err == nil {
+				n.text = []byte(formatTime(t))
+			}
+			instead[f.name] = markup(n.write)
+		}
+	}
+	return instead
+}
+
 func messageCount(c queue.Counts) string {
 	return strconv.Itoa(c.Active + c.Deferred + c.Scheduled + c.DeadLetter)
 }
@@ -226,13 +307,18 @@ func since[T any](version string, f field[T]) field[T] {
 	return f
 }
 
-// writeFields writes v as an element of that name.
-func writeFields[T any](w writer, name, version string, fields []field[T], v *T) {
+// writeFields writes v as an element of that name. instead is XML that some
+// elements are replaced by, and unapplied is XML behind them.
+func writeFields[T any](w writer, name, version string, fields []field[T], v *T, instead, unapplied map[string]string) {
 	w.open(name, "xmlns", nsEntity, "xmlns:i", nsInstance)
+	w.raw(unapplied[""])
 	for _, f := range fields {
-		if f.since <= version {
+		if xml, replaced := instead[f.name]; replaced {
+			w.raw(xml)
+		} else if f.since <= version {
 			f.write(w, v)
 		}
+		w.raw(unapplied[f.name])
 	}
 	w.close(name)
 }
@@ -241,17 +327,21 @@ func writeFields[T any](w writer, name, version string, fields []field[T], v *T)
 // nobody knows, is passed over, as clients send back what they were given. What
 // came later than version a client has not been given: that is refused, as
 // Python's test_mgmt_queue_basic_v2017_04 wants it.
-func readFields[T any](d *node, version string, fields []field[T], v *T) error {
+func readFields[T any](c *call, d *node, fields []field[T], v *T) error {
 	for _, f := range fields {
 		if f.read == nil {
 			continue
+		}
+		if behind, late := d.behind[f.name]; late && c.notApplied != nil {
+			c.notApplied(Unapplied{Path: c.target.Path, Element: f.name, Behind: behind, Client: c.r.UserAgent()})
 		}
 		n := d.child(f.name)
 		if n == nil {
 			continue
 		}
-		if f.since > version {
-			return badRequest("The property %s is not known in the api-version '%.20s'.", f.name, version)
+		if f.since > c.version {
+			return refusef(http.StatusBadRequest, "SubCode=40000. The entity description of type '%s' has unsupported properties for "+
+				"api-version '%.20s' in the request. Try including the correct api-version query string in the request.", d.name.Local, c.version)
 		}
 		if err := f.read(n, v); err != nil {
 			return err
@@ -286,4 +376,22 @@ func (n *node) boolean() (bool, error) {
 
 func (n *node) invalid(why string) error {
 	return badRequest("The value '%.100s' of %s is not valid: %s.", n.text, n.name.Local, why)
+}
+
+// outside refuses a value beyond the bounds, in the words of the service.
+func (n *node) outside(low, high, value any) error {
+	return n.refuse(fmt.Sprintf("The value supplied must be between %v and %v.", low, high), value)
+}
+
+// refuse refuses a value in the words of the service, which have no SubCode for
+// subscriptions.
+func (n *node) refuse(why string, value any) error {
+	return refusef(http.StatusBadRequest, "%s%s\r\nParameter name: %s\r\nActual value was %v.", n.parent.subCode(), why, n.name.Local, value)
+}
+
+func (n *node) subCode() string {
+	if n.name.Local == "SubscriptionDescription" {
+		return ""
+	}
+	return "SubCode=40000. "
 }

@@ -3,6 +3,7 @@
 package adminapi_test
 
 import (
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -34,11 +35,63 @@ func TestAForwardComesBackWithItsHostInLowerCase(t *testing.T) {
 func TestAnEntityWithSessionsCannotForward(t *testing.T) {
 	n, h := setup(t)
 	scene(t, n)
-	const both = "<RequiresSession>true</RequiresSession><ForwardTo>fwd</ForwardTo>"
-	for path, kind := range map[string]string{"/new": "QueueDescription", "/t/Subscriptions/new": "SubscriptionDescription"} {
-		must(t, h, 400, "PUT", path+version, describe(kind, both))
-		must(t, h, 201, "PUT", path+version, describe(kind, "<RequiresSession>true</RequiresSession>"))
-		must(t, h, 400, "PUT", path+version, describe(kind, both), "If-Match", "*")
+	const sessions, forward = "<RequiresSession>true</RequiresSession>", "<ForwardTo>fwd</ForwardTo>"
+	for path, kind := range map[string]string{"/q": "QueueDescription", "/t/Subscriptions/new": "SubscriptionDescription"} {
+		answer := must(t, h, 400, "PUT", path+version, describe(kind, sessions+forward))
+		if !strings.Contains(answer, "<Detail>SubCode=40000. Bad Request. ") {
+			t.Errorf("%s = %s, want the SubCode 40000", path, answer)
+		}
+		must(t, h, 201, "PUT", path+version, describe(kind, sessions+"<ForwardDeadLetteredMessagesTo>fwd</ForwardDeadLetteredMessagesTo>"))
+		must(t, h, 400, "PUT", path+version, describe(kind, sessions+forward), "If-Match", "*")
+	}
+}
+
+func TestAnEntityThatForwardsIsNeverIdle(t *testing.T) {
+	n, h := setup(t)
+	scene(t, n)
+	const idle, centuries = "<AutoDeleteOnIdle>PT10M</AutoDeleteOnIdle>", "<AutoDeleteOnIdle>P10675199DT2H48M5.477S</AutoDeleteOnIdle>"
+	for path, c := range map[string]struct{ kind, elements string }{
+		"/q": {"QueueDescription", "<ForwardTo>fwd</ForwardTo>" + idle}, "/t/Subscriptions/new": {"SubscriptionDescription", "<ForwardTo>fwd</ForwardTo>" + centuries},
+	} {
+		must(t, h, 201, "PUT", path+version, describe(c.kind, c.elements))
+		for range 2 {
+			if got := element(t, must(t, h, 200, "GET", path+version, ""), "AutoDeleteOnIdle"); got != maxTimeSpan {
+				t.Errorf("%s with a forward has AutoDeleteOnIdle %s, want %s", path, got, maxTimeSpan)
+			}
+			must(t, h, 200, "PUT", path+version, describe(c.kind, c.elements), "If-Match", "*")
+		}
+	}
+	q, err := n.QueueInfo("q")
+	if err != nil || q.Config.AutoDeleteOnIdle != 0 {
+		t.Errorf("the queue is deleted after %v, %v; want never", q.Config.AutoDeleteOnIdle, err)
+	}
+}
+
+func TestAForwardStaysInTheNamespace(t *testing.T) {
+	for asked, targets := range map[string]map[string]int{
+		"a.servicebus.windows.net": {"sb://A.servicebus.windows.net:443/fwd": 201, "https://b.servicebus.windows.net/fwd": 400, "fwd": 201, "a.servicebus.windows.net/fwd": 400},
+		"127.0.0.1:5673":           {"sb://localhost/fwd": 201, "http://[::1]:1/fwd": 201, "sb://t1.localhost/fwd": 400},
+	} {
+		for to, want := range targets {
+			n, h := setup(t)
+			scene(t, n)
+			r := httptest.NewRequest("PUT", "/q"+version, strings.NewReader(describe("QueueDescription", "<ForwardTo>"+to+"</ForwardTo>")))
+			r.Host = asked
+			w := httptest.NewRecorder()
+			if h.ServeHTTP(w, r); w.Code != want {
+				t.Errorf("ForwardTo %s of a queue of %s = %d %s, want %d", to, asked, w.Code, w.Body, want)
+			}
+		}
+	}
+}
+
+func TestAForwardToWhatIsMissingIsRefusedInTheWordsOfTheService(t *testing.T) {
+	_, h := setup(t)
+	for _, name := range []string{"ForwardTo", "ForwardDeadLetteredMessagesTo"} {
+		answer := must(t, h, 400, "PUT", "/q"+version, describe("QueueDescription", "<"+name+">sb://overdue.test/none</"+name+">"))
+		if !strings.Contains(answer, "<Detail>SubCode=40400. The auto forwarding destination entity does not exist.") {
+			t.Errorf("%s = %s, want the SubCode 40400", name, answer)
+		}
 	}
 }
 

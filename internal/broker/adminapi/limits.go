@@ -4,45 +4,49 @@ package adminapi
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"net"
+	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/duration"
 )
 
 // Bounds of the service. A namespace of a test may have entities beyond them, by
 // its configuration.
 const (
-	minLockDuration  = time.Millisecond // ours: the service documents none
-	maxLockDuration  = 5 * time.Minute
-	minTimeToLive    = time.Second
-	minAutoDelete    = 5 * time.Minute
-	minWindow        = 20 * time.Second
-	maxWindow        = 7 * 24 * time.Hour
-	maxDeliveryCount = 2000
-	maxUserMetadata  = 1024 // characters
-	maxForward       = 2048 // characters of a path or URL
-	maxExpression    = 1024 // characters of a SQL filter or action
+	minLockDuration = time.Millisecond // ours: the service documents none
+	maxLockDuration = 5 * time.Minute
+	minTimeToLive   = time.Second
+	minAutoDelete   = 5 * time.Minute
+	minWindow       = 20 * time.Second
+	maxWindow       = 7 * 24 * time.Hour
+	maxUserMetadata = 1024 // characters
+	maxForward      = 2048 // characters of a path or URL
+	maxExpression   = 1024 // characters of a SQL filter or action
 
 	// Sizes in megabytes are whole gigabytes. Clients give that of one partition,
 	// and read that of all of them.
-	sizeStep     = 1024
-	maxPlainSize = 5 * 1024
-	maxSize      = 80 * 1024
-	partitions   = 16
-	defaultSize  = sizeStep << 20 // bytes
+	sizeStep        = 1024
+	maxStandardSize = 5 * 1024
+	maxPremiumSize  = 80 * 1024
+	partitions      = 16
+	defaultSize     = sizeStep << 20 // bytes
 
-	// On Premium, where messages have a size to set.
+	// On Premium, where messages have a size to set. The smaller one is the default.
 	minMessageKilobytes = 1 << 10
 	maxMessageKilobytes = 100 << 10
 )
 
-// megabytes is the size of an entity. 0 is no bound to the broker, which is
-// nothing that the service can say: it is shown as the default.
+// megabytes is the size of an entity. Its bounds are the tier's, see size. 0 is no bound to the
+// broker, which is nothing that the service can say: it is shown as the default.
 func megabytes[T any](at func(*T) *int64) field[T] {
-	return whole("MaxSizeInMegabytes", sizeStep, maxSize, sizeStep,
+	return whole("MaxSizeInMegabytes", math.MinInt64>>20, math.MaxInt64>>20, sizeStep,
 		func(v *T) int64 {
 			if *at(v) == 0 {
 				return sizeStep
@@ -52,13 +56,21 @@ func megabytes[T any](at func(*T) *int64) field[T] {
 		func(v *T, megabytes int64) { *at(v) = megabytes << 20 })
 }
 
-// ofAllPartitions is the size of an entity that was given the size of one of its
-// partitions. A client that writes back what it read names that of all.
-func ofAllPartitions(partitioned bool, size int64) int64 {
-	if partitioned && size <= maxPlainSize<<20 && size > 0 {
-		return size * partitions
+// size is the bytes of an entity that d states the size of, or that of one of its
+// partitions; was is what it had. A client that writes back what it read names that
+// of all partitions.
+func (c *call) size(d *node, partitioned bool, was, now int64) (int64, error) {
+	most := int64(maxStandardSize)
+	if c.tier() == premium {
+		most = maxPremiumSize
 	}
-	return size
+	switch {
+	case now != was && (now < sizeStep<<20 || now > most<<20):
+		return 0, d.child("MaxSizeInMegabytes").outside(sizeStep, most, now>>20)
+	case partitioned && now > 0 && now <= maxStandardSize<<20:
+		return now * partitions, nil
+	}
+	return now, nil
 }
 
 // kilobytes is the size of a message. Its bounds are the tier's, see messageSize.
@@ -71,32 +83,51 @@ func kilobytes[T any](at func(*T) *uint64) field[T] {
 const maxMessageSize = "MaxMessageSizeInKilobytes"
 
 // messageSize checks what d says about the size of messages, which was so many
-// bytes before: it is only for a Premium namespace to say, and the words are the
-// service's, from Azure/ResourceModules issue 2629. A client that writes back
-// what it read says nothing new.
+// bytes before: it is only for a Premium namespace to say. A client that writes
+// back what it read says nothing new.
 func (c *call) messageSize(d *node, was, now uint64) error {
+	n := d.child(maxMessageSize)
 	switch kilobytes := now >> 10; {
-	case d.child(maxMessageSize) == nil || now == was:
+	case n == nil || now == was:
 		return nil
 	case c.tier() != premium:
-		return badRequest("The property '%s' can only be set when the namespace '%s' is using 'Premium' tier. It is using '%s' tier.",
-			maxMessageSize, c.name(), c.tier())
+		return refusef(http.StatusBadRequest, "SubCode=40000. Bad Request.%s .", knowMore)
 	case kilobytes < minMessageKilobytes || kilobytes > maxMessageKilobytes:
-		return badRequest("The property value for '%s' must be between %d and %d when the namespace '%s' is using 'Premium' tier.",
-			maxMessageSize, minMessageKilobytes, maxMessageKilobytes, c.name())
+		return n.refuse(fmt.Sprintf("The property value for '%s' must be between %d and %d when the namespace '%s' is using 'Premium' tier.",
+			maxMessageSize, minMessageKilobytes, maxMessageKilobytes, c.name()), kilobytes)
 	}
 	return nil
 }
 
+// defaultMessageSize is what a message may have in bytes in an entity that does not say.
+func (c *call) defaultMessageSize() uint64 {
+	return min(c.ns.MaxMessageSize(), minMessageKilobytes<<10)
+}
+
+// lock is the LockDuration.
+func lock[T any](at func(*T) *time.Duration) field[T] {
+	f := span("LockDuration", minLockDuration, maxLockDuration, at)
+	inBounds := f.read
+	f.read = func(n *node, v *T) error {
+		if d, ok := duration.ParseISO8601(n.value()); ok && d > maxLockDuration && d != *at(v) {
+			return n.refuse("The supplied lock time exceeds the allowed maximum of '5' minutes."+knowMore+" ", timeSpan(d))
+		}
+		return inBounds(n, v)
+	}
+	return f
+}
+
 func deliveries[T any](at func(*T) *int) field[T] {
-	return whole("MaxDeliveryCount", 1, maxDeliveryCount, 1,
+	return whole("MaxDeliveryCount", 1, broker.MaxMaxDeliveryCount, 1,
 		func(v *T) int64 { return int64(*at(v)) },
 		func(v *T, n int64) { *at(v) = int(n) })
 }
 
-// cannotChange is in the words that tests of the SDKs look for.
-func cannotChange(property, what string) error {
-	return badRequest("The value for the %s property of an existing %s cannot be changed.", property, what)
+// cannotChange refuses to change a property of d, which describes a Queue, a Topic or a
+// Subscription.
+func (d *node) cannotChange(property string) error {
+	return refusef(http.StatusBadRequest, "%sThe value for the %s property of an existing %s cannot be changed.%s .",
+		d.subCode(), property, strings.TrimSuffix(d.name.Local, "Description"), knowMore)
 }
 
 // destinations checks that there is something to forward to, messages and dead
@@ -111,11 +142,14 @@ func (c *call) destinations(forwardTo, forwardDeadLettersTo string) error {
 		if to == "" || strings.EqualFold(at.String(), c.target.Path) {
 			continue
 		}
+		if !c.isHere(to) {
+			return badRequest("The messaging entity '%.300s' to forward to is in another namespace.", to)
+		}
 		if err := c.allowForward(at.String(), forwardTokens[i]); err != nil {
 			return err
 		}
 		if e, err := c.ns.Entity(to); errors.Is(err, broker.ErrEntityNotFound) {
-			return badRequest("The messaging entity '%.300s' to forward to could not be found.", to)
+			return refusef(http.StatusBadRequest, "SubCode=40400. The auto forwarding destination entity does not exist.%s .", knowMore)
 		} else if err != nil {
 			return err
 		} else if e.Kind() == broker.KindSubscription {
@@ -123,4 +157,19 @@ func (c *call) destinations(forwardTo, forwardDeadLettersTo string) error {
 		}
 	}
 	return nil
+}
+
+// isHere reports whether a path or URL leads to the host that the client asked. The port does not
+// count, and neither does which name of its own machine a client uses.
+func (c *call) isHere(to string) bool {
+	u, err := url.Parse(to)
+	if err != nil || u.Host == "" {
+		return true // a path; what is no address is refused elsewhere
+	}
+	asked := (&url.URL{Host: c.r.Host}).Hostname()
+	return strings.EqualFold(u.Hostname(), asked) || isLoopback(u.Hostname()) && isLoopback(asked)
+}
+
+func isLoopback(host string) bool {
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }

@@ -86,7 +86,7 @@ func TestTheSDKReadsAQueueAsItWasMade(t *testing.T) {
 		LockDuration: ptr("PT45S"), MaxSizeInMegabytes: ptr(int32(2048)), RequiresDuplicateDetection: ptr(true), RequiresSession: ptr(true),
 		DefaultMessageTimeToLive: ptr("P1DT1H0.5S"), DeadLetteringOnMessageExpiration: ptr(true), DuplicateDetectionHistoryTimeWindow: ptr("PT4H"),
 		MaxDeliveryCount: ptr(int32(100)), EnableBatchedOperations: ptr(false), Status: ptr(admin.EntityStatusReceiveDisabled),
-		AutoDeleteOnIdle: ptr("PT10M"), EnablePartitioning: ptr(false), ForwardDeadLetteredMessagesTo: ptr("sb://overdue.test/dead"),
+		AutoDeleteOnIdle: ptr("PT10M"), EnablePartitioning: ptr(false), ForwardDeadLetteredMessagesTo: ptr("sb://localhost/dead"),
 		UserMetadata: ptr(`<so> & "so"`), MaxMessageSizeInKilobytes: ptr(int64(1024)),
 		AuthorizationRules: []admin.AuthorizationRule{{
 			AccessRights: []admin.AccessRight{admin.AccessRightSend}, KeyName: ptr("k"), PrimaryKey: ptr("p"), SecondaryKey: ptr("s"),
@@ -169,6 +169,7 @@ func TestAnUpdateGivesWhatItLeavesOutItsDefault(t *testing.T) {
 	same(t, "the queue", info.Config, broker.QueueConfig{
 		Name: "q", RequiresSession: true, MaxDeliveryCount: 3,
 		LockDuration: time.Minute, DuplicateDetectionHistoryTimeWindow: 10 * time.Minute, MaxSize: 1 << 30, MaxMessageSize: 256 << 10,
+		Stated: map[string]string{"EntityAvailabilityStatus": "Unknown"},
 	})
 
 	_, err = n.CreateTopic(broker.TopicConfig{Name: "t", DefaultMessageTimeToLive: time.Hour, UserMetadata: "m", Status: broker.Disabled})
@@ -178,8 +179,9 @@ func TestAnUpdateGivesWhatItLeavesOutItsDefault(t *testing.T) {
 	topic, err := n.TopicInfo("t")
 	check(t, err)
 	same(t, "the topic", topic.Config, broker.TopicConfig{
-		Name: "t", UserMetadata: "n", SupportOrdering: true,
+		Name: "t", UserMetadata: "n",
 		DuplicateDetectionHistoryTimeWindow: 10 * time.Minute, MaxSize: 1 << 30, MaxMessageSize: 256 << 10,
+		Stated: map[string]string{"EntityAvailabilityStatus": "Unknown"},
 	})
 
 	_, err = n.CreateSubscription("t", broker.SubscriptionConfig{Name: "s", LockDuration: 5 * time.Second, ForwardTo: "live", UserMetadata: "m"})

@@ -13,15 +13,15 @@ import (
 )
 
 var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
-	span("LockDuration", minLockDuration, maxLockDuration,
-		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.LockDuration }),
+	lock(func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.LockDuration }),
 	boolean("RequiresSession", func(s *broker.SubscriptionInfo) *bool { return &s.Config.RequiresSession }),
 	limit("DefaultMessageTimeToLive", minTimeToLive,
-		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.DefaultMessageTimeToLive }),
+		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.DefaultMessageTimeToLive }, subscriptionStated),
 	boolean("DeadLetteringOnMessageExpiration",
 		func(s *broker.SubscriptionInfo) *bool { return &s.Config.DeadLetteringOnMessageExpiration }),
 	inverse("DeadLetteringOnFilterEvaluationExceptions",
 		func(s *broker.SubscriptionInfo) *bool { return &s.Config.IgnoreFilterEvaluationExceptions }),
+	defaultRule,
 	text("MessageCount", func(s *broker.SubscriptionInfo) string { return messageCount(s.Counts) }),
 	deliveries(func(s *broker.SubscriptionInfo) *int { return &s.Config.MaxDeliveryCount }),
 	inverse("EnableBatchedOperations",
@@ -39,19 +39,43 @@ var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
 		return s.AccessedAt
 	},
 ), []field[broker.SubscriptionInfo]{
-	countDetails(func(s *broker.SubscriptionInfo) queue.Counts { return s.Counts }),
 	words("UserMetadata", maxUserMetadata, func(s *broker.SubscriptionInfo) *string { return &s.Config.UserMetadata }),
+	countDetails(func(s *broker.SubscriptionInfo) queue.Counts { return s.Counts }),
 	destination("ForwardDeadLetteredMessagesTo",
 		func(s *broker.SubscriptionInfo) *string { return &s.Config.ForwardDeadLetteredMessagesTo }),
 	limit("AutoDeleteOnIdle", minAutoDelete,
-		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.AutoDeleteOnIdle }),
-	always[broker.SubscriptionInfo]("EntityAvailabilityStatus", "Available"),
+		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.AutoDeleteOnIdle }, subscriptionStated),
+	availability(subscriptionStated),
+	kept("IsClientAffine", subscriptionStated, "false", "true"),
 })
 
+// defaultRule is read once more where a subscription is made, and shown nowhere.
+var defaultRule = field[broker.SubscriptionInfo]{
+	name:  "DefaultRuleDescription",
+	write: func(writer, *broker.SubscriptionInfo) {},
+	read: func(n *node, _ *broker.SubscriptionInfo) error {
+		_, err := readRule(n)
+		return err
+	},
+}
+
+func subscriptionStated(s *broker.SubscriptionInfo) *map[string]string { return &s.Config.Stated }
+
+// subscriptionPut is what the answer to a create or an update has instead of the use of a
+// subscription.
+var subscriptionPut = map[string]string{"AccessedAt": "<AccessedAt>0001-01-01T00:00:00</AccessedAt>", "CountDetails": ""}
+
 func (c *call) subscriptionEntry(s broker.SubscriptionInfo) entry {
+	return c.subscriptionAnswer(s, nil)
+}
+
+// subscriptionAnswer is like queueAnswer.
+func (c *call) subscriptionAnswer(s broker.SubscriptionInfo, instead map[string]string) entry {
 	return entry{
 		title: s.Config.Name, created: s.CreatedAt, updated: s.UpdatedAt,
-		content: func(w writer) { writeFields(w, "SubscriptionDescription", c.version, subscriptionFields, &s) },
+		content: func(w writer) {
+			writeFields(w, "SubscriptionDescription", c.version, subscriptionFields, &s, instead, s.Config.Unapplied)
+		},
 	}
 }
 
@@ -89,7 +113,7 @@ func (c *call) putSubscription() error {
 		return c.updateSubscription(d)
 	}
 	s := broker.SubscriptionInfo{Topic: c.target.Name}
-	if err := readFields(d, c.version, subscriptionFields, &s); err != nil {
+	if err := c.readSubscription(d, &s); err != nil {
 		return err
 	}
 	s.Config.Name = c.target.Subscription
@@ -108,21 +132,22 @@ func (c *call) putSubscription() error {
 	if s, err = c.ns.CreateSubscription(s.Topic, s.Config, rules...); err != nil {
 		return err
 	}
-	return c.writeEntry(http.StatusCreated, c.subscriptionEntry(s))
+	return c.writeEntry(http.StatusCreated, c.subscriptionAnswer(s, subscriptionPut))
 }
 
 func (c *call) updateSubscription(d *node) error {
-	s, err := c.ns.SubscriptionInfo(c.target.Name, c.target.Subscription)
-	if err != nil {
-		return err
-	}
+	s, missing := c.ns.SubscriptionInfo(c.target.Name, c.target.Subscription)
 	sessions := s.Config.RequiresSession
 	forgetFields(d, subscriptionFields, &s, new(broker.SubscriptionInfo))
-	if err := readFields(d, c.version, subscriptionFields, &s); err != nil {
+	s.Config.Stated = nil
+	err := c.readSubscription(d, &s)
+	switch {
+	case err != nil: // the service looks at values first
 		return err
-	}
-	if s.Config.RequiresSession != sessions {
-		return cannotChange("RequiresSession", "Subscription")
+	case missing != nil:
+		return missing
+	case s.Config.RequiresSession != sessions:
+		return d.cannotChange("RequiresSession")
 	}
 	if err := c.destinations(s.Config.ForwardTo, s.Config.ForwardDeadLetteredMessagesTo); err != nil {
 		return err
@@ -130,5 +155,16 @@ func (c *call) updateSubscription(d *node) error {
 	if s, err = c.ns.UpdateSubscription(s.Topic, s.Config); err != nil {
 		return err
 	}
-	return c.writeEntry(http.StatusOK, c.subscriptionEntry(s))
+	return c.writeEntry(http.StatusOK, c.subscriptionAnswer(s, subscriptionPut))
+}
+
+func (c *call) readSubscription(d *node, s *broker.SubscriptionInfo) error {
+	if err := readFields(c, d, subscriptionFields, s); err != nil {
+		return err
+	}
+	if s.Config.ForwardTo != "" {
+		delete(s.Config.Stated, "AutoDeleteOnIdle") // it is forever then
+	}
+	s.Config.Unapplied = d.unapplied
+	return nil
 }

@@ -24,14 +24,15 @@ func TestTheTierIsThatOfTheLargestMessages(t *testing.T) {
 	}
 }
 
-// Live tests of the JavaScript and Python SDKs have all of these refused, and their words are those
-// of Azure/ResourceModules issue 2629.
+// Live tests of the JavaScript and Python SDKs have all of these refused.
 func TestTheSizeOfMessagesIsThatOfTheTier(t *testing.T) {
 	kilobytes := func(kind, n string) string {
 		return describe(kind, "<MaxMessageSizeInKilobytes>"+n+"</MaxMessageSizeInKilobytes>")
 	}
 	_, standard := setup(t)
 	_, large := setup(t, premium)
+	_, largest := setup(t, func(c *broker.Config, _ *adminapi.Options) { c.MaxMessageSize = 100 << 20 })
+	const maxMessageSize = "MaxMessageSizeInKilobytes"
 	for _, kind := range []string{"QueueDescription", "TopicDescription"} {
 		for _, n := range []string{"0", "1", "10", "1023", "102401", "9999999999"} {
 			answer := must(t, large, 400, "PUT", "/new"+version, kilobytes(kind, n))
@@ -44,6 +45,10 @@ func TestTheSizeOfMessagesIsThatOfTheTier(t *testing.T) {
 			must(t, standard, 400, "PUT", "/new"+version, kilobytes(kind, n))
 		}
 		must(t, large, 201, "PUT", "/large/"+kind+version, kilobytes(kind, "102400"))
+		if got := element(t, must(t, largest, 201, "PUT", "/new"+version, describe(kind, "")), maxMessageSize); got != "1024" {
+			t.Errorf("%s that does not say has messages of %s kB on Premium, want 1024", kind, got)
+		}
+		must(t, largest, 200, "DELETE", "/new"+version, "")
 		must(t, large, 400, "PUT", "/large/"+kind+version, kilobytes(kind, "1000"), "If-Match", "*")
 		must(t, large, 200, "PUT", "/large/"+kind+version, kilobytes(kind, "1024"), "If-Match", "*")
 		must(t, standard, 201, "PUT", "/small/"+kind+version, kilobytes(kind, "256")) // as it is read
@@ -51,8 +56,8 @@ func TestTheSizeOfMessagesIsThatOfTheTier(t *testing.T) {
 		must(t, standard, 400, "PUT", "/small/"+kind+version, kilobytes(kind, "1024"), "If-Match", "*")
 		for _, older := range []string{"", "?api-version=2017-04"} {
 			answer := must(t, large, 400, "PUT", "/new"+older, kilobytes(kind, "1024"))
-			if !strings.Contains(answer, "MaxMessageSizeInKilobytes") {
-				t.Errorf("with the version %q: %s, want the property that it does not have", older, answer)
+			if want := "'" + kind + "' has unsupported properties for api-version"; !strings.Contains(answer, want) {
+				t.Errorf("with the version %q: %s, want %q", older, answer, want)
 			}
 		}
 	}

@@ -15,41 +15,49 @@ import (
 
 var topicFields = slices.Concat([]field[broker.TopicInfo]{
 	limit("DefaultMessageTimeToLive", minTimeToLive,
-		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DefaultMessageTimeToLive }),
+		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DefaultMessageTimeToLive }, topicStated),
 	megabytes(func(t *broker.TopicInfo) *int64 { return &t.Config.MaxSize }),
 	boolean("RequiresDuplicateDetection", func(t *broker.TopicInfo) *bool { return &t.Config.RequiresDuplicateDetection }),
 	span("DuplicateDetectionHistoryTimeWindow", minWindow, maxWindow,
 		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DuplicateDetectionHistoryTimeWindow }),
 	inverse("EnableBatchedOperations", func(t *broker.TopicInfo) *bool { return &t.Config.DisableBatchedOperations }),
 	text("SizeInBytes", func(t *broker.TopicInfo) string { return strconv.FormatInt(t.Counts.Size, 10) }),
-	always[broker.TopicInfo]("FilteringMessagesBeforePublishing", "false"),
-	always[broker.TopicInfo]("IsAnonymousAccessible", "false"),
+	kept("FilteringMessagesBeforePublishing", topicStated, "false", "true"),
+	kept("IsAnonymousAccessible", topicStated, "false", "true"),
 	authorizationRules(func(t *broker.TopicInfo) *[]broker.AuthorizationRule { return &t.Config.AuthorizationRules }),
 	status(func(t *broker.TopicInfo) *broker.Status { return &t.Config.Status }),
-	words("UserMetadata", maxUserMetadata, func(t *broker.TopicInfo) *string { return &t.Config.UserMetadata }),
 }, instants(
 	func(t *broker.TopicInfo) time.Time { return t.CreatedAt },
 	func(t *broker.TopicInfo) time.Time { return t.UpdatedAt },
 	func(t *broker.TopicInfo) time.Time { return t.AccessedAt },
 ), []field[broker.TopicInfo]{
-	boolean("SupportOrdering", func(t *broker.TopicInfo) *bool { return &t.Config.SupportOrdering }),
+	words("UserMetadata", maxUserMetadata, func(t *broker.TopicInfo) *string { return &t.Config.UserMetadata }),
+	supportOrdering(func(t *broker.TopicInfo) *bool { return &t.Config.EnablePartitioning }, topicStated),
 	countDetails(func(t *broker.TopicInfo) queue.Counts { return t.Counts }),
 	text("SubscriptionCount", func(t *broker.TopicInfo) string { return strconv.Itoa(t.Subscriptions) }),
-	limit("AutoDeleteOnIdle", minAutoDelete, func(t *broker.TopicInfo) *time.Duration { return &t.Config.AutoDeleteOnIdle }),
-	boolean("EnablePartitioning", func(t *broker.TopicInfo) *bool { return &t.Config.EnablePartitioning }),
-	always[broker.TopicInfo]("EntityAvailabilityStatus", "Available"),
-	always[broker.TopicInfo]("EnableSubscriptionPartitioning", "false"),
-	boolean("EnableExpress", func(t *broker.TopicInfo) *bool { return &t.Config.EnableExpress }),
-	since("2021-05", kilobytes(func(t *broker.TopicInfo) *uint64 { return &t.Config.MaxMessageSize })),
 	since("2024-05", text("SqlFilterCount", func(t *broker.TopicInfo) string { return strconv.Itoa(t.SQLFilters) })),
 	since("2024-05", text("CorrelationFilterCount", func(t *broker.TopicInfo) string { return strconv.Itoa(t.CorrelationFilters) })),
+	limit("AutoDeleteOnIdle", minAutoDelete,
+		func(t *broker.TopicInfo) *time.Duration { return &t.Config.AutoDeleteOnIdle }, topicStated),
+	boolean("EnablePartitioning", func(t *broker.TopicInfo) *bool { return &t.Config.EnablePartitioning }),
+	availability(topicStated),
+	kept("EnableSubscriptionPartitioning", topicStated, "false", "true"),
+	boolean("EnableExpress", func(t *broker.TopicInfo) *bool { return &t.Config.EnableExpress }),
+	since("2021-05", kilobytes(func(t *broker.TopicInfo) *uint64 { return &t.Config.MaxMessageSize })),
 })
 
-func (c *call) topicEntry(t broker.TopicInfo) entry {
+func topicStated(t *broker.TopicInfo) *map[string]string { return &t.Config.Stated }
+
+func (c *call) topicEntry(t broker.TopicInfo) entry { return c.topicAnswer(t, nil) }
+
+// topicAnswer is like queueAnswer.
+func (c *call) topicAnswer(t broker.TopicInfo, instead map[string]string) entry {
 	t.Config.MaxMessageSize = cmp.Or(t.Config.MaxMessageSize, c.ns.MaxMessageSize())
 	return entry{
 		title: t.Config.Name, created: t.CreatedAt, updated: t.UpdatedAt, authored: true,
-		content: func(w writer) { writeFields(w, "TopicDescription", c.version, topicFields, &t) },
+		content: func(w writer) {
+			writeFields(w, "TopicDescription", c.version, topicFields, &t, instead, t.Config.Unapplied)
+		},
 	}
 }
 
@@ -73,14 +81,12 @@ func (c *call) putTopic(d *node) error {
 	if err != nil {
 		return err
 	}
-	return c.writeEntry(http.StatusCreated, c.topicEntry(t))
+	return c.writeEntry(http.StatusCreated, c.topicAnswer(t, unused))
 }
 
 // newTopic is a topic of which nothing has been said.
 func (c *call) newTopic() broker.TopicInfo {
-	return broker.TopicInfo{Config: broker.TopicConfig{
-		MaxSize: defaultSize, MaxMessageSize: c.ns.MaxMessageSize(), SupportOrdering: true,
-	}}
+	return broker.TopicInfo{Config: broker.TopicConfig{MaxSize: defaultSize, MaxMessageSize: c.defaultMessageSize()}}
 }
 
 func (c *call) updateTopic(d *node) error {
@@ -92,26 +98,33 @@ func (c *call) updateTopic(d *node) error {
 	t.Config.MaxMessageSize = cmp.Or(t.Config.MaxMessageSize, c.ns.MaxMessageSize())
 	fresh := c.newTopic()
 	forgetFields(d, topicFields, &t, &fresh)
+	t.Config.Stated = c.statedByUpdate(d)
 	if err := c.readTopic(d, &t); err != nil {
 		return err
 	}
 	switch {
 	case t.Config.RequiresDuplicateDetection != was.RequiresDuplicateDetection:
-		return cannotChange("RequiresDuplicateDetection", "Topic")
+		return d.cannotChange("RequiresDuplicateDetection")
 	case t.Config.EnablePartitioning != was.EnablePartitioning:
 		return badRequest("Partitioning cannot be changed for Topic. ")
 	}
 	if t, err = c.ns.UpdateTopic(t.Config); err != nil {
 		return err
 	}
-	return c.writeEntry(http.StatusOK, c.topicEntry(t))
+	answer := c.topicAnswer(t, echo(c, d, topicFields))
+	answer.created = time.Time{} // it has none
+	return c.writeEntry(http.StatusOK, answer)
 }
 
 func (c *call) readTopic(d *node, t *broker.TopicInfo) error {
-	was := t.Config.MaxMessageSize
-	if err := readFields(d, c.version, topicFields, t); err != nil {
+	was := t.Config
+	err := readFields(c, d, topicFields, t)
+	if err != nil {
 		return err
 	}
-	t.Config.MaxSize = ofAllPartitions(t.Config.EnablePartitioning, t.Config.MaxSize)
-	return c.messageSize(d, was, t.Config.MaxMessageSize)
+	if t.Config.MaxSize, err = c.size(d, t.Config.EnablePartitioning, was.MaxSize, t.Config.MaxSize); err != nil {
+		return err
+	}
+	t.Config.Unapplied = d.unapplied
+	return c.messageSize(d, was.MaxMessageSize, t.Config.MaxMessageSize)
 }

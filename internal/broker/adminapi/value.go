@@ -222,12 +222,31 @@ func formatFloat(f float64, bits int) string {
 	return strconv.FormatFloat(f, 'g', -1, bits)
 }
 
+// A timeSpan is a duration as .NET writes it.
+type timeSpan time.Duration
+
+func (s timeSpan) String() string {
+	d := time.Duration(s)
+	if d == math.MaxInt64 { // forever
+		return "10675199.02:48:05.4775807"
+	}
+	sign, days := "", ""
+	if d < 0 {
+		sign, d = "-", -max(d, -math.MaxInt64)
+	}
+	if n := d / (24 * time.Hour); n > 0 {
+		days = fmt.Sprintf("%d.", n)
+	}
+	clock := time.Unix(0, int64(d)).UTC().Format("15:04:05")
+	if ticks := d % time.Second / 100; ticks > 0 {
+		clock += fmt.Sprintf(".%07d", ticks)
+	}
+	return sign + days + clock
+}
+
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// formatTime writes a time as the service does; the zero time has no zone there.
+// formatTime writes a time as the service does.
 func formatTime(t time.Time) string {
-	if t.IsZero() {
-		return "0001-01-01T00:00:00"
-	}
 	return t.UTC().Format("2006-01-02T15:04:05.9999999Z07:00")
 }

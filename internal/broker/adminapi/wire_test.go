@@ -86,14 +86,11 @@ func TestBodiesOfAllSDKsAreUnderstood(t *testing.T) {
 			n, h := setup(t)
 			scene(t, n)
 			path := place(body)
-			created := must(t, h, 201, "PUT", path+version, body)
-			plain := func(answer string) string { return strings.ReplaceAll(answer, "<Parameters></Parameters>", "") } // which a GET has always
-			if got := must(t, h, 200, "GET", path+version, ""); settings(plain(got)) != settings(plain(created)) {
-				t.Errorf("GET = %s\nwant what PUT returned: %s", got, created)
-			}
+			must(t, h, 201, "PUT", path+version, body)
+			read := must(t, h, 200, "GET", path+version, "")
 			// What was read can be written back, and changes nothing.
-			updated := must(t, h, 200, "PUT", path+version, created, "If-Match", "*")
-			if diff := cmp.Diff(settings(created), settings(updated)); diff != "" {
+			must(t, h, 200, "PUT", path+version, read, "If-Match", "*")
+			if diff := cmp.Diff(settings(read), settings(must(t, h, 200, "GET", path+version, ""))); diff != "" {
 				t.Errorf("written back (-want +got):\n%s", diff)
 			}
 		})
@@ -111,22 +108,6 @@ func settings(answer string) string {
 		}
 	}
 	return answer
-}
-
-func TestTheOrderAndThePrefixesOfElementsDoNotMatter(t *testing.T) {
-	n, h := setup(t)
-	must(t, h, 201, "PUT", "/q"+version, `<?xml version="1.0" encoding="UTF-8"?>
-		<a:entry xmlns:a="http://www.w3.org/2005/Atom"><!-- from Python --><a:title>x</a:title><a:content type="application/xml">
-		<b:QueueDescription xmlns:b="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect" xmlns:n="http://www.w3.org/2001/XMLSchema-instance">
-		<b:MaxDeliveryCount> 7 </b:MaxDeliveryCount><b:Unheard>of</b:Unheard><b:LockDuration>PT7S</b:LockDuration>
-		<b:UserMetadata n:nil="true"/><b:RequiresSession>TRUE</b:RequiresSession></b:QueueDescription></a:content></a:entry>`)
-	q, err := n.QueueInfo("q")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := q.Config; c.MaxDeliveryCount != 7 || c.LockDuration.Seconds() != 7 || !c.RequiresSession || c.UserMetadata != "" {
-		t.Errorf("queue = %+v, want 7 deliveries, 7 s and sessions", c)
-	}
 }
 
 func wellFormed(document string) error {

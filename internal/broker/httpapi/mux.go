@@ -15,7 +15,7 @@ import (
 
 // newMux returns the handler of everything that comes over HTTP, but for AMQP over WebSocket.
 func (s *Server) newMux() http.Handler {
-	admin := adminapi.New(s.namespaceOf, adminapi.Options{Authorizer: adminGate{s}})
+	admin := adminapi.New(s.namespaceOf, adminapi.Options{Authorizer: adminGate{s}, NotApplied: s.cfg.NotApplied})
 	runtime := newREST(s.namespaceOf, restOptions{Authorize: s.mayUse})
 	control := newControl(s.cfg.Broker, s.namespaceOf)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

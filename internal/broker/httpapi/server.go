@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/broker/adminapi"
 	"overdue/internal/listener"
 	"overdue/internal/listener/accept"
 )
@@ -39,7 +40,12 @@ type Config struct {
 	// ErrorLog gets the reason of each connection that did not end cleanly. It may be
 	// called from several goroutines at once. nil drops the errors.
 	ErrorLog func(error)
+	// NotApplied gets what a client of the administration API stated to no effect, as ErrorLog does.
+	NotApplied func(Unapplied)
 }
+
+// Unapplied is a setting without effect.
+type Unapplied = adminapi.Unapplied
 
 // bodyTimeout is how long a client may take to send the body of a request.
 const bodyTimeout = time.Minute
