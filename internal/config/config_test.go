@@ -88,7 +88,7 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 		"not a duration":                          {"shutdownTimeout: soon\n", `overdue.yaml:1: shutdownTimeout: "soon" is not a duration; write one like 30s, 1h30m, 7d or PT30S`},
 		"duration out of bounds":                  {"broker:\n  queues: [{name: q, lockDuration: 1h}]\n", "overdue.yaml:2: broker.queues[0].lockDuration: 1h0m0s is out of bounds; it must be between 1s and 5m0s"},
 		"negative duration":                       {"broker:\n  queues: [{name: q, defaultMessageTimeToLive: -1s}]\n", "broker.queues[0].defaultMessageTimeToLive: -1s is too small; it must be at least 0s"},
-		"count out of bounds":                     {"broker:\n  queues: [{name: q, maxDeliveryCount: 0}]\n", "broker.queues[0].maxDeliveryCount: 0 is out of bounds; it must be between 1 and 2000"},
+		"count out of bounds":                     {"broker:\n  queues: [{name: q, maxDeliveryCount: 0}]\n", "broker.queues[0].maxDeliveryCount: 0 is out of bounds; it must be between 1 and 2147483647"},
 		"not a count":                             {"proxy: {maxInFlight: many}\n", `proxy.maxInFlight: "many" is not a whole number`},
 		"not a size":                              {"proxy: {maxBodySize: 1GB}\n", `proxy.maxBodySize: "1GB" is not a size; write one like 262144, 256KiB or 1MiB`},
 		"size out of bounds":                      {"broker: {maxMessageSize: 1}\n", "broker.maxMessageSize: 1 is out of bounds; it must be between 1KiB and 100MiB"},

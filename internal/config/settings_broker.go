@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"overdue/internal/broker"
 	"overdue/internal/broker/quirk"
 )
 
@@ -63,12 +64,12 @@ func entitySettings(prefix, what string) []*Setting {
 			Help: "Whether an expired message goes to the dead-letter queue. Otherwise it is dropped."},
 		{Path: ".lockDuration", Kind: kindDuration, Default: "1m", min: int64(time.Second), max: int64(5 * time.Minute),
 			Help: "How long a received message, or a session, stays locked."},
-		{Path: ".maxDeliveryCount", Kind: kindCount, Default: "10", min: 1, max: 2000,
+		{Path: ".maxDeliveryCount", Kind: kindCount, Default: "10", min: 1, max: broker.MaxMaxDeliveryCount,
 			Help: "How often a message is delivered before it is dead-lettered."},
 		{Path: ".requiresSession", Kind: KindBool, Default: "false",
 			Help: "Whether messages belong to sessions, and are received one session at a time."},
 		{Path: ".forwardTo", Kind: kindString,
-			Help: "The queue or topic that every message is passed on to."},
+			Help: "The queue or topic that every message is passed on to. Not with `requiresSession`, and what forwards is never deleted for idleness."},
 		{Path: ".forwardDeadLetteredMessagesTo", Kind: kindString,
 			Help: "The queue or topic that dead letters are passed on to."},
 	}
