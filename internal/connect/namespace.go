@@ -123,7 +123,7 @@ func (l ledTo) Do(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(r.Context())
 	r.URL.Scheme, r.URL.Host = u.Scheme, u.Host
-	return l.api.Client.Do(r)
+	return entities.InOrder(r, l.api.Client.Do)
 }
 
 // SignInFailed reports that the machine's identity could not get a token.

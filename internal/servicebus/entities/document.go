@@ -34,7 +34,7 @@ type description struct {
 }
 
 func parse(body []byte) (atom.Answer, error) {
-	answer, err := atom.ParseAnswer(bytes.NewReader(body))
+	answer, err := atom.ParseAnswer(bytes.NewReader(atom.Holding(body)))
 	switch {
 	case err != nil:
 		return atom.Answer{}, fmt.Errorf("the answer is not one of the administration API: %w", err)

@@ -103,13 +103,22 @@ func queueProperties(c *broker.QueueConfig) *admin.QueueProperties {
 		RequiresSession:                     &c.RequiresSession,
 		RequiresDuplicateDetection:          &c.RequiresDuplicateDetection,
 		DuplicateDetectionHistoryTimeWindow: isoDuration(c.DuplicateDetectionHistoryTimeWindow),
-		EnablePartitioning:                  &c.EnablePartitioning,
+		EnablePartitioning:                  whereTrue(c.EnablePartitioning),
 		AutoDeleteOnIdle:                    isoDuration(c.AutoDeleteOnIdle),
 		ForwardTo:                           amqp.Optional(c.ForwardTo),
 		ForwardDeadLetteredMessagesTo:       amqp.Optional(c.ForwardDeadLetteredMessagesTo),
 		Status:                              statusOf(c.Status),
 		AuthorizationRules:                  authorizationRules(c.AuthorizationRules),
 	}
+}
+
+// whereTrue states what is true alone. The SDK writes ForwardTo behind EnablePartitioning, so the
+// service would not apply it.
+func whereTrue(is bool) *bool {
+	if !is {
+		return nil
+	}
+	return &is
 }
 
 func authorizationRules(rules []broker.AuthorizationRule) []admin.AuthorizationRule {
