@@ -42,10 +42,6 @@ func copies[T, V any](at func(*T) *V) func(to, from *T) {
 	return func(to, from *T) { *at(to) = *at(from) }
 }
 
-func always[T any](name, value string) field[T] {
-	return text(name, func(*T) string { return value })
-}
-
 func boolean[T any](name string, at func(*T) *bool) field[T] {
 	f := text(name, func(v *T) string { return strconv.FormatBool(*at(v)) })
 	f.copy = copies(at)
