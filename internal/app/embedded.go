@@ -100,10 +100,11 @@ func (p *Process) certificateChanged(err error) {
 	p.log.Info("certificate reloaded")
 }
 
-// logNotApplied says what a client will miss in Azure.
+// logNotApplied says what a client will miss in Azure. The names are in the message, since equal
+// messages are sampled.
 func (p *Process) logNotApplied(u httpapi.Unapplied) {
-	p.log.Warn("setting not applied: its element stands out of order in the request; Azure Service Bus keeps and shows it, and does not apply it either",
-		zap.String("element", u.Element), zap.String("behind", u.Behind), zap.String("entity", u.Path), zap.String("client", u.Client))
+	p.log.Warn(fmt.Sprintf("%s of %.260s is not applied: in the request it stands behind %s; Azure Service Bus keeps and shows it, and does not apply it either",
+		u.Element, u.Path, u.Behind), zap.String("client", u.Client))
 }
 
 // startBroker serves the embedded broker on all its endpoints.
