@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -79,10 +80,17 @@ type QueueConfig struct {
 	UserMetadata             string
 	DisableBatchedOperations bool
 	EnableExpress            bool
-	// Stated has the text of elements that are not among the fields, and of spans that a Duration
-	// cannot hold. Unapplied has, by the name of the element before them, the XML of those that the
-	// service does not apply. Both are read-only.
-	Stated, Unapplied map[string]string
+	Kept
+}
+
+// Kept is what a description states and no field holds. The maps are read-only.
+type Kept struct {
+	// Stated has the text of elements, by their names: of those that are not among the fields, and of
+	// spans that a Duration cannot hold.
+	Stated map[string]string
+	// Unapplied has the XML of elements that the service does not apply, by the name of the element
+	// that they stand behind.
+	Unapplied map[string]string
 }
 
 // TopicConfig says how one topic behaves. Fields as in QueueConfig.
@@ -100,7 +108,7 @@ type TopicConfig struct {
 	UserMetadata                        string
 	DisableBatchedOperations            bool
 	EnableExpress                       bool
-	Stated, Unapplied                   map[string]string
+	Kept
 }
 
 // SubscriptionConfig says how one subscription behaves. Fields as in
@@ -123,7 +131,7 @@ type SubscriptionConfig struct {
 	Status                           Status
 	UserMetadata                     string
 	DisableBatchedOperations         bool
-	Stated, Unapplied                map[string]string
+	Kept
 }
 
 // TopicSetup is a topic with what hangs on it.
@@ -252,7 +260,7 @@ func (p *problems) err() error { return errors.Join(p.errs...) }
 
 func (c QueueConfig) withDefaults() QueueConfig {
 	c.LockDuration, c.MaxDeliveryCount = lockDefaults(c.LockDuration, c.MaxDeliveryCount)
-	c.DuplicateDetectionHistoryTimeWindow = windowDefault(c.DuplicateDetectionHistoryTimeWindow)
+	c.DuplicateDetectionHistoryTimeWindow = cmp.Or(c.DuplicateDetectionHistoryTimeWindow, DefaultDuplicateDetectionWindow)
 	if c.ForwardTo != "" {
 		c.AutoDeleteOnIdle = 0
 	}
@@ -260,7 +268,7 @@ func (c QueueConfig) withDefaults() QueueConfig {
 }
 
 func (c TopicConfig) withDefaults() TopicConfig {
-	c.DuplicateDetectionHistoryTimeWindow = windowDefault(c.DuplicateDetectionHistoryTimeWindow)
+	c.DuplicateDetectionHistoryTimeWindow = cmp.Or(c.DuplicateDetectionHistoryTimeWindow, DefaultDuplicateDetectionWindow)
 	return c
 }
 
@@ -273,18 +281,5 @@ func (c SubscriptionConfig) withDefaults() SubscriptionConfig {
 }
 
 func lockDefaults(lock time.Duration, deliveries int) (time.Duration, int) {
-	if lock == 0 {
-		lock = queue.DefaultLockDuration
-	}
-	if deliveries == 0 {
-		deliveries = queue.DefaultMaxDeliveryCount
-	}
-	return lock, deliveries
-}
-
-func windowDefault(d time.Duration) time.Duration {
-	if d == 0 {
-		return DefaultDuplicateDetectionWindow
-	}
-	return d
+	return cmp.Or(lock, queue.DefaultLockDuration), cmp.Or(deliveries, queue.DefaultMaxDeliveryCount)
 }

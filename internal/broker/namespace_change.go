@@ -96,5 +96,11 @@ func (n *Namespace) apply(e *Entity, change func(*settings) error) (changed bool
 	}
 	e.setMoversLocked()
 	e.watchIdle()
-	return !reflect.DeepEqual(*was, s), errors.Join(errs...)
+	return !reflect.DeepEqual(was.withoutKept(), s.withoutKept()), errors.Join(errs...)
+}
+
+// withoutKept is what a link can tell of the settings.
+func (s settings) withoutKept() settings {
+	s.queue.Kept, s.topic.Kept, s.subscription.Kept = Kept{}, Kept{}, Kept{}
+	return s
 }

@@ -169,7 +169,7 @@ func TestAnUpdateGivesWhatItLeavesOutItsDefault(t *testing.T) {
 	same(t, "the queue", info.Config, broker.QueueConfig{
 		Name: "q", RequiresSession: true, MaxDeliveryCount: 3,
 		LockDuration: time.Minute, DuplicateDetectionHistoryTimeWindow: 10 * time.Minute, MaxSize: 1 << 30, MaxMessageSize: 256 << 10,
-		Stated: map[string]string{"EntityAvailabilityStatus": "Unknown"},
+		Kept: broker.Kept{Stated: map[string]string{"EntityAvailabilityStatus": "Unknown"}},
 	})
 
 	_, err = n.CreateTopic(broker.TopicConfig{Name: "t", DefaultMessageTimeToLive: time.Hour, UserMetadata: "m", Status: broker.Disabled})
@@ -181,7 +181,7 @@ func TestAnUpdateGivesWhatItLeavesOutItsDefault(t *testing.T) {
 	same(t, "the topic", topic.Config, broker.TopicConfig{
 		Name: "t", UserMetadata: "n",
 		DuplicateDetectionHistoryTimeWindow: 10 * time.Minute, MaxSize: 1 << 30, MaxMessageSize: 256 << 10,
-		Stated: map[string]string{"EntityAvailabilityStatus": "Unknown"},
+		Kept: broker.Kept{Stated: map[string]string{"EntityAvailabilityStatus": "Unknown"}},
 	})
 
 	_, err = n.CreateSubscription("t", broker.SubscriptionConfig{Name: "s", LockDuration: 5 * time.Second, ForwardTo: "live", UserMetadata: "m"})
