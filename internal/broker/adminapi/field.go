@@ -158,16 +158,12 @@ func keep(stated *map[string]string, name, text string) {
 	(*stated)[name] = text
 }
 
-// supportOrdering is false where there are partitions.
+// supportOrdering is false where there are partitions, unless a client says otherwise: the live
+// test TestAdminClient_TopicAndSubscription_Standard of the Go SDK does.
 func supportOrdering[T any](partitioned func(*T) *bool, stated func(*T) *map[string]string) field[T] {
 	f := kept("SupportOrdering", stated, "true", "false")
-	unpartitioned := f.write
 	f.write = func(w writer, v *T) {
-		if *partitioned(v) {
-			w.text(f.name, "false")
-		} else {
-			unpartitioned(w, v)
-		}
+		w.text(f.name, cmp.Or((*stated(v))[f.name], strconv.FormatBool(!*partitioned(v))))
 	}
 	return f
 }

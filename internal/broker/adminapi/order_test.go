@@ -241,10 +241,11 @@ func TestStatedWordsComeBack(t *testing.T) {
 	_, h := setup(t)
 	const centuries = "<DefaultMessageTimeToLive>P10675199DT2H48M5.477539S</DefaultMessageTimeToLive>"
 	must(t, h, 201, "PUT", "/q"+version, describe("QueueDescription", centuries+"<SupportOrdering>false</SupportOrdering>"))
-	must(t, h, 201, "PUT", "/parts"+version, describe("QueueDescription", "<SupportOrdering>true</SupportOrdering><EnablePartitioning>true</EnablePartitioning>"))
+	must(t, h, 201, "PUT", "/parts"+version, describe("QueueDescription", "<EnablePartitioning>true</EnablePartitioning>"))
+	must(t, h, 201, "PUT", "/ordered"+version, describe("TopicDescription", "<SupportOrdering>true</SupportOrdering><EnablePartitioning>true</EnablePartitioning>"))
 	must(t, h, 201, "PUT", "/t"+version, describe("TopicDescription", "<FilteringMessagesBeforePublishing>true</FilteringMessagesBeforePublishing>"))
 	for path, want := range map[string]string{
-		"/q": centuries, "/t": "<FilteringMessagesBeforePublishing>true<", "/parts": "<SupportOrdering>false<",
+		"/q": centuries, "/t": "<FilteringMessagesBeforePublishing>true<", "/parts": "<SupportOrdering>false<", "/ordered": "<SupportOrdering>true<",
 	} {
 		if answer := must(t, h, 200, "GET", path+version, ""); !strings.Contains(answer, want) || path == "/q" && element(t, answer, "SupportOrdering") != "false" {
 			t.Errorf("GET %s = %s\nwant %s", path, answer, want)
