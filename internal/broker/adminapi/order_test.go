@@ -140,7 +140,7 @@ var sent = map[string]struct {
 		EnableExpress UserMetadata MaxMessageSizeInKilobytes`, []string{"UserMetadata"}},
 	"Java 7.17 subscription": {"SubscriptionDescription", `LockDuration RequiresSession DefaultMessageTimeToLive DeadLetteringOnMessageExpiration
 		DeadLetteringOnFilterEvaluationExceptions DefaultRuleDescription MessageCount MaxDeliveryCount EnableBatchedOperations Status ForwardTo CreatedAt
-		UpdatedAt AccessedAt CountDetails UserMetadata ForwardDeadLetteredMessagesTo AutoDeleteOnIdle EntityAvailabilityStatus`, []string{"UserMetadata"}},
+		UpdatedAt AccessedAt UserMetadata ForwardDeadLetteredMessagesTo AutoDeleteOnIdle EntityAvailabilityStatus`, nil},
 	".NET 7.21 queue": {"QueueDescription", `LockDuration MaxSizeInMegabytes RequiresDuplicateDetection RequiresSession DefaultMessageTimeToLive
 		DeadLetteringOnMessageExpiration DuplicateDetectionHistoryTimeWindow MaxDeliveryCount EnableBatchedOperations IsAnonymousAccessible
 		AuthorizationRules Status ForwardTo UserMetadata SupportOrdering AutoDeleteOnIdle EnablePartitioning ForwardDeadLetteredMessagesTo EnableExpress
