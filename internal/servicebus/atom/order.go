@@ -112,8 +112,8 @@ func rearrange(document []byte, arrange func(description string, names []string)
 	}
 }
 
-// children reads the elements of the one that d has begun. end is where it ends; it is negative in a
-// document that breaks off.
+// children reads the elements of the one that d has begun. end is where it ends; it is negative in
+// a document that breaks off.
 func children(d *xml.Decoder, document []byte) (names []string, elements [][]byte, end int) {
 	depth, begin := 0, 0
 	for {

@@ -112,8 +112,7 @@ func queueProperties(c *broker.QueueConfig) *admin.QueueProperties {
 	}
 }
 
-// whereTrue states what is true alone. The SDK writes ForwardTo behind EnablePartitioning, so the
-// service would not apply it.
+// whereTrue keeps EnablePartitioning from standing before ForwardTo, which would not be applied.
 func whereTrue(is bool) *bool {
 	if !is {
 		return nil
