@@ -39,7 +39,7 @@ var largePackages = map[string]struct {
 	"internal/amqp/relay":       {5_640, "links, tokens and settlements share the state of one pair of connections"},
 	"internal/broker":           {7_100, "namespace, entities and links share the state of one namespace"},
 	"internal/broker/queue":     {4_140, "entries, their index and their heaps share one mutex"},
-	"internal/config":           {4_100, "one table of settings, and the checks that need several of them"},
+	"internal/config":           {4_110, "one table of settings, and the checks that need several of them"},
 	"internal/testing/exercise": {5_420, "one suite of statements, in a file for each group"},
 	"monitor":                   {5_000, "check, expiry and evidence share the watches of one entity"},
 	"proxy":                     {4_070, "both endpoints share one send path, and the settlements that end what it began"},
