@@ -156,7 +156,7 @@ func TestAnEventForAMissingQueueIsUndeliverable(t *testing.T) {
 	})
 }
 
-// Whoever dead-letters a message chooses the type of the reason, and the SDK panics if that is no
+// Anyone who dead-letters a message chooses the type of the reason, and the SDK panics if that is no
 // string.
 func TestADeadLetterWhoseReasonIsNoStringIsForwarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

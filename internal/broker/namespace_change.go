@@ -99,7 +99,7 @@ func (n *Namespace) apply(e *Entity, change func(*settings) error) (changed bool
 	return !reflect.DeepEqual(was.withoutKept(), s.withoutKept()), errors.Join(errs...)
 }
 
-// withoutKept is what a link can tell of the settings.
+// withoutKept is what a link can observe of the settings.
 func (s settings) withoutKept() settings {
 	s.queue.Kept, s.topic.Kept, s.subscription.Kept = Kept{}, Kept{}, Kept{}
 	return s

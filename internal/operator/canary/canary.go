@@ -144,7 +144,7 @@ func (c *Canary) sendAndFind(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		var found *link.Message
-		dead, err := c.cfg.Links.Peeker(ctx, c.deadLetters()) // anew, since an error closes it
+		dead, err := c.cfg.Links.Peeker(ctx, c.deadLetters()) // again, since an error closes it
 		if err == nil {
 			found, err = c.find(ctx, dead, id)
 			dead.Close(ctx)
