@@ -230,7 +230,7 @@ func (n *Nudger) run(ctx context.Context) {
 	}
 }
 
-// untilNext returns how long it is until the next nudge that is wanted. Without one, the goroutine ends.
+// untilNext returns how long it is until the next nudge that is wanted. Without one, it ends.
 func (n *Nudger) untilNext() (wait time.Duration, more bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

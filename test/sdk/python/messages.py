@@ -129,7 +129,7 @@ def peek(scene):
     first = peeker.peek_messages(2)
     rest = peeker.peek_messages(10, sequence_number=first[-1].sequence_number + 1)
     equal(bodies(first + rest), ["a", "b", "c", "d", "e"], "peeked")
-    equal(first[0].locked_until_utc, None, "lock of a peeked message")
+    equal([m.locked_until_utc is None for m in first], [False, True], "no lock of peeked messages, the first of which is locked")
     receiver.complete_message(locked)
 
 
