@@ -59,9 +59,12 @@ const (
 const renewBefore = 30 * 24 * time.Hour
 
 // DefaultCertificateDir is where SelfMade keeps certificates: a directory in the user's
-// cache.
+// cache. A relative XDG_CACHE_HOME counts from the working directory.
 func DefaultCertificateDir() (string, error) {
 	cache, err := os.UserCacheDir()
+	if relative := os.Getenv("XDG_CACHE_HOME"); err != nil && relative != "" {
+		cache, err = filepath.Abs(relative)
+	}
 	if err != nil {
 		return "", fmt.Errorf("listener: no directory for the certificate: %w", err)
 	}

@@ -91,6 +91,16 @@ func TestSelfMadeCertificateIsKept(t *testing.T) {
 	}
 }
 
+func TestADirectoryOfTheCacheMayBeRelative(t *testing.T) {
+	here := t.TempDir()
+	t.Chdir(here)
+	t.Setenv("XDG_CACHE_HOME", "cache")
+	dir, err := DefaultCertificateDir()
+	if want := filepath.Join(here, "cache", "overdue", "tls"); dir != want || err != nil {
+		t.Errorf("DefaultCertificateDir = %s, %v, want %s", dir, err, want)
+	}
+}
+
 func TestSelfMadeCertificateIsReplaced(t *testing.T) {
 	old, err := newBundle([]string{"localhost", "*.localhost", "127.0.0.1", "::1"}, time.Now().Add(renewBefore-certificateLife-time.Hour))
 	if err != nil {
