@@ -55,12 +55,16 @@ func (newID) eval(Message) (Value, error) {
 }
 
 // eval takes a name with a scope, too. What a message does not have is no
-// error, but a system property that no message has is.
+// error, but a system property that no message has is. A property that holds no
+// text is its own name: live tests of .NET's SDK have PROPERTY(intProperty) = 3.
 func (e propertyOf) eval(m Message) (Value, error) {
 	name, err := e.name.eval(m)
+	_, own := e.name.(userProperty)
 	switch {
 	case err != nil || name.absent():
 		return Value{}, err
+	case name.kind != String && own:
+		return name, nil
 	case name.kind != String:
 		return Value{}, evalErrorf("property() takes a string, not %s", name.kind)
 	}
