@@ -19,11 +19,10 @@ const (
 )
 
 // StatedDeadline reads the deadline that a message states in its application properties,
-// by the value of each name: an instant, or a duration from its enqueued-time, or neither. Those
-// of
-// AMQP come as amqp.TimeOrSpan returns them.
-// The proxy reads it to schedule the companion and the monitor to judge the message, so that both
-// mean the same. The error is a sentence for the sender of the message.
+// by the value of each name: an instant, or a duration from its enqueued-time, or neither. Those of
+// AMQP come as amqp.TimeOrSpan returns them. The proxy reads it to schedule the companion and the
+// monitor to judge the message, so that both mean the same. The error is a sentence for the sender
+// of the message.
 func StatedDeadline(property func(name string) any) (at time.Time, within time.Duration, err error) {
 	for _, name := range []string{propertyDeadline, propertyWithin, propertyExpiry} {
 		v := property(name)
