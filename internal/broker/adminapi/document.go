@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"encoding/xml"
 	"errors"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -81,15 +80,6 @@ func (d *node) apply() {
 		d.behind[n.name.Local] = order.Last()
 		return true
 	})
-}
-
-// parse reads one document, see package atom.
-func parse(r io.Reader) (*node, error) {
-	root, err := atom.Parse(r)
-	if err != nil {
-		return nil, err
-	}
-	return nodeOf(root, nil), nil
 }
 
 func nodeOf(read *atom.Node, parent *node) *node {

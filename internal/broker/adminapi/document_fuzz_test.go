@@ -3,12 +3,14 @@
 package adminapi
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/atom"
 )
 
 // What is read from a body and written again reads the same.
@@ -94,4 +96,13 @@ func stable(t *testing.T, body string, n *node, through func(*node) string) {
 	if twice := through(again); twice != once {
 		t.Fatalf("%q\nwas written as\n%q\nand that as\n%q", body, once, twice)
 	}
+}
+
+// parse reads one document, see package atom.
+func parse(r io.Reader) (*node, error) {
+	root, err := atom.Parse(r)
+	if err != nil {
+		return nil, err
+	}
+	return nodeOf(root, nil), nil
 }

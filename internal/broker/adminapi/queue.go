@@ -124,9 +124,7 @@ func (c *call) updateQueue(d *node) error {
 	if q, err = c.ns.UpdateQueue(q.Config); err != nil {
 		return err
 	}
-	answer := c.queueAnswer(q, echo(c, d, queueFields))
-	answer.created = time.Time{} // it has none
-	return c.writeEntry(http.StatusOK, answer)
+	return c.writeEntry(http.StatusOK, c.queueAnswer(q, echo(c, d, queueFields)))
 }
 
 func (c *call) readQueue(d *node, q *broker.QueueInfo) error {

@@ -111,9 +111,7 @@ func (c *call) updateTopic(d *node) error {
 	if t, err = c.ns.UpdateTopic(t.Config); err != nil {
 		return err
 	}
-	answer := c.topicAnswer(t, echo(c, d, topicFields))
-	answer.created = time.Time{} // it has none
-	return c.writeEntry(http.StatusOK, answer)
+	return c.writeEntry(http.StatusOK, c.topicAnswer(t, echo(c, d, topicFields)))
 }
 
 func (c *call) readTopic(d *node, t *broker.TopicInfo) error {

@@ -222,26 +222,14 @@ func formatFloat(f float64, bits int) string {
 	return strconv.FormatFloat(f, 'g', -1, bits)
 }
 
-// A timeSpan is a duration as .NET writes it.
-type timeSpan time.Duration
-
-func (s timeSpan) String() string {
-	d := time.Duration(s)
+// timeSpan is a duration as .NET writes it.
+func timeSpan(d time.Duration) string {
+	span := filter.DurationValue(d)
 	if d == math.MaxInt64 { // forever
-		return "10675199.02:48:05.4775807"
+		span = filter.TicksValue(math.MaxInt64)
 	}
-	sign, days := "", ""
-	if d < 0 {
-		sign, d = "-", -max(d, -math.MaxInt64)
-	}
-	if n := d / (24 * time.Hour); n > 0 {
-		days = fmt.Sprintf("%d.", n)
-	}
-	clock := time.Unix(0, int64(d)).UTC().Format("15:04:05")
-	if ticks := d % time.Second / 100; ticks > 0 {
-		clock += fmt.Sprintf(".%07d", ticks)
-	}
-	return sign + days + clock
+	text, _ := span.Convert(filter.String) // every duration has one
+	return text.Text()
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -18,9 +18,6 @@ const (
 	TypeURI      amqp.Symbol = "com.microsoft:uri" // string
 )
 
-// EpochTicks is the Unix epoch in ticks since the year 1.
-const EpochTicks = amqp.EpochTicks
-
 // FilterValue returns a value of a message, or of a rule, as filters see it. A
 // copy that an action makes of it has the type of v.
 func FilterValue(v any) filter.Value { return filterValue(v).From(v) }
@@ -84,7 +81,7 @@ func describedValue(v amqp.Described) filter.Value {
 		return filter.TicksValue(ticks)
 	case TypeOffset:
 		const perSecond = int64(time.Second / 100)
-		since := ticks - EpochTicks
+		since := ticks - amqp.EpochTicks
 		return filter.TimeValue(time.Unix(since/perSecond, since%perSecond*100))
 	case TypeURI:
 		if s, ok := v.Value.(string); ok {
@@ -121,7 +118,7 @@ func WireValue(v filter.Value, was any) any {
 		return amqp.UUID(v.GUID())
 	case filter.Time:
 		if d, ok := was.(amqp.Described); ok {
-			return amqp.Described{Descriptor: d.Descriptor, Value: v.Ticks() + EpochTicks}
+			return amqp.Described{Descriptor: d.Descriptor, Value: v.Ticks() + amqp.EpochTicks}
 		}
 		return amqp.TimestampOf(v.Time())
 	case filter.Duration:

@@ -90,8 +90,3 @@ func SplitSubscription(path string) (name, subscription string) {
 	}
 	return path, ""
 }
-
-// RulePath returns the path of a rule, as Service Bus spells it.
-func RulePath(topic, subscription, name string) string {
-	return SubscriptionPath(topic, subscription) + "/" + rules + "/" + name
-}
