@@ -206,7 +206,8 @@ func (d *delivery) finished(err error) {
 
 // fit completes a delivery within the maximum size of its link. If the delivery becomes too
 // large, the proxy drops the added TTLs first, then the added ids: the monitor keeps deadlines
-// without them.
+// without them. Slots cannot stand for messages without their TTLs: the broker does not expire
+// these by itself.
 func (s *send) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte) error {
 	exceeds := func(out []byte) bool { return d.MaxSize > 0 && uint64(len(out)) > d.MaxSize }
 	out := complete()
@@ -214,19 +215,19 @@ func (s *send) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte)
 		for _, m := range ms {
 			m.Stamp = 0
 		}
+		s.slotted = false
+		s.giveIDs()
 		out = complete()
 	}
 	if exceeds(out) {
 		if exceeds(d.Payload) {
 			return fmt.Errorf("%w: %d bytes, at most %d", errTooLarge, len(d.Payload), d.MaxSize)
 		}
-		if !s.mayGoWithoutID() {
+		if !s.now.Measured { // so nobody knows when they are enqueued, by which the monitor finds them
 			return fmt.Errorf("%w: %d bytes with the ids that are added, at most %d", errTooLarge, len(out), d.MaxSize)
 		}
 		for _, m := range ms {
-			if m.idAdded {
-				m.ID, m.idAdded = "", false
-			}
+			m.GivenID = ""
 		}
 		out = d.Payload
 	}

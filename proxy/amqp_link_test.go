@@ -197,7 +197,7 @@ func TestABatchHasAReferenceForEachMessage(t *testing.T) {
 			t.Fatalf("%d messages go on, %v, want 3", len(ms), err)
 		}
 		refs := sc.references()
-		if len(refs) != 2 || refs[0].MessageID != ms[2].ID || ms[2].idAdded || refs[1].MessageID != "m1" {
+		if len(refs) != 2 || refs[0].MessageID != ms[2].ID || ms[2].ID == "" || refs[1].MessageID != "m1" {
 			t.Errorf("references %+v, want one of the third message, %q, and one of m1", refs, ms[2].ID)
 		}
 		if got := sc.sendsByAMQP("orders", resultMonitored); got != 2 {

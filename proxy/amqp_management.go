@@ -87,9 +87,9 @@ func readScheduled(payload []byte) ([]*amqpMessage, error) {
 			return nil, rest.BadRequest("Message %d of the request: %s", i+1, sentenceOf(err))
 		}
 		// The entry repeats some fields of the message; they count for the message as well.
-		if r, ok := amqp.MapLookup(entry, "message-id"); m.idAdded && ok {
-			if id, err := idText(r, ok, "message-id"); err == nil && id != "" {
-				m.ID = id
+		if r, ok := amqp.MapLookup(entry, "message-id"); m.ID == "" && ok {
+			if id, err := idText(r, ok, "message-id"); err == nil {
+				m.GivenID = id
 			}
 		}
 		ms = append(ms, m)

@@ -88,7 +88,7 @@ func TestARequestThatSchedulesGoesBehindItsCompanions(t *testing.T) {
 		}
 		for i, sent := range [][]byte{withID, withoutID, anonymous} {
 			checkCompleted(t, sent, ms[i].encoded, ms[i].TTL)
-			if ms[i].TTL != refs[i].Within || ms[i].ID != refs[i].MessageID || ms[i].idAdded {
+			if ms[i].TTL != refs[i].Within || ms[i].ID != refs[i].MessageID || ms[i].ID == "" {
 				t.Errorf("message %d goes on as %q with a TTL of %v, want %q and %v", i, ms[i].ID, ms[i].TTL, refs[i].MessageID, refs[i].Within)
 			}
 		}

@@ -3,9 +3,6 @@
 package proxy
 
 import (
-	"encoding/base64"
-	"encoding/binary"
-	"math/rand/v2"
 	"time"
 	"unicode/utf8"
 
@@ -22,7 +19,6 @@ const maxID = 128
 type amqpMessage struct {
 	message
 	encoded []byte // as the app sent it; never changed
-	idAdded bool   // the app set no message-id: ID is generated, and has to be added
 }
 
 // readMessage reads an encoded message. The result refers to encoded.
@@ -47,14 +43,7 @@ func (m *amqpMessage) read(encoded []byte) error {
 	if properties := raw.ApplicationProperties; len(properties) > 0 {
 		m.Property = func(name string) any { return propertyOf(properties, name) }
 	}
-	if err := m.readFields(&raw); err != nil {
-		return err
-	}
-	// An empty id identifies nothing.
-	if m.idAdded = m.ID == ""; m.idAdded {
-		m.ID = newMessageID()
-	}
-	return nil
+	return m.readFields(&raw)
 }
 
 // readFields reads the message's own fields, as opposed to its properties.
@@ -118,16 +107,6 @@ func bounded(id, name string) (string, error) {
 	return id, nil
 }
 
-// newMessageID returns a unique id. It is short, because an app may have filled its batch to the
-// last byte. It need not be secret, so the generator asks the system for a seed only, and not for
-// each message of a batch.
-func newMessageID() string {
-	var b [12]byte
-	binary.BigEndian.PutUint64(b[:], rand.Uint64())
-	binary.BigEndian.PutUint32(b[8:], rand.Uint32())
-	return base64.RawURLEncoding.EncodeToString(b[:])
-}
-
 // propertyOf returns an application property in one of the types that state deadlines.
 func propertyOf(properties amqp.Raw, name string) any {
 	v, err := mapValue(properties, name)
@@ -147,16 +126,16 @@ func mapValue(raw amqp.Raw, key string) (any, error) {
 }
 
 // incomplete reports whether an id or a TTL has to be added to the message.
-func (m *amqpMessage) incomplete() bool { return m.idAdded || m.Stamp > 0 }
+func (m *amqpMessage) incomplete() bool { return m.GivenID != "" || m.Stamp > 0 }
 
-// appendCompleted appends the message with its generated message-id and its stamp. All other
-// fields and sections keep their encoding byte for byte.
+// appendCompleted appends the message with its given message-id and its stamp. All other fields
+// and sections keep their encoding byte for byte.
 func (m *amqpMessage) appendCompleted(dst []byte) []byte {
 	var id, ttl amqp.Raw
 	var idRoom [32]byte // more than a generated id needs
 	var ttlRoom [8]byte
-	if m.idAdded {
-		id = amqp.AppendString(idRoom[:0], m.ID)
+	if m.GivenID != "" {
+		id = amqp.AppendString(idRoom[:0], m.GivenID)
 	}
 	if m.Stamp > 0 {
 		ttl = amqp.AppendUint(ttlRoom[:0], uint32(m.Stamp/time.Millisecond))

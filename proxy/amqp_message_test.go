@@ -112,6 +112,13 @@ func checkCompleted(t *testing.T, sent, got []byte, stamp time.Duration) {
 	}
 }
 
+// giveID gives m an id, as for a companion that has to name it.
+func giveID(m *amqpMessage) {
+	if m.ID == "" {
+		m.GivenID = newMessageID()
+	}
+}
+
 func complete(t *testing.T, sent []byte, stamp time.Duration) []byte {
 	t.Helper()
 	whole := bytes.Clone(sent)
@@ -120,6 +127,7 @@ func complete(t *testing.T, sent []byte, stamp time.Duration) []byte {
 		t.Fatalf("message %x: %v", sent, err)
 	}
 	m.Stamp = stamp
+	giveID(m)
 	got := completed(sent, 0, []*amqpMessage{m})
 	if !bytes.Equal(sent, whole) {
 		t.Fatalf("the payload of the app was changed in place")
@@ -236,6 +244,7 @@ func TestABatchIsCompletedInPlace(t *testing.T) {
 			t.Fatalf("%d messages, %v, want %d", len(ms), err, n)
 		}
 		for _, m := range ms {
+			giveID(m)
 			if w.IntN(2) == 0 {
 				m.Stamp = time.Second
 			}
@@ -283,7 +292,7 @@ func TestWhatASendHasToKnowIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.ID != "01020000-0000-0000-0000-000000000000" || m.idAdded || m.SessionID != group || m.PartitionKey != "p1" {
+	if m.ID != "01020000-0000-0000-0000-000000000000" || m.SessionID != group || m.PartitionKey != "p1" {
 		t.Errorf("read id %q, session %q, partition key %q, want those of the message", m.ID, m.SessionID, m.PartitionKey)
 	}
 	if m.TTL != 90*time.Second || !m.ScheduledEnqueueTime.Equal(at) {
@@ -360,6 +369,7 @@ func FuzzCompleted(f *testing.F) {
 			return
 		}
 		for _, m := range ms {
+			giveID(m)
 			m.Stamp = time.Second
 		}
 		if got := completed(payload, format, ms); format != amqp.BatchMessageFormat {

@@ -43,8 +43,7 @@ type promise struct {
 	// by its deadline and enqueued-time alone.
 	findable bool
 
-	of      int           // index of the message in its send
-	stamped time.Duration // TTL meant for the message; it may lack room for it
+	of int // index of the message in its send
 }
 
 // A statement is a deadline as stated: absolute, or relative to the instant at which the broker

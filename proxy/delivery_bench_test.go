@@ -4,6 +4,8 @@ package proxy
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,28 +23,33 @@ import (
 // What a monitored delivery costs the sidecar in addition to being relayed, its companions
 // included, until its app has the outcome.
 func BenchmarkDelivery(b *testing.B) {
-	message := &goamqp.Message{
-		Header: &goamqp.MessageHeader{TTL: time.Hour}, Properties: &goamqp.MessageProperties{}, Data: [][]byte{make([]byte, 256)},
+	encode := func(m *goamqp.Message) []byte {
+		encoded, err := m.MarshalBinary()
+		if err != nil {
+			b.Fatal(err)
+		}
+		return encoded
 	}
-	encoded, err := message.MarshalBinary()
-	if err != nil {
-		b.Fatal(err)
+	type delivery struct {
+		name    string
+		payload []byte
+		format  uint32
 	}
-	batch := &goamqp.Message{}
-	for range 100 {
-		batch.Data = append(batch.Data, encoded)
+	var deliveries []delivery
+	for name, id := range map[string]any{"": nil, "-with-ids": "0f8fad5b-d9cb-469f-a165-70867728950e"} {
+		single := encode(&goamqp.Message{
+			Header: &goamqp.MessageHeader{TTL: time.Hour}, Properties: &goamqp.MessageProperties{MessageID: id}, Data: [][]byte{make([]byte, 256)},
+		})
+		batch := &goamqp.Message{}
+		for range 100 {
+			batch.Data = append(batch.Data, single)
+		}
+		deliveries = append(deliveries, delivery{"single" + name, single, 0}, delivery{"batch-100" + name, encode(batch), amqp.BatchMessageFormat})
 	}
-	batched, err := batch.MarshalBinary()
-	if err != nil {
-		b.Fatal(err)
-	}
+	slices.SortFunc(deliveries, func(a, b delivery) int { return strings.Compare(a.name, b.name) })
 	for _, kind := range []string{"slot", "each"} {
-		for _, c := range []struct {
-			name    string
-			payload []byte
-			format  uint32
-		}{{"single", encoded, 0}, {"batch-100", batched, amqp.BatchMessageFormat}} {
-			b.Run(string(kind)+"/"+c.name, func(b *testing.B) {
+		for _, c := range deliveries {
+			b.Run(kind+"/"+c.name, func(b *testing.B) {
 				ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
 				client := ns.Lasting(b)
 				links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})

@@ -33,8 +33,8 @@
 // Neither endpoint gives access to the monitor queue.
 //
 // A message arrives as the app sent it, body and properties, with the case of their names. Only a
-// message with a deadline changes: it gets a TTL if its deadline comes before the end of its own one,
-// and a message-id if it has none.
+// message with a deadline changes: it gets a TTL if its deadline comes before the end of its own,
+// and a message-id if it has none and its companion has to name it. A slot names none.
 //
 // The deadline of a message is the first of these that it has: the property overdue-deadline or
 // overdue-within, CloudEvents' ce-expirytime, its TTL, the deadline configured for its entity, the

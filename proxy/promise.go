@@ -3,7 +3,11 @@
 package proxy
 
 import (
+	"cmp"
+	"encoding/base64"
+	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -13,7 +17,7 @@ import (
 // A message has the fields of a message that the send path needs, whichever endpoint it came
 // through. The endpoint keeps the rest.
 type message struct {
-	ID           string // sent without an id, see withoutIDs
+	ID           string // "" = none
 	SessionID    string // "" = none
 	PartitionKey string // "" = none
 
@@ -31,6 +35,9 @@ type message struct {
 	// Stamp is the TTL that the endpoint must put on the message. promiseOf sets it; 0 leaves the
 	// TTL unchanged.
 	Stamp time.Duration
+	// GivenID is the message-id that the endpoint must put on the message, which has none. See
+	// giveIDs; "" leaves the message without an id.
+	GivenID string
 }
 
 // promise computes the promises of the messages and the TTLs that they need.
@@ -73,37 +80,40 @@ func promiseAll(ms []*message, settings Settings, now scheduler.Instant) ([]prom
 			return nil, ofBatch(err, i, len(ms))
 		}
 		if ok {
-			pr.of, pr.stamped = i, m.Stamp
+			pr.of = i
 			promises = append(promises, pr)
 		}
 	}
 	return promises, nil
 }
 
+// giveIDs gives an id to the messages that have none, so that their companions can name them.
+func (s *send) giveIDs() {
+	for i := range s.promises {
+		if m := s.ms[s.promises[i].of]; m.ID == "" && m.GivenID == "" {
+			m.GivenID = newMessageID()
+		}
+	}
+}
+
+// newMessageID returns a unique id. It is short, because an app may have filled its batch to the
+// last byte. It need not be secret, so the generator asks the system for a seed only, and not for
+// each message of a batch.
+func newMessageID() string {
+	var b [12]byte
+	binary.BigEndian.PutUint64(b[:], rand.Uint64())
+	binary.BigEndian.PutUint32(b[8:], rand.Uint32())
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
 // refer builds the references for the companions. Call it once the TTLs and ids of the messages
 // are final.
 func (s *send) refer() {
-	s.withoutIDs()
-	var room [8]time.Duration
-	if lives := s.slots(room[:0]); len(lives) > 0 {
-		s.slotted = true
-		until := s.now.StampedBy()
-		for i := range s.promises {
-			s.promises[i].ref.Until = until
-		}
-		// Slots need no names. One reference covers all messages with the same time to live from
-		// the same source. The source matters because the entity's default may change later.
-		r := scheduler.Reference{From: s.promises[0].ref.From, Until: until}
-		for i, life := range lives {
-			if stated := s.promises[i].ref.Stated; i == 0 || life != r.Within || stated != r.Stated {
-				r.Within, r.Stated = life, stated
-				s.refs = append(s.refs, r)
-			}
-		}
-		s.tracePromises("")
-		s.p.cfg.Scheduler.ExpectInSlots(s.entity, until.Add(sendWindow))
+	if s.slotted {
+		s.referToSlots()
 		return
 	}
+	s.nameMessages()
 	s.refs = make([]scheduler.Reference, len(s.promises))
 	context := s.tracePromises(s.promises[0].ref.MessageID)
 	for i := range s.promises {
@@ -115,24 +125,39 @@ func (s *send) refer() {
 	s.p.cfg.Scheduler.Expect(s.entity, s.refs)
 }
 
-// slots appends the times to live of the messages if slots can stand for them: the monitor finds
-// each without its name, and enough messages come. The journal keeps references only, so with a
-// journal there are no slots.
-func (s *send) slots(lives []time.Duration) []time.Duration {
-	if !s.settings.Findable || s.p.cfg.Journal != nil {
-		return nil
+// referToSlots builds references without names. One covers all messages with the same time to live
+// from the same source. The source matters because the entity's default may change later.
+func (s *send) referToSlots() {
+	until := s.now.StampedBy()
+	r := scheduler.Reference{From: s.promises[0].ref.From, Until: until}
+	for i := range s.promises {
+		ref := &s.promises[i].ref
+		ref.Until = until
+		if i == 0 || ref.Within != r.Within || ref.Stated != r.Stated {
+			r.Within, r.Stated = ref.Within, ref.Stated
+			s.refs = append(s.refs, r)
+		}
 	}
-	lives = slices.Grow(lives, len(s.promises))
+	s.tracePromises("")
+	s.p.cfg.Scheduler.ExpectInSlots(s.entity, until.Add(sendWindow))
+}
+
+// mayUseSlots reports whether slots can stand for the messages: the monitor finds each without its
+// name, and enough messages come. The journal keeps references only, so with a journal there are
+// no slots.
+func (s *send) mayUseSlots() bool {
+	if !s.settings.Findable || s.p.cfg.Journal != nil {
+		return false
+	}
+	var room [8]time.Duration
+	lives := slices.Grow(room[:0], len(s.promises))
 	for i := range s.promises {
 		if !s.promises[i].findable {
-			return nil
+			return false
 		}
 		lives = append(lives, s.promises[i].ref.Within)
 	}
-	if !s.p.cfg.Scheduler.Pays(s.entity, lives, s.now) {
-		return nil
-	}
-	return lives
+	return s.p.cfg.Scheduler.Pays(s.entity, lives, s.now)
 }
 
 // late returns the references for second companions. A companion names the window in which the
@@ -156,28 +181,19 @@ func (s *send) late() (late []scheduler.Reference) {
 	return distinct(late)
 }
 
-// mayGoWithoutID reports whether the monitor can find messages without an id. It needs the
-// broker's clock to know when they were enqueued.
-func (s *send) mayGoWithoutID() bool { return s.now.Measured }
-
-// withoutIDs updates the promises of messages that are sent without an id or without a stamp.
+// nameMessages puts the ids of the messages into their references.
 //
-// A message without an id gets one, by which its companion names it. An SDK may have filled a
-// batch to the last byte that the broker takes, which leaves no room for ids. The companion then
-// states the window in which the broker enqueued the message, and its deadline. It stands for
-// every message without an id in that window: see docs/decisions/0014.
-func (s *send) withoutIDs() {
+// An SDK may have filled a batch to the last byte that the broker takes, which leaves no room for
+// ids. The companion then states the window in which the broker enqueued the message, and its
+// deadline. It stands for every message without an id in that window: see docs/decisions/0014.
+func (s *send) nameMessages() {
 	for i := range s.promises {
 		pr := &s.promises[i]
-		m := s.ms[pr.of]
-		if m.Stamp != pr.stamped {
-			pr.findable = false // the broker does not expire it
-		}
-		if m.ID != "" {
+		m, ref := s.ms[pr.of], &pr.ref
+		if ref.MessageID = cmp.Or(m.ID, m.GivenID); ref.MessageID != "" {
 			continue
 		}
-		ref := &pr.ref
-		ref.MessageID, ref.SessionID, ref.PartitionKey = "", "", ""
+		ref.SessionID, ref.PartitionKey = "", ""
 		if s.settings.Findable && m.ScheduledEnqueueTime.IsZero() {
 			// A short window holds fewer other messages. A send that takes longer gets a second
 			// companion.

@@ -37,7 +37,7 @@ func TestTheWindowOfAMessageWithoutANameIsAsShortAsIsSure(t *testing.T) {
 			}
 			s.promises = []promise{pr}
 			m.ID = tt.id // there was no room for it
-			s.withoutIDs()
+			s.nameMessages()
 			got := s.promises[0].ref
 			if got.MessageID != tt.id {
 				t.Errorf("the reference names %q, want %q", got.MessageID, tt.id)

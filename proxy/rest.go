@@ -98,7 +98,7 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, q *rights.Requ
 	return s.run(r.Context(), func(ctx context.Context) error {
 		out := make([]*azservicebus.AMQPAnnotatedMessage, len(ms))
 		for i, m := range ms {
-			out[i] = amqpOf(m, known[i].Stamp)
+			out[i] = amqpOf(m, known[i])
 		}
 		return p.transmit(ctx, entity, out, batch)
 	})

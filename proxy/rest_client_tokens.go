@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,7 +46,7 @@ func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte
 	s.companionLast = !p.proven.Holds(token, time.Now())
 	return s.run(r.Context(), func(ctx context.Context) error {
 		p.cfg.Operations.Add(operations.Send, s.n)
-		out, err := p.passedSend(ctx, r, q, s, ms, body, batch)
+		out, err := p.passedSend(ctx, r, q, ms, body, batch)
 		if err != nil {
 			return err
 		}
@@ -55,14 +56,15 @@ func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte
 	})
 }
 
-// passedSend returns the request for the namespace, with added ids and TTLs if there are
-// promises, and otherwise unchanged.
-func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Request, s *request, ms []*message, body []byte, batch bool) (*http.Request, error) {
+// passedSend returns the request for the namespace, with given ids and stamped TTLs if there are
+// any, and otherwise unchanged.
+func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Request, ms []*message, body []byte, batch bool) (*http.Request, error) {
 	additions := make([]rest.Addition, len(ms))
 	for i, m := range ms {
-		additions[i] = rest.Addition{MessageID: m.ID, TimeToLive: m.Stamp}
+		additions[i] = rest.Addition{MessageID: m.GivenID, TimeToLive: m.Stamp}
 	}
-	if batch && len(s.promises) > 0 {
+	adds := slices.ContainsFunc(additions, func(a rest.Addition) bool { return a != rest.Addition{} })
+	if batch && adds {
 		var err error
 		if body, err = rest.CompleteBatch(body, additions); err != nil {
 			return nil, err
@@ -80,7 +82,7 @@ func (p *Proxy) passedSend(ctx context.Context, r *http.Request, q *rights.Reque
 			out.Header[lower] = values
 		}
 	}
-	if len(s.promises) > 0 {
+	if adds {
 		err = rest.CompleteHeader(out.Header, additions[0])
 	}
 	return out, err

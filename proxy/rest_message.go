@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -38,14 +39,15 @@ func knownOf(m *rest.Message) *message {
 	}
 }
 
-// amqpOf returns the message for the wire, with the stamped TTL, if any.
-func amqpOf(m *rest.Message, stamp time.Duration) *azservicebus.AMQPAnnotatedMessage {
+// amqpOf returns the message for the wire, with the stamped TTL, if any. A message without an id
+// gets one even where no companion names it, as every message does that the REST API takes.
+func amqpOf(m *rest.Message, known *message) *azservicebus.AMQPAnnotatedMessage {
 	b := &m.Broker
 	out := &azservicebus.AMQPAnnotatedMessage{
 		ApplicationProperties: m.Properties,
 		Body:                  azservicebus.AMQPAnnotatedMessageBody{Data: [][]byte{m.Body}},
 		Properties: &azservicebus.AMQPAnnotatedMessageProperties{
-			MessageID:      b.MessageID,
+			MessageID:      cmp.Or(b.MessageID, known.GivenID, newMessageID()),
 			ContentType:    amqp.Optional(b.ContentType),
 			GroupID:        amqp.Optional(b.SessionID),
 			ReplyTo:        amqp.Optional(b.ReplyTo),
@@ -58,8 +60,8 @@ func amqpOf(m *rest.Message, stamp time.Duration) *azservicebus.AMQPAnnotatedMes
 		out.Properties.CorrelationID = b.CorrelationID
 	}
 	ttl := b.TimeToLive
-	if stamp > 0 {
-		ttl = stamp
+	if known.Stamp > 0 {
+		ttl = known.Stamp
 	}
 	var header amqp.Header
 	var stated amqp.Properties

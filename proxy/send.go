@@ -33,7 +33,7 @@ type send struct {
 	// unreadable is the error that left ms empty. It matters only in a monitored entity:
 	// elsewhere the broker judges the messages.
 	unreadable error
-	// complete writes the stamped TTLs and added ids into the messages. nil: the endpoint does so
+	// complete writes the stamped TTLs and given ids into the messages. nil: the endpoint does so
 	// in transmit.
 	complete func() error
 
@@ -91,8 +91,8 @@ func (s *send) learn(ctx context.Context) (Settings, error) {
 	return s.p.cfg.Learn(ctx, s.entity)
 }
 
-// prepare computes the promises, has the TTLs stamped, and builds the references for the
-// companions. It does not block, so a send takes its place only just before.
+// prepare computes the promises, has the TTLs stamped and the ids given, and builds the references
+// for the companions. It does not block, so a send takes its place only just before.
 func (s *send) prepare() error {
 	defer func() { s.ms, s.complete = nil, nil }() // a send in flight must not keep payloads in memory
 	if err := s.promise(); err != nil {
@@ -100,6 +100,9 @@ func (s *send) prepare() error {
 	}
 	if len(s.promises) == 0 {
 		return nil
+	}
+	if s.slotted = s.mayUseSlots(); !s.slotted {
+		s.giveIDs()
 	}
 	if s.complete != nil {
 		if err := s.complete(); err != nil {

@@ -8,8 +8,9 @@ import (
 	"overdue/scheduler"
 )
 
-// logAccepted logs, at level debug, n messages that the broker has accepted. companion is the kind of their companions, "none" where
-// they have none; refs are the references. A send that fails is logged where its error stops.
+// logAccepted logs, at level debug, n messages that the broker has accepted. companion is the kind
+// of their companions, "none" where they have none; refs are the references. A send that fails is
+// logged where its error stops.
 func (p *Proxy) logAccepted(via, entity string, n int, companion string, refs []scheduler.Reference) {
 	ce := p.cfg.Log.Check(zap.DebugLevel, "send accepted")
 	if ce == nil {

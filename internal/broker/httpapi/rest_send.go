@@ -3,12 +3,14 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"overdue/internal/amqp"
@@ -90,7 +92,8 @@ func encode(m *rest.Message) ([]byte, error) {
 	out := make([]byte, 0, len(m.Body)+512)
 	header := amqp.Header{Priority: amqp.DefaultPriority}
 	properties := amqp.Properties{
-		MessageID: b.MessageID, To: amqp.Optional(b.To), Subject: amqp.Optional(b.Label), ReplyTo: amqp.Optional(b.ReplyTo),
+		MessageID: cmp.Or(b.MessageID, strings.ReplaceAll(rest.NewID(), "-", "")), // as the service makes one up
+		To:        amqp.Optional(b.To), Subject: amqp.Optional(b.Label), ReplyTo: amqp.Optional(b.ReplyTo),
 		ContentType: amqp.Symbol(b.ContentType), GroupID: amqp.Optional(b.SessionID), ReplyToGroupID: amqp.Optional(b.ReplyToSessionID),
 	}
 	if b.CorrelationID != "" {

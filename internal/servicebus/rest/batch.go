@@ -91,7 +91,7 @@ func nextOfBatch(d *json.Decoder) (*Message, error) {
 	if m.Properties, err = userProperties(e.UserProperties); err != nil {
 		return nil, err
 	}
-	return m, m.complete()
+	return m, m.Broker.check()
 }
 
 // userProperties reads the application properties of one message of a batch.

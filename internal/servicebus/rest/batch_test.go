@@ -31,17 +31,6 @@ func TestABatchIsRead(t *testing.T) {
 	}
 }
 
-func TestAMessageWithoutAnIDGetsOne(t *testing.T) {
-	got, err := ParseBatch([]byte(`[{"Body":"a"},{"Body":"b","BrokerProperties":null}]`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := got[0].Broker.MessageID, got[1].Broker.MessageID
-	if len(a) != 32 || len(b) != 32 || a == b || strings.Contains(a, "-") {
-		t.Errorf("message-ids %q and %q, want two of 32 digits", a, b)
-	}
-}
-
 func TestABatchThatCannotBeReadIsRefused(t *testing.T) {
 	for body, want := range map[string]string{
 		``: "not a JSON array", `{}`: "not a JSON array", `"a"`: "not a JSON array", `[]`: "empty",

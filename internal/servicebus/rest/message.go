@@ -49,18 +49,7 @@ func ParseSingle(h http.Header, body []byte) ([]*Message, error) {
 	if m.Properties, err = CustomProperties(h); err != nil {
 		return nil, err
 	}
-	return []*Message{m}, m.complete()
-}
-
-// complete checks the message and gives it the message-id that the service would give it.
-func (m *Message) complete() error {
-	if err := m.Broker.check(); err != nil {
-		return err
-	}
-	if m.Broker.MessageID == "" {
-		m.Broker.MessageID = strings.ReplaceAll(NewID(), "-", "")
-	}
-	return nil
+	return []*Message{m}, m.Broker.check()
 }
 
 // NewID is a random UUID, version 4.
