@@ -36,7 +36,7 @@ type Event struct {
 	ID      string // see [IDOf] and [IDOfReminder]; the same for each delivery of the event
 	Type    string // one of the Type constants
 	Source  string // see [SourceOf]
-	Subject string // the message id; "" = the message has none
+	Subject string // see [EventData.Name]
 	Time    time.Time
 	// Traceparent is the distributed tracing extension: the span of the event if it is recorded,
 	// or else that of the message; "" = neither is known.
@@ -82,17 +82,12 @@ func (d *EventData) Lag() time.Duration {
 	return d.DeadLetteredTime.Sub(d.Deadline)
 }
 
+// Name names the message in its entity, see [address.MessageName].
+func (d *EventData) Name() string { return address.MessageName(d.MessageID, d.SequenceNumber) }
+
 // Path names the entity: a queue, or topic/Subscriptions/name.
 func (d *EventData) Path() string {
 	return address.Address{Name: d.Entity, Subscription: d.Subscription}.Entity()
-}
-
-// message names the message for people.
-func (e *Event) message() string {
-	if e.Subject == "" {
-		return fmt.Sprintf("sequence number %d", e.Data.SequenceNumber)
-	}
-	return e.Subject
 }
 
 // IDOf returns the id of the event that a message missed its deadline. It depends on the message

@@ -95,9 +95,6 @@ func addStated(o zapcore.ObjectEncoder, key, value string) {
 func (e *Event) sentence() string {
 	d := &e.Data
 	message := d.Path() + "/" + e.Subject
-	if e.Subject == "" {
-		message = d.Path() + ", " + e.message()
-	}
 	switch e.Type {
 	case TypeMissed:
 		s := fmt.Sprintf("deadline missed: %s, %s late", message, roughly(d.Lag()))

@@ -25,7 +25,7 @@ func TestTheLogSaysWhatHappenedInOneSentence(t *testing.T) {
 	for want, change := range map[string]func(*Event){
 		"deadline missed: orders/order-1, 14 ms late, dead-lettered (TTLExpiredException)": func(*Event) {},
 		"deadline missed: orders/Subscriptions/audit/order-1, 14 ms late":                  func(e *Event) { e.Data.Subscription, e.Data.DeadLetterReason = "audit", "" },
-		"deadline missed: orders, sequence number 17, 14 ms late":                          func(e *Event) { e.Subject, e.Data.DeadLetterReason = "", "" },
+		"deadline missed: orders/#17, 14 ms late":                                          func(e *Event) { e.Subject, e.Data.DeadLetterReason = "#17", "" },
 		"deadline missed: orders/order-1, 2.5 s late, dead-lettered (TTLExpiredException)": func(e *Event) { e.Data.DeadLetteredTime = noon.Add(2500 * time.Millisecond) },
 		"message not completed in time: orders/order-1, 1m30s late, still deferred": func(e *Event) {
 			e.Type, e.Data.DeadLetteredTime, e.Data.LagMs, e.Data.State = TypeIncomplete, time.Time{}, 90_000, "deferred"

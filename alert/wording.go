@@ -74,7 +74,7 @@ func (p Notification) Text() string {
 		lines = append(lines, "Messages, the earliest deadline first:")
 	}
 	for _, e := range p.Samples {
-		line := "- " + e.message()
+		line := "- " + e.Subject
 		if e.Data.SessionID != "" {
 			line += ", session " + e.Data.SessionID
 		}

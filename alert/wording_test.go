@@ -195,8 +195,8 @@ func TestSinksNameAnEntityAsTheMetricsDo(t *testing.T) {
 
 func TestAMessageWithoutIDIsNamedByItsSequenceNumber(t *testing.T) {
 	p := firing()
-	p.Samples[0].Subject, p.Samples[0].Data.SequenceNumber = "", 17
-	if want := "- sequence number 17, session s, due"; !strings.Contains(p.Text(), want) {
+	p.Samples[0].Subject = "#17"
+	if want := "- #17, session s, due"; !strings.Contains(p.Text(), want) {
 		t.Errorf("Text = %q, want the line %q", p.Text(), want)
 	}
 }

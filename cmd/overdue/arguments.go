@@ -51,7 +51,7 @@ func asItsUseLineSays(c *cobra.Command, args []string) error {
 	case len(wanted) == 0:
 		return fmt.Errorf("%s takes no arguments, and %q is one; see %s --help", c.CommandPath(), config.Clip(args[0]), c.CommandPath())
 	case len(args) < least:
-		return fmt.Errorf("%s lacks %s; write %s %s", c.CommandPath(), strings.Join(wanted[len(args):], " and "), c.CommandPath(), strings.Join(wanted, " "))
+		return fmt.Errorf("%s lacks %s; write %s %s", c.CommandPath(), strings.Join(wanted[len(args):least], " and "), c.CommandPath(), strings.Join(wanted, " "))
 	}
 	return fmt.Errorf("%s has no use for %q; write %s %s", c.CommandPath(), config.Clip(args[most]), c.CommandPath(), strings.Join(wanted, " "))
 }

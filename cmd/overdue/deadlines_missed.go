@@ -108,7 +108,7 @@ func (p *program) printMissed(missed []history.Fetched) error {
 	for i := range missed {
 		d := &missed[i].Data
 		_, err := fmt.Fprintf(p.stdout, "%s  %s  %s  %s late  %s\n", d.Deadline.UTC().Format("2006-01-02 15:04:05.000Z"),
-			escape.Text(d.Path()), escape.Text(d.MessageID), d.Lag().Round(time.Millisecond), escape.Text(d.DeadLetterReason))
+			escape.Text(d.Path()), escape.Text(d.Name()), d.Lag().Round(time.Millisecond), escape.Text(d.DeadLetterReason))
 		if err != nil {
 			return err
 		}

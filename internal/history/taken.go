@@ -12,6 +12,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/notifications"
+	"overdue/internal/servicebus/address"
 )
 
 // A delivery of the event of a missed deadline that a sink took.
@@ -36,15 +37,17 @@ func (h *History) Took(e *alert.Event, sink string, at time.Time) {
 	}
 }
 
-// Notifications returns missed deadlines of messages with that id, or of all messages for "", and
-// the sinks that took them. Those of other processes have no sinks.
-func (h *History) Notifications(ctx context.Context, messageID string, limit int) []notifications.Notification {
+// Notifications returns missed deadlines of messages with that name, see [address.Names], or of all
+// messages for "", and the sinks that took them. Those of other processes have no sinks.
+func (h *History) Notifications(ctx context.Context, name string, limit int) []notifications.Notification {
 	var events []alert.Event
 	var err error
-	if messageID == "" { // as at a start, which does not wait for Redis
+	if name == "" { // as at a start, which does not wait for Redis
 		events, err = h.Missed(time.Time{}, func(*alert.Event) bool { return true }, limit)
 	} else {
-		events, _, err = h.FleetMissed(ctx, time.Time{}, func(e *alert.Event) bool { return e.Data.MessageID == messageID }, limit)
+		events, _, err = h.FleetMissed(ctx, time.Time{}, func(e *alert.Event) bool {
+			return address.Names(name, e.Data.MessageID, e.Data.SequenceNumber)
+		}, limit)
 	}
 	if err != nil || len(events) == 0 {
 		return nil

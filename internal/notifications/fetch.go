@@ -37,11 +37,11 @@ type Fetched struct {
 }
 
 // Fetch asks the process with the admin port addr for the notifications of messages with that
-// id, and for the gaps of its history.
-func Fetch(ctx context.Context, addr, messageID string) ([]Fetched, []Gap, error) {
+// name, see [address.Names], and for the gaps of its history.
+func Fetch(ctx context.Context, addr, name string) ([]Fetched, []Gap, error) {
 	// The port is on this machine: a proxy from the environment could not reach it.
 	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, fetchTimeout)
-	target := "http://" + addr + Path + "?" + url.Values{messageIDParameter: {messageID}}.Encode()
+	target := "http://" + addr + Path + "?" + url.Values{nameParameter: {name}}.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("notifications: %w", err)

@@ -14,6 +14,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/escape"
+	"overdue/internal/servicebus/address"
 )
 
 const (
@@ -57,7 +58,7 @@ type Store interface {
 	Took(e *alert.Event, sink string, at time.Time)
 	// Notifications returns notifications of messages with that id, or of all messages for "", up to
 	// limit. The latest comes first. What it cannot read it leaves out.
-	Notifications(ctx context.Context, messageID string, limit int) []Notification
+	Notifications(ctx context.Context, name string, limit int) []Notification
 	// Gaps returns the spans since a time of which the store may lack something.
 	Gaps(since time.Time) ([]Gap, error)
 }
@@ -201,14 +202,16 @@ func (h *History) insertLocked(n *Notification) {
 	h.byID[n.Event.ID] = n
 }
 
-// Latest returns up to 100 notifications of messages with that id, or of all messages for "". The
-// latest comes first. Of one message it also has what the store knows.
-func (h *History) Latest(ctx context.Context, messageID string) []Notification {
-	found := h.Find(func(e *alert.Event) bool { return messageID == "" || e.Data.MessageID == messageID }, maxShown)
-	if h == nil || h.store == nil || messageID == "" {
+// Latest returns up to 100 notifications of messages with that name, see [address.Names], or of all
+// messages for "". The latest comes first. Of one message it also has what the store knows.
+func (h *History) Latest(ctx context.Context, name string) []Notification {
+	found := h.Find(func(e *alert.Event) bool {
+		return name == "" || address.Names(name, e.Data.MessageID, e.Data.SequenceNumber)
+	}, maxShown)
+	if h == nil || h.store == nil || name == "" {
 		return found
 	}
-	for _, n := range h.store.Notifications(ctx, messageID, maxShown) {
+	for _, n := range h.store.Notifications(ctx, name, maxShown) {
 		if !slices.ContainsFunc(found, func(o Notification) bool { return o.Event.ID == n.Event.ID }) && len(found) < maxShown {
 			found = append(found, n)
 		}
@@ -252,14 +255,14 @@ func (h *History) Gaps() []Gap {
 	return gaps
 }
 
-// messageIDParameter restricts an answer to one message.
-const messageIDParameter = "message-id"
+// nameParameter restricts an answer to one message.
+const nameParameter = "message-id"
 
 // ServeHTTP answers with the latest notifications as JSON. The parameter message-id restricts them
-// to one message.
+// to one message: its value is the message-id, or # and the sequence number.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	WriteGaps(w.Header(), h.Gaps())
 	// Only the caller loses something if the answer cannot be written.
-	_ = escape.WriteJSON(w, h.Latest(r.Context(), r.URL.Query().Get(messageIDParameter)))
+	_ = escape.WriteJSON(w, h.Latest(r.Context(), r.URL.Query().Get(nameParameter)))
 }

@@ -92,13 +92,16 @@ func (m *missed) append(b []byte, t *Tracer) []byte {
 		remote: m.known, links: m.links, start: d.Due, end: d.Due.Add(lag),
 		failure: fmt.Sprintf("deadline %s, %d ms late", d.Verdict, lag.Milliseconds()),
 		attributes: []Attribute{
-			Text("messaging.system", system), Text("messaging.destination.name", d.Entity), Text("messaging.message.id", d.MessageID),
+			Text("messaging.system", system), Text("messaging.destination.name", d.Entity),
 			Text("overdue.verdict", d.Verdict), Text("overdue.deadline", d.Due.UTC().Format(time.RFC3339Nano)), Number("overdue.lag_ms", lag.Milliseconds()),
 			Text("overdue.event.id", d.EventID),
 		},
 	}
 	if m.known {
 		s.parent = m.parent.SpanID
+	}
+	if d.MessageID != "" {
+		s.attributes = append(s.attributes, Text("messaging.message.id", d.MessageID))
 	}
 	if d.Subscription != "" {
 		s.attributes = append(s.attributes, Text("messaging.destination.subscription.name", d.Subscription))

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/address"
 )
 
 // The bounds of what is shown of a dead letter.
@@ -120,9 +121,7 @@ func (v *letterView) fill(place dlq.Place, l *dlq.Letter) {
 		}
 		v.Properties = append(v.Properties, field{cut(name), cut(dlq.Text(l.Properties[name]))})
 	}
-	if l.MessageID != "" {
-		v.Message = messageLink(place, l.MessageID)
-	}
+	v.Message = messageLink(place, address.MessageName(l.MessageID, l.Number))
 	v.fillBody(l)
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/entities"
 )
 
@@ -173,15 +174,13 @@ func contains(l *dlq.Letter, q string) bool {
 func newLetterRow(place dlq.Place, l *dlq.Letter, now time.Time) letterRow {
 	row := letterRow{
 		Number: strconv.FormatInt(l.Number, 10), Enqueued: stamp(l.EnqueuedTime), Age: span(max(0, now.Sub(l.EnqueuedTime))),
-		MessageID: l.MessageID, Reason: l.Reason, Description: l.Description, Size: size(l), Properties: len(l.Properties),
+		MessageID: address.MessageName(l.MessageID, l.Number), Reason: l.Reason, Description: l.Description, Size: size(l), Properties: len(l.Properties),
 		Link: Path + "deadletter?" + values("entity", place.String(), "number", strconv.FormatInt(l.Number, 10)),
 	}
 	if l.SessionID != nil {
 		row.SessionID = *l.SessionID
 	}
-	if l.MessageID != "" {
-		row.Message = messageLink(place, l.MessageID)
-	}
+	row.Message = messageLink(place, row.MessageID)
 	return row
 }
 

@@ -28,8 +28,9 @@ type messageView struct {
 
 type timelineRow struct{ Time, Text, Where string }
 
-func messageLink(place dlq.Place, id string) string {
-	return Path + "message?" + values("entity", place.String(), "id", id)
+// messageLink is the page of a message. name is that of [address.MessageName].
+func messageLink(place dlq.Place, name string) string {
+	return Path + "message?" + values("entity", place.String(), "id", name)
 }
 
 // message shows what `overdue explain` says of a message.

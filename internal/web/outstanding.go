@@ -86,9 +86,9 @@ func (v *outstandingView) read(ctx context.Context, d *Dashboard) error {
 	}
 	for i := range all.Upcoming {
 		u := &all.Upcoming[i]
-		row := upcomingRow{Deadline: stamp(u.Deadline), In: until(u.Deadline, now), MessageID: u.MessageID, SessionID: u.SessionID, Sent: stamp(u.Sent)}
-		if u.MessageID != "" {
-			row.Link = messageLink(dlq.Place{Entity: v.Entity}, u.MessageID)
+		row := upcomingRow{Deadline: stamp(u.Deadline), In: until(u.Deadline, now), MessageID: u.Name(), SessionID: u.SessionID, Sent: stamp(u.Sent)}
+		if row.MessageID != "" {
+			row.Link = messageLink(dlq.Place{Entity: v.Entity}, row.MessageID)
 		}
 		v.Upcoming = append(v.Upcoming, row)
 	}

@@ -204,7 +204,7 @@ func graphOf(means []float64) graph {
 // matches reports whether q is in the entity, message-id or session-id of an event.
 func matches(data *alert.EventData, q string) bool {
 	q = strings.ToLower(q)
-	return slices.ContainsFunc([]string{data.Path(), data.Entity + "/" + data.Subscription, data.MessageID, data.SessionID}, func(s string) bool {
+	return slices.ContainsFunc([]string{data.Path(), data.Entity + "/" + data.Subscription, data.Name(), data.SessionID}, func(s string) bool {
 		return strings.Contains(strings.ToLower(s), q)
 	})
 }
@@ -214,6 +214,7 @@ func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
 	found := d.source.Missed(func(e *alert.Event) bool { return e.Type == alert.TypeMissed && match(e) }, maxMatches)
 	for i := range found {
 		data := &found[i].Event.Data
+		name := data.Name()
 		var sinks []string
 		for _, t := range found[i].TakenBy {
 			sinks = append(sinks, t.Sink)
@@ -222,9 +223,9 @@ func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
 			sinks = append(sinks, fmt.Sprintf("%s (%s)", t.Sink, t.State))
 		}
 		rows = append(rows, missedRow{
-			Entity: data.Path(), MessageID: data.MessageID, SessionID: data.SessionID, Reason: data.DeadLetterReason, Lag: span(data.Lag()),
+			Entity: data.Path(), MessageID: name, SessionID: data.SessionID, Reason: data.DeadLetterReason, Lag: span(data.Lag()),
 			Deadline: data.Deadline.UTC().Format("2006-01-02T15:04:05.000Z"), TakenBy: strings.Join(sinks, ", "),
-			Link: messageLink(dlq.Place{Entity: data.Entity, Subscription: data.Subscription}, data.MessageID),
+			Link: messageLink(dlq.Place{Entity: data.Entity, Subscription: data.Subscription}, name),
 		})
 	}
 	return rows

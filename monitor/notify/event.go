@@ -16,7 +16,7 @@ func EventOf(namespace, entity string, ref *scheduler.Reference, m *scheduler.Mi
 	name, subscription := address.SplitSubscription(entity)
 	before := time.Duration(m.WarnBeforeMs) * time.Millisecond
 	e := alert.Event{
-		Type: cmp.Or(m.Type, alert.TypeMissed), Source: alert.SourceOf(namespace, entity), Subject: ref.MessageID,
+		Type: cmp.Or(m.Type, alert.TypeMissed), Source: alert.SourceOf(namespace, entity), Subject: address.MessageName(ref.MessageID, m.SequenceNumber),
 		Time: m.DeadLetteredTime.UTC(), Traceparent: m.Traceparent, SendTraceparent: ref.Traceparent,
 		Data: alert.EventData{
 			Entity: name, Subscription: subscription, MessageID: ref.MessageID, SessionID: ref.SessionID,

@@ -12,13 +12,15 @@ import (
 
 	"overdue/internal/notifications"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/address"
 	"overdue/scheduler"
 )
 
-// ExplainOptions say which message to explain. Place and MessageID are required.
+// ExplainOptions say which message to explain. Place is required, and a MessageID or a Number.
 type ExplainOptions struct {
 	Place     dlq.Place
-	MessageID string
+	MessageID string // or # and the sequence number
+	Number    int64  // the sequence number
 	// AdminAddress is host:port of an admin port on this machine, that of the monitor if there is
 	// one; "" if no port is known. What was notified is asked there.
 	AdminAddress string
@@ -53,8 +55,8 @@ type Event struct {
 // output of `overdue explain --json`.
 type Explanation struct {
 	Entity    string  `json:"entity"`
-	MessageID string  `json:"messageId"`
-	Verdict   string  `json:"verdict"` // one sentence
+	MessageID string  `json:"messageId"` // or # and the sequence number, as it was asked for
+	Verdict   string  `json:"verdict"`   // one sentence
 	Timeline  []Event `json:"timeline"`
 	Note      string  `json:"note,omitempty"` // what could not be asked
 
@@ -63,6 +65,7 @@ type Explanation struct {
 	notified []notifications.Fetched // of messages with the id, in the entity
 	gaps     []notifications.Gap     // of the history that has them
 
+	found       []foundMessage             // in the queue and in the dead-letter queue
 	waiting     int                        // messages in the queue
 	scheduled   int                        // of these, the ones that are not active yet
 	stated      int                        // of these, the ones with a deadline
@@ -77,10 +80,16 @@ type Explanation struct {
 	failed     int // companions that failed
 }
 
+// A foundMessage is a message of an explanation, as a peek shows it.
+type foundMessage struct {
+	id            string
+	enqueued, due time.Time
+}
+
 // Explain puts what message, companions and monitor say of a message in the order of time.
 func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, error) {
 	x := &Explanation{
-		Entity: o.Place.String(), MessageID: o.MessageID, Timeline: []Event{},
+		Entity: o.Place.String(), MessageID: address.MessageName(o.MessageID, o.Number), Timeline: []Event{},
 		source: s, place: o.Place, timesToLive: map[time.Duration]struct{}{},
 	}
 	if _, err := s.missing(ctx, o.Place); err != nil {
@@ -88,7 +97,7 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 	}
 	if o.History != nil {
 		x.gaps = o.History.Gaps()
-		for _, n := range o.History.Latest(ctx, o.MessageID) {
+		for _, n := range o.History.Latest(ctx, x.MessageID) {
 			f := notifications.Fetched{TakenBy: n.TakenBy, Waiting: n.Waiting}
 			f.Event.ID, f.Event.Type, f.Event.Data = n.Event.ID, n.Event.Type, n.Event.Data
 			x.keepNotification(f)
@@ -128,7 +137,8 @@ func (x *Explanation) readMessages(ctx context.Context) error {
 	}{{x.place.String(), x.addWaiting}, {x.place.Path(), x.addDeadLetter}} {
 		for read, attempt := 0, 0; read == 0 && attempt < 2; attempt++ {
 			err := dlq.WalkAt(ctx, x.source.Links, q.path, 0, func(l *dlq.Letter) bool {
-				if l.MessageID == x.MessageID {
+				if address.Names(x.MessageID, l.MessageID, l.Number) {
+					x.found = append(x.found, foundMessage{l.MessageID, l.EnqueuedTime, l.Due})
 					q.add(l)
 				}
 				read++
@@ -173,7 +183,7 @@ func (x *Explanation) isAbout(c *scheduler.Companion) bool {
 		return false
 	}
 	if !c.IsSlot() {
-		return slices.ContainsFunc(c.References, func(r scheduler.Reference) bool { return r.MessageID == x.MessageID })
+		return slices.ContainsFunc(c.References, x.isReferredTo)
 	}
 	for ttl := range x.timesToLive {
 		if c.StandsFor(ttl) {
@@ -183,6 +193,23 @@ func (x *Explanation) isAbout(c *scheduler.Companion) bool {
 		}
 	}
 	return false
+}
+
+// isReferredTo reports whether r stands for the message: it has its name, or that of a message which
+// was found. A reference without an id stands for what was enqueued in its window with its deadline.
+func (x *Explanation) isReferredTo(r scheduler.Reference) bool {
+	if m := r.Missed; m != nil {
+		return address.Names(x.MessageID, r.MessageID, m.SequenceNumber)
+	}
+	if !r.WithoutID() && r.MessageID == x.MessageID {
+		return true
+	}
+	return slices.ContainsFunc(x.found, func(f foundMessage) bool {
+		if !r.WithoutID() {
+			return r.MessageID == f.id
+		}
+		return !f.enqueued.Before(r.From) && !f.enqueued.After(r.Until) && r.DeadlineAt(f.enqueued).Equal(f.due)
+	})
 }
 
 // order is where an event stands among those of the same millisecond: a message is sent before it

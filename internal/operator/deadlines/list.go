@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/operator/dlq"
 	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/address"
 )
 
 // ListOptions restrict a list.
@@ -49,10 +50,20 @@ type Entity struct {
 type Deadline struct {
 	Deadline  time.Time `json:"deadline"`
 	MessageID string    `json:"messageId,omitempty"`
+	Number    int64     `json:"sequenceNumber,omitempty"` // of a missed message
 	SessionID string    `json:"sessionId,omitempty"`
 	Sent      time.Time `json:"sent"`
 	Stated    string    `json:"stated"`           // how it was stated, as in [scheduler.Reference]
 	Missed    bool      `json:"missed,omitempty"` // the message is expired, and the notification outstanding
+}
+
+// Name is that of the message, see [address.MessageName], or "" if the deadline is that of any
+// number of messages without an id.
+func (d *Deadline) Name() string {
+	if d.MessageID == "" && d.Number == 0 {
+		return ""
+	}
+	return address.MessageName(d.MessageID, d.Number)
 }
 
 // List reads the outstanding deadlines.
@@ -128,7 +139,17 @@ func (e *Entity) add(c *stored) {
 func (r *Listing) add(c *stored, limit int) {
 	for i := range c.References {
 		f := &c.References[i]
-		r.Upcoming = append(r.Upcoming, Deadline{f.Deadline, f.MessageID, f.SessionID, f.Sent, f.Stated, f.Missed != nil})
+		d := Deadline{
+			Deadline:  f.Deadline,
+			MessageID: f.MessageID,
+			SessionID: f.SessionID,
+			Sent:      f.Sent,
+			Stated:    f.Stated,
+		}
+		if f.Missed != nil {
+			d.Number, d.Missed = f.Missed.SequenceNumber, true
+		}
+		r.Upcoming = append(r.Upcoming, d)
 	}
 	if len(r.Upcoming) > 4*limit+1000 {
 		r.Upcoming = next(r.Upcoming, limit)

@@ -59,7 +59,7 @@ func (r *Listing) writeTables(b *bytes.Buffer, now time.Time, width int) {
 		if d.Missed {
 			in = "missed"
 		}
-		t.Add(d.Deadline.UTC().Format(timeFormat), in, d.MessageID, d.SessionID, d.Stated)
+		t.Add(d.Deadline.UTC().Format(timeFormat), in, d.Name(), d.SessionID, d.Stated)
 	}
 	_ = t.Flush(b) // as above
 }

@@ -136,7 +136,7 @@ func (x *Explanation) addReferences(c *stored, also func(*scheduler.Reference)) 
 	where := x.source.keeper()
 	for i := range c.References {
 		r := &c.References[i]
-		if r.MessageID != x.MessageID {
+		if !x.isReferredTo(*r) {
 			continue
 		}
 		x.add(r.Sent, whatSent, where, "sent through Overdue, which wrote its companion")

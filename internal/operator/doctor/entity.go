@@ -63,7 +63,7 @@ func (x *examiner) judgeEntity(n *notes, w *Monitored, d *entities.Details) {
 		}
 	}
 	if d.RequiresDuplicateDetection {
-		n.add(Advice, "duplicate-detection", "It detects duplicates by message id. Overdue gives a message without an id a random one, so a repeated send of it is a second message.",
+		n.add(Advice, "duplicate-detection", "It detects duplicates by message id, so a repeated send of a message without an id is a second message.",
 			"set the message id in the app")
 	}
 	if d.Partitioned {
