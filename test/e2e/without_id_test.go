@@ -4,9 +4,11 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 
 	"overdue/internal/broker"
@@ -95,4 +97,47 @@ func TestBatchWithoutRoomForIDsPassesTheProxy(t *testing.T) {
 			}, func(s *scene, c *broker.Config) { c.MaxMessageSize, s.slots = brimSize, slots })
 		})
 	}
+}
+
+// A message without an id, which is what most SDKs send, gets none where a slot stands for it. Its
+// event names it as the broker does, or by its sequence number.
+func TestMissedDeadlinesOfMessagesWithoutAnID(t *testing.T) {
+	play(t, func(s *scene) {
+		s.MeasureClock()
+		s.startMonitor()
+		app := s.app(s.endpoint())
+		const n = 40
+		for i := range n {
+			life := 2*time.Second + time.Duration(i)*50*time.Millisecond
+			m := &azservicebus.AMQPAnnotatedMessage{
+				Header: &azservicebus.AMQPAnnotatedMessageHeader{TTL: life},
+				Body:   azservicebus.AMQPAnnotatedMessageBody{Data: [][]byte{[]byte("body")}},
+			}
+			if i%2 == 0 { // the broker makes no id up then
+				m.Properties = &azservicebus.AMQPAnnotatedMessageProperties{MessageID: ""}
+			}
+			s.Must(app.SendAMQPAnnotatedMessage(s.Context(), m, nil))
+		}
+		time.Sleep(10 * time.Second)
+		var want []string
+		for _, v := range s.Dead(workQueue) {
+			name := v.MessageID
+			switch len(name) {
+			case 0:
+				name = fmt.Sprint("#", v.SequenceNumber)
+			case 32: // digits of the broker's
+			default:
+				s.Errorf("message %d has the id %q, want none of the endpoint's", v.SequenceNumber, name)
+			}
+			want = append(want, name)
+		}
+		slices.Sort(want)
+		if got := s.Hook.Subjects(); len(want) != n || !slices.Equal(got, want) {
+			s.Errorf("notified of %d messages, %v, want the %d dead letters of %d: %v", len(got), got, len(want), n, want)
+		}
+		if lags := s.Lags(workQueue); len(lags) != n || lags[n-1] > 250*time.Millisecond {
+			s.Errorf("lags %v, want %d of 250 ms at most", lags, n)
+		}
+		s.Settled(time.Second)
+	}, func(s *scene, _ *broker.Config) { s.slots = true })
 }
