@@ -15,7 +15,6 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/amqp"
-	"overdue/internal/amqp/relay"
 	"overdue/internal/broker"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/pipenet"
@@ -95,7 +94,7 @@ func soak(t *testing.T, seed uint64) {
 			s.broker.Keys = []broker.AuthorizationRule{brokertest.Key()}
 		}
 		if rng.IntN(2) == 0 {
-			s.proxy.AMQP.Tokens = relay.SAS(brokertest.Key().KeyName, brokertest.Key().PrimaryKey)
+			s.proxy.AMQP.Tokens = signToken
 		}
 		if rng.IntN(4) == 0 {
 			s.proxy.AMQP.MaxFrameSize, s.proxy.AMQP.IncomingWindow = 512, 2

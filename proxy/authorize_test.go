@@ -29,9 +29,15 @@ const (
 func withKeys(keys ...sas.Key) func(*setting) {
 	return func(s *setting) {
 		s.proxy.Keys = keys
-		s.proxy.AMQP.Tokens = relay.SAS(brokertest.Key().KeyName, brokertest.Key().PrimaryKey)
+		s.proxy.AMQP.Tokens = signToken
 		s.broker.Keys = []broker.AuthorizationRule{brokertest.Key()}
 	}
+}
+
+// signToken signs tokens with the key of the namespace.
+func signToken(_ context.Context, audience string) (relay.Token, error) {
+	k, expires := brokertest.Key(), time.Now().Add(time.Hour).Truncate(time.Second)
+	return relay.Token{Text: sas.Make(k.KeyName, k.PrimaryKey, audience, expires), Type: relay.TokenSAS, Expires: expires}, nil
 }
 
 func TestARequestNeedsATokenOfAKeyThatIsGoodForIt(t *testing.T) {
@@ -206,7 +212,7 @@ func TestKeysAndTokensThatPassOnExcludeEachOther(t *testing.T) {
 		sc := setup(t)
 		for name, cfg := range map[string]Config{
 			"keys":   {ClientTokens: true, Keys: sas.Keys{{Name: appKey, Value: appValue, Rights: sas.All}}},
-			"tokens": {ClientTokens: true, AMQP: relay.Config{Tokens: relay.SAS("a", "b")}},
+			"tokens": {ClientTokens: true, AMQP: relay.Config{Tokens: signToken}},
 			"proof":  {ClientTokens: true, Upstream: Upstream{Authorize: func(context.Context, string) (string, error) { return "", nil }}},
 		} {
 			cfg.Client, cfg.Scheduler = sc.client, sc.scheduler

@@ -110,7 +110,7 @@ func (x *driven) wantSomeRefusal(what string) {
 
 func mapOf(t *testing.T, m amqp.Map) amqp.Raw {
 	t.Helper()
-	raw, err := amqp.Encode(m)
+	raw, err := amqp.AppendValue(nil, m)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func mapOf(t *testing.T, m amqp.Map) amqp.Raw {
 // encodedRequest is a request whose maps may repeat keys, which no encoder of an SDK writes.
 func encodedRequest(t *testing.T, properties amqp.Map, body any) []byte {
 	t.Helper()
-	value, err := amqp.Encode(body)
+	value, err := amqp.AppendValue(nil, body)
 	if err != nil {
 		t.Fatal(err)
 	}

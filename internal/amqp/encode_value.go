@@ -19,12 +19,6 @@ func AppendValue(dst []byte, v any) ([]byte, error) {
 	return out, nil
 }
 
-// Encode returns v encoded, as AppendValue would append it.
-func Encode(v any) (Raw, error) {
-	b, err := AppendValue(nil, v)
-	return Raw(b), err
-}
-
 func appendAny(dst []byte, v any, depth int) ([]byte, error) {
 	switch v := v.(type) {
 	case List:

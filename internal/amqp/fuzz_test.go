@@ -29,9 +29,9 @@ func FuzzValue(f *testing.F) {
 		if skipped.Err() != nil || skipped.Len() != read.Len() {
 			t.Fatalf("Value left %d bytes, Skip %d, %v", read.Len(), skipped.Len(), skipped.Err())
 		}
-		encoded, err := Encode(v)
+		encoded, err := AppendValue(nil, v)
 		if err != nil {
-			t.Fatalf("Encode(%#v): %v", v, err)
+			t.Fatalf("AppendValue(nil, %#v): %v", v, err)
 		}
 		again := NewReader(encoded)
 		if diff := cmp.Diff(v, again.Value(), equalValues); diff != "" || again.Err() != nil || !again.Done() {

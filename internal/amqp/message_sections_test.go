@@ -167,7 +167,7 @@ func TestValueBodyIsEntered(t *testing.T) {
 }
 
 func TestLookupFindsTheFirstOfEitherKind(t *testing.T) {
-	raw, err := Encode(Map{
+	raw, err := AppendValue(nil, Map{
 		{List{"key"}, "list"}, {uint64(1), "number"}, {Symbol("a"), "symbol"}, {"a", "later"}, {"b", nil},
 	})
 	if err != nil {
@@ -202,7 +202,7 @@ func TestLookupFindsTheFirstOfEitherKind(t *testing.T) {
 }
 
 func TestOverlayReplacesByKeyAndKeepsTheRest(t *testing.T) {
-	base, err := Encode(Map{{Symbol("keep"), int64(1 << 40)}, {Symbol("over"), "old"}, {List{}, "odd"}, {"over", "too"}})
+	base, err := AppendValue(nil, Map{{Symbol("keep"), int64(1 << 40)}, {Symbol("over"), "old"}, {List{}, "odd"}, {"over", "too"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func TestMessageOfOursIsReadByGoAMQP(t *testing.T) {
 	m.Header, m.Properties = h.Raw(), p.Raw()
 	for _, section := range []*Raw{&m.DeliveryAnnotations, &m.MessageAnnotations, &m.ApplicationProperties, &m.Footer} {
 		r := NewReader(*section)
-		if *section, err = Encode(r.Value()); err != nil || r.Err() != nil {
+		if *section, err = AppendValue(nil, r.Value()); err != nil || r.Err() != nil {
 			t.Fatal(err, r.Err())
 		}
 	}
@@ -153,7 +153,7 @@ func TestTypesMeanTheSameToGoAMQP(t *testing.T) {
 		if diff := cmp.Diff(v.ours, r.Value()); !ok || diff != "" || !r.Done() {
 			t.Errorf("%T of go-amqp: %v (-want +got):\n%s", v.theirs, r.Err(), diff)
 		}
-		raw, err := Encode(Map{{"k", v.ours}})
+		raw, err := AppendValue(nil, Map{{"k", v.ours}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestBodiesOfEveryKindAreKept(t *testing.T) {
 
 // go-amqp panics on this one, which is why it reads nothing that comes from a peer of ours.
 func TestMapKeysMayBeAnything(t *testing.T) {
-	annotations, err := Encode(Map{{List{"key"}, true}, {Symbol("x-opt-via"), "v"}})
+	annotations, err := AppendValue(nil, Map{{List{"key"}, true}, {Symbol("x-opt-via"), "v"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 
 func rawOf(t testing.TB, v any) Raw {
 	t.Helper()
-	b, err := Encode(v)
+	b, err := AppendValue(nil, v)
 	if err != nil {
 		t.Fatal(err)
 	}

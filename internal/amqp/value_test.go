@@ -85,11 +85,11 @@ var goldenValues = []struct {
 func TestValuesHaveTheirSmallestEncoding(t *testing.T) {
 	for _, g := range goldenValues {
 		want := unhex(t, g.hex)
-		got, err := Encode(g.value)
+		got, err := AppendValue(nil, g.value)
 		if err != nil {
-			t.Errorf("Encode(%#v): %v", g.value, err)
+			t.Errorf("AppendValue(nil, %#v): %v", g.value, err)
 		} else if string(got) != string(want) {
-			t.Errorf("Encode(%#v) = %x, want %x", g.value, got, want)
+			t.Errorf("AppendValue(nil, %#v) = %x, want %x", g.value, got, want)
 		}
 		r := NewReader(want)
 		if v := r.Value(); r.Err() != nil || !r.Done() {
@@ -231,7 +231,7 @@ func TestSymbolsAreReadOneOrMany(t *testing.T) {
 
 func TestAnyIntegerTypeIsRead(t *testing.T) {
 	for _, v := range []any{uint8(9), uint16(9), uint32(9), uint64(9), int8(9), int16(9), int32(9), int64(9)} {
-		raw, err := Encode(v)
+		raw, err := AppendValue(nil, v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -334,7 +334,7 @@ var equalValues = cmp.Options{cmpopts.EquateNaNs()}
 func TestRandomValuesComeBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := valueOf(3).Draw(t, "value")
-		raw, err := Encode(v)
+		raw, err := AppendValue(nil, v)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +355,7 @@ func TestElementsOfAnArrayAreSlicedWhole(t *testing.T) {
 		for _, s := range rapid.SliceOfN(rapid.String(), 1, 9).Draw(t, "strings") {
 			all = append(all, Described{Symbol("d"), s})
 		}
-		raw, err := Encode(all)
+		raw, err := AppendValue(nil, all)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func fuzzBroker(t testing.TB) *Broker {
 // reads it.
 func respond(t testing.TB, answer answerer, operation string, body []byte) *sdk.Message {
 	t.Helper()
-	properties, err := amqp.Encode(amqp.Map{{Key: "operation", Value: operation}, {Key: "name", Value: "amqp://host/Q/$management"}})
+	properties, err := amqp.AppendValue(nil, amqp.Map{{Key: "operation", Value: operation}, {Key: "name", Value: "amqp://host/Q/$management"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func FuzzManagement(f *testing.F) {
 		{{Key: "rule-name", Value: "r"}, {Key: "rule-description", Value: amqp.Described{Descriptor: codeRuleDescription, Value: amqp.List{
 			amqp.Described{Descriptor: codeCorrelationFilter, Value: amqp.List{"c"}}, nil, "r"}}}},
 	} {
-		raw, err := amqp.Encode(body)
+		raw, err := amqp.AppendValue(nil, body)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func FuzzManagement(f *testing.F) {
 }
 
 func FuzzCBS(f *testing.F) {
-	token, err := amqp.Encode("SharedAccessSignature sr=x&sig=y&se=1&skn=z")
+	token, err := amqp.AppendValue(nil, "SharedAccessSignature sr=x&sig=y&se=1&skn=z")
 	if err != nil {
 		f.Fatal(err)
 	}

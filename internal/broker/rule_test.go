@@ -51,7 +51,7 @@ func TestRulesAreCheckedWhenTheyAreMade(t *testing.T) {
 
 func TestCorrelationComparesByTypeAndCase(t *testing.T) {
 	m := amqp.Message{}
-	properties, err := amqp.Encode(amqp.Map{
+	properties, err := amqp.AppendValue(nil, amqp.Map{
 		{Key: "s", Value: "Text"}, {Key: "i", Value: int32(5)}, {Key: "u", Value: uint64(1 << 63)}, {Key: "f", Value: 5.0}, {Key: "b", Value: true},
 		{Key: "id", Value: amqp.UUID{1}}, {Key: "at", Value: amqp.Timestamp(1000)}, {Key: "nil", Value: nil}, {Key: "sym", Value: amqp.Symbol("x")},
 		{Key: "char", Value: amqp.Char('c')}, {Key: "bin", Value: []byte("x")}, {Key: "span", Value: amqp.Described{Descriptor: message.TypeTimeSpan, Value: int64(10_000_000)}},
@@ -112,7 +112,7 @@ func TestCorrelationComparesByTypeAndCase(t *testing.T) {
 // ask sends a request to the $management node of subscription s.
 func ask(t *testing.T, n *Namespace, operation string, args amqp.Map) (status int32, body amqp.Raw) {
 	t.Helper()
-	raw, err := amqp.Encode(args)
+	raw, err := amqp.AppendValue(nil, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func ask(t *testing.T, n *Namespace, operation string, args amqp.Map) (status in
 
 func operationProperties(t *testing.T, name string) amqp.Raw {
 	t.Helper()
-	raw, err := amqp.Encode(amqp.Map{{Key: "operation", Value: name}})
+	raw, err := amqp.AppendValue(nil, amqp.Map{{Key: "operation", Value: name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestRulesThatMeanNothingAreRefused(t *testing.T) {
 	if rules, err := n.Rules("t", "s"); err != nil || len(rules) != 1 {
 		t.Errorf("%d rules, %v; want the default one", len(rules), err)
 	}
-	raw, err := amqp.Encode(amqp.Map{{Key: "top", Value: int32(1)}})
+	raw, err := amqp.AppendValue(nil, amqp.Map{{Key: "top", Value: int32(1)}})
 	if err != nil {
 		t.Fatal(err)
 	}

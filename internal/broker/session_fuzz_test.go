@@ -13,7 +13,7 @@ import (
 func FuzzSessionFilter(f *testing.F) {
 	for _, v := range []any{nil, "a", amqp.Symbol("a"), int32(1), amqp.Described{Descriptor: uint64(0x137000000C)},
 		amqp.Described{Descriptor: amqp.Symbol(sessionFilter), Value: "a"}} {
-		raw, err := amqp.Encode(amqp.Map{{Key: "x", Value: "y"}, {Key: amqp.Symbol(sessionFilter), Value: v}})
+		raw, err := amqp.AppendValue(nil, amqp.Map{{Key: "x", Value: "y"}, {Key: amqp.Symbol(sessionFilter), Value: v}})
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func sessions(t *testing.T, f func(*testing.T, *brokertest.Namespace)) {
 // encoded is a value as bytes.
 func encoded(t *testing.T, v any) amqp.Raw {
 	t.Helper()
-	raw, err := amqp.Encode(v)
+	raw, err := amqp.AppendValue(nil, v)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,7 +222,7 @@ func timeless(t *testing.T, m *amqp.Message, made maker) amqp.Properties {
 		if r.Err() != nil || !ok {
 			t.Fatalf("message annotations %x: %v", []byte(m.MessageAnnotations), r.Err())
 		}
-		kept, err := amqp.Encode(slices.DeleteFunc(all, func(p amqp.Pair) bool {
+		kept, err := amqp.AppendValue(nil, slices.DeleteFunc(all, func(p amqp.Pair) bool {
 			key, _ := p.Key.(amqp.Symbol)
 			return slices.Contains(stamps, string(key))
 		}))

@@ -20,11 +20,11 @@ func request(t testing.TB, messageID any, replyTo string, properties amqp.Map, b
 	if replyTo != "" {
 		p.ReplyTo = &replyTo
 	}
-	app, err := amqp.Encode(properties)
+	app, err := amqp.AppendValue(nil, properties)
 	if err != nil {
 		t.Fatal(err)
 	}
-	value, err := amqp.Encode(body)
+	value, err := amqp.AppendValue(nil, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,8 @@ func TestTheAnswerHasWhatEverySDKLooksFor(t *testing.T) {
 		if p.To == nil || *p.To != "cbs-reply" {
 			t.Errorf("to = %v, want what reply-to said", p.To)
 		}
-		want, _ := amqp.Encode(id)
-		if got, _ := amqp.Encode(p.CorrelationID); !bytes.Equal(got, want) {
+		want, _ := amqp.AppendValue(nil, id)
+		if got, _ := amqp.AppendValue(nil, p.CorrelationID); !bytes.Equal(got, want) {
 			t.Errorf("correlation-id = %v, want %v in its type", p.CorrelationID, id)
 		}
 		for _, name := range []string{"status-code", "statusCode"} {

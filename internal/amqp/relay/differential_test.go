@@ -177,7 +177,7 @@ func FuzzRequestsAreReadAsTheNamespaceReadsThem(f *testing.F) {
 }
 
 func scheduledMessage(f *testing.F) []byte {
-	annotations, err := amqp.Encode(amqp.Map{{Key: amqp.Symbol("x-opt-scheduled-enqueue-time"), Value: amqp.TimestampOf(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))}})
+	annotations, err := amqp.AppendValue(nil, amqp.Map{{Key: amqp.Symbol("x-opt-scheduled-enqueue-time"), Value: amqp.TimestampOf(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -3,11 +3,8 @@
 package relay
 
 import (
-	"context"
 	"net"
 	"time"
-
-	"overdue/internal/servicebus/sas"
 )
 
 // Token types of Service Bus.
@@ -28,17 +25,6 @@ func (t Token) String() string { return "token of type " + t.Type }
 
 // GoString omits the token.
 func (t Token) GoString() string { return t.String() }
-
-// sasLifetime is the lifetime of tokens that the relay signs. The SDKs sign for an hour as well.
-const sasLifetime = time.Hour
-
-// SAS signs tokens with a shared access key, for Config.Tokens.
-func SAS(keyName, key string) func(context.Context, string) (Token, error) {
-	return func(_ context.Context, audience string) (Token, error) {
-		expires := time.Now().Add(sasLifetime).Truncate(time.Second)
-		return Token{Text: sas.Make(keyName, key, audience, expires), Type: TokenSAS, Expires: expires}, nil
-	}
-}
 
 // Credentials are a client's name and password in SASL PLAIN, or a token put for an audience.
 // With the other SASL mechanisms clients put tokens.

@@ -9,16 +9,10 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// Keys admits clients that know one of the keys, for Config.Admit: by SASL PLAIN,
-// with the name and the key, or by a shared access signature. Every error is a
-// *sas.Refusal, whose text is the service's.
-func Keys(keys ...sas.Key) func(Credentials) (sas.Grant, error) {
-	known := sas.Keys(append([]sas.Key(nil), keys...))
-	return KeysOf(func() sas.Keys { return known })
-}
-
-// KeysOf is like Keys with keys that change: it calls current for each password and token.
-// Earlier grants last as long as their token, or their connection.
+// KeysOf admits clients that know one of the keys, for Config.Admit: by SASL PLAIN, with the name
+// and the key, or by a shared access signature. Every error is a *sas.Refusal, whose text is the
+// service's. The keys may change: it calls current for each password and token. Earlier grants last
+// as long as their token, or their connection.
 func KeysOf(current func() sas.Keys) func(Credentials) (sas.Grant, error) {
 	return func(c Credentials) (sas.Grant, error) {
 		known := current()

@@ -13,7 +13,7 @@ import (
 
 func TestOnlyOneOperationThatIsKnownCounts(t *testing.T) {
 	asks := func(pairs ...amqp.Pair) []byte {
-		properties, err := amqp.Encode(amqp.Map(pairs))
+		properties, err := amqp.AppendValue(nil, amqp.Map(pairs))
 		if err != nil {
 			t.Fatal(err)
 		}

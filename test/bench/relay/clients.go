@@ -22,7 +22,7 @@ const (
 )
 
 // Every message lives for an hour, which is its deadline where it is monitored, and has no
-// message-id, as the SDKs send it: the endpoint has to make one for what is monitored.
+// message-id, as the SDKs send it: the endpoint makes one where a companion has to name it.
 var (
 	body  = bytes.Repeat([]byte("x"), 256)
 	hour  = time.Hour
