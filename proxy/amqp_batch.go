@@ -11,20 +11,20 @@ import (
 const maxBatch = 20_000
 
 // readPayload reads the payload of a transfer: one message, or the messages of a batch.
-func readPayload(payload []byte, format uint32) ([]*amqpMessage, error) {
+func readPayload(payload []byte, format uint32) ([]*message, error) {
 	if format != amqp.BatchMessageFormat {
 		m, err := readMessage(payload)
 		if err != nil {
 			return nil, err
 		}
-		return []*amqpMessage{m}, nil
+		return []*message{m}, nil
 	}
 	envelope, err := amqp.ParseMessage(payload)
 	if err != nil {
 		return nil, rest.BadRequest("The batch cannot be read: %s.", err)
 	}
-	var ms []*amqpMessage
-	var next []amqpMessage // allocated in chunks
+	var ms []*message
+	var next []message // allocated in chunks
 	for encoded, err := range amqp.DataSections(envelope.Body) {
 		if err != nil {
 			return nil, rest.BadRequest("The batch cannot be read: %s.", err)
@@ -33,7 +33,7 @@ func readPayload(payload []byte, format uint32) ([]*amqpMessage, error) {
 			return nil, rest.BadRequest("The batch has more than %d messages.", maxBatch)
 		}
 		if len(next) == 0 {
-			next = make([]amqpMessage, min(max(len(ms), 4), 64))
+			next = make([]message, min(max(len(ms), 4), 64))
 		}
 		m := &next[0]
 		next = next[1:]
@@ -51,7 +51,7 @@ func readPayload(payload []byte, format uint32) ([]*amqpMessage, error) {
 // The envelope of a batch stays unchanged. SDKs repeat properties of the first message there, and
 // brokers read only its partition key, which does not change. An id or a TTL of one message in
 // the envelope could be taken to apply to all.
-func completed(payload []byte, format uint32, ms []*amqpMessage) []byte {
+func completed(payload []byte, format uint32, ms []*message) []byte {
 	extra := 0
 	for _, m := range ms {
 		if m.incomplete() {
@@ -66,31 +66,18 @@ func completed(payload []byte, format uint32, ms []*amqpMessage) []byte {
 		return ms[0].appendCompleted(out)
 	}
 	var inner []byte
-	for r := amqp.NewReader(payload); !r.Done(); {
-		section := r.Rest()
-		code := r.Descriptor()
-		value := r.Raw()
-		section = section[:len(section)-r.Len()]
-		if code == amqp.CodeData {
+	for s := range sectionsOf(payload) {
+		if s.code == amqp.CodeData {
 			m := ms[0]
 			ms = ms[1:]
 			if m.incomplete() {
 				inner = m.appendCompleted(inner[:0])
-				out = append(out, section[:len(section)-len(value)]...)
+				out = append(out, s.descriptor...)
 				out = amqp.AppendBinary(out, inner)
 				continue
 			}
 		}
-		out = append(out, section...)
-	}
-	return out
-}
-
-// known returns the parts of the messages that the send path needs.
-func known(ms []*amqpMessage) []*message {
-	out := make([]*message, len(ms))
-	for i, m := range ms {
-		out[i] = &m.message
+		out = append(out, s.whole...)
 	}
 	return out
 }

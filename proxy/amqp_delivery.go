@@ -60,9 +60,9 @@ func (l *sendLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Erro
 	return s.start()
 }
 
-func (l *sendLink) newDelivery(settings Settings, ms []*amqpMessage) *delivery {
+func (l *sendLink) newDelivery(settings Settings, ms []*message) *delivery {
 	d := &delivery{link: l}
-	d.p, d.to, d.via, d.entity, d.settings, d.n, d.ms, d.began = l.p, d, endpointAMQP, l.entity, settings, len(ms), known(ms), time.Now()
+	d.p, d.to, d.via, d.entity, d.settings, d.n, d.ms, d.began = l.p, d, endpointAMQP, l.entity, settings, len(ms), ms, time.Now()
 	d.trace = d.traced()
 	return d
 }
@@ -208,7 +208,7 @@ func (d *delivery) finished(err error) {
 // large, the proxy drops the added TTLs first, then the added ids: the monitor keeps deadlines
 // without them. Slots cannot stand for messages without their TTLs: the broker does not expire
 // these by itself.
-func (s *send) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte) error {
+func (s *send) fit(d *relay.Delivery, ms []*message, complete func() []byte) error {
 	exceeds := func(out []byte) bool { return d.MaxSize > 0 && uint64(len(out)) > d.MaxSize }
 	out := complete()
 	if exceeds(out) {
@@ -236,7 +236,7 @@ func (s *send) fit(d *relay.Delivery, ms []*amqpMessage, complete func() []byte)
 }
 
 // setDelay sets by how much later than usual the broker may enqueue the messages.
-func setDelay(ms []*amqpMessage, d *relay.Delivery, delay time.Duration) {
+func setDelay(ms []*message, d *relay.Delivery, delay time.Duration) {
 	if _, part := d.State.(*amqp.TransactionalState); part {
 		delay += transactionTime
 	}

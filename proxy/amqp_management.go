@@ -60,7 +60,7 @@ func (l *managementLink) refuseRequest(e *amqp.Error) *amqp.Error {
 }
 
 // readScheduled reads the messages of a request that schedules them.
-func readScheduled(payload []byte) ([]*amqpMessage, error) {
+func readScheduled(payload []byte) ([]*message, error) {
 	request, err := amqp.ParseMessage(payload)
 	if err != nil {
 		return nil, rest.BadRequest("The request cannot be read: %s.", err)
@@ -74,7 +74,7 @@ func readScheduled(payload []byte) ([]*amqpMessage, error) {
 	if n > maxBatch {
 		return nil, rest.BadRequest("The request has more than %d messages.", maxBatch)
 	}
-	ms := make([]*amqpMessage, 0, n)
+	ms := make([]*message, 0, n)
 	for i := range n {
 		entry := entries.Raw()
 		encoded, ok := amqp.MapLookup(entry, "message")
@@ -99,19 +99,15 @@ func readScheduled(payload []byte) ([]*amqpMessage, error) {
 
 // scheduleCompleted returns the request with the missing ids and TTLs added. Everything else
 // keeps its encoding.
-func scheduleCompleted(payload []byte, ms []*amqpMessage) []byte {
+func scheduleCompleted(payload []byte, ms []*message) []byte {
 	var out []byte
-	for r := amqp.NewReader(payload); !r.Done(); {
-		section := r.Rest()
-		code := r.Descriptor()
-		value := r.Raw()
-		section = section[:len(section)-r.Len()]
-		if code != amqp.CodeAMQPValue {
-			out = append(out, section...)
+	for s := range sectionsOf(payload) {
+		if s.code != amqp.CodeAMQPValue {
+			out = append(out, s.whole...)
 			continue
 		}
-		out = append(out, section[:len(section)-len(value)]...)
-		out = appendMapWith(out, value, "messages", func(dst []byte, list amqp.Raw) []byte {
+		out = append(out, s.descriptor...)
+		out = appendMapWith(out, s.value, "messages", func(dst []byte, list amqp.Raw) []byte {
 			r := amqp.NewReader(list)
 			entries, n := r.List()
 			dst, start := amqp.BeginList(dst)

@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"iter"
 	"time"
 	"unicode/utf8"
 
@@ -15,15 +16,10 @@ import (
 // characters.
 const maxID = 128
 
-// An amqpMessage is one encoded message, decoded only as far as the send path needs.
-type amqpMessage struct {
-	message
-	encoded []byte // as the app sent it; never changed
-}
-
-// readMessage reads an encoded message. The result refers to encoded.
-func readMessage(encoded []byte) (*amqpMessage, error) {
-	m := new(amqpMessage)
+// readMessage reads an encoded message as far as the send path needs it. The result refers to
+// encoded.
+func readMessage(encoded []byte) (*message, error) {
+	m := new(message)
 	if err := m.read(encoded); err != nil {
 		return nil, err
 	}
@@ -31,7 +27,7 @@ func readMessage(encoded []byte) (*amqpMessage, error) {
 }
 
 // read is readMessage into a zero message.
-func (m *amqpMessage) read(encoded []byte) error {
+func (m *message) read(encoded []byte) error {
 	raw, err := amqp.ParseMessage(encoded)
 	if err != nil {
 		return rest.BadRequest("The message cannot be read: %s.", err)
@@ -47,7 +43,7 @@ func (m *amqpMessage) read(encoded []byte) error {
 }
 
 // readFields reads the message's own fields, as opposed to its properties.
-func (m *amqpMessage) readFields(raw *amqp.Message) (err error) {
+func (m *message) readFields(raw *amqp.Message) (err error) {
 	id, named := amqp.ListField(raw.Properties, amqp.PropertyMessageID)
 	group, grouped := amqp.ListField(raw.Properties, amqp.PropertyGroupID)
 	key, keyed := amqp.MapLookup(raw.MessageAnnotations, annotationPartitionKey)
@@ -126,11 +122,11 @@ func mapValue(raw amqp.Raw, key string) (any, error) {
 }
 
 // incomplete reports whether an id or a TTL has to be added to the message.
-func (m *amqpMessage) incomplete() bool { return m.GivenID != "" || m.Stamp > 0 }
+func (m *message) incomplete() bool { return m.GivenID != "" || m.Stamp > 0 }
 
 // appendCompleted appends the message with its given message-id and its stamp. All other fields
 // and sections keep their encoding byte for byte.
-func (m *amqpMessage) appendCompleted(dst []byte) []byte {
+func (m *message) appendCompleted(dst []byte) []byte {
 	var id, ttl amqp.Raw
 	var idRoom [32]byte // more than a generated id needs
 	var ttlRoom [8]byte
@@ -141,29 +137,24 @@ func (m *amqpMessage) appendCompleted(dst []byte) []byte {
 		ttl = amqp.AppendUint(ttlRoom[:0], uint32(m.Stamp/time.Millisecond))
 	}
 	last := uint64(0)
-	for r := amqp.NewReader(m.encoded); !r.Done(); {
-		section := r.Rest()
-		code := r.Descriptor()
-		value := r.Raw()
-		section = section[:len(section)-r.Len()]
-		descriptor := section[:len(section)-len(value)]
+	for s := range sectionsOf(m.encoded) {
 		// A missing section goes before the first section that must follow it. A section out of
 		// order is the last, see amqp.ParseMessage.
-		if ttl != nil && code > amqp.CodeHeader {
+		if ttl != nil && s.code > amqp.CodeHeader {
 			dst, ttl = appendWithField(amqp.AppendDescriptor(dst, amqp.CodeHeader), nil, amqp.HeaderTTL, ttl), nil
 		}
-		if id != nil && (code > amqp.CodeProperties || code < last) {
+		if id != nil && (s.code > amqp.CodeProperties || s.code < last) {
 			dst, id = appendWithField(amqp.AppendDescriptor(dst, amqp.CodeProperties), nil, amqp.PropertyMessageID, id), nil
 		}
 		switch {
-		case code == amqp.CodeHeader && ttl != nil:
-			dst, ttl = appendWithField(append(dst, descriptor...), value, amqp.HeaderTTL, ttl), nil
-		case code == amqp.CodeProperties && id != nil:
-			dst, id = appendWithField(append(dst, descriptor...), value, amqp.PropertyMessageID, id), nil
+		case s.code == amqp.CodeHeader && ttl != nil:
+			dst, ttl = appendWithField(append(dst, s.descriptor...), s.value, amqp.HeaderTTL, ttl), nil
+		case s.code == amqp.CodeProperties && id != nil:
+			dst, id = appendWithField(append(dst, s.descriptor...), s.value, amqp.PropertyMessageID, id), nil
 		default:
-			dst = append(dst, section...)
+			dst = append(dst, s.whole...)
 		}
-		last = code
+		last = s.code
 	}
 	if ttl != nil {
 		dst = appendWithField(amqp.AppendDescriptor(dst, amqp.CodeHeader), nil, amqp.HeaderTTL, ttl)
@@ -172,6 +163,28 @@ func (m *amqpMessage) appendCompleted(dst []byte) []byte {
 		dst = appendWithField(amqp.AppendDescriptor(dst, amqp.CodeProperties), nil, amqp.PropertyMessageID, id)
 	}
 	return dst
+}
+
+// A section is one section of an encoded message.
+type section struct {
+	code              uint64
+	whole, descriptor []byte
+	value             amqp.Raw
+}
+
+// sectionsOf returns the sections of an encoded message, which has been read before.
+func sectionsOf(encoded []byte) iter.Seq[section] {
+	return func(yield func(section) bool) {
+		for r := amqp.NewReader(encoded); !r.Done(); {
+			rest := r.Rest()
+			s := section{code: r.Descriptor(), value: r.Raw()}
+			s.whole = rest[:len(rest)-r.Len()]
+			s.descriptor = s.whole[:len(s.whole)-len(s.value)]
+			if !yield(s) {
+				return
+			}
+		}
+	}
 }
 
 // appendWithField appends a list with one of its fields set to value. Missing fields before it

@@ -113,7 +113,7 @@ func checkCompleted(t *testing.T, sent, got []byte, stamp time.Duration) {
 }
 
 // giveID gives m an id, as for a companion that has to name it.
-func giveID(m *amqpMessage) {
+func giveID(m *message) {
 	if m.ID == "" {
 		m.GivenID = newMessageID()
 	}
@@ -128,7 +128,7 @@ func complete(t *testing.T, sent []byte, stamp time.Duration) []byte {
 	}
 	m.Stamp = stamp
 	giveID(m)
-	got := completed(sent, 0, []*amqpMessage{m})
+	got := completed(sent, 0, []*message{m})
 	if !bytes.Equal(sent, whole) {
 		t.Fatalf("the payload of the app was changed in place")
 	}

@@ -24,6 +24,7 @@ type message struct {
 	TTL                  time.Duration // of its header, whole milliseconds; 0 = none
 	ScheduledEnqueueTime time.Time     // whole milliseconds; zero = at once
 	Size                 int64         // bytes of its body
+	encoded              []byte        // as the app sent it by AMQP; never changed
 	// Delay is by how much later than usual the broker may enqueue the message: at the end of its
 	// transaction, for example.
 	Delay time.Duration
