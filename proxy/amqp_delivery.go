@@ -180,7 +180,7 @@ func (d *delivery) finished(err error) {
 	}
 	if unwatched {
 		err = nil
-		d.countUnwatched()
+		d.p.metrics.sent(d.via, d.entity, d.n, 0, nil) // it went on without a promise
 	} else {
 		d.count(err)
 	}

@@ -33,7 +33,7 @@ func called(r *http.Request) (rights.Request, error) {
 
 // authorize checks a request against the endpoint's keys, if there are any: its token must be
 // signed with one of them and grant the right that the request needs. The AMQP endpoint requires
-// the same, see relay.Keys.
+// the same, see relay.KeysOf.
 func (p *Proxy) authorize(r *http.Request, q *rights.Request) error {
 	if len(p.cfg.Keys) == 0 {
 		listener.Admit(r) // the namespace checks its tokens

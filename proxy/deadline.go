@@ -106,8 +106,9 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 	if stamps && ttl > 0 && ttl < amqp.MaxTTL && (life == 0 || ttl < life) {
 		m.Stamp = ttl
 	}
-	pr.findable = pr.ref.Within > 0 && (!stamps || m.Stamp == ttl || life == ttl) && (st.by != byEntity || stamps) && (st.by != byWithin || stamps) && st.by != byComplete &&
-		now.Measured && m.SessionID == "" && m.ScheduledEnqueueTime.IsZero() && m.Delay == 0
+	brokerExpires := st.by == byTTL || st.by == byDefault || stamps && (m.Stamp == ttl || life == ttl)
+	enqueuedAtOnce := m.ScheduledEnqueueTime.IsZero() && m.Delay == 0
+	pr.findable = pr.ref.Within > 0 && brokerExpires && enqueuedAtOnce && now.Measured && m.SessionID == ""
 	if err := pr.second(m, s); err != nil {
 		return promise{}, false, err
 	}

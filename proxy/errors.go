@@ -108,12 +108,10 @@ func answer(err error, entity string) (status, retryAfter int, sentence string) 
 		if !errors.Is(err, f.err) {
 			continue
 		}
-		switch f.sentence {
-		case "":
+		if f.sentence == "" {
 			return f.status, f.retryAfter, sentenceOf(err)
-		default:
-			return f.status, f.retryAfter, insert(f.sentence, entity)
 		}
+		return f.status, f.retryAfter, insert(f.sentence, entity)
 	}
 	// Any other error of the SDK or the namespace is no fault of the message.
 	return http.StatusServiceUnavailable, 1, insert("The message for '%s' could not be sent; send it again.", entity)

@@ -91,9 +91,6 @@ func (s *send) count(err error) {
 	s.p.metrics.sent(s.via, s.entity, s.n, promised, err)
 }
 
-// countUnwatched counts a send whose messages went on without a promise.
-func (s *send) countUnwatched() { s.p.metrics.sent(s.via, s.entity, s.n, 0, nil) }
-
 func (m *metrics) add(entity, endpoint, result string, n int) {
 	if n > 0 {
 		m.sends.WithLabelValues(entity, endpoint, result).Add(float64(n))
