@@ -60,6 +60,17 @@ func TestOnlySinksThatTookAnEventAreRecorded(t *testing.T) {
 	}
 }
 
+func TestNotificationsOfAMessageWithoutAnIDAreFoundByNumber(t *testing.T) {
+	h := &History{}
+	for number := range int64(20) {
+		e := alert.Event{ID: fmt.Sprint("e-", number), Type: alert.TypeMissed, Data: alert.EventData{Entity: "orders", SequenceNumber: number}}
+		h.Queued("slack", "g", time.Now(), &e)
+	}
+	if all := h.Latest(t.Context(), "#17"); len(all) != 1 || all[0].Event.Data.SequenceNumber != 17 {
+		t.Errorf("notifications of number 17: %+v, want one", all)
+	}
+}
+
 // An event that only waits for its group, or that the sink refuses, is not one that the sink took.
 func TestWhatBecomesOfAnEventForASinkOfGroups(t *testing.T) {
 	h := &History{}

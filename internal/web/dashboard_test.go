@@ -162,6 +162,7 @@ func TestSearchFindsPartsOfIDsAndEntities(t *testing.T) {
 	deadline := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
 	s.miss(t, "1", alert.EventData{Entity: "orders", MessageID: "Alpha-1", Deadline: deadline, DeadLetteredTime: deadline.Add(14 * time.Millisecond)})
 	s.miss(t, "2", alert.EventData{Entity: "events", Subscription: "audit", MessageID: "beta", SessionID: "s-77", Deadline: deadline})
+	s.miss(t, "3", alert.EventData{Entity: "unnamed", SequenceNumber: 17, Deadline: deadline})
 	for q, want := range map[string]string{"alpha": "Alpha-1", "ts/AUD": "beta", "s-7": "beta"} {
 		body := s.get(Path + "?q=" + q).Body.String()
 		other := map[string]string{"beta": "Alpha-1", "Alpha-1": "beta"}[want]
@@ -169,6 +170,7 @@ func TestSearchFindsPartsOfIDsAndEntities(t *testing.T) {
 			t.Errorf("?q=%s shows %s too", q, other)
 		}
 	}
+	wantText(t, s.get(Path+"?q=%2317").Body.String(), ">#17<", "entity=unnamed&amp;id=%2317")
 	wantText(t, s.get(Path).Body.String(), "2026-01-02T03:04:05.006Z", "14 ms", "events/Subscriptions/audit")
 	wantText(t, s.get(Path+"?q=none").Body.String(), "No missed deadline matches “none”")
 }

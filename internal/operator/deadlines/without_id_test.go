@@ -67,3 +67,22 @@ func TestExplainShowsAMessageWithoutAnID(t *testing.T) {
 		}
 	})
 }
+
+// A deadline that a reference states for any number of messages has no name; that of a missed
+// message has its number.
+func TestListNamesMessagesWithoutAnID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		now := time.Now()
+		many, missed := companionOf("", now, time.Hour), companionOf("", now, 2*time.Hour)
+		for _, c := range []*scheduler.Companion{&many, &missed} {
+			c.References[0].From, c.References[0].Until = now, now.Add(time.Second)
+		}
+		missed.References[0].Missed = &scheduler.Missed{Strategy: "native", SequenceNumber: 17, EnqueuedTime: now, Deadline: now, DeadLetteredTime: now}
+		s.schedule(nil, many, missed)
+		all := s.list(ListOptions{Entity: "orders", Limit: 10}).Upcoming
+		if len(all) != 2 || all[0].Name() != "" || all[1].Name() != "#17" {
+			t.Errorf("deadlines %+v, want one without a name and that of #17", all)
+		}
+	})
+}
