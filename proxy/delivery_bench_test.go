@@ -55,7 +55,7 @@ func BenchmarkDelivery(b *testing.B) {
 				links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 				b.Cleanup(func() { _ = links.Close() })
 				s, err := scheduler.New(scheduler.Config{
-					Client: client, MonitorQueue: monitorQueue, Links: links, Companions: kind, Index: index.NewMemory(0),
+					Client: client, MonitorQueue: monitorQueue, Links: links, Companions: kind, Index: index.New(0),
 				})
 				if err != nil {
 					b.Fatal(err)

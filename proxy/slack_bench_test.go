@@ -40,7 +40,7 @@ func BenchmarkSettle(b *testing.B) {
 				kind = "each"
 			}
 			b.Run(kind+", "+name, func(b *testing.B) {
-				known := index.NewMemory(0)
+				known := index.New(0)
 				s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Index: known, Links: ns.Links(b)})
 				if err != nil {
 					b.Fatal(err)
@@ -105,7 +105,7 @@ type settleApp struct {
 
 func settleScene(b *testing.B, kind string, measured bool) *settleApp {
 	ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
-	s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Links: ns.Links(b), Companions: kind, Index: index.NewMemory(0)})
+	s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Links: ns.Links(b), Companions: kind, Index: index.New(0)})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestTrueTimeLiesWithinTheUncertainty(t *testing.T) {
 				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
 				stamp := broker().Truncate(time.Millisecond)
 				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
-				c.set(stamp, sent, time.Now())
+				c.set(stamp, stampGrain, sent, time.Now())
 				time.Sleep(time.Duration(rng.Int64N(int64(10 * time.Minute))))
 				got := c.now()
 				if off := got.Time.Sub(broker()).Abs(); !got.Measured || off > got.Uncertainty {
@@ -55,10 +55,10 @@ func TestBlurredMeasurementDoesNotReplaceASharpOne(t *testing.T) {
 		var c clock
 		time.Sleep(time.Millisecond) // not a whole second
 		now := time.Now()
-		c.set(now, now, now.Add(2*time.Millisecond))
+		c.set(now, stampGrain, now, now.Add(2*time.Millisecond))
 		time.Sleep(time.Second)
 		sharp := c.now().Uncertainty
-		c.set(time.Now().Add(-time.Second), time.Now().Add(-2*time.Second), time.Now())
+		c.set(time.Now().Add(-time.Second), stampGrain, time.Now().Add(-2*time.Second), time.Now())
 		if got := c.now().Uncertainty; got > sharp {
 			t.Errorf("uncertainty is %v after a blurred measurement, want still %v", got, sharp)
 		}
@@ -70,11 +70,11 @@ func TestAMeasurementThatContradictsASharperOneReplacesIt(t *testing.T) {
 	for _, step := range []time.Duration{-time.Minute, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			var c clock
-			c.set(time.Now(), time.Now(), time.Now().Add(2*time.Millisecond))
+			c.set(time.Now(), stampGrain, time.Now(), time.Now().Add(2*time.Millisecond))
 			time.Sleep(time.Second)
 			sent := time.Now()
 			time.Sleep(100 * time.Millisecond)
-			c.set(sent.Add(step), sent, time.Now())
+			c.set(sent.Add(step), stampGrain, sent, time.Now())
 			if off := c.now().Time.Sub(time.Now().Add(step)).Abs(); off > c.now().Uncertainty {
 				t.Errorf("off by %v after a step of %v, with an uncertainty of %v", off, step, c.now().Uncertainty)
 			}
@@ -87,7 +87,7 @@ func TestNothingIsKnownAfterASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Scheduler{blurred: make(chan struct{}, 1)}
 		now := time.Now()
-		s.clock.set(now, now, now.Add(2*time.Millisecond))
+		s.clock.set(now, stampGrain, now, now.Add(2*time.Millisecond))
 		time.Sleep(time.Minute)
 		s.clock.wall = s.clock.wall.Add(-suspendedMost)
 		if !s.Now().Measured || len(s.blurred) > 0 {
@@ -98,36 +98,26 @@ func TestNothingIsKnownAfterASuspension(t *testing.T) {
 			t.Errorf("Now = %+v after ten minutes, want that nothing is known and a measurement is due", got)
 		}
 		sent := time.Now()
-		s.clock.set(sent.Add(time.Hour), sent, sent.Add(time.Second)) // less sharp than the last
+		s.clock.set(sent.Add(time.Hour), stampGrain, sent, sent.Add(time.Second)) // less sharp than the last
 		if got := s.Now(); !got.Measured || got.Time.Sub(sent) < 59*time.Minute {
 			t.Errorf("Now = %+v after a measurement, want it", got)
 		}
 	})
 }
 
-// Two measurements show that the stamps of a broker are whole seconds: until one is not.
+// One stamp of a whole second may be chance. Two that are some milliseconds apart are not.
 func TestStampsOfWholeSecondsAreNoticed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var c clock
-		measure := func(grain time.Duration) Instant {
-			sent := time.Now()
-			time.Sleep(grainPause)
-			c.set(sent.Truncate(grain), sent, time.Now())
-			return c.now()
+	whole := time.Unix(1000, 0)
+	for _, c := range []struct {
+		stamps []time.Time
+		want   time.Duration
+	}{
+		{[]time.Time{whole, whole.Add(probePause)}, time.Millisecond},
+		{[]time.Time{whole.Add(-probePause), whole}, time.Millisecond},
+		{[]time.Time{whole, whole}, time.Second},
+	} {
+		if got := grainOf(c.stamps); got != c.want {
+			t.Errorf("grain of %v is %v, want %v", c.stamps, got, c.want)
 		}
-		if got := measure(time.Second); got.Grain >= time.Second || !c.mayBeCoarse() {
-			t.Errorf("after one stamp: %+v, want that another one is needed", got)
-		}
-		time.Sleep(600 * time.Millisecond)
-		got := measure(time.Second)
-		if off := time.Until(got.Time).Abs(); got.Grain != time.Second || off > got.Uncertainty || c.mayBeCoarse() {
-			t.Errorf("after two stamps: %+v, off by %v, want a grain of a second", got, off)
-		}
-		if since := got.StampedSince(); since.After(time.Now().Truncate(time.Second)) {
-			t.Errorf("a stamp may be %v at the earliest, want %v or before", since, time.Now().Truncate(time.Second))
-		}
-		if got := measure(time.Millisecond); got.Grain != time.Millisecond || got.Uncertainty > 10*time.Millisecond {
-			t.Errorf("after a stamp with milliseconds: %+v", got)
-		}
-	})
+	}
 }

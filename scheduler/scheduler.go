@@ -56,7 +56,7 @@ type Config struct {
 
 	// Index makes that companions of messages which were settled in time are not looked at. nil: all
 	// are.
-	Index index.Index
+	Index *index.Index
 	// Cancelled is called after every round of RunCancel, with n companions and what ended it. May
 	// be nil.
 	Cancelled func(n int, err error)
@@ -85,25 +85,19 @@ type Scheduler struct {
 
 	slots    slotRegistry
 	needless chan struct{} // one token: Index.Needless may have some
-	slotted  slotted
 }
 
 // A lane is the way to one monitor queue.
 type lane struct {
 	queue      string
 	companions *link.ReconnectingSender
-	requests   *sdk.Sender // what only the SDK asks of the queue
-	probes     probes
+	requests   *sdk.Sender  // what only the SDK asks of the queue
 	lastDue    atomic.Int64 // see LastDue
-	position   int64        // used by RunCancel only: where the queue has not been read yet; 0 = that is not known
+	position   atomic.Int64 // where RunCancel has not read the queue yet; 0 = from its beginning
 
 	// The rest is under the mutex of the scheduler.
-	used     bool        // companions have been written, or tried to
-	pending  []*ticket   // leave with the next transfer
-	inFlight int         // transfers
-	started  time.Time   // when the last of them was
-	spacing  *time.Timer // starts the next one; a wake-up, never the truth
-	armed    bool        // spacing is
+	pending  []*ticket // leave with the next transfer
+	inFlight int       // transfers
 }
 
 // laneOf is the way to the monitor queue of an entity.
@@ -145,10 +139,11 @@ func New(cfg Config) (*Scheduler, error) {
 		names = names[:1] // it only tells the broker's clock
 	}
 	for _, name := range names {
-		l := &lane{queue: name, companions: cfg.Links.ReconnectingSender(name), requests: cfg.Client.NewSender(name)}
-		l.spacing = time.AfterFunc(time.Hour, func() { s.resume(l) })
-		l.spacing.Stop()
-		s.lanes = append(s.lanes, l)
+		s.lanes = append(s.lanes, &lane{
+			queue:      name,
+			companions: cfg.Links.ReconnectingSender(name),
+			requests:   cfg.Client.NewSender(name),
+		})
 	}
 	return s, nil
 }
@@ -221,12 +216,6 @@ func (s *Scheduler) takeIn(t *ticket) bool {
 		return false
 	}
 	l := s.laneOf(t.c.Entity)
-	if !l.used {
-		l.used = true
-		if l != s.lanes[0] {
-			s.wantMeasurement() // which says where to begin to read the queue for companions to cancel
-		}
-	}
 	l.pending = append(l.pending, t)
 	s.startLocked(l)
 	return true

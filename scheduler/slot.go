@@ -131,7 +131,7 @@ func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool
 	if s.cfg.Companions == companionsEach || len(lives) == 0 || !now.Measured || !s.many(entity, lives, now) {
 		return false
 	}
-	if now.Uncertainty >= slotClock/2 && s.clock.fades() {
+	if now.Uncertainty >= slotClock/2 && s.clock.wantsRefresh() {
 		s.wantMeasurement()
 	}
 	return now.Uncertainty <= slotClock
@@ -327,4 +327,29 @@ func (st *slotDone) Scheduled(err error) {
 	for _, w := range waiting {
 		w.done(err)
 	}
+}
+
+// hasSlotOf reports whether the slot of r has its companion.
+func (cs *slotRegistry) hasSlotOf(entity string, r *Reference) bool {
+	slot := numberOf(r.Deadline)
+	for _, k := range []seriesKey{{entity: entity, life: r.Within}, spanOf(entity, r.Within), {entity: entity, life: r.Within, byDefault: true}} {
+		if cs.has(k, slot) {
+			return true
+		}
+	}
+	return false
+}
+
+// has reports whether a slot has its companion.
+func (cs *slotRegistry) has(k seriesKey, slot int64) bool {
+	cs.mu.RLock()
+	c := cs.by[k]
+	cs.mu.RUnlock()
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.slots[slot]
+	return at != nil && at.durable
 }

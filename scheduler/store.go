@@ -6,9 +6,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
-	"overdue/internal/operations"
 	"overdue/internal/redisstore"
 	"overdue/scheduler/index"
 )
@@ -56,20 +56,18 @@ func (s *Scheduler) put(enc *encoder, groups []*group) (n int, err error) {
 
 // withdraw is round for what the store keeps, which finds companions by their ids.
 func (c *canceller) withdraw(ctx context.Context) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.s.cfg.WriteTimeout)
+	defer cancel()
 	waiting := c.waiting
 	c.waiting = nil
 	for part := range slices.Chunk(waiting, storeMost) {
 		by := make(map[string]index.Needless, len(part))
-		ids := make([]string, len(part))
-		for i, w := range part {
-			ids[i] = w.ID.String()
-			by[ids[i]] = w
+		for _, w := range part {
+			by[w.ID.String()] = w
 		}
-		withdrawn, err := c.s.cfg.Store.Withdraw(ctx, ids)
+		withdrawn, err := c.s.cfg.Store.Withdraw(ctx, slices.Collect(maps.Keys(by)))
 		for _, id := range withdrawn {
-			w := by[id]
-			c.s.cfg.Index.Forget(w.ID)
-			c.s.cfg.Deadlines.Add(w.Entity, operations.Met, w.Messages)
+			c.cancelled(by[id])
 		}
 		n += len(withdrawn)
 		if err != nil { // they become due

@@ -16,65 +16,37 @@ import (
 
 const (
 	// maxTransfers bounds the transfers in flight to one monitor queue, and with them what a queue
-	// without an answer makes a process keep in memory twice.
-	maxTransfers = 8
-	// transferSpacing is between two transfers as long as one is in flight. On a slow line it makes
-	// a companion wait for a moment instead of a round trip; on a fast one the round trip is shorter,
-	// and more companions share a transfer, which is what each of them costs.
-	transferSpacing = 2 * time.Millisecond
+	// without an answer makes a process keep in memory twice. While so many are in flight, companions
+	// gather for the next: the more share a transfer, the less each of them costs. With four of them,
+	// a companion waits for a third of a round trip at most on average.
+	maxTransfers = 4
 	// sharedSize is how many bytes companions may have that share a transfer: every queue takes
 	// that many.
 	sharedSize = 128 << 10
 )
 
-// startLocked starts a transfer with all that is pending, unless it has to wait for the one before.
+// startLocked starts a transfer with all that is pending, unless there are enough in flight.
 func (s *Scheduler) startLocked(l *lane) {
 	if len(l.pending) == 0 || l.inFlight == maxTransfers {
 		return
 	}
-	now := time.Now()
-	if wait := transferSpacing - now.Sub(l.started); l.inFlight > 0 && wait > 0 {
-		if !l.armed {
-			l.armed = true
-			l.spacing.Reset(wait)
-		}
-		return
-	}
-	s.running.Add(1)
-	go s.run(l, l.takeLocked(now))
-}
-
-// takeLocked takes what is pending for a transfer.
-func (l *lane) takeLocked(now time.Time) (tickets []*ticket) {
-	tickets, l.pending = l.pending, nil
+	tickets := l.pending
+	l.pending = nil
 	l.inFlight++
-	l.started = now
-	return tickets
+	s.running.Add(1)
+	go s.run(l, tickets)
 }
 
-// resume is called when the spacing is over.
-func (s *Scheduler) resume(l *lane) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l.armed = false
-	s.startLocked(l)
-}
-
-// run writes the companions of tickets, then of what waits when that is done, until nothing does.
+// run writes the companions of tickets, and has those leave that have come meanwhile.
 func (s *Scheduler) run(l *lane, tickets []*ticket) {
 	defer s.running.Done()
 	w := writers.Get().(*writer)
 	defer writers.Put(w)
-	for len(tickets) > 0 {
-		s.write(l, w, compose(tickets))
-		s.mu.Lock()
-		l.inFlight--
-		tickets = nil
-		if len(l.pending) > 0 {
-			tickets = l.takeLocked(time.Now())
-		}
-		s.mu.Unlock()
-	}
+	s.write(l, w, compose(tickets))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.inFlight--
+	s.startLocked(l)
 }
 
 // writers are the buffers of transfers that are over.

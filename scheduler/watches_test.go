@@ -17,7 +17,7 @@ import (
 func TestOnlyMessagesWithCompanionsAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
-		known := index.NewMemory(0)
+		known := index.New(0)
 		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t), Index: known})
 		if err != nil {
 			t.Fatal(err)

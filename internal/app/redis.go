@@ -4,7 +4,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"overdue/internal/connect"
 	"overdue/internal/redisstore"
 	"overdue/monitor"
-	"overdue/scheduler/index"
 )
 
 // startRedis opens what the fleet shares, if there is a Redis. Nothing waits for it: it is asked when something is to be
@@ -64,19 +62,6 @@ func (p *Process) startRedis(ns *connect.Namespace) (*redisstore.Store, error) {
 	})
 	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "redis", OK: s.Ping})
 	return s, nil
-}
-
-// newIndex is the index of companions, shared with other processes if there is a Redis and endpoints for settlements to come through.
-func (p *Process) newIndex(shared *redisstore.Store) index.Index {
-	own := index.NewMemory(0)
-	if shared == nil || !p.role.Proxy {
-		return own
-	}
-	return index.NewShared(own, shared.Settlements(), func(err error) {
-		if !errors.Is(err, redisstore.ErrDown) { // which is logged already
-			p.log.Debug("settlements not shared, companions become due needlessly", zap.Error(err))
-		}
-	})
 }
 
 // fleetView are the metrics of all monitors together.

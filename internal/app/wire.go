@@ -23,6 +23,7 @@ import (
 	"overdue/monitor/notify"
 	"overdue/proxy"
 	"overdue/scheduler"
+	"overdue/scheduler/index"
 )
 
 // startComponents makes the clients of the namespace, embedded or not, and the components that use
@@ -75,7 +76,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 				up.doubted()
 			}
 		},
-		Index: p.newIndex(shared), Links: links, Operations: ops, Deadlines: deadlines,
+		Index: index.New(0), Links: links, Operations: ops, Deadlines: deadlines,
 		Cancelled: func(n int, err error) {
 			cancelled(n)
 			if err != nil {
@@ -101,7 +102,6 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		return keepClock(ctx, up.up, s.Blurred(), s.MeasureClock, every, p.log)
 	})
 	p.life.Background("early cancel", s.RunCancel)
-	p.life.Background("settlements of others", s.RunSharing)
 	p.life.Background("upstream", up.run)
 	if store != nil {
 		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "companion store", OK: passing(up, journal, store.state)})

@@ -125,11 +125,10 @@ func TestEachUseComesBackByItself(t *testing.T) {
 	must(t, err)
 	defer func() { _ = s.Close() }()
 	ctx := t.Context()
-	groups, history, notified, settlements, view := s.Groups(), s.History(), s.Notified(), s.Settlements(), s.View()
+	groups, history, notified, view := s.Groups(), s.History(), s.Notified(), s.View()
 	uses := map[string]func() error{
 		"groups":   func() error { return groups.Add(ctx, "group", "part", nil) },
 		"history":  func() error { return history.Add(ctx, []string{"x"}, time.Now(), nil, time.Minute) },
-		"index":    func() error { return settlements.Announce(ctx, "a", []string{"b"}, []time.Duration{time.Minute}) },
 		"notified": func() error { _, _, err := notified.Begin(ctx, "event"); return err },
 		"view":     func() error { return view.Report(ctx, nil, map[string]int64{"orders": 1}) },
 	}
@@ -158,7 +157,7 @@ func TestEachUseComesBackByItself(t *testing.T) {
 	}
 	outage(nil, r.Kill, func() { r.Restart(); r.Must(rule...) })
 	for command, refused := range map[string][]string{
-		"rpush": {"history", "index"}, "hincrby": {"history", "view"}, "get": {"groups", "index", "notified"},
+		"rpush": {"history"}, "hincrby": {"history", "view"}, "get": {"groups", "notified"},
 	} {
 		for use, ask := range uses { // which ends the memory of the last outage
 			if err := ask(); err != nil {

@@ -81,18 +81,6 @@ func deliver(ctx context.Context, c redis.UniversalClient, list string, most int
 	return deliverScript.Run(ctx, c, []string{list}, args...).Err()
 }
 
-// collectScript takes the first elements off a list and returns them.
-//
-//	KEYS[1] the list · ARGV[1] how many at most
-var collectScript = redis.NewScript(`
-local got = redis.call('LRANGE', KEYS[1], 0, ARGV[1] - 1)
-if #got > 0 then redis.call('LTRIM', KEYS[1], #got, -1) end
-return got`)
-
-func collect(ctx context.Context, c redis.UniversalClient, list string, most int) ([]string, error) {
-	return collectScript.Run(ctx, c, []string{list}, most).StringSlice()
-}
-
 // claimScript claims a key for a while, unless it is claimed by another or done, and says how it
 // stands: "mine", "other" or "done".
 //

@@ -25,10 +25,8 @@ import (
 
 // everyUse asks for all that is ever asked, with one process that tells another.
 func everyUse(ctx context.Context, s *Store) error {
-	m := s.Settlements()
 	notified, v := s.Notified(), s.View()
 	_, _, beginErr := notified.Begin(ctx, "event")
-	_, passedErr := m.Passed(ctx, "a")
 	_, readErr := v.Read(ctx)
 	pages := s.Groups()
 	_, _, _, claimErr := pages.Claim(ctx, "group")
@@ -38,8 +36,7 @@ func everyUse(ctx context.Context, s *Store) error {
 	_, countsErr := past.Counts(ctx, time.Now(), time.Now())
 	for _, err := range []error{
 		missedErr, countsErr, past.Add(ctx, []string{"one"}, time.Now(), map[string]uint64{"orders": 1}, time.Minute),
-		s.Ping(ctx), m.Announce(ctx, "a", []string{"one", "two"}, []time.Duration{time.Minute, time.Minute}),
-		m.Pass(ctx, []string{"one", "two"}, [][]byte{{1}, {2}}), passedErr,
+		s.Ping(ctx),
 		beginErr, notified.End(ctx, "event", false), notified.End(ctx, "event", true),
 		v.Report(ctx, map[string]int64{"orders": 1}, map[string]int64{"orders": 1}), readErr,
 		pages.Add(ctx, "group", "part", []byte("x")), claimErr, notifiedErr, pages.Release(ctx, "group", []string{"a", "b"}, true, nil),
@@ -224,21 +221,6 @@ func TestCluster(t *testing.T) {
 	}
 	s := open(t, "redis+cluster://"+strings.Join(hosts, ","))
 	eventually(t, func() error { return everyUse(t.Context(), s) })
-	ctx, m := t.Context(), s.Settlements()
-	const n = 300 // on all servers
-	keys, lives, records := make([]string, n), make([]time.Duration, n), make([][]byte, n)
-	for i := range n {
-		keys[i], lives[i], records[i] = strconv.Itoa(i), time.Minute, []byte{1}
-	}
-	eventually(t, func() error {
-		if err := m.Announce(ctx, "b", keys, lives); err != nil {
-			return err
-		}
-		return m.Pass(ctx, keys, records)
-	})
-	if got, err := m.Passed(ctx, "b"); err != nil || len(got) < n {
-		t.Errorf("%d records, %v; want %d", len(got), err, n)
-	}
 	listens(t, s.Companions())
 }
 

@@ -5,8 +5,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -45,56 +43,6 @@ func everywhere(t *testing.T, act func(t *testing.T, connect func() *Store)) {
 	})
 }
 
-func TestRecordsGoToWhoAnnouncedTheirKeys(t *testing.T) {
-	everywhere(t, func(t *testing.T, connect func() *Store) {
-		ctx := t.Context()
-		a, b := connect().Settlements(), connect().Settlements()
-		must(t, a.Announce(ctx, "a", []string{"one", "two"}, []time.Duration{time.Minute, time.Minute}))
-		must(t, b.Announce(ctx, "b", []string{"three"}, []time.Duration{time.Minute}))
-		must(t, b.Pass(ctx, []string{"one", "three", "nobody's", "two"}, [][]byte{{1}, {3}, {9}, {2}}))
-		passed := func(m *Settlements, inbox string, want ...byte) {
-			t.Helper()
-			records, err := m.Passed(ctx, inbox)
-			var got []byte
-			for _, r := range records {
-				got = append(got, r...)
-			}
-			if err != nil || !slices.Equal(got, want) {
-				t.Errorf("passed to %s: %v, %v, want %v", inbox, got, err, want)
-			}
-		}
-		passed(a, "a", 1, 2)
-		passed(a, "a")
-		passed(b, "b", 3)
-	})
-}
-
-func TestRecordsOfSettlementsAreBounded(t *testing.T) {
-	ctx, m := t.Context(), open(t, "redis://"+redistest.Start(t).Addr).Settlements()
-	const n = inboxMost + 2500
-	keys, lives, records := make([]string, n), make([]time.Duration, n), make([][]byte, n)
-	for i := range n {
-		keys[i], lives[i], records[i] = fmt.Sprint(i), time.Minute, []byte(fmt.Sprint(i))
-	}
-	must(t, m.Announce(ctx, "a", keys, lives))
-	must(t, m.Pass(ctx, keys, records))
-	got := 0
-	for {
-		part, err := m.Passed(ctx, "a")
-		must(t, err)
-		if len(part) == 0 {
-			break
-		}
-		if got == 0 && string(part[0]) != fmt.Sprint(n-inboxMost) {
-			t.Errorf("the first record is %s, want the oldest ones to be gone", part[0])
-		}
-		got += len(part)
-	}
-	if got != inboxMost {
-		t.Errorf("%d records, want %d", got, inboxMost)
-	}
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -119,7 +67,7 @@ func TestWhatFailsIsLeftAloneForAWhile(t *testing.T) {
 	must(t, err)
 	defer func() { _ = s.Close() }()
 	ask := func() error {
-		return s.Settlements().Announce(t.Context(), "a", []string{"b"}, []time.Duration{time.Minute})
+		return s.View().Report(t.Context(), nil, map[string]int64{"orders": 1})
 	}
 	back := func() {
 		t.Helper()
@@ -167,8 +115,8 @@ func TestWhoGivesUpSaysNothingOfRedis(t *testing.T) {
 	r.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := s.Settlements().Passed(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) || !s.Well() {
-		t.Errorf("Passed = %v, well %v, want the caller's own error and no rest", err, s.Well())
+	if _, err := s.View().Read(ctx); !errors.Is(err, context.DeadlineExceeded) || !s.Well() {
+		t.Errorf("Read = %v, well %v, want the caller's own error and no rest", err, s.Well())
 	}
 	r.Thaw()
 }

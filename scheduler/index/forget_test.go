@@ -11,7 +11,7 @@ import (
 // A companion that waits no longer leaves nothing in the index: neither its references, nor its
 // number, nor a place that others would be short of.
 func TestTheIndexForgetsCompanionsThatAreDue(t *testing.T) {
-	x := NewMemory(4)
+	x := New(4)
 	for round := range 100 {
 		at := noon.Add(time.Duration(round) * time.Minute)
 		var refs []Reference
@@ -21,20 +21,21 @@ func TestTheIndexForgetsCompanionsThatAreDue(t *testing.T) {
 		x.Put("orders", refs)
 		x.Confirm("orders", refs, at)
 		id := carry(x, byte(round), refs...)
-		if !x.Number(id, 7) || x.NumberOf(id) != 7 {
-			t.Fatalf("round %d: the number of a companion that waits is %d, want 7", round, x.NumberOf(id))
+		x.SetNumber(id, 7)
+		if n, _ := x.Number(id); n != 7 {
+			t.Fatalf("round %d: the number of a companion that waits is %d, want 7", round, n)
 		}
 		x.Forget(id)
-		if x.Number(id, 8) || x.NumberOf(id) != 0 {
-			t.Errorf("round %d: the companion is still known by number %d", round, x.NumberOf(id))
+		if n, ok := x.Number(id); ok || x.SetNumber(id, 8) {
+			t.Errorf("round %d: the companion is still known by number %d", round, n)
 		}
 		for i := range refs {
-			if key := KeyOf("orders", refs[i].MessageID, ""); x.Known(key) || x.Taken("orders", &refs[i]) {
+			if isKnown(x, refs[i].MessageID) || x.Taken("orders", &refs[i]) {
 				t.Errorf("round %d: reference %d is still known", round, i)
 			}
 		}
-		if len(x.carriers) != 0 || x.hand != 0 {
-			t.Fatalf("round %d: %d companions are left, and %d places were given up for want of room, want none", round, len(x.carriers), x.hand)
+		if len(x.carriers) != 0 || len(x.blind) != 0 {
+			t.Fatalf("round %d: %d companions are left, and takes are forbidden in %d entities, want none", round, len(x.carriers), len(x.blind))
 		}
 	}
 }
@@ -42,15 +43,37 @@ func TestTheIndexForgetsCompanionsThatAreDue(t *testing.T) {
 // Of messages with one id the latest are known, and no more than can be distinguished with little
 // effort.
 func TestTheIndexForgetsTheOldestOfManyWithOneID(t *testing.T) {
-	x := NewMemory(1000)
+	x := New(1000)
 	for i := range 100 {
 		x.Put("orders", []Reference{sent("m", noon.Add(time.Duration(i)*time.Minute))})
-		n := 0
-		for at := x.latestLocked(KeyOf("orders", "m", "")); at != none; at = x.earlierLocked(at) {
-			n++
-		}
+		n := len(x.byKey[KeyOf("orders", "m", "")])
 		if want := min(i+1, maxAlike); n != want {
 			t.Fatalf("%d are known of %d, want %d", n, i+1, want)
 		}
+	}
+}
+
+// The index does not know the messages for which slots stand, so it cannot know which was settled.
+func TestSettlementsOfMessagesInSlotsAreNotTaken(t *testing.T) {
+	x := New(0)
+	x.Forbid("Orders", noon.Add(time.Second))
+	x.Forbid("orders", noon) // changes nothing
+	for _, c := range []struct {
+		entity string
+		stamp  time.Time
+		want   bool
+	}{
+		{"ORDERS", noon, true}, {"orders", noon.Add(time.Second), true}, {"orders", noon.Add(time.Second + 1), false},
+		{"payments", noon, false},
+	} {
+		if got := x.IsForbidden(c.entity, c.stamp); got != c.want {
+			t.Errorf("IsForbidden(%s, noon + %v) = %v, want %v", c.entity, c.stamp.Sub(noon), got, c.want)
+		}
+	}
+	r := sent("m", noon)
+	x.Put("orders", []Reference{r})
+	x.Confirm("orders", []Reference{r}, noon.Add(20*time.Millisecond))
+	if x.Take(stamped("m", noon)) {
+		t.Error("taken, though it may be a message of a slot")
 	}
 }

@@ -12,52 +12,25 @@
 package index
 
 import (
-	"encoding/binary"
-	"encoding/hex"
-	"hash/maphash"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// An Index is safe for concurrent use and does not block.
-type Index interface {
-	// Put takes what is about to be sent to entity, before it leaves. A reference that the index
-	// forgets before Carried has named its companion goes on to forbid takes in its window: it is not
-	// certain that the message has a companion.
-	Put(entity string, refs []Reference)
-	// Confirm takes references of messages that the broker had accepted at the instant by of its
-	// clock. Only those can be taken.
-	Confirm(entity string, refs []Reference, by time.Time)
-	// Refuse takes references of messages that the broker has refused. One of them may be on its queue
-	// all the same: a send that is repeated may be refused after it was accepted.
-	Refuse(entity string, refs []Reference)
-	// Refused reports whether the message of r was refused.
-	Refused(entity string, r *Reference) bool
-	// Carried notes that a companion waits on the monitor queue, and what for.
-	Carried(id ID, entity string, due time.Time, refs []Reference)
-	// Expects reports whether a message may have been sent from here, or from another process that
-	// wants to know, and the key by which it is known then. It is asked for every message that is
-	// delivered through an endpoint.
-	Expects(entity string, messageID, sessionID []byte) (Key, bool)
-	// Take takes off the reference that the settled message was sent with. It takes none when more
-	// than one could be meant.
-	Take(d Delivered) bool
-	// Taken reports whether r has been taken off.
-	Taken(entity string, r *Reference) bool
-	// Carries reports whether a companion waits for the message of r, which was found on its entity:
-	// the companion carries a reference with its id and deadline, in whose window it was stamped.
-	Carries(entity string, r *Reference) bool
-
-	// Needless appends to dst the companions all of whose references have been taken off, each once,
-	// and whose numbers are asked for until Number has given them.
-	Needless(dst []Needless) []Needless
-	// Number takes the sequence number under which a companion waits, and reports whether it is ours.
-	Number(id ID, number int64) bool
-	// NumberOf is what Number took, 0 when nothing.
-	NumberOf(id ID) int64
-	// Forget drops a companion that waits no longer.
-	Forget(id ID)
-}
+const (
+	// defaultReferences is how many references an Index keeps: some 6 MiB, and at 1,000 sends a second
+	// those of half a minute.
+	defaultReferences = 32 << 10
+	// maxAlike bounds the references with one key, among which a settlement is looked for. Beyond
+	// that, messages with repeated ids cannot be distinguished.
+	maxAlike = 16
+	// takeWindow is how long the instants may span at which the broker can have stamped a message that
+	// is to be taken off, and how far the window of another reference that could be meant is widened:
+	// the nodes of a broker need not agree to the millisecond. It MUST NOT be more than the margin by
+	// which the monitor widens a reference's window: see decision 0010.
+	takeWindow = 250 * time.Millisecond
+)
 
 // A Reference names a message and says when the broker can have enqueued it.
 type Reference struct {
@@ -65,56 +38,6 @@ type Reference struct {
 	From, Until          time.Time
 	Deadline             time.Time
 	Within               time.Duration // 0 = Deadline does not depend on the enqueued-time
-}
-
-// An ID is what a companion's message-id is made of.
-type ID [16]byte
-
-const prefix = "overdue-"
-
-// ParseID reads a message-id. ok is false when it is none of a companion.
-func ParseID(text string) (id ID, ok bool) {
-	text, ok = strings.CutPrefix(text, prefix)
-	if !ok || len(text) != 2*len(id) {
-		return id, false
-	}
-	_, err := hex.Decode(id[:], []byte(text))
-	return id, err == nil
-}
-
-// String is the message-id.
-func (id ID) String() string { return prefix + hex.EncodeToString(id[:]) }
-
-// A Needless companion waits for messages that have all been settled.
-type Needless struct {
-	ID       ID
-	Entity   string
-	Messages int // that it waits for
-	Due      time.Time
-	Written  time.Time // by our clock: when it was known to wait
-}
-
-// A Key stands for an entity, a message-id and a session-id. It means nothing outside of this
-// process, except for those of messages that were not sent from here.
-type Key [2]uint64
-
-// seeds are of this process alone, so that nobody can choose ids whose keys are equal, or share a
-// chain of the index.
-var seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
-
-// KeyOf is the key of messages of an entity, whose name is spelled in any case.
-func KeyOf[T string | []byte](entity string, messageID, sessionID T) Key {
-	var room [256]byte
-	b := appendKey(room[:0], entity, messageID, sessionID)
-	return Key{maphash.Bytes(seeds[0], b), maphash.Bytes(seeds[1], b)}
-}
-
-// appendKey appends what a key stands for.
-func appendKey[T string | []byte](b []byte, entity string, messageID, sessionID T) []byte {
-	// The lengths keep apart what would read alike.
-	b = binary.BigEndian.AppendUint32(b, uint32(len(messageID)))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(sessionID)))
-	return append(append(append(b, messageID...), sessionID...), strings.ToLower(entity)...)
 }
 
 // A Delivered is what is known of a message that was delivered, by what stands on it.
@@ -125,14 +48,341 @@ type Delivered struct {
 	Deadline time.Time
 }
 
-const (
-	// takeWindow is how long the instants may span at which the broker can have stamped a message
-	// that is to be taken off. It MUST NOT be more than the margin by which the monitor widens a
-	// reference's window: see decision 0010.
-	takeWindow = 250 * time.Millisecond
-	// takeMargin widens the window of a reference that another could be confused with: the nodes
-	// of a broker need not agree to the millisecond.
-	takeMargin = 250 * time.Millisecond
-	// CancelLead is how long before it is due a companion is left alone.
-	CancelLead = 3 * time.Second
-)
+// A Needless companion waits for messages that have all been settled.
+type Needless struct {
+	ID       ID
+	Entity   string
+	Messages int // that it waits for
+	Due      time.Time
+}
+
+// An Index knows of the sends of one process and starts empty. It is safe for concurrent use and
+// does not block. A nil Index keeps nothing and knows of nothing.
+type Index struct {
+	mu       sync.Mutex
+	byKey    map[Key][]*reference // oldest first
+	latest   []*reference         // the ones put last, a ring once it is full
+	oldest   int                  // in latest, once it is full
+	most     int                  // of latest
+	carriers map[ID]*carrier
+	needless []Needless       // Needless has not returned them yet
+	blind    map[string]int64 // by entity: no stamp up to this is taken
+}
+
+// A carrier is one companion that waits on the monitor queue.
+type carrier struct {
+	Needless
+	number int64        // 0 = not known
+	refs   []*reference // that are still here
+	open   int          // references that are not taken off, those that were forgotten included
+}
+
+// New makes an index that keeps the last n references, 32,768 when n is 0.
+func New(n int) *Index {
+	if n <= 0 {
+		n = defaultReferences
+	}
+	return &Index{
+		byKey:    map[Key][]*reference{},
+		most:     n,
+		carriers: map[ID]*carrier{},
+		blind:    map[string]int64{},
+	}
+}
+
+// Put takes what is about to be sent to entity, before it leaves. A reference that the index
+// forgets before Carried has named its companion goes on to forbid takes in its window: it is not
+// certain that the message has a companion.
+func (x *Index) Put(entity string, refs []Reference) {
+	x.each(entity, refs, func(key Key, r *Reference) {
+		if alike := x.byKey[key]; len(alike) == maxAlike {
+			x.forgetLocked(alike[0])
+		}
+		in := &reference{
+			key:    key,
+			entity: entity,
+			terms:  termsOf(r),
+		}
+		if len(x.latest) < x.most {
+			x.latest = append(x.latest, in)
+		} else {
+			x.forgetLocked(x.latest[x.oldest])
+			x.latest[x.oldest] = in
+			x.oldest = (x.oldest + 1) % x.most
+		}
+		x.byKey[key] = append(x.byKey[key], in)
+	})
+}
+
+// each calls f for each reference that names a message with its key, and the mutex held. The keys
+// take time, and all connections share the mutex: they are made without it.
+func (x *Index) each(entity string, refs []Reference, f func(Key, *Reference)) {
+	if x == nil {
+		return
+	}
+	var room [16]Key
+	keys := room[:0]
+	for i := range refs {
+		keys = append(keys, KeyOf(entity, refs[i].MessageID, refs[i].SessionID))
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range refs {
+		if refs[i].MessageID != "" { // else no settlement shows which message that was
+			f(keys[i], &refs[i])
+		}
+	}
+}
+
+// findLocked returns the latest reference that was put as r and suits, nil when there is none.
+func (x *Index) findLocked(key Key, r *Reference, suits func(*reference) bool) *reference {
+	terms := termsOf(r)
+	for _, in := range slices.Backward(x.byKey[key]) {
+		if in.terms == terms && suits(in) {
+			return in
+		}
+	}
+	return nil
+}
+
+// forgetLocked drops a reference, unless that has been done.
+func (x *Index) forgetLocked(in *reference) {
+	if in.state == forgotten {
+		return
+	}
+	if k := in.carrier; k != nil {
+		k.refs = slices.DeleteFunc(k.refs, func(r *reference) bool { return r == in })
+		if len(k.refs) == 0 {
+			delete(x.carriers, k.ID)
+		}
+	} else if in.state == open {
+		// Its companion may never be written, and then none but that of a message which it could be
+		// confused with is left for that one.
+		x.forbidLocked(in.entity, in.lastStamp())
+	}
+	alike := slices.DeleteFunc(x.byKey[in.key], func(r *reference) bool { return r == in })
+	if x.byKey[in.key] = alike; len(alike) == 0 {
+		delete(x.byKey, in.key)
+	}
+	*in = reference{state: forgotten}
+}
+
+// Forbid makes that no message of entity is taken off which the broker stamps at the instant until
+// or before: others were sent by then that the index does not know.
+func (x *Index) Forbid(entity string, until time.Time) {
+	if x == nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.forbidLocked(entity, until.UnixNano())
+}
+
+func (x *Index) forbidLocked(entity string, until int64) {
+	entity = strings.ToLower(entity)
+	x.blind[entity] = max(x.blind[entity], until)
+}
+
+// IsForbidden reports whether no message of entity with that stamp is taken off.
+func (x *Index) IsForbidden(entity string, stamp time.Time) bool {
+	if x == nil {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.isForbiddenLocked(entity, stamp)
+}
+
+func (x *Index) isForbiddenLocked(entity string, stamp time.Time) bool {
+	until, ok := x.blind[strings.ToLower(entity)]
+	return ok && stamp.UnixNano() <= until
+}
+
+// Confirm takes references of messages that the broker had accepted at the instant by of its clock.
+// Only those can be taken.
+func (x *Index) Confirm(entity string, refs []Reference, by time.Time) {
+	x.each(entity, refs, func(key Key, r *Reference) {
+		if open := by.Sub(r.From); r.From.IsZero() || open < 0 || open > takeWindow {
+			return
+		}
+		in := x.findLocked(key, r, (*reference).isUnconfirmed)
+		if in == nil {
+			return
+		}
+		in.accepted = by.UnixNano()
+		if d := in.settled; d != nil {
+			in.settled = nil
+			x.takeLocked(*d)
+		}
+	})
+}
+
+// Refuse takes references of messages that the broker has refused. One of them may be on its queue
+// all the same: a send that is repeated may be refused after it was accepted.
+func (x *Index) Refuse(entity string, refs []Reference) {
+	x.each(entity, refs, func(key Key, r *Reference) {
+		if in := x.findLocked(key, r, (*reference).isUnconfirmed); in != nil {
+			in.refused = true
+		}
+	})
+}
+
+// Carried notes that a companion waits on the monitor queue, and what for. If it was written twice,
+// the copy becomes due for nothing.
+func (x *Index) Carried(id ID, entity string, due time.Time, refs []Reference) {
+	k := &carrier{
+		Needless: Needless{
+			ID:       id,
+			Entity:   entity,
+			Messages: len(refs),
+			Due:      due,
+		},
+		open: len(refs),
+	}
+	x.each(entity, refs, func(key Key, r *Reference) {
+		if x.carriers[id] != nil && x.carriers[id] != k {
+			return
+		}
+		in := x.findLocked(key, r, func(in *reference) bool { return in.carrier == nil })
+		if in == nil {
+			return
+		}
+		in.carrier = k
+		k.refs = append(k.refs, in)
+		x.carriers[id] = k
+		if in.state == taken {
+			x.lessOpenLocked(k)
+		}
+	})
+}
+
+// lessOpenLocked notes that one reference less of k is open.
+func (x *Index) lessOpenLocked(k *carrier) {
+	if k.open--; k.open == 0 && len(x.needless) < x.most { // or nobody asks for them
+		x.needless = append(x.needless, k.Needless)
+	}
+}
+
+// Expects reports whether a message may have been sent from here, and the key by which it is known
+// then. It is asked for every message that is delivered through an endpoint.
+func (x *Index) Expects(entity string, messageID, sessionID []byte) (Key, bool) {
+	if x == nil {
+		return Key{}, false
+	}
+	key := KeyOf(entity, messageID, sessionID)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return key, len(x.byKey[key]) > 0
+}
+
+// Take takes off the reference that the settled message was sent with. It takes none when more than
+// one could be meant.
+func (x *Index) Take(d Delivered) bool {
+	if x == nil {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.takeLocked(d)
+}
+
+func (x *Index) takeLocked(d Delivered) bool {
+	if x.isForbiddenLocked(d.Entity, d.Enqueued) {
+		return false
+	}
+	stamp := d.Enqueued.UnixNano()
+	var only *reference
+	for _, in := range x.byKey[d.Key] {
+		switch {
+		case in.state != open || !in.mayBe(stamp):
+		case only != nil:
+			return false
+		default:
+			only = in
+		}
+	}
+	switch {
+	case only == nil || !only.agrees(stamp, d.Deadline.UnixNano()):
+		return false
+	case only.isUnconfirmed():
+		only.settled = &d // its consumer was faster than the answer to its sender
+		return false
+	case stamp < only.from || stamp > only.accepted:
+		return false
+	}
+	only.state = taken
+	if only.carrier != nil {
+		x.lessOpenLocked(only.carrier)
+	}
+	return true
+}
+
+// Taken reports whether r has been taken off.
+func (x *Index) Taken(entity string, r *Reference) bool {
+	return x.has(entity, r, func(in *reference) bool { return in.state == taken })
+}
+
+// Refused reports whether the message of r was refused.
+func (x *Index) Refused(entity string, r *Reference) bool {
+	return x.has(entity, r, func(in *reference) bool { return in.refused })
+}
+
+func (x *Index) has(entity string, r *Reference, suits func(*reference) bool) (has bool) {
+	x.each(entity, []Reference{*r}, func(key Key, r *Reference) { has = x.findLocked(key, r, suits) != nil })
+	return has
+}
+
+// Carries reports whether a companion waits for the message of r, which was found on its entity:
+// the companion carries a reference with its id and deadline, in whose window it was stamped.
+func (x *Index) Carries(entity string, r *Reference) (carries bool) {
+	stamp, deadline := r.From.UnixNano(), r.Deadline.UnixNano()
+	x.each(entity, []Reference{*r}, func(key Key, _ *Reference) {
+		carries = slices.ContainsFunc(x.byKey[key], func(in *reference) bool {
+			return in.carrier != nil && in.hasWindow() && in.mayBe(stamp) && in.agrees(stamp, deadline)
+		})
+	})
+	return carries
+}
+
+// Needless returns the companions all of whose references have been taken off, each once.
+func (x *Index) Needless() (needless []Needless) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	needless, x.needless = x.needless, nil
+	return needless
+}
+
+// SetNumber notes the sequence number under which a companion waits, and reports whether it is
+// ours.
+func (x *Index) SetNumber(id ID, number int64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	k := x.carriers[id]
+	if k != nil {
+		k.number = number
+	}
+	return k != nil
+}
+
+// Number is the sequence number of a companion, 0 when that is not known. ok is false when nothing
+// is known of the companion.
+func (x *Index) Number(id ID) (number int64, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	k := x.carriers[id]
+	if k == nil {
+		return 0, false
+	}
+	return k.number, true
+}
+
+// Forget drops a companion that waits no longer.
+func (x *Index) Forget(id ID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if k := x.carriers[id]; k != nil {
+		for _, in := range slices.Clone(k.refs) {
+			x.forgetLocked(in)
+		}
+	}
+}

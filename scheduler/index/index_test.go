@@ -24,39 +24,38 @@ func sent(id string, at time.Time) Reference {
 
 // stamped is that message as it is delivered when the broker has stamped it with the instant at.
 func stamped(id string, at time.Time) Delivered {
-	return Delivered{Key: KeyOf("orders", id, ""), Enqueued: at, Deadline: at.Add(time.Minute)}
+	return Delivered{Key: KeyOf("orders", id, ""), Entity: "orders", Enqueued: at, Deadline: at.Add(time.Minute)}
 }
 
 // carry adds a companion with the references to the index, and returns its id.
-func carry(x Index, n byte, refs ...Reference) ID {
+func carry(x *Index, n byte, refs ...Reference) ID {
 	id := ID{n}
 	x.Carried(id, "orders", noon.Add(time.Minute), refs)
 	return id
 }
 
-func needlessIDs(x Index) (ids []ID) {
-	for _, n := range x.Needless(nil) {
+func needlessIDs(x *Index) (ids []ID) {
+	for _, n := range x.Needless() {
 		ids = append(ids, n.ID)
 	}
 	return ids
 }
 
-// All indexes pass this.
 func TestIndex(t *testing.T) {
 	answered := noon.Add(20 * time.Millisecond) // when its sender got the acknowledgement
 	r := sent("m", noon)
-	taken := func(t *testing.T, x Index, d Delivered, want bool) {
+	taken := func(t *testing.T, x *Index, d Delivered, want bool) {
 		t.Helper()
 		if got := x.Take(d); got != want {
 			t.Errorf("Take = %v, want %v", got, want)
 		}
 	}
-	put := func(x Index, refs ...Reference) {
+	put := func(x *Index, refs ...Reference) {
 		x.Put("Orders", refs) // in another case than it is asked for
 		x.Confirm("orders", refs, answered)
 	}
-	for name, act := range map[string]func(*testing.T, Index){
-		"what has no name is not taken, and its companion stays": func(t *testing.T, x Index) {
+	for name, act := range map[string]func(*testing.T, *Index){
+		"what has no name is not taken, and its companion stays": func(t *testing.T, x *Index) {
 			anonymous := sent("", noon)
 			put(x, r, anonymous)
 			carry(x, 1, r, anonymous)
@@ -66,7 +65,7 @@ func TestIndex(t *testing.T) {
 				t.Errorf("%d companions are needless, want none", len(got))
 			}
 		},
-		"what was sent and is settled is taken once": func(t *testing.T, x Index) {
+		"what was sent and is settled is taken once": func(t *testing.T, x *Index) {
 			put(x, r)
 			carry(x, 1, r)
 			if _, known := x.Expects("orders", []byte("m"), nil); !known {
@@ -84,7 +83,7 @@ func TestIndex(t *testing.T) {
 				t.Errorf("needless %v when asked again, want none", got)
 			}
 		},
-		"what is settled before its companion is written": func(t *testing.T, x Index) {
+		"what is settled before its companion is written": func(t *testing.T, x *Index) {
 			put(x, r)
 			taken(t, x, stamped("m", noon), true)
 			carry(x, 1, r)
@@ -92,7 +91,7 @@ func TestIndex(t *testing.T) {
 				t.Errorf("needless %v, want the companion", got)
 			}
 		},
-		"what is settled before its sender has heard that it is accepted": func(t *testing.T, x Index) {
+		"what is settled before its sender has heard that it is accepted": func(t *testing.T, x *Index) {
 			x.Put("orders", []Reference{r})
 			carry(x, 1, r)
 			taken(t, x, stamped("m", noon), false)
@@ -101,19 +100,19 @@ func TestIndex(t *testing.T) {
 				t.Error("Taken = false, want that it is taken with the answer")
 			}
 		},
-		"what was never accepted is not taken": func(t *testing.T, x Index) {
+		"what was never accepted is not taken": func(t *testing.T, x *Index) {
 			x.Put("orders", []Reference{r})
 			taken(t, x, stamped("m", noon), false)
 			if x.Taken("orders", &r) {
 				t.Error("Taken = true")
 			}
 		},
-		"what was accepted too late to say when it was stamped": func(t *testing.T, x Index) {
+		"what was accepted too late to say when it was stamped": func(t *testing.T, x *Index) {
 			x.Put("orders", []Reference{r})
 			x.Confirm("orders", []Reference{r}, noon.Add(takeWindow))
 			taken(t, x, stamped("m", noon), false)
 		},
-		"another id, session, entity": func(t *testing.T, x Index) {
+		"another id, session, entity": func(t *testing.T, x *Index) {
 			put(x, r)
 			taken(t, x, stamped("n", noon), false)
 			d := stamped("m", noon)
@@ -122,19 +121,19 @@ func TestIndex(t *testing.T) {
 			d.Key = KeyOf("invoices", "m", "")
 			taken(t, x, d, false)
 		},
-		"a stamp before the send, or after the answer": func(t *testing.T, x Index) {
+		"a stamp before the send, or after the answer": func(t *testing.T, x *Index) {
 			put(x, r)
 			taken(t, x, stamped("m", r.From.Add(-time.Millisecond)), false)
 			taken(t, x, stamped("m", answered.Add(time.Millisecond)), false)
 			taken(t, x, stamped("m", r.From), true)
 		},
-		"another deadline": func(t *testing.T, x Index) {
+		"another deadline": func(t *testing.T, x *Index) {
 			put(x, r)
 			d := stamped("m", noon)
 			d.Deadline = d.Deadline.Add(2 * time.Millisecond)
 			taken(t, x, d, false)
 		},
-		"a send without a window makes its id ambiguous": func(t *testing.T, x Index) {
+		"a send without a window makes its id ambiguous": func(t *testing.T, x *Index) {
 			open := r
 			open.From, open.Until = time.Time{}, time.Time{}
 			put(x, open)
@@ -142,14 +141,14 @@ func TestIndex(t *testing.T) {
 			put(x, r)
 			taken(t, x, stamped("m", noon), false)
 		},
-		"two that could be meant": func(t *testing.T, x Index) {
+		"two that could be meant": func(t *testing.T, x *Index) {
 			again := sent("m", noon.Add(10*time.Millisecond))
 			put(x, r, again)
 			carry(x, 1, r)
 			carry(x, 2, again)
 			taken(t, x, stamped("m", noon.Add(8*time.Millisecond)), false)
 		},
-		"two of which one could be meant": func(t *testing.T, x Index) {
+		"two of which one could be meant": func(t *testing.T, x *Index) {
 			again := sent("m", noon.Add(time.Minute))
 			put(x, r, again)
 			carry(x, 1, r)
@@ -160,15 +159,15 @@ func TestIndex(t *testing.T) {
 				t.Errorf("needless %v, want the second companion", got)
 			}
 		},
-		"one that another node may have stamped, to the millisecond": func(t *testing.T, x Index) {
+		"one that another node may have stamped, to the millisecond": func(t *testing.T, x *Index) {
 			const ms = time.Millisecond
-			again := sent("m", answered.Add(takeMargin))
+			again := sent("m", answered.Add(takeWindow))
 			put(x, r, again)
-			x.Confirm("orders", []Reference{again}, answered.Add(takeMargin+10*ms))
-			taken(t, x, stamped("m", answered.Add(takeMargin)), false) // it may be either
-			taken(t, x, stamped("m", answered.Add(takeMargin+ms)), true)
+			x.Confirm("orders", []Reference{again}, answered.Add(takeWindow+10*ms))
+			taken(t, x, stamped("m", answered.Add(takeWindow)), false) // it may be either
+			taken(t, x, stamped("m", answered.Add(takeWindow+ms)), true)
 		},
-		"a companion of many is needless with the last": func(t *testing.T, x Index) {
+		"a companion of many is needless with the last": func(t *testing.T, x *Index) {
 			refs := []Reference{sent("a", noon), sent("b", noon), sent("c", noon)}
 			put(x, refs...)
 			carry(x, 1, refs...)
@@ -182,7 +181,7 @@ func TestIndex(t *testing.T) {
 				t.Errorf("needless %v, want the companion", got)
 			}
 		},
-		"a companion that carries what is not known is never needless": func(t *testing.T, x Index) {
+		"a companion that carries what is not known is never needless": func(t *testing.T, x *Index) {
 			put(x, r)
 			carry(x, 1, r, sent("of another", noon))
 			taken(t, x, stamped("m", noon), true)
@@ -190,29 +189,27 @@ func TestIndex(t *testing.T) {
 				t.Errorf("needless %v, want none", got)
 			}
 		},
-		"numbers": func(t *testing.T, x Index) {
+		"numbers": func(t *testing.T, x *Index) {
 			put(x, r)
 			id := carry(x, 1, r)
-			if x.NumberOf(id) != 0 || x.Number(ID{9}, 7) || !x.Number(id, 42) || x.NumberOf(id) != 42 {
-				t.Errorf("number %d, want 42 for the one that is known", x.NumberOf(id))
+			if n, ok := x.Number(id); n != 0 || !ok || x.SetNumber(ID{9}, 7) || !x.SetNumber(id, 42) {
+				t.Errorf("number %d, %v before it is known, want 0, and that only this companion is ours", n, ok)
+			}
+			if n, _ := x.Number(id); n != 42 {
+				t.Errorf("number %d, want 42", n)
 			}
 			x.Forget(id)
-			if x.NumberOf(id) != 0 || isKnown(x) {
+			if _, ok := x.Number(id); ok || isKnown(x, "m") {
 				t.Error("something is left of what was forgotten")
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) { act(t, NewMemory(100)) })
-		for state, x := range map[string]*lonely{"shared": {}, "shared, with nobody": {down: true}} {
-			t.Run(name+", "+state, func(t *testing.T) {
-				act(t, NewShared(NewMemory(100), x, func(err error) { t.Error(err) }))
-			})
-		}
+		t.Run(name, func(t *testing.T) { act(t, New(100)) })
 	}
 }
 
-func TestMemoryIndexKeepsItsBound(t *testing.T) {
-	x := NewMemory(10)
+func TestTheIndexKeepsItsBound(t *testing.T) {
+	x := New(10)
 	at := noon
 	for i := range 1000 {
 		r := sent(fmt.Sprint("m-", i), at)
@@ -221,14 +218,8 @@ func TestMemoryIndexKeepsItsBound(t *testing.T) {
 		carry(x, byte(i), r)
 		at = at.Add(time.Second)
 	}
-	chained := 0
-	for _, head := range x.chains {
-		for at := head - 1; at != none; at = x.refs[at].next {
-			chained++
-		}
-	}
-	if len(x.refs) != 10 || chained != 10 || len(x.carriers) > 10 {
-		t.Errorf("%d references, %d in chains, %d companions, want 10 at most", len(x.refs), chained, len(x.carriers))
+	if len(x.latest) != 10 || len(x.byKey) != 10 || len(x.carriers) > 10 {
+		t.Errorf("%d references, %d keys, %d companions, want 10 at most", len(x.latest), len(x.byKey), len(x.carriers))
 	}
 	if !x.Take(stamped("m-999", at.Add(-time.Second))) {
 		t.Error("the latest is not there")
@@ -236,14 +227,14 @@ func TestMemoryIndexKeepsItsBound(t *testing.T) {
 	for i := range 1000 {
 		x.Put("orders", []Reference{sent("same", noon.Add(time.Duration(i)*time.Hour))})
 	}
-	if n := len(x.refs); n != 10 {
+	if n := len(x.latest); n != 10 {
 		t.Errorf("%d references after a thousand of one id, want 10 at most", n)
 	}
 }
 
 // Nobody may ever ask which companions are needless.
-func TestMemoryIndexKeepsItsBoundOfNeedlessCompanions(t *testing.T) {
-	x := NewMemory(10)
+func TestTheIndexKeepsItsBoundOfNeedlessCompanions(t *testing.T) {
+	x := New(10)
 	for i := range 100 {
 		at := noon.Add(time.Duration(i) * time.Minute)
 		r := sent("m", at)
@@ -262,7 +253,7 @@ func TestMemoryIndexKeepsItsBoundOfNeedlessCompanions(t *testing.T) {
 // A reference that was forgotten before its companion was written may have none, and its message
 // could be taken for another's.
 func TestForgottenReferenceWithoutCompanionForbidsTakes(t *testing.T) {
-	x := NewMemory(1)
+	x := New(1)
 	first, second := sent("m", noon), sent("m", noon.Add(5*time.Millisecond))
 	x.Put("orders", []Reference{first})
 	x.Put("orders", []Reference{second}) // takes the place of the first
@@ -289,11 +280,11 @@ func TestEveryMessageKeepsACompanion(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, round))
 		type message struct {
 			ref     Reference
-			at      *Memory
+			at      *Index
 			stamp   time.Time
 			settled bool
 		}
-		sidecars := []*Memory{NewMemory(1 + rng.IntN(20)), NewMemory(64)}
+		sidecars := []*Index{New(1 + rng.IntN(20)), New(64)}
 		var all []*message
 		at := noon
 		for range 40 {
@@ -336,8 +327,8 @@ func TestEveryMessageKeepsACompanion(t *testing.T) {
 }
 
 // What a monitored message costs the index from its send to its settlement, in batches of 100.
-func BenchmarkMemoryIndex(b *testing.B) {
-	x := NewMemory(0)
+func BenchmarkIndex(b *testing.B) {
+	x := New(0)
 	refs := make([]Reference, 100)
 	at := noon
 	b.ReportAllocs()
@@ -353,15 +344,15 @@ func BenchmarkMemoryIndex(b *testing.B) {
 		for j := range refs {
 			x.Take(stamped(ids[j], at))
 		}
-		x.Needless(nil)
+		x.Needless()
 		x.Forget(id)
 	}
 }
 
 // The cost where nobody receives through an endpoint: the index is full, and for each message one
 // is forgotten.
-func BenchmarkMemoryIndexFull(b *testing.B) {
-	x := NewMemory(0)
+func BenchmarkIndexFull(b *testing.B) {
+	x := New(0)
 	refs := make([]Reference, 100)
 	at := noon
 	b.ReportAllocs()
@@ -385,7 +376,8 @@ var ids = func() (ids [100]string) {
 	return ids
 }()
 
-// isKnown reports whether x has a reference to the message m of its own.
-func isKnown(x Index) bool {
-	return x.(interface{ Known(Key) bool }).Known(stamped("m", noon).Key)
+// isKnown reports whether x has a reference to a message with that id.
+func isKnown(x *Index, id string) bool {
+	_, known := x.Expects("orders", []byte(id), nil)
+	return known
 }

@@ -30,40 +30,6 @@ func withSlack(t *testing.T, slack float64, act func(*scene, *redistest.Server),
 	play(t, func(s *scene) { act(s, r) }, configure...)
 }
 
-// A message that is sent through one sidecar and settled through another takes its companion along.
-func TestSettlementThroughAnotherSidecarCancels(t *testing.T) {
-	for name, c := range map[string]struct {
-		fail func(*redistest.Server)
-		left int // companions that have to become due
-	}{
-		"shared":        {func(*redistest.Server) {}, 0},
-		"Redis flushed": {func(r *redistest.Server) { r.Must("FLUSHALL") }, 1},
-		"Redis killed":  {(*redistest.Server).Kill, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			withRedis(t, func(s *scene, r *redistest.Server) {
-				tr := s.traffic()
-				other := s.newScheduler(s.counter)
-				tr.receiver = tr.consumer(s.clientAt(s.endpointOf(s.newProxy(other))), nil)
-				s.startMonitor()
-				tr.batch(time.Minute, numbered("m", 20)...)
-				time.Sleep(3 * time.Second)
-				c.fail(r)
-				tr.complete(20)
-				time.Sleep(15 * time.Second)
-				if got := s.waitingCompanions(); got != c.left {
-					t.Errorf("%d companions wait after all messages were settled elsewhere, want %d", got, c.left)
-				}
-				time.Sleep(time.Minute)
-				s.Settled(time.Second)
-				if notified := s.Hook.Subjects(); len(notified) != 0 {
-					t.Errorf("notified of %v, want nobody: all was received in time", notified)
-				}
-			}, early)
-		})
-	}
-}
-
 // Two companions stand for one missed message, as when two proxies have slots, and come to two
 // monitors: the second comes back to one that was not there when the first notified of it. With
 // Redis they notify once; without Redis each of them does.

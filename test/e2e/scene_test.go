@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -148,10 +147,7 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 		}
 	}
 	if s.oneProcess {
-		cfg.Index, cfg.Deadlines = index.NewMemory(0), s.deadlines
-		if s.shared != nil {
-			cfg.Index = index.NewShared(index.NewMemory(0), s.shared().Settlements(), func(error) {})
-		}
+		cfg.Index, cfg.Deadlines = index.New(0), s.deadlines
 	}
 	sc, err := scheduler.New(cfg)
 	if err != nil {
@@ -159,13 +155,12 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	}
 	if s.oneProcess {
 		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 2)
+		ended := make(chan error, 1)
 		go func() { ended <- sc.RunCancel(ctx) }()
-		go func() { ended <- sc.RunSharing(ctx) }()
 		s.Cleanup(func() {
 			cancel()
-			if err := errors.Join(<-ended, <-ended); err != nil {
-				s.Errorf("RunCancel and RunSharing = %v, want nil after a stop", err)
+			if err := <-ended; err != nil {
+				s.Errorf("RunCancel = %v, want nil after a stop", err)
 			}
 		})
 	}
