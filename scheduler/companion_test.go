@@ -41,7 +41,7 @@ func goldenCompanion() Companion {
 
 func TestCompanionHasItsDocumentedWireForm(t *testing.T) {
 	c := goldenCompanion()
-	body, _, err := c.marshal(&encoder{})
+	body, _, err := c.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestCompanionComesBackAsItWasWritten(t *testing.T) {
 			r.Notified = rapid.StringN(0, 64, -1).Draw(t, "notified")
 			want.References = append(want.References, r)
 		}
-		body, _, err := want.marshal(&encoder{})
+		body, _, err := want.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestCompanionThatCannotBeReadSaysWhy(t *testing.T) {
 func TestAReferenceMayNameNoMessage(t *testing.T) {
 	c := goldenCompanion()
 	c.References[0].MessageID = ""
-	body, _, err := c.marshal(&encoder{})
+	body, _, err := c.Marshal()
 	if err != nil || !strings.HasPrefix(string(body), `{"version":2,`) {
 		t.Fatalf("marshal = %s, %v, want version 2", body, err)
 	}
@@ -158,7 +158,7 @@ func TestMessageIDOfACompanionFollowsItsContent(t *testing.T) {
 		c := goldenCompanion()
 		c.Due = noon
 		change(&c)
-		_, id, err := c.marshal(&encoder{})
+		_, id, err := c.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -190,7 +190,7 @@ func FuzzParseCompanion(f *testing.F) {
 		if err != nil {
 			return
 		}
-		out, _, err := c.marshal(&encoder{})
+		out, _, err := c.Marshal()
 		if err != nil {
 			return // a year that JSON cannot hold
 		}
@@ -217,7 +217,7 @@ func TestASlotCompanionStandsForAHundredTimesToLiveAtMost(t *testing.T) {
 		for i := range tt.spans {
 			c.Spans = append(c.Spans, span{time.Duration(i+1) * time.Minute, time.Duration(i+1)*time.Minute + time.Second})
 		}
-		body, _, err := c.marshal(&encoder{})
+		body, _, err := c.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func TestSecondDeadlinesHaveTheirDocumentedWireForm(t *testing.T) {
 		{MessageID: "m-1", Sent: noon, Deadline: noon.Add(5 * time.Minute), Within: 5 * time.Minute, Stated: StatedComplete, Incomplete: true},
 		{MessageID: "m-2", Sent: noon, Deadline: noon.Add(30 * time.Second), Within: 30 * time.Second, Stated: "ttl", CompleteWithin: 90 * time.Second, Warned: 5 * time.Second},
 	}}
-	body, _, err := want.marshal(&encoder{})
+	body, _, err := want.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}

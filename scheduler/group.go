@@ -115,23 +115,11 @@ func roundUp(t time.Time, to time.Duration) time.Time {
 	return up
 }
 
-// Compose turns companions that are asked for into those to write: references of one entity with
-// deadlines in one slot share one. of has the places in written that stand for each that was asked
-// for.
-func (*Scheduler) Compose(asked []Companion) (written []Companion, of [][]int) {
-	tickets := make([]*ticket, len(asked))
-	places := make(map[*ticket]int, len(asked))
-	for i := range asked {
-		tickets[i] = &ticket{c: asked[i]}
-		tickets[i].asks()
-		places[tickets[i]] = i
-	}
-	of = make([][]int, len(asked))
-	for n, g := range compose(tickets) {
+// Compose turns a companion that is asked for into those to write: references with deadlines in one
+// slot share one.
+func (*Scheduler) Compose(asked Companion) (written []Companion) {
+	for _, g := range compose([]*ticket{{c: asked}}) {
 		written = append(written, g.c)
-		for _, t := range g.tickets {
-			of[places[t]] = append(of[places[t]], n)
-		}
 	}
-	return written, of
+	return written
 }

@@ -115,6 +115,7 @@ type ticket struct {
 	done   chan struct{}
 	err    error // the first one; ONLY written by its transfer, MUST only be read after done is closed
 	groups int   // companions that it still waits for; its transfer's own
+	slots  int   // that it still waits for; under the mutex of the slot registry
 }
 
 // New makes a Scheduler. It opens no link yet: the first companion does.
@@ -198,7 +199,7 @@ func (t *ticket) finish() {
 // enter lets t leave with the next transfer, unless it is done, or slots stand for it.
 func (s *Scheduler) enter(t *ticket) *ticket {
 	if t.c.Findable && !t.over() {
-		s.series(t)
+		s.enterSlots(t)
 		return t
 	}
 	if !t.over() && !s.takeIn(t) {

@@ -9,36 +9,22 @@ import (
 )
 
 const (
-	// slotsKept is how long after its window a slot is remembered: no send that is still under way
-	// can fall in it later. So what is remembered does not grow with the deadlines that are
-	// outstanding.
-	slotsKept = time.Minute
-	// mostSlots is how many slots of one time to live are remembered before those that are over are
-	// dropped.
-	mostSlots = 8192
+	// slotsKept is how long after its window a slot is remembered, by when no send asks for it any
+	// more. What is remembered does not grow with the deadlines that are outstanding.
+	slotsKept = 10 * time.Second
 	// mostSeries bounds the pairs of entity and time to live; messages of more go by references.
 	mostSeries = 1000
-	// paysFrom is the rate, in messages per second of one entity and time to live, from which a slot
-	// stands for ten messages or more. Below, references cost about as little, and the companion of
-	// one that was settled can be cancelled.
-	paysFrom = 10 * int64(time.Second/slot)
+	// messagesPerSlot is how many messages a slot has to stand for to pay. Below, references cost
+	// about as little, and the companion of one that was settled can be cancelled.
+	messagesPerSlot = 10
 	// spanWidth is how far apart the times to live may be that one slot stands for where each
 	// message has its own. Its messages are found in as long a stretch of the queue.
 	spanWidth = 5 * time.Second
-	// spanPaysFrom is the same rate for a span: even those that come in one go, and no others for as
-	// long as the span is wide, are ten to a slot.
-	spanPaysFrom = 10 * int64(spanWidth/slot)
-	// spanStays is for how many seconds slots are taken for such messages after the last in which
-	// that paid: for so long there may be slots ahead that stand for them already.
-	spanStays = int64(spanWidth/time.Second) + 1
-	// SlotClock is how well the broker's clock has to be known for slots to be of use.
+	// slotClock is how well the broker's clock has to be known for slots to be of use.
 	slotClock = 10 * time.Millisecond
 	// slotWindow is how long after the send the broker's stamp is provided for. A send that takes
 	// longer covers another slot before it is acknowledged.
 	slotWindow = 40 * time.Millisecond
-	// stampUnit is what the broker cuts its stamps to. A deadline by the stamp is earlier than one by
-	// the instant itself, by less than that, and may lie in the slot before.
-	stampUnit = time.Millisecond
 )
 
 // What Config.Companions may say.
@@ -48,10 +34,11 @@ const (
 	companionsSlot = "slot" // wherever they are possible
 )
 
-// A slotRegistry remembers which slots have a companion.
+// A slotRegistry remembers which slots have a companion, or are about to.
 type slotRegistry struct {
-	mu sync.RWMutex
-	by map[seriesKey]*series
+	mu     sync.Mutex
+	series map[seriesKey]*series
+	pruned int64 // the second in which what is over was dropped last
 }
 
 type seriesKey struct {
@@ -71,7 +58,12 @@ func spanOf(entity string, life time.Duration) seriesKey {
 
 // companion is that of a slot.
 func (k seriesKey) companion(end time.Time) Companion {
-	c := Companion{Entity: k.entity, Due: slotDue(end), SlotEnd: end, SlotLength: slot}
+	c := Companion{
+		Entity:     k.entity,
+		Due:        slotDue(end),
+		SlotEnd:    end,
+		SlotLength: slot,
+	}
 	if k.span {
 		c.Spans = []span{{k.life, k.life.Truncate(spanWidth) + spanWidth - time.Millisecond}}
 	} else {
@@ -85,9 +77,6 @@ func (k seriesKey) companion(end time.Time) Companion {
 
 // A series is the slots of one entity and time to live.
 type series struct {
-	key seriesKey
-
-	mu    sync.Mutex
 	slots map[int64]*registeredSlot // by their ends, in slots since 1970
 	// The rate: messages in the second that runs, and in the one before.
 	second         int64
@@ -97,38 +86,19 @@ type series struct {
 
 // A registeredSlot is one whose companion is written, or being written.
 type registeredSlot struct {
-	durable bool
-	waiting []*slotWait
-}
-
-// A slotWait is a ticket that waits for slots.
-type slotWait struct {
-	t    *ticket
-	mu   sync.Mutex
-	left int
-	err  error
-}
-
-// done ends the wait for one slot.
-func (w *slotWait) done(err error) {
-	w.mu.Lock()
-	if w.err == nil {
-		w.err = err
-	}
-	w.left--
-	last := w.left == 0
-	w.mu.Unlock()
-	if last {
-		w.t.err = w.err
-		w.t.finish()
-	}
+	registry *slotRegistry
+	series   *series
+	key      seriesKey
+	number   int64
+	durable  bool
+	waiting  []*ticket
 }
 
 // Pays reports whether slots may stand for messages with these times to live that are sent now, and
 // do so for less than their references would cost: there are many with that time to live, or with
 // similar ones, and the broker's clock is known well enough.
 func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool {
-	if s.cfg.Companions == companionsEach || len(lives) == 0 || !now.Measured || !s.many(entity, lives, now) {
+	if s.cfg.Companions == companionsEach || len(lives) == 0 || !now.Measured || !s.areMany(entity, lives, now.Time) {
 		return false
 	}
 	if now.Uncertainty >= slotClock/2 && s.clock.wantsRefresh() {
@@ -137,99 +107,73 @@ func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool
 	return now.Uncertainty <= slotClock
 }
 
-// many counts these messages and reports whether there are so many that slots cost less than
+// areMany counts these messages and reports whether there are so many that slots cost less than
 // references, for most of them: for the others a slot costs no more than a companion of their own.
-func (s *Scheduler) many(entity string, lives []time.Duration, now Instant) bool {
-	same := true
-	for _, life := range lives {
-		if life < shortLife {
-			return false
-		}
-		same = same && life == lives[0]
+func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time) bool {
+	if slices.Min(lives) < shortLife {
+		return false
 	}
-	if same && s.pay(seriesKey{entity: entity, life: lives[0]}, len(lives), now.Time) {
+	s.slots.mu.Lock()
+	defer s.slots.mu.Unlock()
+	same := slices.Min(lives) == slices.Max(lives)
+	if same && s.payLocked(seriesKey{entity: entity, life: lives[0]}, int64(len(lives)), now) {
 		return true
 	}
 	paying := 0
 	for _, life := range lives {
-		if s.pay(spanOf(entity, life), 1, now.Time) {
+		if s.payLocked(spanOf(entity, life), 1, now) {
 			paying++
 		}
 	}
 	return 2*paying > len(lives)
 }
 
-// pay counts n messages and reports whether slots pay for what has that key.
-func (s *Scheduler) pay(k seriesKey, n int, now time.Time) bool {
-	c := s.slots.of(k, now)
-	return c != nil && (c.counts(int64(n), now) || s.cfg.Companions == companionsSlot)
+// payLocked counts n messages and reports whether slots pay for what has that key.
+func (s *Scheduler) payLocked(k seriesKey, n int64, now time.Time) bool {
+	c := s.slots.seriesLocked(k, now)
+	return c != nil && (c.counts(k, n, now) || s.cfg.Companions == companionsSlot)
 }
 
-// standing is the series for r, whose time to live all have that are sent with it if alone says so:
-// of that time to live, or of similar ones where those have to come together to pay.
-func (s *Scheduler) standing(entity string, r *Reference, alone bool) *series {
-	exact, span := seriesKey{entity: entity, life: r.Within}, spanOf(entity, r.Within)
-	k := span
-	if alone && (s.pay(exact, 0, r.From) || !s.pay(span, 0, r.From)) {
-		k = exact
-	}
-	if r.Stated == "default" {
-		k = exact
-		k.byDefault = true
-	}
-	if c := s.slots.of(k, r.From); c != nil {
-		return c
-	}
-	return &series{key: k, slots: map[int64]*registeredSlot{}} // there was one when Pays was asked
-}
-
-// of is the series with that key, nil when there are too many.
-func (cs *slotRegistry) of(k seriesKey, now time.Time) *series {
-	cs.mu.RLock()
-	c := cs.by[k]
-	cs.mu.RUnlock()
+// seriesLocked is the series with that key, nil when there are too many.
+func (sr *slotRegistry) seriesLocked(k seriesKey, now time.Time) *series {
+	c := sr.series[k]
 	if c != nil {
 		return c
 	}
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	if c = cs.by[k]; c != nil {
-		return c
-	}
-	if cs.by == nil {
-		cs.by = map[seriesKey]*series{}
-	}
-	if len(cs.by) >= mostSeries {
-		for k, c := range cs.by {
-			if c.forgotten(now) {
-				delete(cs.by, k)
-			}
-		}
-	}
-	if len(cs.by) >= mostSeries {
+	sr.pruneLocked(now)
+	if len(sr.series) >= mostSeries {
 		return nil
 	}
-	c = &series{key: k, slots: map[int64]*registeredSlot{}}
-	cs.by[k] = c
+	if sr.series == nil {
+		sr.series = map[seriesKey]*series{}
+	}
+	c = &series{slots: map[int64]*registeredSlot{}}
+	sr.series[k] = c
 	return c
 }
 
-// forgotten reports that nothing is lost with c.
-func (c *series) forgotten(now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.prune(now)
-	stays := int64(1)
-	if c.paid > 0 {
-		stays = spanStays
+// pruneLocked drops the slots that no message can fall in any more, once a second, and the series
+// with which nothing is lost.
+func (sr *slotRegistry) pruneLocked(now time.Time) {
+	if sr.pruned == now.Unix() {
+		return
 	}
-	return len(c.slots) == 0 && (!c.key.span || now.Unix()-c.second > stays)
+	sr.pruned = now.Unix()
+	for k, c := range sr.series {
+		over := numberOf(now.Add(k.life - slotsKept))
+		for n, at := range c.slots {
+			if n < over && at.durable {
+				delete(c.slots, n)
+			}
+		}
+		if len(c.slots) == 0 && !isRecent(c.second, now) {
+			delete(sr.series, k)
+		}
+	}
 }
 
 // counts counts n messages, if any, and reports whether slots pay at the rate at which they come.
-func (c *series) counts(n int64, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *series) counts(k seriesKey, n int64, now time.Time) bool {
 	switch second := now.Unix(); {
 	case n == 0:
 	case second == c.second+1:
@@ -238,118 +182,134 @@ func (c *series) counts(n int64, now time.Time) bool {
 		c.second, c.yesterday, c.now = second, 0, 0
 	}
 	c.now += n
-	from := paysFrom
-	if c.key.span {
-		from = spanPaysFrom
+	spread := time.Second
+	if k.span { // those that come in one go, and no others for as long, are enough too
+		spread = spanWidth
 	}
-	if c.now >= from || c.yesterday >= from {
+	if max(c.now, c.yesterday) >= messagesPerSlot*int64(spread/slot) {
 		c.paid = c.second
 		return true
 	}
-	return c.key.span && c.paid > 0 && c.second-c.paid <= spanStays
+	return k.span && c.paid > 0 && isRecent(c.paid, now)
 }
 
-// prune drops the slots that no message can fall in any more.
-func (c *series) prune(now time.Time) {
-	over := numberOf(now.Add(c.key.life - slotsKept))
-	for n, s := range c.slots {
-		if n < over && s.durable {
-			delete(c.slots, n)
-		}
-	}
+// isRecent reports whether a second is so near that there may be slots ahead of it that stand for
+// similar times to live.
+func isRecent(second int64, now time.Time) bool {
+	return now.Unix()-second <= int64(spanWidth/time.Second)+1
 }
 
 // numberOf is the number of the slot that t falls in.
 func numberOf(t time.Time) int64 { return slotEnd(t).UnixNano() / int64(slot) }
 
-// series finishes t when every slot that its messages can fall in has a companion.
-func (s *Scheduler) series(t *ticket) {
-	w := &slotWait{t: t, left: 1} // which keeps it open until all are asked for
+// enterSlots finishes t when every slot that its messages can fall in has a companion.
+func (s *Scheduler) enterSlots(t *ticket) {
+	var missing []*registeredSlot
 	refs := t.c.References
 	alone := !slices.ContainsFunc(refs, func(r Reference) bool { return r.Within != refs[0].Within })
-	var last *Reference
+	s.slots.mu.Lock()
+	t.slots = 1 // which keeps it open until all are asked for
 	for i := range refs {
-		r := &refs[i]
-		if last != nil && r.Within == last.Within && r.Stated == last.Stated && r.From.Equal(last.From) && r.Until.Equal(last.Until) {
+		if i > 0 && refs[i].sameSlots(&refs[i-1]) {
 			continue // as mostly in a batch
 		}
-		last = r
-		c := s.standing(t.c.Entity, r, alone)
-		for n := numberOf(r.From.Truncate(stampUnit).Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
-			if c.needs(n, w, r.From) {
-				s.enter(&ticket{c: c.key.companion(time.Unix(0, n*int64(slot)).UTC()), caller: &slotDone{c, n}})
+		missing = append(missing, s.awaitLocked(t, &refs[i], alone)...)
+	}
+	s.slots.mu.Unlock()
+	for _, at := range missing {
+		s.enter(&ticket{c: at.key.companion(time.Unix(0, at.number*int64(slot)).UTC()), caller: at})
+	}
+	s.slots.release([]*ticket{t}, nil)
+}
+
+// sameSlots reports whether the messages of two references fall in the same slots.
+func (r *Reference) sameSlots(o *Reference) bool {
+	return r.Within == o.Within && r.Stated == o.Stated && r.From.Equal(o.From) && r.Until.Equal(o.Until)
+}
+
+// awaitLocked has t wait for the slots of r, and returns those that are not asked for yet.
+func (s *Scheduler) awaitLocked(t *ticket, r *Reference, alone bool) (missing []*registeredSlot) {
+	k := s.keyLocked(t.c.Entity, r, alone)
+	s.slots.pruneLocked(r.From)
+	c := s.slots.seriesLocked(k, r.From)
+	if c == nil { // there was one when Pays was asked
+		c = &series{slots: map[int64]*registeredSlot{}}
+	}
+	for n := numberOf(r.From.Truncate(stampGrain).Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
+		at := c.slots[n]
+		if at == nil {
+			at = &registeredSlot{
+				registry: &s.slots,
+				series:   c,
+				key:      k,
+				number:   n,
 			}
+			c.slots[n] = at
+			missing = append(missing, at)
+		}
+		if !at.durable {
+			t.slots++
+			at.waiting = append(at.waiting, t)
 		}
 	}
-	w.done(nil)
+	return missing
 }
 
-// needs reports whether the slot wants a companion, which the caller has to ask for. Unless it has
-// one, w waits for it.
-func (c *series) needs(n int64, w *slotWait, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.slots[n]
-	if s != nil && s.durable {
-		return false
+// keyLocked is the series for r, whose time to live all have that are sent with it if alone says
+// so: of that time to live, or of similar ones where those have to come together to pay.
+func (s *Scheduler) keyLocked(entity string, r *Reference, alone bool) seriesKey {
+	exact, span := seriesKey{entity: entity, life: r.Within}, spanOf(entity, r.Within)
+	switch {
+	case r.Stated == "default":
+		exact.byDefault = true
+		return exact
+	case alone && (s.payLocked(exact, 0, r.From) || !s.payLocked(span, 0, r.From)):
+		return exact
 	}
-	w.mu.Lock()
-	w.left++
-	w.mu.Unlock()
-	if s != nil {
-		s.waiting = append(s.waiting, w)
-		return false
-	}
-	if len(c.slots) >= mostSlots {
-		c.prune(now)
-	}
-	c.slots[n] = &registeredSlot{waiting: []*slotWait{w}}
-	return true
-}
-
-// slotDone ends the waits for one slot.
-type slotDone struct {
-	c *series
-	n int64
+	return span
 }
 
 // Scheduled ends the waits for the slot. One that has failed is asked for again by the next
 // message.
-func (st *slotDone) Scheduled(err error) {
-	st.c.mu.Lock()
-	s := st.c.slots[st.n]
-	waiting := s.waiting
-	s.waiting, s.durable = nil, err == nil
+func (at *registeredSlot) Scheduled(err error) {
+	at.registry.mu.Lock()
+	waiting := at.waiting
+	at.waiting, at.durable = nil, err == nil
 	if err != nil {
-		delete(st.c.slots, st.n)
+		delete(at.series.slots, at.number)
 	}
-	st.c.mu.Unlock()
-	for _, w := range waiting {
-		w.done(err)
+	at.registry.mu.Unlock()
+	at.registry.release(waiting, err)
+}
+
+// release has tickets wait for one slot less.
+func (sr *slotRegistry) release(tickets []*ticket, err error) {
+	sr.mu.Lock()
+	done := tickets[:0]
+	for _, t := range tickets {
+		if t.err == nil {
+			t.err = err
+		}
+		if t.slots--; t.slots == 0 {
+			done = append(done, t)
+		}
+	}
+	sr.mu.Unlock()
+	for _, t := range done {
+		t.finish()
 	}
 }
 
 // hasSlotOf reports whether the slot of r has its companion.
-func (cs *slotRegistry) hasSlotOf(entity string, r *Reference) bool {
-	slot := numberOf(r.Deadline)
+func (sr *slotRegistry) hasSlotOf(entity string, r *Reference) bool {
+	sr.mu.Lock()
+	defer sr.mu.Unlock()
 	for _, k := range []seriesKey{{entity: entity, life: r.Within}, spanOf(entity, r.Within), {entity: entity, life: r.Within, byDefault: true}} {
-		if cs.has(k, slot) {
-			return true
+		if c := sr.series[k]; c != nil {
+			if at := c.slots[numberOf(r.Deadline)]; at != nil && at.durable {
+				return true
+			}
 		}
 	}
 	return false
-}
-
-// has reports whether a slot has its companion.
-func (cs *slotRegistry) has(k seriesKey, slot int64) bool {
-	cs.mu.RLock()
-	c := cs.by[k]
-	cs.mu.RUnlock()
-	if c == nil {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := c.slots[slot]
-	return at != nil && at.durable
 }

@@ -189,26 +189,31 @@ func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 			t.Errorf("Start on a closed scheduler: %v, want ErrClosed", err)
 		}
 	}
-	c := s.slots.of(seriesKey{entity: "orders", life: time.Minute}, at)
-	if len(c.slots) != 0 {
+	if c := s.slots.series[seriesKey{entity: "orders", life: time.Minute}]; len(c.slots) != 0 {
 		t.Errorf("%d slots count as covered", len(c.slots))
 	}
 }
 
 // What is remembered does not grow with the deadlines that are outstanding.
 func TestCoveredSlotsAreForgotten(t *testing.T) {
-	c := &series{key: seriesKey{entity: "orders", life: time.Hour}, slots: map[int64]*registeredSlot{}}
-	now := time.Now()
+	s := &Scheduler{}
+	at := time.Now()
 	for range 100_000 {
-		now = now.Add(slot)
-		w := &slotWait{t: &ticket{done: make(chan struct{})}, left: 1}
-		n := numberOf(now.Add(time.Hour))
-		if c.needs(n, w, now) {
-			(&slotDone{c, n}).Scheduled(nil)
+		at = at.Add(slot)
+		r := Reference{Within: time.Hour, From: at, Until: at, Stated: "ttl"}
+		s.slots.mu.Lock()
+		missing := s.awaitLocked(&ticket{c: Companion{Entity: "orders"}}, &r, true)
+		s.slots.mu.Unlock()
+		for _, m := range missing {
+			m.durable = true
 		}
 	}
-	if len(c.slots) > mostSlots {
-		t.Errorf("%d slots are remembered, want at most %d", len(c.slots), mostSlots)
+	remembered := 0
+	for _, c := range s.slots.series {
+		remembered += len(c.slots)
+	}
+	if most := int((slotsKept+time.Second)/slot) + 2; remembered > most {
+		t.Errorf("%d slots are remembered, want at most %d, of those that a send can ask for", remembered, most)
 	}
 }
 
@@ -325,7 +330,7 @@ func TestASlotStandsForASpan(t *testing.T) {
 func TestSlotCompanionsAreChecked(t *testing.T) {
 	good := Companion{Entity: "orders", SlotEnd: time.Unix(1000, 0).UTC(), Lives: []time.Duration{time.Minute, time.Hour},
 		Spans: []span{{time.Millisecond, time.Millisecond}, {5 * time.Second, 9999 * time.Millisecond}}}
-	body, _, err := good.marshal(&encoder{})
+	body, _, err := good.Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@
 package scheduler
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -31,18 +30,18 @@ const (
 )
 
 // put is send for what the store keeps.
-func (s *Scheduler) put(enc *encoder, groups []*group) (n int, err error) {
+func (s *Scheduler) put(groups []*group) (n int, err error) {
 	var items []redisstore.Item
 	for size := 0; n < min(len(groups), storeMost) && size < storeBytes; n++ {
 		g := groups[n]
-		body, id, err := g.marshal(enc)
+		body, id, err := g.marshal()
 		if err != nil && n == 0 {
 			return 1, err
 		}
 		if err != nil {
 			break // those before it are kept now, then its error is returned alone
 		}
-		items = append(items, redisstore.Item{ID: id, Due: g.c.Due.UTC(), ContentType: contentType, Subject: g.c.kind(), Body: bytes.Clone(body)})
+		items = append(items, redisstore.Item{ID: id, Due: g.c.Due.UTC(), ContentType: contentType, Subject: g.c.kind(), Body: body})
 		size += len(body)
 	}
 	// The callers' contexts do not reach it, as in send.

@@ -18,7 +18,7 @@ func TestACompanionCarriesTheTracesOfItsMessages(t *testing.T) {
 		c := goldenCompanion()
 		c.References[1].Traceparent = tt.send
 		c.References[1].Missed = &Missed{SequenceNumber: 7, Traceparent: tt.message}
-		body, _, err := c.marshal(&encoder{})
+		body, _, err := c.Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,28 +40,22 @@ func (s *Scheduler) startLocked(l *lane) {
 // run writes the companions of tickets, and has those leave that have come meanwhile.
 func (s *Scheduler) run(l *lane, tickets []*ticket) {
 	defer s.running.Done()
-	w := writers.Get().(*writer)
-	defer writers.Put(w)
-	s.write(l, w, compose(tickets))
+	b := batches.Get().(*link.Batch)
+	defer batches.Put(b)
+	s.write(l, b, compose(tickets))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.inFlight--
 	s.startLocked(l)
 }
 
-// writers are the buffers of transfers that are over.
-var writers = sync.Pool{New: func() any { return &writer{} }}
-
-// A writer holds the buffers of one transfer.
-type writer struct {
-	encoder
-	batch link.Batch
-}
+// batches are the buffers of transfers that are over.
+var batches = sync.Pool{New: func() any { return &link.Batch{} }}
 
 // write sends the groups in as few transfers as their sizes allow.
-func (s *Scheduler) write(l *lane, w *writer, groups []*group) {
+func (s *Scheduler) write(l *lane, b *link.Batch, groups []*group) {
 	for len(groups) > 0 {
-		n, err := s.send(l, w, groups)
+		n, err := s.send(l, b, groups)
 		if s.cfg.Written != nil {
 			s.cfg.Written(n, err)
 		}
@@ -100,45 +94,45 @@ func (s *Scheduler) LastDue(queue string) time.Time {
 }
 
 // send sends the first n groups, n ≥ 1, as one transfer.
-func (s *Scheduler) send(l *lane, w *writer, groups []*group) (n int, err error) {
+func (s *Scheduler) send(l *lane, b *link.Batch, groups []*group) (n int, err error) {
 	if s.cfg.Store != nil {
-		return s.put(&w.encoder, groups)
+		return s.put(groups)
 	}
-	n, err = s.sendUpTo(l, w, groups, sharedSize)
+	n, err = s.sendUpTo(l, b, groups, sharedSize)
 	if n > 1 && errors.Is(err, link.ErrTooLarge) {
-		return s.sendUpTo(l, w, groups, 0) // the queue takes less than others; then each goes alone
+		return s.sendUpTo(l, b, groups, 0) // the queue takes less than others; then each goes alone
 	}
 	return n, err
 }
 
 // sendUpTo sends the first groups, as many as have at most size bytes together, and one in any
 // case.
-func (s *Scheduler) sendUpTo(l *lane, w *writer, groups []*group, size int) (n int, err error) {
-	defer w.batch.Reset()
+func (s *Scheduler) sendUpTo(l *lane, b *link.Batch, groups []*group, size int) (n int, err error) {
+	defer b.Reset()
 	for _, g := range groups {
-		body, id, err := g.marshal(&w.encoder)
-		if n > 0 && (err != nil || w.batch.Size()+len(body) > size) {
+		body, id, err := g.marshal()
+		if n > 0 && (err != nil || b.Size()+len(body) > size) {
 			break // an error concerns nobody before
 		}
 		if err != nil {
 			return 1, err
 		}
-		w.batch.Add(&link.ScheduledMessage{MessageID: id, Subject: g.c.kind(), ContentType: contentType, Due: g.c.Due, Body: body})
+		b.Add(&link.ScheduledMessage{MessageID: id, Subject: g.c.kind(), ContentType: contentType, Due: g.c.Due, Body: body})
 		n++
 	}
 	// The callers' contexts do not reach the transfer: one caller that gives up must not
 	// take the others' companions with it.
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
 	defer cancel()
-	if err := l.companions.Send(ctx, &w.batch); err != nil {
+	if err := l.companions.Send(ctx, b); err != nil {
 		return n, fmt.Errorf("scheduler: write to monitor queue %s: %w", l.queue, err)
 	}
 	return n, nil
 }
 
-// marshal is the group's companion, see [Companion.marshal], whose id it keeps.
-func (g *group) marshal(e *encoder) (body []byte, id string, err error) {
-	if body, id, err = g.c.marshal(e); err == nil {
+// marshal is [Companion.Marshal] of the group's companion, whose id it keeps.
+func (g *group) marshal() (body []byte, id string, err error) {
+	if body, id, err = g.c.Marshal(); err == nil {
 		g.id, _ = index.ParseID(id) // it has just been made
 	}
 	return body, id, err

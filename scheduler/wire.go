@@ -4,7 +4,6 @@ package scheduler
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/traceparent"
+	"overdue/scheduler/index"
 )
 
 // contentType is the content type of a companion on the monitor queue. Its body is
@@ -43,7 +43,7 @@ type wireCompanion struct {
 	Kind       string          `json:"kind"`
 	Entity     string          `json:"entity"`
 	Attempt    int             `json:"attempt,omitempty"`
-	SlotEnd    *time.Time      `json:"slotEnd,omitempty"`
+	SlotEnd    instant         `json:"slotEnd,omitempty"`
 	SlotMs     int64           `json:"slotMs,omitempty"`
 	LivesMs    []int64         `json:"livesMs,omitempty"`
 	SpansMs    [][2]int64      `json:"spansMs,omitempty"`
@@ -52,22 +52,53 @@ type wireCompanion struct {
 }
 
 type wireReference struct {
-	MessageID    string     `json:"messageId"`
-	SessionID    string     `json:"sessionId,omitempty"`
-	PartitionKey string     `json:"partitionKey,omitempty"`
-	Sent         time.Time  `json:"sent"`
-	From         *time.Time `json:"from,omitempty"`
-	Until        *time.Time `json:"until,omitempty"`
-	Deadline     time.Time  `json:"deadline"`
-	WithinMs     int64      `json:"withinMs,omitempty"`
-	Stated       string     `json:"stated,omitempty"`
-	Once         bool       `json:"once,omitempty"`
-	CompleteMs   int64      `json:"completeWithinMs,omitempty"`
-	WarnedMs     int64      `json:"warnedMs,omitempty"`
-	Incomplete   bool       `json:"incomplete,omitempty"`
-	Traceparent  string     `json:"traceparent,omitempty"`
-	Missed       *Missed    `json:"missed,omitempty"`
-	Notified     string     `json:"notified,omitempty"`
+	MessageID    string  `json:"messageId"`
+	SessionID    string  `json:"sessionId,omitempty"`
+	PartitionKey string  `json:"partitionKey,omitempty"`
+	Sent         instant `json:"sent"`
+	From         instant `json:"from,omitempty"`
+	Until        instant `json:"until,omitempty"`
+	Deadline     instant `json:"deadline"`
+	WithinMs     int64   `json:"withinMs,omitempty"`
+	Stated       string  `json:"stated,omitempty"`
+	Once         bool    `json:"once,omitempty"`
+	CompleteMs   int64   `json:"completeWithinMs,omitempty"`
+	WarnedMs     int64   `json:"warnedMs,omitempty"`
+	Incomplete   bool    `json:"incomplete,omitempty"`
+	Traceparent  string  `json:"traceparent,omitempty"`
+	Missed       *Missed `json:"missed,omitempty"`
+	Notified     string  `json:"notified,omitempty"`
+}
+
+// An instant is a time.Time as JSON has it; "" = none. encoding/json takes several times as long
+// for a time.Time, and every monitored message may have four.
+type instant string
+
+// instantOf is t, or sets err.
+func instantOf(t time.Time, err *error) instant {
+	text, textErr := t.UTC().MarshalText()
+	if textErr != nil {
+		*err = textErr
+	}
+	return instant(text)
+}
+
+// UnmarshalJSON reads what is written for a time.Time.
+func (i *instant) UnmarshalJSON(b []byte) error {
+	var t time.Time
+	err := t.UnmarshalJSON(b)
+	if !t.IsZero() {
+		*i = instantOf(t, &err)
+	}
+	return err
+}
+
+func (i instant) time() time.Time {
+	t, err := time.Parse(time.RFC3339Nano, string(i))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
 }
 
 // ErrEncode says that a companion has no wire form, so that no monitor queue ever takes it.
@@ -79,23 +110,76 @@ func IsCompanion(ofType, subject string) bool {
 	return ofType == contentType && subject != probeSubject
 }
 
-// marshal is the wire form of c and the message-id that is derived from it, so that
-// a monitor queue with duplicate detection absorbs a transfer that was retried. The body
-// is e's, until its next use.
-func (c *Companion) marshal(e *encoder) (body []byte, messageID string, err error) {
-	if body, err = e.encode(c); err != nil {
+// Marshal is the wire form of c and the message-id that is derived from it, so that a monitor queue
+// with duplicate detection absorbs a transfer that was retried.
+func (c *Companion) Marshal() (body []byte, messageID string, err error) {
+	w, err := c.wire()
+	if err == nil {
+		body, err = json.Marshal(w)
+	}
+	if err != nil {
 		return nil, "", fmt.Errorf("scheduler: companion for %s: %w: %w", c.Entity, ErrEncode, err)
 	}
 	// The due time is part of the identity: a companion that is written again for a
 	// later look must not be taken for its own duplicate.
-	e.body = strconv.AppendInt(body, c.Due.UnixMilli(), 10)
-	sum := sha256.Sum256(e.body)
-	return body, "overdue-" + hex.EncodeToString(sum[:16]), nil
+	sum := sha256.Sum256(strconv.AppendInt(body, c.Due.UnixMilli(), 10))
+	return body, index.ID(sum[:16]).String(), nil
 }
 
-// Marshal is the wire form of c and its message-id.
-func (c *Companion) Marshal() (body []byte, messageID string, err error) {
-	return c.marshal(&encoder{})
+// wire is c as it is written.
+func (c *Companion) wire() (w wireCompanion, err error) {
+	w = wireCompanion{
+		Version:    c.Version(),
+		Kind:       c.kind(),
+		Entity:     c.Entity,
+		Attempt:    c.Attempt,
+		References: make([]wireReference, len(c.References)),
+	}
+	for i := range c.References {
+		w.References[i] = c.References[i].wire(&err)
+	}
+	if !c.IsSlot() {
+		return w, err
+	}
+	w.SlotEnd, w.LivesMs, w.DefaultsMs = instantOf(c.SlotEnd, &err), milliseconds(c.Lives), milliseconds(c.Defaults)
+	if length := c.length(); length != shortSlot {
+		w.SlotMs = length.Milliseconds()
+	}
+	for _, span := range c.Spans {
+		w.SpansMs = append(w.SpansMs, [2]int64{span.Shortest.Milliseconds(), span.Longest.Milliseconds()})
+	}
+	return w, err
+}
+
+func milliseconds(lives []time.Duration) []int64 {
+	all := make([]int64, len(lives))
+	for i, life := range lives {
+		all[i] = life.Milliseconds()
+	}
+	return all
+}
+
+func (r *Reference) wire(err *error) wireReference {
+	w := wireReference{
+		MessageID:    r.MessageID,
+		SessionID:    r.SessionID,
+		PartitionKey: r.PartitionKey,
+		Sent:         instantOf(r.Sent, err),
+		Deadline:     instantOf(r.Deadline, err),
+		WithinMs:     r.Within.Milliseconds(),
+		Stated:       r.Stated,
+		Once:         r.Once,
+		CompleteMs:   r.CompleteWithin.Milliseconds(),
+		WarnedMs:     r.Warned.Milliseconds(),
+		Incomplete:   r.Incomplete,
+		Traceparent:  r.Traceparent,
+		Missed:       r.Missed,
+		Notified:     r.Notified,
+	}
+	if !r.From.IsZero() {
+		w.From, w.Until = instantOf(r.From, err), instantOf(r.Until, err)
+	}
+	return w
 }
 
 // ParseCompanion reads the wire form. Due is not part of it: it is the companion's
@@ -145,7 +229,7 @@ func (w *wireCompanion) slot() (Companion, error) {
 	switch {
 	case len(w.References) > 0:
 		return Companion{}, errors.New("scheduler: companion of kind slot names messages")
-	case w.SlotEnd == nil || w.SlotEnd.IsZero() || len(w.LivesMs)+len(w.SpansMs) == 0:
+	case w.SlotEnd.time().IsZero() || len(w.LivesMs)+len(w.SpansMs) == 0:
 		return Companion{}, errors.New("scheduler: companion of kind slot does not say when the slot ends, or for which times to live it stands")
 	case len(w.LivesMs)+len(w.SpansMs) > maxLives || len(w.DefaultsMs) > maxLives:
 		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs)+len(w.SpansMs), maxLives)
@@ -157,7 +241,7 @@ func (w *wireCompanion) slot() (Companion, error) {
 	case w.SlotMs > 0:
 		length = time.Duration(w.SlotMs) * time.Millisecond
 	}
-	c := Companion{Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.UTC(), SlotLength: length}
+	c := Companion{Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.time(), SlotLength: length}
 	for _, ms := range w.LivesMs {
 		if ms <= 0 || ms > maxWithin.Milliseconds() {
 			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for a time to live of %d ms, want 1 to %d", ms, maxWithin.Milliseconds())
@@ -190,7 +274,7 @@ func (w *wireReference) reference(version int) (Reference, error) {
 	}
 	r := Reference{
 		MessageID: w.MessageID, SessionID: w.SessionID, PartitionKey: w.PartitionKey,
-		Sent: w.Sent.UTC(), Deadline: w.Deadline.UTC(), Stated: w.Stated, Once: w.Once, Incomplete: w.Incomplete, Missed: w.Missed, Notified: w.Notified,
+		Sent: w.Sent.time(), From: w.From.time(), Until: w.Until.time(), Deadline: w.Deadline.time(), Stated: w.Stated, Once: w.Once, Incomplete: w.Incomplete, Missed: w.Missed, Notified: w.Notified,
 		Traceparent: traceparent.Valid(w.Traceparent), // a context that cannot be read costs no deadline
 	}
 	if r.Missed != nil {
@@ -200,7 +284,7 @@ func (w *wireReference) reference(version int) (Reference, error) {
 	case w.MessageID != "":
 	case version < 2:
 		return Reference{}, errors.New("messageId is empty")
-	case w.From == nil:
+	case r.From.IsZero():
 		return Reference{}, errors.New("messageId is empty, and from and until do not say where its messages are")
 	}
 	for _, span := range []struct {
@@ -213,17 +297,14 @@ func (w *wireReference) reference(version int) (Reference, error) {
 		}
 		*span.to = time.Duration(span.ms) * time.Millisecond
 	}
-	if w.Deadline.IsZero() && r.Within == 0 {
+	if r.Deadline.IsZero() && r.Within == 0 {
 		return Reference{}, errors.New("it states no deadline")
 	}
-	if (w.From == nil) != (w.Until == nil) {
+	if r.From.IsZero() != r.Until.IsZero() {
 		return Reference{}, errors.New("from and until go together")
 	}
-	if w.From != nil {
-		r.From, r.Until = w.From.UTC(), w.Until.UTC()
-		if r.Until.Before(r.From) {
-			return Reference{}, errors.New("until is before from")
-		}
+	if r.Until.Before(r.From) {
+		return Reference{}, errors.New("until is before from")
 	}
 	return r, nil
 }

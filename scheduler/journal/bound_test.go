@@ -49,7 +49,7 @@ func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
 	kept := 0
 	for round := range 2 {
 		full := 0
-		for i, err := range st.put(oneCommit(50)) {
+		for i, err := range putAll(st, oneCommit(50)) {
 			switch {
 			case err == nil:
 				kept++
@@ -95,7 +95,7 @@ func TestACommitToTheJournalIsSynced(t *testing.T) {
 	// next.
 	before := lastTransaction(t, st)
 	for i := range 3 {
-		if errs := st.put(oneCommit(i + 1)[i:]); errs[0] != nil {
+		if errs := putAll(st, oneCommit(i + 1)[i:]); errs[0] != nil {
 			t.Fatal(errs[0])
 		}
 		if now := lastTransaction(t, st); now <= before {
@@ -124,7 +124,7 @@ func lastTransaction(t *testing.T, st *file) int {
 func TestAJournalOfManyPagesIsEmptiedAtOnce(t *testing.T) {
 	st := openTestStore(t, 64<<20)
 	const n = 5_000
-	if err := errors.Join(st.put(oneCommit(n))...); err != nil {
+	if err := errors.Join(putAll(st, oneCommit(n))...); err != nil {
 		t.Fatal(err)
 	}
 	all, err := st.first(nil, 2*n)
@@ -137,10 +137,20 @@ func TestAJournalOfManyPagesIsEmptiedAtOnce(t *testing.T) {
 	if left, err := st.first(nil, n); err != nil || len(left) != 0 || st.status().Bytes != 0 {
 		t.Errorf("%d entries are left, %+v, %v; want none", len(left), st.status(), err)
 	}
-	if err := errors.Join(st.put(oneCommit(1))...); err != nil {
+	if err := errors.Join(putAll(st, oneCommit(1))...); err != nil {
 		t.Error(err)
 	}
 	if left, err := st.first(nil, n); err != nil || len(left) != 1 {
 		t.Errorf("%d entries are left, %v; want the new one", len(left), err)
 	}
+}
+
+// putAll puts companions that were asked for one by one.
+func putAll(f *file, companions []scheduler.Companion) []error {
+	asked := make([][]scheduler.Companion, len(companions))
+	for i, c := range companions {
+		asked[i] = []scheduler.Companion{c}
+	}
+	_, errs := f.put(asked)
+	return errs
 }

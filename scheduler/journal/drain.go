@@ -22,16 +22,14 @@ const (
 // Run writes what is in the journal to the monitor queue, what is due first first, until ctx ends;
 // then it returns nil. While the queue is down it asks with one companion after growing pauses.
 func (j *Journal) Run(ctx context.Context) error {
-	var after []byte // the one behind which it goes on: those before it stay for now
-	pause := shortestPause
-	retried := time.Now() // what was refused
-	for {
-		if time.Since(retried) >= longestPause {
+	retried := time.Now()
+	for pause := shortestPause; ; {
+		refusing := j.Status().Refusing != nil
+		if refusing && time.Since(retried) >= longestPause {
 			retried = time.Now()
 			j.retry(ctx)
 		}
-		n, last, err := j.drain(ctx, after)
-		after = last
+		n, err := j.drain(ctx)
 		var rest <-chan time.Time
 		work := j.work
 		switch {
@@ -41,9 +39,7 @@ func (j *Journal) Run(ctx context.Context) error {
 		case n > 0:
 			rest, work = time.After(drainPace), nil
 			pause = shortestPause
-		case last != nil: // what is too large for the queue has another try when there is time
-			after, rest = nil, time.After(longestPause)
-		case j.Status().Refusing != nil:
+		case refusing || j.tooLarge: // what is too large has another try when there is time
 			rest = time.After(longestPause)
 		}
 		select {
@@ -60,69 +56,65 @@ func (j *Journal) Run(ctx context.Context) error {
 // of the file. Nobody else may ask: a process that refuses is not ready. That companion costs a
 // needless check.
 func (j *Journal) retry(ctx context.Context) {
-	if j.Status().Refusing == nil {
-		return
-	}
 	j.mu.Lock()
-	refused := j.refused
+	refused, down := j.refused, j.down
 	j.mu.Unlock()
 	if _, err := j.file.database(); err != nil {
 		j.noteRefusal(j.file.open(), refused)
 	}
-	if refused != nil && j.phase.Load().down != nil {
-		_ = j.Begin(*refused)(ctx) // commit and rose note what becomes of it
+	if refused != nil && down != nil {
+		_ = j.Begin(*refused)(ctx) // which notes what becomes of it
 	}
 }
 
-// drain writes what is due first behind a key, n companions, and takes out what is accepted. It
-// returns behind which key to go on.
-func (j *Journal) drain(ctx context.Context, after []byte) (n int, last []byte, err error) {
+// drain writes what is due first, n companions, and takes out what is accepted.
+func (j *Journal) drain(ctx context.Context) (n int, err error) {
 	if err := j.takeOut(); err != nil {
-		return 0, after, err
+		return 0, err
 	}
 	size := drainBatch
-	if j.phase.Load().down != nil {
+	if j.Status().Down != nil {
 		size = 1
 	}
-	entries, err := j.file.first(after, size)
+	entries, err := j.file.first(j.after, size)
 	j.noteUnread(err)
-	if err != nil || len(entries) == 0 {
-		return 0, after, err
+	if len(entries) == 0 {
+		j.after = nil
+		return 0, err
 	}
-	last, err = j.write(ctx, entries, after)
+	err = j.write(ctx, entries)
 	if len(j.accepted) > 0 {
-		j.rose()
+		j.setDown(nil)
 	}
 	if err != nil && ctx.Err() == nil {
-		j.fell(err)
+		j.setDown(err)
 	}
-	return len(entries), last, errors.Join(err, j.takeOut())
+	return len(entries), errors.Join(err, j.takeOut())
 }
 
 // write passes the entries to the scheduler, which writes them together with other companions, and
-// waits for what becomes of them. It notes those that are accepted, and moves last behind those
-// that will never be.
-func (j *Journal) write(ctx context.Context, entries []entry, last []byte) (_ []byte, err error) {
+// waits for what becomes of them. It goes on behind those that will never be accepted.
+func (j *Journal) write(ctx context.Context, entries []entry) (err error) {
 	requests := make([]*request, len(entries))
 	for i := range entries {
 		requests[i] = newRequest(entries[i].c)
-		j.s.Start(entries[i].c, requests[i])
+		j.cfg.Scheduler.Start(entries[i].c, requests[i])
 	}
-	for i, t := range requests {
-		switch requestErr := t.wait(ctx); {
+	for i, r := range requests {
+		switch requestErr := r.wait(ctx); {
 		case requestErr == nil:
 			j.accepted = append(j.accepted, entries[i])
-		case another(requestErr):
+		case isTransient(requestErr):
 			err = requestErr
 		default:
-			last = entries[i].key
+			j.after = entries[i].key
 			if !j.tooLarge {
 				j.tooLarge = true
 				j.report(eventTooLarge, requestErr)
 			}
 		}
 	}
-	return last, err
+	return err
 }
 
 // takeOut takes out what the monitor queue has accepted. It is tried until it succeeds before

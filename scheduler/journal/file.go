@@ -70,8 +70,9 @@ var errDamaged = errors.New("it is damaged")
 // openFile opens the file of a journal. Each error is a sentence that names the file.
 func openFile(cfg Config) (*file, error) {
 	f := &file{
-		path: filepath.Join(cfg.Directory, fileName), maxSize: cfg.MaxSize,
-		bucket: []byte(formatPrefix + strings.ToLower(cfg.Namespace)),
+		path:    filepath.Join(cfg.Directory, fileName),
+		maxSize: cfg.MaxSize,
+		bucket:  []byte(formatPrefix + strings.ToLower(cfg.Namespace)),
 	}
 	if cfg.MustExist {
 		if _, err := os.Stat(f.path); err != nil {
@@ -93,17 +94,34 @@ func hasNoRoom(err error) bool {
 // open opens the file and reads all of it once: damage is found before anything depends on the
 // file. It is never called twice at a time.
 func (f *file) open() error {
-	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
-		return f.opened(nil, Status{}, fmt.Errorf("the journal's directory cannot be created: %w", err))
-	}
 	before, statErr := os.Stat(f.path)
-	var db *bbolt.DB
-	var holds Status
-	err := guard(func() (err error) {
-		db, err = bbolt.Open(f.path, 0o600, &bbolt.Options{
-			Timeout: lockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true,
-		})
-		if err != nil {
+	db, holds, err := f.load()
+	if err != nil {
+		if db != nil {
+			_ = db.Close() // it is of no use, whatever this says
+		}
+		if hasNoRoom(err) && (statErr != nil || before.Size() == 0) {
+			_ = os.Remove(f.path) // its first pages may be there in part, and would count as damage
+		}
+		db, holds, err = nil, Status{}, f.explain(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.db, f.holds, f.noRoom = db, holds, err
+	return err
+}
+
+func (f *file) load() (db *bbolt.DB, holds Status, err error) {
+	directory := filepath.Dir(f.path)
+	if err := os.MkdirAll(directory, 0o700); err != nil {
+		return nil, holds, fmt.Errorf("the directory cannot be created: %w", err)
+	}
+	err = guard(func() (err error) {
+		if db, err = bbolt.Open(f.path, 0o600, &bbolt.Options{
+			Timeout:      lockTime,
+			FreelistType: bbolt.FreelistMapType,
+			NoStatistics: true,
+		}); err != nil {
 			return err
 		}
 		if err := boltcheck.File(f.path); err != nil {
@@ -111,46 +129,22 @@ func (f *file) open() error {
 		}
 		db.AllocSize = fileGrain
 		// A file that has just been made is not safe before its name is.
-		if err := syncDirectory(filepath.Dir(f.path)); err != nil {
+		if err := syncDirectory(directory); err != nil {
 			return err
 		}
-		return f.prepare(db, &holds)
+		found := false
+		if err := db.View(func(tx *bbolt.Tx) error {
+			found = tx.Bucket(f.bucket) != nil
+			return f.read(tx, &holds)
+		}); err != nil || found {
+			return err // nothing else is written: what a full disk holds can go to the monitor queue
+		}
+		return db.Update(func(tx *bbolt.Tx) error {
+			_, err := tx.CreateBucketIfNotExists(f.bucket)
+			return err
+		})
 	})
-	if err == nil {
-		return f.opened(db, holds, nil)
-	}
-	if db != nil {
-		_ = db.Close() // it is of no use, whatever this says
-	}
-	if hasNoRoom(err) && (statErr != nil || before.Size() == 0) {
-		_ = os.Remove(f.path) // its first pages may be there in part, and would count as damage
-	}
-	return f.opened(nil, Status{}, f.explain(err))
-}
-
-// opened notes the outcome of open, and returns err.
-func (f *file) opened(db *bbolt.DB, holds Status, err error) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.db, f.holds, f.noRoom = db, holds, err
-	return err
-}
-
-// prepare reads db, and makes the bucket where it is missing. Nothing else is written: what a full
-// disk holds can go to the monitor queue.
-func (f *file) prepare(db *bbolt.DB, holds *Status) error {
-	found := false
-	err := db.View(func(tx *bbolt.Tx) error {
-		found = tx.Bucket(f.bucket) != nil
-		return f.read(tx, holds)
-	})
-	if err != nil || found {
-		return err
-	}
-	return db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(f.bucket)
-		return err
-	})
+	return db, holds, err
 }
 
 // read counts and checks the entries.
@@ -181,57 +175,58 @@ func (f *file) database() (*bbolt.DB, error) {
 	return f.db, f.noRoom
 }
 
-// update changes the bucket, and syncs.
-func (f *file) update(change func(*bbolt.Bucket) error) error {
+// update changes the bucket, and syncs. change says what the file holds more, or less.
+func (f *file) update(change func(b *bbolt.Bucket, more *Status) error) error {
 	db, err := f.database()
 	if err != nil {
 		return err
 	}
+	var more Status
 	err = guard(func() error {
-		return db.Update(func(tx *bbolt.Tx) error { return change(tx.Bucket(f.bucket)) })
+		return db.Update(func(tx *bbolt.Tx) error { return change(tx.Bucket(f.bucket), &more) })
 	})
 	if err != nil {
 		return f.explain(err)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.holds.Companions += more.Companions
+	f.holds.Bytes += more.Bytes
 	return nil
 }
 
-// put puts the companions on disk that there is room for, and syncs. It returns an error for each
-// of the others.
-func (f *file) put(companions []scheduler.Companion) []error {
-	errs := make([]error, len(companions))
-	before, added, bytes := f.status().Bytes, 0, int64(0)
-	err := f.update(func(b *bbolt.Bucket) error {
-		for i := range companions {
-			k, v, err := encodeEntry(&companions[i])
-			n := entrySize(k, v)
-			switch {
-			case err != nil:
-				errs[i] = err
-			case b.Get(k) != nil: // it is there already
-			case before+bytes+n > f.maxSize:
-				errs[i] = f.explain(fmt.Errorf("%w: it would hold %d bytes of companions, at most %d are allowed (journal.maxSize)", errFull, before+bytes, f.maxSize))
-			default:
-				if err := b.Put(k, v); err != nil {
-					return err
+// put puts the companions on disk that there is room for, and syncs. It returns how many those are,
+// and an error for each group of which one is not there.
+func (f *file) put(groups [][]scheduler.Companion) (kept int, errs []error) {
+	errs = make([]error, len(groups))
+	room := f.maxSize - f.status().Bytes
+	err := f.update(func(b *bbolt.Bucket, more *Status) error {
+		for i, companions := range groups {
+			for j := range companions {
+				k, v, err := encodeEntry(&companions[j])
+				n := entrySize(k, v)
+				switch {
+				case err != nil:
+					errs[i] = err
+				case b.Get(k) != nil: // it is there already
+				case more.Bytes+n > room:
+					errs[i] = f.explain(fmt.Errorf("%w: at most %d bytes of companions are allowed (journal.maxSize)", errFull, f.maxSize))
+				default:
+					if err := b.Put(k, v); err != nil {
+						return err
+					}
+					more.Companions++
+					more.Bytes += n
 				}
-				added++
-				bytes += n
 			}
 		}
+		kept = more.Companions
 		return nil
 	})
 	if err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return 0, slices.Repeat([]error{err}, len(groups))
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.holds.Companions += added
-	f.holds.Bytes += bytes
-	return errs
+	return kept, errs
 }
 
 // first is what is due first behind a key, at most n companions.
@@ -265,29 +260,20 @@ func (f *file) first(after []byte, n int) (entries []entry, err error) {
 
 // remove takes companions out that the monitor queue has accepted.
 func (f *file) remove(entries []entry) error {
-	gone, bytes := 0, int64(0)
-	err := f.update(func(b *bbolt.Bucket) error {
+	return f.update(func(b *bbolt.Bucket, more *Status) error {
 		for _, e := range entries {
 			v := b.Get(e.key)
 			if v == nil {
 				continue
 			}
-			gone++
-			bytes += entrySize(e.key, v)
+			more.Companions--
+			more.Bytes -= entrySize(e.key, v)
 			if err := b.Delete(e.key); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.holds.Companions -= gone
-	f.holds.Bytes -= bytes
-	return nil
 }
 
 func (f *file) status() Status {

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"overdue/internal/servicebus/link"
@@ -27,8 +26,8 @@ const (
 type Scheduler interface {
 	// Start calls a.Scheduled once with what became of c.
 	Start(c scheduler.Companion, a interface{ Scheduled(err error) })
-	// Compose turns companions that are asked for into those to write, as Start does.
-	Compose(asked []scheduler.Companion) (written []scheduler.Companion, of [][]int)
+	// Compose turns a companion that is asked for into those to write, as Start does.
+	Compose(asked scheduler.Companion) (written []scheduler.Companion)
 }
 
 // Config holds the settings of a Journal. Scheduler, Directory and Namespace are needed; the
@@ -84,13 +83,13 @@ type Status struct {
 // queue has accepted it, so that after a crash it may be written twice; its message-id is the same
 // each time.
 type Journal struct {
-	cfg   Config
-	s     Scheduler
-	file  *file
-	phase atomic.Pointer[phase]
-	work  chan struct{} // gets a value when there may be something to write to the queue
+	cfg  Config
+	file *file
+	work chan struct{} // gets a value when there may be something to write to the queue
 
 	mu       sync.Mutex
+	down     error                // why the queue is taken to be down
+	fallen   chan struct{}        // closed while it is
 	pending  []*request           // what waits for the commit in flight to end
 	ended    chan struct{}        // closed when the commit in flight has ended; nil: none is in flight
 	refusing error                // why the last commit failed, or the file is not open
@@ -98,21 +97,16 @@ type Journal struct {
 	closed   bool
 
 	// Of Run alone:
+	after    []byte  // the key behind which it goes on: what comes before is too large for the queue
 	accepted []entry // on the monitor queue, and not yet taken out
 	unread   error   // what is wrong with the file
 	tooLarge bool    // that there is one has been reported
 }
 
-// A phase lasts while the monitor queue is taken to be up, or to be down.
-type phase struct {
-	down error         // nil = up
-	over chan struct{} // closed when the next phase has begun
-}
-
 // errFull says that the journal holds as much as it may.
 var errFull = errors.New("it is full")
 
-// errNoAnswer says that the monitor queue took too long.
+// errNoAnswer says that the monitor queue took too long, or has failed for another meanwhile.
 var errNoAnswer = fmt.Errorf("journal: the monitor queue has not answered for %v", answerTimeout)
 
 // Open opens the journal in cfg.Directory and makes it where there is none. It fails when another
@@ -130,66 +124,88 @@ func Open(cfg Config) (*Journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Journal{cfg: cfg, s: cfg.Scheduler, file: f, work: make(chan struct{}, 1)}
-	j.phase.Store(&phase{over: make(chan struct{})})
+	j := &Journal{
+		cfg:    cfg,
+		file:   f,
+		work:   make(chan struct{}, 1),
+		fallen: make(chan struct{}),
+	}
 	if _, j.refusing = f.database(); j.refusing != nil {
 		j.report(eventNoRoom, j.refusing)
 	}
 	return j, nil
 }
 
+// A request is one caller's companion on its way to the monitor queue, or to the disk.
+type request struct {
+	c    scheduler.Companion
+	done chan struct{} // closed when err is final
+	err  error
+}
+
+func newRequest(c scheduler.Companion) *request { return &request{c: c, done: make(chan struct{})} }
+
+// Scheduled ends the request.
+func (r *request) Scheduled(err error) {
+	r.err = err
+	close(r.done)
+}
+
+// wait returns what became of the companion.
+func (r *request) wait(ctx context.Context) error { return r.waitUntil(ctx, nil, nil) }
+
+// waitUntil is wait, unless the monitor queue is given up first.
+func (r *request) waitUntil(ctx context.Context, timeout <-chan time.Time, fallen <-chan struct{}) error {
+	err := errNoAnswer
+	select {
+	case <-r.done:
+	case <-timeout:
+	case <-fallen:
+	case <-ctx.Done():
+		err = fmt.Errorf("journal: schedule companion for %s: %w", r.c.Entity, context.Cause(ctx))
+	}
+	select {
+	case <-r.done:
+		return r.err
+	default:
+		return err
+	}
+}
+
 // Begin passes c on without blocking. wait returns nil when c is accepted by the monitor queue or
 // safe in the journal. While the queue is known to be down it is not asked.
 func (j *Journal) Begin(c scheduler.Companion) (wait func(context.Context) error) {
-	now := j.phase.Load()
-	if now.down != nil && j.inUse() {
-		return j.keep(newRequest(c)).wait
+	j.mu.Lock()
+	down, fallen := j.down, j.fallen
+	j.mu.Unlock()
+	if down != nil {
+		if j.inUse() {
+			return j.keep(c).wait
+		}
+		fallen = nil // there is nothing else to do than to ask
 	}
 	until := time.Now().Add(answerTimeout)
-	t := newRequest(c)
-	j.s.Start(c, t)
+	r := newRequest(c)
+	j.cfg.Scheduler.Start(c, r)
 	return func(ctx context.Context) error {
-		err := j.await(ctx, t, now, until)
+		timeout := time.NewTimer(time.Until(until))
+		defer timeout.Stop()
+		err := r.waitUntil(ctx, timeout.C, fallen)
 		switch {
-		case err == nil:
-			if now.down != nil {
-				j.rose()
-			}
+		case err == nil && down != nil:
+			j.setDown(nil)
 			return nil
-		case ctx.Err() != nil || !another(err):
+		case err == nil || ctx.Err() != nil || !isTransient(err):
 			return err
 		}
-		j.fell(err)
-		return j.keep(newRequest(c)).wait(ctx)
+		j.setDown(err)
+		return j.keep(c).wait(ctx)
 	}
 }
 
-// await waits for the monitor queue to take t, until the queue is known to be down or time is up.
-func (j *Journal) await(ctx context.Context, t *request, now *phase, until time.Time) error {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	falls := now.over
-	if now.down != nil {
-		falls = nil // it has fallen; there is nothing else to do than to ask
-	}
-	select {
-	case <-t.done:
-	case <-ctx.Done():
-	case <-timer.C:
-		if !t.over() {
-			return errNoAnswer
-		}
-	case <-falls:
-		if down := j.phase.Load().down; down != nil && !t.over() {
-			return down
-		}
-	}
-	return t.wait(ctx)
-}
-
-// another reports whether it is the monitor queue's fault that a companion was not written, and
+// isTransient reports whether it is the monitor queue's fault that a companion was not written, and
 // another time it may be.
-func another(err error) bool {
+func isTransient(err error) bool {
 	return !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, scheduler.ErrClosed) && !errors.Is(err, scheduler.ErrEncode)
 }
 
@@ -203,92 +219,68 @@ func (j *Journal) inUse() bool {
 	return j.ended != nil && j.refusing == nil
 }
 
-// fell notes that the monitor queue is down.
-func (j *Journal) fell(err error) {
-	if j.turn(false, &phase{down: err, over: make(chan struct{})}) {
-		j.report(eventDown, err)
+// setDown notes that the monitor queue is down, or with nil that it has accepted a companion.
+func (j *Journal) setDown(err error) {
+	j.mu.Lock()
+	if (err == nil) == (j.down == nil) {
+		j.mu.Unlock()
+		return
 	}
+	event := eventDown
+	if j.down = err; err != nil {
+		close(j.fallen)
+	} else {
+		event, j.fallen = eventBack, make(chan struct{})
+	}
+	j.mu.Unlock()
+	j.report(event, err)
 }
 
-// rose notes that the monitor queue has accepted a companion.
-func (j *Journal) rose() {
-	if j.turn(true, &phase{over: make(chan struct{})}) {
-		j.report(eventBack, nil)
-	}
-}
-
-// turn begins a phase, unless such a one lasts already.
-func (j *Journal) turn(down bool, next *phase) bool {
-	for {
-		now := j.phase.Load()
-		if (now.down != nil) != down {
-			return false
-		}
-		if j.phase.CompareAndSwap(now, next) {
-			close(now.over)
-			return true
-		}
-	}
-}
-
-// keep adds t to the next commit, unless it is done. It is done when it is on disk.
-func (j *Journal) keep(t *request) *request {
+// keep adds a companion to the next commit. Its request ends when it is on disk.
+func (j *Journal) keep(c scheduler.Companion) *request {
+	r := newRequest(c)
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	switch {
-	case t.over():
-	case j.closed:
-		t.Scheduled(fmt.Errorf("journal: keep companion for %s: %w", t.c.Entity, scheduler.ErrClosed))
-	default:
-		j.pending = append(j.pending, t)
-		j.startLocked()
+	if j.closed {
+		r.Scheduled(fmt.Errorf("journal: keep companion for %s: %w", c.Entity, scheduler.ErrClosed))
+		return r
 	}
-	return t
+	j.pending = append(j.pending, r)
+	j.startLocked()
+	return r
 }
 
 // startLocked commits what is pending, unless a commit is in flight: then it is committed together
 // with whatever else comes until that one ends, and shares its sync.
 func (j *Journal) startLocked() {
-	if len(j.pending) == 0 || j.ended != nil {
-		return
+	if len(j.pending) > 0 && j.ended == nil {
+		requests := j.pending
+		j.pending, j.ended = nil, make(chan struct{})
+		go j.commit(requests)
 	}
-	requests := j.pending
-	j.pending, j.ended = nil, make(chan struct{})
-	go j.commit(requests)
 }
 
 // commit puts the companions of requests on disk, then starts the commit of those that came
 // meanwhile.
 func (j *Journal) commit(requests []*request) {
-	asked := make([]scheduler.Companion, len(requests))
-	for i, t := range requests {
-		asked[i] = t.c
+	asked := make([][]scheduler.Companion, len(requests))
+	for i, r := range requests {
+		asked[i] = j.cfg.Scheduler.Compose(r.c)
 	}
-	companions, of := j.s.Compose(asked)
-	kept := 0
-	var refusal error
-	var refused *scheduler.Companion
-	errs := j.file.put(companions)
-	for i, err := range errs {
-		switch {
-		case err == nil:
-			kept++
-		case another(err):
-			refusal, refused = err, &companions[i]
-		}
-	}
+	kept, errs := j.file.put(asked)
 	if kept > 0 && j.cfg.Kept != nil {
 		j.cfg.Kept(kept)
 	}
-	j.noteRefusal(refusal, refused) // before any request ends, whose caller may ask for the status
-	for i, t := range requests {
-		var err error
-		for _, n := range of[i] {
-			if err == nil {
-				err = errs[n]
-			}
+	var refusal error
+	var refused *scheduler.Companion
+	for i, err := range errs {
+		if err != nil && isTransient(err) {
+			refusal, refused = err, &requests[i].c
 		}
-		t.Scheduled(err)
+	}
+	j.noteRefusal(refusal, refused) // before any request ends, whose caller may ask for the status
+	for i, r := range requests {
+		r.Scheduled(errs[i])
 	}
 	j.mu.Lock()
 	close(j.ended)
@@ -324,11 +316,10 @@ func (j *Journal) report(event string, err error) {
 // Status is what the journal holds, and how it fares.
 func (j *Journal) Status() Status {
 	s := j.file.status()
-	s.Down = j.phase.Load().down
 	_, noRoom := j.file.database()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if s.Down != nil || noRoom != nil { // otherwise nothing has to be kept
+	if s.Down = j.down; s.Down != nil || noRoom != nil { // otherwise nothing has to be kept
 		s.Refusing = j.refusing
 	}
 	return s
@@ -337,26 +328,18 @@ func (j *Journal) Status() Status {
 // Close refuses new companions, waits for those on their way to the disk and closes the file. Run
 // has to have ended. What is in the file stays there for the next process.
 func (j *Journal) Close(ctx context.Context) error {
-	if err := j.finish(ctx); err != nil {
-		return fmt.Errorf("journal: companions still on their way to the disk: %w", err)
-	}
-	return j.file.close()
-}
-
-// finish refuses new companions and waits until no commit is in flight.
-func (j *Journal) finish(ctx context.Context) error {
 	for {
 		j.mu.Lock()
 		j.closed = true
 		ended := j.ended
 		j.mu.Unlock()
 		if ended == nil {
-			return nil
+			return j.file.close()
 		}
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return fmt.Errorf("journal: companions still on their way to the disk: %w", context.Cause(ctx))
 		}
 	}
 }

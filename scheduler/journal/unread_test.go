@@ -41,7 +41,7 @@ func TestAJournalThatCannotBeReadIsReadAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(j.file.put(oneCommit(1))...); err != nil {
+		if err := errors.Join(putAll(j.file, oneCommit(1))...); err != nil {
 			t.Fatal(err)
 		}
 		turn := func() { // a bit of each entry; twice leaves it as it was
