@@ -31,10 +31,6 @@ func compose(tickets []*ticket) []*group {
 	var groups []*group
 	slots := map[key]*group{}
 	shared := map[key]*group{}
-	var last struct { // mostly the next one's too
-		key
-		g *group
-	}
 	for _, t := range tickets {
 		if t.c.IsSlot() {
 			k := key{t.c.Entity, t.c.SlotEnd.UnixNano(), false}
@@ -59,14 +55,11 @@ func compose(tickets []*ticket) []*group {
 		for i, r := range t.c.References {
 			due := r.dueAt()
 			k := key{t.c.Entity, due.UnixNano(), r.beyondFirst()}
-			if k != last.key {
-				last.key, last.g = k, shared[k]
-			}
-			g := last.g
+			g := shared[k]
 			if g == nil || len(g.c.References) == groupSize {
 				g = &group{c: Companion{Entity: t.c.Entity, Due: due}, composed: true}
 				g.c.References = make([]Reference, 0, min(len(t.c.References)-i, groupSize))
-				shared[k], last.g = g, g
+				shared[k] = g
 				groups = append(groups, g)
 			}
 			g.c.References = append(g.c.References, r)

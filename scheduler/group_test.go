@@ -95,3 +95,18 @@ func TestCompanionWithItsOwnDueTimeIsNotShared(t *testing.T) {
 		t.Errorf("compose = %d companions, first %+v; want both as they are", len(groups), groups[0].c)
 	}
 }
+
+// ticketFor is a ticket for c whose caller waits.
+func ticketFor(c Companion) *ticket {
+	return &ticket{c: c, caller: &result{done: make(chan struct{})}}
+}
+
+// over reports whether a ticket of ticketFor is finished.
+func (t *ticket) over() bool {
+	select {
+	case <-t.caller.(*result).done:
+		return true
+	default:
+		return false
+	}
+}

@@ -5,12 +5,14 @@ package scheduler
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
+	"overdue/scheduler/index"
 )
 
 // A Note is something else than a companion that has to be there at its time, whatever becomes of
@@ -37,10 +39,8 @@ func (s *Scheduler) Keep(ctx context.Context, n Note) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
 	defer cancel()
 	if n.ID == "" {
-		h := sha256.New()
-		h.Write(n.Body)
-		fmt.Fprintf(h, "%d", n.Due.UnixNano())
-		n.ID = "overdue-" + hex.EncodeToString(h.Sum(nil)[:16])
+		sum := sha256.Sum256(strconv.AppendInt(slices.Clone(n.Body), n.Due.UnixNano(), 10))
+		n.ID = index.ID(sum[:16]).String()
 	}
 	err := s.keep(ctx, n)
 	if s.cfg.Written != nil {

@@ -111,12 +111,14 @@ func (s *Scheduler) laneOf(entity string) *lane {
 // ticket is one caller's companion on its way to the monitor queue.
 type ticket struct {
 	c      Companion
-	caller interface{ Scheduled(err error) } // what is called when err is final; nil: done is closed
-	done   chan struct{}
-	err    error // the first one; ONLY written by its transfer, MUST only be read after done is closed
-	groups int   // companions that it still waits for; its transfer's own
-	slots  int   // that it still waits for; under the mutex of the slot registry
+	caller interface{ Scheduled(err error) } // what is called when err is final
+	err    error                             // the first one
+	groups int                               // companions that it still waits for; its transfer's own
+	slots  int                               // that it still waits for; under the mutex of the slot registry
 }
+
+// finish ends the ticket: err is final.
+func (t *ticket) finish() { t.caller.Scheduled(t.err) }
 
 // New makes a Scheduler. It opens no link yet: the first companion does.
 func New(cfg Config) (*Scheduler, error) {
@@ -161,52 +163,43 @@ func (s *Scheduler) Schedule(ctx context.Context, c Companion) error {
 // blocking, and wait returns what Schedule would. wait need not be called; it may be called
 // more than once, from any goroutine.
 func (s *Scheduler) Begin(c Companion) (wait func(context.Context) error) {
-	return s.enter(ticketFor(c)).wait
+	r := result{done: make(chan struct{})}
+	s.Start(c, &r)
+	return func(ctx context.Context) error {
+		select {
+		case <-r.done:
+			return r.err
+		case <-ctx.Done():
+			return fmt.Errorf("scheduler: schedule companion for %s: %w", c.Entity, context.Cause(ctx))
+		}
+	}
+}
+
+// A result is what became of a companion.
+type result struct {
+	done chan struct{} // closed when err is final
+	err  error
+}
+
+// Scheduled ends the wait for the result.
+func (r *result) Scheduled(err error) {
+	r.err = err
+	close(r.done)
 }
 
 // Start is like Begin, but calls a.Scheduled once with what wait would return, from a
 // goroutine that it must not hold up, or before Start returns.
 func (s *Scheduler) Start(c Companion, a interface{ Scheduled(err error) }) {
 	t := &ticket{c: c, caller: a}
-	if t.asks() {
-		s.enter(t)
-	} else {
+	switch {
+	case !c.IsSlot() && len(c.References) == 0: // it asks for nothing
 		t.finish()
-	}
-}
-
-// ticketFor is a ticket for c. One that asks for nothing is done already.
-func ticketFor(c Companion) *ticket {
-	t := &ticket{c: c, done: make(chan struct{})}
-	if !t.asks() {
-		t.finish()
-	}
-	return t
-}
-
-// asks reports whether there is anything to ask for.
-func (t *ticket) asks() bool { return t.c.IsSlot() || len(t.c.References) > 0 }
-
-// finish ends the ticket: err is final.
-func (t *ticket) finish() {
-	if t.caller != nil {
-		t.caller.Scheduled(t.err)
-	} else {
-		close(t.done)
-	}
-}
-
-// enter lets t leave with the next transfer, unless it is done, or slots stand for it.
-func (s *Scheduler) enter(t *ticket) *ticket {
-	if t.c.Findable && !t.over() {
+	case c.Findable:
 		s.enterSlots(t)
-		return t
-	}
-	if !t.over() && !s.takeIn(t) {
-		t.err = fmt.Errorf("scheduler: schedule companion for %s: %w", t.c.Entity, ErrClosed)
+	case !s.takeIn(t):
+		t.err = fmt.Errorf("scheduler: schedule companion for %s: %w", c.Entity, ErrClosed)
 		t.finish()
 	}
-	return t
 }
 
 // takeIn reports false when the scheduler is closed.
@@ -220,26 +213,6 @@ func (s *Scheduler) takeIn(t *ticket) bool {
 	l.pending = append(l.pending, t)
 	s.startLocked(l)
 	return true
-}
-
-// over reports whether t is done.
-func (t *ticket) over() bool {
-	select {
-	case <-t.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// wait returns how the ticket's companions fared.
-func (t *ticket) wait(ctx context.Context) error {
-	select {
-	case <-t.done:
-		return t.err
-	case <-ctx.Done():
-		return fmt.Errorf("scheduler: schedule companion for %s: %w", t.c.Entity, context.Cause(ctx))
-	}
 }
 
 // ErrClosed says that Close has been called.

@@ -217,7 +217,7 @@ func (s *Scheduler) enterSlots(t *ticket) {
 	}
 	s.slots.mu.Unlock()
 	for _, at := range missing {
-		s.enter(&ticket{c: at.key.companion(time.Unix(0, at.number*int64(slot)).UTC()), caller: at})
+		s.Start(at.key.companion(time.Unix(0, at.number*int64(slot)).UTC()), at)
 	}
 	s.slots.release([]*ticket{t}, nil)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler/index"
 )
@@ -95,9 +96,6 @@ func (s *Scheduler) LastDue(queue string) time.Time {
 
 // send sends the first n groups, n ≥ 1, as one transfer.
 func (s *Scheduler) send(l *lane, b *link.Batch, groups []*group) (n int, err error) {
-	if s.cfg.Store != nil {
-		return s.put(groups)
-	}
 	n, err = s.sendUpTo(l, b, groups, sharedSize)
 	if n > 1 && errors.Is(err, link.ErrTooLarge) {
 		return s.sendUpTo(l, b, groups, 0) // the queue takes less than others; then each goes alone
@@ -109,21 +107,34 @@ func (s *Scheduler) send(l *lane, b *link.Batch, groups []*group) (n int, err er
 // case.
 func (s *Scheduler) sendUpTo(l *lane, b *link.Batch, groups []*group, size int) (n int, err error) {
 	defer b.Reset()
-	for _, g := range groups {
+	var items []redisstore.Item
+	for sum := 0; n < len(groups); n++ {
+		g := groups[n]
 		body, id, err := g.marshal()
-		if n > 0 && (err != nil || b.Size()+len(body) > size) {
+		sum += len(body)
+		if n > 0 && (err != nil || sum > size) {
 			break // an error concerns nobody before
 		}
 		if err != nil {
 			return 1, err
 		}
-		b.Add(&link.ScheduledMessage{MessageID: id, Subject: g.c.kind(), ContentType: contentType, Due: g.c.Due, Body: body})
-		n++
+		if s.cfg.Store == nil {
+			b.Add(&link.ScheduledMessage{MessageID: id, Subject: g.c.kind(), ContentType: contentType, Due: g.c.Due, Body: body})
+			sum = b.Size()
+		} else {
+			items = append(items, redisstore.Item{ID: id, Due: g.c.Due.UTC(), ContentType: contentType, Subject: g.c.kind(), Body: body})
+		}
 	}
 	// The callers' contexts do not reach the transfer: one caller that gives up must not
 	// take the others' companions with it.
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
 	defer cancel()
+	if s.cfg.Store != nil {
+		if err := s.cfg.Store.Put(ctx, items); err != nil {
+			return n, fmt.Errorf("scheduler: write to the companion store: %w", err)
+		}
+		return n, nil
+	}
 	if err := l.companions.Send(ctx, b); err != nil {
 		return n, fmt.Errorf("scheduler: write to monitor queue %s: %w", l.queue, err)
 	}
