@@ -35,7 +35,7 @@ func compose(tickets []*ticket) []*group {
 		if t.c.IsSlot() {
 			k := key{t.c.Entity, t.c.SlotEnd.UnixNano(), false}
 			g := slots[k]
-			if g == nil || !t.c.Due.Equal(g.c.Due) || g.stands()+len(t.c.Lives)+len(t.c.Spans) > maxLives {
+			if g == nil || !t.c.Due.Equal(g.c.Due) || g.stands()+len(t.c.Lives)+len(t.c.Spans) > groupSize {
 				g = &group{c: t.c}
 				slots[k] = g
 				groups = append(groups, g)

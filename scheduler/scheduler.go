@@ -31,8 +31,8 @@ const (
 	shortSlot = 20 * time.Millisecond
 )
 
-// groupSize bounds the references of one companion that the scheduler composes: a
-// pass over a companion holds its lock, so it should stay short.
+// groupSize bounds the references of one companion, and the times to live of a slot. More would let
+// a few companions fill the memory of a monitor, and keep each of them in its hands for long.
 const groupSize = 100
 
 // Config holds the settings of a Scheduler. The zero value of all but Client, Links and

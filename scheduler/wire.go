@@ -28,14 +28,12 @@ const wireVersion = 3
 // Bounds of a companion. The monitor queue can be written by anybody who has the
 // right to send, so a companion is input from outside.
 const (
-	maxReferences = groupSize // more would let a few companions fill a monitor's memory
-	maxBody       = 256 << 10
-	maxEntity     = 260 + len("/Subscriptions/") + 50 // of the path of a subscription, in characters
-	maxID         = 128                               // of a message-id, session-id or partition key, in characters
-	maxLives      = groupSize
-	maxWithin     = 100 * 365 * 24 * time.Hour
-	maxSpan       = time.Minute // the monitor reads what was enqueued in as long a time
-	maxSlot       = time.Second
+	maxBody   = 256 << 10
+	maxEntity = 260 + len("/Subscriptions/") + 50 // of the path of a subscription, in characters
+	maxID     = 128                               // of a message-id, session-id or partition key, in characters
+	maxWithin = 100 * 365 * 24 * time.Hour
+	maxSpan   = time.Minute // the monitor reads what was enqueued in as long a time
+	maxSlot   = time.Second
 )
 
 type wireCompanion struct {
@@ -210,8 +208,8 @@ func ParseCompanion(body []byte) (Companion, error) {
 		return Companion{}, errors.New("scheduler: companion of kind each names no message")
 	case w.Kind == kindSlot:
 		return w.slot()
-	case len(w.References) > maxReferences:
-		return Companion{}, fmt.Errorf("scheduler: companion names %d messages, at most %d are read", len(w.References), maxReferences)
+	case len(w.References) > groupSize:
+		return Companion{}, fmt.Errorf("scheduler: companion names %d messages, at most %d are read", len(w.References), groupSize)
 	}
 	c := Companion{Entity: w.Entity, Attempt: w.Attempt, References: make([]Reference, len(w.References))}
 	for i := range w.References {
@@ -231,8 +229,8 @@ func (w *wireCompanion) slot() (Companion, error) {
 		return Companion{}, errors.New("scheduler: companion of kind slot names messages")
 	case w.SlotEnd.time().IsZero() || len(w.LivesMs)+len(w.SpansMs) == 0:
 		return Companion{}, errors.New("scheduler: companion of kind slot does not say when the slot ends, or for which times to live it stands")
-	case len(w.LivesMs)+len(w.SpansMs) > maxLives || len(w.DefaultsMs) > maxLives:
-		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs)+len(w.SpansMs), maxLives)
+	case len(w.LivesMs)+len(w.SpansMs) > groupSize || len(w.DefaultsMs) > groupSize:
+		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs)+len(w.SpansMs), groupSize)
 	}
 	length := shortSlot // of those that do not state it
 	switch {

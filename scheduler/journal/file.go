@@ -34,10 +34,8 @@ const (
 	// formatPrefix begins the name of every bucket; a namespace follows. It changes when an older
 	// program could not read what a newer one has written.
 	formatPrefix = "companions-1 "
-	// entryOverhead is the approximate size of an entry in addition to its key and value.
-	entryOverhead = 16
-	dueSize       = 8
-	sumSize       = 4
+	dueSize      = 8
+	sumSize      = 4
 )
 
 // A file is that of a journal: a bucket for each namespace, in it the companions in the order in
@@ -363,4 +361,4 @@ func checksum(key, body []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body)
 }
 
-func entrySize(key, value []byte) int64 { return int64(len(key) + len(value) + entryOverhead) }
+func entrySize(key, value []byte) int64 { return int64(len(key) + len(value)) }
