@@ -200,7 +200,7 @@ func (m *measurement) remove(ctx context.Context) error {
 }
 
 // receive completes the probes, which are not scheduled. Those of others are left alone. One that
-// another process has in hand just now expires.
+// another process holds just now expires.
 func (m *measurement) receive(ctx context.Context) error {
 	r, err := m.s.cfg.Links.Receiver(ctx, m.lane.queue)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 )
 
 // groupSize bounds the references of one companion, and the times to live of a slot. More would let
-// a few companions fill the memory of a monitor, and keep each of them in its hands for long.
+// a few companions fill the memory of a monitor, and each of them stay there for long.
 const groupSize = 100
 
 // Config holds the settings of a Scheduler. The zero value of all but Client, Links and

@@ -61,7 +61,7 @@ type Needless struct {
 type Index struct {
 	mu       sync.Mutex
 	byKey    map[Key][]*reference // oldest first
-	latest   []*reference         // the ones put last, a ring once it is full
+	latest   []*reference         // the ones put last, used again in turn once there are most
 	oldest   int                  // in latest, once it is full
 	most     int                  // of latest
 	carriers map[ID]*carrier
