@@ -252,9 +252,6 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 	case v == stateGone && e.mayHaveLetter(wt):
 		wt.evidence.awaited++
 		e.later(ctx, wt, letterWait*time.Duration(wt.evidence.awaited))
-	case v == stateGone && e.mayBeHeld(wt):
-		wt.checks++
-		e.later(ctx, wt, min(checkAgainMin<<min(wt.checks, 10), e.lockMost()/4))
 	case v == stateGone && e.settings.forwardTo != "":
 		e.follow(ctx, wt)
 	case v == stateGone:

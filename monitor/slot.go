@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
 	"overdue/monitor/judge"
@@ -72,10 +71,6 @@ func (e *entity) searchSlots(ctx context.Context, due []*watch) ([]*watch, error
 		})
 	}
 	for _, wt := range slots {
-		if e.mayBeHeld(wt) {
-			e.rewrite(ctx, wt, duration.Later(e.w.clock.Now(), wt.slot.SlotEnd).Add(e.lockMost()/4))
-			continue
-		}
 		wt.companion.Done(ctx, nil)
 	}
 	return append(rest, found...), nil

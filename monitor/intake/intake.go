@@ -60,7 +60,6 @@ type Intake struct {
 	yield    atomic.Bool   // Yield was called
 	yielded  time.Time     // when the worker last gave way; used by the goroutine of the first queue only
 	claimed  atomic.Bool   // the store has answered
-	locks    lockView
 	hand     hand
 	settling sync.WaitGroup
 

@@ -186,7 +186,6 @@ func (s *stream) take(work context.Context, m *link.ReceivedMessage) {
 	in.cfg.Operations.Add(operations.Receive, 1)
 	in.cfg.Clock.Observe(m.EnqueuedTime)
 	s.renewer.Hold(m)
-	s.tryLocked(work, m)
 	in.cfg.Take(work, &Lease{
 		ID: m.MessageID, Queue: s.name, ContentType: m.ContentType, Body: m.Body(), Number: m.SequenceNumber,
 		in: in, item: &lockedMessage{in: in, link: s.link, message: m, renewer: s.renewer},

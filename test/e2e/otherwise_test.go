@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/broker/quirk"
@@ -60,34 +58,6 @@ func TestExpiredMessagesThatNoPeekShows(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		s.WantEvents("missed m-1", "missed m-2")
 		s.Settled(2 * time.Second)
-	})
-}
-
-// No peek shows what a consumer holds. When the lock lapses after the deadline, the message is
-// expired. What the consumer completes is not missed.
-func TestLockedMessagesThatNoPeekShows(t *testing.T) {
-	playOtherwise(t, quirk.PeekHidesLocked, func(s *scene) {
-		s.startMonitor()
-		for _, id := range []string{"kept", "completed"} {
-			s.send(workQueue, id, ttl(3*time.Second))
-		}
-		r, err := s.Client.NewReceiverForQueue(workQueue, nil)
-		s.Must(err)
-		var held []*azservicebus.ReceivedMessage
-		for len(held) < 2 {
-			ms, err := r.ReceiveMessages(s.Context(), 2, nil)
-			s.Must(err)
-			held = append(held, ms...)
-		}
-		time.Sleep(10 * time.Second)
-		s.WantEvents()
-		s.Must(r.CompleteMessage(s.Context(), held[1], nil))
-		time.Sleep(2 * time.Minute)
-		if got := s.Hook.Subjects(); !slices.Equal(got, []string{"kept"}) {
-			s.Errorf("notified of %v, want of the one whose lock has lapsed", got)
-		}
-		time.Sleep(10 * time.Minute)
-		s.Settled(time.Minute)
 	})
 }
 

@@ -95,9 +95,6 @@ func (p *played) check() {
 		p.takeInnocents(at, st, i)
 	}
 	time.Sleep(innocent + p.offset.Abs())
-	if p.anyOf(quirk.PeekHidesLocked) { // what is gone is checked again until no lock can last
-		time.Sleep(10 * time.Minute)
-	}
 	p.Settled(time.Minute)
 	if dead := p.CompanionsKept().Dead; dead != 0 {
 		p.Errorf("%d companions could not be done, want none", dead)

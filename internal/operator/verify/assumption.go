@@ -114,7 +114,7 @@ var Assumptions = []Assumption{
 		ID: "peek-shows-locked", Mark: Documented, Guarantees: "G4, G7", Quirk: quirk.PeekHidesLocked,
 		What:      "A peek shows a message that a consumer has locked.",
 		Source:    "docs: message browsing; Go live: TestReceiverDetachWithPeekLock",
-		Otherwise: "G4 and G7 hold. The monitor tries it on a companion that it has locked. If a peek hides that, a message that is gone is checked again until the lock duration and five minutes of renewal are over: more operations. While somebody empties the dead-letter queue, an event may be missing.",
+		Otherwise: "G4 and G7 hold only for messages that nobody holds at their deadline. A message that a consumer holds then counts as received: when its lock lapses, the broker expires it at the next receive, and nobody is notified.",
 		try:       peekShowsLocked, operations: 5,
 	},
 	{
