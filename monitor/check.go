@@ -263,13 +263,14 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 		e.later(ctx, wt, max(e.w.clock.Until(wt.judgement.Expiry.Add(e.w.clock.Grain())), time.Millisecond))
 	case wt.attempt.left == spared:
 		e.later(ctx, wt, e.droppedWait(wt))
-	case e.w.crowded():
-		e.rewrite(ctx, wt, e.w.clock.Now().Add(crowdedWait))
 	default:
 		wt.checks++
 		wait := min(checkAgainMin*time.Duration(wt.checks), checkAgainMax)
 		if e.unordered() {
 			wait = max(wait, 4*e.searchTook) // it may have read the whole queue
+		}
+		if e.w.crowded() {
+			wait = max(wait, crowdedWait)
 		}
 		e.later(ctx, wt, e.untilComplete(wt, wait))
 	}

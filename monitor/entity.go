@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/monitor/intake"
 	"overdue/monitor/metrics"
 	"overdue/monitor/nudge"
 	"overdue/monitor/search"
+	"overdue/scheduler"
 
 	"go.uber.org/zap"
 )
@@ -26,7 +26,7 @@ const (
 	// back.
 	checkAgainMin = 200 * time.Millisecond
 	checkAgainMax = 750 * time.Millisecond
-	// crowdedWait replaces both while the worker is crowded.
+	// crowdedWait replaces both while the worker is crowded. Its companion makes room meanwhile.
 	crowdedWait = 5 * time.Second
 	// idleLinks is how long the links of an idle entity stay open.
 	idleLinks = 2 * time.Second
@@ -63,7 +63,6 @@ type entity struct {
 	seen              search.SeenIDs                   // in work and dead, with the same numbers
 	adoptedDuplicates search.Marks                     // they have companions
 	refuted           search.Marks                     // see isRefuted
-	rewritten         []*intake.Companion              // parts of which were, since the last check
 	settings          entitySettings
 	settingsAsOf      time.Time     // by our clock: older descriptions are stale
 	began             time.Time     // by our clock: the last check
@@ -116,13 +115,11 @@ func (e *entity) run(ctx context.Context) {
 		e.began = now
 		if due := e.due(now); len(due) > 0 {
 			e.handleDue(ctx, due, false)
-			e.writeEarly(ctx)
 			continue
 		}
 		if ripe := e.nudgedWatches(now); len(ripe) > 0 {
 			peeks := e.dead.Peeks
 			e.handleDue(ctx, ripe, true)
-			e.writeEarly(ctx)
 			peeks = e.dead.Peeks - peeks
 			e.waiting.rest = time.Now().Add(min(max(time.Duration(peeks)*peekRest, time.Duration(peeks*peeks)*pageRest), waitMost))
 			continue
@@ -162,19 +159,11 @@ func (e *entity) idle(now time.Time) time.Duration {
 // add takes watches in hand.
 func (e *entity) add(watches ...*watch) {
 	for _, wt := range watches {
-		if at := wt.dueAt(); e.soonest.IsZero() || at.Before(e.soonest) {
+		if at := wt.next; e.soonest.IsZero() || at.Before(e.soonest) {
 			e.soonest = at
 		}
 	}
 	e.watches = append(e.watches, watches...)
-}
-
-// dueAt is when wt has to be handled: at its time, or when its companion can no longer be held.
-func (wt *watch) dueAt() time.Time {
-	if until := wt.companion.Until(); until.Before(wt.next) {
-		return until
-	}
-	return wt.next
 }
 
 // takeInbox takes the watches that came in. When the worker stops, it releases all companions
@@ -196,29 +185,17 @@ func (e *entity) takeInbox(ctx context.Context) bool {
 	e.waiting.rest = time.Time{}
 	if ripe := e.nudgedWatches(time.Now()); len(ripe) > 0 { // only here is it known what the nudge found
 		e.handleDue(ctx, ripe, true)
-		e.writeEarly(ctx)
 	}
 	e.watches = append(e.watches, e.waiting.watches...)
 	e.handBack(ctx)
 	return false
 }
 
-// handBack releases the companions in hand. If a part of a companion is done, or is being
-// notified, it rewrites the rest, since the next worker would notify of the other part again.
+// handBack leaves the watches in hand to the next worker.
 func (e *entity) handBack(ctx context.Context) {
-	left := map[*intake.Companion]int{}
-	for _, wt := range e.watches {
-		left[wt.companion]++
-	}
 	now := e.w.clock.Now()
 	for _, wt := range e.watches {
-		switch n := left[wt.companion]; {
-		case n == 0: // released with another watch
-		case wt.companion.HandBack(ctx, n):
-			left[wt.companion] = 0
-		default:
-			e.rewrite(ctx, wt, now)
-		}
+		wt.companion.HandBack(ctx, e.partOf(wt, now))
 	}
 }
 
@@ -243,7 +220,7 @@ func (e *entity) due(now time.Time) []*watch {
 	rest := e.watches[:0]
 	e.soonest = time.Time{}
 	for _, wt := range e.watches {
-		at := wt.dueAt()
+		at := wt.next
 		if !at.After(now) {
 			due = append(due, wt)
 			continue
@@ -276,36 +253,30 @@ func (e *entity) wasSettled(wt *watch) bool {
 	return !wt.ref.WithoutID() && wt.duplicates == 0 && wt.hops == 0 && e.w.cfg.Scheduler.Settled(e.name, &wt.ref)
 }
 
-// later has wt checked again after wait: from hand if its companion can be held that long,
-// otherwise by rewriting the companion.
+// later has wt checked again after wait: from hand if its companion may wait for so long, otherwise
+// by rewriting the companion.
 func (e *entity) later(ctx context.Context, wt *watch, wait time.Duration) {
-	wt.next = time.Now().Add(wait)
-	if wt.next.Before(wt.companion.Until()) {
+	if wt.companion.MayWait(wait) {
+		wt.next = time.Now().Add(wait)
 		e.add(wt)
 		return
 	}
 	e.rewrite(ctx, wt, e.w.clock.Now().Add(wait))
 }
 
-// writeEarly writes what takes over from companions that stay in hand.
-func (e *entity) writeEarly(ctx context.Context) {
-	for _, c := range e.rewritten {
-		c.WriteEarly(ctx)
-	}
-	clear(e.rewritten)
-	e.rewritten = e.rewritten[:0]
-}
-
 // rewrite ends wt and writes a companion that takes over, due at an instant of the clock of the
 // broker.
 func (e *entity) rewrite(ctx context.Context, wt *watch, due time.Time) {
-	e.rewritten = append(e.rewritten, wt.companion)
+	wt.companion.Done(ctx, e.partOf(wt, due))
+}
+
+// partOf returns the companion that takes over from that of wt.
+func (e *entity) partOf(wt *watch, due time.Time) *scheduler.Companion {
 	if wt.slot != nil {
 		c := *wt.slot
 		c.Due = due
-		wt.companion.Done(ctx, &c)
-		return
+		return &c
 	}
 	wt.ref = e.rest(wt)
-	wt.companion.Done(ctx, wt.again(e.name, due, wt.companion.Content.Attempt))
+	return wt.again(e.name, due, wt.companion.Content.Attempt)
 }

@@ -49,8 +49,7 @@ func (e *entity) noteMissing(missing bool, err error) {
 func (e *entity) awaitEntity(ctx context.Context, wt *watch) {
 	wait := min(max(e.missingFor()/2, missingWaitMin), missingWaitMax)
 	if e.w.crowded() {
-		e.rewrite(ctx, wt, e.w.clock.Now().Add(max(wait, crowdedWait)))
-		return
+		wait = max(wait, crowdedWait)
 	}
 	e.later(ctx, wt, wait)
 }

@@ -45,23 +45,8 @@ func TestADeletedSubscriptionIsNoWarning(t *testing.T) {
 		if all := logs.All(); len(all) != 1 || all[0].Level != level {
 			t.Errorf("a subscription that its topic does not list = %v: %v is logged, want one line of level %v", unlisted, all, level)
 		}
-		if open := e.w.intake.Watching(); open != 1 || len(e.rewritten) != 0 {
-			t.Errorf("%d watches are open, and %v is rewritten, want that this one is done", open, e.rewritten)
+		if open := e.w.intake.Watching(); open != 1 {
+			t.Errorf("%d watches are open, want that this one is done", open)
 		}
-	}
-}
-
-// What waits for an entity takes no room while others need it.
-func TestWatchesOfAMissingEntityMakeRoom(t *testing.T) {
-	e, wt, _ := absent(t)
-	e.awaitEntity(t.Context(), wt)
-	if len(e.watches) != 1 || len(e.rewritten) != 0 {
-		t.Errorf("%d watches, %v rewritten, want one watch", len(e.watches), e.rewritten)
-	}
-	e, wt, _ = absent(t)
-	e.w.crowded = func() bool { return true }
-	e.awaitEntity(t.Context(), wt)
-	if len(e.watches) != 0 || len(e.rewritten) != 1 {
-		t.Errorf("%d watches, %v rewritten, want it rewritten", len(e.watches), e.rewritten)
 	}
 }

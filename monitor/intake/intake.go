@@ -19,15 +19,14 @@ import (
 )
 
 const (
-	// maxHeld bounds the companions in hand. The others stay on the monitor queue.
+	// maxHeld bounds the companions in hand: their locks are renewed, and their settlements are under
+	// way together. The others stay on the monitor queue, where any worker can receive them.
 	maxHeld = 5000
 	// maxWatched bounds the messages in hand: those that are checked, and those whose events wait
 	// for their sinks. Beyond it, a worker receives no companion until there are half as many.
 	maxWatched = 250_000
 	// creditWindow bounds the companions that are on their way to the worker, of all queues.
 	creditWindow = 500
-	// yieldEvery is the least interval at which a worker gives way.
-	yieldEvery = time.Second
 )
 
 // A Clock is what is known of the clock of the broker.
@@ -54,13 +53,11 @@ type Config struct {
 type Intake struct {
 	cfg      Config
 	log      *zap.Logger
-	room     chan struct{} // one token for each lease in hand
+	held     atomic.Int64  // leases in hand
 	watching atomic.Int64  // messages in hand
-	eased    chan struct{} // one token: there are no more than maxWatched/2
+	eased    chan struct{} // one token: there may be room again
 	yield    atomic.Bool   // Yield was called
-	yielded  time.Time     // when the worker last gave way; used by the goroutine of the first queue only
 	claimed  atomic.Bool   // the store has answered
-	hand     hand
 	settling sync.WaitGroup
 
 	mu     sync.Mutex
@@ -71,7 +68,11 @@ type Intake struct {
 
 // New makes an Intake. Run starts it.
 func New(cfg Config) *Intake {
-	in := &Intake{cfg: cfg, log: cfg.Log, room: make(chan struct{}, maxHeld), eased: make(chan struct{}, 1)}
+	in := &Intake{
+		cfg:   cfg,
+		log:   cfg.Log,
+		eased: make(chan struct{}, 1),
+	}
 	for _, name := range cfg.Queues {
 		in.queues = append(in.queues, in.newQueue(name))
 	}
@@ -176,7 +177,7 @@ func (in *Intake) remove(gone *queue) {
 
 // IsCrowded reports whether so many companions are in hand that those that only wait must make
 // room. Otherwise, messages that consumers hold would keep others from being checked.
-func (in *Intake) IsCrowded() bool { return len(in.room) > maxHeld/2+creditWindow }
+func (in *Intake) IsCrowded() bool { return in.held.Load() > maxHeld/2 }
 
 // Watching returns how many messages are in hand.
 func (in *Intake) Watching() int64 { return in.watching.Load() }
@@ -185,21 +186,14 @@ func (in *Intake) Watching() int64 { return in.watching.Load() }
 // its credit and granting it again: a broker serves first whose credit is the oldest.
 func (in *Intake) Yield() { in.yield.Store(true) }
 
-// yields reports whether it is time to give way.
-func (in *Intake) yields() bool {
-	if !in.yield.Load() || time.Since(in.yielded) < yieldEvery {
-		return false
-	}
-	in.yield.Store(false)
-	in.yielded = time.Now()
-	return true
+// isFull reports whether no more companions are received.
+func (in *Intake) isFull() bool {
+	return in.held.Load() >= maxHeld || in.watching.Load() >= maxWatched
 }
 
-// awaitEase waits while too many messages are in hand. The others stay on the monitor queue, where
-// any worker can receive them.
-func (in *Intake) awaitEase(ctx context.Context) {
-	for in.watching.Load() > maxWatched && ctx.Err() == nil {
-		in.log.Debug("no companions are received while events wait for their sinks")
+// awaitRoom waits until there is room for companions again.
+func (in *Intake) awaitRoom(ctx context.Context) {
+	for ctx.Err() == nil && (in.held.Load() > maxHeld-creditWindow || in.watching.Load() > maxWatched/2) {
 		select {
 		case <-in.eased:
 		case <-ctx.Done():
@@ -212,33 +206,5 @@ func (in *Intake) ease() {
 	select {
 	case in.eased <- struct{}{}:
 	default:
-	}
-}
-
-// takeRoom reserves room for up to n leases. With wait it waits for at least one.
-func (in *Intake) takeRoom(ctx context.Context, n int, wait bool) (taken int, err error) {
-	if wait {
-		select {
-		case in.room <- struct{}{}:
-			taken++
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
-		}
-	}
-	for taken < n {
-		select {
-		case in.room <- struct{}{}:
-			taken++
-		default:
-			return taken, nil
-		}
-	}
-	return taken, nil
-}
-
-// leaveRoom gives up room for n leases.
-func (in *Intake) leaveRoom(n int) {
-	for range n {
-		<-in.room
 	}
 }

@@ -5,11 +5,13 @@ package intake
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/bubble"
+	"overdue/internal/testing/pipenet"
 	"overdue/scheduler"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,9 +71,7 @@ func (s *settled) open(t *testing.T, in *Intake, n int) *Companion {
 
 func (s *settled) openBody(t *testing.T, in *Intake, body []byte, n int) *Companion {
 	t.Helper()
-	if _, err := in.takeRoom(t.Context(), 1, true); err != nil {
-		t.Fatal(err)
-	}
+	in.held.Add(1)
 	h := in.Open(t.Context(), &Lease{Body: body, in: in, item: s})
 	if h != nil {
 		h.Add(n)
@@ -94,13 +94,13 @@ func TestACompanionIsSettledWhenItsLastWatchHasEnded(t *testing.T) {
 		h := s.open(t, in, 2)
 		h.Done(t.Context(), nil)
 		in.Wait()
-		if len(s.how) != 0 || in.Watching() != 1 || *outstanding != 2 || len(in.room) != 1 {
-			t.Errorf("%s: with one watch of two, the companion is %v, %d watched, %d outstanding, %d in hand", name, s.how, in.Watching(), *outstanding, len(in.room))
+		if len(s.how) != 0 || in.Watching() != 1 || *outstanding != 2 || in.held.Load() != 1 {
+			t.Errorf("%s: with one watch of two, the companion is %v, %d watched, %d outstanding, %d in hand", name, s.how, in.Watching(), *outstanding, in.held.Load())
 		}
 		c.end(h)
 		in.Wait()
-		if diff := cmp.Diff(c.want, s.how); diff != "" || in.Watching() != 0 || *outstanding != 0 || len(in.room) != 0 {
-			t.Errorf("%s: %d watched, %d outstanding, %d in hand, want none; -want +got:\n%s", name, in.Watching(), *outstanding, len(in.room), diff)
+		if diff := cmp.Diff(c.want, s.how); diff != "" || in.Watching() != 0 || *outstanding != 0 || in.held.Load() != 0 {
+			t.Errorf("%s: %d watched, %d outstanding, %d in hand, want none; -want +got:\n%s", name, in.Watching(), *outstanding, in.held.Load(), diff)
 		}
 	}
 }
@@ -112,90 +112,90 @@ func TestACompanionThatCannotBeReadIsADeadLetter(t *testing.T) {
 		t.Errorf("it is open: %+v", h)
 	}
 	in.Wait()
-	if diff := cmp.Diff([]string{"let go", Malformed}, s.how); diff != "" || *outstanding != 0 || len(in.room) != 0 {
-		t.Errorf("%d outstanding, %d in hand, want none; -want +got:\n%s", *outstanding, len(in.room), diff)
+	if diff := cmp.Diff([]string{"let go", Malformed}, s.how); diff != "" || *outstanding != 0 || in.held.Load() != 0 {
+		t.Errorf("%d outstanding, %d in hand, want none; -want +got:\n%s", *outstanding, in.held.Load(), diff)
 	}
 }
 
 // A companion of which a part was handled must not come back as it was.
-// A send that is tried again may leave its companion twice on the monitor queue. One of them has all
-// that the other one has, but a slot may be that of another process, with messages of its own.
-func TestACopyOfACompanionInHandIsCompletedAtOnce(t *testing.T) {
-	each := scheduler.Companion{Entity: "orders", References: []scheduler.Reference{{MessageID: "m", Sent: noon, Deadline: noon, Stated: "deadline", Once: true}}}
-	slot := scheduler.Companion{Entity: "orders", SlotEnd: noon, SlotLength: time.Second, Lives: []time.Duration{time.Minute}}
-	repeated := scheduler.Companion{Entity: "orders", References: slices.Clone(each.References)}
-	repeated.References[0].Once = false
-	other := scheduler.Companion{Entity: "invoices", References: each.References}
-	for name, c := range map[string]struct {
-		first, second scheduler.Companion
-		number        int64 // of the second; the first has 1
-		queue         string
-		done          bool // the first is, before the second comes
-		copied        bool
-	}{
-		"copy":                      {each, each, 2, "q", false, true},
-		"copy on another queue":     {each, each, 1, "p", false, true},
-		"same one comes back":       {each, each, 1, "q", false, false},
-		"first one is done":         {each, each, 2, "q", true, false},
-		"other content, same id":    {each, other, 2, "q", false, false},
-		"slot of another process":   {slot, slot, 2, "q", false, false},
-		"send that may be repeated": {repeated, repeated, 2, "q", false, false},
-		"item of a store, no copy":  {each, each, 0, "q", false, false},
-	} {
-		in, outstanding := newIntake()
-		open := func(s *settled, c scheduler.Companion, queue string, number int64) *Companion {
-			body, _, err := c.Marshal()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := in.takeRoom(t.Context(), 1, true); err != nil {
-				t.Fatal(err)
-			}
-			h := in.Open(t.Context(), &Lease{ID: "id", Queue: queue, Number: number, Body: body, in: in, item: s})
-			if h != nil {
-				h.Add(1)
-			}
-			return h
-		}
-		first, second := &settled{}, &settled{}
-		a := open(first, c.first, "q", 1)
-		if c.done {
-			a.Done(t.Context(), nil)
-			in.Wait()
-		}
-		held := *outstanding
-		b := open(second, c.second, c.queue, c.number)
-		in.Wait()
-		if c.copied {
-			if diff := cmp.Diff([]string{"let go", "completed"}, second.how); b != nil || diff != "" || *outstanding != held || len(in.room) != 1 {
-				t.Errorf("%s: companion %v, %d outstanding, %d in hand, want that it is completed at once; -want +got:\n%s", name, b, *outstanding, len(in.room), diff)
-			}
-		} else if b == nil || len(second.how) != 0 {
-			t.Errorf("%s: companion %v is %v, want that its messages are checked", name, b, second.how)
-		}
-		if !c.done && len(first.how) != 0 {
-			t.Errorf("%s: the first one is %v, want that it stays in hand", name, first.how)
-		}
-	}
-}
-
 func TestOnlyAWholeCompanionIsHandedBack(t *testing.T) {
-	in, outstanding := newIntake()
-	s := &settled{}
-	h := s.open(t, in, 2)
-	if h.HandBack(t.Context(), 1) {
-		t.Error("one of two watches hands the companion back")
-	}
-	if !h.HandBack(t.Context(), 2) {
-		t.Error("both watches do not hand it back")
-	}
-	in.Wait()
-	if diff := cmp.Diff([]string{"let go", "handed back"}, s.how); diff != "" || in.Watching() != 0 || *outstanding != 0 || len(in.room) != 0 {
-		t.Errorf("%d watched, %d outstanding, %d in hand, want none; -want +got:\n%s", in.Watching(), *outstanding, len(in.room), diff)
+	bubble.WithScheduler(t, func(t *testing.T, ns *brokertest.Namespace, sc *scheduler.Scheduler) {
+		part := bubble.CompanionOf("m", time.Now().Add(time.Hour))
+		for name, c := range map[string]struct {
+			end       func(*Companion)
+			want      string
+			scheduled int
+		}{
+			"all watches": {func(h *Companion) { h.HandBack(t.Context(), &part) }, "handed back", 0},
+			"one of two":  {func(h *Companion) { h.Done(t.Context(), nil) }, "completed", 1},
+		} {
+			in, outstanding := newIntake()
+			in.cfg.Scheduler = sc
+			before := counts(t, ns, bubble.MonitorQueue).Scheduled
+			s := &settled{}
+			h := s.open(t, in, 2)
+			h.HandBack(t.Context(), &part)
+			c.end(h)
+			in.Wait()
+			if diff := cmp.Diff([]string{"let go", c.want}, s.how); diff != "" || in.Watching() != 0 || *outstanding != 0 || in.held.Load() != 0 {
+				t.Errorf("%s handed back: %d watched, %d outstanding, %d in hand, want none; -want +got:\n%s", name, in.Watching(), *outstanding, in.held.Load(), diff)
+			}
+			if got := counts(t, ns, bubble.MonitorQueue).Scheduled - before; got != c.scheduled {
+				t.Errorf("%s handed back: %d parts are written, want %d", name, got, c.scheduled)
+			}
+		}
+	})
+}
+
+// A message that a consumer holds must not delay the others of its companion. Parts that end together
+// share a companion.
+func TestPartsAreWrittenWhileOtherWatchesAreOpen(t *testing.T) {
+	bubble.WithScheduler(t, func(t *testing.T, ns *brokertest.Namespace, sc *scheduler.Scheduler) {
+		in, _ := newIntake()
+		in.cfg.Scheduler = sc
+		s := &settled{}
+		h := s.open(t, in, 4)
+		part := bubble.CompanionOf("m", time.Now().Add(time.Hour))
+		ns.Net.Stall(pipenet.Both)
+		h.Done(t.Context(), &part)
+		time.Sleep(joinDelay / 2)
+		h.Done(t.Context(), &part)
+		time.Sleep(time.Minute)
+		ns.Net.Cut()
+		ns.Net.Resume(pipenet.Both)
+		time.Sleep(time.Minute)
+		if got := counts(t, ns, bubble.MonitorQueue).Scheduled; got != 1 || len(s.how) != 0 {
+			t.Errorf("%d companions are written after an outage, and the first one is %v; want one, and the first one in hand", got, s.how)
+		}
+		h.Done(t.Context(), nil)
+		h.Done(t.Context(), nil)
+		in.Wait()
+		if got := counts(t, ns, bubble.MonitorQueue).Scheduled; got != 1 || !cmp.Equal(s.how, []string{"let go", "completed"}) {
+			t.Errorf("%d companions are written in the end, and the first one is %v; want one, and it completed", got, s.how)
+		}
+	})
+}
+
+// What waits makes room for others when there are many.
+func TestWhatWaitsForLongMakesRoom(t *testing.T) {
+	in, _ := newIntake()
+	h := (&settled{}).open(t, in, 1)
+	for wait, want := range map[time.Duration][2]bool{
+		time.Second: {true, true},
+		shortWait:   {true, false},
+		longWait:    {true, false},
+		time.Hour:   {false, false},
+	} {
+		in.held.Store(1)
+		few := h.MayWait(wait)
+		in.held.Store(maxHeld/2 + 1)
+		if many := h.MayWait(wait); few != want[0] || many != want[1] {
+			t.Errorf("a companion may wait %v among few: %v, among many: %v; want %v", wait, few, many, want)
+		}
 	}
 }
 
-func TestRewrittenCompanionsAreJoinedWhereTheyAreDueTogether(t *testing.T) {
+func TestPartsAreJoinedWhereTheyAreDueTogether(t *testing.T) {
 	at := func(entity string, after time.Duration, attempt int, missed bool) scheduler.Companion {
 		r := scheduler.Reference{MessageID: "m", Sent: noon, Deadline: noon, Stated: "deadline"}
 		if missed {
@@ -204,22 +204,22 @@ func TestRewrittenCompanionsAreJoinedWhereTheyAreDueTogether(t *testing.T) {
 		return scheduler.Companion{Entity: entity, Due: noon.Add(after), Attempt: attempt, References: []scheduler.Reference{r}}
 	}
 	var many []scheduler.Companion
-	for range mergeMost + 1 {
+	for range maxJoined + 1 {
 		many = append(many, at("orders", 0, 0, false))
 	}
 	for name, c := range map[string]struct {
 		again []scheduler.Companion
 		want  []int // references of each
 	}{
-		"due together":        {[]scheduler.Companion{at("orders", 0, 0, false), at("orders", mergeSpan, 0, false)}, []int{2}},
-		"due apart":           {[]scheduler.Companion{at("orders", 0, 0, false), at("orders", mergeSpan+1, 0, false)}, []int{1, 1}},
+		"due together":        {[]scheduler.Companion{at("orders", 0, 0, false), at("orders", joinSpan-1, 0, false)}, []int{2}},
+		"due apart":           {[]scheduler.Companion{at("orders", 0, 0, false), at("orders", joinSpan, 0, false)}, []int{1, 1}},
 		"notifications":       {[]scheduler.Companion{at("orders", 0, 0, true), at("orders", time.Hour, 0, true)}, []int{2}},
 		"of two entities":     {[]scheduler.Companion{at("orders", 0, 0, false), at("bills", 0, 0, false)}, []int{1, 1}},
 		"of two attempts":     {[]scheduler.Companion{at("orders", 0, 1, true), at("orders", 0, 2, true)}, []int{1, 1}},
-		"more than one holds": {many, []int{mergeMost, 1}},
+		"more than one holds": {many, []int{maxJoined, 1}},
 	} {
 		var got []int
-		for _, m := range merged(c.again) {
+		for _, m := range joined(c.again) {
 			got = append(got, len(m.References))
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
@@ -228,16 +228,17 @@ func TestRewrittenCompanionsAreJoinedWhereTheyAreDueTogether(t *testing.T) {
 	}
 }
 
-// A worker receives nothing more while too much is in hand, and goes on with half of it.
+// A worker receives nothing more while too much is in hand, and goes on with half of the messages.
 func TestAnIntakeWaitsUntilHalfIsHandled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := newIntake()
-		s := &settled{}
-		h := s.open(t, in, 1)
-		h.Add(maxWatched)
+		h := (&settled{}).open(t, in, 1)
+		if h.Add(maxWatched); !in.isFull() {
+			t.Errorf("it is not full with %d messages in hand", in.Watching())
+		}
 		eased := make(chan struct{})
 		go func() {
-			in.awaitEase(t.Context())
+			in.awaitRoom(t.Context())
 			close(eased)
 		}()
 		synctest.Wait() // it waits
@@ -255,41 +256,28 @@ func TestAnIntakeWaitsUntilHalfIsHandled(t *testing.T) {
 	})
 }
 
-func TestAnIntakeIsCrowdedWhenHalfOfItsRoomIsTaken(t *testing.T) {
-	in, _ := newIntake()
-	for n := maxHeld/2 + creditWindow; n > 0; {
-		taken, err := in.takeRoom(t.Context(), n, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n -= taken
-	}
-	if in.IsCrowded() {
-		t.Errorf("it is crowded with %d leases", len(in.room))
-	}
-	if taken, err := in.takeRoom(t.Context(), maxHeld, false); taken == 0 || err != nil || !in.IsCrowded() || len(in.room) != maxHeld {
-		t.Errorf("%d more are taken, %v, so %d leases; want all that there is room for, and a crowd", taken, err, len(in.room))
-	}
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if taken, err := in.takeRoom(ended, 1, true); taken != 0 || err == nil {
-		t.Errorf("%d are taken without room, %v, want an error when ctx ends", taken, err)
-	}
-}
-
-func TestAWorkerGivesWayOnceASecondAtMost(t *testing.T) {
+func TestAnIntakeWaitsWhileItHoldsTooManyCompanions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := newIntake()
-		times := 0
-		for range 40 {
-			in.Yield()
-			if in.yields() {
-				times++
-			}
-			time.Sleep(100 * time.Millisecond)
+		var held []*Companion
+		for range maxHeld {
+			held = append(held, (&settled{}).open(t, in, 1))
 		}
-		if times != 4 {
-			t.Errorf("it gives way %d times in four seconds, want 4", times)
+		if !in.isFull() || !in.IsCrowded() {
+			t.Errorf("full: %v, crowded: %v with %d companions, want both", in.isFull(), in.IsCrowded(), maxHeld)
 		}
+		eased := make(chan struct{})
+		go func() {
+			in.awaitRoom(t.Context())
+			close(eased)
+		}()
+		for _, h := range held[:creditWindow] {
+			h.Done(t.Context(), nil)
+		}
+		<-eased
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		in.watching.Store(maxWatched)
+		in.awaitRoom(ended) // it does not hold a stop up
 	})
 }

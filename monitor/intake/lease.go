@@ -20,10 +20,16 @@ type Lease struct {
 	Queue       string // the monitor queue; in a store, the first
 	ContentType string
 	Body        []byte
-	Number      int64 // its sequence number; 0 in a store
 
 	in   *Intake
 	item item
+}
+
+// take hands a lease to the worker.
+func (in *Intake) take(ctx context.Context, l *Lease) {
+	in.held.Add(1)
+	l.in = in
+	in.cfg.Take(ctx, l)
 }
 
 // An item is a lease where it came from.
@@ -57,8 +63,9 @@ func (l *Lease) LetGo() {
 
 // leave makes room for another lease.
 func (l *Lease) leave() {
-	l.in.hand.remove(l)
-	l.in.leaveRoom(1)
+	if l.in.held.Add(-1) == maxHeld-creditWindow {
+		l.in.ease()
+	}
 }
 
 // settle makes room only afterwards: otherwise, settlements would pile up. The lock of what is

@@ -23,9 +23,6 @@ const (
 	// claimEvery is how often the right to use the monitor queue is renewed while nothing
 	// comes.
 	claimEvery = time.Minute
-	// yieldAfter is how long nothing comes before a worker gives way: one gets all that is due
-	// together.
-	yieldAfter = 20 * time.Millisecond
 )
 
 // A queue is one monitor queue that companions are received from. All else is shared by the queues,
@@ -104,16 +101,14 @@ func (q *queue) receive(ctx, work context.Context) error {
 	for err == nil {
 		err = s.next(ctx, work)
 	}
-	err = q.retire(ctx, work, r, err)
-	in.leaveRoom(s.credit)
-	return err
+	return q.retire(ctx, work, r, err)
 }
 
 // A stream is the use of one link of a queue.
 type stream struct {
 	*queue
 	link   *link.Receiver
-	credit int // on the link, each with room for a lease
+	credit int // on the link
 }
 
 // next takes one companion, or renews the right to use the queue while none comes.
@@ -129,9 +124,9 @@ func (s *stream) next(ctx, work context.Context) error {
 		return s.link.Claim(ctx)
 	}
 	s.take(work, m)
-	yields := s.name == s.in.cfg.Queues[0] && s.in.yields() // digests are on the first queue
-	if yields || s.in.watching.Load() > maxWatched {
-		return s.giveWay(ctx, work, yields)
+	mustYield := s.name == s.in.cfg.Queues[0] && s.in.yield.Swap(false) // digests are on the first queue
+	if mustYield || s.in.isFull() {
+		return s.giveWay(ctx, work)
 	}
 	return nil
 }
@@ -142,53 +137,43 @@ func (s *stream) grant(ctx context.Context) error {
 	if s.credit >= (window+1)/2 {
 		return nil
 	}
-	n, err := s.in.takeRoom(ctx, window-s.credit, s.credit == 0)
-	if err != nil {
+	if err := s.link.Grant(ctx, uint32(window-s.credit)); err != nil {
 		return err
 	}
-	if n > 0 {
-		s.credit += n
-		if err := s.link.Grant(ctx, uint32(n)); err != nil {
-			return err
-		}
-	}
+	s.credit = window
 	return s.link.Claim(ctx)
 }
 
-// giveWay takes the credit back, and waits while too much is in hand. With rest it takes what comes
-// together before.
-func (s *stream) giveWay(ctx, work context.Context, rest bool) error {
-	for rest {
-		m, err := s.link.Receive(ctx, yieldAfter)
-		if err != nil {
-			return err
-		}
-		if rest = m != nil; rest {
-			s.take(work, m)
-		}
-	}
+// giveWay takes the credit back, and waits while too much is in hand.
+func (s *stream) giveWay(ctx, work context.Context) error {
 	if err := s.link.Drain(ctx); err != nil {
 		return err
 	}
 	for m := s.link.Prefetched(); m != nil; m = s.link.Prefetched() {
 		s.take(work, m)
 	}
-	s.in.leaveRoom(s.credit)
 	s.credit = 0
-	s.in.awaitEase(ctx)
+	s.in.awaitRoom(ctx)
 	return nil
 }
 
 // take hands a message to the worker.
 func (s *stream) take(work context.Context, m *link.ReceivedMessage) {
 	s.credit--
-	in := s.in
-	in.cfg.Operations.Add(operations.Receive, 1)
-	in.cfg.Clock.Observe(m.EnqueuedTime)
+	s.in.cfg.Operations.Add(operations.Receive, 1)
+	s.in.cfg.Clock.Observe(m.EnqueuedTime)
 	s.renewer.Hold(m)
-	in.cfg.Take(work, &Lease{
-		ID: m.MessageID, Queue: s.name, ContentType: m.ContentType, Body: m.Body(), Number: m.SequenceNumber,
-		in: in, item: &lockedMessage{in: in, link: s.link, message: m, renewer: s.renewer},
+	s.in.take(work, &Lease{
+		ID:          m.MessageID,
+		Queue:       s.name,
+		ContentType: m.ContentType,
+		Body:        m.Body(),
+		item: &lockedMessage{
+			in:      s.in,
+			link:    s.link,
+			message: m,
+			renewer: s.renewer,
+		},
 	})
 }
 

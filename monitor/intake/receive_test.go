@@ -120,9 +120,7 @@ func TestACompanionIsSettledOnTheQueueThatItCameFrom(t *testing.T) {
 		w.of("refused").Refuse(t.Context(), Undeliverable, "no sink")
 		later := bubble.CompanionOf("rewritten", time.Now().Add(time.Hour))
 		w.of("rewritten").Done(t.Context(), &later)
-		if !w.of("back").HandBack(t.Context(), 1) {
-			t.Error("a whole companion is not handed back")
-		}
+		w.of("back").HandBack(t.Context(), &later)
 		time.Sleep(time.Second)
 		if c := counts(t, ns, bubble.MonitorQueue); c.Scheduled != 1 || c.DeadLetter != 1 || c.Active != 1 || w.count() != 5 {
 			t.Errorf("%+v, and %d were taken; want one scheduled for later, one dead letter, and one that came again", c, w.count())
@@ -147,8 +145,8 @@ func TestAStopGivesTheCreditBack(t *testing.T) {
 		time.Sleep(time.Second)
 		second := start(t, Config{Links: ns.Links(t), Scheduler: s, Queues: []string{bubble.MonitorQueue}})
 		time.Sleep(time.Second)
-		if diff := cmp.Diff([]string{"m"}, second.names()); diff != "" || len(first.names()) != 0 || len(first.room) != 0 {
-			t.Errorf("the one that stops has taken %v and has %d in hand, want nothing; the other one -want +got:\n%s", first.names(), len(first.room), diff)
+		if diff := cmp.Diff([]string{"m"}, second.names()); diff != "" || len(first.names()) != 0 || first.held.Load() != 0 {
+			t.Errorf("the one that stops has taken %v and has %d in hand, want nothing; the other one -want +got:\n%s", first.names(), first.held.Load(), diff)
 		}
 	})
 }
@@ -254,7 +252,7 @@ func TestCompanionsOfAStoreAreClaimedOnceTheClockIsMeasured(t *testing.T) {
 		}
 		w.of("m-0").Done(t.Context(), nil)
 		synctest.Wait()
-		w.of("m-1").HandBack(t.Context(), 1)
+		w.of("m-1").HandBack(t.Context(), &scheduler.Companion{})
 		synctest.Wait()
 		w.of("m-2").Refuse(t.Context(), Malformed, "")
 		synctest.Wait()

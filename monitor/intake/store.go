@@ -38,9 +38,6 @@ const renewEvery = 5 * time.Second
 // yieldTime is how much later than others a worker wakes for items that it has left to them.
 const yieldTime = 50 * time.Millisecond
 
-// claimRoom bounds the places that a worker reserves before it knows whether there are items.
-const claimRoom = creditWindow
-
 // claim claims companions until ctx ends. It waits until the clock of the broker is
 // measured: by our own clock, companions might be checked early again and again.
 func (in *Intake) claim(ctx, work context.Context) {
@@ -53,19 +50,19 @@ func (in *Intake) claim(ctx, work context.Context) {
 	defer stop()
 	in.settling.Go(func() { in.renewClaims(renewing) })
 	for down := false; ctx.Err() == nil; {
-		in.awaitEase(ctx)
-		n, err := in.takeRoom(ctx, claimRoom, true)
-		if err != nil {
-			return
+		if in.isFull() {
+			in.awaitRoom(ctx)
 		}
 		now := in.cfg.Clock.Latest()
-		leases, wait, err := in.cfg.Store.Claim(ctx, now, n)
-		in.leaveRoom(n - len(leases))
+		leases, wait, err := in.cfg.Store.Claim(ctx, now, creditWindow)
 		for _, l := range leases {
 			in.cfg.Clock.Observe(now) // it has passed, just now mostly
-			in.cfg.Take(work, &Lease{
-				ID: l.ID, Queue: in.cfg.Queues[0], ContentType: l.ContentType, Body: l.Body,
-				in: in, item: &storedItem{in.cfg.Store, l},
+			in.take(work, &Lease{
+				ID:          l.ID,
+				Queue:       in.cfg.Queues[0],
+				ContentType: l.ContentType,
+				Body:        l.Body,
+				item:        &storedItem{in.cfg.Store, l},
 			})
 		}
 		if ctx.Err() != nil {
@@ -76,7 +73,7 @@ func (in *Intake) claim(ctx, work context.Context) {
 			down = err != nil
 			in.logStore(err)
 		}
-		if in.yields() {
+		if in.yield.Swap(false) {
 			wait += yieldTime
 		}
 		select {
