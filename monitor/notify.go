@@ -19,10 +19,8 @@ const maxAttempts = 300
 // notify sends the event of wt to every sink, then ends wt. It does not block.
 func (w *Worker) notify(ctx context.Context, entity string, wt *watch) {
 	w.running.Add(1)
-	w.notifying.Add(1)
 	w.notifier.Notify(ctx, entity, &wt.ref, wt.missed, func(r notify.Result) {
 		defer w.running.Done()
-		w.notifying.Add(-1)
 		w.endNotification(ctx, entity, wt, r)
 	})
 }

@@ -156,15 +156,13 @@ func (u *slotSearch) handOn(ctx context.Context, wt *watch) {
 const (
 	// maxCollected is how many messages a search keeps until it is over.
 	maxCollected = 20_000
-	// maxUnnotified is how many events are on their way to the sinks when no more missed deadlines
-	// are collected, where dead letters stay. Whether there is room again is asked every roomEvery.
-	maxUnnotified = 20_000
-	roomEvery     = 20 * time.Millisecond
+	// roomEvery is how often a search asks whether the sinks have caught up.
+	roomEvery = 20 * time.Millisecond
 )
 
 // awaitRoom waits while the sinks are behind, for as long as dead letters stay.
 func (e *entity) awaitRoom(ctx context.Context) error {
-	for e.w.notifying.Load() > maxUnnotified && ctx.Err() == nil {
+	for e.w.notifier.IsBehind() && ctx.Err() == nil {
 		if !e.dead.Cursor {
 			if err := e.keepConfirmed(ctx); err != nil {
 				return err

@@ -3,9 +3,7 @@
 package monitor
 
 import (
-	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"overdue/alert"
@@ -47,45 +45,6 @@ func TestASearchThatFindsManyDeadLettersNotifiesAtOnce(t *testing.T) {
 		if begun != atOnce || e.notifiedAtOnce != atOnce || len(u.found) != found+1-atOnce {
 			t.Errorf("with %d found, %d events are sent and %d watches are kept; want %d and %d", found, begun, len(u.found), atOnce, found+1-atOnce)
 		}
-	}
-}
-
-// Dead letters that stay wait on their queue while the sinks are behind. Those that somebody takes
-// away do not wait.
-func TestDeadLettersThatStayWaitForTheSinks(t *testing.T) {
-	for state, waits := range map[search.LetterState]bool{search.LettersStay: true, search.LettersTaken: false, search.LettersUnknown: false} {
-		synctest.Test(t, func(t *testing.T) {
-			e, _, _ := absent(t)
-			e.w.states.update(e.key, func(f *entityState) {
-				switch state {
-				case search.LettersStay:
-					f.deadLetters.Observe(time.Now(), 1, 0)
-				case search.LettersTaken:
-					f.deadLetters.Observe(time.Now(), 0, 1)
-				}
-			})
-			e.w.notifying.Store(maxUnnotified + 1)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			ended := false
-			go func() {
-				if err := e.awaitRoom(ctx); err != nil {
-					t.Error(err)
-				}
-				ended = true
-			}()
-			time.Sleep(time.Second)
-			synctest.Wait()
-			if ended == waits {
-				t.Errorf("state %d: the search goes on %v, want %v", state, ended, !waits)
-			}
-			e.w.notifying.Store(maxUnnotified)
-			time.Sleep(roomEvery)
-			synctest.Wait()
-			if !ended {
-				t.Errorf("state %d: the search does not go on when the sinks have caught up", state)
-			}
-		})
 	}
 }
 

@@ -72,8 +72,7 @@ type Worker struct {
 	adopter  *adopt.Adopter
 	outage   intake.Outage
 
-	showsExpired atomic.Bool  // a peek has shown an expired message, see unseen.go
-	notifying    atomic.Int64 // events on their way to the sinks
+	showsExpired atomic.Bool // a peek has shown an expired message, see unseen.go
 
 	mu       sync.Mutex
 	stopping bool

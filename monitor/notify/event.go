@@ -16,23 +16,39 @@ func EventOf(namespace, entity string, ref *scheduler.Reference, m *scheduler.Mi
 	name, subscription := address.SplitSubscription(entity)
 	before := time.Duration(m.WarnBeforeMs) * time.Millisecond
 	e := alert.Event{
-		Type: cmp.Or(m.Type, alert.TypeMissed), Source: alert.SourceOf(namespace, entity), Subject: address.MessageName(ref.MessageID, m.SequenceNumber),
-		Time: m.DeadLetteredTime.UTC(), Traceparent: m.Traceparent, SendTraceparent: ref.Traceparent,
+		Type:            cmp.Or(m.Type, alert.TypeMissed),
+		Source:          alert.SourceOf(namespace, entity),
+		ID:              alert.IDOf(entity, m.SequenceNumber, m.EnqueuedTime),
+		Subject:         address.MessageName(ref.MessageID, m.SequenceNumber),
+		Time:            m.DeadLetteredTime.UTC(),
+		Traceparent:     m.Traceparent,
+		SendTraceparent: ref.Traceparent,
 		Data: alert.EventData{
-			Entity: name, Subscription: subscription, MessageID: ref.MessageID, SessionID: ref.SessionID,
-			SequenceNumber: m.SequenceNumber, EnqueuedTime: m.EnqueuedTime.UTC(), Deadline: m.Deadline.UTC(), DeadlineKind: alert.KindReceived,
-			LagMs:    m.DeadLetteredTime.Sub(m.Deadline.Add(-before)).Milliseconds(),
-			Strategy: m.Strategy, Evidence: m.Evidence, DeadLetterReason: m.DeadLetterReason,
-			CorrelationID: m.CorrelationID, DeliveryCount: m.DeliveryCount, State: m.State, WarnBeforeMs: m.WarnBeforeMs,
+			Entity:           name,
+			Subscription:     subscription,
+			MessageID:        ref.MessageID,
+			SessionID:        ref.SessionID,
+			SequenceNumber:   m.SequenceNumber,
+			EnqueuedTime:     m.EnqueuedTime.UTC(),
+			Deadline:         m.Deadline.UTC(),
+			DeadlineKind:     alert.KindReceived,
+			DeadLetteredTime: m.DeadLetteredTime.UTC(),
+			LagMs:            m.DeadLetteredTime.Sub(m.Deadline.Add(-before)).Milliseconds(),
+			Strategy:         m.Strategy,
+			Evidence:         m.Evidence,
+			DeadLetterReason: m.DeadLetterReason,
+			CorrelationID:    m.CorrelationID,
+			DeliveryCount:    m.DeliveryCount,
+			State:            m.State,
+			WarnBeforeMs:     m.WarnBeforeMs,
 		},
 	}
 	if m.Type == alert.TypeIncomplete {
 		e.Data.DeadlineKind = alert.KindCompleted
 	}
-	if m.Type != "" { // a reminder
+	if isReminder := m.Type != ""; isReminder {
 		e.ID = alert.IDOfReminder(m.Type, entity, m.SequenceNumber, m.EnqueuedTime, before)
-		return e
+		e.Data.DeadLetteredTime = time.Time{}
 	}
-	e.ID, e.Data.DeadLetteredTime = alert.IDOf(entity, m.SequenceNumber, m.EnqueuedTime), m.DeadLetteredTime.UTC()
 	return e
 }

@@ -5,7 +5,7 @@ package notify
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,20 +15,16 @@ import (
 )
 
 const (
-	// A line sends one job at once, and adds one every growEvery while they take longer than that;
-	// up to fewSending also while they take a quarter of it. Goroutines that only need a processor
-	// would keep the nudges waiting: Go looks for network input only where a processor has nothing
-	// else to run. So a goroutine pauses for turnPause after a turn of jobs that took less. One
-	// that is alone has longer turns.
-	fewSending, maxSending = 8, 64
-	growEvery              = 2 * time.Millisecond
-	turn, singleTurn       = 16, 256
-	turnPause              = 500 * time.Microsecond
-	// measureEvery is how often a line measures how fast it is.
-	measureEvery = time.Second
-	// longestWait is how long a job may have to wait in line. Those that would wait longer are put
-	// off, by longestPutOff at most.
-	longestWait, longestPutOff = 30 * time.Second, 15 * time.Minute
+	// maxAttempts bounds the attempts that a line makes at once.
+	maxAttempts = 64
+	// tickInterval is the interval at which a line whose jobs wait looks whether a pause is over, and
+	// compares what waits with its rate. The rate is known after minRateSpan, and is that of the last
+	// maxRateSpan.
+	tickInterval             = 500 * time.Millisecond
+	minRateSpan, maxRateSpan = time.Second, 10 * time.Second
+	// longestWait is how long an event may have to wait in line: it keeps its companion in hand.
+	// Those that would wait longer are put off, by longestPutOff at most.
+	longestWait, longestPutOff = 5 * time.Second, 15 * time.Minute
 )
 
 // A Job is one event for one sink.
@@ -66,171 +62,120 @@ func (e *PutOff) failed() bool { return e.Cause != nil && !pace.IsRetryAfter(e.C
 // put off.
 type Line struct {
 	Budget time.Duration
-	// Single has one job sent at once: what waits for no network gets slower with each that
+	// Single has one attempt made at once: what waits for no network gets slower with each that
 	// competes for the processors.
 	Single bool
 
 	mu       sync.Mutex
-	jobs     []*Job // those to come begin at first
-	first    int
-	sending  int
-	most     int  // of sending
-	ticking  bool // tick is going to run
-	finished int  // attempts since the last tick
-	stopped  bool
+	waiting  []*Job
+	attempts int // under way
 	sinkPace pace.Pace
-	waking   bool // wake is going to run
+	stopped  bool
 
-	measured time.Time // when measuring began
-	count    int       // attempts since then
-	rate     float64   // a second
+	ticking  bool      // tick is going to run: jobs wait
+	measured time.Time // since when ended counts
+	ended    int       // attempts
 	booked   time.Time // until when those that were put off fill the line
 }
 
 // Put adds a job. It does not block.
 func (l *Line) Put(j *Job) {
 	l.mu.Lock()
-	wait, cause := l.sinkPace.Remaining()
-	if l.stopped || wait > l.Budget {
-		stopped := l.stopped
-		l.mu.Unlock()
-		if stopped {
-			wait, cause = 0, nil
-		}
-		j.End(&PutOff{wait, cause})
-		return
+	pause, cause := l.sinkPace.Remaining()
+	if l.stopped {
+		pause, cause = 0, nil
 	}
-	l.readyLocked()
-	l.jobs = append(l.jobs, j)
-	l.startLocked()
-	l.mu.Unlock()
-}
-
-// readyLocked is called before a job is added. A line is measured only while jobs wait.
-func (l *Line) readyLocked() {
-	if l.sending == 0 {
-		l.most = 1
-	}
-	if l.waitingLocked() == 0 {
-		l.measured, l.count = time.Now(), 0
-	}
-}
-
-func (l *Line) waitingLocked() int { return len(l.jobs) - l.first }
-
-// startLocked starts a goroutine if there is more to send than there are.
-func (l *Line) startLocked() {
-	waiting := l.waitingLocked()
-	if waiting > 0 && l.sending < l.most && !l.waking {
-		l.sending++
-		go l.send()
-	}
-	if waiting > 0 && l.sending > 0 && !l.ticking {
-		l.ticking = true
-		time.AfterFunc(growEvery, l.tick)
-	}
-}
-
-// pausedLocked reports whether nobody may send now, and has wake run when somebody may.
-func (l *Line) pausedLocked() bool {
-	wait, _ := l.sinkPace.Try()
-	if wait > 0 && !l.waking {
-		l.waking = true
-		time.AfterFunc(wait, l.wake)
-	}
-	return wait > 0
-}
-
-// wake ends a pause.
-func (l *Line) wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waking = false
-	l.measured, l.count = time.Now(), 0
-	l.startLocked()
-}
-
-// tick lets more jobs be sent at once where each takes long, and puts off those that would wait for
-// too long.
-func (l *Line) tick() {
-	l.mu.Lock()
-	if l.sending == 0 {
-		l.ticking = false
-		l.mu.Unlock()
-		return
-	}
-	if !l.Single && !l.waking && (l.finished < l.most && l.most < maxSending || l.finished < 4*l.most && l.most < fewSending) {
-		l.most++
+	off := l.stopped || pause > l.Budget
+	if !off {
+		l.waiting = append(l.waiting, j)
 		l.startLocked()
 	}
-	l.finished = 0
-	var off []*Job
-	var booked []time.Duration
-	if took := time.Since(l.measured); took >= measureEvery && l.waitingLocked() > 0 {
-		// Those that have not finished yet count as well: in the first second of a slow sink, none
-		// has.
-		l.rate = float64(l.count+l.sending) / took.Seconds()
-		l.measured, l.count = time.Now(), 0
-		off, booked = l.putOffLocked()
+	l.mu.Unlock()
+	if off {
+		j.End(&PutOff{pause, cause})
 	}
-	next := growEvery
-	if l.Single || l.most == maxSending {
-		next = measureEvery / 4
+}
+
+// Len returns how many jobs wait.
+func (l *Line) Len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
+// startLocked starts attempts for jobs that wait, unless the line pauses.
+func (l *Line) startLocked() {
+	if len(l.waiting) == 0 {
+		return
 	}
-	time.AfterFunc(next, l.tick)
+	if !l.ticking {
+		l.ticking = true
+		l.measureLocked()
+		time.AfterFunc(tickInterval, l.tick)
+	}
+	if pause, _ := l.sinkPace.Remaining(); pause > 0 {
+		l.measureLocked()
+		return
+	}
+	most := maxAttempts
+	if l.Single {
+		most = 1
+	}
+	for n := min(most-l.attempts, len(l.waiting)); n > 0; n-- {
+		l.attempts++
+		go l.send()
+	}
+}
+
+// measureLocked begins to measure the rate.
+func (l *Line) measureLocked() { l.measured, l.ended = time.Now(), 0 }
+
+// tick ends a pause, and puts off the jobs that would wait for too long.
+func (l *Line) tick() {
+	l.mu.Lock()
+	l.startLocked()
+	off, until := l.putOffLocked()
+	if l.ticking = len(l.waiting) > 0; l.ticking {
+		time.AfterFunc(tickInterval, l.tick)
+	}
 	l.mu.Unlock()
 	for i, j := range off {
-		j.End(&PutOff{For: booked[i]})
+		j.End(&PutOff{For: until[i]})
 	}
 }
 
 // putOffLocked takes those jobs out of the line that would wait for too long, and returns for how
-// long: each gets the time at which the line can take it.
-func (l *Line) putOffLocked() (off []*Job, booked []time.Duration) {
-	keep := l.first + int(l.rate*longestWait.Seconds())
-	if len(l.jobs) <= keep {
+// long: each gets a time at which the line can take it.
+func (l *Line) putOffLocked() (off []*Job, until []time.Duration) {
+	took := time.Since(l.measured)
+	// Those that have not ended count as well: in the first second of a slow sink, none has.
+	rate := float64(l.ended+l.attempts) / took.Seconds()
+	if took > maxRateSpan {
+		l.measured, l.ended = l.measured.Add(took/2), l.ended/2
+	}
+	keep := int(rate * longestWait.Seconds())
+	if took < minRateSpan || len(l.waiting) <= keep {
 		return nil, nil
 	}
-	off = append(off, l.jobs[keep:]...)
-	clear(l.jobs[keep:])
-	l.jobs = l.jobs[:keep]
-	now := time.Now()
-	if soonest := now.Add(longestWait / 2); l.booked.Before(soonest) {
-		l.booked = soonest
+	off = slices.Clone(l.waiting[keep:])
+	clear(l.waiting[keep:])
+	l.waiting = l.waiting[:keep]
+	// Those that were put off before fill the line until booked. A sink may get faster, so the times
+	// begin anew in between.
+	now, interval := time.Now(), time.Duration(float64(time.Second)/rate)
+	wait := min(max(l.booked.Sub(now), longestWait/2), longestPutOff/2)
+	for i := range off {
+		until = append(until, wait+time.Duration(i)*interval%(longestPutOff/2))
 	}
-	each := time.Duration(float64(time.Second) / l.rate)
-	for range off {
-		l.booked = l.booked.Add(each)
-		wait := l.booked.Sub(now)
-		if wait > longestPutOff { // the sink may be faster by then
-			wait = longestPutOff/2 + rand.N(longestPutOff/2)
-		}
-		booked = append(booked, wait)
-	}
-	if latest := now.Add(longestPutOff); l.booked.After(latest) {
-		l.booked = latest
-	}
-	return off, booked
+	l.booked = now.Add(wait + min(time.Duration(len(off))*interval, longestPutOff/2))
+	return off, until
 }
 
-// send sends jobs until none waits.
+// send makes attempts until no job waits, or the line pauses.
 func (l *Line) send() {
-	quick, turn := 0, turn
-	if l.Single {
-		turn = singleTurn
-	}
 	for j := l.next(); j != nil; j = l.next() {
 		began := time.Now()
-		err := j.Send()
-		took := time.Since(began)
-		l.finish(j, err, began)
-		if quick++; took > turnPause {
-			quick = 0
-		}
-		if quick == turn {
-			quick = 0
-			time.Sleep(turnPause)
-		}
+		l.finish(j, j.Send(), began)
 	}
 }
 
@@ -238,17 +183,17 @@ func (l *Line) send() {
 func (l *Line) next() (j *Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.waitingLocked() == 0 || l.pausedLocked() {
-		l.sending--
+	mayTry := len(l.waiting) > 0
+	if mayTry {
+		pause, _ := l.sinkPace.Try()
+		mayTry = pause == 0
+	}
+	if !mayTry {
+		l.attempts--
 		return nil
 	}
-	j, l.jobs[l.first] = l.jobs[l.first], nil
-	if l.first++; l.first > 1024 && l.first > len(l.jobs)/2 {
-		n := copy(l.jobs, l.jobs[l.first:])
-		clear(l.jobs[n:])
-		l.jobs, l.first = l.jobs[:n], 0
-	}
-	l.startLocked()
+	j, l.waiting[0] = l.waiting[0], nil
+	l.waiting = l.waiting[1:]
 	return j
 }
 
@@ -256,31 +201,27 @@ func (l *Line) next() (j *Job) {
 func (l *Line) finish(j *Job, err error, began time.Time) {
 	permanent := (*backoff.PermanentError)(nil)
 	l.mu.Lock()
-	l.finished++
-	l.count++
+	l.ended++
 	l.sinkPace.Note(began, err)
-	wait, cause := l.sinkPace.Remaining()
-	j.spent += time.Since(began) + wait
+	pause, cause := l.sinkPace.Remaining()
+	j.spent += time.Since(began) + pause
 	again := err != nil && !errors.As(err, &permanent) && j.spent <= l.Budget && !l.stopped
 	if again {
-		l.jobs = append(l.jobs, j)
-	}
-	if wait == 0 && l.waking { // another attempt has ended the pause
-		l.waking = false
-		l.startLocked()
+		l.waiting = append(l.waiting, j)
 	}
 	var off []*Job
-	if wait > l.Budget {
-		off = l.takeAllLocked()
+	if pause > l.Budget {
+		off, l.waiting = l.waiting, nil
 	}
+	l.startLocked() // the attempt may have ended a pause
 	l.mu.Unlock()
 	for _, o := range off {
-		o.End(&PutOff{wait, cause})
+		o.End(&PutOff{pause, cause})
 	}
 	switch {
 	case again:
 	case pace.IsRetryAfter(err):
-		j.End(&PutOff{wait, err})
+		j.End(&PutOff{pause, err})
 	case permanent != nil:
 		j.End(permanent.Unwrap())
 	default:
@@ -288,18 +229,12 @@ func (l *Line) finish(j *Job, err error, began time.Time) {
 	}
 }
 
-// takeAllLocked takes all jobs out of the line.
-func (l *Line) takeAllLocked() []*Job {
-	all := l.jobs[l.first:]
-	l.jobs, l.first = nil, 0
-	return all
-}
-
 // Stop puts off all that waits, and all that comes. What is being sent has no further attempt.
 func (l *Line) Stop() {
 	l.mu.Lock()
 	l.stopped = true
-	left := l.takeAllLocked()
+	left := l.waiting
+	l.waiting = nil
 	l.mu.Unlock()
 	for _, j := range left {
 		j.End(&PutOff{})

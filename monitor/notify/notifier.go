@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package notify hands each event to each sink once, however slow the sinks are, and due digests to
+// their groups.
 package notify
 
 import (
-	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -13,8 +15,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// budget bounds the attempts to notify one sink of one event. Then its companion is rewritten.
-const budget = 10 * time.Second
+const (
+	// budget bounds the attempts to notify one sink of one event. Then its companion is rewritten.
+	budget = 10 * time.Second
+	// maxWaiting is how many events may wait for a sink before no more are collected, see IsBehind.
+	maxWaiting = 20_000
+)
 
 // Config configures a Notifier.
 type Config struct {
@@ -33,21 +39,25 @@ type Config struct {
 type Notifier struct {
 	cfg    Config
 	log    *zap.Logger
-	sinks  atomic.Pointer[sinks]
-	claims Line // of events that are shared with other monitors
+	sinks  atomic.Pointer[[]sink] // of one configuration; a new one replaces them
+	claims Line                   // of events that are shared with other monitors
 }
 
-// sinks holds the sinks of one configuration. It does not change; a new one replaces it.
-type sinks struct {
-	alerters []alert.Alerter
-	lines    []*Line                  // of alerters
-	groups   map[string]*alert.Groups // of alerters, by name
+// A sink has a line of its own, so that it delays no other.
+type sink struct {
+	alert.Alerter
+	line   *Line
+	groups *alert.Groups // nil: it takes single events
 }
 
 // New makes a Notifier without sinks.
 func New(cfg Config) *Notifier {
-	n := &Notifier{cfg: cfg, log: cfg.Log, claims: Line{Budget: budget}}
-	n.sinks.Store(&sinks{})
+	n := &Notifier{
+		cfg:    cfg,
+		log:    cfg.Log,
+		claims: Line{Budget: budget},
+	}
+	n.sinks.Store(&[]sink{})
 	return n
 }
 
@@ -55,55 +65,66 @@ func New(cfg Config) *Notifier {
 // Groups that are not in all are closed: SetSinks returns when they are, after a few seconds
 // at most. It MUST NOT be called concurrently.
 func (n *Notifier) SetSinks(all []alert.Alerter) {
-	next, before := &sinks{alerters: all, groups: map[string]*alert.Groups{}}, n.sinks.Load()
+	var next []sink
+	before := *n.sinks.Load()
 	for _, a := range all {
-		next.lines = append(next.lines, &Line{Budget: budget, Single: local(a)})
-		g := alert.GroupsOf(a)
-		if g == nil {
-			continue
+		_, isLocal := find[interface{ Local() }](a)
+		s := sink{
+			Alerter: a,
+			line:    &Line{Budget: budget, Single: isLocal},
+			groups:  alert.GroupsOf(a),
 		}
-		next.groups[g.Name()] = g
-		if before.groups[g.Name()] != g { // a group that stays may be sending
-			g.OnNotify(func(err error) { n.cfg.Delivered(g.Name(), err) })
+		if s.groups != nil && !has(before, s.groups) { // a group that stays may be sending
+			s.groups.OnNotify(func(err error) { n.cfg.Delivered(s.Name(), err) })
+		}
+		next = append(next, s)
+	}
+	n.sinks.Store(&next)
+	for _, s := range before {
+		if s.groups != nil && !has(next, s.groups) {
+			s.groups.Close()
 		}
 	}
-	n.sinks.Store(next)
-	for name, g := range before.groups {
-		if next.groups[name] != g {
-			g.Close()
+}
+
+func has(sinks []sink, g *alert.Groups) bool {
+	return slices.ContainsFunc(sinks, func(s sink) bool { return s.groups == g })
+}
+
+// find returns the first T among a and the sinks that it wraps.
+func find[T any](a alert.Alerter) (found T, ok bool) {
+	for {
+		if found, ok = a.(T); ok {
+			return found, true
 		}
+		w, wraps := a.(interface{ Unwrap() alert.Alerter })
+		if !wraps {
+			return found, false
+		}
+		a = w.Unwrap()
 	}
 }
 
 // Close closes the groups.
 func (n *Notifier) Close() {
-	for _, g := range n.sinks.Load().groups {
-		g.Close()
+	for _, s := range *n.sinks.Load() {
+		if s.groups != nil {
+			s.groups.Close()
+		}
 	}
 }
 
 // LeaveEvents leaves the events that still wait in line to the next worker.
 func (n *Notifier) LeaveEvents() {
 	n.claims.Stop()
-	for _, l := range n.sinks.Load().lines {
-		l.Stop()
+	for _, s := range *n.sinks.Load() {
+		s.line.Stop()
 	}
 }
 
-// Notify sends the event of m, the message of ref, to every sink that has not taken it, and calls
-// end with the result. It does not block: a slow sink must not delay the next check.
-//
-// Another call may be notifying of the same event. Both end with the result of that one: both may
-// belong to one companion that came back, and otherwise the event would be lost.
-func (n *Notifier) Notify(ctx context.Context, entity string, ref *scheduler.Reference, m *scheduler.Missed, end func(Result)) {
-	k := KeyOf(EventOf(n.cfg.Namespace, entity, ref, m).ID)
-	if !n.cfg.Record.Begin(k, end) {
-		return
-	}
-	e := &notification{n: n, ctx: ctx, entity: entity, ref: ref, missed: m, end: func(r Result) { n.cfg.Record.End(k, r) }}
-	if n.cfg.Shared != nil {
-		e.claim(time.Now().Add(claimWait))
-		return
-	}
-	e.send()
+// IsBehind reports whether more events wait for a sink than should be in memory: dead letters that
+// stay wait better on their queue. It is true for a moment only, since the events that a slow sink
+// cannot take soon are put off.
+func (n *Notifier) IsBehind() bool {
+	return slices.ContainsFunc(*n.sinks.Load(), func(s sink) bool { return s.line.Len() > maxWaiting })
 }

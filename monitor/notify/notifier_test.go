@@ -138,14 +138,59 @@ func TestAStopLeavesEventsToTheNextWorker(t *testing.T) {
 	})
 }
 
+// slow is a sink that takes long for each event.
+type slow struct {
+	name  string
+	takes time.Duration
+}
+
+func (s slow) Name() string { return s.name }
+
+func (s slow) Alert(context.Context, alert.Event) error {
+	time.Sleep(s.takes)
+	return nil
+}
+
+// Nobody waits for a sink that is slow, and for one that keeps up only for a moment.
+func TestASlowSinkDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		quick := &counted{name: "quick"}
+		n, _ := newNotifier(nil, quick, slow{"slow", 5 * time.Second})
+		const events = 2 * maxWaiting
+		ended := 0
+		var mu sync.Mutex
+		for i := range events {
+			m := scheduler.Missed{SequenceNumber: int64(i)}
+			n.Notify(t.Context(), "orders", &scheduler.Reference{}, &m, func(Result) {
+				mu.Lock()
+				defer mu.Unlock()
+				ended++
+			})
+		}
+		if !n.IsBehind() {
+			t.Errorf("it is not behind with %d events", events)
+		}
+		time.Sleep(2 * time.Second)
+		if n.IsBehind() || quick.got != events {
+			t.Errorf("behind: %v, and the quick sink got %d events of %d after two seconds; want all, and that nobody waits", n.IsBehind(), quick.got, events)
+		}
+		time.Sleep(3 * longestWait)
+		if ended < events*9/10 {
+			t.Errorf("%d of %d notifications have ended, want most put off", ended, events)
+		}
+		n.LeaveEvents()
+		time.Sleep(longestWait)
+	})
+}
+
 // The log is single also behind filters.
 func TestOnlyTheLogHasASingleLine(t *testing.T) {
 	log := alert.NewLog(zap.NewNop())
 	n := New(Config{Log: zap.NewNop()})
 	n.SetSinks([]alert.Alerter{log, alert.Without(log, "canary"), &counted{name: "webhook"}})
 	var single []bool
-	for _, l := range n.sinks.Load().lines {
-		single = append(single, l.Single)
+	for _, s := range *n.sinks.Load() {
+		single = append(single, s.line.Single)
 	}
 	if diff := cmp.Diff([]bool{true, true, false}, single); diff != "" {
 		t.Errorf("single lines: -want +got:\n%s", diff)

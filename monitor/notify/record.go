@@ -1,51 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package notify hands each event to each sink once, however slow the sinks are, and due digests to
-// their groups.
 package notify
 
 import (
-	"cmp"
-	"errors"
 	"hash/maphash"
-	"strings"
 	"sync"
 	"time"
 )
 
-// The record only avoids repetitions: an event that was dropped from it may be notified twice.
-// Several companions may stand for one message, and a companion may come back. In a burst, their
-// searches may be a minute and a million events apart. So an event that is done is remembered for
-// rememberFor at least, unless there are more than mostDone. Where there are few, it is one of the
-// last leastDone.
-const (
-	rememberFor = 2 * time.Minute
-	leastDone   = 1 << 18
-	mostDone    = 1 << 22 // about 60 MiB
-)
+// leastRemembered is how many events that are done a record remembers at least, and at most twice as
+// many: about 40 MiB. It only avoids repetitions. Several companions may stand for one message, and
+// in a burst they come up to a minute and a million events apart.
+const leastRemembered = 1 << 20
 
 // A Record has the events of which this process has notified, or is notifying. Only those that are
 // done are ever dropped.
 type Record struct {
 	mu      sync.Mutex
-	running map[Key]*notifying
-	done    map[Key]struct{}
-	older   map[Key]struct{} // the generation before; dropped when done is full
-	began   time.Time        // by our clock: when done was empty
-	least   int              // of a generation; 0: leastDone
+	running map[key][]func(Result)
+	done    map[key]struct{}
+	older   map[key]struct{} // the generation before; dropped when done is full
 }
 
-// A Key stands for an event's id in this process. An event that has the key of one of a million
+// A key stands for an event's id in this process. An event that has the key of one of a million
 // others by chance is not notified: one in 10¹³.
-type Key uint64
+type key uint64
 
 var keySeed = maphash.MakeSeed()
 
-// KeyOf returns the key of the event with that id.
-func KeyOf(id string) Key { return Key(maphash.String(keySeed, id)) }
-
-// notifying is an event that is being notified.
-type notifying struct{ ended []func(Result) }
+func keyOf(id string) key { return key(maphash.String(keySeed, id)) }
 
 // A Result is how a notification ended.
 type Result struct {
@@ -55,9 +38,9 @@ type Result struct {
 	Wait   time.Duration // how long a sink wants no further attempt
 }
 
-// Begin has ended called with the result of the notification of k: at once if it is done. The
-// caller that gets first must notify, and call End.
-func (t *Record) Begin(k Key, ended func(Result)) (first bool) {
+// begin has ended called with the result of the notification of k: at once if it is done. The
+// caller that gets first must notify, and call end.
+func (t *Record) begin(k key, ended func(Result)) (first bool) {
 	t.mu.Lock()
 	if t.isDoneLocked(k) {
 		t.mu.Unlock()
@@ -65,42 +48,37 @@ func (t *Record) Begin(k Key, ended func(Result)) (first bool) {
 		return false
 	}
 	defer t.mu.Unlock()
-	n := t.running[k]
-	if n == nil {
-		if t.running == nil {
-			t.running = map[Key]*notifying{}
-		}
-		first, n = true, &notifying{}
-		t.running[k] = n
+	if t.running == nil {
+		t.running = map[key][]func(Result){}
 	}
-	n.ended = append(n.ended, ended)
-	return first
+	t.running[k] = append(t.running[k], ended)
+	return len(t.running[k]) == 1
 }
 
-// End records the result of a notification, and hands it to all that wait for it. After a
-// failure, the next Begin is the first again.
-func (t *Record) End(k Key, r Result) {
+// end records the result of a notification, and hands it to all that wait for it. After a failure,
+// the next begin is the first again.
+func (t *Record) end(k key, r Result) {
 	t.mu.Lock()
-	n := t.running[k]
+	waiting := t.running[k]
 	delete(t.running, k)
 	if r.Err == nil {
 		t.addLocked(k)
 	}
 	t.mu.Unlock()
-	for _, ended := range n.ended {
+	for _, ended := range waiting {
 		ended(r)
 	}
 }
 
 // addLocked records that an event is done.
-func (t *Record) addLocked(k Key) {
-	if n := len(t.done); t.done == nil || n >= mostDone || n >= cmp.Or(t.least, leastDone) && time.Since(t.began) >= rememberFor {
-		t.older, t.done, t.began = t.done, map[Key]struct{}{}, time.Now()
+func (t *Record) addLocked(k key) {
+	if t.done == nil || len(t.done) >= leastRemembered {
+		t.older, t.done = t.done, map[key]struct{}{}
 	}
 	t.done[k] = struct{}{}
 }
 
-func (t *Record) isDoneLocked(k Key) bool {
+func (t *Record) isDoneLocked(k key) bool {
 	_, recent := t.done[k]
 	_, before := t.older[k]
 	return recent || before
@@ -110,7 +88,7 @@ func (t *Record) isDoneLocked(k Key) bool {
 func (t *Record) Note(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := KeyOf(id); t.running[k] == nil {
+	if k := keyOf(id); t.running[k] == nil {
 		t.addLocked(k)
 	}
 }
@@ -119,7 +97,7 @@ func (t *Record) Note(id string) {
 func (t *Record) Has(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := KeyOf(id)
+	k := keyOf(id)
 	return t.running[k] != nil || t.isDoneLocked(k)
 }
 
@@ -127,18 +105,5 @@ func (t *Record) Has(id string) bool {
 func (t *Record) IsFinal(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.isDoneLocked(KeyOf(id))
+	return t.isDoneLocked(keyOf(id))
 }
-
-// Join is errors.Join on one line: the error becomes the description of a dead letter.
-func Join(errs ...error) error {
-	if err := errors.Join(errs...); err != nil {
-		return oneLine{err}
-	}
-	return nil
-}
-
-type oneLine struct{ error }
-
-func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
-func (e oneLine) Unwrap() error { return e.error }
