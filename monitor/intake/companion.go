@@ -21,11 +21,12 @@ const (
 )
 
 const (
-	// shortWait is how long a companion in hand may wait whatever the load is. To rewrite it costs
+	// maxHold bounds how long a companion stays in hand for checks: who holds it for longer looks like
+	// a monitor that hangs, see package unreceived.
+	maxHold = 40 * time.Second
+	// shortWait is how long it may wait for a check although the worker is crowded: to rewrite it costs
 	// three operations, and what is known of its messages.
 	shortWait = 5 * time.Second
-	// longWait is how long it may wait while there is room for others.
-	longWait = 40 * time.Second
 	// joinDelay is how long a part waits before it is written, since those that come together share
 	// a companion.
 	joinDelay = 20 * time.Millisecond
@@ -81,7 +82,8 @@ func (h *Companion) Queue() string { return h.lease.Queue }
 // MayWait reports whether h may stay in hand for that long until it is checked again. Otherwise its
 // watch must leave the message to a part: what waits must not keep others from being checked.
 func (h *Companion) MayWait(wait time.Duration) bool {
-	return wait < shortWait || wait <= longWait && !h.in.IsCrowded()
+	isHeldLong := time.Since(h.Since)+wait >= maxHold
+	return !isHeldLong && (wait < shortWait || !h.in.IsCrowded())
 }
 
 // Add counts n more watches.

@@ -180,11 +180,15 @@ func TestPartsAreWrittenWhileOtherWatchesAreOpen(t *testing.T) {
 func TestWhatWaitsForLongMakesRoom(t *testing.T) {
 	in, _ := newIntake()
 	h := (&settled{}).open(t, in, 1)
+	long := (&settled{}).open(t, in, 1)
+	if long.Since = time.Now().Add(-maxHold + time.Second); long.MayWait(2 * time.Second) {
+		t.Errorf("a companion may be held for more than %v", maxHold)
+	}
 	for wait, want := range map[time.Duration][2]bool{
 		time.Second: {true, true},
 		shortWait:   {true, false},
-		longWait:    {true, false},
-		time.Hour:   {false, false},
+		maxHold / 2: {true, false},
+		maxHold:     {false, false},
 	} {
 		in.held.Store(1)
 		few := h.MayWait(wait)

@@ -12,7 +12,6 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 
-	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 )
 
@@ -20,6 +19,8 @@ const (
 	// ReconnectEvery is the interval at which the connection is tried. With the delay between
 	// two dials it is well below a second, see TestMissedDeadlinesAfterAnOutage.
 	ReconnectEvery = 250 * time.Millisecond
+	// retryInterval is the interval at which a monitor queue is tried that refuses a receiver.
+	retryInterval = time.Second
 	// claimEvery is how often the right to use the monitor queue is renewed while nothing
 	// comes.
 	claimEvery = time.Minute
@@ -39,23 +40,25 @@ type queue struct {
 // newQueue makes a queue. Its renewer renews the locks of companions for as long as they are in
 // hand. Without it, a companion whose events wait in line would come back meanwhile.
 func (in *Intake) newQueue(name string) *queue {
-	return &queue{in: in, name: name, renewer: in.cfg.Links.Renewer(name, link.RenewerConfig{
+	renewer := in.cfg.Links.Renewer(name, link.RenewerConfig{
 		Now:     in.cfg.Clock.Latest,
 		Renewed: func(requests int) { in.cfg.Operations.Add(operations.Renew, requests) },
 		Failed: func(n int, err error) {
 			in.log.Debug("locks of companions not renewed", zap.Int("companions", n), zap.Error(err))
 		},
 		Lost: func(n int) { in.log.Warn("locks of companions lost, they come back", zap.Int("companions", n)) },
-	})}
+	})
+	return &queue{
+		in:      in,
+		name:    name,
+		renewer: renewer,
+	}
 }
 
 // run receives companions until ctx ends.
 func (q *queue) run(ctx, work context.Context) {
 	log := q.in.log.With(zap.String("monitor_queue", q.name))
-	retry := backoff.NewExponentialBackOff()
-	retry.InitialInterval, retry.MaxInterval = 100*time.Millisecond, 5*time.Second
 	for first := true; ctx.Err() == nil; {
-		began := time.Now()
 		err := q.receive(ctx, work)
 		attached := q.attached.Swap(false)
 		if ctx.Err() != nil {
@@ -70,13 +73,9 @@ func (q *queue) run(ctx, work context.Context) {
 			q.in.remove(q)
 			return
 		}
-		if time.Since(began) > retry.MaxInterval {
-			retry.Reset() // it had worked for a while
-		}
-		wait := retry.NextBackOff()
+		wait := retryInterval
 		if link.Lost(err) {
 			wait = ReconnectEvery
-			retry.Reset()
 		}
 		say("monitor queue unreachable: no deadline is checked", zap.Duration("retry_in", wait), zap.Error(err))
 		select {

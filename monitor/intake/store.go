@@ -71,7 +71,11 @@ func (in *Intake) claim(ctx, work context.Context) {
 		in.claimed.Store(err == nil)
 		if (err != nil) != down {
 			down = err != nil
-			in.logStore(err)
+			if down {
+				in.log.Warn("companion store unreachable: no deadline is checked", zap.Error(err), zap.String("next", "check Redis and the setting redis; the monitor keeps trying"))
+			} else {
+				in.log.Info("companion store is back")
+			}
 		}
 		if in.yield.Swap(false) {
 			wait += yieldTime
@@ -81,14 +85,6 @@ func (in *Intake) claim(ctx, work context.Context) {
 		case <-in.cfg.Store.Woken():
 		case <-ctx.Done():
 		}
-	}
-}
-
-func (in *Intake) logStore(err error) {
-	if err != nil {
-		in.log.Warn("companion store unreachable: no deadline is checked", zap.Error(err), zap.String("next", "check Redis and the setting redis; the monitor keeps trying"))
-	} else {
-		in.log.Info("companion store is back")
 	}
 }
 

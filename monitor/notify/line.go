@@ -161,7 +161,7 @@ func (l *Line) putOffLocked() (off []*Job, until []time.Duration) {
 	clear(l.waiting[keep:])
 	l.waiting = l.waiting[:keep]
 	// Those that were put off before fill the line until booked. A sink may get faster, so the times
-	// begin anew in between.
+	// begin again in between.
 	now, interval := time.Now(), time.Duration(float64(time.Second)/rate)
 	wait := min(max(l.booked.Sub(now), longestWait/2), longestPutOff/2)
 	for i := range off {

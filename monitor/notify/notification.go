@@ -89,12 +89,15 @@ func (e *notification) claim() {
 			e.mine, done, failed = e.n.cfg.Shared.Begin(e.ctx, e.event().ID)
 			return nil
 		},
-		End: func(stopped error) {
-			isTaken := !e.mine && failed == nil && stopped == nil
+		End: func(notAsked error) {
+			off := (*PutOff)(nil)
+			isElsewhere := !e.mine && failed == nil
 			switch {
+			case errors.As(notAsked, &off):
+				e.n.cfg.Record.end(e.key, Result{Taken: e.missed.TakenBy, Err: off, Wait: off.For})
 			case done:
 				e.n.cfg.Record.end(e.key, Result{})
-			case isTaken && time.Now().Before(e.giveUp):
+			case isElsewhere && time.Now().Before(e.giveUp):
 				time.AfterFunc(claimRetry, e.claim)
 			default:
 				e.send()
