@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"overdue/monitor/intake"
 	"overdue/monitor/nudge"
 	"overdue/monitor/search"
 
@@ -270,7 +271,7 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 			wait = max(wait, 4*e.searchTook) // it may have read the whole queue
 		}
 		if e.w.crowded() {
-			wait = max(wait, crowdedWait)
+			wait = max(wait, intake.CrowdedWait)
 		}
 		e.later(ctx, wt, e.untilComplete(wt, wait))
 	}

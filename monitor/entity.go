@@ -26,8 +26,6 @@ const (
 	// back.
 	checkAgainMin = 200 * time.Millisecond
 	checkAgainMax = 750 * time.Millisecond
-	// crowdedWait replaces both while the worker is crowded. Its companion makes room meanwhile.
-	crowdedWait = 5 * time.Second
 	// idleLinks is how long the links of an idle entity stay open.
 	idleLinks = 2 * time.Second
 )

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/intake"
 	"overdue/monitor/metrics"
 )
 
@@ -49,7 +50,7 @@ func (e *entity) noteMissing(missing bool, err error) {
 func (e *entity) awaitEntity(ctx context.Context, wt *watch) {
 	wait := min(max(e.missingFor()/2, missingWaitMin), missingWaitMax)
 	if e.w.crowded() {
-		wait = max(wait, crowdedWait)
+		wait = max(wait, intake.CrowdedWait)
 	}
 	e.later(ctx, wt, wait)
 }

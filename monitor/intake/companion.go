@@ -24,12 +24,10 @@ const (
 	// maxHold bounds how long a companion stays in hand for checks: who holds it for longer looks like
 	// a monitor that hangs, see package unreceived.
 	maxHold = 40 * time.Second
-	// shortWait is how long it may wait for a check although the worker is crowded: to rewrite it costs
-	// three operations, and what is known of its messages.
-	shortWait = 5 * time.Second
-	// joinDelay is how long a part waits before it is written, since those that come together share
-	// a companion.
-	joinDelay = 20 * time.Millisecond
+	// CrowdedWait is how long a companion makes room that waits for a check while the worker is
+	// crowded. One that waits for less stays in hand: to rewrite it costs three operations, and what
+	// is known of its messages.
+	CrowdedWait = 5 * time.Second
 )
 
 // A Companion is a companion in hand, under its lock, until all its messages are seen to. Add counts
@@ -83,7 +81,7 @@ func (h *Companion) Queue() string { return h.lease.Queue }
 // watch must leave the message to a part: what waits must not keep others from being checked.
 func (h *Companion) MayWait(wait time.Duration) bool {
 	isHeldLong := time.Since(h.Since)+wait >= maxHold
-	return !isHeldLong && (wait < shortWait || !h.in.IsCrowded())
+	return !isHeldLong && (wait < CrowdedWait || !h.in.IsCrowded())
 }
 
 // Add counts n more watches.
@@ -167,7 +165,7 @@ func (h *Companion) logUnsettled(want string, err error) {
 
 // writeEarly writes parts while other watches are open. If that fails, it tries again.
 func (h *Companion) writeEarly(ctx context.Context) {
-	for wait := joinDelay; ctx.Err() == nil; wait = ReconnectEvery {
+	for wait := joinSpan; ctx.Err() == nil; wait = ReconnectEvery {
 		time.Sleep(wait)
 		h.mu.Lock()
 		if h.open == 0 {
@@ -199,7 +197,8 @@ func (h *Companion) write(ctx context.Context, parts []scheduler.Companion) erro
 }
 
 const (
-	// joinSpan is how far apart parts may be due to become one, which is due with the last of them.
+	// joinSpan is how far apart parts may come, and be due, to become one companion, which is due with
+	// the last of them.
 	joinSpan = 20 * time.Millisecond
 	// maxJoined bounds the references of such a companion, well below the largest message of any
 	// tier.

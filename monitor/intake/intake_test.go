@@ -158,7 +158,7 @@ func TestPartsAreWrittenWhileOtherWatchesAreOpen(t *testing.T) {
 		part := bubble.CompanionOf("m", time.Now().Add(time.Hour))
 		ns.Net.Stall(pipenet.Both)
 		h.Done(t.Context(), &part)
-		time.Sleep(joinDelay / 2)
+		time.Sleep(joinSpan / 2)
 		h.Done(t.Context(), &part)
 		time.Sleep(time.Minute)
 		ns.Net.Cut()
@@ -186,7 +186,7 @@ func TestWhatWaitsForLongMakesRoom(t *testing.T) {
 	}
 	for wait, want := range map[time.Duration][2]bool{
 		time.Second: {true, true},
-		shortWait:   {true, false},
+		CrowdedWait: {true, false},
 		maxHold / 2: {true, false},
 		maxHold:     {false, false},
 	} {

@@ -19,8 +19,6 @@ const (
 	// ReconnectEvery is the interval at which the connection is tried. With the delay between
 	// two dials it is well below a second, see TestMissedDeadlinesAfterAnOutage.
 	ReconnectEvery = 250 * time.Millisecond
-	// retryInterval is the interval at which a monitor queue is tried that refuses a receiver.
-	retryInterval = time.Second
 	// claimEvery is how often the right to use the monitor queue is renewed while nothing
 	// comes.
 	claimEvery = time.Minute
@@ -73,13 +71,9 @@ func (q *queue) run(ctx, work context.Context) {
 			q.in.remove(q)
 			return
 		}
-		wait := retryInterval
-		if link.Lost(err) {
-			wait = ReconnectEvery
-		}
-		say("monitor queue unreachable: no deadline is checked", zap.Duration("retry_in", wait), zap.Error(err))
+		say("monitor queue unreachable: no deadline is checked", zap.Duration("retry_in", ReconnectEvery), zap.Error(err))
 		select {
-		case <-time.After(wait):
+		case <-time.After(ReconnectEvery):
 		case <-ctx.Done():
 		}
 	}

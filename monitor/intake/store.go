@@ -35,9 +35,6 @@ type Store interface {
 // lapse.
 const renewEvery = 5 * time.Second
 
-// yieldTime is how much later than others a worker wakes for items that it has left to them.
-const yieldTime = 50 * time.Millisecond
-
 // claim claims companions until ctx ends. It waits until the clock of the broker is
 // measured: by our own clock, companions might be checked early again and again.
 func (in *Intake) claim(ctx, work context.Context) {
@@ -76,9 +73,6 @@ func (in *Intake) claim(ctx, work context.Context) {
 			} else {
 				in.log.Info("companion store is back")
 			}
-		}
-		if in.yield.Swap(false) {
-			wait += yieldTime
 		}
 		select {
 		case <-time.After(wait):

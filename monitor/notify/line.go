@@ -18,10 +18,8 @@ const (
 	// maxAttempts bounds the attempts that a line makes at once.
 	maxAttempts = 64
 	// tickInterval is the interval at which a line whose jobs wait looks whether a pause is over, and
-	// compares what waits with its rate. The rate is known after minRateSpan, and is that of the last
-	// maxRateSpan.
-	tickInterval             = 500 * time.Millisecond
-	minRateSpan, maxRateSpan = time.Second, 10 * time.Second
+	// compares what waits with its rate.
+	tickInterval = 500 * time.Millisecond
 	// longestWait is how long an event may have to wait in line: it keeps its companion in hand.
 	// Those that would wait longer are put off, by longestPutOff at most.
 	longestWait, longestPutOff = 5 * time.Second, 15 * time.Minute
@@ -150,11 +148,11 @@ func (l *Line) putOffLocked() (off []*Job, until []time.Duration) {
 	took := time.Since(l.measured)
 	// Those that have not ended count as well: in the first second of a slow sink, none has.
 	rate := float64(l.ended+l.attempts) / took.Seconds()
-	if took > maxRateSpan {
+	if took > 2*longestWait { // what is older counts less
 		l.measured, l.ended = l.measured.Add(took/2), l.ended/2
 	}
 	keep := int(rate * longestWait.Seconds())
-	if took < minRateSpan || len(l.waiting) <= keep {
+	if took < 2*tickInterval || len(l.waiting) <= keep {
 		return nil, nil
 	}
 	off = slices.Clone(l.waiting[keep:])
