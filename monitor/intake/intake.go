@@ -7,6 +7,7 @@ package intake
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,8 +33,7 @@ const (
 // A Clock is what is known of the clock of the broker.
 type Clock interface {
 	Observe(stamp time.Time) // that the broker has just made
-	Now() time.Time          // is never ahead
-	Latest() time.Time       // is closer, and may be ahead by the error of a measurement
+	Latest() time.Time       // may be ahead by the error of a measurement
 }
 
 // Config configures an Intake.
@@ -122,10 +122,8 @@ func (in *Intake) Wait() { in.settling.Wait() }
 func (in *Intake) ReceiveAlso(name string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, q := range in.queues {
-		if q.name == name {
-			return
-		}
+	if slices.ContainsFunc(in.queues, func(q *queue) bool { return q.name == name }) {
+		return
 	}
 	in.log.Info("former monitor queue still has companions: they are received too", zap.String("monitor_queue", name))
 	q := in.newQueue(name)
@@ -166,13 +164,8 @@ func (in *Intake) window() int { return creditWindow / len(in.all()) }
 func (in *Intake) remove(gone *queue) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	var left []*queue // and not in place: all() returns what was there
-	for _, q := range in.queues {
-		if q != gone {
-			left = append(left, q)
-		}
-	}
-	in.queues = left
+	// A copy: all has returned what was there.
+	in.queues = slices.DeleteFunc(slices.Clone(in.queues), func(q *queue) bool { return q == gone })
 }
 
 // IsCrowded reports whether so many companions are in hand that those that only wait must make

@@ -23,7 +23,6 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 type clock struct{}
 
 func (clock) Observe(time.Time) {}
-func (clock) Now() time.Time    { return time.Now() }
 func (clock) Latest() time.Time { return time.Now() }
 
 // settled is an item that keeps what became of it.
