@@ -14,7 +14,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Reasons with which companions, digests and notes go to the dead-letter queue of the monitor queue.
+// Reasons with which companions, digests and notes go to the dead-letter queue of the monitor
+// queue.
 const (
 	Malformed     = "CompanionMalformed"
 	Undeliverable = "AlertUndeliverable"
@@ -30,11 +31,11 @@ const (
 	CrowdedWait = 5 * time.Second
 )
 
-// A Companion is a companion in hand, under its lock, until all its messages are seen to. Add counts
-// watches: a watch is the check of one message. Done ends one, and may leave its message to a part,
-// a companion that takes over. HandBack ends one at a stop. When the last watch has ended, the
-// companion is settled once: it is handed back if all watches were, and completed otherwise, after
-// its parts are written.
+// A Companion is a companion in hand, under its lock, until all its messages are seen to. Add
+// counts watches: a watch is the check of one message. Done ends one, and may leave its message to
+// a part, a companion that takes over. HandBack ends one at a stop. When the last watch has ended,
+// the companion is settled once: it is handed back if all watches were, and completed otherwise,
+// after its parts are written.
 type Companion struct {
 	Content scheduler.Companion
 	Since   time.Time // by our clock: when it came

@@ -176,8 +176,8 @@ func (in *Intake) IsCrowded() bool { return in.held.Load() > maxHeld/2 }
 func (in *Intake) Watching() int64 { return in.watching.Load() }
 
 // Yield has the worker give way to the others that receive from the monitor queues, by taking back
-// its credit and granting it again: a broker serves first whose credit is the oldest. A store serves
-// all alike.
+// its credit and granting it again: a broker serves first whose credit is the oldest. A store
+// serves all alike.
 func (in *Intake) Yield() { in.yield.Store(true) }
 
 // isFull reports whether no more companions are received.

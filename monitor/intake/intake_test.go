@@ -146,8 +146,8 @@ func TestOnlyAWholeCompanionIsHandedBack(t *testing.T) {
 	})
 }
 
-// A message that a consumer holds must not delay the others of its companion. Parts that end together
-// share a companion.
+// A message that a consumer holds must not delay the others of its companion. Parts that end
+// together share a companion.
 func TestPartsAreWrittenWhileOtherWatchesAreOpen(t *testing.T) {
 	bubble.WithScheduler(t, func(t *testing.T, ns *brokertest.Namespace, sc *scheduler.Scheduler) {
 		in, _ := newIntake()

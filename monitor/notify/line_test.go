@@ -120,8 +120,8 @@ func TestWhatASlowSinkCannotTakeSoonIsPutOff(t *testing.T) {
 	})
 }
 
-// What is put off again and again, since a sink takes next to nothing, comes back within a quarter of
-// an hour, and not all at once.
+// What is put off again and again, since a sink takes next to nothing, comes back within a quarter
+// of an hour, and not all at once.
 func TestWhatIsPutOffComesBackOverAQuarterOfAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &Line{Budget: time.Hour}

@@ -182,8 +182,8 @@ func (e *notification) showUntaken(s *sink, err error) {
 	}
 }
 
-// delivers reports whether a delivers e. Filters accept other events without delivery, and that says
-// nothing about the sink behind them.
+// delivers reports whether a delivers e. Filters accept other events without delivery, and that
+// says nothing about the sink behind them.
 func delivers(a alert.Alerter, e *alert.Event) bool {
 	type filter interface {
 		Passes(*alert.Event) bool

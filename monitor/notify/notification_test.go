@@ -14,8 +14,8 @@ type taker struct{}
 func (taker) Name() string                             { return "taker" }
 func (taker) Alert(context.Context, alert.Event) error { return nil }
 
-// An event that a filter keeps from a sink says nothing about the sink: a canary would hide one that
-// is down.
+// An event that a filter keeps from a sink says nothing about the sink: a canary would hide one
+// that is down.
 func TestEventsThatAFilterKeepsFromASinkAreNotDelivered(t *testing.T) {
 	some, err := alert.Only(taker{}, []string{"orders", "b*"}, nil)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// leastRemembered is how many events that are done a record remembers at least, and at most twice as
-// many: about 40 MiB. It only avoids repetitions. Several companions may stand for one message, and
-// in a burst they come up to a minute and a million events apart.
+// leastRemembered is how many events that are done a record remembers at least, and at most twice
+// as many: about 40 MiB. It only avoids repetitions. Several companions may stand for one message,
+// and in a burst they come up to a minute and a million events apart.
 const leastRemembered = 1 << 20
 
 // A Record has the events of which this process has notified, or is notifying. Only those that are

@@ -142,7 +142,8 @@ func (s *scene) sendLives(queue string, lives []time.Duration) {
 	}
 }
 
-// However many are due at once, a sink gets a bounded number at a time, and no fewer where it is slow.
+// However many are due at once, a sink gets a bounded number at a time, and no fewer where it is
+// slow.
 func TestManyEventsAreNotifiedInTurn(t *testing.T) {
 	const n, atOnce = 1000, 64
 	for _, test := range []struct{ takes, within time.Duration }{
