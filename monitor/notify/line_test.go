@@ -256,7 +256,7 @@ func TestASinkThatFailsIsNotHammered(t *testing.T) {
 
 func TestRetryAfterPutsOffTheWholeLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Line{Budget: 10 * time.Second}
+		l := &Line{Budget: 10 * time.Second, Single: true}
 		r := &results{}
 		attempts := 0
 		job := func() *Job { return r.job(func() error { attempts++; return backoff.RetryAfter(30) }) }
