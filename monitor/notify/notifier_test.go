@@ -132,6 +132,41 @@ func TestAnEventThatAnotherMonitorHasNotifiedOfIsDone(t *testing.T) {
 	})
 }
 
+// busy is a record in which another monitor always has the event.
+type busy struct{ shared }
+
+func (*busy) Begin(context.Context, string) (mine, done bool, err error) { return false, false, nil }
+
+// A record that is wrong must not keep an event from its sinks.
+func TestAnEventIsSentThoughAnotherMonitorNeverEndsItsClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &counted{name: "a"}
+		n, _ := newNotifier(&busy{}, a)
+		ended := n.notify(t, &scheduler.Missed{SequenceNumber: 7})
+		time.Sleep(claimWait - time.Second)
+		if got := a.count(); got != 0 || len(ended) != 0 {
+			t.Errorf("it is sent %d times while another monitor has it, and ends with %+v", got, ended)
+		}
+		time.Sleep(2 * time.Second)
+		if got := a.count(); got != 1 {
+			t.Errorf("it is sent %d times after %v, want once", got, claimWait)
+		}
+	})
+}
+
+func TestAStopLeavesEventsThatAreNotClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, s := &counted{name: "a"}, &shared{}
+		n, _ := newNotifier(s, a)
+		n.LeaveEvents()
+		m := scheduler.Missed{SequenceNumber: 7, TakenBy: []string{"b"}}
+		ended := n.notify(t, &m)
+		if len(ended) != 1 || ended[0].Err == nil || ended[0].Failed || !cmp.Equal(ended[0].Taken, m.TakenBy) || a.got != 0 || len(s.ended) != 0 {
+			t.Errorf("it ends with %+v, %d sent, claims %v; want it put off unclaimed, with the sinks that have taken it", ended, a.got, s.ended)
+		}
+	})
+}
+
 func TestAStopLeavesEventsToTheNextWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &counted{name: "a"}
