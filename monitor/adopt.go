@@ -2,7 +2,16 @@
 
 package monitor
 
-import "overdue/monitor/adopt"
+import (
+	"slices"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/monitorqueue"
+	"overdue/internal/servicebus/entities"
+	"overdue/monitor/adopt"
+	"overdue/monitor/judge"
+)
 
 // newAdopter makes the Adopter of w. What it writes are companions and notes on the monitor queue.
 func (w *Worker) newAdopter() *adopt.Adopter {
@@ -11,7 +20,10 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 		Settings: w.cfg.Settings, Describe: w.cfg.Describe,
 		Operations: w.metrics.Operations, Log: w.log,
 		Adopted: w.metrics.Adopted,
-		Latest:  w.clock.Latest, Crowded: w.crowded, Stopping: w.isStopping,
+		Notified: func(path string, number int64, enqueued time.Time) bool {
+			return w.notified.Has(alert.IDOf(path, number, enqueued))
+		},
+		Latest: w.clock.Latest, Busy: func() bool { return w.intake.IsCrowded() || w.isStopping() },
 	}
 	if w.cfg.Store != nil {
 		cfg.HasNote = w.cfg.Store.HasNote
@@ -19,11 +31,37 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 	return adopt.New(cfg)
 }
 
+// adoptUnwatched has the entities read whose companions were on a monitor queue that was deleted at
+// the instant since, by the clock of the broker, and recreated.
+func (w *Worker) adoptUnwatched(queue string, since time.Time) {
+	known := slices.Clone(w.cfg.Entities)
+	if w.cfg.Known != nil {
+		known = append(known, w.cfg.Known()...)
+	}
+	queues := monitorqueue.Of(w.cfg.MonitorQueue, w.cfg.MonitorQueues)
+	w.adopter.RequestAll(slices.DeleteFunc(known, func(name string) bool { return queues.For(name) != queue }), since)
+}
+
+// Described takes the description of a queue or topic that any component has read. Where settings
+// were changed, it has the entity read.
+func (w *Worker) Described(name string, info *entities.Info) {
+	w.adopter.Saw(name, info, time.Time{})
+}
+
+// oldestSend returns when the first message may have been sent that rules stand for, by the clock of
+// the broker; zero: unknown.
+func oldestSend(rules []*rule) (oldest time.Time) {
+	for _, rl := range rules {
+		sent := rl.ref.From
+		if rl.slot != nil {
+			sent = judge.WindowsOf(rl.slot)[0].From
+		}
+		if !sent.IsZero() && (oldest.IsZero() || sent.Before(oldest)) {
+			oldest = sent
+		}
+	}
+	return oldest
+}
+
 // SetAdopted replaces the adopted entities. Those that stay continue where they are.
 func (w *Worker) SetAdopted(all []adopt.Entity) { w.adopter.Set(all) }
-
-func (w *Worker) isStopping() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.stopping
-}

@@ -12,6 +12,10 @@ import (
 	"overdue/internal/broker"
 )
 
+// settledAfterChange is until when the queue is read again after its default was lowered, and a
+// note is on the monitor queue.
+const settledAfterChange = 2*time.Minute + 10*time.Second
+
 // setDefaultLife changes the default time to live of the work queue; 0: none.
 func (s *scene) setDefaultLife(d time.Duration) {
 	s.Helper()
@@ -76,7 +80,7 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 					if !slices.Equal(notified, want) {
 						t.Errorf("notified of %v, want %v", notified, want)
 					}
-					s.Settled(2 * time.Second)
+					s.Settled(settledAfterChange)
 				})
 			})
 		}
@@ -114,7 +118,7 @@ func TestDefaultTimeToLiveThatComesAfterAStatedDeadline(t *testing.T) {
 				if lag := dead[0].DeadLetteredTime.Sub(dead[0].EnqueuedTime.Add(within)); lag < 0 || lag > time.Second {
 					s.Errorf("dead-lettered %v after its deadline, want 0 to 1s", lag)
 				}
-				s.Settled(2 * time.Second)
+				s.Settled(settledAfterChange)
 			})
 		})
 	}

@@ -36,10 +36,7 @@ func TestManyDeadLettersThatAreDeletedWithTheDelivery(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				time.Sleep(20 * time.Second)
-				all := s.Hook.Subjects()
-				if n := len(slices.Compact(slices.Clone(all))); n != len(all) || n != len(lives) {
-					s.Errorf("%d events for %d messages, want one for each of %d", len(all), n, len(lives))
-				}
+				s.wantAllAccountedFor(len(lives))
 			})
 		})
 	}

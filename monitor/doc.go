@@ -1,35 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package monitor checks messages at their deadlines, expires those that nobody received in
-// time, and notifies people and systems of them.
+// time, and notifies people and systems of them: read, peek, nudge, peek.
 //
-//	companion is due ──▶ check ─┬─▶ not due ──▶ check again at the deadline
-//	                    ▲       ├─▶ gone ─────▶ what shows why? ─┬─▶ nothing: met, or unknown
-//	                    │       │                    ▲           └─▶ evidence: missed ──▶ notify ──▶ done
-//	                    │       └─▶ overdue ──▶ expire ─┬─▶ gone
-//	                    └──────────── in flight ◀───────┘
+//	companion is due ─▶ rule ─read─▶ watch ──▶ its deadline ─▶ round ─┬─▶ in flight ─▶ round again
+//	                     │                                            ├─▶ dead letter, or other evidence ─▶ missed ─▶ notify
+//	                     └─▶ nothing there: received in time          └─▶ gone ─▶ letters once more ─▶ missed, met or unknown
 //
-// A watched deadline has one of these states, and one function moves it on (state.go):
+// A watch has one of these states, and one function moves it on ([state.after]):
 //
-//	waiting ──found overdue──▶ overdue ──expires soon──▶ expiring
-//	   ▲                         │  │                       │ found overdue
-//	   │ found early             │  └──left in place──▶ in flight ──found overdue──▶ overdue
-//	   └──── any of these ──not found──▶ gone ──found again──▶ waiting or overdue
-//	         any of these ──evidence───▶ missed ──▶ notify ──▶ done
+//	waiting ──overdue, and left in place──▶ in flight ──found early──▶ waiting
+//	   └──────────────┬────────────────────────┘
+//	              not found ──▶ gone ──still no letter──▶ unexplained ──▶ met, or unknown
+//	    any of these ──dead letter, or evidence──▶ missed ──▶ notify
+//	    any of these ──dead letter of a consumer──▶ met
 //
-// Read worker.go, check.go, expire.go and notify.go in this order:
+// Read worker.go, rule.go, read.go, round.go, expire.go, verdict.go and notify.go in this order:
 //
 //   - Due: a companion is a scheduled message on the monitor queue. The broker activates it
 //     shortly before the deadline, and package intake receives it under a lock. The [Worker] makes
-//     a watch of each message that the companion names, and hands it to the goroutine of the work
-//     queue.
-//   - Check: peeks find the messages. Whether one is overdue follows from the stamps that the
-//     broker made. The companion only says when and where to check. One search serves all
-//     companions of a work queue that are due.
-//   - Expire: by a nudge, which makes the broker expire what is overdue, or by a scan, which
-//     receives from the head, dead-letters what is overdue and releases the rest. A peek does not
-//     show locks. So a message that is still there after an attempt to expire it is in flight: a
-//     consumer holds it. The monitor checks it again until it is settled or given back.
+//     rules of it, which say for which messages it stands, and hands them to the goroutine of the
+//     work queue.
+//   - Read: the windows of all rules in hand are read once, each message is tested against the
+//     rules, and each match is one watch. A further companion of the same message attaches to it.
+//   - Round: at the deadline, a receiver is open; a peek shows its message, a nudge makes the
+//     broker expire what is overdue, dead letters show what that did, and a second peek shows the
+//     rest. Whether a message is overdue follows from the stamps that the broker made. A scan
+//     expires by hand what a nudge cannot.
+//   - Where dead letters are known to stay, nudges need no peek: see fast.go.
 //   - Notify: every sink gets one event for each missed deadline, through package notify.
 //
 // A companion is completed last, when each of its messages is received, expired and

@@ -4,15 +4,13 @@ package monitor
 
 import (
 	"context"
-	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"overdue/alert"
-	"overdue/monitor/metrics"
+	"overdue/internal/servicebus/link"
 	"overdue/monitor/nudge"
 	"overdue/monitor/search"
-	"overdue/scheduler"
 
 	"go.uber.org/zap"
 )
@@ -21,260 +19,259 @@ const (
 	// nearDeadline is how far ahead a deadline may be for its companion to stay in hand.
 	// Beyond that the companion is rewritten, which costs three operations.
 	nearDeadline = 5 * time.Second
-	// A message in flight is checked again after checkAgainMin, then at growing intervals up
-	// to checkAgainMax. So its notification follows within a second after a consumer gives it
-	// back.
-	checkAgainMin = 200 * time.Millisecond
-	checkAgainMax = 750 * time.Millisecond
 	// idleLinks is how long the links of an idle entity stay open.
 	idleLinks = 2 * time.Second
+	// maxEntities bounds the entities of which anything is known, since every writer to the monitor
+	// queue can choose names.
+	maxEntities = 10_000
+	// maxRound bounds the watches of a round, so that it is over in some ten milliseconds: a message
+	// that is due meanwhile expires in its nudge, and was not seen before.
+	maxRound = 256
+	// maxWatches bounds the watches of an entity, to about 100 MiB. Beyond that, companions wait.
+	maxWatches = 1 << 18
 )
 
 // entity checks the messages of one work queue or subscription. The entity of a topic hands its
-// watches to the subscriptions. Its goroutine runs while there are watches. It owns all fields,
-// except those that are guarded by the mutex of the worker.
+// rules to the subscriptions. Its goroutine runs while there is anything to do, and owns all
+// fields but the inbox.
 type entity struct {
-	w    *Worker
-	key  string // in the map of the worker
-	name string // its path
-
-	inbox       []*watch    // guarded by the mutex of the worker
-	nudgesFirst atomic.Bool // nudge for watches that come in, before any check
-	woken       chan struct{}
-
-	watches           []*watch
-	soonest           time.Time // no watch is due before; zero: none
-	waiting           waiting
-	nudger            *nudge.Nudger
-	checking          []*watch // the watches of the running check
-	work              search.View
-	dead              search.View
-	deadTarget        search.View // the queue that its dead letters are forwarded to, if they are
-	kept              search.Kept // dead letters that were read right behind a receive
-	newLetters        search.NewLetters
-	ranges            search.RangeCache
-	prefetcher        search.Prefetcher                // of ranges
-	slots             nudge.Slots                      // in hand
-	readForNudge      time.Time                        // by our clock: see mayNudge, which owns it
-	clearedAt         time.Time                        // by our clock: see isCleared
-	proven            atomic.Pointer[search.TimeRange] // see isProven; nil: nothing
-	seen              search.SeenIDs                   // in work and dead, with the same numbers
-	adoptedDuplicates search.Marks                     // they have companions
-	refuted           search.Marks                     // see isRefuted
-	settings          entitySettings
-	settingsAsOf      time.Time     // by our clock: older descriptions are stale
-	began             time.Time     // by our clock: the last check
-	searchTook        time.Duration // duration of the last search
-	peekedAt          time.Time     // by our clock: what a search found was there; zero: unknown
-	opened            chan opened   // the receiver that a check has opened ahead; nil: none
-	notifiedAtOnce    int           // messages of slots, by the running check
-	log               *zap.Logger
+	w            *Worker
+	name         string // its path
+	log          *zap.Logger
+	inbox        inbox
+	agenda       agenda // rules to read, and watches to check
+	watches      map[search.Identity]*watch
+	ripe         []*watch  // whose nudge is made or under way: see fast.go
+	rest         time.Time // by our clock: the letters of ripe ones are not read before
+	work         *search.View
+	backlog      search.Backlog // of work, for slots over many times to live
+	letters      letters
+	nudger       *nudge.Nudger
+	receiver     *link.Receiver // without credit, open between the rounds of a burst; nil: none
+	settings     entitySettings
+	refuted      map[search.Identity]time.Time // see isRefuted
+	missingSince time.Time                     // by our clock: it does not exist since then; zero: it does
 }
 
-func newEntity(w *Worker, key, name string) *entity {
-	e := &entity{w: w, key: key, name: name, woken: make(chan struct{}, 1), log: w.log.With(zap.String("work_queue", name))}
-	e.work = search.View{Links: w.cfg.Links, Path: name, Next: []string{name, name + "/$DeadLetterQueue/$management"}, Operations: w.metrics.Operations, Seen: &e.seen}
-	e.dead = search.View{Links: w.cfg.Links, Path: name + "/$DeadLetterQueue", Operations: w.metrics.Operations, Seen: &e.seen, Kept: &e.kept, Differ: e.lettersMayDiffer}
-	e.work.Recreated, e.dead.Recreated = e.forget, e.forget
-	e.nudger = nudge.New(nudge.Config{
-		Links: w.cfg.Links, Path: name, Clock: &w.clock, Operations: w.metrics.Operations,
-		Letters: e.deadLetters, First: func() bool { return e.order() == nudge.NudgeFirst }, Many: e.hasMany, Proven: e.isProven, May: e.mayNudge,
-		Sessions: func() { w.states.update(key, func(f *entityState) { f.sessions = true }) },
-		Failed:   func(err error) { logFailed(e.log, "nudge failed", err) }, Nudged: e.wakeUp, Read: e.sawNewLetters, Go: w.running.Go,
-	})
-	e.prefetcher = search.Prefetcher{
-		Links: w.cfg.Links, Path: name, Operations: w.metrics.Operations, Seen: &e.seen, Cache: &e.ranges,
-		Final: e.finalRanges, Fetched: func() { e.nudger.Retry(); e.wakeUp() }, Go: w.running.Go,
+// inbox is what comes in for an entity. Its methods are safe for concurrent use.
+type inbox struct {
+	mu       sync.Mutex
+	rules    []*rule
+	running  bool // the goroutine of the entity
+	woken    chan struct{}
+	fast     atomic.Bool // nudge for what comes in, without a peek
+	sessions atomic.Bool // a receiver without a session was refused
+}
+
+func newEntity(w *Worker, name string) *entity {
+	e := &entity{
+		w:       w,
+		name:    name,
+		log:     w.log.With(zap.String("work_queue", name)),
+		inbox:   inbox{woken: make(chan struct{}, 1)},
+		watches: map[search.Identity]*watch{},
+		refuted: map[search.Identity]time.Time{},
 	}
+	e.work = &search.View{
+		Links:      w.cfg.Links,
+		Path:       name,
+		Next:       []string{name, name + "/$DeadLetterQueue/$management"},
+		Operations: w.metrics.Operations,
+		Recreated:  e.forget,
+	}
+	e.letters.view = &search.View{
+		Links:      w.cfg.Links,
+		Path:       name + "/$DeadLetterQueue",
+		Operations: w.metrics.Operations,
+		Recreated:  e.forget,
+	}
+	e.nudger = nudge.New(nudge.Config{
+		Links:      w.cfg.Links,
+		Path:       name,
+		Clock:      &w.clock,
+		Operations: w.metrics.Operations,
+		Sessions:   func() { e.inbox.sessions.Store(true) },
+		Failed:     func(err error) { logFailed(e.log, "nudge failed", err) },
+		Nudged:     e.inbox.wakeUp,
+		Go:         w.running.Go,
+	})
 	return e
 }
 
-// eventID returns the id of the event about a missed deadline.
-func (e *entity) eventID(number int64, enqueued time.Time) string {
-	return alert.IDOf(e.name, number, enqueued)
+// put takes rules in, and starts the goroutine of e if it does not run. In fast mode it requests
+// the nudges for them at once, since the goroutine may be busy with a long read.
+func (e *entity) put(work context.Context, rules []*rule) {
+	if e.inbox.fast.Load() {
+		for _, r := range rules {
+			e.nudgeFor(work, r)
+		}
+	}
+	e.inbox.mu.Lock()
+	e.inbox.rules = append(e.inbox.rules, rules...)
+	starts := !e.inbox.running
+	e.inbox.running = true
+	e.inbox.mu.Unlock()
+	if starts {
+		e.w.running.Go(func() { e.run(work) })
+	}
+	e.inbox.wakeUp()
 }
 
-func (e *entity) wakeUp() {
+func (i *inbox) wakeUp() {
 	select {
-	case e.woken <- struct{}{}:
+	case i.woken <- struct{}{}:
 	default:
 	}
 }
 
-// run checks watches when they become due. It returns after idleLinks without any.
+// take returns the rules that have come in.
+func (i *inbox) take() []*rule {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	rules := i.rules
+	i.rules = nil
+	return rules
+}
+
+func (i *inbox) isRunning() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.running
+}
+
+// leave ends the goroutine of the entity, unless a rule has just come in.
+func (i *inbox) leave() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.running = len(i.rules) > 0
+	return !i.running
+}
+
+// run reads rules and checks watches when they become due. It returns after idleLinks without
+// any, and when the worker stops.
 func (e *entity) run(ctx context.Context) {
-	defer e.closeViews(ctx)
-	defer e.prefetcher.End()
+	defer e.closeLinks(ctx)
 	for {
-		if !e.takeInbox(ctx) {
-			return
+		for _, r := range e.inbox.take() {
+			e.agenda.add(r)
 		}
-		now := time.Now()
-		e.began = now
-		if due := e.due(now); len(due) > 0 {
-			e.handleDue(ctx, due, false)
+		if e.w.isStopping() {
+			e.stop(ctx)
+			if e.inbox.leave() {
+				return
+			}
 			continue
 		}
-		if ripe := e.nudgedWatches(now); len(ripe) > 0 {
-			peeks := e.dead.Peeks
-			e.handleDue(ctx, ripe, true)
-			peeks = e.dead.Peeks - peeks
-			e.waiting.rest = time.Now().Add(min(max(time.Duration(peeks)*peekRest, time.Duration(peeks*peeks)*pageRest), waitMost))
+		if e.step(ctx) {
 			continue
 		}
 		select {
-		case <-e.woken:
-		case <-time.After(e.idle(now)):
-			if e.empty() && e.leave() {
+		case <-e.inbox.woken:
+		case <-time.After(e.idle(ctx)):
+			if len(e.agenda)+len(e.ripe) == 0 && e.nudger.Rest() && e.inbox.leave() {
 				return
 			}
 		}
 	}
 }
 
-// closeViews closes the links of all views. They open again when they are used.
-func (e *entity) closeViews(ctx context.Context) {
-	for _, v := range []*search.View{&e.work, &e.dead, &e.deadTarget} {
-		v.Close(ctx)
+// step handles what is due now: first the watches, since their deadlines are now, then the rules,
+// whose deadlines are still to come. It reports whether there was anything.
+func (e *entity) step(ctx context.Context) (some bool) {
+	rules, watches := e.agenda.takeDue(time.Now())
+	watches = e.latestOf(e.awaitNudges(ctx, watches))
+	if len(watches) > 0 {
+		e.check(ctx, watches, e.round)
 	}
+	if len(rules) > 0 {
+		e.read(ctx, rules)
+	}
+	ripe := e.takeRipe(time.Now())
+	if len(ripe) > 0 {
+		e.check(ctx, ripe, e.readLetters)
+	}
+	e.inbox.fast.Store(e.isFast())
+	return len(rules)+len(watches)+len(ripe) > 0
 }
 
-// empty reports whether there are no watches.
-func (e *entity) empty() bool { return len(e.watches) == 0 && len(e.waiting.watches) == 0 }
-
-// idle returns how long there is nothing to do unless a watch comes in.
-func (e *entity) idle(now time.Time) time.Duration {
-	wait := idleLinks
-	if len(e.watches) > 0 {
-		wait = e.soonest.Sub(now)
+// latestOf returns as many watches as a round may have: the latest, since the others have probably
+// expired in the nudge of the last round. These come in the next one.
+func (e *entity) latestOf(watches []*watch) []*watch {
+	if len(watches) <= maxRound {
+		return watches
 	}
-	if rest := e.waiting.rest.Sub(now); len(e.waiting.watches) > 0 && rest > 0 {
-		wait = min(wait, rest)
+	rest := watches[:len(watches)-maxRound]
+	for _, wt := range rest {
+		e.agenda.add(wt)
+	}
+	return watches[len(rest):]
+}
+
+// idle returns how long there is nothing to do unless a rule comes in. It has the receiver open by
+// then if that is for a nudge, and closed if that is long.
+func (e *entity) idle(ctx context.Context) time.Duration {
+	wait := idleLinks
+	if len(e.agenda) > 0 {
+		wait = min(wait, time.Until(e.agenda[0].when().next))
+	}
+	if len(e.ripe) > 0 {
+		wait = min(wait, max(time.Until(e.rest), time.Millisecond))
+	}
+	if wait > burstGap {
+		e.closeReceiver(ctx)
+	} else if e.receiver == nil && e.awaitsNudge() {
+		began := time.Now()
+		_ = e.openScopes(ctx, []*scope{{}}) // the round tries again, and reports it
+		wait = max(wait-time.Since(began), 0)
 	}
 	return wait
 }
 
-// add takes watches in hand.
-func (e *entity) add(watches ...*watch) {
-	for _, wt := range watches {
-		if at := wt.next; e.soonest.IsZero() || at.Before(e.soonest) {
-			e.soonest = at
-		}
-	}
-	e.watches = append(e.watches, watches...)
-}
-
-// takeInbox takes the watches that came in. When the worker stops, it releases all companions
-// and reports false.
-func (e *entity) takeInbox(ctx context.Context) bool {
-	e.w.mu.Lock()
-	e.add(e.inbox...)
-	e.inbox = nil
-	stopping := e.w.stopping
-	if stopping && e.w.entities[e.key] == e {
-		delete(e.w.entities, e.key)
-	}
-	e.w.mu.Unlock()
-	if !stopping {
-		return true
-	}
-	e.prefetcher.End()
-	e.nudger.End()
-	e.waiting.rest = time.Time{}
-	if ripe := e.nudgedWatches(time.Now()); len(ripe) > 0 { // only here is it known what the nudge found
-		e.handleDue(ctx, ripe, true)
-	}
-	e.watches = append(e.watches, e.waiting.watches...)
-	e.handBack(ctx)
-	return false
-}
-
-// handBack leaves the watches in hand to the next worker.
-func (e *entity) handBack(ctx context.Context) {
-	now := e.w.clock.Now()
-	for _, wt := range e.watches {
-		wt.companion.HandBack(ctx, e.partOf(wt, now))
-	}
-}
-
-// leave removes the entity from the worker, unless a watch has just come in, or a nudge is under
-// way.
-func (e *entity) leave() bool {
-	e.w.mu.Lock()
-	defer e.w.mu.Unlock()
-	if len(e.inbox) > 0 || !e.nudger.Rest() {
+// awaitsNudge reports whether the next thing to do is a nudge of e itself.
+func (e *entity) awaitsNudge() bool {
+	if len(e.agenda) == 0 || !e.settings.nudgeReachesAll() || e.isFast() {
 		return false
 	}
-	delete(e.w.entities, e.key)
-	return true
+	wt, isWatch := e.agenda[0].(*watch)
+	return isWatch && wt.state == stateWaiting && wt.isNative(e.settings.Settings)
 }
 
-// due removes the watches from the list that are due.
-func (e *entity) due(now time.Time) []*watch {
-	if len(e.watches) == 0 || e.soonest.After(now) {
-		return nil
+// closeLinks closes all links. They open again when they are used.
+func (e *entity) closeLinks(ctx context.Context) {
+	e.closeReceiver(ctx)
+	e.work.Close(ctx)
+	e.letters.close(ctx)
+}
+
+// forget drops what is known of e, which was deleted or recreated.
+func (e *entity) forget(noticedBy string) {
+	e.log.Info("entity was recreated or deleted: cached state dropped", zap.String("noticed_by", noticedBy))
+	e.backlog.Reset()
+	e.work.Forget()
+	e.letters.forget()
+	e.settings.asOf = time.Now()
+	e.inbox.sessions.Store(false)
+}
+
+// stop releases the companions in hand. It first decides about messages whose nudge was made:
+// only here is it known what that found.
+func (e *entity) stop(ctx context.Context) {
+	e.nudger.End()
+	if ripe := e.ripe; len(ripe) > 0 {
+		e.ripe = nil
+		e.check(ctx, ripe, e.readLetters)
 	}
-	var due []*watch
-	rest := e.watches[:0]
-	e.soonest = time.Time{}
-	for _, wt := range e.watches {
-		at := wt.next
-		if !at.After(now) {
-			due = append(due, wt)
-			continue
+	for len(e.agenda) > 0 {
+		item := e.agenda[0]
+		e.agenda.remove(item)
+		switch item := item.(type) {
+		case *rule:
+			item.companion.HandBack(ctx, e.again(item, e.w.clock.Now()))
+		case *watch:
+			for _, c := range item.companions {
+				c.HandBack(ctx, item.again(e.name, e.w.clock.Now(), c.Content.Attempt))
+			}
 		}
-		rest = append(rest, wt)
-		if e.soonest.IsZero() || at.Before(e.soonest) {
-			e.soonest = at
-		}
 	}
-	clear(e.watches[len(rest):])
-	e.watches = rest
-	return due
-}
-
-// skipSettled ends the watches over messages whose settlement passed an endpoint of this
-// process, and returns the others.
-func (e *entity) skipSettled(ctx context.Context, due []*watch) []*watch {
-	return slices.DeleteFunc(due, func(wt *watch) bool {
-		if wt.state == stateMissed || !e.wasSettled(wt) {
-			return false
-		}
-		e.w.metrics.Verdict(e.name, metrics.Met)
-		wt.companion.Done(ctx, nil)
-		return true
-	})
-}
-
-// wasSettled reports whether a settlement of the message of wt has passed an endpoint.
-func (e *entity) wasSettled(wt *watch) bool {
-	return !wt.ref.WithoutID() && wt.duplicates == 0 && wt.hops == 0 && e.w.cfg.Scheduler.Settled(e.name, &wt.ref)
-}
-
-// later has wt checked again after wait: from hand if its companion may wait for so long, otherwise
-// by rewriting the companion.
-func (e *entity) later(ctx context.Context, wt *watch, wait time.Duration) {
-	if wt.companion.MayWait(wait) {
-		wt.next = time.Now().Add(wait)
-		e.add(wt)
-		return
-	}
-	e.rewrite(ctx, wt, e.w.clock.Now().Add(wait))
-}
-
-// rewrite ends wt and writes a companion that takes over, due at an instant of the clock of the
-// broker.
-func (e *entity) rewrite(ctx context.Context, wt *watch, due time.Time) {
-	wt.companion.Done(ctx, e.partOf(wt, due))
-}
-
-// partOf returns the companion that takes over from that of wt.
-func (e *entity) partOf(wt *watch, due time.Time) *scheduler.Companion {
-	if wt.slot != nil {
-		c := *wt.slot
-		c.Due = due
-		return &c
-	}
-	wt.ref = e.rest(wt)
-	return wt.again(e.name, due, wt.companion.Content.Attempt)
+	clear(e.watches)
 }

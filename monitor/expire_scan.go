@@ -5,63 +5,92 @@ package monitor
 import (
 	"context"
 	"fmt"
-	"time"
 
+	"overdue/monitor/judge"
 	"overdue/monitor/scan"
 )
 
-// nudgeTakes is how long it counts that a message was there before a nudge: over a line that was
-// frozen, it may have been settled since.
-const nudgeTakes = time.Second
-
-// scanTakes is the same before a scan. In a session nobody else settles while that waits.
-func (e *entity) scanTakes() time.Duration {
-	if e.settings.sessions {
-		return nudgeTakes
+// mayScan reports whether to take the message of wt off its queue by hand: its deadline comes
+// before the end of its time to live, or a live message before it took the credit of the nudge.
+// The numbers of partitions do not show their order.
+func (e *entity) mayScan(s *scope, wt *watch) bool {
+	switch {
+	case e.settings.Strategy == strategyNative || wt.judgement.Assumed:
+		return false
+	case !wt.judgement.Native || e.settings.Strategy == strategyScan:
+		return true
 	}
-	return scan.Wait
+	return s.blocked != 0 && (s.blocked < wt.identity.Number || e.work.Unordered)
 }
 
-// scan dead-letters the messages of a scope by hand. One that it does not find is locked by a
-// consumer.
-func (e *entity) scan(ctx context.Context, l receiveScope) error {
-	r, err := e.receiver(ctx, l)
-	if err != nil {
-		return fmt.Errorf("monitor: scan %s: %w", e.name, err)
+// scanScopes dead-letters by hand. It returns the watches that it tried; a message that a scan does
+// not find is locked by a consumer.
+func (e *entity) scanScopes(ctx context.Context, scopes []*scope) (scanned []*watch, err error) {
+	var open []*scope
+	targets := map[*scope][]*scan.Target{}
+	watches := map[*scan.Target]*watch{}
+	for _, s := range scopes {
+		for _, wt := range e.expirable(s) {
+			if e.mayScan(s, wt) {
+				t := &scan.Target{Identity: wt.identity, Deadline: wt.deadline}
+				targets[s] = append(targets[s], t)
+				watches[t] = wt
+				scanned = append(scanned, wt)
+			}
+		}
+		if len(targets[s]) > 0 {
+			open = append(open, s)
+		}
 	}
-	if r == nil {
-		return nil
+	err = eachScope(open, func(s *scope) (err error) {
+		cfg := scan.Config{
+			Receiver:   s.receiver,
+			Unordered:  e.work.Unordered,
+			Clock:      &e.w.clock,
+			Lock:       e.settings.lock,
+			Operations: e.w.metrics.Operations,
+		}
+		if s.session == nil {
+			cfg.Work = e.work
+		}
+		s.others, err = scan.Run(ctx, cfg, targets[s])
+		return err
+	})
+	for _, s := range open {
+		for _, letter := range s.others {
+			e.seeLetter(letter)
+		}
 	}
-	defer r.Close(ctx)
-	cfg := scan.Config{
-		Receiver: r, Unordered: e.unordered(), Work: &e.work, Clock: &e.w.clock, Lock: e.settings.lock,
-		// The dead letters that the credit has just made, as behind a nudge.
-		Granted: func() error { return e.keepNewDeadLetters(ctx) },
-		Kept:    &e.kept, Operations: e.w.metrics.Operations,
-	}
-	strategy := strategyScan
-	if l.session != nil {
-		// There they need no proof, see findAgain, and other scans run beside this one.
-		strategy, cfg.Session, cfg.Granted = strategySession, true, func() error { return nil }
-	}
-	targets := make([]*scan.Target, len(l.watches))
-	for i, wt := range l.watches {
-		targets[i] = &scan.Target{Identity: wt.want.Identity, Deadline: wt.judgement.Deadline}
-	}
-	err = scan.Run(ctx, cfg, targets)
-	for i, wt := range l.watches {
-		switch targets[i].Outcome {
+	for t, wt := range watches {
+		switch t.Outcome {
 		case scan.Early:
 			wt.see(foundEarly)
 		case scan.DeadLettered:
-			e.expiredByHand(wt, strategy)
+			e.expireByHand(wt, e.scanStrategy())
 		case scan.CutOff:
-			wt.attempt.left = cutOff
+			wt.attempt.cut = true
 		case scan.NotFound:
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("monitor: scan %s: %w", e.name, err)
+		return scanned, fmt.Errorf("monitor: scan %s: %w", e.name, err)
 	}
-	return nil
+	return scanned, nil
+}
+
+func (e *entity) scanStrategy() string {
+	if e.settings.sessions {
+		return strategySession
+	}
+	return strategyScan
+}
+
+// expireByHand records that this worker has dead-lettered the message of wt.
+func (e *entity) expireByHand(wt *watch, strategy string) {
+	missed := judge.Missed(wt.seen, wt.deadline)
+	missed.DeadLetteredTime = e.w.clock.Now()
+	missed.DeadLetterReason = scan.Reason
+	missed.Strategy = strategy
+	missed.Evidence = evidenceDeadLetter
+	wt.expire(missed)
 }

@@ -29,8 +29,8 @@ func TestFewDeadlinesOfOneQueueShareTheirPeeks(t *testing.T) {
 			}
 		}
 		s.wantNotifiedOfAll(workQueue)
-		if peeks := s.Operations("peek"); peeks > 27 {
-			s.Errorf("%v peeks for %d messages, want 27 at most", peeks, n)
+		if peeks := s.Operations("peek"); peeks > 40 {
+			s.Errorf("%v peeks for %d messages, want 40 at most", peeks, n)
 		}
 	})
 }
@@ -106,8 +106,7 @@ func TestDeadLettersBehindANudgeServeAllThatItExpired(t *testing.T) {
 }
 
 // The first deadline that is missed on a queue waits for one round trip before its nudge: the
-// message is searched for while the receiver opens. Before the second one it is known that dead
-// letters stay, and its nudge waits for nothing.
+// receiver is open before it.
 func TestFirstDeadlinesOfAQueueAreNotLate(t *testing.T) {
 	play(t, func(s *scene) {
 		s.MeasureClock()
@@ -121,8 +120,8 @@ func TestFirstDeadlinesOfAQueueAreNotLate(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		s.wantNotified("first", "second")
 		lags := slices.Sorted(slices.Values(s.Lags(workQueue)))
-		if lags[0] > 10*time.Millisecond || lags[1] > 40*time.Millisecond {
-			s.Errorf("dead-lettered %v late, want 10ms at most for one, and 40ms for the other", lags)
+		if lags[1] > 40*time.Millisecond {
+			s.Errorf("dead-lettered %v late, want 40ms at most", lags)
 		}
 	})
 }

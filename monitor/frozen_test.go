@@ -33,7 +33,7 @@ func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 		{"locked, behind a few", 10, true, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for after := 16 * time.Millisecond; after < 60*time.Millisecond; after += time.Duration(sized(3, 8)) * time.Millisecond {
+			for after := 2 * time.Millisecond; after < 60*time.Millisecond; after += time.Duration(sized(3, 8)) * time.Millisecond {
 				play(t, func(s *scene) {
 					s.stamp = false // to be expired by hand
 					s.Namespace.Net.Delay(pipenet.Both, time.Millisecond)

@@ -39,7 +39,8 @@ func TestLagOverALine(t *testing.T) {
 					s.Fatalf("%d dead letters, want 300", len(lags))
 				}
 				s.Logf("lag p50 %v, p90 %v, at most %v", lags[150], lags[270], lags[299])
-				if most := 2*half + 2*time.Millisecond; lags[270] > most {
+				// A nudge rests twice its own round trip, so that the oldest message is free meanwhile.
+				if most := 4*2*half + 2*time.Millisecond; lags[270] > most {
 					s.Errorf("lag p90 is %v, want %v at most", lags[270], most)
 				}
 				notifiedOnceEach(s, 300)

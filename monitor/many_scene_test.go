@@ -9,13 +9,11 @@ import (
 	"time"
 
 	"overdue/internal/broker"
-	"overdue/internal/broker/queue"
 )
 
-// Deadlines are missed faster than checks keep up, and dead letters stay. Nobody receives, so most
-// of them are shown by nudges, and their events do not wait for pages of dead letters. A broker
-// that expires no further than the first live message leaves most in place: they are scanned for.
-func TestManyMissedDeadlinesNeedNoDeadLetters(t *testing.T) {
+// Many deadlines are missed, and dead letters stay. A broker that expires no further than the first
+// live message leaves most in place: they are scanned for.
+func TestManyMissedDeadlinesBehindLiveMessages(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
 		s.slots = true
 		s.MeasureClock()
@@ -31,17 +29,10 @@ func TestManyMissedDeadlinesNeedNoDeadLetters(t *testing.T) {
 		if n := len(s.Dead(workQueue)); n != len(lives) {
 			s.Errorf("%d dead letters, want %d", n, len(lives))
 		}
-		proven := 0
 		for _, e := range s.Hook.Events() {
-			if e.Data.Evidence == "expired" {
-				proven++
-			}
 			if e.Data.DeadLetteredTime.Before(e.Data.Deadline) {
 				s.Errorf("%s was dead-lettered at %v, before its deadline %v", e.Subject, e.Data.DeadLetteredTime, e.Data.Deadline)
 			}
-		}
-		if want := map[queue.Expiry]int{queue.Lazy: len(lives) / 2}[s.Expiry]; proven < want {
-			s.Errorf("%d events rest on what nudges show, want %d at least", proven, want)
 		}
 	})
 }
@@ -85,8 +76,7 @@ func TestAConsumerThatComesWhileManyDeadlinesAreMissed(t *testing.T) {
 	})
 }
 
-// So many deadlines are missed that no check reads dead letters. What is read behind nudges shows
-// that they stay. From then on no nudge waits until what it expires was read.
+// Where dead letters stay, no nudge waits for a read, however long that takes.
 func TestManyDeadLettersThatStay(t *testing.T) {
 	play(t, func(s *scene) {
 		s.slots = true
@@ -97,7 +87,7 @@ func TestManyDeadLettersThatStay(t *testing.T) {
 		defer s.Namespace.Broker.Default().Inject(broker.Fault{
 			Operation: broker.OnManagement, Entity: workQueue, Request: "com.microsoft:peek-message", Delay: 500 * time.Millisecond,
 		})()
-		time.Sleep(20 * time.Second)
+		time.Sleep(time.Minute)
 		if most := slices.Max(s.Lags(workQueue)); most > 800*time.Millisecond {
 			s.Errorf("dead-lettered after up to %v, want that no nudge waits for a read of 0.5 s", most)
 		}

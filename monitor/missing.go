@@ -4,13 +4,14 @@ package monitor
 
 import (
 	"context"
+	"errors"
 	"time"
-
-	"go.uber.org/zap"
 
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
 	"overdue/monitor/metrics"
+
+	"go.uber.org/zap"
 )
 
 // An entity that does not exist has no messages, and a new one under its name has none of the
@@ -27,59 +28,98 @@ const (
 	// these bounds.
 	missingWaitMin = time.Second
 	missingWaitMax = 2 * time.Minute
+	// A failed check is repeated after retryMin, doubling up to retryMax.
+	retryMin = 100 * time.Millisecond
+	retryMax = 10 * time.Second
 )
 
-// entityMissing reports whether err says that the work queue does not exist.
-func entityMissing(err error) bool { return link.Condition(err) == link.ConditionNotFound }
-
-// noteMissing records whether e exists, by err, and logs a change.
-func (e *entity) noteMissing(missing bool, err error) {
-	since := e.w.states.get(e.key).missing
-	switch {
-	case missing && since.IsZero():
-		e.w.states.update(e.key, func(f *entityState) { f.missing = time.Now() })
-		e.log.Warn("work queue does not exist: its deadlines wait", zap.Error(err),
-			zap.String("next", "create the queue again, or leave it: companions are given up an hour after their deadlines"))
-	case err == nil && !since.IsZero():
-		e.w.states.update(e.key, func(f *entityState) { f.missing = time.Time{} })
-		e.log.Info("work queue exists again", zap.Duration("missing_for", time.Since(since)))
+// retryAfter returns how long to wait after so many failures in a row, the last with err. All that
+// need a lost connection try again at the same interval, and one dial serves them.
+func retryAfter(failures int, err error) time.Duration {
+	if link.Lost(err) {
+		return intake.ReconnectEvery
 	}
+	return min(retryMin<<min(failures-1, 10), retryMax)
 }
 
-// awaitEntity checks wt again later.
-func (e *entity) awaitEntity(ctx context.Context, wt *watch) {
-	wait := min(max(e.missingFor()/2, missingWaitMin), missingWaitMax)
-	if e.w.crowded() {
-		wait = max(wait, intake.CrowdedWait)
+// logFailed logs a failure at an entity. A lost connection is logged once, by the worker.
+func logFailed(log *zap.Logger, event string, err error, fields ...zap.Field) {
+	say := log.Warn
+	if errors.Is(err, link.ErrNoConnection) {
+		say = log.Debug
 	}
-	e.later(ctx, wt, wait)
+	say(event, append(fields, zap.Error(err))...)
+}
+
+// noteOutcome records what the error of a check of some messages says of the connection and of the
+// entity. It reports whether the entity does not exist.
+func (e *entity) noteOutcome(ctx context.Context, err error, messages int) (isMissing bool) {
+	isMissing = link.Condition(err) == link.ConditionNotFound
+	e.w.outage.Note(e.w.log, err)
+	switch {
+	case isMissing && e.missingSince.IsZero():
+		e.missingSince = time.Now()
+		e.log.Warn("work queue does not exist: its deadlines wait", zap.Error(err),
+			zap.String("next", "create the queue again, or leave it: companions are given up an hour after their deadlines"))
+		e.forget("not-found")
+	case err == nil && !e.missingSince.IsZero():
+		e.log.Info("work queue exists again", zap.Duration("missing_for", time.Since(e.missingSince)))
+		e.missingSince = time.Time{}
+	case err != nil && !isMissing:
+		logFailed(e.log, "check failed", err, zap.Int("messages", messages))
+		e.backlog.Reset() // what was taken from it was not watched
+		e.closeLinks(ctx)
+	}
+	return isMissing
 }
 
 func (e *entity) missingFor() time.Duration {
-	if since := e.w.states.get(e.key).missing; !since.IsZero() {
-		return time.Since(since)
+	if e.missingSince.IsZero() {
+		return 0
 	}
-	return 0
+	return time.Since(e.missingSince)
 }
 
-// isGivenUp reports whether wt has waited long enough for its entity. A subscription that its topic
-// does not list is deleted, with its messages.
-func (e *entity) isGivenUp(wt *watch) bool {
-	return e.settings.unlisted || e.missingFor() >= missingLeast && e.w.clock.Now().Sub(wt.due()) >= missingMost
+// missingWait returns when to check again whether the entity exists. Where the worker has no room,
+// companions do not wait in hand.
+func (e *entity) missingWait() time.Duration {
+	wait := min(max(e.missingFor()/2, missingWaitMin), missingWaitMax)
+	if e.w.intake.IsCrowded() {
+		return max(wait, intake.CrowdedWait)
+	}
+	return wait
 }
 
-// giveUp ends watches over messages whose entity is gone. Their verdict is unknown.
-func (e *entity) giveUp(ctx context.Context, lost []*watch) {
-	if len(lost) == 0 {
-		return
+// isGivenUp reports whether a message that was due at an instant of the clock of the broker has
+// waited long enough for its entity. A subscription that its topic does not list is deleted, with
+// its messages.
+func (e *entity) isGivenUp(due time.Time) bool {
+	if !e.settings.unlisted && (e.missingFor() < missingLeast || e.w.clock.Now().Sub(due) < missingMost) {
+		return false
 	}
 	say := e.log.Warn
 	if e.settings.unlisted {
 		say = e.log.Info
 	}
-	say("deadlines given up: their queue or subscription does not exist", zap.Int("messages", len(lost)), zap.Duration("missing_for", e.missingFor()))
-	for _, wt := range lost {
-		e.w.metrics.Verdict(e.name, metrics.Unknown)
-		wt.companion.Done(ctx, nil)
+	say("deadline given up: its queue or subscription does not exist", zap.Time("deadline", due), zap.Duration("missing_for", e.missingFor()))
+	return true
+}
+
+// awaitWithRule reads a rule again later, or gives it up.
+func (e *entity) awaitWithRule(ctx context.Context, rl *rule) {
+	if !e.isGivenUp(rl.due()) {
+		e.readLater(ctx, rl, e.missingWait())
+		return
 	}
+	e.w.metrics.Verdict(e.name, metrics.Unknown)
+	rl.companion.Done(ctx, nil)
+}
+
+// awaitWithWatch checks a watch again later, or gives it up.
+func (e *entity) awaitWithWatch(ctx context.Context, wt *watch) {
+	if !e.isGivenUp(wt.deadline) {
+		e.checkLater(ctx, wt, e.missingWait())
+		return
+	}
+	e.finish(ctx, wt, metrics.Unknown)
 }

@@ -8,6 +8,7 @@ import (
 
 	"overdue/monitor/intake"
 	"overdue/monitor/notify"
+	"overdue/scheduler"
 
 	"go.uber.org/zap"
 )
@@ -16,44 +17,57 @@ import (
 // attemptDelay that takes about a day.
 const maxAttempts = 300
 
-// notify sends the event of wt to every sink, then ends wt. It does not block.
-func (w *Worker) notify(ctx context.Context, entity string, wt *watch) {
-	w.running.Add(1)
-	w.notifier.Notify(ctx, entity, &wt.ref, wt.missed, func(r notify.Result) {
-		defer w.running.Done()
-		w.endNotification(ctx, entity, wt, r)
-	})
+// notify sends the event of wt to every sink ⑥, then completes its companions.
+func (e *entity) notify(ctx context.Context, wt *watch) {
+	if e.settings.forwardDead != "" && wt.ref != nil && !wt.ref.WithoutID() {
+		e.w.notified.Note(e.forwardedID(wt.ref.MessageID))
+	}
+	e.w.notify(ctx, e.name, wt.reference(), wt.missed, wt.companions)
 }
 
-// endNotification ends wt, or rewrites its companion for the sinks that have not taken the event.
-func (w *Worker) endNotification(ctx context.Context, entity string, wt *watch, r notify.Result) {
-	if r.Err == nil {
-		wt.companion.Done(ctx, nil)
-		return
-	}
-	untaken := *wt.missed
-	untaken.TakenBy = r.Taken
-	wt.missed = &untaken
-	w.notifyLater(ctx, entity, wt, r)
+// notify sends the event of a message, and then completes its companions. It does not block.
+func (w *Worker) notify(ctx context.Context, entity string, ref *scheduler.Reference, missed *scheduler.Missed, companions []*intake.Companion) {
+	w.running.Add(1)
+	w.notifier.Notify(ctx, entity, ref, missed, func(r notify.Result) {
+		defer w.running.Done()
+		first := companions[0]
+		for _, c := range companions[1:] {
+			c.Done(ctx, nil)
+		}
+		if r.Err == nil {
+			first.Done(ctx, nil)
+			return
+		}
+		untaken := *missed
+		untaken.TakenBy = r.Taken
+		w.notifyLater(ctx, entity, ref, &untaken, first, r)
+	})
 }
 
 // notifyLater rewrites the companion with all that is known of the event, so that the
 // notification needs neither this process nor the dead letter. After maxAttempts the companion
 // goes to the dead-letter queue of the monitor queue.
-func (w *Worker) notifyLater(ctx context.Context, entity string, wt *watch, r notify.Result) {
-	attempt, wait := wt.companion.Content.Attempt, r.Wait
+func (w *Worker) notifyLater(ctx context.Context, entity string, ref *scheduler.Reference, missed *scheduler.Missed, c *intake.Companion, r notify.Result) {
+	attempt, wait := c.Content.Attempt, r.Wait
 	if r.Failed {
 		attempt++
 		wait = max(wait, attemptDelay(attempt))
-		log := w.log.With(zap.String("work_queue", entity), zap.String("message_id", wt.ref.MessageID), zap.Int("attempt", attempt), zap.Error(r.Err))
+		log := w.log.With(zap.String("work_queue", entity), zap.String("message_id", ref.MessageID), zap.Int("attempt", attempt), zap.Error(r.Err))
 		if attempt > maxAttempts {
-			log.Error("alert undeliverable: its companion is kept as a dead letter", zap.String("monitor_queue", wt.companion.Queue()), zap.String("next", "check the sink: overdue doctor --send-test"))
-			wt.companion.Refuse(ctx, intake.Undeliverable, r.Err.Error())
+			log.Error("alert undeliverable: its companion is kept as a dead letter", zap.String("monitor_queue", c.Queue()), zap.String("next", "check the sink: overdue doctor --send-test"))
+			c.Refuse(ctx, intake.Undeliverable, r.Err.Error())
 			return
 		}
 		log.Warn("alert not delivered", zap.Duration("retry_in", wait))
 	}
-	wt.companion.Done(ctx, wt.again(entity, w.clock.Now().Add(wait), attempt))
+	untaken := *ref
+	untaken.Missed = missed
+	c.Done(ctx, &scheduler.Companion{
+		Entity:     entity,
+		Due:        w.clock.Now().Add(wait),
+		References: []scheduler.Reference{untaken},
+		Attempt:    attempt,
+	})
 }
 
 // attemptDelay returns the delay before attempt n of a notification, n ≥ 1.

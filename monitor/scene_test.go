@@ -4,6 +4,8 @@ package monitor_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -126,7 +128,7 @@ func (s *scene) startMonitor() (stop func()) {
 	cfg := monitor.Config{
 		Links: links, Scheduler: sc, MonitorQueue: monitorQueue,
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
-		Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter,
+		Known: func() []string { return slices.Collect(maps.Keys(s.monitored)) }, Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter,
 	}
 	cfg.Deadlines = operations.NewDeadlines(registry)
 	cfg.Deadlines.SetCanary(s.canary)

@@ -23,55 +23,48 @@ const (
 	maxWatching = 100_000
 )
 
-// asOf returns how old the description of e may be for a check of due, by our clock.
-func (e *entity) asOf(due []*watch) time.Time {
+// asOf returns how old the description of a topic may be for rules that are due, by our clock.
+func (e *entity) asOf(rules []*rule) time.Time {
 	now, brokerNow := time.Now(), e.w.clock.Now()
+	latest := now.Add(-staleTopic)
 	var since time.Time
-	for _, wt := range due {
-		if wt.ref.Until.IsZero() {
-			return now.Add(-staleTopic)
+	for _, rl := range rules {
+		if rl.ref.Until.IsZero() {
+			return latest
 		}
-		if at := now.Add(wt.ref.Until.Sub(brokerNow)); at.After(since) {
+		if at := now.Add(rl.ref.Until.Sub(brokerNow)); at.After(since) {
 			since = at
 		}
 	}
-	if latest := now.Add(-staleTopic); since.After(latest) {
+	if since.After(latest) {
 		return latest
 	}
 	return since
 }
 
-// spreadToSubscriptions hands the watches of a topic to its subscriptions. Each subscription has a
-// copy of its own, or none if its rules did not match. A copy that never existed cannot be
-// distinguished from one that was received in time.
-func (e *entity) spreadToSubscriptions(ctx context.Context, due []*watch) {
+// spreadToSubscriptions hands the rules of a topic to its subscriptions. Each subscription has a
+// copy of its own of a message, or none if its filters did not match. A copy that never existed
+// cannot be distinguished from one that was received in time.
+func (e *entity) spreadToSubscriptions(ctx context.Context, rules []*rule) {
 	subscriptions := e.settings.subscriptions
-	for _, wt := range due {
-		switch {
-		case wt.state == stateMissed:
-			e.w.notify(ctx, e.name, wt)
-			continue
-		case len(subscriptions) == 0:
-			wt.companion.Done(ctx, nil)
-			continue
-		case len(subscriptions) > maxSpread || e.w.intake.Watching() > maxWatching:
-			e.spreadByCompanions(ctx, wt)
+	for _, rl := range rules {
+		c := rl.companion
+		if len(subscriptions) == 0 {
+			c.Done(ctx, nil)
 			continue
 		}
-		wt.companion.Add(len(subscriptions) - 1)
+		c.Add(len(subscriptions) - 1)
+		direct := len(subscriptions) <= maxSpread && e.w.intake.Watching() <= maxWatching
 		for _, name := range subscriptions {
-			copied := &watch{ref: wt.ref, companion: wt.companion, next: time.Now(), hops: wt.hops}
-			e.w.route(ctx, address.SubscriptionPath(e.name, name), copied)
+			path := address.SubscriptionPath(e.name, name)
+			if !direct {
+				c.Done(ctx, rl.againAt(path, e.w.clock.Now()))
+				continue
+			}
+			copied := newRule(c, rl.ref, nil)
+			copied.hops = rl.hops
+			e.w.route(ctx, path, copied)
 		}
 	}
-	e.log.Debug("companions handed to subscriptions", zap.Int("messages", len(due)), zap.Int("subscriptions", len(subscriptions)))
-}
-
-// spreadByCompanions writes a companion for each subscription.
-func (e *entity) spreadByCompanions(ctx context.Context, wt *watch) {
-	wt.companion.Add(len(e.settings.subscriptions) - 1)
-	now := e.w.clock.Now()
-	for _, name := range e.settings.subscriptions {
-		wt.companion.Done(ctx, wt.again(address.SubscriptionPath(e.name, name), now, wt.companion.Content.Attempt))
-	}
+	e.log.Debug("companions handed to subscriptions", zap.Int("messages", len(rules)), zap.Int("subscriptions", len(subscriptions)))
 }

@@ -3,84 +3,247 @@
 package monitor
 
 import (
+	"container/heap"
+	"slices"
 	"time"
 
+	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
 	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
-// watch is the check of one message: a reference, and what is known of its message so far. The
-// goroutine of its entity owns it until it ends.
+// A watch is one message on the work queue, with its deadline. It belongs to the identity of the
+// message: every companion that stands for the message is attached to the one watch.
 type watch struct {
-	ref       scheduler.Reference
-	slot      *scheduler.Companion // the watch is over a slot, not over a message yet
-	companion *intake.Companion
-	next      time.Time // by our clock: when to check
+	timed
+	identity   search.Identity
+	companions []*intake.Companion  // completed when it ends
+	ref        *scheduler.Reference // nil: of a slot, and its message was not seen yet
+	hops       int                  // how often it was forwarded, as far as it was followed
+	deadline   time.Time            // by the clock of the broker
+	due        time.Time            // when to expire it: the deadline, or a moment later, see setDeadline
+	state      state
 
-	want      search.Want // the last search and its result
-	state     state
-	judgement judge.Judgement   // of the last check
-	missed    *scheduler.Missed // how it expired, once it has
-	seenAt    time.Time         // by the broker's clock: when a check last found it on the work queue
-	hops      int               // how often it was forwarded, as far as it was followed
-	checks    int               // checks that found it in flight
-	failures  int               // checks that failed in a row
-
-	// The nudge that comes before any check, see nudge_first.go.
-	nudgeAt          time.Time // for when it was requested, by the clock of the broker
-	nudgeAwaited     bool      // it waits for the nudge, or has waited
-	deadLetterSought bool      // its dead letter was searched for after that
-
-	// Message-ids that repeat, see duplicate_ids.go.
-	duplicates        duplicateWatch
-	duplicatesWatched bool     // there was a watch over them while its message was there
-	events            []string // ids of the events of those that were found
-
-	evidence evidence // see evidence.go
-	attempt  attempt  // to expire it, see receive_scope.go
+	seen      *link.Message   // as a peek last showed it on the work queue; nil: none has
+	seenAt    time.Time       // by our clock: when that peek began
+	there     bool            // the last peek showed it
+	judgement judge.Judgement // of seen
+	attempt   attempt         // the last one to expire it
+	expired   *link.Message   // it stood there overdue, and is gone behind our nudge
+	missed    *scheduler.Missed
+	failures  int // in a row
 }
 
-// sendTime is how long after its companion a message may be enqueued, if the companion does not
-// state a window. A send that takes longer gets a second companion.
-const sendTime = 3 * time.Second
+// state is where a watched deadline stands. The picture is in doc.go.
+type state int
 
-// open returns how long the message of wt may still arrive on the work queue, at the instant
-// now of the clock of the broker. Only after that its absence has a meaning.
-func (wt *watch) open(now time.Time) time.Duration {
-	if wt.want.Number != 0 {
-		return 0 // it has been seen
+const (
+	stateWaiting     state = iota // its deadline, or a reminder, is still to come
+	stateInFlight                 // it is there after its deadline: a consumer probably holds it
+	stateGone                     // it is not there any more, and no dead letter shows why
+	stateUnexplained              // likewise, and a dead letter that comes late was waited for
+	stateMissed                   // it has expired; only the notification is left
+	stateMet                      // somebody received it in time
+)
+
+// sight is what the monitor has just seen of a message.
+type sight int
+
+const (
+	foundEarly   sight = iota // it is on the work queue, before its deadline
+	leftInPlace               // it is there, overdue
+	notFound                  // it is neither there nor a dead letter
+	foundExpired              // it has expired, by its dead letter or by other evidence
+	foundOther                // it is a dead letter that somebody had received
+)
+
+// after is the state that follows s. Missed and met are final. Anything else may come and go: a
+// peek may show a message late.
+func (s state) after(seen sight) state {
+	if s == stateMissed || s == stateMet {
+		return s
 	}
-	if wt.ref.Until.IsZero() {
-		return time.Until(wt.companion.Since.Add(sendTime))
+	switch seen {
+	case foundEarly:
+		return stateWaiting
+	case leftInPlace:
+		return stateInFlight
+	case notFound:
+		if s == stateUnexplained {
+			return s
+		}
+		return stateGone
+	case foundExpired:
+		return stateMissed
+	case foundOther:
+		return stateMet
 	}
-	return wt.ref.Until.Add(search.WindowMargin).Sub(now)
+	return s
 }
 
-// watchesOf makes a watch of each reference of a companion, or one over its slot.
-func (w *Worker) watchesOf(h *intake.Companion) []*watch {
-	now := time.Now()
-	if h.Content.IsSlot() {
-		h.Add(1)
-		return []*watch{{slot: &h.Content, ref: scheduler.Reference{Sent: h.Content.SlotStart()}, companion: h, next: now}}
+// see moves wt on.
+func (wt *watch) see(seen sight) { wt.state = wt.state.after(seen) }
+
+// isDecided reports whether wt needs no more checks.
+func (wt *watch) isDecided() bool { return wt.state == stateMissed || wt.state == stateMet }
+
+// isOverdue reports whether the message of wt stands on its queue after its deadline.
+func (wt *watch) isOverdue() bool {
+	return wt.there && wt.state == stateInFlight && wt.judgement.Overdue
+}
+
+// expiryWait is how long the monitor waits for the end of a time to live rather than scan.
+const expiryWait = 50 * time.Millisecond
+
+// setDeadline takes the deadline of wt from its judgement. The proxy stamps the rest of the time to
+// an absolute deadline as a time to live, which counts from when the broker enqueues the message: it
+// ends later than the deadline, by the duration of the send. A nudge then disturbs no other message,
+// as a scan before would.
+func (wt *watch) setDeadline(s Settings) {
+	wt.deadline = wt.judgement.Deadline
+	wt.due = wt.deadline
+	expiry, mortal := judge.NativeExpiry(wt.reference(), wt.seen, s)
+	if mortal && expiry.After(wt.deadline) && expiry.Sub(wt.deadline) < expiryWait && s.Strategy != strategyScan {
+		wt.due = expiry
 	}
-	watches := make([]*watch, len(h.Content.References))
-	for i, r := range h.Content.References {
-		watches[i] = &watch{ref: r, companion: h, next: now}
-		if r.Missed != nil {
-			watches[i].expired(r.Missed)
-		} else if r.Notified != "" {
-			w.restOf(watches[i])
+}
+
+// isNative reports whether the broker expires the message of wt when it is due.
+func (wt *watch) isNative(s Settings) bool {
+	if wt.seen == nil {
+		return true
+	}
+	expiry, mortal := judge.NativeExpiry(wt.reference(), wt.seen, s)
+	return mortal && !expiry.After(wt.due) && wt.seen.State != link.Deferred
+}
+
+// expire moves wt on to its notification.
+func (wt *watch) expire(m *scheduler.Missed) {
+	wt.missed = m
+	wt.see(foundExpired)
+}
+
+// attach has c completed only when wt has ended.
+func (wt *watch) attach(c *intake.Companion) {
+	if !slices.Contains(wt.companions, c) {
+		c.Add(1)
+		wt.companions = append(wt.companions, c)
+	}
+}
+
+// reference returns the reference of wt. For a message of a slot, it makes one of all that is
+// known.
+func (wt *watch) reference() *scheduler.Reference {
+	if wt.ref == nil {
+		enqueued := wt.identity.EnqueuedTime()
+		wt.ref = &scheduler.Reference{
+			Sent:     enqueued,
+			From:     enqueued,
+			Until:    enqueued,
+			Deadline: wt.deadline,
+			Within:   wt.deadline.Sub(enqueued),
+			Stated:   "ttl",
+			Once:     true,
 		}
 	}
-	h.Add(len(watches))
-	return watches
+	return wt.ref
 }
 
-// again returns a companion that takes over from that of wt.
+// learn takes from m, the message of wt, what its companion did not say.
+func (wt *watch) learn(m *link.Message) {
+	r := wt.reference()
+	if r.MessageID != "" {
+		return
+	}
+	r.MessageID, r.SessionID = m.MessageID, m.SessionID
+	if m.TimeToLive == 0 && r.Stated == "ttl" {
+		r.Stated = "default"
+	}
+}
+
+// again returns a companion that takes over from those of wt. Its window is the stamp of its
+// message.
 func (wt *watch) again(entity string, due time.Time, attempt int) *scheduler.Companion {
-	ref := wt.ref
+	ref := *wt.reference()
 	ref.Missed = wt.missed
+	if wt.identity.Number != 0 && wt.missed == nil {
+		ref.From = wt.identity.EnqueuedTime()
+		ref.Until = ref.From
+	}
 	return &scheduler.Companion{Entity: entity, Due: due, References: []scheduler.Reference{ref}, Attempt: attempt}
+}
+
+// undecided returns the watches that need more checks.
+func undecided(watches []*watch) []*watch {
+	return filter(watches, func(wt *watch) bool { return !wt.isDecided() })
+}
+
+func filter(watches []*watch, keep func(*watch) bool) []*watch {
+	var kept []*watch
+	for _, wt := range watches {
+		if keep(wt) {
+			kept = append(kept, wt)
+		}
+	}
+	return kept
+}
+
+// timed is what is to be handled at an instant of our clock.
+type timed struct {
+	next  time.Time
+	index int // in the agenda; -1: it is not in it
+}
+
+func (t *timed) when() *timed { return t }
+
+// An agenda has the rules and watches of an entity in the order of their times.
+type agenda []interface{ when() *timed }
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].when().next.Before(a[j].when().next) }
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].when().index, a[j].when().index = i, j
+}
+
+// Push implements [heap.Interface].
+func (a *agenda) Push(x any) {
+	item := x.(interface{ when() *timed })
+	item.when().index = len(*a)
+	*a = append(*a, item)
+}
+
+// Pop implements [heap.Interface].
+func (a *agenda) Pop() any {
+	last := len(*a) - 1
+	item := (*a)[last]
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	item.when().index = -1
+	return item
+}
+
+// add puts an item in.
+func (a *agenda) add(item interface{ when() *timed }) { heap.Push(a, item) }
+
+// remove takes an item out, if it is in.
+func (a *agenda) remove(item interface{ when() *timed }) {
+	if i := item.when().index; i >= 0 && i < len(*a) && (*a)[i] == item {
+		heap.Remove(a, i)
+	}
+}
+
+// takeDue takes out what is due at an instant of our clock.
+func (a *agenda) takeDue(now time.Time) (rules []*rule, watches []*watch) {
+	for len(*a) > 0 && !(*a)[0].when().next.After(now) {
+		switch item := heap.Pop(a).(type) {
+		case *rule:
+			rules = append(rules, item)
+		case *watch:
+			watches = append(watches, item)
+		}
+	}
+	return rules, watches
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"overdue/alert"
@@ -48,6 +47,7 @@ type Config struct {
 	Deadlines  *operations.Deadlines // nil: registered here
 	Notified   notify.Shared         // nil: this process is the only one
 	Entities   []string              // monitored ones that are known from the start: their series are at 0
+	Known      func() []string       // further ones that may have companions; may be nil
 	Adopt      []adopt.Entity        // entities whose messages get companions although no endpoint saw them
 }
 
@@ -66,17 +66,13 @@ type Worker struct {
 	clock    judge.Clock
 	notified notify.Record
 	intake   *intake.Intake
-	crowded  func() bool // see Intake.IsCrowded
 	notifier *notify.Notifier
-	states   entityStates
 	adopter  *adopt.Adopter
 	outage   intake.Outage
 
-	showsExpired atomic.Bool // a peek has shown an expired message, see unseen.go
-
 	mu       sync.Mutex
 	stopping bool
-	entities map[string]*entity // by lower-case path; each one runs while it is here
+	entities map[string]*entity // by lower-case path, maxEntities at most
 	running  sync.WaitGroup     // entities, passes and notifications
 }
 
@@ -92,18 +88,34 @@ func New(cfg Config) (*Worker, error) {
 		cfg.Log = zap.NewNop()
 	}
 	w := &Worker{
-		cfg: cfg, log: cfg.Log, metrics: metrics.New(cfg.Registerer, cfg.Operations, cfg.Deadlines, cfg.Entities...),
-		entities: map[string]*entity{},
+		cfg:      cfg,
+		log:      cfg.Log,
+		metrics:  metrics.New(cfg.Registerer, cfg.Operations, cfg.Deadlines, cfg.Entities...),
 		clock:    judge.Clock{Measured: cfg.Scheduler.Now},
+		entities: map[string]*entity{},
 	}
 	w.intake = intake.New(intake.Config{
-		Links: cfg.Links, Scheduler: cfg.Scheduler, Store: cfg.Store, Queues: monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues).Names(),
-		Clock: &w.clock, Take: w.take, Outstanding: w.metrics.Outstanding, Operations: cfg.Operations, Log: cfg.Log,
+		Links:       cfg.Links,
+		Scheduler:   cfg.Scheduler,
+		Store:       cfg.Store,
+		Queues:      monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues).Names(),
+		Clock:       &w.clock,
+		Take:        w.take,
+		Outstanding: w.metrics.Outstanding,
+		Recreated:   w.adoptUnwatched,
+		Operations:  cfg.Operations,
+		Log:         cfg.Log,
 	})
-	w.crowded = w.intake.IsCrowded
 	w.notifier = notify.New(notify.Config{
-		Namespace: cfg.Namespace, Record: &w.notified, Shared: cfg.Notified, Scheduler: cfg.Scheduler, Now: w.clock.Now, Yield: w.intake.Yield,
-		Begun: w.metrics.Notified, Delivered: w.metrics.Alert, Log: cfg.Log,
+		Namespace: cfg.Namespace,
+		Record:    &w.notified,
+		Shared:    cfg.Notified,
+		Scheduler: cfg.Scheduler,
+		Now:       w.clock.Now,
+		Yield:     w.intake.Yield,
+		Begun:     w.metrics.Notified,
+		Delivered: w.metrics.Alert,
+		Log:       cfg.Log,
 	})
 	w.SetAlerters(cfg.Alerters)
 	w.adopter = w.newAdopter()
@@ -151,26 +163,43 @@ func (w *Worker) take(work context.Context, l *intake.Lease) {
 		w.running.Go(func() { w.adopter.Pass(work, l) })
 		return
 	}
-	if h := w.intake.Open(work, l); h != nil {
-		w.route(work, h.Content.Entity, w.watchesOf(h)...)
+	if c := w.intake.Open(work, l); c != nil {
+		w.route(work, c.Content.Entity, w.rulesOf(work, c)...)
 	}
 }
 
-// route hands watches to the goroutine of an entity, and starts that goroutine if there is
-// none.
-func (w *Worker) route(work context.Context, path string, watches ...*watch) {
+// route hands rules to the goroutine of an entity.
+func (w *Worker) route(work context.Context, path string, rules ...*rule) {
+	if len(rules) > 0 {
+		w.entityOf(path).put(work, rules)
+	}
+}
+
+func (w *Worker) entityOf(path string) *entity {
 	key := strings.ToLower(path)
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	e := w.entities[key]
-	if e == nil {
-		e = newEntity(w, key, path)
-		w.entities[key] = e
-		w.running.Go(func() { e.run(work) })
+	if e != nil {
+		return e
 	}
-	e.inbox = append(e.inbox, watches...)
-	e.nudgeAtOnce(work, watches)
-	w.mu.Unlock()
-	e.wakeUp()
+	if len(w.entities) == maxEntities {
+		for other, idle := range w.entities {
+			if !idle.inbox.isRunning() {
+				delete(w.entities, other) // what was known of it is found out again
+				break
+			}
+		}
+	}
+	e = newEntity(w, path)
+	w.entities[key] = e
+	return e
+}
+
+func (w *Worker) isStopping() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopping
 }
 
 // stop lets running checks end, then releases the companions that are left.
@@ -178,7 +207,7 @@ func (w *Worker) stop(stopWork context.CancelFunc) {
 	w.mu.Lock()
 	w.stopping = true
 	for _, e := range w.entities {
-		e.wakeUp()
+		e.inbox.wakeUp()
 	}
 	w.mu.Unlock()
 	defer time.AfterFunc(stopGrace/2, w.notifier.LeaveEvents).Stop()

@@ -13,8 +13,8 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// What decision 0010 rests on: a hundred companions as one transfer, and by request, which is the
-// way that tells their sequence numbers. The SDK takes one time for a request, so companions that
+// Why companions are not written by request, which would tell their sequence numbers: a hundred of
+// them as one transfer, and by request. The SDK takes one time for a request, so companions that
 // are due in different slots take one each.
 func BenchmarkHundredCompanions(b *testing.B) {
 	const n = 100

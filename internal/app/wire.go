@@ -228,7 +228,7 @@ func (p *Process) warnOfDrops() {
 // newMonitor gives the monitor its sinks: the log always, then those of the configuration.
 func (p *Process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Worker, error) {
 	c.MonitorQueue, c.MonitorQueues = p.cfg.MonitorQueue, int(p.cfg.MonitorQueues)
-	c.Settings, c.Describe = p.catalog.Monitored, p.catalog.Describe
+	c.Settings, c.Describe, c.Known = p.catalog.Monitored, p.catalog.Describe, p.catalog.Known
 	c.Log, c.Adopt = p.log.Named("monitor"), catalog.Adoptions(p.cfg)
 	c.Registerer, c.Entities = p.registry, p.cfg.MonitoredNames()
 	p.sinks = p.newSinkSet(client, c.Links, notify.NewOutbox(c.Scheduler))
@@ -240,5 +240,6 @@ func (p *Process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Wor
 	if p.worker, err = monitor.New(c); err != nil {
 		return nil, fmt.Errorf("make the monitor: %w", err)
 	}
+	p.catalog.OnDescribed(p.worker.Described)
 	return p.worker, nil
 }

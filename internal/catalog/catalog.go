@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,8 @@ type Catalog struct {
 	noticed notices
 	current atomic.Pointer[View]
 	changed chan struct{} // gets a value when current has changed
+
+	described atomic.Pointer[func(name string, info *entities.Info)] // see OnDescribed
 }
 
 // A View is what one configuration says of entities. It does not change: a configuration that takes
@@ -57,6 +60,10 @@ func New(c *config.Config, source entities.Source, version func() uint64, log *z
 	k.store = entities.New(entities.Config{Source: source, Version: version, Heard: k.onRead})
 	return k
 }
+
+// OnDescribed has f called with each description of a monitored entity that is read. f must not
+// call the Catalog.
+func (k *Catalog) OnDescribed(f func(name string, info *entities.Info)) { k.described.Store(&f) }
 
 // NewView is the View of a configuration.
 func NewView(c *config.Config) *View {
@@ -125,6 +132,10 @@ func (w *View) excluded(name string) bool {
 
 // Excluded is that of the View in force.
 func (k *Catalog) Excluded(name string) bool { return k.current.Load().excluded(name) }
+
+// Known are the queues and topics that were asked for and that are monitored: those with sends
+// among them.
+func (k *Catalog) Known() []string { return slices.DeleteFunc(k.store.Names(), k.Excluded) }
 
 // Settings are those of the proxy, which asks at every send.
 func (k *Catalog) Settings(name string) proxy.Settings {

@@ -197,6 +197,23 @@ func TestSettingsAreThoseOfTheNamespace(t *testing.T) {
 	})
 }
 
+func TestKnownAreTheMonitoredEntitiesThatWereAskedFor(t *testing.T) {
+	k, _ := knows(t, "", saysOf(entities.Info{Kind: entities.Queue}, nil))
+	var described []string
+	k.OnDescribed(func(name string, _ *entities.Info) { described = append(described, name) })
+	for _, name := range []string{"Orders", "orders", "ORDERS", "bills", "overdue-monitor"} {
+		if _, err := k.Learn(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := k.Known()
+	slices.Sort(got)
+	slices.Sort(described)
+	if want := []string{"Orders", "bills"}; !slices.Equal(got, want) || !slices.Equal(described, want) {
+		t.Errorf("known are %q, and described %q, want %q", got, described, want)
+	}
+}
+
 func TestWithoutTheRightTheConfigurationCounts(t *testing.T) {
 	noRight := fmt.Errorf("%w: status 401: Manage,EntityRead claims required", entities.ErrNoRight)
 	for _, tt := range []struct {

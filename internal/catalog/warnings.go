@@ -58,6 +58,9 @@ func (k *Catalog) onRead(name string, info entities.Info, err error) {
 	if w.excluded(name) {
 		return // its companions are older than the list
 	}
+	if f := k.described.Load(); f != nil && err == nil {
+		(*f)(name, &info)
+	}
 	e, i := w.Entity(name)
 	switch {
 	case err == nil:

@@ -4,12 +4,14 @@ package adopt
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
 	"overdue/scheduler"
@@ -25,39 +27,29 @@ func message(change func(*link.Message)) *link.Message {
 	return m
 }
 
-// Of two lines of notes the greater one ends, and of two notes of one line the one that comes
-// later, at whichever worker meets both; what is old news to nobody goes on.
+// Of two notes of an entity the one that is behind ends, at whichever worker meets both. What is
+// old news to nobody goes on.
 func TestTwoSeriesOfAdoptNotesBecomeOne(t *testing.T) {
-	e := Entity{Entity: "Orders", Every: time.Minute}
+	const every = time.Minute
 	a := New(Config{})
-	a.Set([]Entity{e})
-	in := func(line string, turn int64) note { return note{Entity: "orders", Series: line, Turn: turn} }
+	a.Set([]Entity{{Entity: "Orders", Every: every}})
 	for i, step := range []struct {
-		n    note
-		at   time.Duration
-		want bool
+		entity string
+		turn   int64
+		at     time.Duration
+		want   bool
 	}{
-		{in("b", 7), 0, true},
-		{in("c", 1), time.Second, false},
-		{in("b", 7), 2 * time.Second, false},
-		{in("b", 8), time.Minute, true},
-		{in("a", 1), time.Minute, true}, // it goes on, and b ends
-		{in("b", 9), 2 * time.Minute, false},
-		{in("a", 2), 2 * time.Minute, true},
-		{in("b", 12), 2*time.Minute + twinFor*e.Every, true}, // a is lost, or elsewhere
-		{in("other", 1), 3 * time.Minute, true},
+		{"orders", 7, 0, true},
+		{"orders", 1, time.Second, false},     // of a worker that has found no note
+		{"orders", 7, 2 * time.Second, false}, // that was written twice
+		{"orders", 8, every, true},
+		{"orders", 2, every + twinIntervals*every, true}, // the other one is lost
+		{"bills", 1, 5 * every, false},
 	} {
-		if i == 8 {
-			step.n.Entity = "bills"
-			step.want = false
+		n := note{Entity: step.entity, Turn: step.turn}
+		if got, ok := a.admit(n, noon.Add(step.at)); ok != step.want || ok && got != every {
+			t.Errorf("step %d: admit(%+v) = %v, %v, want %v", i, n, got, ok, step.want)
 		}
-		if got, ok := a.admit(step.n, noon.Add(step.at)); ok != step.want || ok && got != e {
-			t.Errorf("step %d: admit(%+v) = %+v, %v; want %v", i, step.n, got, ok, step.want)
-		}
-	}
-	a.readmit(in("b", 12))
-	if _, ok := a.admit(in("b", 12), noon.Add(3*time.Minute+twinFor*e.Every)); !ok {
-		t.Error("a note that could not be rewritten is not accepted again")
 	}
 }
 
@@ -79,7 +71,6 @@ func TestAdoptNotesAreBounded(t *testing.T) {
 		func(n *note) { n.Version = 2 },
 		func(n *note) { n.Entity = "" },
 		func(n *note) { n.Series = "" },
-		func(n *note) { n.Series = strings.Repeat("l", 65) },
 		func(n *note) { n.Turn = -1 },
 		func(n *note) { n.Positions = places },
 	} {
@@ -95,6 +86,58 @@ func TestAdoptNotesAreBounded(t *testing.T) {
 	}
 	if _, err := parseNote(make([]byte, maxNoteSize+1)); err == nil {
 		t.Error("a note of any length was taken")
+	}
+}
+
+// Every writer to the monitor queue can write notes, and companions of entities that do not exist.
+func TestEntitiesThatAreReadAreBounded(t *testing.T) {
+	a := New(Config{Latest: func() time.Time { return noon }})
+	for i := range maxEntities + 1 {
+		name := fmt.Sprint("e-", i)
+		_, ok := a.admit(note{Entity: name, Turn: 1, Request: &request{Since: noon}}, noon)
+		a.Saw(name, &entities.Info{UpdatedAt: noon}, time.Time{})
+		if ok != (i < maxEntities) || len(a.known) > maxEntities {
+			t.Fatalf("entity %d is admitted: %v; the settings of %d are remembered, want %d at most", i, ok, len(a.known), maxEntities)
+		}
+	}
+}
+
+// The default time to live counts from the change on, and only if companions may be due by another.
+func TestSettingsThatAreRequested(t *testing.T) {
+	life := time.Minute
+	info := func(updated time.Time, life time.Duration, subscriptions ...entities.Subscription) *entities.Info {
+		return &entities.Info{UpdatedAt: updated, DefaultMessageTimeToLive: life, Subscriptions: subscriptions}
+	}
+	for _, tc := range []struct {
+		name   string
+		before *entities.Info // nil: it was not described before
+		after  *entities.Info
+		sent   time.Time
+		want   bool
+	}{
+		{name: "first described", after: info(noon, life)},
+		{name: "first described, companions from before", after: info(noon, life), sent: noon.Add(-time.Second), want: true},
+		{name: "described, companions from before", before: info(noon, life), after: info(noon, life), sent: noon.Add(-time.Second), want: true},
+		{name: "changed long ago, companions from before", after: info(noon.Add(-maxRequestTime), life), sent: noon.Add(-2 * maxRequestTime)},
+		{name: "first described, companions from after", after: info(noon, life), sent: noon.Add(time.Second)},
+		{name: "as it was", before: info(noon, life), after: info(noon, life)},
+		{name: "changed", before: info(noon.Add(-time.Hour), 2*life), after: info(noon, life), want: true},
+		{name: "without a default", before: info(noon.Add(-time.Hour), life), after: info(noon, 0)},
+		{name: "a subscription changed", before: info(noon.Add(-time.Hour), 0), after: info(noon.Add(-time.Hour), 0, entities.Subscription{DefaultMessageTimeToLive: life, UpdatedAt: noon}), want: true},
+		{name: "not described", before: info(noon, life), after: info(time.Time{}, 0)},
+	} {
+		a := New(Config{Latest: func() time.Time { return noon }})
+		if tc.before != nil {
+			a.Saw("Orders", tc.before, time.Time{})
+		}
+		a.Saw("orders", tc.after, tc.sent)
+		if got := len(a.series) > 0; got != tc.want {
+			t.Errorf("%s: read %v, want %v", tc.name, got, tc.want)
+		}
+		clear(a.series)
+		if a.Saw("ORDERS", tc.after, tc.sent); len(a.series) > 0 {
+			t.Errorf("%s: read twice, want once for each change", tc.name)
+		}
 	}
 }
 
@@ -125,6 +168,12 @@ func TestReferencesOfAdoptedMessages(t *testing.T) {
 		{"a time to live", ttl, judge.Settings{}, in("ttl", 30*time.Second)},
 		{"that is capped", ttl, judge.Settings{DefaultMessageTimeToLive: 10 * time.Second}, in("ttl", 10*time.Second)},
 		{"that of the entity", message(nil), judge.Settings{DefaultMessageTimeToLive: 10 * time.Second}, in("default", 10*time.Second)},
+		{"that of the entity, which may be newer", message(nil), judge.Settings{DefaultMessageTimeToLive: 10 * time.Second, DefaultSince: noon}, ref(func(r *scheduler.Reference) {
+			r.Stated, r.Deadline = "default", noon.Add(10*time.Second)
+		})},
+		{"that of the entity, which may be newer than the send", message(func(m *link.Message) { m.ScheduledEnqueueTime = noon }), judge.Settings{DefaultMessageTimeToLive: 10 * time.Second}, ref(func(r *scheduler.Reference) {
+			r.Stated, r.Deadline = "default", noon.Add(10*time.Second)
+		})},
 		{"the entity's deadline", message(nil), judge.Settings{Deadline: 5 * time.Second, DefaultMessageTimeToLive: 10 * time.Second}, in("entity", 5*time.Second)},
 		{"within", property("overdue-within", "7s"), judge.Settings{}, in("within", 7*time.Second)},
 		{"an instant", property("overdue-deadline", noon.Add(time.Minute)), judge.Settings{}, ref(func(r *scheduler.Reference) { r.Stated, r.Deadline = "deadline", noon.Add(time.Minute) })},

@@ -5,8 +5,7 @@ package adopt
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
+	"math"
 	"slices"
 	"time"
 
@@ -22,239 +21,230 @@ import (
 )
 
 const (
-	// maxPages and maxTime bound one adopt pass, well within the lock of its note.
-	// The next pass continues rest later.
+	// maxPages bounds what a pass reads of one path, and so its memory. The next one continues rest
+	// later.
 	maxPages = 20
-	maxTime  = 15 * time.Second
 	rest     = time.Second
-	// minAge is the least age of a message: sequence numbers may become visible out of
-	// order, and an endpoint may be about to write a companion.
+	// minAge is the least age of a message: sequence numbers may become visible out of order, and
+	// an endpoint may be about to write a companion.
 	minAge = time.Second
-	// staleTopic is the least age at which the subscriptions of a topic are read again.
-	staleTopic = 5 * time.Second
-	// mostReferences bounds the references of a companion of overdue messages.
-	mostReferences = 100
-	// maxPaths bounds the subscriptions of an adopted topic: the note has a position
-	// for each.
-	maxPaths = 1000
+	// staleSettings is the least age at which the description of an entity is read again.
+	staleSettings = 5 * time.Second
+	// maxReferences bounds the references of a companion of overdue messages.
+	maxReferences = 100
+	// maxPaths bounds the subscriptions of a topic, of which Service Bus allows as many: the note has
+	// a position for each.
+	maxPaths = 2000
 )
 
-// position is how far a queue or subscription has been read.
-type position struct {
-	Next     int64     `json:"next"`              // the first number that has not been seen
-	Enqueued time.Time `json:"enqueued,omitzero"` // of the last seen message
-}
-
-// pass reads an entity from where the last pass ended, and writes companions for its
-// messages.
+// pass reads an entity from where the last pass ended, and writes companions for its messages.
 type pass struct {
 	a         *Adopter
 	entity    string
-	path      string         // the entity, or the subscription that is read
-	settings  judge.Settings // of the path
-	pages     int            // that may still be read
-	until     time.Time
-	positions map[string]position   // by subscription, "" for a queue
-	more      bool                  // the bounds have ended it
-	late      []scheduler.Reference // overdue messages that were read, without companions yet
+	request   *request            // nil: the entity is adopted
+	positions map[string]position // by subscription, "" for a queue
+	more      bool                // it has ended before it had read everything
+
+	// Of the entity, or the subscription, that is read:
+	path     string
+	settings judge.Settings
+	pages    int       // that may still be read
+	limit    time.Time // what was enqueued later is too young, or has its companion
+	refs     []scheduler.Reference
+	nameless map[scheduler.Reference]bool // those of refs that stand for messages without an id
 }
 
 // run reads the entity. Its progress is in positions, also after an error.
-func (s *pass) run(ctx context.Context) error {
-	s.pages, s.until = maxPages, time.Now().Add(maxTime)
-	base := s.a.cfg.Settings(ctx, s.entity)
-	if s.a.cfg.Describe == nil {
-		return s.readPath(ctx, "", base)
+func (p *pass) run(ctx context.Context) error {
+	settings := p.a.cfg.Settings(ctx, p.entity)
+	if p.a.cfg.Describe == nil {
+		return p.readPath(ctx, "", settings)
 	}
-	info, err := s.a.cfg.Describe(ctx, s.entity, time.Time{})
-	if err == nil && info.Kind == entities.Topic {
-		info, err = s.a.cfg.Describe(ctx, s.entity, time.Now().Add(-staleTopic))
-	}
+	info, err := p.a.cfg.Describe(ctx, p.entity, time.Now().Add(-staleSettings))
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
-		s.positions = map[string]position{} // a recreated queue starts its sequence numbers over
+		p.positions = map[string]position{} // a recreated queue starts its sequence numbers over
 		return nil
 	case errors.Is(err, entities.ErrNoRight):
-		return s.readPath(ctx, "", base)
+		return p.readPath(ctx, "", settings)
 	case err != nil:
 		return err
 	}
-	base.DefaultMessageTimeToLive = duration.Shorter(base.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
-	if info.Kind != entities.Topic {
-		if !s.canAdopt(s.entity, info.AutoDeleteOnIdle, info.ForwardTo, info.Partitioned) {
-			return nil
-		}
-		return s.readPath(ctx, "", base)
+	settings.DefaultMessageTimeToLive = duration.Shorter(settings.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
+	settings.DefaultSince = info.UpdatedAt
+	if info.Kind == entities.Topic {
+		return p.readSubscriptions(ctx, info, settings)
 	}
-	return s.subscriptions(ctx, info, base)
+	if !p.canRead(p.entity, info.AutoDeleteOnIdle, info.ForwardTo, info.Partitioned) {
+		return nil
+	}
+	return p.readPath(ctx, "", settings)
 }
 
-// subscriptions reads the subscriptions of a topic, from a random one on, so that each gets its
-// turn if a pass cannot read all.
-func (s *pass) subscriptions(ctx context.Context, info entities.Info, base judge.Settings) error {
-	all := info.Subscriptions
-	if len(all) > maxPaths {
-		s.refuse(s.entity, fmt.Sprintf("only the first %d of its subscriptions are scanned", maxPaths), "send through an endpoint of Overdue to monitor the others")
-		all = all[:maxPaths]
-	}
-	for name := range s.positions {
-		if !slices.ContainsFunc(all, func(sub entities.Subscription) bool { return sub.Name == name }) {
-			delete(s.positions, name)
-		}
+// readSubscriptions reads the subscriptions of a topic.
+func (p *pass) readSubscriptions(ctx context.Context, topic entities.Info, base judge.Settings) error {
+	all := topic.Subscriptions[:min(len(topic.Subscriptions), maxPaths)]
+	before := p.positions
+	p.positions = map[string]position{} // without those of deleted subscriptions
+	for _, sub := range all {
+		p.positions[sub.Name] = before[sub.Name]
 	}
 	var errs []error
-	first := 0
-	if len(all) > 0 {
-		first = rand.IntN(len(all)) // if there is no time for all, each gets its turn
-	}
-	for _, sub := range slices.Concat(all[first:], all[:first]) {
-		if !s.canAdopt(address.SubscriptionPath(s.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
+	for _, sub := range all {
+		if !p.canRead(address.SubscriptionPath(p.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, topic.Partitioned) {
 			continue
 		}
 		settings := base
 		settings.DefaultMessageTimeToLive = duration.Shorter(base.DefaultMessageTimeToLive, sub.DefaultMessageTimeToLive)
-		s.pages = max(s.pages, 1)
-		errs = append(errs, s.readPath(ctx, sub.Name, settings))
+		settings.DefaultSince = duration.Later(base.DefaultSince, sub.UpdatedAt)
+		errs = append(errs, p.readPath(ctx, sub.Name, settings))
 	}
 	return errors.Join(errs...)
 }
 
-// canAdopt reports whether a queue or subscription can be adopted, and logs once why not.
-func (s *pass) canAdopt(path string, idle time.Duration, forwardTo string, partitioned bool) bool {
+// canRead reports whether a queue or subscription can be read, and logs once why not.
+func (p *pass) canRead(path string, idle time.Duration, forwardTo string, partitioned bool) bool {
+	var why string
 	switch {
-	case idle > 0:
-		s.refuse(path, "scanning it would keep it from being deleted when it is idle", "remove adopt or its autoDeleteOnIdle")
+	case idle > 0 && p.request == nil:
+		why = "it is deleted when it is idle, and reading it would keep it"
 	case forwardTo != "":
-		s.refuse(path, "it forwards its messages", "set adopt on the entity it forwards to: "+forwardTo)
+		why = "it forwards its messages: set adopt on " + forwardTo
 	case partitioned:
-		s.refusePartitioned(path)
+		why = "it is partitioned, and its messages have no order that a pass could follow"
 	default:
 		return true
+	}
+	if _, warned := p.a.refused.LoadOrStore(path, true); !warned {
+		p.a.cfg.Log.Warn("messages are not adopted: send them through an endpoint of Overdue", zap.String("work_queue", path), zap.String("why", why))
 	}
 	return false
 }
 
-// refuse logs once why messages are not adopted.
-func (s *pass) refuse(path, why, next string) {
-	if _, warned := s.a.refused.LoadOrStore(path, true); !warned {
-		s.a.cfg.Log.Warn("messages are not adopted", zap.String("work_queue", path), zap.String("why", why), zap.String("next", next))
-	}
-}
-
-// refusePartitioned: the messages have no order that a pass could follow.
-func (s *pass) refusePartitioned(path string) {
-	s.refuse(path, "a partitioned entity cannot be scanned for new messages", "send through an endpoint of Overdue")
-}
-
-// readPath reads one queue or subscription and writes companions for its new messages.
-func (s *pass) readPath(ctx context.Context, subscription string, settings judge.Settings) error {
-	s.path, s.settings = s.entity, settings
+// readPath reads one queue or subscription and writes companions for its new messages. The first
+// check of an overdue message expires all overdue ones, and a dead letter is not adopted. So it
+// reads all messages before it writes any companion.
+//
+// For a request it reads the dead letters with the same numbers after that: a message that was not
+// on the queue any more is one of them, or was received.
+func (p *pass) readPath(ctx context.Context, subscription string, settings judge.Settings) error {
+	p.path, p.settings = p.entity, settings
 	if subscription != "" {
-		s.path = address.SubscriptionPath(s.entity, subscription)
+		p.path = address.SubscriptionPath(p.entity, subscription)
 	}
-	v := search.View{Links: s.a.cfg.Links, Path: s.path, Operations: s.a.cfg.Operations, Seen: &search.SeenIDs{}}
-	defer v.Close(ctx)
-	start := s.positions[subscription]
-	at, err := s.readPages(ctx, &v, start)
-	// The first check of an overdue message expires all overdue ones, and a dead letter is not
-	// adopted. So all messages are read before any companion of an overdue one is written.
-	if lateErr := s.giveLate(ctx); lateErr != nil {
-		at, err = start, errors.Join(err, lateErr)
+	p.limit, p.refs, p.nameless = p.a.cfg.Latest().Add(-minAge), nil, map[scheduler.Reference]bool{}
+	if p.request != nil && p.request.Since.Add(senderLag).Before(p.limit) {
+		p.limit = p.request.Since.Add(senderLag)
 	}
-	s.positions[subscription] = at
+	start := p.positions[subscription]
+	next, end, err := p.read(ctx, p.path, start, math.MaxInt64, p.takeMessage)
+	if err == nil && p.request != nil {
+		letters, reached, lettersErr := p.read(ctx, p.path+"/$DeadLetterQueue", start, end, p.takeLetter)
+		if err = lettersErr; reached < next.Next || letters.Next > next.Next {
+			next = letters
+		}
+	}
+	if writeErr := p.writeCompanions(ctx); writeErr != nil {
+		next, err = start, errors.Join(err, writeErr)
+	}
+	p.positions[subscription] = next
 	return err
 }
 
-// readPages reads from a position on, and returns the next position.
-func (s *pass) readPages(ctx context.Context, v *search.View, at position) (position, error) {
-	for first := true; ; first = false {
-		if s.pages == 0 || time.Now().After(s.until) || s.a.cfg.Crowded() || s.a.cfg.Stopping() {
-			s.more = true
-			return at, nil
+// read takes what is old enough on a queue or dead-letter queue, from a position on to the number
+// end. It returns the position behind that, and the number up to which there is no more.
+func (p *pass) read(ctx context.Context, path string, at position, end int64, take func(*link.Message)) (next position, reached int64, err error) {
+	v := search.View{Links: p.a.cfg.Links, Path: path, Operations: p.a.cfg.Operations}
+	defer v.Close(ctx)
+	p.pages = maxPages
+	at, err = p.begin(ctx, &v, at)
+	for err == nil && at.Next < end && p.mayRead() {
+		var page []*link.Message
+		if page, err = v.Peek(ctx, at.Next, search.PageSize); len(page) == 0 && err == nil {
+			return at, end, nil
 		}
-		s.pages--
-		page, err := v.Peek(ctx, at.Next, search.PageSize)
-		if errors.Is(err, search.ErrPartitioned) {
-			s.refusePartitioned(s.path)
-			return at, nil
+		for _, m := range page {
+			if m.SequenceNumber >= end || m.EnqueuedTime.After(p.limit) {
+				return at, min(m.SequenceNumber, end), nil
+			}
+			take(m)
+			at = position{Next: m.SequenceNumber + 1, Enqueued: m.EnqueuedTime}
 		}
-		if link.Condition(err) == link.ConditionNotFound {
-			return position{}, nil
-		}
+	}
+	switch {
+	case errors.Is(err, search.ErrPartitioned):
+		p.canRead(p.path, 0, "", true) // nobody has described it
+		err = nil
+	case link.Condition(err) == link.ConditionNotFound:
+		return position{}, 0, nil
+	}
+	return at, at.Next, err
+}
+
+// mayRead takes one of the pages that the pass may read. It reports false if there are none.
+func (p *pass) mayRead() bool {
+	p.pages--
+	if p.pages < 0 || p.a.cfg.Busy() {
+		p.more = true
+		return false
+	}
+	return true
+}
+
+// begin returns where to begin to read. The sequence numbers of a queue that was deleted and
+// recreated start over. For a request it searches for the first message that was enqueued since
+// then.
+func (p *pass) begin(ctx context.Context, v *search.View, at position) (position, error) {
+	head, err := v.Peek(ctx, 0, 1)
+	if err != nil || len(head) == 0 {
+		return at, err
+	}
+	first := head[0].SequenceNumber
+	if first < at.Next && head[0].EnqueuedTime.After(at.Enqueued) {
+		at = position{}
+	}
+	if at.Next > 0 || p.request == nil || p.request.All || !head[0].EnqueuedTime.Before(p.request.Since) {
+		return at, nil
+	}
+	before, behind := first, int64(math.MaxInt64)
+	for step := int64(search.PageSize); behind-before > search.PageSize; {
+		middle := before + min(step, (behind-before)/2)
+		page, err := v.Peek(ctx, middle, 1)
 		if err != nil {
 			return at, err
 		}
-		if len(page) == 0 && first && at.Next > 0 && s.wasRecreated(ctx, v, at) {
-			at = position{}
-			continue
-		}
-		page, young := s.oldEnough(page)
-		if err := s.giveCompanions(ctx, page); err != nil {
-			return at, err
-		}
-		if n := len(page); n > 0 {
-			at = position{page[n-1].SequenceNumber + 1, page[n-1].EnqueuedTime}
-		}
-		if young || len(page) == 0 {
-			return at, nil
+		if len(page) > 0 && page[0].EnqueuedTime.Before(p.request.Since) {
+			before, step = page[0].SequenceNumber, 2*step
+		} else {
+			behind = middle
 		}
 	}
+	return position{Next: before + 1}, nil
 }
 
-// wasRecreated reports whether the queue was deleted and recreated: its sequence numbers start
-// over.
-func (s *pass) wasRecreated(ctx context.Context, v *search.View, at position) bool {
-	head, err := v.Peek(ctx, 0, 1)
-	return err == nil && len(head) > 0 && head[0].SequenceNumber < at.Next && head[0].EnqueuedTime.After(at.Enqueued)
-}
-
-// oldEnough returns the messages before the first one that is too young, and whether one is.
-func (s *pass) oldEnough(page []*link.Message) (old []*link.Message, young bool) {
-	limit := s.a.cfg.Latest().Add(-minAge)
-	for i, m := range page {
-		if m.EnqueuedTime.After(limit) {
-			return page[:i], true
-		}
-	}
-	return page, false
-}
-
-// giveCompanions writes companions, and returns when all are accepted. Those of overdue messages
-// are kept for giveLate.
-func (s *pass) giveCompanions(ctx context.Context, page []*link.Message) error {
-	late, ahead := s.adoptAll(page)
-	s.late = append(s.late, late...)
-	if len(ahead) == 0 {
+// writeCompanions writes companions with the references, and returns when all are accepted.
+func (p *pass) writeCompanions(ctx context.Context) error {
+	if len(p.refs) == 0 {
 		return nil
 	}
-	return s.write(ctx, len(ahead), s.a.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, References: ahead}))
-}
-
-// giveLate writes the companions of the overdue messages that were read.
-func (s *pass) giveLate(ctx context.Context) error {
-	late := s.late
-	s.late = nil
-	var waits []func(context.Context) error
-	for _, second := range []bool{false, true} { // companions that earlier readers refuse are separate
-		part := slices.DeleteFunc(slices.Clone(late), func(r scheduler.Reference) bool {
-			return ((&scheduler.Companion{References: []scheduler.Reference{r}}).Version() > 1) != second
-		})
-		for refs := range slices.Chunk(part, mostReferences) {
-			waits = append(waits, s.a.cfg.Scheduler.Begin(scheduler.Companion{Entity: s.path, Due: s.a.cfg.Latest(), References: refs}))
+	now := p.a.cfg.Latest()
+	var late, ahead []scheduler.Reference
+	for _, r := range p.refs {
+		if r.Deadline.Add(-r.Ahead).After(now) {
+			ahead = append(ahead, r)
+		} else {
+			late = append(late, r)
 		}
 	}
-	return s.write(ctx, len(late), waits...)
-}
-
-// write waits until the companions of n messages are accepted.
-func (s *pass) write(ctx context.Context, n int, waits ...func(context.Context) error) error {
-	var errs []error
+	waits := []func(context.Context) error{p.a.cfg.Scheduler.Begin(scheduler.Companion{Entity: p.path, References: ahead})}
+	for refs := range slices.Chunk(late, maxReferences) {
+		waits = append(waits, p.a.cfg.Scheduler.Begin(scheduler.Companion{Entity: p.path, Due: now, References: refs}))
+	}
 	for _, wait := range waits {
-		errs = append(errs, wait(ctx))
+		if err := wait(ctx); err != nil {
+			return err
+		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	s.a.cfg.Adopted(s.path, n)
+	p.a.cfg.Adopted(p.path, len(p.refs))
 	return nil
 }

@@ -45,8 +45,11 @@ type Config struct {
 	Clock       Clock
 	Take        func(ctx context.Context, l *Lease) // gets each lease, and must not block
 	Outstanding func(entity string, n int)          // n more references of an entity are in hand
-	Operations  *operations.Counter
-	Log         *zap.Logger
+	// Recreated is called when a queue is there again that was deleted, with its companions: at the
+	// instant since by the clock of the broker, or a little later.
+	Recreated  func(queue string, since time.Time)
+	Operations *operations.Counter
+	Log        *zap.Logger
 }
 
 // An Intake receives the companions of one worker.

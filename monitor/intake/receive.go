@@ -32,6 +32,8 @@ type queue struct {
 	former   bool          // it is only emptied: see ReceiveAlso
 	renewer  *link.Renewer // of the locks of companions in hand
 	attached atomic.Bool
+	lost     time.Time      // of the last link, by the clock of the broker; zero: none was
+	deleted  bool           // the queue did not exist since
 	last     *link.Receiver // the link at the stop
 }
 
@@ -62,6 +64,10 @@ func (q *queue) run(ctx, work context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
+		if attached {
+			q.lost = q.in.cfg.Clock.Latest()
+		}
+		q.deleted = !q.lost.IsZero() && (q.deleted || link.Condition(err) == link.ConditionNotFound)
 		say := log.Debug
 		if attached || first {
 			say, first = log.Warn, false // once per loss, not per attempt
@@ -89,6 +95,11 @@ func (q *queue) receive(ctx, work context.Context) error {
 	}
 	if !q.attached.Swap(true) {
 		in.log.Info("monitor queue attached", zap.String("monitor_queue", q.name))
+	}
+	if q.deleted {
+		in.log.Warn("monitor queue was deleted and recreated: queues are read for messages without companions", zap.String("monitor_queue", q.name))
+		q.deleted = false
+		in.cfg.Recreated(q.name, q.lost)
 	}
 	s := stream{queue: q, link: r}
 	for err == nil {

@@ -6,12 +6,16 @@ import (
 	"sync"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
-// driftPerSecond bounds what our clock gains on that of the broker in a second.
-const driftPerSecond = 200 * time.Microsecond
+const (
+	driftPerSecond = 200 * time.Microsecond // that our clock gains on the broker's at most
+	maxEarly       = 5 * time.Second        // by which IsEarly sets the clock behind a deadline at most
+	staleClock     = time.Second            // how far this clock may be behind the measured one
+)
 
 // Clock is a lower bound of the clock of the broker: the latest stamp that it made, carried on by
 // our monotonic clock less driftPerSecond. It is behind by the time that a companion took to
@@ -34,29 +38,24 @@ func (c *Clock) Observe(stamp time.Time) {
 	}
 }
 
-// earlyMost is how long before its deadline a message is received again at most, if it was received
-// too early.
-const earlyMost = 5 * time.Second
-
 // IsEarly reports whether a deadline is still to come when the broker has just locked a message.
 // The lock ends a lock duration after that, so it shows the time by the broker's clock. Stamps do
 // not, where that clock was set back since: then IsEarly sets this one back. A lock duration of 0
 // is unknown, and shows nothing.
 //
 // If the lock duration was lowered a moment ago, the lock seems older than it is. So the caller
-// asks for the settings again, and the clock goes back by no more than earlyMost.
+// asks for the settings again, and the clock goes back by no more than maxEarly.
 func (c *Clock) IsEarly(deadline, lockedUntil time.Time, lock time.Duration) bool {
-	now := lockedUntil.Add(-lock)
-	if lock <= 0 || lockedUntil.IsZero() || !now.Before(deadline.Truncate(c.Grain()).Add(c.Grain())) {
+	locked := lockedUntil.Add(-lock)
+	isKnown := lock > 0 && !lockedUntil.IsZero()
+	if !isKnown || !locked.Before(deadline.Truncate(c.Grain()).Add(c.Grain())) {
 		return false
 	}
-	if least := deadline.Add(-earlyMost); now.Before(least) {
-		now = least
-	}
+	locked = duration.Later(locked, deadline.Add(-maxEarly))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Before(c.nowLocked()) {
-		c.stamp, c.at = now, time.Now()
+	if locked.Before(c.nowLocked()) {
+		c.stamp, c.at = locked, time.Now()
 	}
 	return true
 }
@@ -87,11 +86,11 @@ func (c *Clock) Grain() time.Duration { return max(c.Measured().Grain, search.St
 // without companions, if the scheduler has measured it. It has the error of the measurement, so it
 // must not decide about expiry.
 func (c *Clock) Latest() time.Time {
-	now := c.Now()
-	if measured := c.Measured(); measured.Measured && measured.Time.Add(-measured.Uncertainty).After(now) {
-		return measured.Time.Add(-measured.Uncertainty)
+	measured := c.Measured()
+	if !measured.Measured {
+		return c.Now()
 	}
-	return now
+	return duration.Later(c.Now(), measured.Time.Add(-measured.Uncertainty))
 }
 
 // NotAfter returns an instant that the clock of the broker has not reached yet. It is unknown
@@ -102,9 +101,6 @@ func (c *Clock) NotAfter() (now time.Time, known bool) {
 	now = measured.Time.Add(measured.Uncertainty)
 	return now, measured.Measured && !c.Now().After(now)
 }
-
-// staleClock is how far the clock of the worker may be behind the measured one.
-const staleClock = time.Second
 
 // Behind reports whether t has passed although the clock of the worker is far before it. A
 // companion that was due long ago has an old stamp. A rewritten one, which is due at once, has a

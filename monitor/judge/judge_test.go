@@ -60,7 +60,7 @@ func TestJudge(t *testing.T) {
 		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) { m.State = link.Deferred }), at: 2 * time.Second, overdue: true, deadline: time.Second, native: true, deferred: true},
 		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
 			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon.Add(time.Hour)
-		}), at: 2 * time.Second, deadline: time.Hour + time.Second},
+		}), at: 2 * time.Second, deadline: time.Hour + pendingDelay},
 		{name: "activated, and still said to be scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
 			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon
 		}), at: 2 * time.Second, overdue: true, deadline: time.Second, native: true},
@@ -75,13 +75,12 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A default that may be newer than the message makes it overdue only if the broker says so.
 // A default that was in force when the message was sent, and is not any more, may have limited it. Only
 // what its sender wrote down shows that, and that may be of another message: the broker decides.
 func TestADefaultThatIsNotInForceAnyMoreIsAnAssumption(t *testing.T) {
 	ref := scheduler.Reference{Stated: "within", Within: 2 * time.Second, From: noon, Until: noon.Add(2 * time.Second)}
 	message := &link.Message{EnqueuedTime: noon, Properties: map[string]any{"overdue-within": "30s"}}
-	former := Settings{DefaultStated: true, DefaultSince: noon.Add(time.Second)}
+	former := Settings{DefaultSince: noon.Add(time.Second)}
 	for name, c := range map[string]struct {
 		change  func(r *scheduler.Reference, m *link.Message, s *Settings)
 		at      time.Duration
@@ -93,9 +92,8 @@ func TestADefaultThatIsNotInForceAnyMoreIsAnAssumption(t *testing.T) {
 		"a time to live": {func(r *scheduler.Reference, m *link.Message, _ *Settings) {
 			r.Stated, m.Properties, m.TimeToLive = "ttl", nil, 30*time.Second
 		}, 2 * time.Second, 2 * time.Second, true},
-		"no change since":                     {func(_ *scheduler.Reference, _ *link.Message, s *Settings) { s.DefaultSince = noon.Add(-time.Hour) }, 2 * time.Second, 30 * time.Second, false},
-		"a topic, whose default says nothing": {func(_ *scheduler.Reference, _ *link.Message, s *Settings) { s.DefaultStated = false }, 2 * time.Second, 30 * time.Second, false},
-		"nothing was limited":                 {func(r *scheduler.Reference, _ *link.Message, _ *Settings) { r.Within = 30 * time.Second }, 2 * time.Second, 30 * time.Second, false},
+		"no change since":     {func(_ *scheduler.Reference, _ *link.Message, s *Settings) { s.DefaultSince = noon.Add(-time.Hour) }, 2 * time.Second, 30 * time.Second, false},
+		"nothing was limited": {func(r *scheduler.Reference, _ *link.Message, _ *Settings) { r.Within = 30 * time.Second }, 2 * time.Second, 30 * time.Second, false},
 	} {
 		r, m, s := ref, *message, former
 		if c.change != nil {
@@ -111,18 +109,18 @@ func TestADefaultThatIsNotInForceAnyMoreIsAnAssumption(t *testing.T) {
 	}
 }
 
+// A default that may be newer than the message makes it overdue only if the broker says so.
 func TestADefaultThatMayBeNewerThanTheMessageIsAnAssumption(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		ref       scheduler.Reference
 		message   func(*link.Message)
-		settings  Settings
 		at        time.Duration
 		assumed   bool
 		otherwise time.Duration // after the enqueued-time
 	}{
 		{name: "before its own deadline", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second}, at: 20 * time.Second, assumed: true, otherwise: 30 * time.Second},
-		{name: "after its own deadline", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second}, at: 30 * time.Second, otherwise: 30 * time.Second},
+		{name: "after its own deadline", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second}, at: 30 * time.Second},
 		{name: "enqueued since", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second}, message: func(m *link.Message) { m.EnqueuedTime = noon.Add(61 * time.Second) }, at: 80 * time.Second},
 		{name: "enqueued when it came", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second}, message: func(m *link.Message) { m.EnqueuedTime = noon.Add(time.Minute) }, at: 75 * time.Second, assumed: true, otherwise: 90 * time.Second},
 		{name: "scheduled before, by the clock of its sender", ref: scheduler.Reference{Stated: "within", Within: 30 * time.Second, Sent: noon}, message: func(m *link.Message) {
@@ -130,14 +128,16 @@ func TestADefaultThatMayBeNewerThanTheMessageIsAnAssumption(t *testing.T) {
 			m.ScheduledEnqueueTime = m.EnqueuedTime
 		}, at: 140 * time.Second, assumed: true, otherwise: 150 * time.Second},
 		{name: "with a time to live of its own", ref: scheduler.Reference{Stated: "ttl", Within: 30 * time.Second}, message: func(m *link.Message) { m.TimeToLive = 15 * time.Second }, at: 20 * time.Second},
-		{name: "the companion states another default, later", ref: scheduler.Reference{Stated: "default", Within: 30 * time.Second}, settings: Settings{DefaultStated: true}, at: 20 * time.Second, assumed: true, otherwise: 30 * time.Second},
-		{name: "the companion states a default, of another message perhaps", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, settings: Settings{DefaultStated: true}, at: 20 * time.Second, assumed: true, otherwise: 21 * time.Second},
-		{name: "the same, when no lock can last", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, settings: Settings{DefaultStated: true}, at: 310 * time.Second, assumed: true},
-		{name: "the companion states the default", ref: scheduler.Reference{Stated: "default", Within: 15 * time.Second, From: noon, Until: noon}, settings: Settings{DefaultStated: true}, at: 20 * time.Second},
+		{name: "the companion states another default, later", ref: scheduler.Reference{Stated: "default", Within: 30 * time.Second}, at: 20 * time.Second, assumed: true, otherwise: 30 * time.Second},
+		{name: "the companion states a default, of another message perhaps", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, at: 20 * time.Second, assumed: true, otherwise: 30 * time.Second},
+		{name: "the same, a moment after it", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, at: 10 * time.Second, assumed: true, otherwise: 11 * time.Second},
+		{name: "the same, and a consumer has deferred it", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, message: func(m *link.Message) { m.State = link.Deferred }, at: 10 * time.Second, assumed: true},
+		{name: "the same, when no lock can last", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, at: 310 * time.Second, assumed: true},
+		{name: "the companion states the default", ref: scheduler.Reference{Stated: "default", Within: 15 * time.Second, From: noon, Until: noon}, at: 20 * time.Second, assumed: true, otherwise: 25 * time.Second},
+		{name: "the companion was derived from the message after the change", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second, Sent: noon, From: noon, Until: noon, Once: true}, at: 10 * time.Second, assumed: true, otherwise: 11 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := tc.settings
-			s.DefaultMessageTimeToLive, s.DefaultSince = 10*time.Second, noon.Add(time.Minute)
+			s := Settings{DefaultMessageTimeToLive: 10 * time.Second, DefaultSince: noon.Add(time.Minute)}
 			got := Message(&tc.ref, message(tc.message), s, noon.Add(tc.at))
 			var otherwise time.Time
 			if tc.otherwise > 0 {
@@ -160,7 +160,7 @@ func TestWhatOnlyAReferenceSaysIsAssumed(t *testing.T) {
 	of := func(from, sent time.Time, stated string) scheduler.Reference {
 		return scheduler.Reference{MessageID: "m", From: from, Until: from.Add(time.Second), Sent: sent, Within: 2 * time.Second, Stated: stated}
 	}
-	late := Settings{DefaultMessageTimeToLive: 2 * time.Second, DefaultSince: changed, DefaultStated: true}
+	late := Settings{DefaultMessageTimeToLive: 2 * time.Second, DefaultSince: changed}
 	for _, c := range []struct {
 		name     string
 		ref      scheduler.Reference
@@ -169,9 +169,10 @@ func TestWhatOnlyAReferenceSaysIsAssumed(t *testing.T) {
 		assumed  bool
 	}{
 		{"default of another subscription", of(noon, noon, "default"), message(nil), Settings{}, true},
-		{"the same, where it is the entity's", of(noon, noon, "default"), message(nil), Settings{DefaultMessageTimeToLive: 2 * time.Second, DefaultStated: true}, false},
-		{"default that was removed before the message came", of(noon.Add(-time.Second), noon.Add(-time.Second), "default"), message(nil), Settings{DefaultSince: noon, DefaultStated: true}, true},
-		{"default that was removed later", of(noon.Add(-time.Second), noon.Add(-time.Second), "default"), message(nil), Settings{DefaultSince: noon.Add(time.Second), DefaultStated: true}, false},
+		{"the same, where it is the entity's", of(noon, noon, "default"), message(nil), Settings{DefaultMessageTimeToLive: 2 * time.Second}, false},
+		{"default that was removed before the message came", of(noon.Add(-time.Second), noon.Add(-time.Second), "default"), message(nil), Settings{DefaultSince: noon}, true},
+		{"default that was removed later", of(noon.Add(-time.Second), noon.Add(-time.Second), "default"), message(nil), Settings{DefaultSince: noon.Add(time.Second)}, true},
+		{"scheduled long before, and the reference was derived from it", of(noon, noon, "default"), scheduled(0), Settings{DefaultMessageTimeToLive: 2 * time.Second, DefaultSince: noon.Add(-24 * time.Hour)}, true},
 		{"deadline of the entity", of(noon, noon, "default"), message(nil), Settings{Deadline: 2 * time.Second}, false},
 		{"scheduled after the default was lowered", of(noon, changed.Add(time.Second), "ttl"), scheduled(time.Hour), late, false},
 		{"scheduled, and the reference is of another send", of(noon.Add(-300*time.Millisecond), noon.Add(-300*time.Millisecond), "within"), scheduled(time.Hour), late, true},

@@ -52,6 +52,9 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 	if d == nil {
 		d = operations.NewDeadlines(r)
 	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
 	m := &Metrics{
 		Operations: o,
 		deadlines:  d,
@@ -64,19 +67,12 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 			Name: "overdue_outstanding_deadlines",
 			Help: "Messages whose deadlines are due and that this process has not settled, expired or notified yet.",
 		}, []string{"entity"}),
-		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "overdue_alerts_total",
-			Help: "Deliveries of events to a sink, by result: ok or error.",
-		}, []string{"sink", "result"}),
-		reminders: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "overdue_warnings_total",
-			Help: "Messages that were not settled at warnBefore ahead of their deadline.",
-		}, []string{"entity"}),
-		adopted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "overdue_adopted_total",
-			Help: "Messages that bypassed the endpoints of this process and were given a companion.",
-		}, []string{"entity"}),
-		labels: map[string]struct{}{}, inHand: map[string]int64{}, late: map[string]int64{},
+		alerts:    counter("overdue_alerts_total", "Deliveries of events to a sink, by result: ok or error.", "sink", "result"),
+		reminders: counter("overdue_warnings_total", "Messages that were not settled at warnBefore ahead of their deadline.", "entity"),
+		adopted:   counter("overdue_adopted_total", "Messages that were found on their entity and given a companion, since they had none that is due in time.", "entity"),
+		labels:    map[string]struct{}{},
+		inHand:    map[string]int64{},
+		late:      map[string]int64{},
 	}
 	for _, name := range known {
 		m.Show(name)
@@ -116,13 +112,9 @@ func (m *Metrics) Show(entity string) {
 
 // ShowSink makes the series of a sink, at 0.
 func (m *Metrics) ShowSink(sink string) {
-	for _, result := range []string{"ok", "error"} {
-		m.alerts.WithLabelValues(sink, result)
-	}
+	m.alerts.WithLabelValues(sink, "ok")
+	m.alerts.WithLabelValues(sink, "error")
 }
-
-// Operation counts n operations on the broker.
-func (m *Metrics) Operation(name string, n int) { m.Operations.Add(name, n) }
 
 // Verdict counts a deadline of an entity.
 func (m *Metrics) Verdict(entity, verdict string) {

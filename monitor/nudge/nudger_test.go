@@ -3,7 +3,6 @@
 package nudge
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -14,8 +13,8 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/operations"
-	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/pipenet"
 	"overdue/monitor/judge"
 	"overdue/monitor/search"
 	"overdue/scheduler"
@@ -30,13 +29,12 @@ const (
 	idle   = 5 * time.Minute // after which the broker deletes the queue
 )
 
-// scene is a queue whose dead letters may be taken away, and what nudges it.
+// scene is a queue, and what nudges it.
 type scene struct {
 	*testing.T
 	*Nudger
-	ns         *brokertest.Namespace
-	work, dead *search.View
-	failed     []error
+	ns     *brokertest.Namespace
+	failed []error
 }
 
 func play(t *testing.T, act func(s *scene)) {
@@ -49,15 +47,15 @@ func play(t *testing.T, act func(s *scene)) {
 		s := &scene{T: t, ns: ns}
 		clock := &judge.Clock{Measured: func() scheduler.Instant { return scheduler.Instant{Time: time.Now(), Measured: true} }}
 		clock.Observe(time.Now())
-		links, o, kept := ns.Links(t), operations.New(prometheus.NewRegistry()), &search.Kept{}
-		s.work = &search.View{Links: links, Path: orders, Operations: o}
-		s.dead = &search.View{Links: links, Path: orders + "/$DeadLetterQueue", Operations: o, Kept: kept}
 		s.Nudger = New(Config{
-			Links: links, Path: orders, Clock: clock, Operations: o,
-			Letters: func() search.LetterState { return search.LettersTaken }, First: func() bool { return true }, Many: func() bool { return false }, Proven: func(time.Time) bool { return false }, May: func(context.Context, time.Time) bool { return true },
-			Sessions: func() { t.Error("the queue requires sessions, want that it does not") },
-			Failed:   func(err error) { s.failed = append(s.failed, err) },
-			Nudged:   func() {}, Read: kept.Add, Go: func(f func()) { go f() },
+			Links:      ns.Links(t),
+			Path:       orders,
+			Clock:      clock,
+			Operations: operations.New(prometheus.NewRegistry()),
+			Sessions:   func() { t.Error("the queue requires sessions, want that it does not") },
+			Failed:     func(err error) { s.failed = append(s.failed, err) },
+			Nudged:     func() {},
+			Go:         func(f func()) { go f() },
 		})
 		act(s)
 	})
@@ -82,36 +80,20 @@ func (s *scene) send(lives ...time.Duration) time.Time {
 	return time.Now()
 }
 
-// take receives a message and completes it.
-func (s *scene) take() {
+func (s *scene) queue() *queue.Queue {
 	s.Helper()
-	c := s.ns.Client(s.T)
-	r, err := c.NewReceiverForQueue(orders, nil)
-	if err != nil {
-		s.Fatal(err)
+	q, ok := s.ns.Broker.Queue(orders)
+	if !ok {
+		s.Fatal("the queue is gone")
 	}
-	ms, err := r.ReceiveMessages(s.Context(), 1, nil)
-	if err != nil {
-		s.Fatal(err)
-	}
-	if err := errors.Join(r.CompleteMessage(s.Context(), ms[0], nil), c.Close(s.Context())); err != nil {
-		s.Fatal(err)
-	}
+	return q
 }
 
-// proven returns the numbers of those messages that have expired for certain.
-func (s *scene) proven(read, due time.Time, numbers ...int64) (all []int64) {
-	s.Helper()
-	shown, err := s.Prove(s.Context(), s.work, s.dead, due)
-	if err != nil {
-		s.Fatal(err)
-	}
-	for _, n := range numbers {
-		if shown.Proves(&link.Message{SequenceNumber: n}, read, due) {
-			all = append(all, n)
-		}
-	}
-	return all
+// nudges returns how many nudges are remembered.
+func (s *scene) nudges() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.past)
 }
 
 // A nudge moves what is overdue and leaves what is live as it was. It says when it has moved it.
@@ -121,11 +103,10 @@ func TestANudgeMovesWhatIsOverdue(t *testing.T) {
 		s.Want(s.Context(), sent.Add(life+search.StampPrecision))
 		time.Sleep(life + time.Second)
 		synctest.Wait()
-		q, _ := s.ns.Broker.Queue(orders)
-		if c := q.Counts(); c.Active != 1 || c.DeadLetter != 2 {
+		if c := s.queue().Counts(); c.Active != 1 || c.DeadLetter != 2 {
 			t.Errorf("%+v, want one active and two dead letters", c)
 		}
-		if left := q.Peek(nil, 0, 10); len(left) != 1 || left[0].DeliveryCount != 0 {
+		if left := s.queue().Peek(nil, 0, 10); len(left) != 1 || left[0].DeliveryCount != 0 {
 			t.Errorf("%+v are left, want one that was not delivered", left)
 		}
 		if at, known := s.MovedAt(sent.Add(life)); !known || at.Before(sent.Add(life)) || at.After(sent.Add(life+time.Second)) {
@@ -134,106 +115,127 @@ func TestANudgeMovesWhatIsOverdue(t *testing.T) {
 		if !s.Made().After(sent.Add(life)) || len(s.failed) != 0 {
 			t.Errorf("the last nudge was made at %v, failures %v", s.Made(), s.failed)
 		}
-		// Who takes the dead letters away comes later than the read behind the nudge.
-		letters, err := s.dead.Peek(s.Context(), 0, 10)
-		if err != nil || len(letters) != 2 {
-			t.Errorf("%d dead letters were kept, %v, want two", len(letters), err)
+	})
+}
+
+// A nudge holds the oldest live message for a round trip, and competing consumers overtake it
+// meanwhile. However many are wanted, that message is free for two thirds of the time.
+func TestNudgesLeaveTheOldestMessageFreeMostOfTheTime(t *testing.T) {
+	for _, delay := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond} {
+		t.Run(delay.String(), func(t *testing.T) {
+			play(t, func(s *scene) {
+				s.send(time.Hour)
+				s.ns.Net.Delay(pipenet.Both, delay)
+				begin := time.Now().Add(time.Second)
+				s.WantWithin(s.Context(), begin, begin.Add(10*time.Second))
+				time.Sleep(time.Until(begin))
+				held, samples := 0, 10_000
+				for range samples {
+					time.Sleep(time.Millisecond)
+					synctest.Wait()
+					if s.queue().Peek(nil, 0, 1)[0].Locked {
+						held++
+					}
+				}
+				if 3*held > samples {
+					t.Errorf("the oldest message was held in %d of %d ms, want a third at most", held, samples)
+				}
+				s.End()
+				if len(s.failed) > 0 || s.nudges() < 5 {
+					t.Errorf("%d nudges, failures %v, want some and none", s.nudges(), s.failed)
+				}
+			})
+		})
+	}
+}
+
+// Deadlines that lie closer than nudges may follow each other share them.
+func TestDeadlinesThatLieCloseShareANudge(t *testing.T) {
+	play(t, func(s *scene) {
+		const span = 100 * time.Millisecond
+		begin := time.Now().Add(time.Second)
+		var due []time.Time
+		for at := time.Duration(0); at <= span; at += 100 * time.Microsecond {
+			due = append(due, begin.Add(at))
+		}
+		slices.Reverse(due)
+		s.Want(s.Context(), due...)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if most := int(span/nudgeInterval) + 2; s.nudges() > most || s.Made().Before(due[0]) {
+			t.Errorf("%d nudges, the last one at %v, want %d at most, until %v", s.nudges(), s.Made(), most, due[0])
 		}
 	})
 }
 
-// The first nudge that began at an instant or later is found, however many there were.
+// The first nudge that began at an instant or later and has worked is found, however many there
+// were.
 func TestPastNudgesAreFound(t *testing.T) {
 	begin := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	at := func(i int) time.Time { return begin.Add(time.Duration(10*i) * time.Millisecond) }
-	for _, n := range []int{0, 1, 2, maxPast - 1, maxPast, maxPast + 1, 2*maxPast + 7} {
-		var p pastNudges
-		for i := range n {
-			p.add(nudged{at(i), at(i).Add(time.Millisecond)})
+	for _, count := range []int{0, 1, 2, maxPast - 1, maxPast, maxPast + 1, 2*maxPast + 7} {
+		n := &Nudger{}
+		for i := range count {
+			n.note(pastNudge{begun: at(i), ended: at(i).Add(time.Millisecond)})
 		}
-		oldest := max(0, n-maxPast)
-		for i := -1; i <= n; i++ {
+		oldest := max(0, count-maxPast)
+		for i := -1; i <= count; i++ {
 			for off := range 2 { // at its begin, and after it
 				want := max(i+off, oldest)
-				ended, known := p.after(at(i).Add(time.Duration(off) * time.Millisecond))
-				if known != (want < n) || known && !ended.Equal(at(want).Add(time.Millisecond)) {
-					t.Fatalf("of %d, %d ms after number %d: %v, %v, want number %d", n, off, i, ended, known, want)
+				ended, known := n.MovedAt(at(i).Add(time.Duration(off) * time.Millisecond))
+				if known != (want < count) || known && !ended.Equal(at(want).Add(time.Millisecond)) {
+					t.Fatalf("of %d, %d ms after number %d: %v, %v, want number %d", count, off, i, ended, known, want)
 				}
 			}
 		}
 	}
+	n := &Nudger{}
+	n.note(pastNudge{begun: at(0), ended: at(1), failed: true})
+	if _, known := n.MovedAt(at(0)); known || !n.Made().Equal(at(0)) {
+		t.Errorf("a failed nudge has moved something: %v, and was made at %v, want false, and %v", known, n.Made(), at(0))
+	}
+	n.note(pastNudge{begun: at(1), ended: at(2)})
+	if ended, known := n.MovedAt(at(0)); !known || !ended.Equal(at(2)) {
+		t.Errorf("moved at %v, known %v, want at %v by the nudge that has worked", ended, known, at(2))
+	}
 }
 
-// Nobody receives, so messages that are gone have expired, to the last one of the queue.
-func TestMessagesThatAreGoneWhileNobodyReceivesHaveExpired(t *testing.T) {
+// A receiver that the broker has closed is opened again for the same nudge.
+func TestAReceiverThatWasLostIsOpenedAgain(t *testing.T) {
 	play(t, func(s *scene) {
-		sent := s.send(life, life, life)
-		read := time.Now()
-		if since, _, err := s.Begin(s.Context(), s.work, s.dead, read); err != nil || !since.Equal(read) {
-			t.Fatalf("begun at %v, %v, want at %v", since, err, read)
-		}
-		if since, observed := s.Observes(); !observed || !since.Equal(read) {
-			t.Errorf("it observes: %v, since %v, want since %v", observed, since, read)
-		}
-		time.Sleep(life + time.Second)
-		due := sent.Add(life + search.StampPrecision)
-		if got := s.proven(read, due, 1, 2, 3); !slices.Equal(got, []int64{1, 2, 3}) {
-			t.Errorf("proven to have expired: %v, want all three", got)
+		sent := s.send(life)
+		due := sent.Add(life)
+		s.Want(s.Context(), due.Add(-300*time.Millisecond), due)
+		time.Sleep(time.Until(due.Add(-100 * time.Millisecond)))
+		s.ns.Net.Cut()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if c := s.queue().Counts(); c.DeadLetter != 1 || len(s.failed) != 0 {
+			t.Errorf("%+v, failures %v, want one dead letter, and none", c, s.failed)
 		}
 	})
 }
 
-// A consumer took one meanwhile. It may have taken others.
-func TestAConsumerEndsTheProof(t *testing.T) {
+// An entity that cannot be received from is reported for each nudge. No receiver stays open, which
+// would keep an idle queue from being deleted.
+func TestAFailedNudgeIsReportedAndLeavesNoReceiverOpen(t *testing.T) {
 	play(t, func(s *scene) {
-		sent := s.send(life, life, life)
-		read := time.Now()
-		if _, _, err := s.Begin(s.Context(), s.work, s.dead, read); err != nil {
-			t.Fatal(err)
-		}
-		s.take()
-		time.Sleep(life + time.Second)
-		if got := s.proven(read, sent.Add(life+search.StampPrecision), 1, 2, 3); len(got) != 0 {
-			t.Errorf("proven to have expired: %v, want none", got)
-		}
-	})
-}
-
-// What nudges have shown of a queue says nothing of the one that has its name now.
-func TestWhatWasObservedIsForgottenWithTheQueue(t *testing.T) {
-	play(t, func(s *scene) {
-		s.send(time.Hour)
-		if since, _, err := s.Begin(s.Context(), s.work, s.dead, time.Now()); err != nil || since.IsZero() {
-			t.Fatalf("begun at %v, %v", since, err)
-		}
-		s.Forget()
-		if _, observed := s.Observes(); observed {
-			t.Error("the queue is still observed")
-		}
-	})
-}
-
-// A nudge whose read fails is no observation, and leaves no receiver open, which would keep an idle
-// queue from being deleted.
-func TestAFailedReadLeavesNoReceiverOpen(t *testing.T) {
-	play(t, func(s *scene) {
-		s.send(time.Hour)
-		if _, _, err := s.Begin(s.Context(), s.work, s.dead, time.Now()); err != nil {
-			t.Fatal(err)
-		}
 		remove := s.ns.Broker.Default().Inject(broker.Fault{
-			Entity: orders, Operation: broker.OnManagement, Error: amqp.Errorf(amqp.ErrCondInternalError, "out of order"),
+			Entity: orders, Operation: broker.OnAttach, Error: amqp.Errorf(amqp.ErrCondInternalError, "out of order"),
 		})
 		s.Want(s.Context(), time.Now())
 		time.Sleep(time.Second)
 		synctest.Wait()
-		remove()
-		if _, observed := s.Observes(); len(s.failed) != 1 || observed {
-			t.Errorf("failures %v, and the queue is observed: %v, want one failure, and no observation", s.failed, observed)
+		if len(s.failed) != 1 || s.Made().IsZero() {
+			t.Errorf("failures %v, made at %v, want one failure", s.failed, s.Made())
 		}
-		s.work.Close(s.Context())
-		s.dead.Close(s.Context())
+		remove()
+		s.Want(s.Context(), time.Now())
 		time.Sleep(2 * idle)
+		synctest.Wait()
+		if len(s.failed) != 1 {
+			t.Errorf("failures %v, want that the second nudge works", s.failed)
+		}
 		if _, ok := s.ns.Broker.Queue(orders); ok {
 			t.Error("the idle queue is still there, so a link is open")
 		}

@@ -5,72 +5,132 @@ package search
 import (
 	"context"
 	"errors"
+	"math"
+	"sort"
 	"time"
 
 	"overdue/internal/servicebus/link"
 )
 
-// Between reads the messages that were enqueued in the window. It may read some twice, if it
-// finds out late that the entity is partitioned.
+// Between calls see with the messages that were enqueued from one instant until another, both
+// included. A zero from is the beginning of the queue. If the entity turns out to be partitioned,
+// see gets some messages twice.
 func (v *View) Between(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
-	return v.betweenWhile(ctx, from, until, func(m *link.Message) (more bool) {
-		see(m)
-		return true
-	})
-}
-
-// betweenWhile is Between until see wants no more. It may be called for some that follow.
-func (v *View) betweenWhile(ctx context.Context, from, until time.Time, see func(*link.Message) (more bool)) error {
-	more := true
-	seeAll := func(page []*link.Message) bool {
+	seePage := func(page []*link.Message) (more bool) {
 		for _, m := range page {
 			if !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) {
-				more = see(m)
+				see(m)
 			}
 		}
-		return more
+		return true
 	}
-	if !v.Cursor {
-		if err := v.betweenNumbers(ctx, from, until, seeAll); !errors.Is(err, ErrPartitioned) {
+	if !v.Unordered {
+		if err := v.readWindow(ctx, from, until, seePage); !errors.Is(err, ErrPartitioned) {
 			return err
 		}
 	}
-	return v.everywhere(ctx, seeAll)
+	return v.readAll(ctx, seePage)
 }
 
-// betweenNumbers is betweenWhile where sequence numbers are in the order of time.
-func (v *View) betweenNumbers(ctx context.Context, from, until time.Time, see func(page []*link.Message) (more bool)) error {
-	// Mostly the queue is short, or the window lies right behind what was read last: then one
-	// page shows.
-	var at int64
-	marks, err := v.provenIndex(ctx)
-	if err != nil {
-		return err
-	}
-	if before, _, known, _ := marks.Around(from); known {
-		at = before.Number + 1
-	}
-	more := true
-	for first := true; ; first = false {
-		page, err := v.peekAhead(ctx, at, func(_ int, last *link.Message) bool {
-			return more && !last.EnqueuedTime.After(until) && (!first || !last.EnqueuedTime.Before(from))
-		})
-		if err != nil || len(page) == 0 {
-			return err
+// readWindow reads the pages with the messages of a window, where sequence numbers are in the order
+// of time, until see needs no more.
+func (v *View) readWindow(ctx context.Context, from, until time.Time, see func(page []*link.Message) (more bool)) error {
+	page, err := v.seek(ctx, from)
+	for err == nil && len(page) > 0 {
+		last := page[len(page)-1]
+		if !see(page) || last.EnqueuedTime.After(until) {
+			return nil
 		}
-		last, next := page[len(page)-1], v.reached+1
-		if first && last.EnqueuedTime.Before(from) {
-			if at, _, err = v.seek(ctx, from, nil); err != nil {
-				return err
-			}
-			at = max(at, next)
-			continue
-		}
-		wanted := more
-		more = see(page)
-		if last.EnqueuedTime.After(until) || !wanted {
-			return nil // no page is on its way
-		}
-		at = next
+		page, err = v.peekAhead(ctx, last.SequenceNumber+1, until)
 	}
+	return err
+}
+
+// seek returns a page in which, or right behind which, the messages begin that were enqueued at t
+// or later. It is empty if there is none. Where messages arrive evenly that costs two or three
+// peeks, however long the queue is.
+func (v *View) seek(ctx context.Context, t time.Time) (page []*link.Message, err error) {
+	if err := v.proveIndex(ctx); err != nil {
+		return nil, err
+	}
+	s := newSeeker(v.index, t)
+	for found := false; !found; {
+		from := s.guess()
+		if page, err = v.Peek(ctx, from, PageSize); err != nil {
+			return nil, err
+		}
+		found = s.found(from, page)
+	}
+	return page, nil
+}
+
+// A seeker narrows down where the messages begin that were enqueued at t or later.
+type seeker struct {
+	t       time.Time
+	lo, hi  indexPoint // lo was enqueued before t; hi and all behind it were not, or there is nothing
+	base    indexPoint // the earliest point: messages arrived at a rate from there to lo
+	guesses int
+	step    int64 // of the last guess, as long as there is no hi
+}
+
+// newSeeker begins between the points of the index next to t.
+func newSeeker(index sequenceIndex, t time.Time) *seeker {
+	s := &seeker{t: t, lo: indexPoint{Number: -1}, hi: indexPoint{Number: math.MaxInt64}}
+	i := sort.Search(len(index), func(i int) bool { return !index[i].Enqueued.Before(t) })
+	if i > 0 {
+		s.lo, s.base = index[i-1], index[0]
+	}
+	if i < len(index) {
+		s.hi = index[i]
+	}
+	return s
+}
+
+// guess returns the number to read from next, behind lo and before hi. The first is right behind
+// lo: mostly the queue is short, or t lies right behind what was read last. The next ones take it
+// that messages arrived evenly. Every third halves what remains, however they arrived.
+func (s *seeker) guess() int64 {
+	s.guesses++
+	remaining := s.hi.Number - s.lo.Number
+	offset := remaining / 2
+	switch {
+	case s.guesses == 1 || remaining <= PageSize:
+		return s.lo.Number + 1
+	case s.hi.Number == math.MaxInt64:
+		s.step = max(2*s.step, s.distance(s.base, s.lo), PageSize)
+		offset = s.step
+	case s.guesses%3 != 0 && !s.hi.Enqueued.IsZero():
+		offset = s.distance(s.lo, s.hi)
+	}
+	offset -= PageSize / 2 // so that t is in the middle of the page
+	return s.lo.Number + min(max(offset, 1), remaining-1)
+}
+
+// distance returns how many numbers behind lo t lies if messages arrive as they did from a to b.
+func (s *seeker) distance(a, b indexPoint) int64 {
+	span := max(b.Enqueued.Sub(a.Enqueued), StampPrecision)
+	numbers := float64(b.Number-a.Number) * float64(s.t.Sub(s.lo.Enqueued)) / float64(span)
+	return int64(min(numbers, 1<<partitionShift))
+}
+
+// found takes the page that was read from a guess on, and reports whether it is the one.
+func (s *seeker) found(from int64, page []*link.Message) bool {
+	behindLo := from == s.lo.Number+1
+	if len(page) == 0 {
+		s.hi = indexPoint{Number: from}
+		return behindLo
+	}
+	first, last := pointOf(page[0]), pointOf(page[len(page)-1])
+	if s.base.Enqueued.IsZero() {
+		s.base = first
+	}
+	switch {
+	case last.Enqueued.Before(s.t):
+		s.lo = last
+	case !behindLo && !first.Enqueued.Before(s.t):
+		s.hi = indexPoint{from, first.Enqueued}
+	default:
+		return true
+	}
+	return false
 }

@@ -28,7 +28,8 @@ const (
 	// takeWindow is how long the instants may span at which the broker can have stamped a message that
 	// is to be taken off, and how far the window of another reference that could be meant is widened:
 	// the nodes of a broker need not agree to the millisecond. It MUST NOT be more than the margin by
-	// which the monitor widens a reference's window: see decision 0010.
+	// which the monitor widens a reference's window: then references that could be confused are
+	// interchangeable, and the one that is left finds both messages.
 	takeWindow = 250 * time.Millisecond
 )
 

@@ -44,23 +44,6 @@ func (s *scene) receive(n int) {
 	s.Must(r.Close(s.Context()))
 }
 
-// No peek shows what has expired. The monitor expires it all the same, also what it never saw.
-func TestExpiredMessagesThatNoPeekShows(t *testing.T) {
-	playOtherwise(t, quirk.PeekHidesExpired, func(s *scene) {
-		stop := s.startMonitor()
-		s.send(workQueue, "m-1", ttl(3*time.Second))
-		time.Sleep(5 * time.Second)
-		s.WantEvents("missed m-1")
-		stop()
-		s.send(workQueue, "m-2", ttl(time.Second))
-		time.Sleep(10 * time.Second) // while no monitor runs
-		s.startMonitor()
-		time.Sleep(5 * time.Second)
-		s.WantEvents("missed m-1", "missed m-2")
-		s.Settled(2 * time.Second)
-	})
-}
-
 // A dead letter with a new number, or a new stamp, has the event of its message: one, with the number,
 // the stamp and the deadline that the message had.
 func TestDeadLettersThatDifferFromTheirMessages(t *testing.T) {
@@ -87,23 +70,6 @@ func TestDeadLettersThatDifferFromTheirMessages(t *testing.T) {
 						s.Errorf("%s: number %d, enqueued %v, deadline %v; want those of its message", e.Subject, e.Data.SequenceNumber, e.Data.EnqueuedTime, e.Data.Deadline)
 					}
 				}
-				s.Settled(2 * time.Second)
-			})
-		})
-	}
-}
-
-// The same letters were made by a consumer while no monitor was running, so none has seen the messages.
-func TestDeadLettersThatDifferWhileNoMonitorRuns(t *testing.T) {
-	for _, q := range []quirk.Set{quirk.DeadLettersRenumbered, quirk.DeadLettersRestamped} {
-		t.Run(q.String(), func(t *testing.T) {
-			playOtherwise(t, q, func(s *scene) {
-				want := s.sendMany("m", 12, func(i int) time.Duration { return time.Second + time.Duration(i*5%12)*100*time.Millisecond })
-				time.Sleep(5 * time.Second)
-				s.receive(0)
-				s.startMonitor()
-				time.Sleep(5 * time.Second)
-				s.WantEvents(want...)
 				s.Settled(2 * time.Second)
 			})
 		})

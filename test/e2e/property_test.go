@@ -158,6 +158,9 @@ func (p *played) notifiedOften(id string, n int) bool {
 		// what time it is. Or another monitor has a companion again that this one did not complete.
 		return true
 	}
+	if n > 1 && p.changed > 0 && len(p.changes) > 0 {
+		return true // what is read again after a change has a second companion, at another monitor
+	}
 	if n == 0 && p.drained && !p.onlyTheMonitorExpires() { // another receive may have expired it, and left no trace
 		return true
 	}

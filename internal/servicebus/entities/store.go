@@ -103,6 +103,9 @@ func (s *Store) Close() {
 	s.reading.Wait()
 }
 
+// Names returns the names that it remembers.
+func (s *Store) Names() []string { return s.table.all() }
+
 // Cached is Lookup for callers that cannot wait. It fails with ErrUnknown where Lookup would wait.
 func (s *Store) Cached(name string) (Info, error) {
 	if s.cfg.Version != nil {

@@ -78,6 +78,20 @@ func (t *table) find(name string) *entry {
 	return (*names)[folded]
 }
 
+// all returns the names of the entries.
+func (t *table) all() (all []string) {
+	names := t.names.Load()
+	if names == nil {
+		return nil
+	}
+	for spelling, e := range *names {
+		if spelling == e.spellings[0] {
+			all = append(all, e.name)
+		}
+	}
+	return all
+}
+
 // add returns the entry of a name, and makes one if there is none.
 func (t *table) add(name string) *entry {
 	if names := t.names.Load(); names != nil {

@@ -41,7 +41,6 @@ var largePackages = map[string]struct {
 	"internal/broker/queue":     {4_140, "entries, their index and their heaps share one mutex"},
 	"internal/config":           {4_110, "one table of settings, and the checks that need several of them"},
 	"internal/testing/exercise": {5_420, "one suite of statements, in a file for each group"},
-	"monitor":                   {5_000, "check, expiry and evidence share the watches of one entity"},
 	"proxy":                     {4_070, "both endpoints share one send path, and the settlements that end what it began"},
 }
 
@@ -55,7 +54,7 @@ const longComments = 230
 // mainPath are the files of a deadline's way from send to notification.
 var mainPath = []string{
 	"proxy/send.go", "proxy/send_state.go", "scheduler/companion.go",
-	"monitor/worker.go", "monitor/check.go", "monitor/expire.go", "monitor/notify.go",
+	"monitor/worker.go", "monitor/read.go", "monitor/round.go", "monitor/expire.go", "monitor/notify.go",
 }
 
 // A sized file is one Go file of the module.

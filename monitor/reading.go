@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"overdue/internal/servicebus/duration"
+	"overdue/internal/servicebus/link"
+	"overdue/monitor/judge"
+	"overdue/monitor/search"
+	"overdue/scheduler"
+)
+
+const (
+	// backlogFrom is the least length of a window that goes through the backlog. The windows of
+	// slots over one time to live are shorter, and each is read once.
+	backlogFrom = time.Second
+	// readAhead is how much more than a window the backlog reads at once: its messages were seen long
+	// before they expire, also where the next window is read late.
+	readAhead = time.Second
+	// mergeGap is how far apart windows may lie to be read as one: at 10,000 messages a second, a
+	// page has those of so long a time.
+	mergeGap = 25 * time.Millisecond
+)
+
+// A reading reads the windows of rules once, and tests each message against the rules that cover
+// it.
+type reading struct {
+	e         *entity
+	slots     []*scheduler.Companion // in the order of their ends
+	bySlot    map[*scheduler.Companion]*rule
+	byID      map[string][]*rule
+	withoutID []*rule
+	now       time.Time                 // by the clock of the broker, and not ahead of it
+	found     map[*rule][]*link.Message // what fits the rules over references
+	late      map[*rule]bool            // some of its messages may have expired before they were read
+}
+
+func newReading(e *entity, rules []*rule) *reading {
+	r := &reading{
+		e:      e,
+		bySlot: map[*scheduler.Companion]*rule{},
+		byID:   map[string][]*rule{},
+		found:  map[*rule][]*link.Message{},
+		late:   map[*rule]bool{},
+	}
+	for _, rl := range rules {
+		switch {
+		case rl.slot != nil:
+			r.slots = append(r.slots, rl.slot)
+			r.bySlot[rl.slot] = rl
+		case rl.ref.WithoutID():
+			r.withoutID = append(r.withoutID, rl)
+		default:
+			r.byID[rl.ref.MessageID] = append(r.byID[rl.ref.MessageID], rl)
+		}
+	}
+	slices.SortFunc(r.slots, func(a, b *scheduler.Companion) int { return a.SlotEnd.Compare(b.SlotEnd) })
+	return r
+}
+
+// A window is a span of enqueued-times, both ends included, and the rules over messages in it.
+type window struct {
+	from, until time.Time
+	rules       []*rule
+}
+
+// run reads the work queue, then the dead letters of the rules whose deadlines may have passed by
+// then, so that it does not miss a message that moves meanwhile.
+func (r *reading) run(ctx context.Context) error {
+	r.now = r.e.w.clock.Now().Add(-r.e.w.clock.Grain())
+	unread, unseen, err := r.readBacklog(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.readWork(ctx, unread); err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(r.named(), func(rl *rule) bool { return rl.matched || len(r.found[rl]) > 0 })
+	if err := r.readWork(ctx, windowsOf(missing, search.WindowMargin)); err != nil {
+		return err
+	}
+	for rl, found := range r.found {
+		r.watchFound(ctx, rl, found)
+	}
+	return r.readLetters(ctx, merged(slices.Concat(unseen, windowsOf(r.named(), search.WindowMargin))))
+}
+
+// named returns the rules over references.
+func (r *reading) named() []*rule {
+	named := slices.Clone(r.withoutID)
+	for _, same := range r.byID {
+		named = append(named, same...)
+	}
+	return named
+}
+
+// readWork reads windows of the work queue.
+func (r *reading) readWork(ctx context.Context, windows []window) error {
+	for _, in := range merged(windows) {
+		if err := r.e.work.Between(ctx, in.from, in.until, func(m *link.Message) { r.meet(ctx, m) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// windowsOf returns the windows of rules, longer by a margin at both ends: a message mostly stands in
+// that of its send, but the clocks of broker nodes may differ.
+func windowsOf(rules []*rule, margin time.Duration) []window {
+	all := make([]window, len(rules))
+	for i, rl := range rules {
+		all[i].from, all[i].until = rl.window(margin)
+		all[i].rules = []*rule{rl}
+	}
+	return all
+}
+
+// merged joins windows that overlap, or lie so close together that they share a page.
+func merged(windows []window) []window {
+	slices.SortFunc(windows, func(a, b window) int { return a.from.Compare(b.from) })
+	joined := windows[:0]
+	for _, in := range windows {
+		if n := len(joined); n > 0 && !in.from.After(joined[n-1].until.Add(mergeGap)) {
+			last := &joined[n-1]
+			last.until = duration.Later(last.until, in.until)
+			last.rules = append(last.rules, in.rules...)
+			continue
+		}
+		joined = append(joined, in)
+	}
+	return joined
+}
+
+// readBacklog takes messages from the backlog, as far as windows are long. It returns the windows, or
+// parts of windows, that the backlog does not cover, which are still to be read, and those that it
+// did not cover before: what has expired there was never seen.
+func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err error) {
+	e := r.e
+	var byLife, others []*rule
+	for _, rl := range r.named() {
+		if rl.isByLife(&e.settings) {
+			byLife = append(byLife, rl)
+		} else {
+			others = append(others, rl)
+		}
+	}
+	unread = windowsOf(others, search.StampPrecision)
+	windows := merged(windowsOf(byLife, search.StampPrecision))
+	for _, w := range judge.WindowsOf(r.slots...) {
+		rules := make([]*rule, len(w.Slots))
+		for i, slot := range w.Slots {
+			rules[i] = r.bySlot[slot]
+		}
+		windows = append(windows, window{w.From, w.Until, rules})
+	}
+	slices.SortFunc(windows, func(a, b window) int { return a.from.Compare(b.from) })
+	final := e.w.clock.Now().Add(-search.SettledAge)
+	for _, w := range windows {
+		if w.until.Sub(w.from) < backlogFrom || !final.After(w.from) || w.from.IsZero() || e.work.Unordered {
+			unread, unseen = append(unread, w), append(unseen, w)
+			continue
+		}
+		before := e.backlog.Covered(w.from)
+		if before.After(w.until) {
+			continue
+		}
+		covered, err := e.backlog.Extend(ctx, e.work, w.from, earlier(w.until.Add(readAhead), final), e.settings.lifeOf)
+		if err != nil {
+			return nil, nil, err
+		}
+		unseen = append(unseen, window{before, w.until, w.rules})
+		if !covered.After(w.until) {
+			unread = append(unread, window{covered, w.until, w.rules})
+		}
+	}
+	r.takeBacklog(ctx)
+	return unread, unseen, nil
+}
+
+// takeBacklog watches the messages of the backlog that slots stand for, or that references name whose
+// deadline is the end of a time to live.
+func (r *reading) takeBacklog(ctx context.Context) {
+	e, names := r.e, map[uint64][]*rule{}
+	from, until := search.Forever, time.Time{}
+	for _, slot := range r.slots {
+		from, until = earlier(from, slot.SlotStart()), duration.Later(until, slot.SlotEnd)
+	}
+	for id, same := range r.byID {
+		for _, rl := range same {
+			if rl.isByLife(&e.settings) {
+				names[search.NameOf(id)] = append(names[search.NameOf(id)], rl)
+				from = earlier(from, rl.ref.DeadlineAt(rl.ref.From).Add(-search.WindowMargin))
+				until = duration.Later(until, rl.ref.DeadlineAt(rl.ref.Until).Add(search.WindowMargin))
+			}
+		}
+	}
+	e.backlog.Take(from, until, func(w search.Waiting) (taken bool) {
+		for _, rl := range names[w.Name] {
+			if first, last := rl.window(search.WindowMargin); !w.EnqueuedTime().Before(first) && !w.EnqueuedTime().After(last) {
+				taken = e.watchIdentity(ctx, rl, w.Identity, w.Life) || taken
+			}
+		}
+		if slot, life := judge.SlotOf(r.slots, w.EnqueuedTime(), w.Life, e.settings.Settings); slot != nil {
+			taken = e.watchIdentity(ctx, r.bySlot[slot], w.Identity, life) || taken
+		}
+		return taken
+	})
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// meet takes a message of the work queue.
+func (r *reading) meet(ctx context.Context, m *link.Message) {
+	for _, rl := range r.fitting(m) {
+		r.found[rl] = append(r.found[rl], m)
+	}
+	if search.Pending(m) {
+		return
+	}
+	if slot, life := judge.SlotOf(r.slots, m.EnqueuedTime, m.TimeToLive, r.e.settings.Settings); slot != nil {
+		r.e.watchIdentity(ctx, r.bySlot[slot], search.IdentityOf(m), life)
+	}
+}
+
+// fitting returns the rules over references that m fits.
+func (r *reading) fitting(m *link.Message) (fitting []*rule) {
+	for _, rules := range [][]*rule{r.byID[m.MessageID], r.withoutID} {
+		for _, rl := range rules {
+			if rl.fits(m, r.e.settings.Settings) {
+				fitting = append(fitting, rl)
+			}
+		}
+	}
+	return fitting
+}
+
+// watchFound watches the messages that fit a rule over a reference. Where its message-id repeats,
+// those come first that were enqueued during its send, and have the deadline that it states: the
+// others have companions of their own.
+func (r *reading) watchFound(ctx context.Context, rl *rule, found []*link.Message) {
+	from, until := rl.window(search.StampPrecision)
+	found = preferred(found, func(m *link.Message) bool { return !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) })
+	found = preferred(found, func(m *link.Message) bool { return rl.agrees(m, r.e.settings.Settings) })
+	for _, m := range found {
+		r.e.watchMessage(ctx, rl, m, r.now)
+	}
+}
+
+// preferred returns the messages that is accepts, or all if it accepts none.
+func preferred(messages []*link.Message, is func(*link.Message) bool) (some []*link.Message) {
+	for _, m := range messages {
+		if is(m) {
+			some = append(some, m)
+		}
+	}
+	if len(some) == 0 {
+		return messages
+	}
+	return some
+}
+
+// readLetters reads the dead letters in the windows of rules whose messages may have expired
+// before they were read on the work queue.
+func (r *reading) readLetters(ctx context.Context, windows []window) error {
+	e := r.e
+	latest, known := e.w.clock.NotAfter()
+	for _, in := range windows {
+		some := false
+		for _, rl := range in.rules {
+			earliest := rl.earliest(&e.settings)
+			if !known || earliest.IsZero() || !latest.Before(earliest) || e.settings.forwardTo != "" {
+				r.late[rl], some = true, true
+			}
+		}
+		if !some {
+			continue
+		}
+		if err := e.letters.view.Between(ctx, in.from, in.until, func(m *link.Message) { r.meetLetter(ctx, m) }); err != nil {
+			return err
+		}
+	}
+	if len(r.late) == 0 || e.settings.forwardDead == "" {
+		return nil
+	}
+	return r.meetForwarded(ctx)
+}
+
+// meetLetter takes a dead letter. One that was not notified of is watched until it is: this
+// companion may be all that is left of it.
+func (r *reading) meetLetter(ctx context.Context, m *link.Message) {
+	e := r.e
+	if !e.isUnreceived(m) || e.w.notified.IsFinal(e.eventID(search.IdentityOf(m))) {
+		return
+	}
+	for _, rl := range r.fitting(m) {
+		e.watchLetter(ctx, rl, m, judge.DeadlineOf(&rl.ref, m, e.settings.Settings))
+	}
+	if slot, life := judge.SlotOf(r.slots, m.EnqueuedTime, m.TimeToLive, e.settings.Settings); slot != nil {
+		e.watchLetter(ctx, r.bySlot[slot], m, m.EnqueuedTime.Add(life))
+	}
+}

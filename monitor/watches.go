@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package monitor
+
+import (
+	"context"
+	"time"
+
+	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
+)
+
+// watchIdentity watches a message of which the number, the stamp and the time to live are known. It reports whether the message is in hand.
+func (e *entity) watchIdentity(ctx context.Context, rl *rule, identity search.Identity, life time.Duration) bool {
+	if wt := e.watches[identity]; wt != nil {
+		e.hold(rl, wt)
+		return true
+	}
+	deadline := identity.EnqueuedTime().Add(life)
+	if !e.isNear(deadline) {
+		rl.rearm(deadline)
+		return false
+	}
+	wt := &watch{identity: identity, hops: rl.hops, deadline: deadline, due: deadline}
+	if rl.slot == nil {
+		ref := rl.ref
+		wt.ref = &ref
+	}
+	e.hold(rl, wt)
+	e.postpone(ctx, wt)
+	return true
+}
+
+// watchMessage watches a message that a reference names, at the instant now of the clock of the
+// broker. Where nothing is due soon, its companion is rewritten instead.
+func (e *entity) watchMessage(ctx context.Context, rl *rule, m *link.Message, now time.Time) {
+	identity := search.IdentityOf(m)
+	if wt := e.watches[identity]; wt != nil {
+		e.hold(rl, wt)
+		return
+	}
+	ref := rl.ref
+	wt := &watch{identity: identity, ref: &ref, hops: rl.hops, seen: m, seenAt: time.Now(), there: true}
+	wt.learn(m)
+	wt.judgement = e.judge(wt, now)
+	wt.setDeadline(e.settings.Settings)
+	next := wt.nextReminder(&e.settings)
+	switch {
+	case next.IsZero():
+		rl.match(identity) // nothing is left to notify of
+	case search.Pending(m) || !e.isNear(next):
+		rl.rearm(next)
+	default:
+		e.hold(rl, wt)
+		e.postpone(ctx, wt)
+	}
+}
+
+// watchLetter watches a message that has expired, until it is notified of.
+func (e *entity) watchLetter(ctx context.Context, rl *rule, letter *link.Message, deadline time.Time) {
+	wt := e.watches[search.IdentityOf(letter)]
+	if wt == nil {
+		wt = &watch{identity: search.IdentityOf(letter), hops: rl.hops, deadline: deadline, due: deadline}
+		if rl.slot == nil {
+			ref := rl.ref
+			wt.ref = &ref
+		}
+	}
+	e.hold(rl, wt)
+	wt.expire(e.missed(wt, letter))
+	e.conclude(ctx, wt)
+}
+
+// hold takes wt in hand, for the companion of rl.
+func (e *entity) hold(rl *rule, wt *watch) {
+	rl.match(wt.identity)
+	wt.attach(rl.companion)
+	if e.watches[wt.identity] == nil {
+		wt.index = -1
+		e.watches[wt.identity] = wt
+	}
+}
+
+// isNear reports whether an instant of the clock of the broker is so near that a companion is held
+// until then. Where the clock of the worker is far behind, that is longer than it seems: a rewritten
+// companion comes with a new stamp.
+func (e *entity) isNear(t time.Time) bool {
+	wait := e.w.clock.Until(t)
+	return wait <= 0 || wait <= nearDeadline && !e.w.clock.Behind(t)
+}
