@@ -79,9 +79,13 @@ func (e *entity) recheck(ctx context.Context, wt *watch) {
 	wt.attempt.checks++
 	wait := min(checkMin*time.Duration(wt.attempt.checks), checkMax)
 	switch j := &wt.judgement; {
-	case j.Assumed: // the broker has left it
+	case j.Assumed && !j.Otherwise.IsZero(): // the broker has left it
+		wt.attempt = attempt{}
 		j.Deadline = j.Otherwise
 		wt.setDeadline(e.settings.Settings)
+		wait = e.w.clock.Until(wt.due.Add(e.w.clock.Grain()))
+	case j.Assumed:
+		j.Deadline = time.Time{}
 		e.postpone(ctx, wt)
 		return
 	case e.isSpared(wt):
