@@ -103,7 +103,7 @@ func (e *entity) recheck(ctx context.Context, wt *watch) {
 // otherwise by rewriting them.
 func (e *entity) checkLater(ctx context.Context, wt *watch, wait time.Duration) {
 	if !slices.ContainsFunc(wt.companions, func(c *intake.Companion) bool { return !c.MayWait(wait) }) {
-		wt.next = time.Now().Add(max(wait, 0))
+		wt.next = time.Now().Add(max(wait, time.Millisecond)) // what was just checked is not checked at once
 		e.agenda.add(wt)
 		return
 	}
