@@ -84,7 +84,7 @@ func (e *entity) recheck(ctx context.Context, wt *watch) {
 		j.Deadline = j.Otherwise
 		wt.setDeadline(e.settings.Settings)
 		wait = e.w.clock.Until(wt.due.Add(e.w.clock.Grain()))
-	case j.Assumed:
+	case j.Assumed && (!j.Deferred || e.isRefuted(wt)): // it does not hold for the message
 		j.Deadline = time.Time{}
 		e.postpone(ctx, wt)
 		return
