@@ -9,24 +9,10 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-const (
-	// A message that an attempt left in place is tried again at once when its delivery count shows
-	// that it came back, otherwise after attemptMin, doubling up to attemptMax: each attempt may
-	// affect live messages for an instant. Two monitors that scan the same queue obstruct each other,
-	// hence a random quarter either way.
-	attemptMin = time.Second
-	attemptMax = time.Minute
-	// An attempt that affects no other message follows sooner: no delivery count shows that a
-	// consumer released a session, or the lock of a deferred message.
-	attemptHarmless = 500 * time.Millisecond
-)
-
 // attempt is the last attempt to expire a message.
 type attempt struct {
-	deliveryCount uint32 // of the message at that time
-	delay         time.Duration
+	deliveryCount uint32    // of the message at that time
 	next          time.Time // by our clock: the next attempt; zero: there was none yet
-	checks        int       // since it is in flight
 	cut           bool      // the scan ended before it: it is the turn of the next one
 }
 
@@ -41,8 +27,12 @@ func (a *attempt) isFree(m *link.Message) bool {
 	return !a.isMade() || m.DeliveryCount != a.deliveryCount
 }
 
-// noteAttempts records the attempts that left messages in place.
-func (s *scope) noteAttempts() {
+// noteAttempts records the attempts that left messages in place. Such a message is tried again at once
+// when its delivery count shows that it came back. Otherwise an attempt waits: it may affect live
+// messages for an instant. Two monitors that scan the same queue obstruct each other, hence a random
+// quarter either way. An attempt that affects no other message follows soon: no delivery count shows
+// that a consumer released a session, or the lock of a deferred message.
+func (s *scope) noteAttempts(now time.Time) {
 	for _, wt := range s.watches {
 		if wt.state != stateInFlight || !wt.there {
 			continue
@@ -52,15 +42,11 @@ func (s *scope) noteAttempts() {
 			a.cut = false
 			continue
 		}
-		switch {
-		case wt.judgement.Deferred || s.receiver == nil:
-			a.delay = attemptHarmless
-		case a.isFree(wt.seen):
-			a.delay = attemptMin
-		default:
-			a.delay = min(max(a.delay*2, attemptMin), attemptMax)
+		delay := checkMax
+		if !wt.judgement.Deferred && s.receiver != nil {
+			delay = max(delay, growing(now.Sub(wt.due), waitMax))
 		}
 		a.deliveryCount = wt.seen.DeliveryCount
-		a.next = time.Now().Add(a.delay*3/4 + rand.N(a.delay/2))
+		a.next = time.Now().Add(delay*3/4 + rand.N(delay/2))
 	}
 }

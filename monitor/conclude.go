@@ -67,17 +67,22 @@ func (e *entity) postpone(ctx context.Context, wt *watch) {
 }
 
 const (
-	// A message in flight is checked again after checkMin, then at growing intervals up to
-	// checkMax. So its notification follows within a second after a consumer gives it back.
+	// What is not over is checked again after half of the time that it has lasted, checkMin at least:
+	// a message in flight after checkMax at most, so that its notification follows within a second
+	// after a consumer gives it back, and all else after waitMax.
 	checkMin = 200 * time.Millisecond
 	checkMax = 750 * time.Millisecond
+	waitMax  = 2 * time.Minute
 )
+
+// growing returns how long to wait for the end of what has lasted for so long.
+func growing(lasted, most time.Duration) time.Duration { return min(max(lasted/2, checkMin), most) }
 
 // recheck has a message that is in flight checked again. Where its delivery count has risen since
 // the last attempt to expire it, a consumer gave it back, and it is tried again at once.
 func (e *entity) recheck(ctx context.Context, wt *watch) {
-	wt.attempt.checks++
-	wait := min(checkMin*time.Duration(wt.attempt.checks), checkMax)
+	late := e.w.clock.Now().Sub(wt.due)
+	wait := growing(late, checkMax)
 	switch j := &wt.judgement; {
 	case j.Assumed && !j.Otherwise.IsZero(): // the broker has left it
 		wt.attempt = attempt{}
@@ -89,7 +94,7 @@ func (e *entity) recheck(ctx context.Context, wt *watch) {
 		e.postpone(ctx, wt)
 		return
 	case e.isSpared(wt):
-		wait = e.droppedWait(wt)
+		wait = growing(late, waitMax)
 	case wt.attempt.isMade() && wt.attempt.isFree(wt.seen):
 		wt.attempt.next = time.Now()
 		wait = 0

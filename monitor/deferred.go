@@ -38,9 +38,6 @@ func (e *entity) expireDeferred(ctx context.Context, scopes []*scope) (left []*w
 	return left, nil
 }
 
-// maxRefuted bounds the deferred messages of which it is known that a deadline does not hold.
-const maxRefuted = 1 << 10
-
 // isRefuted reports whether the broker has delivered the message of wt after the deadline that is
 // assumed of it. Each of many companions with its message-id would try that, at the cost of a
 // delivery.
@@ -54,7 +51,7 @@ func (e *entity) takeDeferred(ctx context.Context, s *scope, wt *watch) error {
 		early := wt.judgement.Assumed || e.w.clock.IsEarly(wt.deadline, lockedUntil, e.settings.lock)
 		switch {
 		case wt.judgement.Assumed:
-			if len(e.refuted) >= maxRefuted {
+			if len(e.refuted) >= maxRemembered {
 				clear(e.refuted)
 			}
 			e.refuted[wt.identity] = wt.deadline

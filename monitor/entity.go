@@ -19,11 +19,12 @@ const (
 	// nearDeadline is how far ahead a deadline may be for its companion to stay in hand.
 	// Beyond that the companion is rewritten, which costs three operations.
 	nearDeadline = 5 * time.Second
-	// idleLinks is how long the links of an idle entity stay open.
-	idleLinks = 2 * time.Second
-	// maxEntities bounds the entities of which anything is known, since every writer to the monitor
-	// queue can choose names.
-	maxEntities = 10_000
+	// idleLinks is how long the links of an idle entity stay open, and the receiver of a round for
+	// the next one.
+	idleLinks = time.Second
+	// maxRemembered bounds the entities of which anything is known, since every writer to the monitor
+	// queue can choose names, and the messages of which each knows that a deadline does not hold.
+	maxRemembered = 10_000
 	// maxRound bounds the watches of a round, so that it is over in some ten milliseconds: a message
 	// that is due meanwhile expires in its nudge, and was not seen before.
 	maxRound = 256
@@ -217,7 +218,7 @@ func (e *entity) idle(ctx context.Context) time.Duration {
 	if len(e.ripe) > 0 {
 		wait = min(wait, max(time.Until(e.rest), time.Millisecond))
 	}
-	if wait > burstGap {
+	if wait >= idleLinks {
 		e.closeReceiver(ctx)
 	} else if e.receiver == nil && e.awaitsNudge() {
 		began := time.Now()

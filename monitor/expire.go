@@ -23,12 +23,8 @@ const (
 	strategyDeferred = "deferred"
 )
 
-const (
-	// maxScopes bounds the sessions of one entity that are received from at once.
-	maxScopes = 16
-	// burstGap is how long the receiver of a round stays open for the next one.
-	burstGap = 500 * time.Millisecond
-)
+// maxScopes bounds the sessions of one entity that are received from at once.
+const maxScopes = 16
 
 // A scope is the reach of one receiver: a queue without sessions, or one session. One nudge or scan
 // is for all its messages.

@@ -16,8 +16,6 @@ const (
 	// So few messages are notified of soon, and many share pages.
 	restPerPage = 10 * time.Millisecond
 	restMax     = 4 * time.Second
-	// sinksWait is how long no letters are read while too many events wait for the sinks.
-	sinksWait = 20 * time.Millisecond
 )
 
 // isFast reports whether nudges come first on e.
@@ -68,7 +66,7 @@ func (e *entity) takeRipe(now time.Time) (ripe []*watch) {
 		return nil
 	}
 	if e.w.notifier.IsBehind() { // letters that stay wait better on their queue
-		e.rest = now.Add(sinksWait)
+		e.rest = now.Add(checkMin)
 		return nil
 	}
 	made := e.nudger.Made().Add(-e.w.clock.Grain())

@@ -24,13 +24,6 @@ const (
 	// entity does not exist, and missingLeast for how long this process must have found that.
 	missingMost  = time.Hour
 	missingLeast = 5 * time.Minute
-	// A missing entity is checked again after half of the time that it has been missing, within
-	// these bounds.
-	missingWaitMin = time.Second
-	missingWaitMax = 2 * time.Minute
-	// A failed check is repeated after retryMin, doubling up to retryMax.
-	retryMin = 100 * time.Millisecond
-	retryMax = 10 * time.Second
 )
 
 // retryAfter returns how long to wait after so many failures in a row, the last with err. All that
@@ -39,7 +32,7 @@ func retryAfter(failures int, err error) time.Duration {
 	if link.Lost(err) {
 		return intake.ReconnectEvery
 	}
-	return min(retryMin<<min(failures-1, 10), retryMax)
+	return min(checkMin<<min(failures-1, 10), nearDeadline)
 }
 
 // logFailed logs a failure at an entity. A lost connection is logged once, by the worker.
@@ -83,7 +76,7 @@ func (e *entity) missingFor() time.Duration {
 // missingWait returns when to check again whether the entity exists. Where the worker has no room,
 // companions do not wait in hand.
 func (e *entity) missingWait() time.Duration {
-	wait := min(max(e.missingFor()/2, missingWaitMin), missingWaitMax)
+	wait := growing(e.missingFor(), waitMax)
 	if e.w.intake.IsCrowded() {
 		return max(wait, intake.CrowdedWait)
 	}

@@ -15,12 +15,10 @@ import (
 )
 
 const (
-	// backlogFrom is the least length of a window that goes through the backlog. The windows of
-	// slots over one time to live are shorter, and each is read once.
-	backlogFrom = time.Second
-	// readAhead is how much more than a window the backlog reads at once: its messages were seen long
-	// before they expire, also where the next window is read late.
-	readAhead = time.Second
+	// backlogSpan is the least length of a window that goes through the backlog: the windows of slots
+	// over one time to live are shorter, and each is read once. And it is how much more than a window
+	// is read at once: its messages were seen before they expire, also where the next one is late.
+	backlogSpan = time.Second
 	// mergeGap is how far apart windows may lie to be read as one: at 10,000 messages a second, a
 	// page has those of so long a time.
 	mergeGap = 25 * time.Millisecond
@@ -160,7 +158,7 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 	slices.SortFunc(windows, func(a, b window) int { return a.from.Compare(b.from) })
 	final := e.w.clock.Now().Add(-search.SettledAge)
 	for _, w := range windows {
-		if w.until.Sub(w.from) < backlogFrom || !final.After(w.from) || w.from.IsZero() || e.work.Unordered {
+		if w.until.Sub(w.from) < backlogSpan || !final.After(w.from) || w.from.IsZero() || e.work.Unordered {
 			unread, unseen = append(unread, w), append(unseen, w)
 			continue
 		}
@@ -168,7 +166,7 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 		if before.After(w.until) {
 			continue
 		}
-		covered, err := e.backlog.Extend(ctx, e.work, w.from, earlier(w.until.Add(readAhead), final), e.settings.lifeOf)
+		covered, err := e.backlog.Extend(ctx, e.work, w.from, earlier(w.until.Add(backlogSpan), final), e.settings.lifeOf)
 		if err != nil {
 			return nil, nil, err
 		}

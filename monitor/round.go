@@ -105,7 +105,7 @@ func (e *entity) checkScopes(ctx context.Context, scopes []*scope, watches []*wa
 		err = e.findExpired(ctx, nil, scanned)
 	}
 	for _, s := range scopes {
-		s.noteAttempts()
+		s.noteAttempts(e.w.clock.Now())
 	}
 	return err
 }

@@ -11,22 +11,12 @@ import (
 	"go.uber.org/zap"
 )
 
-const (
-	// staleTopic is the least age at which the subscriptions of a topic are read again. An
-	// older list is enough for messages that are older still: later subscriptions do not have
-	// them.
-	staleTopic = 5 * time.Second
-	// maxSpread bounds the subscriptions that get the messages of one companion directly, and
-	// maxWatching the watches in this worker at that time. Beyond that each subscription gets a
-	// companion of its own: that is durable, and takes no memory.
-	maxSpread   = 32
-	maxWatching = 100_000
-)
-
-// asOf returns how old the description of a topic may be for rules that are due, by our clock.
+// asOf returns how old the description of a topic may be for rules that are due, by our clock:
+// nearDeadline at least. An older list is enough for messages that are older still: later
+// subscriptions do not have them.
 func (e *entity) asOf(rules []*rule) time.Time {
 	now, brokerNow := time.Now(), e.w.clock.Now()
-	latest := now.Add(-staleTopic)
+	latest := now.Add(-nearDeadline)
 	var since time.Time
 	for _, rl := range rules {
 		if rl.ref.Until.IsZero() {
@@ -44,7 +34,8 @@ func (e *entity) asOf(rules []*rule) time.Time {
 
 // spreadToSubscriptions hands the rules of a topic to its subscriptions. Each subscription has a
 // copy of its own of a message, or none if its filters did not match. A copy that never existed
-// cannot be distinguished from one that was received in time.
+// cannot be distinguished from one that was received in time. Where the worker has too many watches,
+// each subscription gets a companion of its own: that is durable, and takes no memory.
 func (e *entity) spreadToSubscriptions(ctx context.Context, rules []*rule) {
 	subscriptions := e.settings.subscriptions
 	for _, rl := range rules {
@@ -54,7 +45,7 @@ func (e *entity) spreadToSubscriptions(ctx context.Context, rules []*rule) {
 			continue
 		}
 		c.Add(len(subscriptions) - 1)
-		direct := len(subscriptions) <= maxSpread && e.w.intake.Watching() <= maxWatching
+		direct := e.w.intake.Watching()+int64(len(subscriptions)) <= maxWatches
 		for _, name := range subscriptions {
 			path := address.SubscriptionPath(e.name, name)
 			if !direct {

@@ -121,11 +121,6 @@ func (e *entity) eventID(identity search.Identity) string {
 // it is gone. A scan keeps a deadline before the end of the time to live, as elsewhere.
 //
 // With the strategy native, the operator wants such messages dropped, with a notification, at once.
-const (
-	// The message is checked at growing intervals, from droppedWaitMin up to droppedWaitMax.
-	droppedWaitMin = time.Second
-	droppedWaitMax = 5 * time.Minute
-)
 
 // isSpared reports whether the message of wt must not be expired, since the broker would drop it.
 // It logs the setting to change once.
@@ -140,10 +135,4 @@ func (e *entity) isSpared(wt *watch) bool {
 			zap.String("next", "set deadLetteringOnMessageExpiration on the entity, or state deadlines with overdue-within and no time to live"))
 	}
 	return true
-}
-
-// droppedWait returns when to check such a message again.
-func (e *entity) droppedWait(wt *watch) time.Duration {
-	late := e.w.clock.Now().Sub(wt.deadline)
-	return min(max(late/2, droppedWaitMin), droppedWaitMax)
 }

@@ -72,7 +72,7 @@ type Worker struct {
 
 	mu       sync.Mutex
 	stopping bool
-	entities map[string]*entity // by lower-case path, maxEntities at most
+	entities map[string]*entity // by lower-case path, maxRemembered at most
 	running  sync.WaitGroup     // entities, passes and notifications
 }
 
@@ -183,7 +183,7 @@ func (w *Worker) entityOf(path string) *entity {
 	if e != nil {
 		return e
 	}
-	if len(w.entities) == maxEntities {
+	if len(w.entities) == maxRemembered {
 		for other, idle := range w.entities {
 			if !idle.inbox.isRunning() {
 				delete(w.entities, other) // what was known of it is found out again
