@@ -102,7 +102,7 @@ func newEntity(w *Worker, name string) *entity {
 // put takes rules in, and starts the goroutine of e if it does not run. In fast mode it requests
 // the nudges for them at once, since the goroutine may be busy with a long read.
 func (e *entity) put(work context.Context, rules []*rule) {
-	if e.inbox.fast.Load() {
+	if e.inbox.fast.Load() && !e.w.isStopping() {
 		for _, r := range rules {
 			e.nudgeFor(work, r)
 		}
