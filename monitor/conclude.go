@@ -37,7 +37,7 @@ func (e *entity) end(wt *watch) {
 // finish ends wt, whose deadline was not missed.
 func (e *entity) finish(ctx context.Context, wt *watch, verdict string) {
 	e.end(wt)
-	e.countGone(wt.reference(), verdict)
+	e.w.countGone(e.name, wt.reference(), verdict)
 	for _, c := range wt.companions {
 		c.Done(ctx, nil)
 	}

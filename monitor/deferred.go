@@ -18,16 +18,16 @@ import (
 // that: the broker delivers it, and it is deferred again.
 //
 // It returns the watches over messages that it did not get: locked, gone, or expired at the attempt.
-func (e *entity) expireDeferred(ctx context.Context, scopes []*scope) (left []*watch, err error) {
-	for _, s := range scopes {
+func (r *round) expireDeferred(ctx context.Context) (left []*watch, err error) {
+	for _, s := range r.scopes {
 		if s.receiver == nil {
 			continue
 		}
 		for _, wt := range s.watches {
-			if !wt.isOverdue() || !wt.judgement.Deferred || e.isSpared(wt) || e.isRefuted(wt) {
+			if !wt.isOverdue() || !wt.judgement.Deferred || r.isSpared(wt) || r.isRefuted(wt) {
 				continue
 			}
-			if err := e.takeDeferred(ctx, s, wt); err != nil {
+			if err := r.takeDeferred(ctx, s, wt); err != nil {
 				return left, err
 			}
 			if wt.state == stateInFlight {
@@ -46,23 +46,23 @@ func (e *entity) isRefuted(wt *watch) bool {
 }
 
 // takeDeferred dead-letters one deferred message.
-func (e *entity) takeDeferred(ctx context.Context, s *scope, wt *watch) error {
+func (r *round) takeDeferred(ctx context.Context, s *scope, wt *watch) error {
 	isEarly := func(lockedUntil time.Time) bool {
-		early := wt.judgement.Assumed || e.w.clock.IsEarly(wt.deadline, lockedUntil, e.settings.lock)
+		early := wt.judgement.Assumed || r.w.clock.IsEarly(wt.deadline, lockedUntil, r.settings.lock)
 		switch {
 		case wt.judgement.Assumed:
-			if len(e.refuted) >= maxRemembered {
-				clear(e.refuted)
+			if len(r.refuted) >= maxRemembered {
+				clear(r.refuted)
 			}
-			e.refuted[wt.identity] = wt.deadline
+			r.refuted[wt.identity] = wt.deadline
 		case early:
 			wt.see(foundEarly)
 		}
 		return early
 	}
-	dead, err := e.work.DeadLetterDeferred(ctx, wt.identity.Number, s.session, scan.Reason, scan.Description(wt.deadline), isEarly)
+	dead, err := r.work.DeadLetterDeferred(ctx, wt.identity.Number, s.session, scan.Reason, scan.Description(wt.deadline), isEarly)
 	if dead {
-		e.expireByHand(wt, strategyDeferred)
+		r.expireByHand(wt, strategyDeferred)
 	}
 	return err
 }

@@ -180,9 +180,9 @@ func (e *entity) run(ctx context.Context) {
 // whose deadlines are still to come. It reports whether there was anything.
 func (e *entity) step(ctx context.Context) (some bool) {
 	rules, watches := e.agenda.takeDue(time.Now())
-	watches = e.latestOf(e.awaitNudges(ctx, watches))
+	watches = e.agenda.putOff(e.awaitNudges(ctx, watches), maxRound)
 	if len(watches) > 0 {
-		e.check(ctx, watches, e.round)
+		e.check(ctx, watches, e.runRounds)
 	}
 	if len(rules) > 0 {
 		e.read(ctx, rules)
@@ -193,19 +193,6 @@ func (e *entity) step(ctx context.Context) (some bool) {
 	}
 	e.inbox.fast.Store(e.isFast())
 	return len(rules)+len(watches)+len(ripe) > 0
-}
-
-// latestOf returns as many watches as a round may have: the latest, since the others have probably
-// expired in the nudge of the last round. These come in the next one.
-func (e *entity) latestOf(watches []*watch) []*watch {
-	if len(watches) <= maxRound {
-		return watches
-	}
-	rest := watches[:len(watches)-maxRound]
-	for _, wt := range rest {
-		e.agenda.add(wt)
-	}
-	return watches[len(rest):]
 }
 
 // idle returns how long there is nothing to do unless a rule comes in. It has the receiver open by
@@ -222,7 +209,7 @@ func (e *entity) idle(ctx context.Context) time.Duration {
 		e.closeReceiver(ctx)
 	} else if e.receiver == nil && e.awaitsNudge() {
 		began := time.Now()
-		_ = e.openScopes(ctx, []*scope{{}}) // the round tries again, and reports it
+		_ = (&round{entity: e, scopes: []*scope{{}}}).openScopes(ctx) // the round tries again, and reports it
 		wait = max(wait-time.Since(began), 0)
 	}
 	return wait

@@ -81,37 +81,37 @@ func eachScope(scopes []*scope, do func(*scope) error) error {
 // An open receiver takes a session from its consumers for that time, which costs them one attempt:
 // messages go back uncounted and in order, and the state of the session stays (Azure/amqpnetlite
 // issue 342).
-func (e *entity) openScopes(ctx context.Context, scopes []*scope) error {
-	return eachScope(scopes, func(s *scope) (err error) {
-		if s.session == nil && e.receiver != nil {
-			s.receiver = e.receiver
+func (r *round) openScopes(ctx context.Context) error {
+	return eachScope(r.scopes, func(s *scope) (err error) {
+		if s.session == nil && r.receiver != nil {
+			s.receiver = r.receiver
 			return nil
 		}
-		s.receiver, err = e.w.cfg.Links.BareReceiver(ctx, e.name, s.session)
+		s.receiver, err = r.w.cfg.Links.BareReceiver(ctx, r.name, s.session)
 		switch condition := link.Condition(err); {
 		case err == nil && s.session == nil:
-			e.receiver = s.receiver
-		case condition == link.ConditionSessionLocked || condition == link.ConditionNotAllowed && (s.session != nil || e.settings.forwardTo != ""):
+			r.receiver = s.receiver
+		case condition == link.ConditionSessionLocked || condition == link.ConditionNotAllowed && (s.session != nil || r.settings.forwardTo != ""):
 			return nil
 		case condition == link.ConditionNotAllowed:
-			e.inbox.sessions.Store(true) // which was unknown: the round is repeated by session
+			r.inbox.sessions.Store(true) // which was unknown: the round is repeated by session
 		}
 		if err != nil {
-			return fmt.Errorf("monitor: receive from %s: %w", e.name, err)
+			return fmt.Errorf("monitor: receive from %s: %w", r.name, err)
 		}
 		return nil
 	})
 }
 
 // closeScopes closes the receivers of sessions.
-func (e *entity) closeScopes(ctx context.Context, scopes []*scope) {
-	for _, s := range scopes {
+func (r *round) closeScopes(ctx context.Context) {
+	for _, s := range r.scopes {
 		if s.session != nil && s.receiver != nil {
 			s.receiver.Close(ctx)
 		}
 	}
-	if e.receiver != nil && e.receiver.IsStalled() {
-		e.closeReceiver(ctx)
+	if r.receiver != nil && r.receiver.IsStalled() {
+		r.closeReceiver(ctx)
 	}
 }
 
@@ -124,25 +124,25 @@ func (e *entity) closeReceiver(ctx context.Context) {
 }
 
 // expirable returns the watches of s that are overdue and may be taken off the queue.
-func (e *entity) expirable(s *scope) []*watch {
+func (r *round) expirable(s *scope) []*watch {
 	if s.receiver == nil {
 		return nil
 	}
 	return filter(s.watches, func(wt *watch) bool {
-		return wt.isOverdue() && !wt.judgement.Deferred && !e.isSpared(wt)
+		return wt.isOverdue() && !wt.judgement.Deferred && !r.isSpared(wt)
 	})
 }
 
-// nudgeScopes makes the broker expire the messages whose time to live has passed. It returns the
+// nudge makes the broker expire the messages whose time to live has passed. It returns the
 // watches over them.
 //
 // The documentation does not say whether one receive clears away all expired messages, or only
 // those before the first live one. So a peek follows every nudge.
-func (e *entity) nudgeScopes(ctx context.Context, scopes []*scope) (nudged []*watch, err error) {
+func (r *round) nudge(ctx context.Context) (nudged []*watch, err error) {
 	var open []*scope
-	for _, s := range scopes {
-		native := filter(e.expirable(s), func(wt *watch) bool {
-			return wt.judgement.Native && (e.settings.Strategy != strategyScan || wt.judgement.Assumed)
+	for _, s := range r.scopes {
+		native := filter(r.expirable(s), func(wt *watch) bool {
+			return wt.judgement.Native && (r.settings.Strategy != strategyScan || wt.judgement.Assumed)
 		})
 		if len(native) > 0 {
 			open = append(open, s)
@@ -150,9 +150,9 @@ func (e *entity) nudgeScopes(ctx context.Context, scopes []*scope) (nudged []*wa
 		}
 	}
 	err = eachScope(open, func(s *scope) error {
-		live, _, err := nudge.Over(ctx, s.receiver, e.w.metrics.Operations)
+		live, _, err := nudge.Over(ctx, s.receiver, r.w.metrics.Operations)
 		if err != nil {
-			return fmt.Errorf("monitor: nudge %s: %w", e.name, err)
+			return fmt.Errorf("monitor: nudge %s: %w", r.name, err)
 		}
 		if live != nil {
 			s.blocked = live.SequenceNumber

@@ -13,25 +13,25 @@ import (
 // mayScan reports whether to take the message of wt off its queue by hand: its deadline comes
 // before the end of its time to live, or a live message before it took the credit of the nudge.
 // The numbers of partitions do not show their order.
-func (e *entity) mayScan(s *scope, wt *watch) bool {
+func (r *round) mayScan(s *scope, wt *watch) bool {
 	switch {
-	case e.settings.Strategy == strategyNative || wt.judgement.Assumed:
+	case r.settings.Strategy == strategyNative || wt.judgement.Assumed:
 		return false
-	case !wt.judgement.Native || e.settings.Strategy == strategyScan:
+	case !wt.judgement.Native || r.settings.Strategy == strategyScan:
 		return true
 	}
-	return s.blocked != 0 && (s.blocked < wt.identity.Number || e.work.Unordered)
+	return s.blocked != 0 && (s.blocked < wt.identity.Number || r.work.Unordered)
 }
 
-// scanScopes dead-letters by hand. It returns the watches that it tried; a message that a scan does
+// scan dead-letters by hand. It returns the watches that it tried; a message that a scan does
 // not find is locked by a consumer.
-func (e *entity) scanScopes(ctx context.Context, scopes []*scope) (scanned []*watch, err error) {
+func (r *round) scan(ctx context.Context) (scanned []*watch, err error) {
 	var open []*scope
 	targets := map[*scope][]*scan.Target{}
 	watches := map[*scan.Target]*watch{}
-	for _, s := range scopes {
-		for _, wt := range e.expirable(s) {
-			if e.mayScan(s, wt) {
+	for _, s := range r.scopes {
+		for _, wt := range r.expirable(s) {
+			if r.mayScan(s, wt) {
 				t := &scan.Target{Identity: wt.identity, Deadline: wt.deadline}
 				targets[s] = append(targets[s], t)
 				watches[t] = wt
@@ -45,20 +45,20 @@ func (e *entity) scanScopes(ctx context.Context, scopes []*scope) (scanned []*wa
 	err = eachScope(open, func(s *scope) (err error) {
 		cfg := scan.Config{
 			Receiver:   s.receiver,
-			Unordered:  e.work.Unordered,
-			Clock:      &e.w.clock,
-			Lock:       e.settings.lock,
-			Operations: e.w.metrics.Operations,
+			Unordered:  r.work.Unordered,
+			Clock:      &r.w.clock,
+			Lock:       r.settings.lock,
+			Operations: r.w.metrics.Operations,
 		}
 		if s.session == nil {
-			cfg.Work = e.work
+			cfg.Work = r.work
 		}
 		s.others, err = scan.Run(ctx, cfg, targets[s])
 		return err
 	})
 	for _, s := range open {
 		for _, letter := range s.others {
-			e.seeLetter(letter)
+			r.seeLetter(letter)
 		}
 	}
 	for t, wt := range watches {
@@ -66,29 +66,29 @@ func (e *entity) scanScopes(ctx context.Context, scopes []*scope) (scanned []*wa
 		case scan.Early:
 			wt.see(foundEarly)
 		case scan.DeadLettered:
-			e.expireByHand(wt, e.scanStrategy())
+			r.expireByHand(wt, r.scanStrategy())
 		case scan.CutOff:
 			wt.attempt.cut = true
 		case scan.NotFound:
 		}
 	}
 	if err != nil {
-		return scanned, fmt.Errorf("monitor: scan %s: %w", e.name, err)
+		return scanned, fmt.Errorf("monitor: scan %s: %w", r.name, err)
 	}
 	return scanned, nil
 }
 
-func (e *entity) scanStrategy() string {
-	if e.settings.sessions {
+func (r *round) scanStrategy() string {
+	if r.settings.sessions {
 		return strategySession
 	}
 	return strategyScan
 }
 
 // expireByHand records that this worker has dead-lettered the message of wt.
-func (e *entity) expireByHand(wt *watch, strategy string) {
+func (r *round) expireByHand(wt *watch, strategy string) {
 	missed := judge.Missed(wt.seen, wt.deadline)
-	missed.DeadLetteredTime = e.w.clock.Now()
+	missed.DeadLetteredTime = r.w.clock.Now()
 	missed.DeadLetterReason = scan.Reason
 	missed.Strategy = strategy
 	missed.Evidence = evidenceDeadLetter

@@ -94,9 +94,10 @@ func (e *entity) readLetters(ctx context.Context, ripe []*watch) error {
 		return err
 	}
 	left := undecided(ripe)
-	if err := e.peekAt(ctx, left); err != nil {
+	r := &round{entity: e, watches: left}
+	if err := r.peekAt(ctx, left); err != nil {
 		return err
 	}
-	e.judgeSeen(left)
+	r.judgeSeen(left)
 	return nil
 }

@@ -43,8 +43,8 @@ func (e *entity) follow(ctx context.Context, c *intake.Companion, ref *scheduler
 // ones. They are found by message-id, and by the source that the broker wrote on them.
 
 // findForwarded finds the forwarded dead letters of watches.
-func (e *entity) findForwarded(ctx context.Context, watches []*watch) error {
-	if e.settings.forwardDead == "" || len(watches) == 0 {
+func (r *round) findForwarded(ctx context.Context, watches []*watch) error {
+	if r.settings.forwardDead == "" || len(watches) == 0 {
 		return nil
 	}
 	byID, from := map[string][]*watch{}, watches[0].identity.EnqueuedTime()
@@ -55,14 +55,14 @@ func (e *entity) findForwarded(ctx context.Context, watches []*watch) error {
 			from = at
 		}
 	}
-	return e.readForwarded(ctx, from, func(m *link.Message) {
+	return r.readForwarded(ctx, from, func(m *link.Message) {
 		same := byID[m.MessageID]
 		if m.MessageID == "" || len(same) == 0 {
 			return
 		}
 		wt := same[0]
 		byID[m.MessageID] = same[1:]
-		missed := e.missed(wt, m)
+		missed := r.missed(wt, m)
 		missed.SequenceNumber, missed.EnqueuedTime = wt.identity.Number, wt.identity.EnqueuedTime().UTC()
 		wt.expire(missed)
 	})
@@ -78,13 +78,13 @@ func (r *reading) meetForwarded(ctx context.Context) error {
 		}
 	}
 	return e.readForwarded(ctx, from, func(m *link.Message) {
-		if e.w.notified.Has(e.forwardedID(m.MessageID)) || e.w.notified.IsFinal(e.eventID(search.IdentityOf(m))) {
+		if e.w.notified.Has(forwardedID(e.name, m.MessageID)) || e.w.notified.IsFinal(eventID(e.name, search.IdentityOf(m))) {
 			return
 		}
 		for _, rl := range append(r.byID[m.MessageID], r.withoutID...) {
 			named := !rl.ref.WithoutID()
 			if r.late[rl] && !rl.matched && (named && m.SessionID == rl.ref.SessionID || !named && rl.agrees(m, e.settings.Settings)) {
-				e.watchLetter(ctx, rl, m, rl.ref.Deadline)
+				r.watchLetter(ctx, rl, m, rl.ref.Deadline)
 				return
 			}
 		}
@@ -103,7 +103,7 @@ func (e *entity) readForwarded(ctx context.Context, from time.Time, see func(*li
 		e.letters.target = target
 	}
 	err := target.Between(ctx, from.Add(-search.WindowMargin), search.Forever, func(m *link.Message) {
-		if e.isUnreceived(m) && strings.EqualFold(m.DeadLetterSource, e.name) {
+		if e.settings.isUnreceived(m) && strings.EqualFold(m.DeadLetterSource, e.name) {
 			see(m)
 		}
 	})
@@ -118,6 +118,6 @@ func (e *entity) readForwarded(ctx context.Context, from time.Time, see func(*li
 
 // forwardedID identifies a forwarded dead letter in the record of events, since its sequence number
 // has changed.
-func (e *entity) forwardedID(messageID string) string {
-	return strings.ToLower(e.name) + "\x00" + messageID
+func forwardedID(path, messageID string) string {
+	return strings.ToLower(path) + "\x00" + messageID
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
-	"overdue/monitor/scan"
 	"overdue/monitor/search"
 )
 
@@ -123,16 +122,10 @@ func (e *entity) seeLetter(m *link.Message) {
 	wt := e.watches[search.IdentityOf(m)]
 	switch {
 	case wt == nil || wt.isDecided():
-	case e.isUnreceived(m):
+	case e.settings.isUnreceived(m):
 		e.letters.note(wt.identity)
 		wt.expire(e.missed(wt, m))
 	default:
 		wt.see(foundOther)
 	}
-}
-
-// isUnreceived reports whether m was dead-lettered without having been received: it expired, or it
-// could not be forwarded, for whatever reason. Nobody receives from an entity that forwards.
-func (e *entity) isUnreceived(m *link.Message) bool {
-	return m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == scan.Reason || e.settings.forwardTo != ""
 }

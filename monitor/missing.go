@@ -9,7 +9,6 @@ import (
 
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
-	"overdue/monitor/metrics"
 
 	"go.uber.org/zap"
 )
@@ -66,17 +65,10 @@ func (e *entity) noteOutcome(ctx context.Context, err error, messages int) (isMi
 	return isMissing
 }
 
-func (e *entity) missingFor() time.Duration {
-	if e.missingSince.IsZero() {
-		return 0
-	}
-	return time.Since(e.missingSince)
-}
-
 // missingWait returns when to check again whether the entity exists. Where the worker has no room,
 // companions do not wait in hand.
 func (e *entity) missingWait() time.Duration {
-	wait := growing(e.missingFor(), waitMax)
+	wait := growing(time.Since(e.missingSince), waitMax)
 	if e.w.intake.IsCrowded() {
 		return max(wait, intake.CrowdedWait)
 	}
@@ -87,32 +79,13 @@ func (e *entity) missingWait() time.Duration {
 // waited long enough for its entity. A subscription that its topic does not list is deleted, with
 // its messages.
 func (e *entity) isGivenUp(due time.Time) bool {
-	if !e.settings.unlisted && (e.missingFor() < missingLeast || e.w.clock.Now().Sub(due) < missingMost) {
+	if !e.settings.unlisted && (time.Since(e.missingSince) < missingLeast || e.w.clock.Now().Sub(due) < missingMost) {
 		return false
 	}
 	say := e.log.Warn
 	if e.settings.unlisted {
 		say = e.log.Info
 	}
-	say("deadline given up: its queue or subscription does not exist", zap.Time("deadline", due), zap.Duration("missing_for", e.missingFor()))
+	say("deadline given up: its queue or subscription does not exist", zap.Time("deadline", due), zap.Duration("missing_for", time.Since(e.missingSince)))
 	return true
-}
-
-// awaitWithRule reads a rule again later, or gives it up.
-func (e *entity) awaitWithRule(ctx context.Context, rl *rule) {
-	if !e.isGivenUp(rl.due()) {
-		e.readLater(ctx, rl, e.missingWait())
-		return
-	}
-	e.w.metrics.Verdict(e.name, metrics.Unknown)
-	rl.companion.Done(ctx, nil)
-}
-
-// awaitWithWatch checks a watch again later, or gives it up.
-func (e *entity) awaitWithWatch(ctx context.Context, wt *watch) {
-	if !e.isGivenUp(wt.deadline) {
-		e.checkLater(ctx, wt, e.missingWait())
-		return
-	}
-	e.finish(ctx, wt, metrics.Unknown)
 }

@@ -20,7 +20,7 @@ const maxAttempts = 300
 // notify sends the event of wt to every sink ⑥, then completes its companions.
 func (e *entity) notify(ctx context.Context, wt *watch) {
 	if e.settings.forwardDead != "" && wt.ref != nil && !wt.ref.WithoutID() {
-		e.w.notified.Note(e.forwardedID(wt.ref.MessageID))
+		e.w.notified.Note(forwardedID(e.name, wt.ref.MessageID))
 	}
 	e.w.notify(ctx, e.name, wt.reference(), wt.missed, wt.companions)
 }

@@ -42,8 +42,11 @@ func (e *entity) read(ctx context.Context, rules []*rule) {
 	isMissing := e.noteOutcome(ctx, err, len(rules))
 	for _, rl := range rules {
 		switch {
+		case isMissing && e.isGivenUp(rl.due()):
+			e.w.metrics.Verdict(e.name, metrics.Unknown)
+			rl.companion.Done(ctx, nil)
 		case isMissing:
-			e.awaitWithRule(ctx, rl)
+			e.readLater(ctx, rl, e.missingWait())
 		case err != nil:
 			rl.failures++
 			e.readLater(ctx, rl, retryAfter(rl.failures, err))
@@ -61,7 +64,7 @@ func (e *entity) endSettled(ctx context.Context, rules []*rule) []*rule {
 		if rl.slot != nil || rl.hops > 0 || rl.ref.WithoutID() || !e.w.cfg.Scheduler.Settled(e.name, &rl.ref) {
 			return false
 		}
-		e.countGone(&rl.ref, metrics.Met)
+		e.w.countGone(e.name, &rl.ref, metrics.Met)
 		rl.companion.Done(ctx, nil)
 		return true
 	})
@@ -101,7 +104,7 @@ func (e *entity) concludeRule(ctx context.Context, rl *rule, late bool) {
 		e.readLater(ctx, rl, letterWait)
 	default:
 		if rl.slot == nil {
-			e.countGone(&rl.ref, e.verdictOf(late, rl.ref.Deadline, time.Time{}))
+			e.w.countGone(e.name, &rl.ref, e.verdictOf(late, rl.ref.Deadline, time.Time{}))
 		}
 		rl.companion.Done(ctx, nil)
 	}

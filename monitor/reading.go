@@ -199,11 +199,11 @@ func (r *reading) takeBacklog(ctx context.Context) {
 	e.backlog.Take(from, until, func(w search.Waiting) (taken bool) {
 		for _, rl := range names[w.Name] {
 			if first, last := rl.window(search.WindowMargin); !w.EnqueuedTime().Before(first) && !w.EnqueuedTime().After(last) {
-				taken = e.watchIdentity(ctx, rl, w.Identity, w.Life) || taken
+				taken = r.watchIdentity(ctx, rl, w.Identity, w.Life) || taken
 			}
 		}
 		if slot, life := judge.SlotOf(r.slots, w.EnqueuedTime(), w.Life, e.settings.Settings); slot != nil {
-			taken = e.watchIdentity(ctx, r.bySlot[slot], w.Identity, life) || taken
+			taken = r.watchIdentity(ctx, r.bySlot[slot], w.Identity, life) || taken
 		}
 		return taken
 	})
@@ -225,7 +225,7 @@ func (r *reading) meet(ctx context.Context, m *link.Message) {
 		return
 	}
 	if slot, life := judge.SlotOf(r.slots, m.EnqueuedTime, m.TimeToLive, r.e.settings.Settings); slot != nil {
-		r.e.watchIdentity(ctx, r.bySlot[slot], search.IdentityOf(m), life)
+		r.watchIdentity(ctx, r.bySlot[slot], search.IdentityOf(m), life)
 	}
 }
 
@@ -249,7 +249,7 @@ func (r *reading) watchFound(ctx context.Context, rl *rule, found []*link.Messag
 	found = preferred(found, func(m *link.Message) bool { return !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) })
 	found = preferred(found, func(m *link.Message) bool { return rl.agrees(m, r.e.settings.Settings) })
 	for _, m := range found {
-		r.e.watchMessage(ctx, rl, m, r.now)
+		r.watchMessage(ctx, rl, m, r.now)
 	}
 }
 
@@ -296,13 +296,13 @@ func (r *reading) readLetters(ctx context.Context, windows []window) error {
 // companion may be all that is left of it.
 func (r *reading) meetLetter(ctx context.Context, m *link.Message) {
 	e := r.e
-	if !e.isUnreceived(m) || e.w.notified.IsFinal(e.eventID(search.IdentityOf(m))) {
+	if !e.settings.isUnreceived(m) || e.w.notified.IsFinal(eventID(e.name, search.IdentityOf(m))) {
 		return
 	}
 	for _, rl := range r.fitting(m) {
-		e.watchLetter(ctx, rl, m, judge.DeadlineOf(&rl.ref, m, e.settings.Settings))
+		r.watchLetter(ctx, rl, m, judge.DeadlineOf(&rl.ref, m, e.settings.Settings))
 	}
 	if slot, life := judge.SlotOf(r.slots, m.EnqueuedTime, m.TimeToLive, e.settings.Settings); slot != nil {
-		e.watchLetter(ctx, r.bySlot[slot], m, m.EnqueuedTime.Add(life))
+		r.watchLetter(ctx, r.bySlot[slot], m, m.EnqueuedTime.Add(life))
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
+	"overdue/monitor/metrics"
 	"overdue/monitor/search"
 )
 
@@ -18,7 +19,11 @@ func (e *entity) check(ctx context.Context, due []*watch, run func(context.Conte
 	asked := e.w.clock.Latest() // a message that the round finds was there at this instant, or later
 	err := e.describe(ctx, nil)
 	if err == nil {
-		e.noteSettled(due)
+		for _, wt := range due {
+			if e.wasSettled(wt) {
+				wt.see(foundOther)
+			}
+		}
 		err = run(ctx, undecided(due))
 	}
 	isMissing := e.noteOutcome(ctx, err, len(due))
@@ -26,8 +31,10 @@ func (e *entity) check(ctx context.Context, due []*watch, run func(context.Conte
 		switch {
 		case wt.isDecided():
 			e.conclude(ctx, wt)
+		case isMissing && e.isGivenUp(wt.deadline):
+			e.finish(ctx, wt, metrics.Unknown)
 		case isMissing:
-			e.awaitWithWatch(ctx, wt)
+			e.checkLater(ctx, wt, e.missingWait())
 		case err != nil:
 			wt.failures++
 			e.checkLater(ctx, wt, retryAfter(wt.failures, err))
@@ -39,79 +46,76 @@ func (e *entity) check(ctx context.Context, due []*watch, run func(context.Conte
 	}
 }
 
-// noteSettled notes the messages whose settlement has passed an endpoint of this process.
-func (e *entity) noteSettled(watches []*watch) {
-	for _, wt := range watches {
-		if e.wasSettled(wt) {
-			wt.see(foundOther)
-		}
-	}
-}
-
 // wasSettled reports whether a settlement of the message of wt has passed an endpoint.
 func (e *entity) wasSettled(wt *watch) bool {
 	return wt.ref != nil && !wt.ref.WithoutID() && wt.hops == 0 && e.w.cfg.Scheduler.Settled(e.name, wt.ref)
 }
 
-// round finds out what became of messages whose deadlines have passed, and expires those that are
-// there ⑤. Sessions are received from a few at a time.
-func (e *entity) round(ctx context.Context, due []*watch) error {
+// A round finds out what became of messages whose deadlines have passed, and expires those that are
+// there ⑤: peek, nudge, letters, peek.
+type round struct {
+	*entity
+	watches []*watch
+	scopes  []*scope // of the watches for which an attempt is due
+}
+
+// runRounds makes one round over watches, or several where these are in many sessions.
+func (e *entity) runRounds(ctx context.Context, due []*watch) error {
 	scopes, rest := e.scopesOf(due)
-	if err := e.checkScopes(ctx, nil, rest); err != nil {
+	if err := (&round{entity: e, watches: rest}).run(ctx); err != nil {
 		return err
 	}
 	for some := range slices.Chunk(scopes, maxScopes) {
-		var watches []*watch
+		r := &round{entity: e, scopes: some}
 		for _, s := range some {
-			watches = append(watches, s.watches...)
+			r.watches = append(r.watches, s.watches...)
 		}
-		if err := e.checkScopes(ctx, some, watches); err != nil {
+		if err := r.run(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkScopes makes one round: peek, nudge, letters, peek. The second peek shows what our nudge has
-// expired although somebody has taken its letter. The receivers are open before the first peek, so
-// that hardly any time passes between that and the nudge. Where the nudge cannot reach a message, a
-// scan follows.
-func (e *entity) checkScopes(ctx context.Context, scopes []*scope, watches []*watch) error {
-	if len(watches) == 0 {
+// run makes the round. The second peek shows what our nudge has expired although somebody has taken
+// its letter. The receivers are open before the first peek, so that hardly any time passes between
+// that and the nudge. Where the nudge cannot reach a message, a scan follows.
+func (r *round) run(ctx context.Context) error {
+	if len(r.watches) == 0 {
 		return nil
 	}
-	defer e.closeScopes(ctx, scopes)
-	if err := e.openScopes(ctx, scopes); err != nil {
+	defer r.closeScopes(ctx)
+	if err := r.openScopes(ctx); err != nil {
 		return err
 	}
-	if err := e.peekAt(ctx, watches); err != nil {
+	if err := r.peekAt(ctx, r.watches); err != nil {
 		return err
 	}
-	e.judgeSeen(watches)
-	tried, err := e.nudgeScopes(ctx, scopes)
+	r.judgeSeen(r.watches)
+	tried, err := r.nudge(ctx)
 	if err == nil {
 		var deferred []*watch
-		deferred, err = e.expireDeferred(ctx, scopes)
+		deferred, err = r.expireDeferred(ctx)
 		tried = append(tried, deferred...)
 	}
 	if err == nil {
-		err = e.findExpired(ctx, filter(watches, (*watch).isGone), tried)
+		err = r.findExpired(ctx, filter(r.watches, (*watch).isGone), tried)
 	}
 	if err != nil {
 		return err
 	}
-	scanned, err := e.scanScopes(ctx, scopes)
+	scanned, err := r.scan(ctx)
 	if err == nil && len(scanned) > 0 {
-		err = e.findExpired(ctx, nil, scanned)
+		err = r.findExpired(ctx, nil, scanned)
 	}
-	for _, s := range scopes {
-		s.noteAttempts(e.w.clock.Now())
+	for _, s := range r.scopes {
+		s.noteAttempts(r.w.clock.Now())
 	}
 	return err
 }
 
 // peekAt looks which messages are on the work queue.
-func (e *entity) peekAt(ctx context.Context, watches []*watch) error {
+func (r *round) peekAt(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 {
 		return nil
 	}
@@ -121,8 +125,8 @@ func (e *entity) peekAt(ctx context.Context, watches []*watch) error {
 		wt.there = false
 	}
 	began := time.Now()
-	return e.work.Find(ctx, wanted, func(m *link.Message) {
-		if wt := e.watches[search.IdentityOf(m)]; wt != nil {
+	return r.work.Find(ctx, wanted, func(m *link.Message) {
+		if wt := r.entity.watches[search.IdentityOf(m)]; wt != nil {
 			wt.seen, wt.seenAt, wt.there = m, began, true
 			wt.learn(m)
 		}
@@ -130,15 +134,15 @@ func (e *entity) peekAt(ctx context.Context, watches []*watch) error {
 }
 
 // judgeSeen judges the messages that a peek has shown.
-func (e *entity) judgeSeen(watches []*watch) {
-	now := e.w.clock.Now().Add(-e.w.clock.Grain())
+func (r *round) judgeSeen(watches []*watch) {
+	now := r.w.clock.Now().Add(-r.w.clock.Grain())
 	for _, wt := range watches {
 		if !wt.there {
 			wt.see(notFound)
 			continue
 		}
-		wt.judgement = e.judge(wt, now)
-		wt.setDeadline(e.settings.Settings)
+		wt.judgement = r.judge(wt, now)
+		wt.setDeadline(r.settings.Settings)
 		if wt.judgement.Overdue {
 			wt.see(leftInPlace)
 		} else {
@@ -150,12 +154,12 @@ func (e *entity) judgeSeen(watches []*watch) {
 // findExpired finds the letters of messages that are gone, and of those that a nudge or a scan
 // tried to expire, and then looks for the latter again. One that stood there overdue and is gone
 // now has expired, unless a consumer had it.
-func (e *entity) findExpired(ctx context.Context, gone, tried []*watch) error {
-	if err := e.findLetters(ctx, slices.Concat(gone, tried)); err != nil {
+func (r *round) findExpired(ctx context.Context, gone, tried []*watch) error {
+	if err := r.findLetters(ctx, slices.Concat(gone, tried)); err != nil {
 		return err
 	}
 	left := undecided(tried)
-	if err := e.peekAt(ctx, left); err != nil {
+	if err := r.peekAt(ctx, left); err != nil {
 		return err
 	}
 	for _, wt := range left {
@@ -163,12 +167,12 @@ func (e *entity) findExpired(ctx context.Context, gone, tried []*watch) error {
 			continue
 		}
 		wt.see(notFound)
-		if e.isExpired(wt) {
+		if r.isExpired(wt) {
 			wt.expired = wt.seen
 		}
 		gone = append(gone, wt)
 	}
-	return e.findForwarded(ctx, undecided(gone))
+	return r.findForwarded(ctx, undecided(gone))
 }
 
 // evidenceAge is how long it counts that a message stood there overdue: behind a line that was frozen
@@ -178,12 +182,12 @@ const evidenceAge = 200 * time.Millisecond
 // isExpired reports whether the message of wt, which stood there overdue in this round and is gone
 // behind an attempt to expire it, has expired: its time to live has passed, and no consumer held it.
 // While the monitor has accepted a session, nobody else settles its messages.
-func (e *entity) isExpired(wt *watch) bool {
-	expiry, mortal := judge.NativeExpiry(wt.reference(), wt.seen, e.settings.Settings)
-	if wt.judgement.Assumed || !mortal || expiry.After(e.w.clock.Latest()) {
+func (r *round) isExpired(wt *watch) bool {
+	expiry, mortal := judge.NativeExpiry(wt.reference(), wt.seen, r.settings.Settings)
+	if wt.judgement.Assumed || !mortal || expiry.After(r.w.clock.Latest()) {
 		return false
 	}
-	return e.settings.sessions || wt.attempt.isFree(wt.seen) && time.Since(wt.seenAt) < evidenceAge
+	return r.settings.sessions || wt.attempt.isFree(wt.seen) && time.Since(wt.seenAt) < evidenceAge
 }
 
 func (wt *watch) isGone() bool { return !wt.there }

@@ -86,7 +86,7 @@ func (r *rule) match(identity search.Identity) {
 func (e *entity) again(rl *rule, due time.Time) *scheduler.Companion {
 	var events []string
 	for _, identity := range rl.noted {
-		if id := e.eventID(identity); e.w.notified.IsFinal(id) {
+		if id := eventID(e.name, identity); e.w.notified.IsFinal(id) {
 			events = append(events, id)
 		}
 	}

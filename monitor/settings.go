@@ -12,6 +12,7 @@ import (
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/scan"
 	"overdue/monitor/search"
 )
 
@@ -54,7 +55,7 @@ func (e *entity) describe(ctx context.Context, rules []*rule) error {
 	}
 	info, err := e.w.cfg.Describe(ctx, name, before.asOf)
 	if err == nil && info.Kind == entities.Topic && subscription == "" {
-		info, err = e.w.cfg.Describe(ctx, name, e.asOf(rules))
+		info, err = e.w.cfg.Describe(ctx, name, e.w.asOf(rules))
 	}
 	switch {
 	case errors.Is(err, entities.ErrNotFound) || errors.Is(err, entities.ErrNoRight):
@@ -124,6 +125,12 @@ func (t *entitySettings) apply(info *entities.Info, subscription string) {
 func (t *entitySettings) nudgeReachesAll() bool {
 	byHand := t.Strategy == strategyScan || t.Strategy == strategySession
 	return !byHand && !t.topic && !t.sessions && !t.drops && !t.partitioned && t.forwardTo == "" && t.forwardDead == ""
+}
+
+// isUnreceived reports whether m was dead-lettered without having been received: it expired, or it
+// could not be forwarded, for whatever reason. Nobody receives from an entity that forwards.
+func (t *entitySettings) isUnreceived(m *link.Message) bool {
+	return m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == scan.Reason || t.forwardTo != ""
 }
 
 // lifeOf returns the time to live of a message, as far as that follows from today's settings; 0:

@@ -14,8 +14,8 @@ import (
 // asOf returns how old the description of a topic may be for rules that are due, by our clock:
 // nearDeadline at least. An older list is enough for messages that are older still: later
 // subscriptions do not have them.
-func (e *entity) asOf(rules []*rule) time.Time {
-	now, brokerNow := time.Now(), e.w.clock.Now()
+func (w *Worker) asOf(rules []*rule) time.Time {
+	now, brokerNow := time.Now(), w.clock.Now()
 	latest := now.Add(-nearDeadline)
 	var since time.Time
 	for _, rl := range rules {

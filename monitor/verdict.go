@@ -80,14 +80,14 @@ func (e *entity) verdictOf(late bool, deadline, seen time.Time) string {
 
 // countGone counts the verdict of a message that is gone. If it only had to be completed in time
 // and was not, it has been counted.
-func (e *entity) countGone(r *scheduler.Reference, verdict string) {
+func (w *Worker) countGone(entity string, r *scheduler.Reference, verdict string) {
 	if r.Stated == scheduler.StatedComplete && r.Incomplete {
 		return
 	}
-	if e.w.cfg.Scheduler.Refused(e.name, r) {
+	if w.cfg.Scheduler.Refused(entity, r) {
 		return // it never was on its queue
 	}
-	e.w.metrics.Verdict(e.name, verdict)
+	w.metrics.Verdict(entity, verdict)
 }
 
 // missed describes the missed deadline of m, the dead letter of wt.
@@ -111,8 +111,8 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 }
 
 // eventID returns the id of the event about the missed deadline of a message.
-func (e *entity) eventID(identity search.Identity) string {
-	return alert.IDOf(e.name, identity.Number, identity.EnqueuedTime())
+func eventID(path string, identity search.Identity) string {
+	return alert.IDOf(path, identity.Number, identity.EnqueuedTime())
 }
 
 // An entity without dead-lettering on expiry drops expired messages at the next receive of any

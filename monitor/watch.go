@@ -247,3 +247,13 @@ func (a *agenda) takeDue(now time.Time) (rules []*rule, watches []*watch) {
 	}
 	return rules, watches
 }
+
+// putOff returns the latest most of watches that are due, and puts the others back: they have probably
+// expired in the nudge of the last round, and come in the next one.
+func (a *agenda) putOff(watches []*watch, most int) (latest []*watch) {
+	rest := max(len(watches)-most, 0)
+	for _, wt := range watches[:rest] {
+		a.add(wt)
+	}
+	return watches[rest:]
+}

@@ -11,13 +11,13 @@ import (
 )
 
 // watchIdentity watches a message of which the number, the stamp and the time to live are known. It reports whether the message is in hand.
-func (e *entity) watchIdentity(ctx context.Context, rl *rule, identity search.Identity, life time.Duration) bool {
-	if wt := e.watches[identity]; wt != nil {
-		e.hold(rl, wt)
+func (r *reading) watchIdentity(ctx context.Context, rl *rule, identity search.Identity, life time.Duration) bool {
+	if wt := r.e.watches[identity]; wt != nil {
+		r.hold(rl, wt)
 		return true
 	}
 	deadline := identity.EnqueuedTime().Add(life)
-	if !e.isNear(deadline) {
+	if !r.e.isNear(deadline) {
 		rl.rearm(deadline)
 		return false
 	}
@@ -26,39 +26,39 @@ func (e *entity) watchIdentity(ctx context.Context, rl *rule, identity search.Id
 		ref := rl.ref
 		wt.ref = &ref
 	}
-	e.hold(rl, wt)
-	e.postpone(ctx, wt)
+	r.hold(rl, wt)
+	r.e.postpone(ctx, wt)
 	return true
 }
 
 // watchMessage watches a message that a reference names, at the instant now of the clock of the
 // broker. Where nothing is due soon, its companion is rewritten instead.
-func (e *entity) watchMessage(ctx context.Context, rl *rule, m *link.Message, now time.Time) {
+func (r *reading) watchMessage(ctx context.Context, rl *rule, m *link.Message, now time.Time) {
 	identity := search.IdentityOf(m)
-	if wt := e.watches[identity]; wt != nil {
-		e.hold(rl, wt)
+	if wt := r.e.watches[identity]; wt != nil {
+		r.hold(rl, wt)
 		return
 	}
 	ref := rl.ref
 	wt := &watch{identity: identity, ref: &ref, hops: rl.hops, seen: m, seenAt: time.Now(), there: true}
 	wt.learn(m)
-	wt.judgement = e.judge(wt, now)
-	wt.setDeadline(e.settings.Settings)
-	next := wt.nextReminder(&e.settings)
+	wt.judgement = r.e.judge(wt, now)
+	wt.setDeadline(r.e.settings.Settings)
+	next := wt.nextReminder(&r.e.settings)
 	switch {
 	case next.IsZero():
 		rl.match(identity) // nothing is left to notify of
-	case search.Pending(m) || !e.isNear(next):
+	case search.Pending(m) || !r.e.isNear(next):
 		rl.rearm(next)
 	default:
-		e.hold(rl, wt)
-		e.postpone(ctx, wt)
+		r.hold(rl, wt)
+		r.e.postpone(ctx, wt)
 	}
 }
 
 // watchLetter watches a message that has expired, until it is notified of.
-func (e *entity) watchLetter(ctx context.Context, rl *rule, letter *link.Message, deadline time.Time) {
-	wt := e.watches[search.IdentityOf(letter)]
+func (r *reading) watchLetter(ctx context.Context, rl *rule, letter *link.Message, deadline time.Time) {
+	wt := r.e.watches[search.IdentityOf(letter)]
 	if wt == nil {
 		wt = &watch{identity: search.IdentityOf(letter), hops: rl.hops, deadline: deadline, due: deadline}
 		if rl.slot == nil {
@@ -66,18 +66,18 @@ func (e *entity) watchLetter(ctx context.Context, rl *rule, letter *link.Message
 			wt.ref = &ref
 		}
 	}
-	e.hold(rl, wt)
-	wt.expire(e.missed(wt, letter))
-	e.conclude(ctx, wt)
+	r.hold(rl, wt)
+	wt.expire(r.e.missed(wt, letter))
+	r.e.conclude(ctx, wt)
 }
 
 // hold takes wt in hand, for the companion of rl.
-func (e *entity) hold(rl *rule, wt *watch) {
+func (r *reading) hold(rl *rule, wt *watch) {
 	rl.match(wt.identity)
 	wt.attach(rl.companion)
-	if e.watches[wt.identity] == nil {
+	if r.e.watches[wt.identity] == nil {
 		wt.index = -1
-		e.watches[wt.identity] = wt
+		r.e.watches[wt.identity] = wt
 	}
 }
 
