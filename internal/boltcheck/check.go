@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"runtime/debug"
 )
 
 // ErrDamaged says that a file is not as bbolt writes it.
@@ -22,6 +23,19 @@ var ErrDamaged = errors.New("damaged")
 
 func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
+}
+
+// Guard calls do and makes an error of ErrDamaged of what a damaged file can do to it: bbolt panics
+// where pages are not what they should be, and where they are missing the memory that maps them
+// faults.
+func Guard(do func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = damaged("%v", p)
+		}
+	}()
+	return do()
 }
 
 // The format of a file, as go.etcd.io/bbolt/internal/common has it.

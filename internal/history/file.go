@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -83,7 +82,7 @@ func openFile(directory string, now time.Time) (f *file, aside string, err error
 // tryOpen opens the file at path. If it makes one, reason says why it begins now.
 func tryOpen(path string, now time.Time, reason string) (*file, error) {
 	f := &file{opened: now}
-	err := guard(func() (err error) {
+	err := boltcheck.Guard(func() (err error) {
 		f.db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true})
 		if err != nil {
 			return err
@@ -127,18 +126,6 @@ func (f *file) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	return f.resume(tx, now, reason)
 }
 
-// guard calls do and makes an error of what a damaged file can do to it: the library panics where
-// pages are not what they should be, and where they are missing the memory that maps them faults.
-func guard(do func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("%w: %v", errDamaged, r)
-		}
-	}()
-	return do()
-}
-
 func (f *file) close() error {
 	if err := f.db.Close(); err != nil {
 		return fmt.Errorf("history: close the file: %w", err)
@@ -168,7 +155,7 @@ func (b *batch) empty() bool {
 // write adds a batch, all or nothing. Its size is bounded by what may wait in memory.
 func (f *file) write(b batch, clock, now time.Time) error {
 	total := f.bytes
-	err := guard(func() error {
+	err := boltcheck.Guard(func() error {
 		return f.db.Update(func(tx *bbolt.Tx) error {
 			added, err := b.put(tx)
 			if err != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"overdue/internal/boltcheck"
 )
 
 // maxRemoved bounds the entries that one transaction removes, and so the time that it takes.
@@ -36,14 +38,14 @@ func (f *file) prune(ctx context.Context, b bounds) error {
 	for ctx.Err() == nil {
 		var entries []entry
 		var begin int64
-		err := guard(func() error {
+		err := boltcheck.Guard(func() error {
 			return f.db.View(func(tx *bbolt.Tx) error {
 				entries, begin = outside(tx, b, f.bytes-b.maxSize)
 				return nil
 			})
 		})
 		if err == nil && len(entries) > 0 {
-			err = guard(func() error {
+			err = boltcheck.Guard(func() error {
 				return f.db.Update(func(tx *bbolt.Tx) error { return remove(tx, entries, begin) })
 			})
 		}

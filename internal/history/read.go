@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"overdue/alert"
+	"overdue/internal/boltcheck"
 	"overdue/internal/escape"
 	"overdue/internal/httpclient"
 	"overdue/internal/notifications"
@@ -129,7 +130,7 @@ func (h *History) each(bucket []byte, since time.Time, do func(k, v []byte) (mor
 
 // view reads the file.
 func (h *History) view(read func(*bbolt.Tx) error) error {
-	if err := guard(func() error { return h.file.db.View(read) }); err != nil {
+	if err := boltcheck.Guard(func() error { return h.file.db.View(read) }); err != nil {
 		return fmt.Errorf("history: read %s: %w", h.file.db.Path(), err)
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"overdue/alert"
+	"overdue/internal/boltcheck"
 	"overdue/internal/notifications"
 	"overdue/internal/servicebus/address"
 )
@@ -57,7 +58,7 @@ func (h *History) Notifications(ctx context.Context, name string, limit int) []n
 		found[i].Event = events[i]
 	}
 	// A file that cannot be read costs the sinks alone.
-	_ = guard(func() error {
+	_ = boltcheck.Guard(func() error {
 		return h.file.db.View(func(tx *bbolt.Tx) error {
 			c := tx.Bucket(takenBucket).Cursor()
 			for i := range events {

@@ -14,18 +14,16 @@ const (
 	// just come back, in addition to the current sends: 1,000 companions a second.
 	drainBatch = 100
 	drainPace  = 100 * time.Millisecond
-	// A monitor queue that is down is asked again after a pause, which grows.
-	shortestPause = 200 * time.Millisecond
-	longestPause  = 5 * time.Second
 )
 
 // Run writes what is in the journal to the monitor queue, what is due first first, until ctx ends;
-// then it returns nil. While the queue is down it asks with one companion after growing pauses.
+// then it returns nil. While the queue is down it asks with one companion after pauses that grow to
+// answerTimeout.
 func (j *Journal) Run(ctx context.Context) error {
 	retried := time.Now()
-	for pause := shortestPause; ; {
+	for pause := drainPace; ; {
 		refusing := j.Status().Refusing != nil
-		if refusing && time.Since(retried) >= longestPause {
+		if refusing && time.Since(retried) >= answerTimeout {
 			retried = time.Now()
 			j.retry(ctx)
 		}
@@ -35,12 +33,12 @@ func (j *Journal) Run(ctx context.Context) error {
 		switch {
 		case err != nil:
 			rest, work = time.After(pause/2+rand.N(pause/2+1)), nil
-			pause = min(2*pause, longestPause)
+			pause = min(2*pause, answerTimeout)
 		case n > 0:
 			rest, work = time.After(drainPace), nil
-			pause = shortestPause
+			pause = drainPace
 		case refusing || j.tooLarge: // what is too large has another try when there is time
-			rest = time.After(longestPause)
+			rest = time.After(answerTimeout)
 		}
 		select {
 		case <-rest:
@@ -95,13 +93,12 @@ func (j *Journal) drain(ctx context.Context) (n int, err error) {
 // write passes the entries to the scheduler, which writes them together with other companions, and
 // waits for what becomes of them. It goes on behind those that will never be accepted.
 func (j *Journal) write(ctx context.Context, entries []entry) (err error) {
-	requests := make([]*request, len(entries))
+	waits := make([]func(context.Context) error, len(entries))
 	for i := range entries {
-		requests[i] = newRequest(entries[i].c)
-		j.cfg.Scheduler.Start(entries[i].c, requests[i])
+		waits[i] = j.cfg.Scheduler.Begin(entries[i].c)
 	}
-	for i, r := range requests {
-		switch requestErr := r.wait(ctx); {
+	for i, wait := range waits {
+		switch requestErr := wait(ctx); {
 		case requestErr == nil:
 			j.accepted = append(j.accepted, entries[i])
 		case isTransient(requestErr):

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -26,16 +25,9 @@ import (
 
 const (
 	fileName = "overdue.journal"
-	// lockTime is how long an earlier process may take to let go of the file: one that is just
-	// being replaced.
-	lockTime = 3 * time.Second
-	// fileGrain is by how much the file grows.
-	fileGrain = 1 << 20
 	// formatPrefix begins the name of every bucket; a namespace follows. It changes when an older
 	// program could not read what a newer one has written.
 	formatPrefix = "companions-1 "
-	dueSize      = 8
-	sumSize      = 4
 )
 
 // A file is that of a journal: a bucket for each namespace, in it the companions in the order in
@@ -59,11 +51,6 @@ type entry struct {
 	key []byte
 	c   scheduler.Companion
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// errDamaged says that the file holds something that was not written so.
-var errDamaged = errors.New("it is damaged")
 
 // openFile opens the file of a journal. Each error is a sentence that names the file.
 func openFile(cfg Config) (*file, error) {
@@ -93,7 +80,12 @@ func hasNoRoom(err error) bool {
 // file. It is never called twice at a time.
 func (f *file) open() error {
 	before, statErr := os.Stat(f.path)
-	db, holds, err := f.load()
+	var db *bbolt.DB
+	var holds Status
+	err := boltcheck.Guard(func() (err error) {
+		db, err = f.load(&holds)
+		return err
+	})
 	if err != nil {
 		if db != nil {
 			_ = db.Close() // it is of no use, whatever this says
@@ -109,40 +101,36 @@ func (f *file) open() error {
 	return err
 }
 
-func (f *file) load() (db *bbolt.DB, holds Status, err error) {
+func (f *file) load(holds *Status) (*bbolt.DB, error) {
 	directory := filepath.Dir(f.path)
 	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return nil, holds, fmt.Errorf("the directory cannot be created: %w", err)
+		return nil, fmt.Errorf("the directory cannot be created: %w", err)
 	}
-	err = guard(func() (err error) {
-		if db, err = bbolt.Open(f.path, 0o600, &bbolt.Options{
-			Timeout:      lockTime,
-			FreelistType: bbolt.FreelistMapType,
-			NoStatistics: true,
-		}); err != nil {
-			return err
-		}
-		if err := boltcheck.File(f.path); err != nil {
-			return err
-		}
-		db.AllocSize = fileGrain
-		// A file that has just been made is not safe before its name is.
-		if err := syncDirectory(directory); err != nil {
-			return err
-		}
-		found := false
-		if err := db.View(func(tx *bbolt.Tx) error {
+	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{
+		Timeout:      answerTimeout,
+		FreelistType: bbolt.FreelistMapType,
+		NoStatistics: true,
+	})
+	if err == nil {
+		err = boltcheck.File(f.path)
+	}
+	if err == nil { // a file that has just been made is not safe before its name is
+		err = syncDirectory(directory)
+	}
+	found := false
+	if err == nil {
+		err = db.View(func(tx *bbolt.Tx) error {
 			found = tx.Bucket(f.bucket) != nil
-			return f.read(tx, &holds)
-		}); err != nil || found {
-			return err // nothing else is written: what a full disk holds can go to the monitor queue
-		}
-		return db.Update(func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucketIfNotExists(f.bucket)
+			return f.read(tx, holds)
+		})
+	}
+	if err == nil && !found { // otherwise what a full disk holds can go to the monitor queue
+		err = db.Update(func(tx *bbolt.Tx) error {
+			_, err := tx.CreateBucket(f.bucket)
 			return err
 		})
-	})
-	return db, holds, err
+	}
+	return db, err
 }
 
 // read counts and checks the entries.
@@ -180,7 +168,7 @@ func (f *file) update(change func(b *bbolt.Bucket, more *Status) error) error {
 		return err
 	}
 	var more Status
-	err = guard(func() error {
+	err = boltcheck.Guard(func() error {
 		return db.Update(func(tx *bbolt.Tx) error { return change(tx.Bucket(f.bucket), &more) })
 	})
 	if err != nil {
@@ -233,14 +221,13 @@ func (f *file) first(after []byte, n int) (entries []entry, err error) {
 	if err != nil {
 		return nil, nil // there is none yet
 	}
-	err = guard(func() error {
+	err = boltcheck.Guard(func() error {
 		return db.View(func(tx *bbolt.Tx) error {
 			c := tx.Bucket(f.bucket).Cursor()
-			k, v := c.Seek(after)
-			if k != nil && after != nil && string(k) == string(after) {
-				k, v = c.Next()
-			}
-			for ; k != nil && len(entries) < n; k, v = c.Next() {
+			for k, v := c.Seek(after); k != nil && len(entries) < n; k, v = c.Next() {
+				if string(k) == string(after) {
+					continue
+				}
 				e, err := parseEntry(k, v)
 				if err != nil {
 					return err
@@ -260,12 +247,8 @@ func (f *file) first(after []byte, n int) (entries []entry, err error) {
 func (f *file) remove(entries []entry) error {
 	return f.update(func(b *bbolt.Bucket, more *Status) error {
 		for _, e := range entries {
-			v := b.Get(e.key)
-			if v == nil {
-				continue
-			}
 			more.Companions--
-			more.Bytes -= entrySize(e.key, v)
+			more.Bytes -= entrySize(e.key, b.Get(e.key))
 			if err := b.Delete(e.key); err != nil {
 				return err
 			}
@@ -297,22 +280,10 @@ func (f *file) explain(err error) error {
 	case errors.Is(err, bbolterrors.ErrTimeout):
 		return fmt.Errorf("the journal %s is in use by another process; give each its own directory", f.path)
 	case errors.Is(err, bbolterrors.ErrInvalid), errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch),
-		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, errDamaged), errors.Is(err, boltcheck.ErrDamaged):
+		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, boltcheck.ErrDamaged):
 		return fmt.Errorf("the journal %s cannot be read: %w; it is left as it is, move it away to begin with an empty one", f.path, err)
 	}
 	return fmt.Errorf("the journal %s: %w", f.path, err)
-}
-
-// guard calls do and makes an error of what a damaged file can do to it: the library panics where
-// pages are not what they should be, and where they are missing the memory that maps them faults.
-func guard(do func() error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errDamaged, p)
-		}
-	}()
-	return do()
 }
 
 // syncDirectory makes the names in a directory durable, where directories can be synced.
@@ -337,8 +308,7 @@ func encodeEntry(c *scheduler.Companion) (key, value []byte, err error) {
 	if _, err := scheduler.ParseCompanion(body); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", scheduler.ErrEncode, err)
 	}
-	key = binary.BigEndian.AppendUint64(nil, uint64(c.Due.UnixMilli()))
-	key = append(key, id...)
+	key = append(binary.BigEndian.AppendUint64(nil, uint64(c.Due.UnixMilli())), id...)
 	value = binary.BigEndian.AppendUint32(nil, checksum(key, body))
 	return key, append(value, body...), nil
 }
@@ -346,18 +316,19 @@ func encodeEntry(c *scheduler.Companion) (key, value []byte, err error) {
 // parseEntry is the reverse of encodeEntry. It copies what it keeps: the file's memory is the
 // transaction's.
 func parseEntry(key, value []byte) (entry, error) {
-	if len(key) <= dueSize || len(value) < sumSize || binary.BigEndian.Uint32(value) != checksum(key, value[sumSize:]) {
-		return entry{}, fmt.Errorf("%w: the companion %q is not what was written", errDamaged, key[min(dueSize, len(key)):])
+	if len(key) < 8 || len(value) < 4 || binary.BigEndian.Uint32(value) != checksum(key, value[4:]) {
+		return entry{}, fmt.Errorf("%w: the companion %q is not what was written", boltcheck.ErrDamaged, key)
 	}
-	c, err := scheduler.ParseCompanion(value[sumSize:])
+	c, err := scheduler.ParseCompanion(value[4:])
 	if err != nil {
-		return entry{}, fmt.Errorf("%w: %w", errDamaged, err)
+		return entry{}, fmt.Errorf("%w: %w", boltcheck.ErrDamaged, err)
 	}
 	c.Due = time.UnixMilli(int64(binary.BigEndian.Uint64(key))).UTC()
 	return entry{slices.Clone(key), c}, nil
 }
 
 func checksum(key, body []byte) uint32 {
+	castagnoli := crc32.MakeTable(crc32.Castagnoli)
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, body)
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"overdue/internal/lifecycle"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
@@ -18,15 +19,16 @@ import (
 const (
 	defaultSize = 64 << 20
 	// answerTimeout is how long the monitor queue may take to accept a companion before it counts as
-	// down. It is shorter than a send may take, so that the journal is still of use to it.
+	// down, and an earlier process to let go of the file. It is shorter than a send may take, so that
+	// the journal is still of use to it.
 	answerTimeout = 5 * time.Second
 )
 
 // A Scheduler writes companions to the monitor queue: a [scheduler.Scheduler] does.
 type Scheduler interface {
-	// Start calls a.Scheduled once with what became of c.
-	Start(c scheduler.Companion, a interface{ Scheduled(err error) })
-	// Compose turns a companion that is asked for into those to write, as Start does.
+	// Begin passes c on; wait returns what became of it.
+	Begin(c scheduler.Companion) (wait func(context.Context) error)
+	// Compose turns a companion that is asked for into those to write, as Begin does.
 	Compose(asked scheduler.Companion) (written []scheduler.Companion)
 }
 
@@ -87,11 +89,11 @@ type Journal struct {
 	file *file
 	work chan struct{} // gets a value when there may be something to write to the queue
 
+	commits  sync.Mutex // held by the commit in flight
+	running  sync.WaitGroup
 	mu       sync.Mutex
 	down     error                // why the queue is taken to be down
-	fallen   chan struct{}        // closed while it is
 	pending  []*request           // what waits for the commit in flight to end
-	ended    chan struct{}        // closed when the commit in flight has ended; nil: none is in flight
 	refusing error                // why the last commit failed, or the file is not open
 	refused  *scheduler.Companion // what it failed for; nil: nothing yet
 	closed   bool
@@ -106,7 +108,7 @@ type Journal struct {
 // errFull says that the journal holds as much as it may.
 var errFull = errors.New("it is full")
 
-// errNoAnswer says that the monitor queue took too long, or has failed for another meanwhile.
+// errNoAnswer says that the monitor queue took too long.
 var errNoAnswer = fmt.Errorf("journal: the monitor queue has not answered for %v", answerTimeout)
 
 // Open opens the journal in cfg.Directory and makes it where there is none. It fails when another
@@ -125,10 +127,9 @@ func Open(cfg Config) (*Journal, error) {
 		return nil, err
 	}
 	j := &Journal{
-		cfg:    cfg,
-		file:   f,
-		work:   make(chan struct{}, 1),
-		fallen: make(chan struct{}),
+		cfg:  cfg,
+		file: f,
+		work: make(chan struct{}, 1),
 	}
 	if _, j.refusing = f.database(); j.refusing != nil {
 		j.report(eventNoRoom, j.refusing)
@@ -136,61 +137,22 @@ func Open(cfg Config) (*Journal, error) {
 	return j, nil
 }
 
-// A request is one caller's companion on its way to the monitor queue, or to the disk.
-type request struct {
-	c    scheduler.Companion
-	done chan struct{} // closed when err is final
-	err  error
-}
-
-func newRequest(c scheduler.Companion) *request { return &request{c: c, done: make(chan struct{})} }
-
-// Scheduled ends the request.
-func (r *request) Scheduled(err error) {
-	r.err = err
-	close(r.done)
-}
-
-// wait returns what became of the companion.
-func (r *request) wait(ctx context.Context) error { return r.waitUntil(ctx, nil, nil) }
-
-// waitUntil is wait, unless the monitor queue is given up first.
-func (r *request) waitUntil(ctx context.Context, timeout <-chan time.Time, fallen <-chan struct{}) error {
-	err := errNoAnswer
-	select {
-	case <-r.done:
-	case <-timeout:
-	case <-fallen:
-	case <-ctx.Done():
-		err = fmt.Errorf("journal: schedule companion for %s: %w", r.c.Entity, context.Cause(ctx))
-	}
-	select {
-	case <-r.done:
-		return r.err
-	default:
-		return err
-	}
-}
-
 // Begin passes c on without blocking. wait returns nil when c is accepted by the monitor queue or
-// safe in the journal. While the queue is known to be down it is not asked.
+// safe in the journal. While the queue is known to be down it is not asked, unless the journal
+// refuses: Run asks it with what is in the journal.
 func (j *Journal) Begin(c scheduler.Companion) (wait func(context.Context) error) {
 	j.mu.Lock()
-	down, fallen := j.down, j.fallen
+	down, refusing := j.down, j.refusing
 	j.mu.Unlock()
-	if down != nil {
-		if j.inUse() {
-			return j.keep(c).wait
-		}
-		fallen = nil // there is nothing else to do than to ask
+	if down != nil && refusing == nil {
+		return j.keep(c).wait
 	}
 	until := time.Now().Add(answerTimeout)
-	r := newRequest(c)
-	j.cfg.Scheduler.Start(c, r)
+	scheduled := j.cfg.Scheduler.Begin(c)
 	return func(ctx context.Context) error {
-		timeout := time.NewTimer(time.Until(until))
-		defer timeout.Stop()
-		err := r.waitUntil(ctx, timeout.C, fallen)
+		answering, cancel := context.WithDeadlineCause(ctx, until, errNoAnswer)
+		defer cancel()
+		err := scheduled(answering)
 		switch {
 		case err == nil && down != nil:
 			j.setDown(nil)
@@ -209,60 +171,61 @@ func isTransient(err error) bool {
 	return !errors.Is(err, link.ErrTooLarge) && !errors.Is(err, scheduler.ErrClosed) && !errors.Is(err, scheduler.ErrEncode)
 }
 
-// inUse reports whether the journal holds something that Run asks the monitor queue with.
-func (j *Journal) inUse() bool {
-	if j.file.status().Companions > 0 {
-		return true
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.ended != nil && j.refusing == nil
-}
-
 // setDown notes that the monitor queue is down, or with nil that it has accepted a companion.
 func (j *Journal) setDown(err error) {
 	j.mu.Lock()
-	if (err == nil) == (j.down == nil) {
-		j.mu.Unlock()
-		return
-	}
-	event := eventDown
-	if j.down = err; err != nil {
-		close(j.fallen)
-	} else {
-		event, j.fallen = eventBack, make(chan struct{})
-	}
+	was := j.down
+	j.down = err
 	j.mu.Unlock()
-	j.report(event, err)
+	switch {
+	case err != nil && was == nil:
+		j.report(eventDown, err)
+	case err == nil && was != nil:
+		j.report(eventBack, nil)
+	}
 }
 
-// keep adds a companion to the next commit. Its request ends when it is on disk.
+// A request is one caller's companion on its way to the disk.
+type request struct {
+	c    scheduler.Companion
+	done chan struct{} // closed when err is final
+	err  error
+}
+
+func (r *request) wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("journal: keep companion for %s: %w", r.c.Entity, context.Cause(ctx))
+	}
+}
+
+// keep adds a companion to the next commit, which begins when the one in flight ends: what comes
+// until then shares its sync.
 func (j *Journal) keep(c scheduler.Companion) *request {
-	r := newRequest(c)
+	r := &request{c: c, done: make(chan struct{})}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		r.Scheduled(fmt.Errorf("journal: keep companion for %s: %w", c.Entity, scheduler.ErrClosed))
+		r.err = fmt.Errorf("journal: keep companion for %s: %w", c.Entity, scheduler.ErrClosed)
+		close(r.done)
 		return r
 	}
-	j.pending = append(j.pending, r)
-	j.startLocked()
+	if j.pending = append(j.pending, r); len(j.pending) == 1 {
+		j.running.Go(j.commit)
+	}
 	return r
 }
 
-// startLocked commits what is pending, unless a commit is in flight: then it is committed together
-// with whatever else comes until that one ends, and shares its sync.
-func (j *Journal) startLocked() {
-	if len(j.pending) > 0 && j.ended == nil {
-		requests := j.pending
-		j.pending, j.ended = nil, make(chan struct{})
-		go j.commit(requests)
-	}
-}
-
-// commit puts the companions of requests on disk, then starts the commit of those that came
-// meanwhile.
-func (j *Journal) commit(requests []*request) {
+// commit puts what is pending on disk.
+func (j *Journal) commit() {
+	j.commits.Lock()
+	defer j.commits.Unlock()
+	j.mu.Lock()
+	requests := j.pending
+	j.pending = nil
+	j.mu.Unlock()
 	asked := make([][]scheduler.Companion, len(requests))
 	for i, r := range requests {
 		asked[i] = j.cfg.Scheduler.Compose(r.c)
@@ -280,13 +243,9 @@ func (j *Journal) commit(requests []*request) {
 	}
 	j.noteRefusal(refusal, refused) // before any request ends, whose caller may ask for the status
 	for i, r := range requests {
-		r.Scheduled(errs[i])
+		r.err = errs[i]
+		close(r.done)
 	}
-	j.mu.Lock()
-	close(j.ended)
-	j.ended = nil
-	j.startLocked()
-	j.mu.Unlock()
 	select {
 	case j.work <- struct{}{}:
 	default: // Run will check anyway
@@ -328,18 +287,11 @@ func (j *Journal) Status() Status {
 // Close refuses new companions, waits for those on their way to the disk and closes the file. Run
 // has to have ended. What is in the file stays there for the next process.
 func (j *Journal) Close(ctx context.Context) error {
-	for {
-		j.mu.Lock()
-		j.closed = true
-		ended := j.ended
-		j.mu.Unlock()
-		if ended == nil {
-			return j.file.close()
-		}
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return fmt.Errorf("journal: companions still on their way to the disk: %w", context.Cause(ctx))
-		}
+	j.mu.Lock()
+	j.closed = true
+	j.mu.Unlock()
+	if err := lifecycle.Wait(ctx, &j.running); err != nil {
+		return fmt.Errorf("journal: companions still on their way to the disk: %w", err)
 	}
+	return j.file.close()
 }

@@ -88,7 +88,7 @@ var allowed = map[string]allowance{
 	"internal/adminport":            {[]string{"internal/config", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications"}, []string{prometheus, zap}},
 	"internal/web":                  {[]string{"alert", "internal/escape", "internal/notifications", "internal/operator/deadlines", "internal/operator/dlq", "internal/plural", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/link", "internal/slack"}, []string{prometheus}},
 	"scheduler/index":               {},
-	"scheduler/journal":             {[]string{"internal/boltcheck", "scheduler", "internal/servicebus/link"}, []string{bbolt}},
+	"scheduler/journal":             {[]string{"internal/boltcheck", "internal/lifecycle", "scheduler", "internal/servicebus/link"}, []string{bbolt}},
 	"internal/monitorqueue":         {},
 	"internal/pace":                 {others: []string{backoff}},
 	"internal/operations":           {others: []string{prometheus}},
