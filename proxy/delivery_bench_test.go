@@ -17,7 +17,6 @@ import (
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
-	"overdue/scheduler/index"
 )
 
 // What a monitored delivery costs the sidecar in addition to being relayed, its companions
@@ -55,7 +54,7 @@ func BenchmarkDelivery(b *testing.B) {
 				links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 				b.Cleanup(func() { _ = links.Close() })
 				s, err := scheduler.New(scheduler.Config{
-					Client: client, MonitorQueue: monitorQueue, Links: links, Companions: kind, Index: index.New(0),
+					Client: client, MonitorQueue: monitorQueue, Links: links, Companions: kind,
 				})
 				if err != nil {
 					b.Fatal(err)

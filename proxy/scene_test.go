@@ -19,7 +19,6 @@ import (
 	"overdue/internal/servicebus/sdk"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
-	"overdue/scheduler/index"
 )
 
 // scene is a proxy before a broker, in the bubble of a test.
@@ -57,7 +56,7 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 	sc.ns = brokertest.New(t, func(c *broker.Config) { *c = s.broker })
 	sc.client = sc.ns.Lasting(t)
 	var err error
-	cfg := scheduler.Config{Client: sc.client, Links: sc.ns.Links(t), MonitorQueue: monitorQueue, Index: index.New(0), Companions: s.companions}
+	cfg := scheduler.Config{Client: sc.client, Links: sc.ns.Links(t), MonitorQueue: monitorQueue, Companions: s.companions}
 	if sc.scheduler, err = scheduler.New(cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -18,19 +18,21 @@ func TestASettlementSaysWhereTheMessageWasReceived(t *testing.T) {
 	for _, entity := range []string{"orders", "payments"} { // of which the first has slots
 		synctest.Test(t, func(t *testing.T) {
 			ns := brokertest.New(t)
-			known := index.New(0)
-			s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(t), Links: ns.Links(t), MonitorQueue: monitorQueue, Index: known})
+			s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(t), Links: ns.Links(t), MonitorQueue: monitorQueue})
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := noon.Truncate(time.Millisecond)
-			r := index.Reference{MessageID: "m", From: at, Until: at, Deadline: at.Add(time.Minute), Within: time.Minute}
-			known.Put(entity, []index.Reference{r})
-			known.Confirm(entity, []index.Reference{r}, at)
+			if err := s.MeasureClock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			at := s.Now().Time.Truncate(time.Millisecond)
+			r := scheduler.Reference{MessageID: "m", From: at, Until: at, Deadline: at.Add(time.Minute), Within: time.Minute}
+			s.Expect(entity, []scheduler.Reference{r})
+			s.Confirm(entity, []scheduler.Reference{r})
 			s.ExpectInSlots("orders", at)
 			l := &settleLink{p: &Proxy{cfg: Config{Scheduler: s}}, entity: entity}
 			l.Settled(noteOf(index.Delivered{Key: index.KeyOf(entity, "m", ""), Enqueued: at, Deadline: r.Deadline}))
-			if got, want := known.Taken(entity, &r), entity != "orders"; got != want {
+			if got, want := s.Settled(entity, &r), entity != "orders"; got != want {
 				t.Errorf("settled on %s: taken %v, want %v", entity, got, want)
 			}
 			if err := s.Close(t.Context()); err != nil {

@@ -18,7 +18,6 @@ import (
 	"overdue/internal/slack"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
-	"overdue/scheduler/index"
 )
 
 // What the slack of a settlement costs, beside what its observation costs anyway.
@@ -40,8 +39,7 @@ func BenchmarkSettle(b *testing.B) {
 				kind = "each"
 			}
 			b.Run(kind+", "+name, func(b *testing.B) {
-				known := index.New(0)
-				s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Index: known, Links: ns.Links(b)})
+				s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Links: ns.Links(b)})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -49,7 +47,7 @@ func BenchmarkSettle(b *testing.B) {
 					b.Fatal(err)
 				}
 				if now := time.Now(); expected {
-					known.Put("orders", []index.Reference{{MessageID: "0f8fad5b-d9cb-469f-a165-70867728950e", From: now, Until: now.Add(time.Hour), Deadline: now.Add(2 * time.Hour)}})
+					s.Expect("orders", []scheduler.Reference{{MessageID: "0f8fad5b-d9cb-469f-a165-70867728950e", From: now, Until: now.Add(time.Hour), Deadline: now.Add(2 * time.Hour)}})
 				}
 				l := &settleLink{p: &Proxy{cfg: Config{Scheduler: s, Slack: meter, Settings: func(string) Settings { return Settings{Monitored: true} }}}, entity: "orders", slack: meter.Link("orders")}
 				b.ReportAllocs()
@@ -105,7 +103,7 @@ type settleApp struct {
 
 func settleScene(b *testing.B, kind string, measured bool) *settleApp {
 	ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
-	s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Links: ns.Links(b), Companions: kind, Index: index.New(0)})
+	s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Links: ns.Links(b), Companions: kind})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/traces"
 	"overdue/scheduler"
-	"overdue/scheduler/index"
 )
 
 // What traces cost a monitored delivery, the export included.
@@ -62,7 +61,7 @@ func BenchmarkTracedDelivery(b *testing.B) {
 			links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 			b.Cleanup(func() { _ = links.Close() })
 			s, err := scheduler.New(scheduler.Config{
-				Client: client, MonitorQueue: monitorQueue, Links: links, Companions: "each", Index: index.New(0),
+				Client: client, MonitorQueue: monitorQueue, Links: links, Companions: "each",
 			})
 			if err != nil {
 				b.Fatal(err)

@@ -41,7 +41,7 @@ func setupCancel(t *testing.T, act func(*cancelling)) {
 		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 		t.Cleanup(func() { _ = links.Close() }) // a test may have broken its connection
 		s, err := scheduler.New(scheduler.Config{
-			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Index: index.New(0), Links: links, Operations: operations.New(c.registry),
+			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Links: links, Operations: operations.New(c.registry),
 			Cancelled: func(n int, err error) {
 				c.mu.Lock()
 				defer c.mu.Unlock()

@@ -7,18 +7,8 @@ import (
 	"time"
 )
 
-const (
-	// driftPerSecond is what two undisciplined clocks part in a second at most, with a margin.
-	driftPerSecond = 200 * time.Microsecond
-	// Stamps have the resolution of an AMQP timestamp. A broker may cut them to whole seconds.
-	stampGrain  = time.Millisecond
-	coarseGrain = time.Second
-	// suspendedMost is by how much our two clocks may part while this machine runs.
-	suspendedMost = time.Second
-	// refreshInterval is the least between two measurements while slots need a sharp clock: in that
-	// time it drifts by 3 of the 10 ms that they allow.
-	refreshInterval = 15 * time.Second
-)
+// driftPerSecond is what two undisciplined clocks part in a second at most, with a margin.
+const driftPerSecond = 200 * time.Microsecond
 
 // Instant is a reading of the broker's clock.
 type Instant struct {
@@ -31,8 +21,9 @@ type Instant struct {
 // StampedSince is the earliest stamp of what is sent now, when Measured.
 func (i Instant) StampedSince() time.Time { return i.Cut(i.Time.Add(-i.Uncertainty)) }
 
-// Cut is the stamp that the broker makes at t, when Measured.
-func (i Instant) Cut(t time.Time) time.Time { return t.Truncate(max(i.Grain, stampGrain)) }
+// Cut is the stamp that the broker makes at t, when Measured. Stamps have the resolution of an AMQP
+// timestamp, or are whole seconds.
+func (i Instant) Cut(t time.Time) time.Time { return t.Truncate(max(i.Grain, time.Millisecond)) }
 
 // StampedBy is by when the broker stamps what is sent now, in all likelihood. A send that takes
 // longer needs another companion before it is acknowledged.
@@ -40,7 +31,7 @@ func (i Instant) StampedBy() time.Time { return i.Time.Add(i.Uncertainty + slotW
 
 // clock is the broker's clock as seen from here: a stamp of the broker, carried on by
 // our monotonic clock. That stands still while this machine is suspended. So where our wall clock
-// has gone on by more, nothing is known until the next measurement.
+// has gone on by a second more, nothing is known until the next measurement.
 type clock struct {
 	mu       sync.Mutex
 	measured bool
@@ -52,31 +43,26 @@ type clock struct {
 	asked    time.Time     // our clock, when another measurement was asked for
 }
 
-func (c *clock) now() Instant {
+// now reads the clock. suspended says that it has to be measured again before it can be read.
+func (c *clock) now() (now Instant, suspended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	if !c.measured || c.suspendedLocked(now) {
-		return Instant{Time: now.UTC()}
+	ours := time.Now()
+	suspended = c.measured && c.suspendedLocked(ours)
+	if !c.measured || suspended {
+		return Instant{Time: ours.UTC()}, suspended
 	}
-	age := now.Sub(c.at)
+	age := ours.Sub(c.at)
 	return Instant{
 		Time:        c.broker.Add(age).UTC(),
 		Measured:    true,
 		Uncertainty: c.err + drift(age),
 		Grain:       c.grain,
-	}
+	}, false
 }
 
-func (c *clock) suspendedLocked(now time.Time) bool {
-	return now.Round(0).Sub(c.wall)-now.Sub(c.at) > suspendedMost
-}
-
-// suspended reports whether this machine was suspended after the measurement.
-func (c *clock) suspended() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.measured && c.suspendedLocked(time.Now())
+func (c *clock) suspendedLocked(ours time.Time) bool {
+	return ours.Round(0).Sub(c.wall)-ours.Sub(c.at) > time.Second
 }
 
 // set takes the stamp that the broker made between the instants sent and received of our clock, and
@@ -96,13 +82,14 @@ func (c *clock) set(stamp time.Time, grain time.Duration, sent, received time.Ti
 	c.broker, c.err, c.grain = stamp.Add(open/2), open/2, grain
 }
 
-// wantsRefresh reports whether it is time to measure again what slots need. It says so once in a
-// while: a measurement may have begun.
-func (c *clock) wantsRefresh() bool {
+// mayAsk reports whether another measurement may be asked for, in as many seconds no more than once
+// as take a third of what slots allow, and notes that it was. Over a line that is too long for
+// slots it is of no use.
+func (c *clock) mayAsk() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	if !c.measured || c.err >= slotClock || now.Sub(c.at) < refreshInterval || now.Sub(c.asked) < refreshInterval {
+	if !c.measured || c.err >= slotClock || drift(now.Sub(c.asked)) < slotClock/3 {
 		return false
 	}
 	c.asked = now
@@ -115,8 +102,8 @@ func drift(age time.Duration) time.Duration {
 
 // Now reads the broker's clock, as far as it has been measured.
 func (s *Scheduler) Now() Instant {
-	now := s.clock.now()
-	if !now.Measured && s.clock.suspended() {
+	now, suspended := s.clock.now()
+	if suspended {
 		s.wantMeasurement()
 	}
 	return now

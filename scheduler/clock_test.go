@@ -11,10 +11,15 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
+func reading(c *clock) Instant {
+	now, _ := c.now()
+	return now
+}
+
 func TestClockThatWasNeverMeasuredIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c clock
-		if got := c.now(); got.Measured || !got.Time.Equal(time.Now()) {
+		if got := reading(&c); got.Measured || !got.Time.Equal(time.Now()) {
 			t.Errorf("now = %+v, want our own clock, not measured", got)
 		}
 	})
@@ -39,9 +44,9 @@ func TestTrueTimeLiesWithinTheUncertainty(t *testing.T) {
 				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
 				stamp := broker().Truncate(time.Millisecond)
 				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
-				c.set(stamp, stampGrain, sent, time.Now())
+				c.set(stamp, time.Millisecond, sent, time.Now())
 				time.Sleep(time.Duration(rng.Int64N(int64(10 * time.Minute))))
-				got := c.now()
+				got := reading(&c)
 				if off := got.Time.Sub(broker()).Abs(); !got.Measured || off > got.Uncertainty {
 					t.Fatalf("off by %v with an uncertainty of %v", off, got.Uncertainty)
 				}
@@ -55,11 +60,11 @@ func TestBlurredMeasurementDoesNotReplaceASharpOne(t *testing.T) {
 		var c clock
 		time.Sleep(time.Millisecond) // not a whole second
 		now := time.Now()
-		c.set(now, stampGrain, now, now.Add(2*time.Millisecond))
+		c.set(now, time.Millisecond, now, now.Add(2*time.Millisecond))
 		time.Sleep(time.Second)
-		sharp := c.now().Uncertainty
-		c.set(time.Now().Add(-time.Second), stampGrain, time.Now().Add(-2*time.Second), time.Now())
-		if got := c.now().Uncertainty; got > sharp {
+		sharp := reading(&c).Uncertainty
+		c.set(time.Now().Add(-time.Second), time.Millisecond, time.Now().Add(-2*time.Second), time.Now())
+		if got := reading(&c).Uncertainty; got > sharp {
 			t.Errorf("uncertainty is %v after a blurred measurement, want still %v", got, sharp)
 		}
 	})
@@ -70,13 +75,13 @@ func TestAMeasurementThatContradictsASharperOneReplacesIt(t *testing.T) {
 	for _, step := range []time.Duration{-time.Minute, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			var c clock
-			c.set(time.Now(), stampGrain, time.Now(), time.Now().Add(2*time.Millisecond))
+			c.set(time.Now(), time.Millisecond, time.Now(), time.Now().Add(2*time.Millisecond))
 			time.Sleep(time.Second)
 			sent := time.Now()
 			time.Sleep(100 * time.Millisecond)
-			c.set(sent.Add(step), stampGrain, sent, time.Now())
-			if off := c.now().Time.Sub(time.Now().Add(step)).Abs(); off > c.now().Uncertainty {
-				t.Errorf("off by %v after a step of %v, with an uncertainty of %v", off, step, c.now().Uncertainty)
+			c.set(sent.Add(step), time.Millisecond, sent, time.Now())
+			if off := reading(&c).Time.Sub(time.Now().Add(step)).Abs(); off > reading(&c).Uncertainty {
+				t.Errorf("off by %v after a step of %v, with an uncertainty of %v", off, step, reading(&c).Uncertainty)
 			}
 		})
 	}
@@ -87,9 +92,9 @@ func TestNothingIsKnownAfterASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Scheduler{blurred: make(chan struct{}, 1)}
 		now := time.Now()
-		s.clock.set(now, stampGrain, now, now.Add(2*time.Millisecond))
+		s.clock.set(now, time.Millisecond, now, now.Add(2*time.Millisecond))
 		time.Sleep(time.Minute)
-		s.clock.wall = s.clock.wall.Add(-suspendedMost)
+		s.clock.wall = s.clock.wall.Add(-time.Second)
 		if !s.Now().Measured || len(s.blurred) > 0 {
 			t.Errorf("Now = %+v while the clocks part little, want the measurement", s.Now())
 		}
@@ -98,26 +103,9 @@ func TestNothingIsKnownAfterASuspension(t *testing.T) {
 			t.Errorf("Now = %+v after ten minutes, want that nothing is known and a measurement is due", got)
 		}
 		sent := time.Now()
-		s.clock.set(sent.Add(time.Hour), stampGrain, sent, sent.Add(time.Second)) // less sharp than the last
+		s.clock.set(sent.Add(time.Hour), time.Millisecond, sent, sent.Add(time.Second)) // less sharp than the last
 		if got := s.Now(); !got.Measured || got.Time.Sub(sent) < 59*time.Minute {
 			t.Errorf("Now = %+v after a measurement, want it", got)
 		}
 	})
-}
-
-// One stamp of a whole second may be chance. Two that are some milliseconds apart are not.
-func TestStampsOfWholeSecondsAreNoticed(t *testing.T) {
-	whole := time.Unix(1000, 0)
-	for _, c := range []struct {
-		stamps []time.Time
-		want   time.Duration
-	}{
-		{[]time.Time{whole, whole.Add(probePause)}, time.Millisecond},
-		{[]time.Time{whole.Add(-probePause), whole}, time.Millisecond},
-		{[]time.Time{whole, whole}, time.Second},
-	} {
-		if got := grainOf(c.stamps); got != c.want {
-			t.Errorf("grain of %v is %v, want %v", c.stamps, got, c.want)
-		}
-	}
 }

@@ -14,6 +14,10 @@ const (
 	kindSlot = "slot"
 )
 
+// StatedComplete is how a reference is stated whose deadline is that of completion alone: its
+// message is never expired for it, only reported.
+const StatedComplete = "complete"
+
 // A Companion asks the monitor to check messages of one entity when it becomes due: each message
 // that it names, or those for which a slot stands.
 //

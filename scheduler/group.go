@@ -3,16 +3,16 @@
 package scheduler
 
 import (
-	"slices"
 	"time"
 
 	"overdue/scheduler/index"
 )
 
-// group is one companion to be written and the callers who wait for it.
+// group is one companion, or note, to be written and the callers who wait for it.
 type group struct {
 	c       Companion
-	id      index.ID // once it is encoded
+	note    *Note
+	id      index.ID // of the companion, once it is encoded
 	tickets []*ticket
 	// composed: it is the first that is written for its references. Those that are written again are
 	// not cancelled: they carry what became of a message.
@@ -20,57 +20,62 @@ type group struct {
 }
 
 // compose turns the tickets of one transfer into companions: references of one entity
-// with deadlines in one slot share one. A ticket whose references fall into several
-// slots is done when all of its companions are.
+// with deadlines in one slot share one, and so do slots that end at one instant. A ticket whose
+// references fall into several slots is done when all of its companions are.
 func compose(tickets []*ticket) []*group {
 	type key struct {
 		entity string
 		due    int64
+		slot   bool
 		second bool // its references need another version: what cannot be read keeps nobody else's deadline from being
 	}
 	var groups []*group
-	slots := map[key]*group{}
 	shared := map[key]*group{}
-	for _, t := range tickets {
-		if t.c.IsSlot() {
-			k := key{t.c.Entity, t.c.SlotEnd.UnixNano(), false}
-			g := slots[k]
-			if g == nil || !t.c.Due.Equal(g.c.Due) || g.stands()+len(t.c.Lives)+len(t.c.Spans) > groupSize {
-				g = &group{c: t.c}
-				slots[k] = g
-				groups = append(groups, g)
-			} else {
-				g.c.Lives, g.c.Spans = slices.Concat(g.c.Lives, t.c.Lives), slices.Concat(g.c.Spans, t.c.Spans)
-				g.c.Defaults = slices.Concat(g.c.Defaults, t.c.Defaults)
-			}
-			g.join(t)
-			continue
-		}
-		if !t.c.Due.IsZero() {
-			g := &group{c: t.c}
-			g.join(t)
+	// share returns the group with a key that has room for n more, or begins one with c.
+	share := func(k key, n int, c Companion) *group {
+		g := shared[k]
+		if g == nil || g.size()+n > groupSize {
+			g = &group{c: c, composed: !k.slot}
+			shared[k] = g
 			groups = append(groups, g)
-			continue
 		}
-		for i, r := range t.c.References {
-			due := r.dueAt()
-			k := key{t.c.Entity, due.UnixNano(), r.beyondFirst()}
-			g := shared[k]
-			if g == nil || len(g.c.References) == groupSize {
-				g = &group{c: Companion{Entity: t.c.Entity, Due: due}, composed: true}
-				g.c.References = make([]Reference, 0, min(len(t.c.References)-i, groupSize))
-				shared[k] = g
-				groups = append(groups, g)
-			}
-			g.c.References = append(g.c.References, r)
+		return g
+	}
+	for _, t := range tickets {
+		c := &t.c
+		switch {
+		case c.IsSlot() && c.Due.Equal(slotDue(c.SlotEnd)):
+			g := share(key{entity: c.Entity, due: c.Due.UnixNano(), slot: true}, len(c.Lives)+len(c.Spans), Companion{
+				Entity:     c.Entity,
+				Due:        c.Due,
+				SlotEnd:    c.SlotEnd,
+				SlotLength: c.SlotLength,
+				Attempt:    c.Attempt,
+			})
+			g.c.Lives, g.c.Spans, g.c.Defaults = append(g.c.Lives, c.Lives...), append(g.c.Spans, c.Spans...), append(g.c.Defaults, c.Defaults...)
 			g.join(t)
+		case t.note != nil || !c.Due.IsZero():
+			g := &group{c: t.c, note: t.note}
+			groups = append(groups, g)
+			g.join(t)
+		default:
+			for i := range c.References {
+				r := &c.References[i]
+				due := r.dueAt()
+				g := share(key{entity: c.Entity, due: due.UnixNano(), second: r.beyondFirst()}, 1, Companion{Entity: c.Entity, Due: due})
+				if g.c.References == nil {
+					g.c.References = make([]Reference, 0, min(len(c.References)-i, groupSize))
+				}
+				g.c.References = append(g.c.References, *r)
+				g.join(t)
+			}
 		}
 	}
 	return groups
 }
 
-// stands is for how many times to live and spans of them the slot of g stands.
-func (g *group) stands() int { return len(g.c.Lives) + len(g.c.Spans) }
+// size is for how many messages or times to live the companion stands.
+func (g *group) size() int { return len(g.c.References) + len(g.c.Lives) + len(g.c.Spans) }
 
 // join makes t wait for g. A ticket's references are added in one go, so that it is
 // enough to compare it with the last one that joined.
@@ -79,19 +84,23 @@ func (g *group) join(t *ticket) {
 		return
 	}
 	g.tickets = append(g.tickets, t)
-	t.groups++
+	t.wait()
 }
 
-// settle ends the tickets of the group with the outcome of its companion.
-func (g *group) settle(err error) {
+// end ends the tickets of the group with the outcome of its companion.
+func (g *group) end(err error) {
 	for _, t := range g.tickets {
-		if err != nil && t.err == nil {
-			t.err = err
-		}
-		if t.groups--; t.groups == 0 {
-			t.finish()
-		}
+		t.end(err)
 	}
+}
+
+// dueAt is when the message has to be looked at first, by what is known when it is sent.
+func (r *Reference) dueAt() time.Time {
+	at := r.Deadline.Add(-r.Ahead)
+	if at.Sub(r.Sent) < shortLife || r.Within > 0 && r.Within-r.Ahead < shortLife {
+		return roundUp(at, shortSlot)
+	}
+	return slotDue(slotEnd(at))
 }
 
 // slotEnd is the end of the slot that t falls into. A slot's own end belongs to it.
@@ -101,11 +110,7 @@ func slotEnd(t time.Time) time.Time { return roundUp(t, slot) }
 func slotDue(end time.Time) time.Time { return end.Add(-slot - slotLead) }
 
 func roundUp(t time.Time, to time.Duration) time.Time {
-	up := t.Truncate(to)
-	if up.Before(t) {
-		up = up.Add(to)
-	}
-	return up
+	return t.Add(to - 1).Truncate(to)
 }
 
 // Compose turns a companion that is asked for into those to write: references with deadlines in one

@@ -56,12 +56,12 @@ func TestSendIsSafeWhenAllItsCompanionsAre(t *testing.T) {
 	if len(groups) != 2 {
 		t.Fatalf("compose makes %d companions, want 2: one for each slot", len(groups))
 	}
-	groups[0].settle(nil)
+	groups[0].end(nil)
 	if tk.over() {
 		t.Error("done after the first of two companions, want both")
 	}
 	failure := errors.New("full")
-	groups[1].settle(failure)
+	groups[1].end(failure)
 	if !tk.over() || !errors.Is(tk.err, failure) {
 		t.Errorf("done %v with error %v after the second failed, want done with that failure", tk.over(), tk.err)
 	}
@@ -77,7 +77,7 @@ func TestCompanionsStaySmall(t *testing.T) {
 		t.Fatalf("250 references make %d companions, want 3 of at most %d", len(groups), groupSize)
 	}
 	for _, g := range groups {
-		g.settle(nil)
+		g.end(nil)
 	}
 	for i, tk := range tickets {
 		if !tk.over() {

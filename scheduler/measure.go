@@ -21,11 +21,6 @@ const (
 	// probeDelay is how far ahead a probe is scheduled: so far that no clock is wrong by as much, so
 	// near that a probe which could not be cancelled goes away.
 	probeDelay = 24 * time.Hour
-	// probeTTL lets a probe expire that was left behind.
-	probeTTL = time.Minute
-	// probePause is between two probes. Stamps so far apart cannot both be whole seconds, unless the
-	// broker cuts them.
-	probePause = 7 * time.Millisecond
 	// probeGrace is how long a measurement may go on when its context has ended. One that stopped
 	// at once would leave its probes on the monitor queue for a day.
 	probeGrace = 2 * time.Second
@@ -34,13 +29,15 @@ const (
 )
 
 // A measurement is two probes on the monitor queue. The first opens the links, which blurs when it
-// was sent; the second tells the broker's clock.
+// was sent; the second tells the broker's clock. Both together tell whether stamps are whole
+// seconds.
 type measurement struct {
 	s              *Scheduler
 	lane           *lane
 	due            time.Time // when the probes would be activated; zero: at once
 	ids            []string  // message-ids of those that were sent
 	numbers        []int64   // of those that are scheduled
+	stamps         []time.Time
 	sent, received time.Time // by our clock: around the send of the last
 }
 
@@ -54,10 +51,7 @@ type measurement struct {
 // live namespace, and is not documented. Should a broker show something else, the stamp lies
 // outside of what is plausible and the clock stays unmeasured.
 func (s *Scheduler) MeasureClock(ctx context.Context) error {
-	m := measurement{
-		s:    s,
-		lane: s.lanes[0],
-	}
+	m := measurement{s: s, lane: s.lanes[0]}
 	err := m.lane.companions.Open(ctx) // the first companion should not wait for it
 	if err == nil {
 		err = ctx.Err()
@@ -73,41 +67,35 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 }
 
 func (m *measurement) run(ctx context.Context) error {
-	ctx, end := endLater(ctx, probeGrace)
-	defer end()
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(probeGrace, cancel) })()
 	if m.s.cfg.Store == nil {
 		m.due = m.s.Now().Time.Add(probeDelay)
 	}
-	err := m.send(ctx)
+	err := m.send(later)
 	if err == nil {
-		time.Sleep(probePause)
-		err = m.send(ctx)
+		time.Sleep(2 * time.Millisecond) // so far apart, both are whole seconds only where all are
+		err = m.send(later)
 	}
-	var stamps []time.Time
 	if err == nil {
-		stamps, err = m.read(ctx)
+		err = m.read(later)
 	}
 	if len(m.ids) > 0 {
-		err = errors.Join(err, m.remove(ctx))
+		err = errors.Join(err, m.remove(later))
 	}
 	if err != nil {
 		return err
 	}
-	m.s.clock.set(stamps[len(stamps)-1], grainOf(stamps), m.sent, m.received)
+	grain := time.Second
+	if slices.ContainsFunc(m.stamps, func(t time.Time) bool { return !t.Truncate(time.Second).Equal(t) }) {
+		grain = time.Millisecond
+	}
+	m.s.clock.set(m.stamps[len(m.stamps)-1], grain, m.sent, m.received)
 	return nil
 }
 
-// grainOf is to what the broker cuts its stamps, of which there are some.
-func grainOf(stamps []time.Time) time.Duration {
-	for _, stamp := range stamps {
-		if !stamp.Truncate(coarseGrain).Equal(stamp) {
-			return stampGrain
-		}
-	}
-	return coarseGrain
-}
-
-// send sends one probe. A monitor that receives it finds a version that it cannot read.
+// send sends one probe, which expires where it is left behind.
 func (m *measurement) send(ctx context.Context) error {
 	id := "overdue-clock-" + rand.Text()
 	probe := &azservicebus.Message{
@@ -115,7 +103,7 @@ func (m *measurement) send(ctx context.Context) error {
 		Body:        []byte(`{"version":0}`),
 		Subject:     to.Ptr(probeSubject),
 		ContentType: to.Ptr(contentType),
-		TimeToLive:  to.Ptr(probeTTL),
+		TimeToLive:  to.Ptr(time.Minute),
 	}
 	err := m.lane.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) (err error) {
 		var numbers []int64
@@ -139,10 +127,10 @@ func (m *measurement) send(ctx context.Context) error {
 
 // read peeks at the stamps of the probes, in the order in which they were sent. Those that are not
 // scheduled stand among the probes of others, and nothing else.
-func (m *measurement) read(ctx context.Context) (stamps []time.Time, err error) {
+func (m *measurement) read(ctx context.Context) error {
 	node, err := m.s.cfg.Links.Peeker(ctx, m.lane.queue)
 	if err != nil {
-		return nil, fmt.Errorf("peek at a probe: %w", err)
+		return fmt.Errorf("peek at a probe: %w", err)
 	}
 	defer node.Close(context.WithoutCancel(ctx))
 	position := int64(0)
@@ -150,48 +138,36 @@ func (m *measurement) read(ctx context.Context) (stamps []time.Time, err error) 
 		position = m.numbers[0]
 		m.lane.position.CompareAndSwap(0, position) // companions are written behind it
 	}
-	for len(stamps) < len(m.ids) {
+	for len(m.stamps) < len(m.ids) {
 		page, err := node.Peek(ctx, position, cancelBatch)
 		m.s.cfg.Operations.Add(operations.Probe, 1)
-		if err != nil {
-			return nil, fmt.Errorf("peek at a probe: %w", err)
-		}
-		if len(page) == 0 {
-			return nil, errors.New("a peek does not show the probe")
+		switch {
+		case err != nil:
+			return fmt.Errorf("peek at a probe: %w", err)
+		case len(page) == 0:
+			return errors.New("a peek does not show the probe")
 		}
 		for _, p := range page {
 			position = p.SequenceNumber + 1
-			if !slices.Contains(m.ids, p.MessageID) {
-				continue
+			switch {
+			case !slices.Contains(m.ids, p.MessageID):
+			case p.EnqueuedTime.IsZero(), !m.due.IsZero() && m.due.Sub(p.EnqueuedTime) < time.Hour:
+				return errors.New("the broker does not show on a probe when it was sent; its clock stays unmeasured")
+			default:
+				m.stamps = append(m.stamps, p.EnqueuedTime)
 			}
-			if err := m.check(p); err != nil {
-				return nil, err
-			}
-			stamps = append(stamps, p.EnqueuedTime)
 		}
-	}
-	return stamps, nil
-}
-
-// check reports whether a probe shows when it was sent.
-func (m *measurement) check(p *link.Message) error {
-	switch {
-	case p.EnqueuedTime.IsZero():
-		return errors.New("the broker shows no enqueued-time on a probe; its clock stays unmeasured")
-	case !m.due.IsZero() && m.due.Sub(p.EnqueuedTime) < time.Hour:
-		return errors.New("the broker stamps a scheduled message with its activation time; its clock stays unmeasured")
 	}
 	return nil
 }
 
 // remove takes the probes off the queue again.
-func (m *measurement) remove(ctx context.Context) error {
+func (m *measurement) remove(ctx context.Context) (err error) {
 	m.s.cfg.Operations.Add(operations.Probe, 1)
-	var err error
 	if m.due.IsZero() {
 		err = m.receive(ctx)
 	} else {
-		err = m.s.cancelOn(ctx, m.lane, m.numbers)
+		err = m.cancel(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("take a probe off: %w", err)
@@ -225,29 +201,13 @@ func (m *measurement) receive(ctx context.Context) error {
 	return errors.Join(err, giveBackErr)
 }
 
-// cancelOn takes messages off a monitor queue that wait there for their activation. After the
-// refusal that says that they are being cancelled, the SDK would open its connection again.
-func (s *Scheduler) cancelOn(ctx context.Context, l *lane, numbers []int64) error {
-	node, err := s.cfg.Links.Peeker(ctx, l.queue)
+// cancel takes the probes off that wait for their activation. After the refusal that says that they
+// are being cancelled, the SDK would open its connection again.
+func (m *measurement) cancel(ctx context.Context) error {
+	node, err := m.s.cfg.Links.Peeker(ctx, m.lane.queue)
 	if err != nil {
 		return err
 	}
 	defer node.Close(context.WithoutCancel(ctx))
-	return node.CancelScheduled(ctx, numbers)
-}
-
-// endLater returns a context that ends some time after ctx.
-func endLater(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
-	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(grace):
-			cancel()
-		case <-later.Done():
-		}
-	})
-	return later, func() {
-		stop()
-		cancel()
-	}
+	return node.CancelScheduled(ctx, m.numbers)
 }

@@ -13,6 +13,7 @@ import (
 	"overdue/internal/lifecycle"
 	"overdue/internal/monitorqueue"
 	"overdue/internal/operations"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 	"overdue/scheduler/index"
@@ -54,9 +55,6 @@ type Config struct {
 	// May be nil.
 	Written func(n int, err error)
 
-	// Index makes that companions of messages which were settled in time are not looked at. nil: all
-	// are.
-	Index *index.Index
 	// Cancelled is called after every round of RunCancel, with n companions and what ended it. May
 	// be nil.
 	Cancelled func(n int, err error)
@@ -68,11 +66,24 @@ type Config struct {
 	Deadlines  *operations.Deadlines // nil: those that are met early are not counted
 }
 
+// A store keeps companions until they are due where the monitor queue cannot: its tier has no
+// scheduled messages.
+type store interface {
+	// Put returns when all items are kept, or with why they may not be. What is kept under an id
+	// already stays as it is.
+	Put(ctx context.Context, items []redisstore.Item) error
+	// Withdraw forgets companions that nobody has claimed, and returns the ids of those it
+	// has found.
+	Withdraw(ctx context.Context, ids []string) (withdrawn []string, err error)
+}
+
 // A Scheduler writes companions to the monitor queues. It is safe for concurrent use.
 type Scheduler struct {
 	cfg    Config
 	queues monitorqueue.Queues
 	lanes  []*lane // one for each of queues; the first has notes, and tells the broker's clock
+	index  *index.Index
+	slots  slotRegistry
 	clock  clock
 
 	measured     chan struct{} // closed when the clock is
@@ -82,9 +93,6 @@ type Scheduler struct {
 	mu      sync.Mutex // also of the lanes
 	closed  bool
 	running sync.WaitGroup // goroutines that write
-
-	slots    slotRegistry
-	needless chan struct{} // one token: Index.Needless may have some
 }
 
 // A lane is the way to one monitor queue.
@@ -92,12 +100,12 @@ type lane struct {
 	queue      string
 	companions *link.ReconnectingSender
 	requests   *sdk.Sender  // what only the SDK asks of the queue
-	lastDue    atomic.Int64 // see LastDue
 	position   atomic.Int64 // where RunCancel has not read the queue yet; 0 = from its beginning
 
 	// The rest is under the mutex of the scheduler.
 	pending  []*ticket // leave with the next transfer
 	inFlight int       // transfers
+	lastDue  time.Time // see LastDue
 }
 
 // laneOf is the way to the monitor queue of an entity.
@@ -108,17 +116,38 @@ func (s *Scheduler) laneOf(entity string) *lane {
 	return s.lanes[s.queues.Index(entity)]
 }
 
-// ticket is one caller's companion on its way to the monitor queue.
+// ticket is one caller's companion, or note, on its way to the monitor queue.
 type ticket struct {
 	c      Companion
+	note   *Note
 	caller interface{ Scheduled(err error) } // what is called when err is final
-	err    error                             // the first one
-	groups int                               // companions that it still waits for; its transfer's own
-	slots  int                               // that it still waits for; under the mutex of the slot registry
+
+	mu   sync.Mutex
+	open int   // companions and slots that it waits for
+	err  error // the first one
 }
 
-// finish ends the ticket: err is final.
-func (t *ticket) finish() { t.caller.Scheduled(t.err) }
+// wait makes the ticket wait for one thing more.
+func (t *ticket) wait() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open++
+}
+
+// end notes how one of the things ended that the ticket waits for, and calls the caller after the
+// last.
+func (t *ticket) end(err error) {
+	t.mu.Lock()
+	if t.err == nil {
+		t.err = err
+	}
+	t.open--
+	over := t.open == 0
+	t.mu.Unlock()
+	if over {
+		t.caller.Scheduled(t.err)
+	}
+}
 
 // New makes a Scheduler. It opens no link yet: the first companion does.
 func New(cfg Config) (*Scheduler, error) {
@@ -134,8 +163,11 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.WriteTimeout = 30 * time.Second
 	}
 	s := &Scheduler{
-		cfg: cfg, queues: monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues),
-		needless: make(chan struct{}, 1), measured: make(chan struct{}), blurred: make(chan struct{}, 1),
+		cfg:      cfg,
+		queues:   monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues),
+		index:    index.New(index.References),
+		measured: make(chan struct{}),
+		blurred:  make(chan struct{}, 1),
 	}
 	names := s.queues.Names()
 	if cfg.Store != nil {
@@ -163,22 +195,24 @@ func (s *Scheduler) Schedule(ctx context.Context, c Companion) error {
 // blocking, and wait returns what Schedule would. wait need not be called; it may be called
 // more than once, from any goroutine.
 func (s *Scheduler) Begin(c Companion) (wait func(context.Context) error) {
-	r := result{done: make(chan struct{})}
-	s.Start(c, &r)
-	return func(ctx context.Context) error {
-		select {
-		case <-r.done:
-			return r.err
-		case <-ctx.Done():
-			return fmt.Errorf("scheduler: schedule companion for %s: %w", c.Entity, context.Cause(ctx))
-		}
-	}
+	r := &result{done: make(chan struct{})}
+	s.Start(c, r)
+	return r.wait
 }
 
-// A result is what became of a companion.
+// A result is what became of a companion or a note.
 type result struct {
 	done chan struct{} // closed when err is final
 	err  error
+}
+
+func (r *result) wait(ctx context.Context) error {
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("scheduler: wait for a transfer: %w", context.Cause(ctx))
+	}
 }
 
 // Scheduled ends the wait for the result.
@@ -193,30 +227,51 @@ func (s *Scheduler) Start(c Companion, a interface{ Scheduled(err error) }) {
 	t := &ticket{c: c, caller: a}
 	switch {
 	case !c.IsSlot() && len(c.References) == 0: // it asks for nothing
-		t.finish()
+		a.Scheduled(nil)
 	case c.Findable:
 		s.enterSlots(t)
-	case !s.takeIn(t):
-		t.err = fmt.Errorf("scheduler: schedule companion for %s: %w", c.Entity, ErrClosed)
-		t.finish()
+	default:
+		s.takeIn(s.laneOf(c.Entity), t)
 	}
 }
 
-// takeIn reports false when the scheduler is closed.
-func (s *Scheduler) takeIn(t *ticket) bool {
+// takeIn has the ticket leave with the next transfer to a monitor queue.
+func (s *Scheduler) takeIn(l *lane, t *ticket) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
+	closed := s.closed
+	if !closed {
+		l.pending = append(l.pending, t)
+		s.startLocked(l)
 	}
-	l := s.laneOf(t.c.Entity)
-	l.pending = append(l.pending, t)
-	s.startLocked(l)
-	return true
+	s.mu.Unlock()
+	if closed {
+		t.caller.Scheduled(ErrClosed)
+	}
+}
+
+// A Note is something else than a companion that has to be there at its time, whatever becomes of
+// this process. The monitor passes it to the component that registered its content type.
+type Note struct {
+	ID          string    // of its message, other than that of every other note; "" = derived from the rest
+	Due         time.Time // by the broker's clock
+	ContentType string
+	Subject     string
+	Body        []byte
+}
+
+// Keep returns when the first monitor queue, or the companion store, has accepted n, or with the
+// error that kept it from doing so.
+func (s *Scheduler) Keep(ctx context.Context, n Note) error {
+	if n.ID == "" {
+		n.ID = deriveID(n.Body, n.Due.UnixNano()).String()
+	}
+	r := &result{done: make(chan struct{})}
+	s.takeIn(s.lanes[0], &ticket{note: &n, caller: r})
+	return r.wait(ctx)
 }
 
 // ErrClosed says that Close has been called.
-var ErrClosed = errors.New("scheduler is closed")
+var ErrClosed = errors.New("scheduler: it is closed")
 
 // Close refuses new companions, waits for those in flight and closes the links.
 func (s *Scheduler) Close(ctx context.Context) error {

@@ -11,17 +11,17 @@ import (
 // Expect notes that messages with these references are about to be sent to entity. It MUST be
 // called before they leave, for those of every send: only then is it known which settlement could
 // mean which.
-func (s *Scheduler) Expect(entity string, refs []Reference) { s.cfg.Index.Put(entity, indexed(refs)) }
+func (s *Scheduler) Expect(entity string, refs []Reference) { s.index.Put(entity, indexed(refs)) }
 
 // ExpectInSlots is Expect for messages for which slots stand, and that the broker stamps at the
 // instant until of its clock at the latest. The index does not know them, so for what is stamped by
 // then it cannot know which message was settled.
-func (s *Scheduler) ExpectInSlots(entity string, until time.Time) { s.cfg.Index.Forbid(entity, until) }
+func (s *Scheduler) ExpectInSlots(entity string, until time.Time) { s.index.Forbid(entity, until) }
 
 // InSlots reports whether a slot may stand for a message of entity that has been stamped with the
 // instant at.
 func (s *Scheduler) InSlots(entity string, at time.Time) bool {
-	return s.cfg.Index.IsForbidden(entity, at)
+	return s.index.IsForbidden(entity, at)
 }
 
 // Confirm notes that the broker has accepted the messages, each once. Only those can be settled
@@ -29,8 +29,7 @@ func (s *Scheduler) InSlots(entity string, at time.Time) bool {
 // stamps later.
 func (s *Scheduler) Confirm(entity string, refs []Reference) {
 	if now := s.Now(); now.Measured {
-		s.cfg.Index.Confirm(entity, indexed(refs), now.Time.Add(now.Uncertainty))
-		s.wakeCancel()
+		s.index.Confirm(entity, indexed(refs), now.Time.Add(now.Uncertainty))
 	}
 }
 
@@ -38,57 +37,45 @@ func (s *Scheduler) Confirm(entity string, refs []Reference) {
 // a send that is repeated may be refused after it was accepted. If nothing is found, that is no
 // deadline that was met.
 func (s *Scheduler) Refuse(entity string, refs []Reference) {
-	s.cfg.Index.Refuse(entity, indexed(refs))
+	s.index.Refuse(entity, indexed(refs))
 }
 
 // Refused reports whether the message that r was sent with is known to be refused.
 func (s *Scheduler) Refused(entity string, r *Reference) bool {
 	indexed := r.indexed()
-	return s.cfg.Index.Refused(entity, &indexed)
+	return s.index.Refused(entity, &indexed)
 }
 
 // Expects reports whether a message of entity may have been sent from here, and the key by which it
 // is known then. Where it reports false, nobody waits for its settlement.
 func (s *Scheduler) Expects(entity string, messageID, sessionID []byte) (index.Key, bool) {
-	return s.cfg.Index.Expects(entity, messageID, sessionID)
+	return s.index.Expects(entity, messageID, sessionID)
 }
 
 // Settle notes that the broker has confirmed that a message is off its queue. A companion that
 // waits for no other is cancelled, if that is worth it; otherwise it is known to be needless when
 // it becomes due here.
 func (s *Scheduler) Settle(d index.Delivered) {
-	if s.cfg.Index.Take(d) {
-		s.wakeCancel()
-	}
+	s.index.Take(d)
 }
 
 // Settled reports whether the message that r was sent with is known to be settled.
 func (s *Scheduler) Settled(entity string, r *Reference) bool {
 	indexed := r.indexed()
-	return s.cfg.Index.Taken(entity, &indexed)
+	return s.index.Taken(entity, &indexed)
 }
 
 // Watches reports whether this process knows of a companion that finds the message of r, which was
 // found at path, a queue of that name or a subscription of entity: one that names it, or a slot
 // that stands for it. Of what other processes have sent, or this one long ago, it knows nothing.
 func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
-	if indexed := r.indexed(); s.cfg.Index.Carries(entity, &indexed) {
+	if indexed := r.indexed(); s.index.Carries(entity, &indexed) {
 		return true
 	}
 	if path != entity || r.Within <= 0 || r.Stated == StatedComplete || r.Ahead > 0 {
 		return false
 	}
 	return s.slots.hasSlotOf(entity, r)
-}
-
-// carried notes that the companions of groups are on the monitor queue.
-func (s *Scheduler) carried(groups []*group) {
-	for _, g := range groups {
-		if g.composed {
-			s.cfg.Index.Carried(g.id, g.c.Entity, g.c.Due, indexed(g.c.References))
-		}
-	}
-	s.wakeCancel()
 }
 
 // indexed is r as the index knows it.

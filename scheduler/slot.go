@@ -9,11 +9,8 @@ import (
 )
 
 const (
-	// slotsKept is how long after its window a slot is remembered, by when no send asks for it any
-	// more. What is remembered does not grow with the deadlines that are outstanding.
-	slotsKept = 10 * time.Second
-	// mostSeries bounds the pairs of entity and time to live; messages of more go by references.
-	mostSeries = 1000
+	// maxSeries bounds the pairs of entity and time to live; messages of more go by references.
+	maxSeries = 1000
 	// messagesPerSlot is how many messages a slot has to stand for to pay. Below, references cost
 	// about as little, and the companion of one that was settled can be cancelled.
 	messagesPerSlot = 10
@@ -41,6 +38,7 @@ type slotRegistry struct {
 	pruned int64 // the second in which what is over was dropped last
 }
 
+// A seriesKey stands for the messages of one entity with a time to live.
 type seriesKey struct {
 	entity string
 	life   time.Duration
@@ -56,8 +54,9 @@ func spanOf(entity string, life time.Duration) seriesKey {
 	return seriesKey{entity: entity, life: max(life.Truncate(spanWidth), time.Millisecond), span: true}
 }
 
-// companion is that of a slot.
-func (k seriesKey) companion(end time.Time) Companion {
+// companion is that of the slot with a number.
+func (k seriesKey) companion(number int64) Companion {
+	end := time.Unix(0, number*int64(slot)).UTC()
 	c := Companion{
 		Entity:     k.entity,
 		Due:        slotDue(end),
@@ -75,24 +74,25 @@ func (k seriesKey) companion(end time.Time) Companion {
 	return c
 }
 
-// A series is the slots of one entity and time to live.
+// A series is the slots of one key.
 type series struct {
-	slots map[int64]*registeredSlot // by their ends, in slots since 1970
-	// The rate: messages in the second that runs, and in the one before.
-	second         int64
-	now, yesterday int64
-	paid           int64 // the last second in which slots did pay
+	slots    map[int64]*registeredSlot // by their numbers
+	second   int64                     // in which the last message was sent
+	messages int                       // that were sent in that second
+	pays     int64                     // the last second in which slots pay
 }
 
 // A registeredSlot is one whose companion is written, or being written.
 type registeredSlot struct {
 	registry *slotRegistry
 	series   *series
-	key      seriesKey
 	number   int64
 	durable  bool
 	waiting  []*ticket
 }
+
+// numberOf is the number of the slot that t falls in: its end, in slots since 1970.
+func numberOf(t time.Time) int64 { return slotEnd(t).UnixNano() / int64(slot) }
 
 // Pays reports whether slots may stand for messages with these times to live that are sent now, and
 // do so for less than their references would cost: there are many with that time to live, or with
@@ -101,7 +101,7 @@ func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool
 	if s.cfg.Companions == companionsEach || len(lives) == 0 || !now.Measured || !s.areMany(entity, lives, now.Time) {
 		return false
 	}
-	if now.Uncertainty >= slotClock/2 && s.clock.wantsRefresh() {
+	if now.Uncertainty >= slotClock/2 && s.clock.mayAsk() {
 		s.wantMeasurement()
 	}
 	return now.Uncertainty <= slotClock
@@ -116,7 +116,7 @@ func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time)
 	s.slots.mu.Lock()
 	defer s.slots.mu.Unlock()
 	same := slices.Min(lives) == slices.Max(lives)
-	if same && s.payLocked(seriesKey{entity: entity, life: lives[0]}, int64(len(lives)), now) {
+	if same && s.payLocked(seriesKey{entity: entity, life: lives[0]}, len(lives), now) {
 		return true
 	}
 	paying := 0
@@ -128,21 +128,33 @@ func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time)
 	return 2*paying > len(lives)
 }
 
-// payLocked counts n messages and reports whether slots pay for what has that key.
-func (s *Scheduler) payLocked(k seriesKey, n int64, now time.Time) bool {
+// payLocked counts n messages and reports whether slots pay for what has that key: as many messages
+// as pay for its slots were sent in one second of the last few. Those slots are there, and stand for
+// what is sent now.
+func (s *Scheduler) payLocked(k seriesKey, n int, now time.Time) bool {
 	c := s.slots.seriesLocked(k, now)
-	return c != nil && (c.counts(k, n, now) || s.cfg.Companions == companionsSlot)
+	if c == nil {
+		return false
+	}
+	second, spread := now.Unix(), time.Second // over which the deadlines of a second are spread
+	if k.span {
+		spread = spanWidth
+	}
+	if n > 0 && second != c.second {
+		c.second, c.messages = second, 0
+	}
+	if c.messages += n; c.messages >= messagesPerSlot*int(spread/slot) {
+		c.pays = c.second + int64(spanWidth/time.Second) + 1
+	}
+	return second <= c.pays || s.cfg.Companions == companionsSlot
 }
 
 // seriesLocked is the series with that key, nil when there are too many.
 func (sr *slotRegistry) seriesLocked(k seriesKey, now time.Time) *series {
-	c := sr.series[k]
-	if c != nil {
-		return c
-	}
 	sr.pruneLocked(now)
-	if len(sr.series) >= mostSeries {
-		return nil
+	c := sr.series[k]
+	if c != nil || len(sr.series) >= maxSeries {
+		return c
 	}
 	if sr.series == nil {
 		sr.series = map[seriesKey]*series{}
@@ -152,74 +164,42 @@ func (sr *slotRegistry) seriesLocked(k seriesKey, now time.Time) *series {
 	return c
 }
 
-// pruneLocked drops the slots that no message can fall in any more, once a second, and the series
-// with which nothing is lost.
+// pruneLocked drops, once a second, the slots that no message has fallen in for 2 spanWidth and that
+// none can fall in any more, and the series with which nothing is lost. So what is remembered does not
+// grow with the deadlines that are outstanding.
 func (sr *slotRegistry) pruneLocked(now time.Time) {
 	if sr.pruned == now.Unix() {
 		return
 	}
 	sr.pruned = now.Unix()
 	for k, c := range sr.series {
-		over := numberOf(now.Add(k.life - slotsKept))
+		over := numberOf(now.Add(k.life - 2*spanWidth))
 		for n, at := range c.slots {
 			if n < over && at.durable {
 				delete(c.slots, n)
 			}
 		}
-		if len(c.slots) == 0 && !isRecent(c.second, now) {
+		if len(c.slots) == 0 && max(c.second, c.pays) < sr.pruned {
 			delete(sr.series, k)
 		}
 	}
 }
 
-// counts counts n messages, if any, and reports whether slots pay at the rate at which they come.
-func (c *series) counts(k seriesKey, n int64, now time.Time) bool {
-	switch second := now.Unix(); {
-	case n == 0:
-	case second == c.second+1:
-		c.second, c.yesterday, c.now = second, c.now, 0
-	case second != c.second:
-		c.second, c.yesterday, c.now = second, 0, 0
-	}
-	c.now += n
-	spread := time.Second
-	if k.span { // those that come in one go, and no others for as long, are enough too
-		spread = spanWidth
-	}
-	if max(c.now, c.yesterday) >= messagesPerSlot*int64(spread/slot) {
-		c.paid = c.second
-		return true
-	}
-	return k.span && c.paid > 0 && isRecent(c.paid, now)
-}
-
-// isRecent reports whether a second is so near that there may be slots ahead of it that stand for
-// similar times to live.
-func isRecent(second int64, now time.Time) bool {
-	return now.Unix()-second <= int64(spanWidth/time.Second)+1
-}
-
-// numberOf is the number of the slot that t falls in.
-func numberOf(t time.Time) int64 { return slotEnd(t).UnixNano() / int64(slot) }
-
 // enterSlots finishes t when every slot that its messages can fall in has a companion.
 func (s *Scheduler) enterSlots(t *ticket) {
-	var missing []*registeredSlot
 	refs := t.c.References
 	alone := !slices.ContainsFunc(refs, func(r Reference) bool { return r.Within != refs[0].Within })
-	s.slots.mu.Lock()
-	t.slots = 1 // which keeps it open until all are asked for
+	t.wait() // which keeps it open until all are asked for
 	for i := range refs {
 		if i > 0 && refs[i].sameSlots(&refs[i-1]) {
 			continue // as mostly in a batch
 		}
-		missing = append(missing, s.awaitLocked(t, &refs[i], alone)...)
+		key, missing := s.await(t, &refs[i], alone)
+		for _, at := range missing {
+			s.Start(key.companion(at.number), at)
+		}
 	}
-	s.slots.mu.Unlock()
-	for _, at := range missing {
-		s.Start(at.key.companion(time.Unix(0, at.number*int64(slot)).UTC()), at)
-	}
-	s.slots.release([]*ticket{t}, nil)
+	t.end(nil)
 }
 
 // sameSlots reports whether the messages of two references fall in the same slots.
@@ -227,32 +207,32 @@ func (r *Reference) sameSlots(o *Reference) bool {
 	return r.Within == o.Within && r.Stated == o.Stated && r.From.Equal(o.From) && r.Until.Equal(o.Until)
 }
 
-// awaitLocked has t wait for the slots of r, and returns those that are not asked for yet.
-func (s *Scheduler) awaitLocked(t *ticket, r *Reference, alone bool) (missing []*registeredSlot) {
-	k := s.keyLocked(t.c.Entity, r, alone)
-	s.slots.pruneLocked(r.From)
-	c := s.slots.seriesLocked(k, r.From)
+// await has t wait for the slots of r, and returns those that are not asked for yet.
+func (s *Scheduler) await(t *ticket, r *Reference, alone bool) (key seriesKey, missing []*registeredSlot) {
+	s.slots.mu.Lock()
+	defer s.slots.mu.Unlock()
+	key = s.keyLocked(t.c.Entity, r, alone)
+	c := s.slots.seriesLocked(key, r.From)
 	if c == nil { // there was one when Pays was asked
 		c = &series{slots: map[int64]*registeredSlot{}}
 	}
-	for n := numberOf(r.From.Truncate(stampGrain).Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
+	for n := numberOf(r.From.Truncate(time.Millisecond).Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
 		at := c.slots[n]
 		if at == nil {
 			at = &registeredSlot{
 				registry: &s.slots,
 				series:   c,
-				key:      k,
 				number:   n,
 			}
 			c.slots[n] = at
 			missing = append(missing, at)
 		}
 		if !at.durable {
-			t.slots++
+			t.wait()
 			at.waiting = append(at.waiting, t)
 		}
 	}
-	return missing
+	return key, missing
 }
 
 // keyLocked is the series for r, whose time to live all have that are sent with it if alone says
@@ -279,24 +259,8 @@ func (at *registeredSlot) Scheduled(err error) {
 		delete(at.series.slots, at.number)
 	}
 	at.registry.mu.Unlock()
-	at.registry.release(waiting, err)
-}
-
-// release has tickets wait for one slot less.
-func (sr *slotRegistry) release(tickets []*ticket, err error) {
-	sr.mu.Lock()
-	done := tickets[:0]
-	for _, t := range tickets {
-		if t.err == nil {
-			t.err = err
-		}
-		if t.slots--; t.slots == 0 {
-			done = append(done, t)
-		}
-	}
-	sr.mu.Unlock()
-	for _, t := range done {
-		t.finish()
+	for _, t := range waiting {
+		t.end(err)
 	}
 }
 

@@ -18,6 +18,20 @@ const (
 	propertyExpiry   = "ce-expirytime"    // an instant: the expirytime extension of CloudEvents in binary mode
 )
 
+// propertyComplete states by when a message has to be settled for good: a duration from its
+// enqueued-time, as overdue-within is.
+const propertyComplete = "overdue-complete-within"
+
+// StatedCompletion reads how long after its enqueued-time a message says that it has to be
+// completed, 0 when it does not say. For the error see [StatedDeadline].
+func StatedCompletion(property func(name string) any) (time.Duration, error) {
+	v := property(propertyComplete)
+	if v == nil {
+		return 0, nil
+	}
+	return statedWithin(propertyComplete, v)
+}
+
 // StatedDeadline reads the deadline that a message states in its application properties,
 // by the value of each name: an instant, or a duration from its enqueued-time, or neither. Those of
 // AMQP come as amqp.TimeOrSpan returns them. The proxy reads it to schedule the companion and the

@@ -34,13 +34,11 @@ func (s *Scheduler) startLocked(l *lane) {
 	tickets := l.pending
 	l.pending = nil
 	l.inFlight++
-	s.running.Add(1)
-	go s.run(l, tickets)
+	s.running.Go(func() { s.run(l, tickets) })
 }
 
 // run writes the companions of tickets, and has those leave that have come meanwhile.
 func (s *Scheduler) run(l *lane, tickets []*ticket) {
-	defer s.running.Done()
 	b := batches.Get().(*link.Batch)
 	defer batches.Put(b)
 	s.write(l, b, compose(tickets))
@@ -56,7 +54,10 @@ var batches = sync.Pool{New: func() any { return &link.Batch{} }}
 // write sends the groups in as few transfers as their sizes allow.
 func (s *Scheduler) write(l *lane, b *link.Batch, groups []*group) {
 	for len(groups) > 0 {
-		n, err := s.send(l, b, groups)
+		n, err := s.send(l, b, groups, sharedSize)
+		if n > 1 && errors.Is(err, link.ErrTooLarge) {
+			n, err = s.send(l, b, groups, 0) // the queue takes less than others; then each goes alone
+		}
 		if s.cfg.Written != nil {
 			s.cfg.Written(n, err)
 		}
@@ -64,87 +65,112 @@ func (s *Scheduler) write(l *lane, b *link.Batch, groups []*group) {
 			s.cfg.Operations.Add(operations.Schedule, n)
 		}
 		for _, g := range groups[:n] {
-			g.settle(err)
+			g.end(err)
 		}
 		if err == nil {
-			l.noteDue(groups[:n])
-			s.carried(groups[:n])
+			s.noteWritten(l, groups[:n])
 		}
 		groups = groups[n:]
 	}
 }
 
-// noteDue keeps when the last companion that was written is due.
-func (l *lane) noteDue(groups []*group) {
+// noteWritten notes that the companions of groups are on the monitor queue.
+func (s *Scheduler) noteWritten(l *lane, groups []*group) {
+	s.mu.Lock()
 	for _, g := range groups {
-		due := g.c.Due.UnixNano()
-		for last := l.lastDue.Load(); due > last && !l.lastDue.CompareAndSwap(last, due); last = l.lastDue.Load() {
+		if g.c.Due.After(l.lastDue) {
+			l.lastDue = g.c.Due
+		}
+	}
+	s.mu.Unlock()
+	for _, g := range groups {
+		if g.composed {
+			s.index.Carried(g.id, g.c.Entity, g.c.Due, indexed(g.c.References))
 		}
 	}
 }
 
 // LastDue returns when the last of the companions that were written to a monitor queue is due, by
-// the broker's clock; the Unix epoch means that none was written.
-func (s *Scheduler) LastDue(queue string) time.Time {
+// the broker's clock; the zero time means that none was written.
+func (s *Scheduler) LastDue(queue string) (due time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, l := range s.lanes {
 		if l.queue == queue {
-			return time.Unix(0, l.lastDue.Load())
+			due = l.lastDue
 		}
 	}
-	return time.Unix(0, 0)
+	return due
 }
 
-// send sends the first n groups, n ≥ 1, as one transfer.
-func (s *Scheduler) send(l *lane, b *link.Batch, groups []*group) (n int, err error) {
-	n, err = s.sendUpTo(l, b, groups, sharedSize)
-	if n > 1 && errors.Is(err, link.ErrTooLarge) {
-		return s.sendUpTo(l, b, groups, 0) // the queue takes less than others; then each goes alone
-	}
-	return n, err
-}
-
-// sendUpTo sends the first groups, as many as have at most size bytes together, and one in any
-// case.
-func (s *Scheduler) sendUpTo(l *lane, b *link.Batch, groups []*group, size int) (n int, err error) {
+// send sends the first groups as one transfer, as many as have at most size bytes together, and one
+// in any case. n is how many those are.
+func (s *Scheduler) send(l *lane, b *link.Batch, groups []*group, size int) (n int, err error) {
 	defer b.Reset()
 	var items []redisstore.Item
 	for sum := 0; n < len(groups); n++ {
-		g := groups[n]
-		body, id, err := g.marshal()
-		sum += len(body)
+		item, err := groups[n].encode()
+		sum += len(item.Body)
 		if n > 0 && (err != nil || sum > size) {
 			break // an error concerns nobody before
 		}
 		if err != nil {
 			return 1, err
 		}
-		if s.cfg.Store == nil {
-			b.Add(&link.ScheduledMessage{MessageID: id, Subject: g.c.kind(), ContentType: contentType, Due: g.c.Due, Body: body})
-			sum = b.Size()
-		} else {
-			items = append(items, redisstore.Item{ID: id, Due: g.c.Due.UTC(), ContentType: contentType, Subject: g.c.kind(), Body: body})
+		if s.cfg.Store != nil {
+			items = append(items, item)
+			continue
 		}
+		b.Add(&link.ScheduledMessage{
+			MessageID:   item.ID,
+			Subject:     item.Subject,
+			ContentType: item.ContentType,
+			Due:         item.Due,
+			Body:        item.Body,
+		})
+		sum = b.Size()
 	}
 	// The callers' contexts do not reach the transfer: one caller that gives up must not
 	// take the others' companions with it.
 	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
 	defer cancel()
-	if s.cfg.Store != nil {
-		if err := s.cfg.Store.Put(ctx, items); err != nil {
-			return n, fmt.Errorf("scheduler: write to the companion store: %w", err)
-		}
-		return n, nil
+	if s.cfg.Store == nil {
+		err = l.companions.Send(ctx, b)
+	} else {
+		err = s.cfg.Store.Put(ctx, items)
 	}
-	if err := l.companions.Send(ctx, b); err != nil {
-		return n, fmt.Errorf("scheduler: write to monitor queue %s: %w", l.queue, err)
+	if err != nil {
+		return n, fmt.Errorf("scheduler: write to %s: %w", s.destination(l), err)
 	}
 	return n, nil
 }
 
-// marshal is [Companion.Marshal] of the group's companion, whose id it keeps.
-func (g *group) marshal() (body []byte, id string, err error) {
-	if body, id, err = g.c.Marshal(); err == nil {
-		g.id, _ = index.ParseID(id) // it has just been made
+func (s *Scheduler) destination(l *lane) string {
+	if s.cfg.Store != nil {
+		return "the companion store"
 	}
-	return body, id, err
+	return "monitor queue " + l.queue
+}
+
+// encode is the message of the group. It keeps the id of the companion.
+func (g *group) encode() (redisstore.Item, error) {
+	if n := g.note; n != nil {
+		return redisstore.Item{
+			ID:          n.ID,
+			Due:         n.Due.UTC(),
+			ContentType: n.ContentType,
+			Subject:     n.Subject,
+			Body:        n.Body,
+			Note:        true,
+		}, nil
+	}
+	body, id, err := g.c.Marshal()
+	g.id, _ = index.ParseID(id) // it has just been made
+	return redisstore.Item{
+		ID:          id,
+		Due:         g.c.Due.UTC(),
+		ContentType: contentType,
+		Subject:     g.c.kind(),
+		Body:        body,
+	}, err
 }

@@ -9,7 +9,6 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/testing/brokertest"
-	"overdue/scheduler/index"
 )
 
 // A message is watched when a slot stands for it or a companion names it, and for nothing less: who
@@ -17,8 +16,7 @@ import (
 func TestOnlyMessagesWithCompanionsAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
-		known := index.New(0)
-		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t), Index: known})
+		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -120,8 +120,31 @@ func (c *Companion) Marshal() (body []byte, messageID string, err error) {
 	}
 	// The due time is part of the identity: a companion that is written again for a
 	// later look must not be taken for its own duplicate.
-	sum := sha256.Sum256(strconv.AppendInt(body, c.Due.UnixMilli(), 10))
-	return body, index.ID(sum[:16]).String(), nil
+	return body, deriveID(body, c.Due.UnixMilli()).String(), nil
+}
+
+func deriveID(body []byte, due int64) index.ID {
+	sum := sha256.New()
+	sum.Write(body)
+	sum.Write(strconv.AppendInt(nil, due, 10))
+	return index.ID(sum.Sum(nil)[:16])
+}
+
+// beyondFirst reports whether a reader of version 1 would misjudge the reference: it would expire a
+// message that nobody asked to expire, report a missed deadline that was not, or find no name.
+func (r *Reference) beyondFirst() bool {
+	return r.WithoutID() || r.Stated == StatedComplete || r.Missed != nil && r.Missed.Type != ""
+}
+
+// Version is that of the wire form of c: the first that can say it.
+func (c *Companion) Version() int {
+	switch {
+	case c.IsSlot() && c.length() != shortSlot:
+		return 3
+	case len(c.Spans) > 0 || slices.ContainsFunc(c.References, func(r Reference) bool { return r.beyondFirst() }):
+		return 2
+	}
+	return 1
 }
 
 // wire is c as it is written.

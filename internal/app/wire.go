@@ -23,7 +23,6 @@ import (
 	"overdue/monitor/notify"
 	"overdue/proxy"
 	"overdue/scheduler"
-	"overdue/scheduler/index"
 )
 
 // startComponents makes the clients of the namespace, embedded or not, and the components that use
@@ -76,7 +75,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 				up.doubted()
 			}
 		},
-		Index: index.New(0), Links: links, Operations: ops, Deadlines: deadlines,
+		Links: links, Operations: ops, Deadlines: deadlines,
 		Cancelled: func(n int, err error) {
 			cancelled(n)
 			if err != nil {

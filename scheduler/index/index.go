@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// defaultReferences is how many references an Index keeps: some 6 MiB, and at 1,000 sends a second
-	// those of half a minute.
-	defaultReferences = 32 << 10
+	// References is how many references the index of a scheduler keeps: some 6 MiB, and at 1,000 sends
+	// a second those of half a minute.
+	References = 32 << 10
 	// maxAlike bounds the references with one key, among which a settlement is looked for. Beyond
 	// that, messages with repeated ids cannot be distinguished.
 	maxAlike = 16
@@ -55,10 +55,11 @@ type Needless struct {
 	Entity   string
 	Messages int // that it waits for
 	Due      time.Time
+	Number   int64 // its sequence number; 0 = not known
 }
 
 // An Index knows of the sends of one process and starts empty. It is safe for concurrent use and
-// does not block. A nil Index keeps nothing and knows of nothing.
+// does not block.
 type Index struct {
 	mu       sync.Mutex
 	byKey    map[Key][]*reference // oldest first
@@ -66,28 +67,26 @@ type Index struct {
 	oldest   int                  // in latest, once it is full
 	most     int                  // of latest
 	carriers map[ID]*carrier
-	needless []Needless       // Needless has not returned them yet
+	needless []*carrier       // those that are forgotten included
+	signal   chan struct{}    // see HasNeedless
 	blind    map[string]int64 // by entity: no stamp up to this is taken
 }
 
 // A carrier is one companion that waits on the monitor queue.
 type carrier struct {
 	Needless
-	number int64        // 0 = not known
-	refs   []*reference // that are still here
-	open   int          // references that are not taken off, those that were forgotten included
+	refs []*reference // that are still here
+	open int          // references that are not taken off, those that were forgotten included
 }
 
-// New makes an index that keeps the last n references, 32,768 when n is 0.
+// New makes an index that keeps the last n references.
 func New(n int) *Index {
-	if n <= 0 {
-		n = defaultReferences
-	}
 	return &Index{
 		byKey:    map[Key][]*reference{},
 		most:     n,
 		carriers: map[ID]*carrier{},
 		blind:    map[string]int64{},
+		signal:   make(chan struct{}, 1),
 	}
 }
 
@@ -118,9 +117,6 @@ func (x *Index) Put(entity string, refs []Reference) {
 // each calls f for each reference that names a message with its key, and the mutex held. The keys
 // take time, and all connections share the mutex: they are made without it.
 func (x *Index) each(entity string, refs []Reference, f func(Key, *Reference)) {
-	if x == nil {
-		return
-	}
 	var room [16]Key
 	keys := room[:0]
 	for i := range refs {
@@ -171,9 +167,6 @@ func (x *Index) forgetLocked(in *reference) {
 // Forbid makes that no message of entity is taken off which the broker stamps at the instant until
 // or before: others were sent by then that the index does not know.
 func (x *Index) Forbid(entity string, until time.Time) {
-	if x == nil {
-		return
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.forbidLocked(entity, until.UnixNano())
@@ -186,9 +179,6 @@ func (x *Index) forbidLocked(entity string, until int64) {
 
 // IsForbidden reports whether no message of entity with that stamp is taken off.
 func (x *Index) IsForbidden(entity string, stamp time.Time) bool {
-	if x == nil {
-		return false
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.isForbiddenLocked(entity, stamp)
@@ -259,17 +249,32 @@ func (x *Index) Carried(id ID, entity string, due time.Time, refs []Reference) {
 
 // lessOpenLocked notes that one reference less of k is open.
 func (x *Index) lessOpenLocked(k *carrier) {
-	if k.open--; k.open == 0 && len(x.needless) < x.most { // or nobody asks for them
-		x.needless = append(x.needless, k.Needless)
+	if k.open--; k.open > 0 {
+		return
+	}
+	if len(x.needless) == 2*x.most { // nobody asks for them: no more than most are not forgotten
+		x.dropNeedlessLocked(time.Time{})
+	}
+	x.needless = append(x.needless, k)
+	select {
+	case x.signal <- struct{}{}:
+	default:
 	}
 }
+
+// dropNeedlessLocked drops needless companions that are due before an instant or forgotten.
+func (x *Index) dropNeedlessLocked(dueFrom time.Time) {
+	x.needless = slices.DeleteFunc(x.needless, func(k *carrier) bool {
+		return x.carriers[k.ID] != k || k.Due.Before(dueFrom)
+	})
+}
+
+// HasNeedless has a value when there may be more in Needless.
+func (x *Index) HasNeedless() <-chan struct{} { return x.signal }
 
 // Expects reports whether a message may have been sent from here, and the key by which it is known
 // then. It is asked for every message that is delivered through an endpoint.
 func (x *Index) Expects(entity string, messageID, sessionID []byte) (Key, bool) {
-	if x == nil {
-		return Key{}, false
-	}
 	key := KeyOf(entity, messageID, sessionID)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -279,9 +284,6 @@ func (x *Index) Expects(entity string, messageID, sessionID []byte) (Key, bool) 
 // Take takes off the reference that the settled message was sent with. It takes none when more than
 // one could be meant.
 func (x *Index) Take(d Delivered) bool {
-	if x == nil {
-		return false
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.takeLocked(d)
@@ -345,11 +347,15 @@ func (x *Index) Carries(entity string, r *Reference) (carries bool) {
 	return carries
 }
 
-// Needless returns the companions all of whose references have been taken off, each once.
-func (x *Index) Needless() (needless []Needless) {
+// Needless returns the companions all of whose references have been taken off, but for those that
+// are due before an instant or forgotten.
+func (x *Index) Needless(dueFrom time.Time) (needless []Needless) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	needless, x.needless = x.needless, nil
+	x.dropNeedlessLocked(dueFrom)
+	for _, k := range x.needless {
+		needless = append(needless, k.Needless)
+	}
 	return needless
 }
 
@@ -360,21 +366,9 @@ func (x *Index) SetNumber(id ID, number int64) bool {
 	defer x.mu.Unlock()
 	k := x.carriers[id]
 	if k != nil {
-		k.number = number
+		k.Number = number
 	}
 	return k != nil
-}
-
-// Number is the sequence number of a companion, 0 when that is not known. ok is false when nothing
-// is known of the companion.
-func (x *Index) Number(id ID) (number int64, ok bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	k := x.carriers[id]
-	if k == nil {
-		return 0, false
-	}
-	return k.number, true
 }
 
 // Forget drops a companion that waits no longer.

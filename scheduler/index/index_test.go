@@ -35,7 +35,7 @@ func carry(x *Index, n byte, refs ...Reference) ID {
 }
 
 func needlessIDs(x *Index) (ids []ID) {
-	for _, n := range x.Needless() {
+	for _, n := range x.Needless(time.Time{}) {
 		ids = append(ids, n.ID)
 	}
 	return ids
@@ -79,8 +79,8 @@ func TestIndex(t *testing.T) {
 			if got := needlessIDs(x); len(got) != 1 {
 				t.Errorf("needless %v, want the companion", got)
 			}
-			if got := needlessIDs(x); len(got) != 0 {
-				t.Errorf("needless %v when asked again, want none", got)
+			if got := x.Needless(noon.Add(2 * time.Minute)); len(got) != 0 {
+				t.Errorf("needless %v of what is due later, want none", got)
 			}
 		},
 		"what is settled before its companion is written": func(t *testing.T, x *Index) {
@@ -192,14 +192,15 @@ func TestIndex(t *testing.T) {
 		"numbers": func(t *testing.T, x *Index) {
 			put(x, r)
 			id := carry(x, 1, r)
-			if n, ok := x.Number(id); n != 0 || !ok || x.SetNumber(ID{9}, 7) || !x.SetNumber(id, 42) {
-				t.Errorf("number %d, %v before it is known, want 0, and that only this companion is ours", n, ok)
+			taken(t, x, stamped("m", noon), true)
+			if got := x.Needless(noon); len(got) != 1 || got[0].Number != 0 || x.SetNumber(ID{9}, 7) || !x.SetNumber(id, 42) {
+				t.Errorf("needless %+v before its number is known, want 0, and that only this companion is ours", got)
 			}
-			if n, _ := x.Number(id); n != 42 {
-				t.Errorf("number %d, want 42", n)
+			if got := x.Needless(noon); len(got) != 1 || got[0].Number != 42 {
+				t.Errorf("needless %+v, want number 42", got)
 			}
 			x.Forget(id)
-			if _, ok := x.Number(id); ok || isKnown(x, "m") {
+			if len(x.Needless(noon)) != 0 || isKnown(x, "m") {
 				t.Error("something is left of what was forgotten")
 			}
 		},
@@ -328,7 +329,7 @@ func TestEveryMessageKeepsACompanion(t *testing.T) {
 
 // What a monitored message costs the index from its send to its settlement, in batches of 100.
 func BenchmarkIndex(b *testing.B) {
-	x := New(0)
+	x := New(References)
 	refs := make([]Reference, 100)
 	at := noon
 	b.ReportAllocs()
@@ -344,7 +345,7 @@ func BenchmarkIndex(b *testing.B) {
 		for j := range refs {
 			x.Take(stamped(ids[j], at))
 		}
-		x.Needless()
+		x.Needless(time.Time{})
 		x.Forget(id)
 	}
 }
@@ -352,7 +353,7 @@ func BenchmarkIndex(b *testing.B) {
 // The cost where nobody receives through an endpoint: the index is full, and for each message one
 // is forgotten.
 func BenchmarkIndexFull(b *testing.B) {
-	x := New(0)
+	x := New(References)
 	refs := make([]Reference, 100)
 	at := noon
 	b.ReportAllocs()

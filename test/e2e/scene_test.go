@@ -27,7 +27,6 @@ import (
 	"overdue/monitor/adopt"
 	"overdue/proxy"
 	"overdue/scheduler"
-	"overdue/scheduler/index"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -147,7 +146,7 @@ func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 		}
 	}
 	if s.oneProcess {
-		cfg.Index, cfg.Deadlines = index.New(0), s.deadlines
+		cfg.Deadlines = s.deadlines
 	}
 	sc, err := scheduler.New(cfg)
 	if err != nil {
