@@ -71,49 +71,52 @@ func (c *Companion) StandsFor(life time.Duration) bool {
 // message-id stands for every message that was enqueued in its window, which it needs, and has its
 // deadline: see [Reference.WithoutID].
 type Reference struct {
-	MessageID    string
-	SessionID    string // "" = none
-	PartitionKey string // "" = none
+	MessageID    string `json:"messageId"`
+	SessionID    string `json:"sessionId,omitempty"`
+	PartitionKey string `json:"partitionKey,omitempty"`
 
 	// Sent is when the send was made: by the broker's clock when From and Until are
 	// set, otherwise by the sender's own clock, which may be wrong by any amount.
-	Sent time.Time
+	Sent time.Time `json:"sent"`
 	// From and Until enclose the enqueued-time that the broker has stamped on the
 	// message. Both are zero when the sender could not measure the broker's clock.
-	From, Until time.Time
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until,omitzero"`
 
 	// Deadline is absolute, UTC. When Within is set it is an estimate, and the
 	// deadline is the broker's enqueued-time plus Within.
-	Deadline time.Time
-	Within   time.Duration
-	Stated   string // how it was stated: "deadline", "within", "ttl", "entity", "default", or StatedComplete
+	Deadline time.Time     `json:"deadline"`
+	Within   time.Duration `json:"-"`
+	// Stated is how it was stated: "deadline", "within", "ttl", "entity", "default", or StatedComplete
+	Stated string `json:"stated,omitempty"`
 
 	// Ahead is how long before its deadline it is to be looked at first, since a notification is due
 	// by then. It is not part of the wire form: the companion is due so much earlier, and the
 	// monitor looks what for.
-	Ahead time.Duration
+	Ahead time.Duration `json:"-"`
 	// CompleteWithin is how long after its enqueued-time the message has to be settled for good,
 	// whole milliseconds; 0 = no matter how long, or that is its Deadline already, see
 	// StatedComplete.
-	CompleteWithin time.Duration
+	CompleteWithin time.Duration `json:"-"`
 	// The notifications so far: that a deadline is as near as Warned, 0 = none; that it was not
 	// completed in time.
-	Warned     time.Duration
-	Incomplete bool
+	Warned     time.Duration `json:"-"`
+	Incomplete bool          `json:"incomplete,omitempty"`
 
 	// Once says that its send cannot have left a second message behind: its sender does not make it
 	// again by itself when the acknowledgement is lost.
-	Once bool
+	Once bool `json:"once,omitempty"`
 
-	Traceparent string // of the span of its send; "" = it was not traced. Nothing is decided by it
+	// Traceparent is that of the span of its send; "" = it was not traced. Nothing is decided by it.
+	Traceparent string `json:"traceparent,omitempty"`
 
 	// Missed is set once the message has been expired and only the notification is left, so
 	// that the alert outlives both this process and the dead-letter queue.
-	Missed *Missed
+	Missed *Missed `json:"missed,omitempty"`
 
 	// Notified are the ids of the events of messages with this message-id that were notified,
 	// separated by commas. Where it is not empty, only others with that id are left to be found.
-	Notified string
+	Notified string `json:"notified,omitempty"`
 }
 
 // Missed is what the monitor saw of a message whose deadline was missed, or for which another

