@@ -66,17 +66,23 @@ func (s *Scheduler) listNeedless() []index.Needless {
 // cancelNeedless cancels what is found on the monitor queues. A queue that fails keeps nothing of the
 // others from being cancelled.
 func (s *Scheduler) cancelNeedless(ctx context.Context, waiting []index.Needless) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
 	if s.cfg.Store != nil {
 		return s.withdraw(ctx, waiting)
 	}
-	byLane := map[*lane][]index.Needless{}
-	for _, w := range waiting {
-		l := s.laneOf(w.Entity)
-		byLane[l] = append(byLane[l], w)
-	}
-	for l, waiting := range byLane {
-		cancelled, laneErr := s.cancelOn(ctx, l, waiting)
-		if n += cancelled; laneErr != nil {
+	for _, l := range s.lanes {
+		others := func(w index.Needless) bool { return s.laneOf(w.Entity) != l }
+		mine := slices.DeleteFunc(slices.Clone(waiting), others)
+		if len(mine) == 0 {
+			continue
+		}
+		laneErr := s.manage(ctx, l, func(node *link.Peeker) error {
+			cancelled, err := s.cancelOn(ctx, node, l, mine)
+			n += cancelled
+			return err
+		})
+		if laneErr != nil {
 			err = errors.Join(err, fmt.Errorf("scheduler: cancel companions on %s: %w", l.queue, laneErr))
 		}
 	}
@@ -85,14 +91,7 @@ func (s *Scheduler) cancelNeedless(ctx context.Context, waiting []index.Needless
 
 // cancelOn cancels the companions that wait on one monitor queue. Those that it does not find yet
 // have another round.
-func (s *Scheduler) cancelOn(ctx context.Context, l *lane, waiting []index.Needless) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
-	defer cancel()
-	node, err := s.cfg.Links.Peeker(ctx, l.queue)
-	if err != nil {
-		return 0, err
-	}
-	defer node.Close(context.WithoutCancel(ctx))
+func (s *Scheduler) cancelOn(ctx context.Context, node *link.Peeker, l *lane, waiting []index.Needless) (n int, err error) {
 	if err := s.learnNumbers(ctx, node, l, waiting); err != nil {
 		return 0, err
 	}
@@ -174,8 +173,6 @@ func (s *Scheduler) learnNumbers(ctx context.Context, node *link.Peeker, l *lane
 // withdraw cancels companions in the store, which finds them by their ids. Those that it does not
 // find have become due.
 func (s *Scheduler) withdraw(ctx context.Context, waiting []index.Needless) (n int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.WriteTimeout)
-	defer cancel()
 	for part := range slices.Chunk(waiting, cancelBatch) {
 		ids := make([]string, len(part))
 		for i, w := range part {

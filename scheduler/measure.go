@@ -79,7 +79,7 @@ func (m *measurement) run(ctx context.Context) error {
 		err = m.send(later)
 	}
 	if err == nil {
-		err = m.read(later)
+		err = m.s.manage(later, m.lane, func(node *link.Peeker) error { return m.read(later, node) })
 	}
 	if len(m.ids) > 0 {
 		err = errors.Join(err, m.remove(later))
@@ -127,12 +127,7 @@ func (m *measurement) send(ctx context.Context) error {
 
 // read peeks at the stamps of the probes, in the order in which they were sent. Those that are not
 // scheduled stand among the probes of others, and nothing else.
-func (m *measurement) read(ctx context.Context) error {
-	node, err := m.s.cfg.Links.Peeker(ctx, m.lane.queue)
-	if err != nil {
-		return fmt.Errorf("peek at a probe: %w", err)
-	}
-	defer node.Close(context.WithoutCancel(ctx))
+func (m *measurement) read(ctx context.Context, node *link.Peeker) error {
 	position := int64(0)
 	if len(m.numbers) > 0 {
 		position = m.numbers[0]
@@ -161,13 +156,14 @@ func (m *measurement) read(ctx context.Context) error {
 	return nil
 }
 
-// remove takes the probes off the queue again.
+// remove takes the probes off the queue again. After the refusal that says that they are being
+// cancelled, the SDK would open its connection again.
 func (m *measurement) remove(ctx context.Context) (err error) {
 	m.s.cfg.Operations.Add(operations.Probe, 1)
 	if m.due.IsZero() {
 		err = m.receive(ctx)
 	} else {
-		err = m.cancel(ctx)
+		err = m.s.manage(ctx, m.lane, func(node *link.Peeker) error { return node.CancelScheduled(ctx, m.numbers) })
 	}
 	if err != nil {
 		return fmt.Errorf("take a probe off: %w", err)
@@ -199,15 +195,4 @@ func (m *measurement) receive(ctx context.Context) error {
 	}
 	_, giveBackErr := r.GiveBack(ctx, others...)
 	return errors.Join(err, giveBackErr)
-}
-
-// cancel takes the probes off that wait for their activation. After the refusal that says that they
-// are being cancelled, the SDK would open its connection again.
-func (m *measurement) cancel(ctx context.Context) error {
-	node, err := m.s.cfg.Links.Peeker(ctx, m.lane.queue)
-	if err != nil {
-		return err
-	}
-	defer node.Close(context.WithoutCancel(ctx))
-	return node.CancelScheduled(ctx, m.numbers)
 }

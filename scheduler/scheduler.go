@@ -45,7 +45,6 @@ type Config struct {
 	// MonitorQueues is how many monitor queues there are, of which MonitorQueue is the first: see
 	// package monitorqueue. 0 = 1.
 	MonitorQueues int
-	WriteTimeout  time.Duration // of one transfer, retries included; 0 = 30 s
 
 	// Store keeps companions and notes in the place of the monitor queue, which only shows the
 	// broker's clock then. nil: the monitor queue does.
@@ -109,11 +108,16 @@ type lane struct {
 }
 
 // laneOf is the way to the monitor queue of an entity.
-func (s *Scheduler) laneOf(entity string) *lane {
-	if len(s.lanes) == 1 { // as where the companion store has them all
-		return s.lanes[0]
+func (s *Scheduler) laneOf(entity string) *lane { return s.lanes[s.queues.Index(entity)] }
+
+// manage calls do with the $management node of a monitor queue.
+func (s *Scheduler) manage(ctx context.Context, l *lane, do func(*link.Peeker) error) error {
+	node, err := s.cfg.Links.Peeker(ctx, l.queue)
+	if err != nil {
+		return err
 	}
-	return s.lanes[s.queues.Index(entity)]
+	defer node.Close(context.WithoutCancel(ctx))
+	return do(node)
 }
 
 // ticket is one caller's companion, or note, on its way to the monitor queue.
@@ -159,8 +163,8 @@ func New(cfg Config) (*Scheduler, error) {
 	default:
 		return nil, fmt.Errorf("scheduler: companions %q, want auto, each or slot", cfg.Companions)
 	}
-	if cfg.WriteTimeout == 0 {
-		cfg.WriteTimeout = 30 * time.Second
+	if cfg.Store != nil {
+		cfg.MonitorQueues = 1 // which only tells the broker's clock
 	}
 	s := &Scheduler{
 		cfg:      cfg,
@@ -169,11 +173,7 @@ func New(cfg Config) (*Scheduler, error) {
 		measured: make(chan struct{}),
 		blurred:  make(chan struct{}, 1),
 	}
-	names := s.queues.Names()
-	if cfg.Store != nil {
-		names = names[:1] // it only tells the broker's clock
-	}
-	for _, name := range names {
+	for _, name := range s.queues.Names() {
 		s.lanes = append(s.lanes, &lane{
 			queue:      name,
 			companions: cfg.Links.ReconnectingSender(name),

@@ -24,6 +24,8 @@ const (
 	// sharedSize is how many bytes companions may have that share a transfer: every queue takes
 	// that many.
 	sharedSize = 128 << 10
+	// writeTimeout bounds one transfer, or one round of cancels, retries included.
+	writeTimeout = 30 * time.Second
 )
 
 // startLocked starts a transfer with all that is pending, unless there are enough in flight.
@@ -132,7 +134,7 @@ func (s *Scheduler) send(l *lane, b *link.Batch, groups []*group, size int) (n i
 	}
 	// The callers' contexts do not reach the transfer: one caller that gives up must not
 	// take the others' companions with it.
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.WriteTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
 	if s.cfg.Store == nil {
 		err = l.companions.Send(ctx, b)

@@ -68,7 +68,7 @@ func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
 		t.Errorf("the file has %d companions in %d bytes, want %d bytes at most", got.Companions, got.Bytes, most)
 	}
 	var bytes int64
-	entries, err := st.first(nil, 1000)
+	entries, err := st.first(1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,20 +127,20 @@ func TestAJournalOfManyPagesIsEmptiedAtOnce(t *testing.T) {
 	if err := errors.Join(putAll(st, oneCommit(n))...); err != nil {
 		t.Fatal(err)
 	}
-	all, err := st.first(nil, 2*n)
+	all, err := st.first(2 * n)
 	if err != nil || len(all) != n {
 		t.Fatalf("%d entries, %v; want %d", len(all), err, n)
 	}
 	if err := st.remove(all); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := st.first(nil, n); err != nil || len(left) != 0 || st.status().Bytes != 0 {
+	if left, err := st.first(n); err != nil || len(left) != 0 || st.status().Bytes != 0 {
 		t.Errorf("%d entries are left, %+v, %v; want none", len(left), st.status(), err)
 	}
 	if err := errors.Join(putAll(st, oneCommit(1))...); err != nil {
 		t.Error(err)
 	}
-	if left, err := st.first(nil, n); err != nil || len(left) != 1 {
+	if left, err := st.first(n); err != nil || len(left) != 1 {
 		t.Errorf("%d entries are left, %v; want the new one", len(left), err)
 	}
 }

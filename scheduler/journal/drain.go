@@ -6,7 +6,11 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"overdue/internal/servicebus/link"
+	"overdue/scheduler"
 )
 
 const (
@@ -37,7 +41,7 @@ func (j *Journal) Run(ctx context.Context) error {
 		case n > 0:
 			rest, work = time.After(drainPace), nil
 			pause = drainPace
-		case refusing || j.tooLarge: // what is too large has another try when there is time
+		case refusing:
 			rest = time.After(answerTimeout)
 		}
 		select {
@@ -65,72 +69,67 @@ func (j *Journal) retry(ctx context.Context) {
 	}
 }
 
-// drain writes what is due first, n companions, and takes out what is accepted.
+// drain writes what is due first, n companions, and takes out what is accepted. What could not be
+// taken out has another try before anything else is written: a disk that has no room for that either
+// would have the same companions written again and again.
 func (j *Journal) drain(ctx context.Context) (n int, err error) {
-	if err := j.takeOut(); err != nil {
-		return 0, err
+	var writeErr error
+	if len(j.accepted) == 0 {
+		size := drainBatch
+		if j.Status().Down != nil {
+			size = 1
+		}
+		var entries []entry
+		if entries, err = j.file.first(size); err == nil {
+			writeErr = j.write(ctx, entries)
+		}
+		n = len(entries)
 	}
-	size := drainBatch
-	if j.Status().Down != nil {
-		size = 1
-	}
-	entries, err := j.file.first(j.after, size)
-	j.noteUnread(err)
-	if len(entries) == 0 {
-		j.after = nil
-		return 0, err
-	}
-	err = j.write(ctx, entries)
 	if len(j.accepted) > 0 {
 		j.setDown(nil)
+		if err = j.file.remove(j.accepted); err == nil {
+			j.accepted = nil
+		}
+		if j.file.status().Companions == 0 {
+			j.report(eventEmpty, nil)
+		}
 	}
-	if err != nil && ctx.Err() == nil {
-		j.setDown(err)
+	if writeErr != nil && ctx.Err() == nil {
+		j.setDown(writeErr)
 	}
-	return len(entries), errors.Join(err, j.takeOut())
+	j.noteUnread(err)
+	return n, errors.Join(writeErr, err)
 }
 
 // write passes the entries to the scheduler, which writes them together with other companions, and
-// waits for what becomes of them. It goes on behind those that will never be accepted.
+// waits for what becomes of them.
 func (j *Journal) write(ctx context.Context, entries []entry) (err error) {
 	waits := make([]func(context.Context) error, len(entries))
-	for i := range entries {
-		waits[i] = j.cfg.Scheduler.Begin(entries[i].c)
+	for i, e := range entries {
+		waits[i] = j.cfg.Scheduler.Begin(e.c)
 	}
 	for i, wait := range waits {
-		switch requestErr := wait(ctx); {
-		case requestErr == nil:
-			j.accepted = append(j.accepted, entries[i])
-		case isTransient(requestErr):
-			err = requestErr
-		default:
-			j.after = entries[i].key
-			if !j.tooLarge {
-				j.tooLarge = true
-				j.report(eventTooLarge, requestErr)
-			}
+		if waitErr := j.finish(ctx, entries[i].c, wait); waitErr != nil {
+			err = waitErr
+			continue
 		}
+		j.accepted = append(j.accepted, entries[i])
 	}
 	return err
 }
 
-// takeOut takes out what the monitor queue has accepted. It is tried until it succeeds before
-// anything else is written: a disk that has no room for that either would have the same companions
-// written again and again.
-func (j *Journal) takeOut() error {
-	if len(j.accepted) == 0 {
-		return nil
+// finish waits for what becomes of c. A monitor queue may be a smaller one by now: what is too large
+// for it is written in two parts.
+func (j *Journal) finish(ctx context.Context, c scheduler.Companion, wait func(context.Context) error) error {
+	err := wait(ctx)
+	if n := len(c.References); errors.Is(err, link.ErrTooLarge) && n > 1 {
+		err = nil
+		for part := range slices.Chunk(c.References, (n+1)/2) {
+			c.References = part
+			err = errors.Join(err, j.finish(ctx, c, j.cfg.Scheduler.Begin(c)))
+		}
 	}
-	err := j.file.remove(j.accepted)
-	j.noteUnread(err)
-	if err != nil {
-		return err
-	}
-	j.accepted = nil
-	if j.file.status().Companions == 0 {
-		j.report(eventEmpty, nil)
-	}
-	return nil
+	return err
 }
 
 // noteUnread notes what is wrong with the file.

@@ -215,8 +215,8 @@ func (f *file) put(groups [][]scheduler.Companion) (kept int, errs []error) {
 	return kept, errs
 }
 
-// first is what is due first behind a key, at most n companions.
-func (f *file) first(after []byte, n int) (entries []entry, err error) {
+// first is what is due first, at most n companions.
+func (f *file) first(n int) (entries []entry, err error) {
 	db, err := f.database()
 	if err != nil {
 		return nil, nil // there is none yet
@@ -224,10 +224,7 @@ func (f *file) first(after []byte, n int) (entries []entry, err error) {
 	err = boltcheck.Guard(func() error {
 		return db.View(func(tx *bbolt.Tx) error {
 			c := tx.Bucket(f.bucket).Cursor()
-			for k, v := c.Seek(after); k != nil && len(entries) < n; k, v = c.Next() {
-				if string(k) == string(after) {
-					continue
-				}
+			for k, v := c.First(); k != nil && len(entries) < n; k, v = c.Next() {
 				e, err := parseEntry(k, v)
 				if err != nil {
 					return err

@@ -62,7 +62,6 @@ const (
 	eventRefusing = "journal takes no companions: sends with a deadline are refused"
 	eventNoRoom   = "journal has no room on its disk: until it has, sends with a deadline are refused while the monitor queue is down"
 	eventTaking   = "journal takes companions again"
-	eventTooLarge = "companion is too large for the monitor queue: it stays in the journal"
 	eventUnread   = "journal cannot be written to the monitor queue: its companions stay in it"
 )
 
@@ -99,10 +98,8 @@ type Journal struct {
 	closed   bool
 
 	// Of Run alone:
-	after    []byte  // the key behind which it goes on: what comes before is too large for the queue
 	accepted []entry // on the monitor queue, and not yet taken out
 	unread   error   // what is wrong with the file
-	tooLarge bool    // that there is one has been reported
 }
 
 // errFull says that the journal holds as much as it may.
