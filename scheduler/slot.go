@@ -110,29 +110,29 @@ func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool
 // areMany counts these messages and reports whether there are so many that slots cost less than
 // references, for most of them: for the others a slot costs no more than a companion of their own.
 func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time) bool {
-	if slices.Min(lives) < shortLife {
+	shortest := slices.Min(lives)
+	if shortest < shortLife {
 		return false
 	}
 	s.slots.mu.Lock()
 	defer s.slots.mu.Unlock()
-	same := slices.Min(lives) == slices.Max(lives)
-	if same && s.payLocked(seriesKey{entity: entity, life: lives[0]}, len(lives), now) {
+	if shortest == slices.Max(lives) && s.slots.countLocked(seriesKey{entity: entity, life: shortest}, len(lives), now) {
 		return true
 	}
 	paying := 0
 	for _, life := range lives {
-		if s.payLocked(spanOf(entity, life), 1, now) {
+		if s.slots.countLocked(spanOf(entity, life), 1, now) {
 			paying++
 		}
 	}
-	return 2*paying > len(lives)
+	return 2*paying > len(lives) || s.cfg.Companions == companionsSlot
 }
 
-// payLocked counts n messages and reports whether slots pay for what has that key: as many messages
-// as pay for its slots were sent in one second of the last few. Those slots are there, and stand for
-// what is sent now.
-func (s *Scheduler) payLocked(k seriesKey, n int, now time.Time) bool {
-	c := s.slots.seriesLocked(k, now)
+// countLocked counts n messages and reports whether slots pay for what has that key: in one second of
+// the last few, as many were sent as pay for its slots. Those slots are there, and stand for what is
+// sent now.
+func (sr *slotRegistry) countLocked(k seriesKey, n int, now time.Time) bool {
+	c := sr.seriesLocked(k, now)
 	if c == nil {
 		return false
 	}
@@ -140,13 +140,19 @@ func (s *Scheduler) payLocked(k seriesKey, n int, now time.Time) bool {
 	if k.span {
 		spread = spanWidth
 	}
-	if n > 0 && second != c.second {
+	if second != c.second {
 		c.second, c.messages = second, 0
 	}
 	if c.messages += n; c.messages >= messagesPerSlot*int(spread/slot) {
-		c.pays = c.second + int64(spanWidth/time.Second) + 1
+		c.pays = second + int64(spanWidth/time.Second) + 1
 	}
-	return second <= c.pays || s.cfg.Companions == companionsSlot
+	return second <= c.pays
+}
+
+// payLocked reports whether slots pay for what has that key.
+func (sr *slotRegistry) payLocked(k seriesKey, now time.Time) bool {
+	c := sr.series[k]
+	return c != nil && now.Unix() <= c.pays
 }
 
 // seriesLocked is the series with that key, nil when there are too many.
@@ -188,13 +194,12 @@ func (sr *slotRegistry) pruneLocked(now time.Time) {
 // enterSlots finishes t when every slot that its messages can fall in has a companion.
 func (s *Scheduler) enterSlots(t *ticket) {
 	refs := t.c.References
-	alone := !slices.ContainsFunc(refs, func(r Reference) bool { return r.Within != refs[0].Within })
 	t.wait() // which keeps it open until all are asked for
 	for i := range refs {
 		if i > 0 && refs[i].sameSlots(&refs[i-1]) {
 			continue // as mostly in a batch
 		}
-		key, missing := s.await(t, &refs[i], alone)
+		key, missing := s.slots.await(t, &refs[i])
 		for _, at := range missing {
 			s.Start(key.companion(at.number), at)
 		}
@@ -208,11 +213,11 @@ func (r *Reference) sameSlots(o *Reference) bool {
 }
 
 // await has t wait for the slots of r, and returns those that are not asked for yet.
-func (s *Scheduler) await(t *ticket, r *Reference, alone bool) (key seriesKey, missing []*registeredSlot) {
-	s.slots.mu.Lock()
-	defer s.slots.mu.Unlock()
-	key = s.keyLocked(t.c.Entity, r, alone)
-	c := s.slots.seriesLocked(key, r.From)
+func (sr *slotRegistry) await(t *ticket, r *Reference) (key seriesKey, missing []*registeredSlot) {
+	sr.mu.Lock()
+	defer sr.mu.Unlock()
+	key = sr.keyLocked(t.c.Entity, r)
+	c := sr.seriesLocked(key, r.From)
 	if c == nil { // there was one when Pays was asked
 		c = &series{slots: map[int64]*registeredSlot{}}
 	}
@@ -220,7 +225,7 @@ func (s *Scheduler) await(t *ticket, r *Reference, alone bool) (key seriesKey, m
 		at := c.slots[n]
 		if at == nil {
 			at = &registeredSlot{
-				registry: &s.slots,
+				registry: sr,
 				series:   c,
 				number:   n,
 			}
@@ -235,18 +240,17 @@ func (s *Scheduler) await(t *ticket, r *Reference, alone bool) (key seriesKey, m
 	return key, missing
 }
 
-// keyLocked is the series for r, whose time to live all have that are sent with it if alone says
-// so: of that time to live, or of similar ones where those have to come together to pay.
-func (s *Scheduler) keyLocked(entity string, r *Reference, alone bool) seriesKey {
+// keyLocked is the series for r: of its time to live, or of similar ones where those have to come
+// together to pay.
+func (sr *slotRegistry) keyLocked(entity string, r *Reference) seriesKey {
 	exact, span := seriesKey{entity: entity, life: r.Within}, spanOf(entity, r.Within)
 	switch {
 	case r.Stated == "default":
 		exact.byDefault = true
-		return exact
-	case alone && (s.payLocked(exact, 0, r.From) || !s.payLocked(span, 0, r.From)):
-		return exact
+	case sr.payLocked(span, r.From) && !sr.payLocked(exact, r.From):
+		return span
 	}
-	return span
+	return exact
 }
 
 // Scheduled ends the waits for the slot. One that has failed is asked for again by the next

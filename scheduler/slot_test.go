@@ -201,7 +201,7 @@ func TestCoveredSlotsAreForgotten(t *testing.T) {
 	for range 100_000 {
 		at = at.Add(slot)
 		r := Reference{Within: time.Hour, From: at, Until: at, Stated: "ttl"}
-		_, missing := s.await(&ticket{c: Companion{Entity: "orders"}}, &r, true)
+		_, missing := s.slots.await(&ticket{c: Companion{Entity: "orders"}}, &r)
 		for _, m := range missing {
 			m.durable = true
 		}
@@ -303,6 +303,13 @@ func TestASlotStandsForASpan(t *testing.T) {
 		for i := range 90 { // over 450 ms: five slots
 			life := 5*time.Second + time.Duration(5*i)*time.Millisecond
 			refs = append(refs, Reference{MessageID: "m", Sent: from, From: from, Until: from, Within: life, Deadline: from.Add(life), Stated: "ttl"})
+		}
+		lives := make([]time.Duration, len(refs))
+		for i, r := range refs {
+			lives[i] = r.Within
+		}
+		for range 10 {
+			s.Pays("orders", lives, Instant{Time: from, Measured: true})
 		}
 		for range 3 {
 			done := make(called, 1)

@@ -75,8 +75,8 @@ type Index struct {
 // A carrier is one companion that waits on the monitor queue.
 type carrier struct {
 	Needless
-	refs []*reference // that are still here
-	open int          // references that are not taken off, those that were forgotten included
+	here int // references that are not forgotten
+	open int // references that are not taken off, those that were forgotten included
 }
 
 // New makes an index that keeps the last n references.
@@ -148,8 +148,7 @@ func (x *Index) forgetLocked(in *reference) {
 		return
 	}
 	if k := in.carrier; k != nil {
-		k.refs = slices.DeleteFunc(k.refs, func(r *reference) bool { return r == in })
-		if len(k.refs) == 0 {
+		if k.here--; k.here == 0 && x.carriers[k.ID] == k {
 			delete(x.carriers, k.ID)
 		}
 	} else if in.state == open {
@@ -239,7 +238,7 @@ func (x *Index) Carried(id ID, entity string, due time.Time, refs []Reference) {
 			return
 		}
 		in.carrier = k
-		k.refs = append(k.refs, in)
+		k.here++
 		x.carriers[id] = k
 		if in.state == taken {
 			x.lessOpenLocked(k)
@@ -341,7 +340,7 @@ func (x *Index) Carries(entity string, r *Reference) (carries bool) {
 	stamp, deadline := r.From.UnixNano(), r.Deadline.UnixNano()
 	x.each(entity, []Reference{*r}, func(key Key, _ *Reference) {
 		carries = slices.ContainsFunc(x.byKey[key], func(in *reference) bool {
-			return in.carrier != nil && in.hasWindow() && in.mayBe(stamp) && in.agrees(stamp, deadline)
+			return in.state == open && in.carrier != nil && in.hasWindow() && in.mayBe(stamp) && in.agrees(stamp, deadline)
 		})
 	})
 	return carries
@@ -375,9 +374,5 @@ func (x *Index) SetNumber(id ID, number int64) bool {
 func (x *Index) Forget(id ID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if k := x.carriers[id]; k != nil {
-		for _, in := range slices.Clone(k.refs) {
-			x.forgetLocked(in)
-		}
-	}
+	delete(x.carriers, id)
 }
