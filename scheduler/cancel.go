@@ -63,8 +63,8 @@ func (s *Scheduler) listNeedless() []index.Needless {
 	return s.index.Needless(s.Now().Time.Add(cancelDelay))
 }
 
-// cancelNeedless cancels what is found on the monitor queues. A queue that fails keeps nothing of the
-// others from being cancelled.
+// cancelNeedless cancels what is found on the monitor queues. A queue that fails keeps nothing of
+// the others from being cancelled.
 func (s *Scheduler) cancelNeedless(ctx context.Context, waiting []index.Needless) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()

@@ -128,9 +128,9 @@ func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time)
 	return 2*paying > len(lives) || s.cfg.Companions == companionsSlot
 }
 
-// countLocked counts n messages and reports whether slots pay for what has that key: in one second of
-// the last few, as many were sent as pay for its slots. Those slots are there, and stand for what is
-// sent now.
+// countLocked counts n messages and reports whether slots pay for what has that key: in one second
+// of the last few, as many were sent as pay for its slots. Those slots are there, and stand for
+// what is sent now.
 func (sr *slotRegistry) countLocked(k seriesKey, n int, now time.Time) bool {
 	c := sr.seriesLocked(k, now)
 	if c == nil {
@@ -170,9 +170,9 @@ func (sr *slotRegistry) seriesLocked(k seriesKey, now time.Time) *series {
 	return c
 }
 
-// pruneLocked drops, once a second, the slots that no message has fallen in for 2 spanWidth and that
-// none can fall in any more, and the series with which nothing is lost. So what is remembered does not
-// grow with the deadlines that are outstanding.
+// pruneLocked drops, once a second, the slots that no message has fallen in for 2 spanWidth and
+// that none can fall in any more, and the series with which nothing is lost. So what is remembered
+// does not grow with the deadlines that are outstanding.
 func (sr *slotRegistry) pruneLocked(now time.Time) {
 	if sr.pruned == now.Unix() {
 		return

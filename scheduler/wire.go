@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"overdue/internal/servicebus/address"
 	"overdue/internal/traceparent"
 	"overdue/scheduler/index"
 )
@@ -29,8 +30,8 @@ const wireVersion = 3
 // right to send, so a companion is input from outside.
 const (
 	maxBody   = 256 << 10
-	maxEntity = 260 + len("/Subscriptions/") + 50 // of the path of a subscription, in characters
-	maxID     = 128                               // of a message-id, session-id or partition key, in characters
+	maxEntity = address.MaxName + len("/Subscriptions/") + address.MaxShortName // of the path of a subscription, in characters
+	maxID     = 128                                                             // of a message-id, session-id or partition key, in characters
 	maxWithin = 100 * 365 * 24 * time.Hour
 	maxWindow = time.Minute // of a slot or a span: the monitor reads what was enqueued in as long a time
 )

@@ -87,7 +87,7 @@ func TestTheJournalsBoundIsThatOfAWholeCommit(t *testing.T) {
 // A commit is on disk before its callers return: nothing turns the syncs of the file off. That
 // they reach the disk no test can see that does not cut the power.
 func TestACommitToTheJournalIsSynced(t *testing.T) {
-	st := openTestStore(t, defaultSize)
+	st := openTestStore(t, 64<<20)
 	if st.db.NoSync || st.db.NoGrowSync || st.db.NoFreelistSync {
 		t.Errorf("NoSync %v, NoGrowSync %v, NoFreelistSync %v, want none of them", st.db.NoSync, st.db.NoGrowSync, st.db.NoFreelistSync)
 	}

@@ -70,8 +70,8 @@ func (j *Journal) retry(ctx context.Context) {
 }
 
 // drain writes what is due first, n companions, and takes out what is accepted. What could not be
-// taken out has another try before anything else is written: a disk that has no room for that either
-// would have the same companions written again and again.
+// taken out has another try before anything else is written: a disk that has no room for that
+// either would have the same companions written again and again.
 func (j *Journal) drain(ctx context.Context) (n int, err error) {
 	var writeErr error
 	if len(j.accepted) == 0 {
@@ -118,8 +118,8 @@ func (j *Journal) write(ctx context.Context, entries []entry) (err error) {
 	return err
 }
 
-// finish waits for what becomes of c. A monitor queue may be a smaller one by now: what is too large
-// for it is written in two parts.
+// finish waits for what becomes of c. A monitor queue may be a smaller one by now: what is too
+// large for it is written in two parts.
 func (j *Journal) finish(ctx context.Context, c scheduler.Companion, wait func(context.Context) error) error {
 	err := wait(ctx)
 	if n := len(c.References); errors.Is(err, link.ErrTooLarge) && n > 1 {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -16,13 +17,10 @@ import (
 	"overdue/scheduler"
 )
 
-const (
-	defaultSize = 64 << 20
-	// answerTimeout is how long the monitor queue may take to accept a companion before it counts as
-	// down, and an earlier process to let go of the file. It is shorter than a send may take, so that
-	// the journal is still of use to it.
-	answerTimeout = 5 * time.Second
-)
+// answerTimeout is how long the monitor queue may take to accept a companion before it counts as
+// down, and an earlier process to let go of the file. It is shorter than a send may take, so that
+// the journal is still of use to it.
+const answerTimeout = 5 * time.Second
 
 // A Scheduler writes companions to the monitor queue: a [scheduler.Scheduler] does.
 type Scheduler interface {
@@ -42,7 +40,7 @@ type Config struct {
 	// Namespace says whose companions these are. Those of another one are kept and not touched.
 	Namespace string
 	// MaxSize bounds the companions that are kept, in bytes; the file takes about twice as much.
-	// 0 = 64 MiB.
+	// 0 = no bound.
 	MaxSize int64
 	// MustExist makes Open fail with fs.ErrNotExist where there is no journal yet.
 	MustExist bool
@@ -117,7 +115,7 @@ func Open(cfg Config) (*Journal, error) {
 		return nil, errors.New("journal: it needs a scheduler, a directory and the name of its namespace")
 	}
 	if cfg.MaxSize == 0 {
-		cfg.MaxSize = defaultSize
+		cfg.MaxSize = math.MaxInt64
 	}
 	f, err := openFile(cfg)
 	if err != nil {
