@@ -31,11 +31,11 @@ func compose(tickets []*ticket) []*group {
 	}
 	var groups []*group
 	shared := map[key]*group{}
-	// share returns the group with a key that has room for n more, or begins one with c.
-	share := func(k key, n int, c Companion) *group {
+	// share returns the group with a key that has room for n more, or begins one.
+	share := func(k key, due time.Time, n int) *group {
 		g := shared[k]
 		if g == nil || g.size()+n > groupSize {
-			g = &group{c: c, composed: !k.slot}
+			g = &group{c: Companion{Entity: k.entity, Due: due}, composed: !k.slot}
 			shared[k] = g
 			groups = append(groups, g)
 		}
@@ -44,14 +44,9 @@ func compose(tickets []*ticket) []*group {
 	for _, t := range tickets {
 		c := &t.c
 		switch {
-		case c.IsSlot() && c.Due.Equal(slotDue(c.SlotEnd)):
-			g := share(key{entity: c.Entity, due: c.Due.UnixNano(), slot: true}, len(c.Lives)+len(c.Spans), Companion{
-				Entity:     c.Entity,
-				Due:        c.Due,
-				SlotEnd:    c.SlotEnd,
-				SlotLength: c.SlotLength,
-				Attempt:    c.Attempt,
-			})
+		case c.IsSlot() && c.Attempt == 0 && c.Due.Equal(slotDue(c.SlotEnd)):
+			g := share(key{entity: c.Entity, due: c.Due.UnixNano(), slot: true}, c.Due, len(c.Lives)+len(c.Spans))
+			g.c.SlotEnd, g.c.SlotLength = c.SlotEnd, c.SlotLength
 			g.c.Lives, g.c.Spans, g.c.Defaults = append(g.c.Lives, c.Lives...), append(g.c.Spans, c.Spans...), append(g.c.Defaults, c.Defaults...)
 			g.join(t)
 		case t.note != nil || !c.Due.IsZero():
@@ -62,7 +57,7 @@ func compose(tickets []*ticket) []*group {
 			for i := range c.References {
 				r := &c.References[i]
 				due := r.dueAt()
-				g := share(key{entity: c.Entity, due: due.UnixNano(), second: r.beyondFirst()}, 1, Companion{Entity: c.Entity, Due: due})
+				g := share(key{entity: c.Entity, due: due.UnixNano(), second: r.beyondFirst()}, due, 1)
 				if g.c.References == nil {
 					g.c.References = make([]Reference, 0, min(len(c.References)-i, groupSize))
 				}

@@ -304,13 +304,7 @@ func TestASlotStandsForASpan(t *testing.T) {
 			life := 5*time.Second + time.Duration(5*i)*time.Millisecond
 			refs = append(refs, Reference{MessageID: "m", Sent: from, From: from, Until: from, Within: life, Deadline: from.Add(life), Stated: "ttl"})
 		}
-		lives := make([]time.Duration, len(refs))
-		for i, r := range refs {
-			lives[i] = r.Within
-		}
-		for range 10 {
-			s.Pays("orders", lives, Instant{Time: from, Measured: true})
-		}
+		s.slots.countLocked(spanOf("orders", 5*time.Second), 1000, from)
 		for range 3 {
 			done := make(called, 1)
 			s.Start(Companion{Entity: "orders", Findable: true, References: refs}, done)

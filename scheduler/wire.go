@@ -51,7 +51,7 @@ type wireCompanion struct {
 
 // A wireReference is a Reference whose durations are milliseconds.
 type wireReference struct {
-	Reference
+	*Reference
 	WithinMs   int64 `json:"withinMs,omitempty"`
 	CompleteMs int64 `json:"completeWithinMs,omitempty"`
 	WarnedMs   int64 `json:"warnedMs,omitempty"`
@@ -108,7 +108,7 @@ func (c *Companion) wire() *wireCompanion {
 		Kind:       c.kind(),
 		Entity:     c.Entity,
 		Attempt:    c.Attempt,
-		SlotEnd:    c.SlotEnd.UTC(),
+		SlotEnd:    c.SlotEnd,
 		LivesMs:    milliseconds(c.Lives),
 		DefaultsMs: milliseconds(c.Defaults),
 		References: make([]wireReference, len(c.References)),
@@ -119,11 +119,8 @@ func (c *Companion) wire() *wireCompanion {
 	for _, span := range c.Spans {
 		w.SpansMs = append(w.SpansMs, [2]int64{span.Shortest.Milliseconds(), span.Longest.Milliseconds()})
 	}
-	for i, r := range c.References {
-		r.toUTC()
-		if r.From.IsZero() {
-			r.Until = r.From
-		}
+	for i := range c.References {
+		r := &c.References[i]
 		w.References[i] = wireReference{
 			Reference:  r,
 			WithinMs:   r.Within.Milliseconds(),
@@ -140,11 +137,6 @@ func milliseconds(lives []time.Duration) []int64 {
 		all[i] = life.Milliseconds()
 	}
 	return all
-}
-
-// toUTC makes the instants UTC.
-func (r *Reference) toUTC() {
-	r.Sent, r.From, r.Until, r.Deadline = r.Sent.UTC(), r.From.UTC(), r.Until.UTC(), r.Deadline.UTC()
 }
 
 // ParseCompanion reads the wire form. Due is not part of it: it is the companion's
@@ -244,8 +236,10 @@ func (w *wireCompanion) readSlot(c *Companion) (err error) {
 }
 
 func (w *wireReference) reference(version int) (r Reference, err error) {
-	r = w.Reference
-	r.toUTC()
+	if w.Reference != nil { // it has another field than its durations
+		r = *w.Reference
+	}
+	r.Sent, r.From, r.Until, r.Deadline = r.Sent.UTC(), r.From.UTC(), r.Until.UTC(), r.Deadline.UTC()
 	r.Traceparent = traceparent.Valid(r.Traceparent) // a context that cannot be read costs no deadline
 	if r.Missed != nil {
 		r.Missed.Traceparent = traceparent.Valid(r.Missed.Traceparent)
