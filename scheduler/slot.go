@@ -194,12 +194,13 @@ func (sr *slotRegistry) pruneLocked(now time.Time) {
 // enterSlots finishes t when every slot that its messages can fall in has a companion.
 func (s *Scheduler) enterSlots(t *ticket) {
 	refs := t.c.References
+	mixed := slices.ContainsFunc(refs, func(r Reference) bool { return r.Within != refs[0].Within })
 	t.wait() // which keeps it open until all are asked for
 	for i := range refs {
 		if i > 0 && refs[i].sameSlots(&refs[i-1]) {
 			continue // as mostly in a batch
 		}
-		key, missing := s.slots.await(t, &refs[i])
+		key, missing := s.slots.await(t, &refs[i], mixed)
 		for _, at := range missing {
 			s.Start(key.companion(at.number), at)
 		}
@@ -213,10 +214,10 @@ func (r *Reference) sameSlots(o *Reference) bool {
 }
 
 // await has t wait for the slots of r, and returns those that are not asked for yet.
-func (sr *slotRegistry) await(t *ticket, r *Reference) (key seriesKey, missing []*registeredSlot) {
+func (sr *slotRegistry) await(t *ticket, r *Reference, mixed bool) (key seriesKey, missing []*registeredSlot) {
 	sr.mu.Lock()
 	defer sr.mu.Unlock()
-	key = sr.keyLocked(t.c.Entity, r)
+	key = sr.keyLocked(t.c.Entity, r, mixed)
 	c := sr.seriesLocked(key, r.From)
 	if c == nil { // there was one when Pays was asked
 		c = &series{slots: map[int64]*registeredSlot{}}
@@ -240,14 +241,14 @@ func (sr *slotRegistry) await(t *ticket, r *Reference) (key seriesKey, missing [
 	return key, missing
 }
 
-// keyLocked is the series for r: of its time to live, or of similar ones where those have to come
-// together to pay.
-func (sr *slotRegistry) keyLocked(entity string, r *Reference) seriesKey {
+// keyLocked is the series for r: of its time to live, or of similar ones where those are sent together
+// or have to come together to pay.
+func (sr *slotRegistry) keyLocked(entity string, r *Reference, mixed bool) seriesKey {
 	exact, span := seriesKey{entity: entity, life: r.Within}, spanOf(entity, r.Within)
 	switch {
 	case r.Stated == "default":
 		exact.byDefault = true
-	case sr.payLocked(span, r.From) && !sr.payLocked(exact, r.From):
+	case mixed, sr.payLocked(span, r.From) && !sr.payLocked(exact, r.From):
 		return span
 	}
 	return exact

@@ -201,7 +201,7 @@ func TestCoveredSlotsAreForgotten(t *testing.T) {
 	for range 100_000 {
 		at = at.Add(slot)
 		r := Reference{Within: time.Hour, From: at, Until: at, Stated: "ttl"}
-		_, missing := s.slots.await(&ticket{c: Companion{Entity: "orders"}}, &r)
+		_, missing := s.slots.await(&ticket{c: Companion{Entity: "orders"}}, &r, false)
 		for _, m := range missing {
 			m.durable = true
 		}
@@ -304,7 +304,6 @@ func TestASlotStandsForASpan(t *testing.T) {
 			life := 5*time.Second + time.Duration(5*i)*time.Millisecond
 			refs = append(refs, Reference{MessageID: "m", Sent: from, From: from, Until: from, Within: life, Deadline: from.Add(life), Stated: "ttl"})
 		}
-		s.slots.countLocked(spanOf("orders", 5*time.Second), 1000, from)
 		for range 3 {
 			done := make(called, 1)
 			s.Start(Companion{Entity: "orders", Findable: true, References: refs}, done)
