@@ -128,9 +128,8 @@ func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time)
 	return 2*paying > len(lives) || s.cfg.Companions == companionsSlot
 }
 
-// countLocked counts n messages and reports whether slots pay for what has that key: in one second
-// of the last few, as many were sent as pay for its slots. Those slots are there, and stand for
-// what is sent now.
+// countLocked counts n messages and reports whether slots pay for what has that key: in this
+// second, or in one whose slots stand for what is sent now, as many were sent as pay for them.
 func (sr *slotRegistry) countLocked(k seriesKey, n int, now time.Time) bool {
 	c := sr.seriesLocked(k, now)
 	if c == nil {
@@ -144,7 +143,7 @@ func (sr *slotRegistry) countLocked(k seriesKey, n int, now time.Time) bool {
 		c.second, c.messages = second, 0
 	}
 	if c.messages += n; c.messages >= messagesPerSlot*int(spread/slot) {
-		c.pays = second + int64(spanWidth/time.Second) + 1
+		c.pays = second + int64(spread/time.Second)
 	}
 	return second <= c.pays
 }

@@ -279,8 +279,8 @@ func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
 	if n := pays(3, 2000); n < 4900 {
 		t.Errorf("at 2000 messages per second slots are taken for %d of 6000", n)
 	}
-	if n := pays(6, 10); n != 60 {
-		t.Errorf("right after that slots are taken for %d of 60", n)
+	if n := pays(5, 10); n != 50 {
+		t.Errorf("right after that slots are taken for %d of 50", n)
 	}
 	if n := pays(3, 10); n > 10 {
 		t.Errorf("later slots are taken for %d of 30", n)
