@@ -14,10 +14,6 @@ const (
 	kindSlot = "slot"
 )
 
-// StatedComplete is how a reference is stated whose deadline is that of completion alone: its
-// message is never expired for it, only reported.
-const StatedComplete = "complete"
-
 // A Companion asks the monitor to check messages of one entity when it becomes due: each message
 // that it names, or those for which a slot stands.
 //
@@ -49,13 +45,6 @@ type span struct{ Shortest, Longest time.Duration }
 
 // IsSlot reports whether c is the companion of a slot.
 func (c *Companion) IsSlot() bool { return !c.SlotEnd.IsZero() }
-
-func (c *Companion) kind() string {
-	if c.IsSlot() {
-		return kindSlot
-	}
-	return kindEach
-}
 
 // SlotStart is where the slot begins, which is not part of it.
 func (c *Companion) SlotStart() time.Time { return c.SlotEnd.Add(-c.length()) }

@@ -18,6 +18,10 @@ const (
 	propertyExpiry   = "ce-expirytime"    // an instant: the expirytime extension of CloudEvents in binary mode
 )
 
+// StatedComplete is how a reference is stated whose deadline is that of completion alone: its
+// message is never expired for it, only reported.
+const StatedComplete = "complete"
+
 // propertyComplete states by when a message has to be settled for good: a duration from its
 // enqueued-time, as overdue-within is.
 const propertyComplete = "overdue-complete-within"

@@ -131,6 +131,13 @@ func (c *Companion) wire() *wireCompanion {
 	return w
 }
 
+func (c *Companion) kind() string {
+	if c.IsSlot() {
+		return kindSlot
+	}
+	return kindEach
+}
+
 func milliseconds(lives []time.Duration) []int64 {
 	all := make([]int64, len(lives))
 	for i, life := range lives {
