@@ -48,8 +48,8 @@ func (w *Worker) Described(name string, info *entities.Info) {
 	w.adopter.Saw(name, info, time.Time{})
 }
 
-// oldestSend returns when the first message may have been sent that rules stand for, by the clock of
-// the broker; zero: unknown.
+// oldestSend returns when the first message may have been sent that rules stand for, by the clock
+// of the broker; zero: unknown.
 func oldestSend(rules []*rule) (oldest time.Time) {
 	for _, rl := range rules {
 		sent := rl.ref.From

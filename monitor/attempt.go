@@ -27,11 +27,11 @@ func (a *attempt) isFree(m *link.Message) bool {
 	return !a.isMade() || m.DeliveryCount != a.deliveryCount
 }
 
-// noteAttempts records the attempts that left messages in place. Such a message is tried again at once
-// when its delivery count shows that it came back. Otherwise an attempt waits: it may affect live
-// messages for an instant. Two monitors that scan the same queue obstruct each other, hence a random
-// quarter either way. An attempt that affects no other message follows soon: no delivery count shows
-// that a consumer released a session, or the lock of a deferred message.
+// noteAttempts records the attempts that left messages in place. Such a message is tried again at
+// once when its delivery count shows that it came back. Otherwise an attempt waits: it may affect
+// live messages for an instant. Two monitors that scan the same queue obstruct each other, hence a
+// random quarter either way. An attempt that affects no other message follows soon: no delivery
+// count shows that a consumer released a session, or the lock of a deferred message.
 func (s *scope) noteAttempts(now time.Time) {
 	for _, wt := range s.watches {
 		if wt.state != stateInFlight || !wt.there {

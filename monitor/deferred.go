@@ -14,10 +14,11 @@ import (
 // client requests it: then the call fails, and its dead letter is found next ("Message expiration
 // (Time to Live)", deferred messages).
 //
-// The attempt counts as a delivery. Where the deadline may not hold for the message, one attempt shows
-// that: the broker delivers it, and it is deferred again.
+// The attempt counts as a delivery. Where the deadline may not hold for the message, one attempt
+// shows that: the broker delivers it, and it is deferred again.
 //
-// It returns the watches over messages that it did not get: locked, gone, or expired at the attempt.
+// It returns the watches over messages that it did not get: locked, gone, or expired at the
+// attempt.
 func (r *round) expireDeferred(ctx context.Context) (left []*watch, err error) {
 	for _, s := range r.scopes {
 		if s.receiver == nil {

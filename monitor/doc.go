@@ -3,9 +3,9 @@
 // Package monitor checks messages at their deadlines, expires those that nobody received in
 // time, and notifies people and systems of them: read, peek, nudge, peek.
 //
-//	companion is due ─▶ rule ─read─▶ watch ──▶ its deadline ─▶ round ─┬─▶ in flight ─▶ round again
-//	                     │                                            ├─▶ dead letter, or other evidence ─▶ missed ─▶ notify
-//	                     └─▶ nothing there: received in time          └─▶ gone ─▶ letters once more ─▶ missed, met or unknown
+//	companion is due ─▶ rule ─read─▶ watch ─▶ its deadline ─▶ round ─┬─▶ in flight ─▶ round
+//	                     │                                           ├─▶ missed ─▶ notify
+//	                     └─▶ nothing there: received in time         └─▶ gone ─▶ letters once more
 //
 // A watch has one of these states, and one function moves it on ([state.after]):
 //

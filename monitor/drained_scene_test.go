@@ -338,8 +338,8 @@ func (s *scene) shuffled(n int, first, step time.Duration) []time.Duration {
 	return lives
 }
 
-// wantAllAccountedFor wants n messages notified of once, or unknown: a deadline that falls between the
-// look and the nudge of a round leaves no evidence once its letter is taken.
+// wantAllAccountedFor wants n messages notified of once, or unknown: a deadline that falls between
+// the look and the nudge of a round leaves no evidence once its letter is taken.
 func (s *scene) wantAllAccountedFor(n int) {
 	s.Helper()
 	all, unknown := s.Hook.Subjects(), int(s.Verdicts(workQueue, "unknown"))

@@ -34,7 +34,8 @@ func (e *entity) nudgeFor(ctx context.Context, rl *rule) {
 	}
 }
 
-// isNudged reports whether the broker expires the message of wt at its deadline, at the first nudge.
+// isNudged reports whether the broker expires the message of wt at its deadline, at the first
+// nudge.
 func (e *entity) isNudged(wt *watch) bool {
 	if wt.state != stateWaiting || wt.attempt.isMade() {
 		return false
@@ -42,8 +43,8 @@ func (e *entity) isNudged(wt *watch) bool {
 	return wt.isNative(e.settings.Settings)
 }
 
-// awaitNudges has watches that are due wait for their nudge, as far as nudges come first. It returns
-// the others.
+// awaitNudges has watches that are due wait for their nudge, as far as nudges come first. It
+// returns the others.
 func (e *entity) awaitNudges(ctx context.Context, due []*watch) (rest []*watch) {
 	if !e.isFast() {
 		return due

@@ -56,8 +56,8 @@ func (l *letters) note(identity search.Identity) {
 	}
 }
 
-// read reads letters: the first pages where they may be taken away, on which new ones stand, and then
-// those with identities that wanted still returns, unless there are no others.
+// read reads letters: the first pages where they may be taken away, on which new ones stand, and
+// then those with identities that wanted still returns, unless there are no others.
 func (l *letters) read(ctx context.Context, wanted func() []search.Identity, see func(*link.Message)) (err error) {
 	asks, found := !l.since.IsZero() && time.Since(l.since) >= witnessAge, false
 	seeAny := func(m *link.Message) {
@@ -101,8 +101,8 @@ func (l *letters) close(ctx context.Context) {
 	}
 }
 
-// findLetters reads the dead letters of watches. Every letter of a page counts for the watch that it
-// belongs to, whichever it was read for.
+// findLetters reads the dead letters of watches. Every letter of a page counts for the watch that
+// it belongs to, whichever it was read for.
 func (e *entity) findLetters(ctx context.Context, watches []*watch) error {
 	if len(watches) == 0 || e.settings.forwardDead != "" {
 		return nil
@@ -116,8 +116,8 @@ func (e *entity) findLetters(ctx context.Context, watches []*watch) error {
 	return e.letters.read(ctx, wanted, e.seeLetter)
 }
 
-// seeLetter moves on the watch that a dead letter belongs to, if there is one. A letter with another
-// reason than expiry was received before.
+// seeLetter moves on the watch that a dead letter belongs to, if there is one. A letter with
+// another reason than expiry was received before.
 func (e *entity) seeLetter(m *link.Message) {
 	wt := e.watches[search.IdentityOf(m)]
 	switch {

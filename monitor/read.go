@@ -12,8 +12,8 @@ import (
 	"overdue/monitor/metrics"
 )
 
-// letterWait is how long a dead letter may take until it can be read. Service Bus clears away expired
-// messages asynchronously ("Message browsing"), and does not say how long that takes.
+// letterWait is how long a dead letter may take until it can be read. Service Bus clears away
+// expired messages asynchronously ("Message browsing"), and does not say how long that takes.
 const letterWait = time.Second
 
 // errNoSlots: the scheduler writes no slot companions for such an entity.

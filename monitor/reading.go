@@ -106,8 +106,8 @@ func (r *reading) readWork(ctx context.Context, windows []window) error {
 	return nil
 }
 
-// windowsOf returns the windows of rules, longer by a margin at both ends: a message mostly stands in
-// that of its send, but the clocks of broker nodes may differ.
+// windowsOf returns the windows of rules, longer by a margin at both ends: a message mostly stands
+// in that of its send, but the clocks of broker nodes may differ.
 func windowsOf(rules []*rule, margin time.Duration) []window {
 	all := make([]window, len(rules))
 	for i, rl := range rules {
@@ -133,9 +133,9 @@ func merged(windows []window) []window {
 	return joined
 }
 
-// readBacklog takes messages from the backlog, as far as windows are long. It returns the windows, or
-// parts of windows, that the backlog does not cover, which are still to be read, and those that it
-// did not cover before: what has expired there was never seen.
+// readBacklog takes messages from the backlog, as far as windows are long. It returns the windows,
+// or parts of windows, that the backlog does not cover, which are still to be read, and those that
+// it did not cover before: what has expired there was never seen.
 func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err error) {
 	e := r.e
 	var byLife, others []*rule
@@ -179,8 +179,8 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 	return unread, unseen, nil
 }
 
-// takeBacklog watches the messages of the backlog that slots stand for, or that references name whose
-// deadline is the end of a time to live.
+// takeBacklog watches the messages of the backlog that slots stand for, or that references name
+// whose deadline is the end of a time to live.
 func (r *reading) takeBacklog(ctx context.Context) {
 	e, names := r.e, map[uint64][]*rule{}
 	from, until := search.Forever, time.Time{}

@@ -175,13 +175,13 @@ func (r *round) findExpired(ctx context.Context, gone, tried []*watch) error {
 	return r.findForwarded(ctx, undecided(gone))
 }
 
-// evidenceAge is how long it counts that a message stood there overdue: behind a line that was frozen
-// meanwhile, a consumer may have settled it.
+// evidenceAge is how long it counts that a message stood there overdue: behind a line that was
+// frozen meanwhile, a consumer may have settled it.
 const evidenceAge = 200 * time.Millisecond
 
 // isExpired reports whether the message of wt, which stood there overdue in this round and is gone
-// behind an attempt to expire it, has expired: its time to live has passed, and no consumer held it.
-// While the monitor has accepted a session, nobody else settles its messages.
+// behind an attempt to expire it, has expired: its time to live has passed, and no consumer held
+// it. While the monitor has accepted a session, nobody else settles its messages.
 func (r *round) isExpired(wt *watch) bool {
 	expiry, mortal := judge.NativeExpiry(wt.reference(), wt.seen, r.settings.Settings)
 	if wt.judgement.Assumed || !mortal || expiry.After(r.w.clock.Latest()) {

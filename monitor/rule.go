@@ -62,7 +62,8 @@ func newRule(c *intake.Companion, ref scheduler.Reference, slot *scheduler.Compa
 	return &rule{timed: timed{next: time.Now(), index: -1}, companion: c, ref: ref, slot: slot}
 }
 
-// rearm has the companion of r become due again at an instant of the clock of the broker, or before.
+// rearm has the companion of r become due again at an instant of the clock of the broker, or
+// before.
 func (r *rule) rearm(t time.Time) {
 	if r.far.IsZero() || t.Before(r.far) {
 		r.far = t

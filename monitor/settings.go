@@ -139,8 +139,8 @@ func (t *entitySettings) lifeOf(m *link.Message) time.Duration {
 	return duration.Shorter(m.TimeToLive, t.DefaultMessageTimeToLive)
 }
 
-// isEndless reports whether m states no deadline, and its entity gives it none. One that was scheduled
-// got its time to live at its send.
+// isEndless reports whether m states no deadline, and its entity gives it none. One that was
+// scheduled got its time to live at its send.
 func (t *entitySettings) isEndless(m *link.Message) bool {
 	statesNone := m.TimeToLive == 0 && !search.StatesDeadline(m)
 	return t.known && t.DefaultMessageTimeToLive == 0 && statesNone && m.ScheduledEnqueueTime.IsZero() && !m.EnqueuedTime.Before(t.DefaultSince.Add(search.StampPrecision))

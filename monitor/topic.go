@@ -34,8 +34,8 @@ func (w *Worker) asOf(rules []*rule) time.Time {
 
 // spreadToSubscriptions hands the rules of a topic to its subscriptions. Each subscription has a
 // copy of its own of a message, or none if its filters did not match. A copy that never existed
-// cannot be distinguished from one that was received in time. Where the worker has too many watches,
-// each subscription gets a companion of its own: that is durable, and takes no memory.
+// cannot be distinguished from one that was received in time. Where the worker has too many
+// watches, each subscription gets a companion of its own: that is durable, and takes no memory.
 func (e *entity) spreadToSubscriptions(ctx context.Context, rules []*rule) {
 	subscriptions := e.settings.subscriptions
 	for _, rl := range rules {

@@ -98,9 +98,9 @@ func (wt *watch) isOverdue() bool {
 const expiryWait = 50 * time.Millisecond
 
 // setDeadline takes the deadline of wt from its judgement. The proxy stamps the rest of the time to
-// an absolute deadline as a time to live, which counts from when the broker enqueues the message: it
-// ends later than the deadline, by the duration of the send. A nudge then disturbs no other message,
-// as a scan before would.
+// an absolute deadline as a time to live, which counts from when the broker enqueues the message:
+// it ends later than the deadline, by the duration of the send. A nudge then disturbs no other
+// message, as a scan before would.
 func (wt *watch) setDeadline(s Settings) {
 	wt.deadline = wt.judgement.Deadline
 	wt.due = wt.deadline
@@ -248,8 +248,8 @@ func (a *agenda) takeDue(now time.Time) (rules []*rule, watches []*watch) {
 	return rules, watches
 }
 
-// putOff returns the latest most of watches that are due, and puts the others back: they have probably
-// expired in the nudge of the last round, and come in the next one.
+// putOff returns the latest most of watches that are due, and puts the others back: they have
+// probably expired in the nudge of the last round, and come in the next one.
 func (a *agenda) putOff(watches []*watch, most int) (latest []*watch) {
 	rest := max(len(watches)-most, 0)
 	for _, wt := range watches[:rest] {

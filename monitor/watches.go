@@ -10,7 +10,8 @@ import (
 	"overdue/monitor/search"
 )
 
-// watchIdentity watches a message of which the number, the stamp and the time to live are known. It reports whether the message is in hand.
+// watchIdentity watches a message of which the number, the stamp and the time to live are known. It
+// reports whether the message is in hand.
 func (r *reading) watchIdentity(ctx context.Context, rl *rule, identity search.Identity, life time.Duration) bool {
 	if wt := r.e.watches[identity]; wt != nil {
 		r.hold(rl, wt)
@@ -82,8 +83,8 @@ func (r *reading) hold(rl *rule, wt *watch) {
 }
 
 // isNear reports whether an instant of the clock of the broker is so near that a companion is held
-// until then. Where the clock of the worker is far behind, that is longer than it seems: a rewritten
-// companion comes with a new stamp.
+// until then. Where the clock of the worker is far behind, that is longer than it seems: a
+// rewritten companion comes with a new stamp.
 func (e *entity) isNear(t time.Time) bool {
 	wait := e.w.clock.Until(t)
 	return wait <= 0 || wait <= nearDeadline && !e.w.clock.Behind(t)

@@ -240,8 +240,8 @@ func (sr *slotRegistry) await(t *ticket, r *Reference, mixed bool) (key seriesKe
 	return key, missing
 }
 
-// keyLocked is the series for r: of its time to live, or of similar ones where those are sent together
-// or have to come together to pay.
+// keyLocked is the series for r: of its time to live, or of similar ones where those are sent
+// together or have to come together to pay.
 func (sr *slotRegistry) keyLocked(entity string, r *Reference, mixed bool) seriesKey {
 	exact, span := seriesKey{entity: entity, life: r.Within}, spanOf(entity, r.Within)
 	switch {

@@ -83,9 +83,9 @@ func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time)
 	return j
 }
 
-// deadlinesOf returns the deadlines that m may have, ascending, and whether the last one is certain.
-// The others are assumed: they rest on a default time to live that m may not have. Only the broker
-// knows, so nobody else dead-letters m for them.
+// deadlinesOf returns the deadlines that m may have, ascending, and whether the last one is
+// certain. The others are assumed: they rest on a default time to live that m may not have. Only
+// the broker knows, so nobody else dead-letters m for them.
 func deadlinesOf(r *scheduler.Reference, m *link.Message, s Settings) (deadlines []time.Time, certain bool) {
 	ours := *r
 	if r.Stated == "default" {
@@ -119,9 +119,9 @@ func certainSettings(r *scheduler.Reference, m *link.Message, s Settings) Settin
 	return s
 }
 
-// mayPrecede reports whether m may have been sent before the settings of its entity changed. Service
-// Bus sets the time to live of a message when it is sent: the one that it states, capped by the
-// default of the entity, or that default. A later change does not affect it
+// mayPrecede reports whether m may have been sent before the settings of its entity changed.
+// Service Bus sets the time to live of a message when it is sent: the one that it states, capped by
+// the default of the entity, or that default. A later change does not affect it
 // (learn.microsoft.com/azure/service-bus-messaging/message-expiration, "Entity-level expiration").
 // A peek shows no time to live that comes from the default alone.
 func mayPrecede(r *scheduler.Reference, m *link.Message, s Settings) bool {

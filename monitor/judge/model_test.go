@@ -81,8 +81,8 @@ func TestNothingIsOverdueForCertainBeforeItsDeadline(t *testing.T) {
 	})
 }
 
-// Who judges a message at each instant that the last judgement names, and has the broker expire what
-// is overdue, does so at the deadline, also where the default of the entity has changed.
+// Who judges a message at each instant that the last judgement names, and has the broker expire
+// what is overdue, does so at the deadline, also where the default of the entity has changed.
 func TestEveryDeadlineIsJudgedAtItsInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent := drawMessage(t)

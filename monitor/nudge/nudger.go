@@ -193,8 +193,8 @@ func (n *Nudger) serve(ctx context.Context) {
 	}
 }
 
-// untilNext returns how long it is until the next nudge, if one is wanted. When ctx has ended, those
-// that wait for one are on their way back to the monitor queue.
+// untilNext returns how long it is until the next nudge, if one is wanted. When ctx has ended,
+// those that wait for one are on their way back to the monitor queue.
 func (n *Nudger) untilNext(ctx context.Context) (wait time.Duration, more bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
