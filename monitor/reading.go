@@ -198,7 +198,9 @@ func (r *reading) takeBacklog(ctx context.Context) {
 	}
 	e.backlog.Take(from, until, func(w search.Waiting) (taken bool) {
 		for _, rl := range names[w.Name] {
-			if first, last := rl.window(search.WindowMargin); !w.EnqueuedTime().Before(first) && !w.EnqueuedTime().After(last) {
+			first, last := rl.window(search.WindowMargin)
+			isInWindow := !w.EnqueuedTime().Before(first) && !w.EnqueuedTime().After(last)
+			if isInWindow && (w.Life-rl.ref.Within).Abs() <= search.StampPrecision {
 				taken = r.watchIdentity(ctx, rl, w.Identity, w.Life) || taken
 			}
 		}

@@ -159,10 +159,11 @@ func (r *rule) due() time.Time {
 }
 
 // isByLife reports whether the deadline of the message that r names is the end of its time to live,
-// and it has no other notification.
+// and it has no other notification. Its session would not be known from the backlog.
 func (r *rule) isByLife(s *entitySettings) bool {
 	byLife := r.ref.Stated == "ttl" || r.ref.Stated == "default"
-	return byLife && r.ref.Within > 0 && !r.ref.From.IsZero() && r.ref.CompleteWithin == 0 && s.CompleteWithin == 0 && len(s.WarnBefore) == 0
+	otherwise := r.ref.CompleteWithin > 0 || s.CompleteWithin > 0 || len(s.WarnBefore) > 0
+	return byLife && r.ref.Within > 0 && !r.ref.From.IsZero() && !otherwise && !s.sessions
 }
 
 // fits reports whether m may be a message of r, which is over a reference, by its names and its
