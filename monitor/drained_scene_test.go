@@ -339,7 +339,7 @@ func (s *scene) shuffled(n int, first, step time.Duration) []time.Duration {
 }
 
 // wantAllAccountedFor wants n messages notified of once, or unknown: a deadline that falls between
-// the look and the nudge of a round leaves no evidence once its letter is taken.
+// the peek and the nudge of a round leaves no evidence once its letter is taken.
 func (s *scene) wantAllAccountedFor(n int) {
 	s.Helper()
 	all, unknown := s.Hook.Subjects(), int(s.Verdicts(workQueue, "unknown"))
