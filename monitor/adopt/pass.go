@@ -158,9 +158,13 @@ func (p *pass) read(ctx context.Context, path string, at position, end int64, ta
 	defer v.Close(ctx)
 	p.pages = maxPages
 	at, err = p.begin(ctx, &v, at)
-	for err == nil && at.Next < end && p.mayRead() {
+	for err == nil && !v.Unordered && at.Next < end && p.mayRead() {
 		var page []*link.Message
-		if page, err = v.Peek(ctx, at.Next, search.PageSize); len(page) == 0 && err == nil {
+		page, err = v.Peek(ctx, at.Next, search.PageSize)
+		switch {
+		case err != nil || v.Unordered:
+			continue
+		case len(page) == 0:
 			return at, end, nil
 		}
 		for _, m := range page {
@@ -172,9 +176,8 @@ func (p *pass) read(ctx context.Context, path string, at position, end int64, ta
 		}
 	}
 	switch {
-	case errors.Is(err, search.ErrPartitioned):
+	case v.Unordered:
 		p.canRead(p.path, 0, "", true) // nobody has described it
-		err = nil
 	case link.Condition(err) == link.ConditionNotFound:
 		return position{}, 0, nil
 	}

@@ -5,7 +5,6 @@ package search
 import (
 	"cmp"
 	"context"
-	"errors"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -14,13 +13,8 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-const (
-	// maxWaiting bounds the messages of a backlog, to 32 MiB. Those beyond are read each time.
-	maxWaiting = 1 << 20
-	// bucketLength is how many milliseconds of ends of life one bucket has: a slot reads one or two,
-	// and lives of up to an hour have some thirty thousand.
-	bucketLength = 128
-)
+// maxWaiting bounds the messages of a backlog, to 32 MiB. Those beyond are read each time.
+const maxWaiting = 1 << 20
 
 // Waiting is a message that waited when it was read.
 type Waiting struct {
@@ -41,9 +35,8 @@ func NameOf(messageID string) uint64 { return maphash.String(nameSeed, messageID
 // One goroutine uses it. The zero Backlog is empty.
 type Backlog struct {
 	from, until time.Time           // it has what was enqueued from from to before until
-	needed      time.Time           // from then on by the windows since the last Take; zero: there was none
-	buckets     map[int64][]Waiting // by bucketOf
-	waiting     int                 // in all buckets
+	bySecond    map[int64][]Waiting // by the second in which their lives end
+	waiting     int                 // in all seconds
 	most        int                 // instead of maxWaiting; 0: that
 }
 
@@ -52,31 +45,28 @@ type Backlog struct {
 // then their messages are taken. lifeOf returns the life of a message; 0: it is not kept. covered
 // is before until if the backlog is full, and from if sequence numbers are not in order.
 func (b *Backlog) Extend(ctx context.Context, v *View, from, until time.Time, lifeOf func(*link.Message) time.Duration) (covered time.Time, err error) {
-	if v.Unordered || !b.reaches(from) {
+	if !b.reaches(from) {
 		b.startAt(from)
 	}
-	if b.needed.IsZero() {
-		b.needed = from
-	}
-	if v.Unordered || !b.until.Before(until) {
+	start, reached := b.until, b.until
+	if v.Unordered || !start.Before(until) {
 		return b.Covered(from), nil
 	}
-	start, reached, full := b.until, b.until, false
-	err = v.readWindow(ctx, start, until.Add(-1), func(page []*link.Message) (more bool) {
+	err = v.read(ctx, start, until.Add(-1), func(page []*link.Message) (more bool) {
 		for _, m := range page {
 			life := lifeOf(m)
 			if life <= 0 || Pending(m) || m.EnqueuedTime.Before(start) || !m.EnqueuedTime.Before(until) {
 				continue
 			}
 			reached = m.EnqueuedTime
-			if full = b.isFull() && !b.dropUnneeded(); full {
-				return false
+			if b.isFull() {
+				break
 			}
 			b.add(Waiting{IdentityOf(m), life, NameOf(m.MessageID)})
 		}
-		return true
+		return !b.isFull() && !v.Unordered
 	})
-	if errors.Is(err, ErrPartitioned) {
+	if v.Unordered {
 		b.startAt(from)
 		return from, nil
 	}
@@ -84,9 +74,8 @@ func (b *Backlog) Extend(ctx context.Context, v *View, from, until time.Time, li
 		b.from = start
 	}
 	b.until = until
-	if err != nil || full { // more may have been enqueued in the same millisecond
+	if err != nil || b.isFull() { // more may have been enqueued in the same millisecond: it is read again
 		b.until = reached
-		b.dropWhere(func(w Waiting) bool { return !w.EnqueuedTime().Before(reached) })
 	}
 	return b.Covered(from), err
 }
@@ -106,21 +95,27 @@ func (b *Backlog) reaches(from time.Time) bool {
 	return !from.Before(b.from) && (b.waiting > 0 || !from.After(b.until))
 }
 
-// Take calls take with the messages whose life ends after from and at until at the latest, and
-// removes those that it accepts.
+// Take calls take with the messages whose life ends after from and at until at the latest, perhaps
+// twice, and removes those that it accepts. If the backlog is still full then, it has what nobody
+// takes, and starts over.
 func (b *Backlog) Take(from, until time.Time, take func(Waiting) bool) {
-	b.needed = time.Time{}
-	takeOne := func(w Waiting) (removed bool) {
-		end := w.EnqueuedTime().Add(w.Life)
-		return end.After(from) && !end.After(until) && take(w)
+	for _, second := range slices.Sorted(maps.Keys(b.bySecond)) {
+		if second < from.Unix() || second > until.Unix() {
+			continue
+		}
+		all := b.bySecond[second]
+		left := slices.DeleteFunc(all, func(w Waiting) bool {
+			end := w.EnqueuedTime().Add(w.Life)
+			return end.After(from) && !end.After(until) && take(w)
+		})
+		b.waiting -= len(all) - len(left)
+		b.bySecond[second] = left
+		if len(left) == 0 {
+			delete(b.bySecond, second)
+		}
 	}
-	first, last := bucketOf(from), bucketOf(until)
-	if last-first > int64(len(b.buckets)) {
-		b.dropWhere(takeOne)
-		return
-	}
-	for bucket := first; bucket <= last; bucket++ {
-		b.dropFrom(bucket, takeOne)
+	if b.isFull() {
+		b.Reset()
 	}
 }
 
@@ -131,39 +126,11 @@ func (b *Backlog) startAt(from time.Time) { *b = Backlog{from: from, until: from
 
 func (b *Backlog) isFull() bool { return b.waiting >= cmp.Or(b.most, maxWaiting) }
 
-func bucketOf(end time.Time) int64 { return end.UnixMilli() / bucketLength }
-
 func (b *Backlog) add(w Waiting) {
-	if b.buckets == nil {
-		b.buckets = map[int64][]Waiting{}
+	if b.bySecond == nil {
+		b.bySecond = map[int64][]Waiting{}
 	}
-	bucket := bucketOf(w.EnqueuedTime().Add(w.Life))
-	b.buckets[bucket] = append(b.buckets[bucket], w)
+	second := w.EnqueuedTime().Add(w.Life).Unix()
+	b.bySecond[second] = append(b.bySecond[second], w)
 	b.waiting++
-}
-
-// dropUnneeded drops what was enqueued before the windows, and reports whether there is room then.
-func (b *Backlog) dropUnneeded() bool {
-	if b.from.Before(b.needed) {
-		b.dropWhere(func(w Waiting) bool { return w.EnqueuedTime().Before(b.needed) })
-		b.from = b.needed
-	}
-	return !b.isFull()
-}
-
-// dropWhere drops the messages that match.
-func (b *Backlog) dropWhere(matches func(Waiting) bool) {
-	for _, bucket := range slices.Sorted(maps.Keys(b.buckets)) {
-		b.dropFrom(bucket, matches)
-	}
-}
-
-func (b *Backlog) dropFrom(bucket int64, matches func(Waiting) bool) {
-	left := slices.DeleteFunc(b.buckets[bucket], matches)
-	b.waiting -= len(b.buckets[bucket]) - len(left)
-	if len(left) > 0 {
-		b.buckets[bucket] = left
-	} else {
-		delete(b.buckets, bucket)
-	}
 }

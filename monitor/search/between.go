@@ -4,7 +4,6 @@ package search
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sort"
 	"time"
@@ -16,45 +15,28 @@ import (
 // included. A zero from is the beginning of the queue. If the entity turns out to be partitioned,
 // see gets some messages twice.
 func (v *View) Between(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
-	seePage := func(page []*link.Message) (more bool) {
+	return v.read(ctx, from, until, func(page []*link.Message) (more bool) {
 		for _, m := range page {
 			if !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) {
 				see(m)
 			}
 		}
 		return true
-	}
-	if !v.Unordered {
-		if err := v.readWindow(ctx, from, until, seePage); !errors.Is(err, ErrPartitioned) {
-			return err
-		}
-	}
-	return v.readAll(ctx, seePage)
-}
-
-// readWindow reads the pages with the messages of a window, where sequence numbers are in the order
-// of time, until see needs no more.
-func (v *View) readWindow(ctx context.Context, from, until time.Time, see func(page []*link.Message) (more bool)) error {
-	page, err := v.seek(ctx, from)
-	for err == nil && len(page) > 0 {
-		last := page[len(page)-1]
-		if !see(page) || last.EnqueuedTime.After(until) {
-			return nil
-		}
-		page, err = v.peekAhead(ctx, last.SequenceNumber+1, until)
-	}
-	return err
+	})
 }
 
 // seek returns a page in which, or right behind which, the messages begin that were enqueued at t
 // or later. It is empty if there is none. Where messages arrive evenly that costs two or three
-// peeks, however long the queue is.
+// peeks, however long the queue is. Where they have no order, it returns the first page.
 func (v *View) seek(ctx context.Context, t time.Time) (page []*link.Message, err error) {
 	if err := v.proveIndex(ctx); err != nil {
 		return nil, err
 	}
 	s := newSeeker(v.index, t)
 	for found := false; !found; {
+		if v.Unordered {
+			return v.Peek(ctx, 0, PageSize)
+		}
 		from := s.guess()
 		if page, err = v.Peek(ctx, from, PageSize); err != nil {
 			return nil, err

@@ -4,26 +4,21 @@ package search
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sort"
+	"time"
 
 	"overdue/internal/servicebus/link"
 )
 
-const (
-	// pageGap is how many messages that nobody asked for a page may have between two that are
-	// wanted: a round trip costs about as much as reading so many.
-	pageGap = 64
-	// maxRanges bounds the ranges that Find peeks at side by side.
-	maxRanges = 32
-)
+// maxRanges bounds the ranges that Find peeks at side by side, and so its memory.
+const maxRanges = 32
 
 // Find reads the pages on which the wanted messages stand, and calls see with every message of
 // these pages, perhaps twice. A wanted message that see does not get is not there.
 func (v *View) Find(ctx context.Context, wanted []Identity, see func(*link.Message)) error {
 	if !v.Unordered {
-		if err := v.findByNumber(ctx, wanted, see); !errors.Is(err, ErrPartitioned) {
+		if err := v.findByNumber(ctx, wanted, see); err != nil || !v.Unordered {
 			return err
 		}
 	}
@@ -34,7 +29,7 @@ func (v *View) Find(ctx context.Context, wanted []Identity, see func(*link.Messa
 	if len(missing) == 0 {
 		return nil
 	}
-	return v.readAll(ctx, func(page []*link.Message) (more bool) {
+	return v.read(ctx, time.Time{}, time.Time{}, func(page []*link.Message) (more bool) {
 		for _, m := range page {
 			delete(missing, IdentityOf(m))
 			see(m)
@@ -49,9 +44,6 @@ func (v *View) FirstPages(ctx context.Context, most int, see func(*link.Message)
 	from := int64(0)
 	for range most {
 		page, err := v.Peek(ctx, from, PageSize)
-		if errors.Is(err, ErrPartitioned) {
-			page, err = v.Peek(ctx, from, PageSize)
-		}
 		if err != nil || len(page) == 0 {
 			return err == nil, err
 		}
@@ -74,10 +66,10 @@ func (v *View) findByNumber(ctx context.Context, wanted []Identity, see func(*li
 	for n := 1; len(numbers) > 0; n = min(2*n, maxRanges) {
 		ranges := rangesOf(numbers, n)
 		if n == 1 {
-			ranges[0].N = max(ranges[0].N, pageGap) // a short dead-letter queue has no more
+			ranges[0].N = max(ranges[0].N, PageSize/4) // a short dead-letter queue has no more
 		}
 		pages, err := v.peekEach(ctx, ranges)
-		if err != nil {
+		if err != nil || v.Unordered {
 			return err
 		}
 		for _, page := range pages {
@@ -95,11 +87,12 @@ func (v *View) findByNumber(ctx context.Context, wanted []Identity, see func(*li
 	return nil
 }
 
-// rangesOf returns the first ranges, n at most, that hold numbers, which are in order.
+// rangesOf returns the first ranges, n at most, that hold numbers, which are in order. Between two
+// of them a quarter of a page may stand that nobody asked for: a round trip costs about as much.
 func rangesOf(numbers []int64, n int) (ranges []link.PeekRange) {
 	for i := 0; i < len(numbers) && len(ranges) < n; {
 		first, last := numbers[i], numbers[i]
-		for ; i < len(numbers) && numbers[i]-last <= pageGap && numbers[i]-first < PageSize; i++ {
+		for ; i < len(numbers) && numbers[i]-last <= PageSize/4 && numbers[i]-first < PageSize; i++ {
 			last = numbers[i]
 		}
 		ranges = append(ranges, link.PeekRange{From: first, N: int(last-first) + 1})

@@ -22,8 +22,8 @@ func TestIndexPointsStayInOrderAndBounded(t *testing.T) {
 		n := rng.Int64N(1_000_000)
 		x.add(indexPoint{Number: n, Enqueued: noon.Add(time.Duration(n) * time.Millisecond)})
 	}
-	if len(x) > maxIndexPoints {
-		t.Errorf("%d points, want at most %d", len(x), maxIndexPoints)
+	if len(x) > PageSize {
+		t.Errorf("%d points, want at most %d", len(x), PageSize)
 	}
 	for i := 1; i < len(x); i++ {
 		if x[i-1].Number >= x[i].Number {

@@ -11,14 +11,9 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-const (
-	// maxIndexPoints bounds an index. When it is full, every second point is dropped, so that it
-	// still spans the queue.
-	maxIndexPoints = 512
-	// proofHolds is for how long the proof of an index holds. Service Bus detaches the links of a
-	// deleted entity. If one survives, this bounds how long the index may mislead.
-	proofHolds = time.Second
-)
+// proofHolds is for how long the proof of an index holds. Service Bus detaches the links of a
+// deleted entity. If one survives, this bounds how long the index may mislead.
+const proofHolds = time.Second
 
 // An indexPoint is the enqueued-time of one sequence number. It stays true when the message is
 // gone, as long as its queue exists.
@@ -29,11 +24,13 @@ type indexPoint struct {
 
 func pointOf(m *link.Message) indexPoint { return indexPoint{m.SequenceNumber, m.EnqueuedTime} }
 
-// A sequenceIndex is points in the order of sequence numbers, which is the order of time.
+// A sequenceIndex is points in the order of sequence numbers, which is the order of time. It has
+// PageSize of them at most. When it is full, every second one is dropped, so that it still spans the
+// queue.
 type sequenceIndex []indexPoint
 
 func (x *sequenceIndex) add(p indexPoint) {
-	if len(*x) == maxIndexPoints {
+	if len(*x) == PageSize {
 		i := 0
 		*x = slices.DeleteFunc(*x, func(indexPoint) bool { i++; return i%2 == 0 })
 	}

@@ -4,7 +4,6 @@ package search
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,17 +14,10 @@ import (
 const (
 	// PageSize is the most messages that Service Bus returns for one peek ("Message browsing").
 	PageSize = 250
-	// peekTimeout bounds one peek, including the opening of its link. A search as a whole has no
-	// bound: on a slow connection it would start over again and again.
-	peekTimeout = 30 * time.Second
 	// partitionShift is the bit of a sequence number at which the number of the partition begins.
 	// Any other entity would take nine years to reach it, at a message per microsecond.
 	partitionShift = 48
 )
-
-// ErrPartitioned reports that the entity has just turned out to be partitioned: its sequence
-// numbers are not in the order of time.
-var ErrPartitioned = errors.New("the sequence numbers of the entity are not in the order of time")
 
 // View peeks at a queue or a dead-letter queue. One goroutine uses it.
 type View struct {
@@ -43,8 +35,7 @@ type View struct {
 }
 
 // Peek returns up to n messages from the sequence number from on. An empty page means that there
-// are none. A short one does not, since the bytes of a page are bounded too. It returns
-// ErrPartitioned once, when the first number of a partition turns up.
+// are none. A short one does not, since the bytes of a page are bounded too.
 func (v *View) Peek(ctx context.Context, from int64, n int) ([]*link.Message, error) {
 	pages, err := v.peekEach(ctx, []link.PeekRange{{From: from, N: n}})
 	if err != nil {
@@ -55,7 +46,7 @@ func (v *View) Peek(ctx context.Context, from int64, n int) ([]*link.Message, er
 
 // peekEach is Peek for several ranges, in about the time of one.
 func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][]*link.Message, err error) {
-	err = v.call(ctx, "peek at", len(ranges), func(ctx context.Context) (err error) {
+	err = v.call(ctx, "peek at", len(ranges), func() (err error) {
 		pages, err = v.peeker.PeekEach(ctx, ranges)
 		return err
 	})
@@ -70,7 +61,7 @@ func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][
 // peekAhead is Peek for one of many pages. Unless the page reaches beyond until, the next one is on
 // its way when peekAhead returns, so that both sides work at a time.
 func (v *View) peekAhead(ctx context.Context, from int64, until time.Time) (page []*link.Message, err error) {
-	err = v.call(ctx, "peek at", 1, func(ctx context.Context) (err error) {
+	err = v.call(ctx, "peek at", 1, func() (err error) {
 		page, err = v.peeker.PeekAhead(ctx, link.PeekRange{From: from, N: PageSize}, func(_ int, last *link.Message) bool {
 			return !last.EnqueuedTime.After(until)
 		})
@@ -83,65 +74,62 @@ func (v *View) peekAhead(ctx context.Context, from int64, until time.Time) (page
 }
 
 // call calls use, which makes that many peeks, while the peeker is open. An error closes it.
-func (v *View) call(ctx context.Context, operation string, peeks int, use func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
-	defer cancel()
+func (v *View) call(ctx context.Context, operation string, peeks int, use func() error) (err error) {
 	if v.peeker == nil {
-		p, err := v.Links.Peeker(ctx, v.Path, v.Next...)
-		if err != nil {
+		if v.peeker, err = v.Links.Peeker(ctx, v.Path, v.Next...); err != nil {
 			return fmt.Errorf("monitor: open %s: %w", v.Path, err)
 		}
-		v.peeker = p
 	}
 	v.Peeks += peeks
 	v.Operations.Add(operations.Peek, peeks)
-	if err := use(ctx); err != nil {
+	if err := use(); err != nil {
 		v.peeker = nil
 		return fmt.Errorf("monitor: %s %s: %w", operation, v.Path, err)
 	}
 	return nil
 }
 
-// notePage adds to the index what a page shows, and checks that its numbers are in order.
+// notePage adds to the index what a page shows, and notes the first number of a partition.
 func (v *View) notePage(from int64, page []*link.Message) error {
-	if v.Unordered || len(page) == 0 {
+	if len(page) == 0 {
 		return nil
 	}
-	for _, m := range page {
-		if m.SequenceNumber>>partitionShift != 0 {
-			v.Unordered = true
-			return fmt.Errorf("monitor: peek at %s: %w", v.Path, ErrPartitioned)
-		}
-		if m.SequenceNumber < from {
-			return fmt.Errorf("monitor: peek at %s from %d: the broker returned the earlier number %d", v.Path, from, m.SequenceNumber)
-		}
+	first, last := pointOf(page[0]), pointOf(page[len(page)-1])
+	switch {
+	case last.Number < from:
+		return fmt.Errorf("monitor: peek at %s from %d: the broker returned the earlier number %d", v.Path, from, last.Number)
+	case last.Number>>partitionShift != 0:
+		v.Unordered = true
+	default:
+		v.index.add(first)
+		v.index.add(last)
 	}
-	v.index.add(pointOf(page[0]))
-	v.index.add(pointOf(page[len(page)-1]))
 	return nil
 }
 
-// readAll reads the queue from its beginning until see needs no more. In a partitioned entity the
-// number of the partition is part of the sequence number, so sequence numbers are not in the order
-// of time, and whether a peek from a sequence number finds that message is not documented.
-func (v *View) readAll(ctx context.Context, see func(page []*link.Message) (more bool)) error {
-	for from := int64(0); ; {
-		page, err := v.Peek(ctx, from, PageSize)
-		if err != nil || len(page) == 0 || !see(page) {
-			return err
+// read calls see with the pages that have the messages of a window, until it needs no more. In a
+// partitioned entity the number of the partition is part of the sequence number, so sequence numbers
+// are not in the order of time: then it reads all pages. If that turns out meanwhile, it starts over.
+func (v *View) read(ctx context.Context, from, until time.Time, see func(page []*link.Message) (more bool)) error {
+	startsOver := !v.Unordered
+	page, err := v.seek(ctx, from)
+	for err == nil && len(page) > 0 {
+		if startsOver && v.Unordered {
+			return v.read(ctx, from, until, see)
 		}
-		next := page[len(page)-1].SequenceNumber + 1
-		if next <= from {
-			return fmt.Errorf("monitor: peek at %s from %d: the broker goes back to number %d", v.Path, from, next)
+		last := page[len(page)-1]
+		if !see(page) || !v.Unordered && last.EnqueuedTime.After(until) {
+			return nil
 		}
-		from = next
+		page, err = v.peekAhead(ctx, last.SequenceNumber+1, until)
 	}
+	return err
 }
 
 // DeadLetterDeferred dead-letters a deferred message if it is available. session is the session
 // whose lock is held, or nil. It defers the message again if early accepts the end of its lock.
 func (v *View) DeadLetterDeferred(ctx context.Context, number int64, session *string, reason, description string, early func(lockedUntil time.Time) bool) (dead bool, err error) {
-	err = v.call(ctx, fmt.Sprintf("expire deferred message %d of", number), 0, func(ctx context.Context) error {
+	err = v.call(ctx, fmt.Sprintf("expire deferred message %d of", number), 0, func() error {
 		lock, until, ok, err := v.peeker.TakeDeferred(ctx, number, session)
 		v.Operations.Add(operations.Deferred, 1)
 		switch {

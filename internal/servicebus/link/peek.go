@@ -92,6 +92,8 @@ func (p *Peeker) PeekEach(ctx context.Context, ranges []PeekRange) (pages [][]*M
 // both sides work at a time. If the next call is for another range, the page that was requested is
 // dropped.
 func (p *Peeker) PeekAhead(ctx context.Context, r PeekRange, more func(n int, last *Message) bool) (page []*Message, err error) {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	if p.ahead != r {
 		if err = p.dropAhead(ctx); err == nil {
 			err = p.ask(ctx, r)
@@ -196,6 +198,8 @@ func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]b
 // each answer, unless the broker refuses the request with one of the conditions that are no error.
 // After an error the Peeker is closed.
 func (p *Peeker) call(ctx context.Context, operation string, requests []amqp.Map, take func(i int, body amqp.Raw) error, noError ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	return p.ended(ctx, operation, p.callEach(ctx, operation, requests, take, noError))
 }
 

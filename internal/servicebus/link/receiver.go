@@ -27,7 +27,7 @@ const (
 	giveBackTimeout = 5 * time.Second
 )
 
-// openTimeout bounds the opening of a receiver, the connection included.
+// openTimeout bounds the opening of a link, the connection included, and a request of a Peeker.
 const openTimeout = 30 * time.Second
 
 // maxHead bounds what is kept of each message that comes bare. All that is needed stands in front
