@@ -60,7 +60,7 @@ func (e *entity) postpone(ctx context.Context, wt *watch) {
 		}
 		next = next.Add(e.w.clock.Grain()) // a stamp may be cut, and so much earlier than it says
 		if e.isFast() && e.isNudged(wt) {
-			e.nudger.Want(ctx, next)
+			e.nudger.Want(ctx, next, next)
 		}
 		e.checkLater(ctx, wt, e.w.clock.Until(next))
 	}

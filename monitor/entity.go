@@ -92,11 +92,18 @@ func newEntity(w *Worker, name string) *entity {
 		Clock:      &w.clock,
 		Operations: w.metrics.Operations,
 		Sessions:   func() { e.inbox.sessions.Store(true) },
-		Failed:     func(err error) { logFailed(e.log, "nudge failed", err) },
-		Nudged:     e.inbox.wakeUp,
+		Nudged:     e.noteNudge,
 		Go:         w.running.Go,
 	})
 	return e
+}
+
+// noteNudge has the watches looked at whose nudge was made.
+func (e *entity) noteNudge(err error) {
+	if err != nil {
+		logFailed(e.log, "nudge failed", err)
+	}
+	e.inbox.wakeUp()
 }
 
 // put takes rules in, and starts the goroutine of e if it does not run. In fast mode it requests
@@ -169,7 +176,7 @@ func (e *entity) run(ctx context.Context) {
 		select {
 		case <-e.inbox.woken:
 		case <-time.After(e.idle(ctx)):
-			if len(e.agenda)+len(e.ripe) == 0 && e.nudger.Rest() && e.inbox.leave() {
+			if len(e.agenda)+len(e.ripe) == 0 && e.nudger.Rest() == nil && e.inbox.leave() {
 				return
 			}
 		}
@@ -244,7 +251,9 @@ func (e *entity) forget(noticedBy string) {
 // stop releases the companions in hand. It first decides about messages whose nudge was made:
 // only here is it known what that found.
 func (e *entity) stop(ctx context.Context) {
-	e.nudger.End()
+	if ended := e.nudger.Rest(); ended != nil {
+		<-ended
+	}
 	if ripe := e.ripe; len(ripe) > 0 {
 		e.ripe = nil
 		e.check(ctx, ripe, e.readLetters)

@@ -28,9 +28,10 @@ func (e *entity) nudgeFor(ctx context.Context, rl *rule) {
 	grain := e.w.clock.Grain()
 	switch {
 	case rl.slot != nil:
-		e.nudger.WantWithin(ctx, rl.slot.SlotStart(), rl.slot.SlotEnd.Add(grain))
+		e.nudger.Want(ctx, rl.slot.SlotStart(), rl.slot.SlotEnd.Add(grain))
 	case e.isNear(rl.ref.Deadline) && rl.ref.Missed == nil:
-		e.nudger.Want(ctx, rl.ref.Deadline.Add(grain))
+		due := rl.ref.Deadline.Add(grain)
+		e.nudger.Want(ctx, due, due)
 	}
 }
 
@@ -54,7 +55,8 @@ func (e *entity) awaitNudges(ctx context.Context, due []*watch) (rest []*watch) 
 			rest = append(rest, wt)
 			continue
 		}
-		e.nudger.Want(ctx, wt.due.Add(e.w.clock.Grain()))
+		due := wt.due.Add(e.w.clock.Grain())
+		e.nudger.Want(ctx, due, due)
 		e.ripe = append(e.ripe, wt)
 	}
 	return rest
@@ -70,10 +72,9 @@ func (e *entity) takeRipe(now time.Time) (ripe []*watch) {
 		e.rest = now.Add(checkMin)
 		return nil
 	}
-	made := e.nudger.Made().Add(-e.w.clock.Grain())
-	waiting := e.ripe[:0]
+	grain, waiting := e.w.clock.Grain(), e.ripe[:0]
 	for _, wt := range e.ripe {
-		if wt.due.After(made) && now.Sub(wt.next) < nearDeadline {
+		if _, made := e.nudger.MadeFor(wt.due.Add(grain)); !made && now.Sub(wt.next) < nearDeadline {
 			waiting = append(waiting, wt)
 		} else {
 			ripe = append(ripe, wt)

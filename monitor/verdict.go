@@ -99,7 +99,7 @@ func (e *entity) missed(wt *watch, m *link.Message) *scheduler.Missed {
 	}
 	if m.DeadLetterReason == scan.Reason {
 		strategy = strategyScan
-	} else if at, known := e.nudger.MovedAt(wt.deadline); known && !wt.attempt.isMade() {
+	} else if at, known := e.nudger.MadeFor(wt.deadline); known && !wt.attempt.isMade() {
 		moved = at // it has no stamp
 	}
 	missed := judge.Missed(m, wt.deadline)

@@ -16,19 +16,19 @@ func TestNoNudgeOutlivesItsEntity(t *testing.T) {
 		s.ns.Net.Delay(pipenet.Both, 20*time.Millisecond)
 		sent := s.send(life)
 		begun := sent.Add(life)
-		s.Want(s.Context(), begun, begun.Add(time.Second))
-		if s.Rest() {
-			t.Error("Rest = true while a nudge is wanted, want the goroutine to end first")
+		s.want(begun, begun.Add(time.Second))
+		if s.Rest() == nil {
+			t.Error("no nudge is under way while one is wanted, want the goroutine to end first")
 		}
 		time.Sleep(time.Second)
-		if !s.Rest() {
-			t.Error("Rest = false after a second without a wish, want true")
+		if s.Rest() != nil {
+			t.Error("a nudge is under way after a second without a wish, want none")
 		}
 
-		s.Want(s.Context(), begun, begun.Add(time.Second))
+		s.want(begun, begun.Add(time.Second))
 		time.Sleep(time.Until(begun.Add(10 * time.Millisecond)))
-		s.End()
-		made := s.Made()
+		<-s.Rest()
+		made := s.made()
 		if made.Before(begun) {
 			t.Errorf("the last nudge began at %v, want the end to wait for the one under way", made)
 		}
@@ -36,7 +36,7 @@ func TestNoNudgeOutlivesItsEntity(t *testing.T) {
 			t.Errorf("%d dead letters, want the nudge to have expired the message", c.DeadLetter)
 		}
 		time.Sleep(5 * time.Second)
-		if got := s.Made(); !got.Equal(made) {
+		if got := s.made(); !got.Equal(made) {
 			t.Errorf("a nudge began at %v, want none after the end", got)
 		}
 	})

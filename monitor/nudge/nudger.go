@@ -17,27 +17,22 @@ import (
 )
 
 const (
-	nudgeInterval = 5 * time.Millisecond   // at least; deadlines that lie closer share a nudge
-	restRatio     = 2                      // times its duration it rests after a nudge, which holds the oldest live message
-	openAhead     = 500 * time.Millisecond // before a nudge its receiver is opened, which takes some round trips
-	maxPast       = 1000                   // remembered nudges: those of five seconds
+	nudgeInterval = 5 * time.Millisecond // at least; deadlines that lie closer share a nudge
+	maxPast       = 1000                 // remembered nudges: those of five seconds
 )
 
 // Over nudges over an open receiver without credit. It releases the live message that comes, which
-// does not change that message, and returns it; nil: none came. held is how long that message was
-// locked, about.
-func Over(ctx context.Context, r *link.Receiver, ops *operations.Counter) (first *link.Message, held time.Duration, err error) {
-	began := time.Now()
-	m, err := r.Next(ctx)
-	held = time.Since(began)
+// does not change that message, and returns it; nil: none came.
+func Over(ctx context.Context, r *link.Receiver, ops *operations.Counter) (first *link.Message, err error) {
 	ops.Add(operations.Nudge, 1)
 	var live []*link.ReceivedMessage
+	m, err := r.Next(ctx)
 	if m != nil {
 		first, live = &m.Message, append(live, m)
 	}
 	released, releaseErr := r.GiveBack(ctx, live...)
 	ops.Add(operations.Release, released)
-	return first, held, errors.Join(err, releaseErr)
+	return first, errors.Join(err, releaseErr)
 }
 
 // Config configures a Nudger. All fields are required.
@@ -47,8 +42,7 @@ type Config struct {
 	Clock      *judge.Clock
 	Operations *operations.Counter
 	Sessions   func()       // is called when the entity turns out to require sessions
-	Failed     func(error)  // is called after each nudge that has failed
-	Nudged     func()       // is called after each nudge
+	Nudged     func(error)  // is called after each nudge, with its error
 	Go         func(func()) // runs the goroutine
 }
 
@@ -67,24 +61,19 @@ type Nudger struct {
 }
 
 // pastNudge is a nudge that was made. Its instants are never ahead of the broker's clock.
-type pastNudge struct {
-	begun, ended time.Time
-	failed       bool
-}
+type pastNudge struct{ begun, ended time.Time }
 
 func New(cfg Config) *Nudger { return &Nudger{Config: cfg, changed: make(chan struct{}, 1)} }
 
-// Want requests a nudge that begins at each of these instants of the broker's clock, or shortly
-// after it.
-func (n *Nudger) Want(ctx context.Context, due ...time.Time) {
+// Want requests nudges for messages that become due all along a span of time, by the broker's clock.
+// The last one begins at its end, or shortly after it.
+func (n *Nudger) Want(ctx context.Context, from, until time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, at := range due {
-		at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
-		if i, known := slices.BinarySearchFunc(n.wanted, at, time.Time.Compare); !known {
-			n.wanted = slices.Insert(n.wanted, i, at)
-		}
+	for at := from.Add(nudgeInterval); at.Before(until); at = at.Add(nudgeInterval) {
+		n.wantLocked(at)
 	}
+	n.wantLocked(until)
 	n.signal()
 	if n.ended != nil {
 		return
@@ -97,25 +86,16 @@ func (n *Nudger) Want(ctx context.Context, due ...time.Time) {
 	})
 }
 
-// WantWithin requests nudges in a span of time in which messages become due all along.
-func (n *Nudger) WantWithin(ctx context.Context, from, until time.Time) {
-	for at := from.Add(nudgeInterval); at.Before(until); at = at.Add(nudgeInterval) {
-		n.Want(ctx, at)
-	}
-	n.Want(ctx, until)
-}
-
-// Rest drops the nudges that are wanted, and reports whether none is under way.
-func (n *Nudger) Rest() (idle bool) { return n.dropWanted() == nil }
-
-// End drops the nudges that are wanted, and waits for the one under way.
-func (n *Nudger) End() {
-	if ended := n.dropWanted(); ended != nil {
-		<-ended
+func (n *Nudger) wantLocked(at time.Time) {
+	at = at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
+	if i, known := slices.BinarySearchFunc(n.wanted, at, time.Time.Compare); !known {
+		n.wanted = slices.Insert(n.wanted, i, at)
 	}
 }
 
-func (n *Nudger) dropWanted() (ended chan struct{}) {
+// Rest drops the nudges that are wanted. ended is closed when the one under way has ended; nil:
+// none is.
+func (n *Nudger) Rest() (ended <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wanted = nil
@@ -130,28 +110,16 @@ func (n *Nudger) signal() {
 	}
 }
 
-// Made returns when the last nudge that has ended had begun, whatever its result: it was for all
-// that was due by then.
-func (n *Nudger) Made() (begun time.Time) {
+// MadeFor returns when the first nudge ended that began at an instant or later, and whether there
+// was one, whatever its result.
+func (n *Nudger) MadeFor(due time.Time) (ended time.Time, made bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.past) > 0 {
-		begun = n.past[len(n.past)-1].begun
+	i, _ := slices.BinarySearchFunc(n.past, due, func(p pastNudge, due time.Time) int { return p.begun.Compare(due) })
+	if i == len(n.past) {
+		return time.Time{}, false
 	}
-	return begun
-}
-
-// MovedAt returns the latest instant at which a nudge has moved messages that were overdue at
-// since, if a nudge is remembered that began then or later, and has worked.
-func (n *Nudger) MovedAt(since time.Time) (ended time.Time, known bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for i := len(n.past) - 1; i >= 0 && !n.past[i].begun.Before(since); i-- {
-		if !n.past[i].failed {
-			ended, known = n.past[i].ended, true
-		}
-	}
-	return ended, known
+	return n.past[i].ended, true
 }
 
 // ends ends the goroutine, unless a nudge is wanted again.
@@ -166,27 +134,19 @@ func (n *Nudger) ends() bool {
 	return true
 }
 
-// serve nudges until no nudge is wanted, and closes its receiver.
+// serve nudges until no nudge is wanted, and closes its receiver. Until the first one is due, it
+// opens the receiver, which takes some round trips.
 func (n *Nudger) serve(ctx context.Context) {
 	defer n.closeReceiver(ctx)
-	for {
-		wait, more := n.untilNext(ctx)
-		switch {
-		case !more:
-			return
-		case wait <= 0:
-			n.nudgeAll(ctx)
+	for wait, more := n.untilNext(ctx); more; wait, more = n.untilNext(ctx) {
+		if wait <= 0 {
+			n.nudge(ctx)
 			continue
-		case wait > openAhead:
-			n.closeReceiver(ctx) // an open one is a listener
-			wait -= openAhead
-		default:
-			opening := time.Now()
-			_ = n.open(ctx) // the nudge tries again, and reports it
-			wait -= time.Since(opening)
 		}
+		begin := time.After(wait)
+		_ = n.open(ctx) // the nudge tries again, and reports it
 		select {
-		case <-time.After(wait):
+		case <-begin:
 		case <-n.changed:
 		case <-ctx.Done():
 		}
@@ -198,27 +158,29 @@ func (n *Nudger) serve(ctx context.Context) {
 func (n *Nudger) untilNext(ctx context.Context) (wait time.Duration, more bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if ctx.Err() != nil {
+	if len(n.wanted) == 0 || ctx.Err() != nil {
 		n.wanted = nil
-	}
-	if len(n.wanted) == 0 {
 		return 0, false
 	}
 	return max(n.Clock.Until(n.wanted[0]), time.Until(n.restUntil)), true
 }
 
-// nudgeAll nudges for all that is due now.
-func (n *Nudger) nudgeAll(ctx context.Context) {
+// nudge makes one nudge for all that is due now. The receiver stays open for the next one.
+func (n *Nudger) nudge(ctx context.Context) {
 	begun := n.Clock.Now()
 	n.mu.Lock()
 	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) })
 	n.mu.Unlock()
-	err := n.nudge(ctx)
-	if err != nil {
-		n.Failed(fmt.Errorf("monitor: nudge %s: %w", n.Path, err)) // what it was for is searched for all the same
+	wasOpen := n.receiver != nil
+	err := n.try(ctx)
+	if err != nil && wasOpen && ctx.Err() == nil {
+		err = n.try(ctx) // the connection or the entity may be another one by now
 	}
-	n.note(pastNudge{begun: begun, ended: n.Clock.Now(), failed: err != nil})
-	n.Nudged()
+	if err != nil { // what it was for is searched for all the same
+		err = fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
+	}
+	n.note(pastNudge{begun, n.Clock.Now()})
+	n.Nudged(err)
 }
 
 func (n *Nudger) note(one pastNudge) {
@@ -227,22 +189,18 @@ func (n *Nudger) note(one pastNudge) {
 	n.past = append(slices.Delete(n.past, 0, max(len(n.past)+1-maxPast, 0)), one)
 }
 
-// nudge makes one nudge. The receiver stays open for the next one.
-func (n *Nudger) nudge(ctx context.Context) error {
-	kept := n.receiver != nil
+// try nudges over the receiver. Then it rests for twice as long: a nudge holds the oldest live
+// message, which is free for two thirds of the time.
+func (n *Nudger) try(ctx context.Context) error {
 	err := n.open(ctx)
-	begun := time.Now()
-	var held time.Duration
+	begun, took := time.Now(), time.Duration(0)
 	if err == nil {
-		_, held, err = Over(ctx, n.receiver, n.Operations)
+		_, err = Over(ctx, n.receiver, n.Operations)
+		took = time.Since(begun)
 	}
-	n.restUntil = begun.Add(max(nudgeInterval, (1+restRatio)*held+time.Millisecond))
-	if err == nil {
-		return nil
-	}
-	n.closeReceiver(ctx)
-	if kept && ctx.Err() == nil {
-		return n.nudge(ctx) // the connection or the entity may be another one by now
+	n.restUntil = begun.Add(max(nudgeInterval, 3*took))
+	if err != nil {
+		n.closeReceiver(ctx)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,20 +31,15 @@ func Description(deadline time.Time) string {
 }
 
 const (
-	// A batch is batchGrowth times the one before, up to maxBatch. A complete one shows that the
-	// connection does not stall: messages in transit during a stall stay locked.
-	batchGrowth = 4
-	maxBatch    = 200
-	maxHeld     = 5000 // messages under lock
-	// Wait is how long a scan waits for the first message of a batch, and gap for each of the
-	// others.
-	Wait = 250 * time.Millisecond
-	gap  = 20 * time.Millisecond
-	// Time bounds a scan, well below the shortest lock duration (5 s), so that no lock lapses
+	maxHeld = 5000 // messages under lock
+	// firstWait is how long a scan waits for the first message of a batch. The others are right
+	// behind it.
+	firstWait = 250 * time.Millisecond
+	// maxTime bounds a scan, well below the shortest lock duration (5 s), so that no lock lapses
 	// meanwhile: that would raise the delivery count of a live message.
-	Time = 2 * time.Second
-
-	settleTime = 10 * time.Second // bounds each dead-lettering
+	maxTime = 2 * time.Second
+	// settleTime bounds each dead-lettering.
+	settleTime = 10 * time.Second
 )
 
 // Target is a message that a scan searches for.
@@ -85,7 +81,6 @@ type scan struct {
 
 	settling errgroup.Group
 	mu       sync.Mutex
-	dead     int             // targets that it has dead-lettered
 	others   []*link.Message // dead-lettered, but no targets
 }
 
@@ -105,7 +100,7 @@ func Run(ctx context.Context, cfg Config, targets []*Target) (others []*link.Mes
 	released, releaseErr := s.Receiver.GiveBack(ctx, s.live...)
 	s.Operations.Add(operations.Release, released)
 	err = errors.Join(err, releaseErr, s.settling.Wait())
-	if s.cut && s.dead > 0 {
+	if s.cut && slices.ContainsFunc(targets, func(t *Target) bool { return t.Outcome == DeadLettered }) {
 		for _, t := range s.sought {
 			t.Outcome = CutOff
 		}
@@ -113,10 +108,12 @@ func Run(ctx context.Context, cfg Config, targets []*Target) (others []*link.Mes
 	return s.others, err
 }
 
-// receive receives batches until there is nothing more to find.
+// receive receives batches until there is nothing more to find. Each may be four times the one
+// before. A complete one shows that the connection does not stall: messages in transit during a stall
+// stay locked.
 func (s *scan) receive(ctx context.Context) error {
-	end, received := time.Now().Add(Time), 0
-	for batch := 1; len(s.sought) > 0; batch = min(batch*batchGrowth, maxBatch) {
+	end, received := time.Now().Add(maxTime), 0
+	for batch := 1; len(s.sought) > 0; batch = min(4*batch, search.PageSize) {
 		if received >= maxHeld || !time.Now().Before(end) {
 			s.cut = true
 			return nil
@@ -125,11 +122,7 @@ func (s *scan) receive(ctx context.Context) error {
 		if err != nil || credit == 0 {
 			return err
 		}
-		if err := s.Receiver.Grant(ctx, uint32(credit)); err != nil {
-			return err
-		}
-		more, err := s.receiveBatch(ctx, credit, end)
-		if err != nil || !more {
+		if more, err := s.receiveBatch(ctx, credit); err != nil || !more {
 			return err
 		}
 		received += credit
@@ -144,7 +137,7 @@ func (s *scan) creditFor(ctx context.Context, batch int) (credit int, err error)
 	if s.Work == nil || s.Unordered {
 		return batch, nil
 	}
-	page, err := s.Work.Peek(ctx, s.next, maxBatch)
+	page, err := s.Work.Peek(ctx, s.next, search.PageSize)
 	for _, m := range page {
 		if m.SequenceNumber <= s.last && !search.Pending(m) && m.State != link.Deferred {
 			credit++
@@ -153,26 +146,20 @@ func (s *scan) creditFor(ctx context.Context, batch int) (credit int, err error)
 	return min(credit, batch), err
 }
 
-// receiveBatch receives until the credit is used up, and reports whether there may be more to find.
-// It drains credit that is left.
-func (s *scan) receiveBatch(ctx context.Context, credit int, end time.Time) (more bool, err error) {
-	more = true
-	wait := Wait
-	for more && credit > 0 && time.Now().Before(end) {
-		m, err := s.Receiver.Receive(ctx, wait)
-		if err != nil {
-			return false, err
-		}
-		more = m != nil && s.take(ctx, m)
-		wait = gap
-		credit--
+// receiveBatch receives what the broker has for some credit, and takes back what is left of that. It
+// reports whether there may be more to find.
+func (s *scan) receiveBatch(ctx context.Context, credit int) (more bool, err error) {
+	if err := s.Receiver.Grant(ctx, uint32(credit)); err != nil {
+		return false, err
 	}
-	if credit == 0 && more {
-		return true, nil
+	m, err := s.Receiver.Receive(ctx, firstWait)
+	if err != nil {
+		return false, err
 	}
+	more = m != nil && s.take(ctx, m)
 	err = s.Receiver.Drain(ctx)
 	for m := s.Receiver.Prefetched(); m != nil; m = s.Receiver.Prefetched() {
-		s.take(ctx, m)
+		more = s.take(ctx, m) && more
 	}
 	return more, err
 }
@@ -226,13 +213,12 @@ func (s *scan) deadLetter(ctx context.Context, t *Target, m *link.ReceivedMessag
 		return fmt.Errorf("dead-letter: %w", err)
 	}
 	s.Operations.Add(operations.DeadLetter, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if t != nil {
 		t.Outcome = DeadLettered
-		s.dead++
 		return nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	letter := m.Message
 	letter.DeadLetterReason = Reason
 	s.others = append(s.others, &letter)
