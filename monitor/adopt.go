@@ -52,12 +52,17 @@ func (w *Worker) Described(name string, info *entities.Info) {
 // of the broker; zero: unknown.
 func oldestSend(rules []*rule) (oldest time.Time) {
 	for _, rl := range rules {
-		sent := rl.ref.From
+		sent := []time.Time{rl.ref.From}
 		if rl.slot != nil {
-			sent = judge.WindowsOf(rl.slot)[0].From
+			sent = nil
+			for _, in := range judge.WindowsOf(rl.slot) {
+				sent = append(sent, in.From)
+			}
 		}
-		if !sent.IsZero() && (oldest.IsZero() || sent.Before(oldest)) {
-			oldest = sent
+		for _, at := range sent {
+			if !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+				oldest = at
+			}
 		}
 	}
 	return oldest

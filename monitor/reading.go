@@ -147,17 +147,14 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 		}
 	}
 	unread = windowsOf(others, search.StampPrecision)
-	windows := merged(windowsOf(byLife, search.StampPrecision))
-	for _, w := range judge.WindowsOf(r.slots...) {
-		rules := make([]*rule, len(w.Slots))
-		for i, slot := range w.Slots {
-			rules[i] = r.bySlot[slot]
+	windows := windowsOf(byLife, search.StampPrecision)
+	for _, slot := range r.slots {
+		for _, w := range judge.WindowsOf(slot) {
+			windows = append(windows, window{w.From, w.Until, []*rule{r.bySlot[slot]}})
 		}
-		windows = append(windows, window{w.From, w.Until, rules})
 	}
-	slices.SortFunc(windows, func(a, b window) int { return a.from.Compare(b.from) })
 	final := e.w.clock.Now().Add(-search.SettledAge)
-	for _, w := range windows {
+	for _, w := range merged(windows) {
 		if w.until.Sub(w.from) < backlogSpan || !final.After(w.from) || w.from.IsZero() || e.work.Unordered {
 			unread, unseen = append(unread, w), append(unseen, w)
 			continue

@@ -20,6 +20,7 @@ func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Re
 	if search.Pending(m) || deadline.IsZero() && by.IsZero() {
 		return r, false
 	}
+	how, _ := judge.HowStated(m, s)
 	r = scheduler.Reference{
 		MessageID: m.MessageID,
 		SessionID: m.SessionID,
@@ -28,7 +29,7 @@ func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Re
 		From:      m.EnqueuedTime,
 		Until:     m.EnqueuedTime,
 		Deadline:  deadline,
-		Stated:    judge.HowStated(m, s),
+		Stated:    how,
 	}
 	if deadline.IsZero() {
 		r.Deadline, r.Stated = by, scheduler.StatedComplete

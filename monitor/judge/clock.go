@@ -14,7 +14,6 @@ import (
 const (
 	driftPerSecond = 200 * time.Microsecond // that our clock gains on the broker's at most
 	maxEarly       = 5 * time.Second        // by which IsEarly sets the clock behind a deadline at most
-	staleClock     = time.Second            // how far this clock may be behind the measured one
 )
 
 // Clock is a lower bound of the clock of the broker: the latest stamp that it made, carried on by
@@ -100,12 +99,4 @@ func (c *Clock) NotAfter() (now time.Time, known bool) {
 	measured := c.Measured()
 	now = measured.Time.Add(measured.Uncertainty)
 	return now, measured.Measured && !c.Now().After(now)
-}
-
-// Behind reports whether t has passed although the clock of the worker is far before it. A
-// companion that was due long ago has an old stamp. A rewritten one, which is due at once, has a
-// new one.
-func (c *Clock) Behind(t time.Time) bool {
-	latest := c.Latest()
-	return latest.After(t.Add(staleClock)) && latest.After(c.Now().Add(staleClock))
 }

@@ -28,8 +28,8 @@ func TestTheClockIsALowerBound(t *testing.T) {
 		if c.Now().Before(due) {
 			t.Errorf("at %v after the wait, want %v", c.Now(), due)
 		}
-		if _, known := c.NotAfter(); known || !c.Latest().Equal(c.Now()) || c.Behind(due.Add(-time.Hour)) {
-			t.Error("without a measurement the clock knows an upper bound, or that it is behind")
+		if _, known := c.NotAfter(); known || !c.Latest().Equal(c.Now()) {
+			t.Error("without a measurement the clock knows an upper bound, or another lower one")
 		}
 	})
 }
@@ -45,9 +45,6 @@ func TestAMeasurementBoundsTheClock(t *testing.T) {
 		}
 		if now, known := c.NotAfter(); !known || !now.Equal(measured.Time.Add(measured.Uncertainty)) {
 			t.Errorf("not after %v, known %v, want %v", now, known, measured.Time.Add(measured.Uncertainty))
-		}
-		if !c.Behind(time.Now().Add(-30*time.Second)) || c.Behind(time.Now()) {
-			t.Error("Behind is not true of what has passed alone, while the stamp is a minute old")
 		}
 		c.Observe(time.Now().Add(time.Second))
 		if _, known := c.NotAfter(); known {

@@ -6,7 +6,6 @@
 package judge
 
 import (
-	"slices"
 	"time"
 
 	"overdue/internal/servicebus/duration"
@@ -28,19 +27,15 @@ type Settings struct {
 	DefaultSince time.Time
 }
 
-const (
-	pendingDelay   = 200 * time.Millisecond // after its activation, a scheduled message is looked at first
-	settingsMargin = 100 * time.Millisecond // how far the clock of settings may be ahead of that of stamps
-	longestLock    = 5 * time.Minute        // that Service Bus allows
-)
+// longestLock is the longest lock duration that Service Bus allows.
+const longestLock = 5 * time.Minute
 
 // A Judgement says whether a message on the work queue is overdue, with the instants behind it.
 type Judgement struct {
 	Overdue    bool      // its deadline has passed
 	Deadline   time.Time // by the clock of the broker; zero: none
 	CompleteBy time.Time // when it must be completed; zero: never
-	Expiry     time.Time // of an overdue message: when the broker stops delivering it; zero: never
-	Native     bool      // that has passed
+	Native     bool      // it is overdue, and the broker does not deliver it any more
 	Deferred   bool      // a consumer has deferred it: the broker does not expire it by itself
 	Assumed    bool      // overdue only by an assumed deadline: the broker decides
 	Otherwise  time.Time // if the broker leaves it: its next deadline; zero: none
@@ -51,72 +46,62 @@ type Judgement struct {
 func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time) Judgement {
 	if search.Pending(m) {
 		// Its durations count from its activation, whose stamp does not exist yet.
-		return Judgement{Deadline: duration.Later(now, m.ScheduledEnqueueTime).Add(pendingDelay)}
+		return Judgement{Deadline: duration.Later(now, m.ScheduledEnqueueTime).Add(search.WindowMargin)}
 	}
 	j := Judgement{CompleteBy: CompleteBy(r, m, s), Deferred: m.State == link.Deferred}
-	deadlines, certain := deadlinesOf(r, m, s)
-	passed := 0
-	for passed < len(deadlines) && !deadlines[passed].After(now) {
-		passed++
-	}
-	if passed == 0 {
-		if len(deadlines) > 0 {
-			j.Deadline = deadlines[0]
-		}
+	certain, expiry, assumed := deadlinesOf(r, m, s)
+	if !certain.IsZero() && !certain.After(now) {
+		j.Overdue, j.Deadline = true, certain
+		j.Native = !expiry.IsZero() && !expiry.After(now)
 		return j
 	}
-	j.Overdue, j.Deadline = true, deadlines[passed-1]
-	j.Assumed = passed < len(deadlines) || !certain
-	if !j.Assumed {
-		if expiry, mortal := NativeExpiry(r, m, certainSettings(r, m, s)); mortal {
-			j.Expiry, j.Native = expiry, !expiry.After(now)
+	next := certain
+	for _, at := range assumed {
+		switch {
+		case !at.After(now):
+			j.Overdue, j.Assumed, j.Native = true, true, true
+			j.Deadline = duration.Later(j.Deadline, at)
+		case next.IsZero() || at.Before(next):
+			next = at
 		}
-		return j
 	}
-	j.Expiry, j.Native = j.Deadline, true
 	switch late := now.Sub(j.Deadline); {
-	case passed < len(deadlines):
-		j.Otherwise = deadlines[passed]
+	case !j.Overdue:
+		j.Deadline = next
+	case !next.IsZero():
+		j.Otherwise = next
 	case late < longestLock && !j.Deferred: // a consumer may hold it
 		j.Otherwise = now.Add(max(late, time.Second))
 	}
 	return j
 }
 
-// deadlinesOf returns the deadlines that m may have, ascending, and whether the last one is
-// certain. The others are assumed: they rest on a default time to live that m may not have. Only
-// the broker knows, so nobody else dead-letters m for them.
-func deadlinesOf(r *scheduler.Reference, m *link.Message, s Settings) (deadlines []time.Time, certain bool) {
+// deadlinesOf returns the deadline that m has for certain, the end of its time to live as far as that
+// is certain, and the deadlines that it may have before. Those are assumed: they rest on a default
+// time to live that m may not have. Only the broker knows, so nobody else dead-letters m for them.
+func deadlinesOf(r *scheduler.Reference, m *link.Message, s Settings) (certain, expiry time.Time, assumed []time.Time) {
+	older := mayPrecede(r, m, s)
+	if older && s.DefaultMessageTimeToLive > 0 {
+		assumed = append(assumed, m.EnqueuedTime.Add(s.DefaultMessageTimeToLive))
+	}
+	if older {
+		s.DefaultMessageTimeToLive = 0
+	}
+	s.DefaultSince = time.Time{}
 	ours := *r
 	if r.Stated == "default" {
 		ours = scheduler.Reference{} // it may be the default of another entity, or of another time
 	}
-	last := DeadlineOf(&ours, m, certainSettings(r, m, s))
-	certain = !last.IsZero()
-	older := mayPrecede(r, m, s)
-	if older && s.DefaultMessageTimeToLive > 0 {
-		deadlines = append(deadlines, m.EnqueuedTime.Add(s.DefaultMessageTimeToLive))
+	certain = DeadlineOf(&ours, m, s)
+	if at, mortal := NativeExpiry(&ours, m, s); mortal {
+		expiry = at
 	}
-	isAllThereIs := !certain && r.Stated == "default"
+	isAllThereIs := certain.IsZero() && r.Stated == "default"
 	mayLimit := (older || isAllThereIs) && r.Stated != scheduler.StatedComplete
 	if at := r.DeadlineAt(m.EnqueuedTime); mayLimit && !at.IsZero() {
-		deadlines = append(deadlines, at)
+		assumed = append(assumed, at)
 	}
-	slices.SortFunc(deadlines, time.Time.Compare)
-	if certain {
-		deadlines = slices.DeleteFunc(deadlines, func(at time.Time) bool { return !at.Before(last) })
-		deadlines = append(deadlines, last)
-	}
-	return deadlines, certain
-}
-
-// certainSettings returns the settings without a default that m may not have.
-func certainSettings(r *scheduler.Reference, m *link.Message, s Settings) Settings {
-	if mayPrecede(r, m, s) {
-		s.DefaultMessageTimeToLive = 0
-	}
-	s.DefaultSince = time.Time{}
-	return s
+	return certain, expiry, assumed
 }
 
 // mayPrecede reports whether m may have been sent before the settings of its entity changed.
@@ -134,7 +119,7 @@ func mayPrecede(r *scheduler.Reference, m *link.Message, s Settings) bool {
 			return !s.DefaultSince.IsZero()
 		}
 	}
-	return sent.Before(s.DefaultSince.Add(settingsMargin))
+	return sent.Before(s.DefaultSince.Add(search.WindowMargin))
 }
 
 // DeadlineOf returns the deadline of m: the stated one, or the end of its time to live if that
@@ -165,7 +150,8 @@ func NativeExpiry(r *scheduler.Reference, m *link.Message, s Settings) (at time.
 // same message-id.
 func Agrees(r *scheduler.Reference, m *link.Message, s Settings) bool {
 	if r.Stated == scheduler.StatedComplete {
-		within, how := statedCompletion(m, s), HowStated(m, Settings{})
+		within := statedCompletion(m, s)
+		how, _ := HowStated(m, Settings{})
 		return within > 0 && (within-r.Within).Abs() <= time.Millisecond && how == "default"
 	}
 	// The proxy may have limited the deadline to the time to live that it knew. That of a

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 )
 
@@ -60,7 +61,7 @@ func TestJudge(t *testing.T) {
 		{name: "set aside by a consumer", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) { m.State = link.Deferred }), at: 2 * time.Second, overdue: true, deadline: time.Second, native: true, deferred: true},
 		{name: "still scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
 			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon.Add(time.Hour)
-		}), at: 2 * time.Second, deadline: time.Hour + pendingDelay},
+		}), at: 2 * time.Second, deadline: time.Hour + search.WindowMargin},
 		{name: "activated, and still said to be scheduled", ref: within(time.Second), message: both(ttl(time.Second), func(m *link.Message) {
 			m.State, m.ScheduledEnqueueTime = link.Scheduled, noon
 		}), at: 2 * time.Second, overdue: true, deadline: time.Second, native: true},

@@ -39,6 +39,7 @@ func drawMessage(t *rapid.T) sentMessage {
 	if sent.Before(changed) {
 		byDefault = former
 	}
+	how, _ := HowStated(m, Settings{})
 	life := duration.Shorter(duration.Shorter(m.TimeToLive, byDefault), within)
 	r := scheduler.Reference{
 		MessageID: "m",
@@ -46,7 +47,7 @@ func drawMessage(t *rapid.T) sentMessage {
 		From:      m.EnqueuedTime,
 		Until:     m.EnqueuedTime.Add(time.Second),
 		Within:    life,
-		Stated:    HowStated(m, Settings{}),
+		Stated:    how,
 	}
 	all := sentMessage{message: m, settings: s, own: r}
 	if life > 0 {
@@ -64,7 +65,8 @@ func TestNothingIsOverdueForCertainBeforeItsDeadline(t *testing.T) {
 		switch rapid.IntRange(0, 3).Draw(t, "reference") {
 		case 1: // derived from the message, as for senders that do not pass through Overdue
 			r = scheduler.Reference{MessageID: "m", Sent: sent.message.EnqueuedTime, From: sent.message.EnqueuedTime, Until: sent.message.EnqueuedTime, Once: true}
-			r.Deadline, r.Stated = DeadlineOf(&r, sent.message, sent.settings), HowStated(sent.message, sent.settings)
+			r.Deadline = DeadlineOf(&r, sent.message, sent.settings)
+			r.Stated, _ = HowStated(sent.message, sent.settings)
 			if !r.Deadline.IsZero() {
 				r.Within = r.Deadline.Sub(sent.message.EnqueuedTime)
 			}

@@ -10,15 +10,9 @@ import (
 	"overdue/scheduler"
 )
 
-// HowStated returns how the deadline of m was stated, in the order of DeadlineOf.
-func HowStated(m *link.Message, s Settings) string {
-	how, _ := statementOf(m, s)
-	return how
-}
-
-// statementOf returns how m states its deadline, by the rules of the proxy, and the deadline. What
-// the proxy would refuse as invalid states none.
-func statementOf(m *link.Message, s Settings) (how string, deadline time.Time) {
+// HowStated returns how m states its deadline, by the rules of the proxy, and the deadline. What the
+// proxy would refuse as invalid states none.
+func HowStated(m *link.Message, s Settings) (how string, deadline time.Time) {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	switch {
 	case err == nil && !at.IsZero():
@@ -37,7 +31,7 @@ func statementOf(m *link.Message, s Settings) (how string, deadline time.Time) {
 // repeats, that may stand for another message. Only a deadline that the entity gave it comes from
 // the reference, since no message states it. Zero: m states none.
 func statedBy(r *scheduler.Reference, m *link.Message, s Settings) time.Time {
-	how, at := statementOf(m, s)
+	how, at := HowStated(m, s)
 	expiry, mortal := NativeExpiry(r, m, s)
 	switch {
 	case how != "default":

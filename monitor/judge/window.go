@@ -11,48 +11,23 @@ import (
 	"overdue/scheduler"
 )
 
-// Window is a span of enqueued-times, both ends included, in which the messages of slots are found.
-type Window struct {
-	From, Until time.Time
-	Slots       []*scheduler.Companion // whose messages these are, by when they end
-}
+// Window is a span of enqueued-times, both ends included.
+type Window struct{ From, Until time.Time }
 
-// WindowsOf returns the windows of slots. Neighbours share one.
-func WindowsOf(slots ...*scheduler.Companion) []Window {
-	var all []Window
-	add := func(c *scheduler.Companion, shortest, longest time.Duration) {
-		all = append(all, Window{
-			From:  c.SlotStart().Add(-longest).Truncate(search.StampPrecision), // as stamps are cut
-			Until: c.SlotEnd.Add(-shortest),
-			Slots: []*scheduler.Companion{c},
-		})
+// WindowsOf returns the windows in which the messages of a slot are found.
+func WindowsOf(slot *scheduler.Companion) (windows []Window) {
+	add := func(shortest, longest time.Duration) {
+		from := slot.SlotStart().Add(-longest).Truncate(search.StampPrecision) // as stamps are cut
+		windows = append(windows, Window{from, slot.SlotEnd.Add(-shortest)})
 	}
-	for _, c := range slots {
-		for _, life := range c.Lives {
-			add(c, life, life)
-		}
-		for _, span := range c.Spans {
-			add(c, span.Shortest, span.Longest)
-		}
+	for _, life := range slot.Lives {
+		add(life, life)
 	}
-	slices.SortFunc(all, func(a, b Window) int { return a.From.Compare(b.From) })
-	var merged []Window
-	for _, w := range all {
-		last := len(merged) - 1
-		if last < 0 || w.From.After(merged[last].Until.Add(search.StampPrecision)) {
-			merged = append(merged, w)
-			continue
-		}
-		merged[last].Until = duration.Later(merged[last].Until, w.Until)
-		merged[last].Slots = append(merged[last].Slots, w.Slots...)
+	for _, span := range slot.Spans {
+		add(span.Shortest, span.Longest)
 	}
-	for _, w := range merged {
-		slices.SortFunc(w.Slots, bySlotEnd)
-	}
-	return merged
+	return windows
 }
-
-func bySlotEnd(a, b *scheduler.Companion) int { return a.SlotEnd.Compare(b.SlotEnd) }
 
 // SlotOf returns the slot of a message with that stamp and stated time to live, of slots by when
 // they end, and the life that puts it there; nil if it belongs to none. A slot stands for the times
@@ -81,7 +56,7 @@ func SlotOf(slots []*scheduler.Companion, enqueued time.Time, ttl time.Duration,
 // to whole milliseconds, so the message may belong to the previous slot, which has its own check.
 func slotWith(slots []*scheduler.Companion, enqueued time.Time, life time.Duration) *scheduler.Companion {
 	end := enqueued.Add(life)
-	i, _ := slices.BinarySearchFunc(slots, &scheduler.Companion{SlotEnd: end}, bySlotEnd)
+	i, _ := slices.BinarySearchFunc(slots, end, func(c *scheduler.Companion, end time.Time) int { return c.SlotEnd.Compare(end) })
 	for _, slot := range slots[i:] {
 		switch {
 		case life == 0 || !end.After(slot.SlotStart()):

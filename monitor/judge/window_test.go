@@ -8,28 +8,10 @@ import (
 	"time"
 
 	"overdue/scheduler"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 func slotAt(end time.Duration, lives ...time.Duration) *scheduler.Companion {
 	return &scheduler.Companion{SlotEnd: noon.Add(end), SlotLength: 100 * time.Millisecond, Lives: lives}
-}
-
-// Windows hold the stamps of all messages of their slots, and share what they have in common.
-func TestWindowsOfSlots(t *testing.T) {
-	if w := WindowsOf(); len(w) != 0 {
-		t.Errorf("%v, want no windows of no slots", w)
-	}
-	first, second := slotAt(0, time.Second, time.Minute), slotAt(100*time.Millisecond, time.Second)
-	got := WindowsOf(second, first)
-	want := []Window{
-		{From: noon.Add(-time.Minute - 100*time.Millisecond), Until: noon.Add(-time.Minute), Slots: []*scheduler.Companion{first}},
-		{From: noon.Add(-time.Second - 100*time.Millisecond), Until: noon.Add(-900 * time.Millisecond), Slots: []*scheduler.Companion{first, second}},
-	}
-	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b *scheduler.Companion) bool { return a == b })); diff != "" {
-		t.Errorf("windows differ (-want +got):\n%s", diff)
-	}
 }
 
 // A message belongs to the slot in which its life ends, by the time to live that it states, by the

@@ -22,17 +22,20 @@ const (
 )
 
 // Over nudges over an open receiver without credit. It releases the live message that comes, which
-// does not change that message, and returns it; nil: none came.
-func Over(ctx context.Context, r *link.Receiver, ops *operations.Counter) (first *link.Message, err error) {
+// does not change that message, and returns it; nil: none came. held is how long that message was
+// locked, about.
+func Over(ctx context.Context, r *link.Receiver, ops *operations.Counter) (first *link.Message, held time.Duration, err error) {
 	ops.Add(operations.Nudge, 1)
-	var live []*link.ReceivedMessage
+	began := time.Now()
 	m, err := r.Next(ctx)
+	held = time.Since(began)
+	var live []*link.ReceivedMessage
 	if m != nil {
 		first, live = &m.Message, append(live, m)
 	}
 	released, releaseErr := r.GiveBack(ctx, live...)
 	ops.Add(operations.Release, released)
-	return first, errors.Join(err, releaseErr)
+	return first, held, errors.Join(err, releaseErr)
 }
 
 // Config configures a Nudger. All fields are required.
@@ -189,16 +192,15 @@ func (n *Nudger) note(one pastNudge) {
 	n.past = append(slices.Delete(n.past, 0, max(len(n.past)+1-maxPast, 0)), one)
 }
 
-// try nudges over the receiver. Then it rests for twice as long: a nudge holds the oldest live
-// message, which is free for two thirds of the time.
+// try nudges over the receiver. The next nudge begins when the oldest live message, which this one
+// has held, was free for two thirds of the time.
 func (n *Nudger) try(ctx context.Context) error {
 	err := n.open(ctx)
-	begun, took := time.Now(), time.Duration(0)
+	begun, held := time.Now(), time.Duration(0)
 	if err == nil {
-		_, err = Over(ctx, n.receiver, n.Operations)
-		took = time.Since(begun)
+		_, held, err = Over(ctx, n.receiver, n.Operations)
 	}
-	n.restUntil = begun.Add(max(nudgeInterval, 3*took))
+	n.restUntil = begun.Add(max(nudgeInterval, 3*held+time.Millisecond))
 	if err != nil {
 		n.closeReceiver(ctx)
 	}
