@@ -83,8 +83,8 @@ func (r *reading) hold(rl *rule, wt *watch) {
 }
 
 // isNear reports whether an instant of the clock of the broker is so near that a companion is held
-// until then. Where the clock of the worker is that far behind, since its companion was due long ago,
-// it seems nearer than it is: a rewritten companion comes with a new stamp.
+// until then. Where the clock of the worker is that far behind, since its companion was due long
+// ago, it seems nearer than it is: a rewritten companion comes with a new stamp.
 func (e *entity) isNear(t time.Time) bool {
 	wait := e.w.clock.Until(t)
 	isBehind := e.w.clock.Latest().Sub(t) > nearDeadline

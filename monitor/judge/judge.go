@@ -76,9 +76,10 @@ func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time)
 	return j
 }
 
-// deadlinesOf returns the deadline that m has for certain, the end of its time to live as far as that
-// is certain, and the deadlines that it may have before. Those are assumed: they rest on a default
-// time to live that m may not have. Only the broker knows, so nobody else dead-letters m for them.
+// deadlinesOf returns the deadline that m has for certain, the end of its time to live as far as
+// that is certain, and the deadlines that it may have before. Those are assumed: they rest on a
+// default time to live that m may not have. Only the broker knows, so nobody else dead-letters m
+// for them.
 func deadlinesOf(r *scheduler.Reference, m *link.Message, s Settings) (certain, expiry time.Time, assumed []time.Time) {
 	older := mayPrecede(r, m, s)
 	if older && s.DefaultMessageTimeToLive > 0 {

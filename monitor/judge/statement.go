@@ -10,8 +10,8 @@ import (
 	"overdue/scheduler"
 )
 
-// HowStated returns how m states its deadline, by the rules of the proxy, and the deadline. What the
-// proxy would refuse as invalid states none.
+// HowStated returns how m states its deadline, by the rules of the proxy, and the deadline. What
+// the proxy would refuse as invalid states none.
 func HowStated(m *link.Message, s Settings) (how string, deadline time.Time) {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	switch {

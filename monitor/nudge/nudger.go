@@ -68,8 +68,8 @@ type pastNudge struct{ begun, ended time.Time }
 
 func New(cfg Config) *Nudger { return &Nudger{Config: cfg, changed: make(chan struct{}, 1)} }
 
-// Want requests nudges for messages that become due all along a span of time, by the broker's clock.
-// The last one begins at its end, or shortly after it.
+// Want requests nudges for messages that become due all along a span of time, by the broker's
+// clock. The last one begins at its end, or shortly after it.
 func (n *Nudger) Want(ctx context.Context, from, until time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

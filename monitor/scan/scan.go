@@ -109,8 +109,8 @@ func Run(ctx context.Context, cfg Config, targets []*Target) (others []*link.Mes
 }
 
 // receive receives batches until there is nothing more to find. Each may be four times the one
-// before. A complete one shows that the connection does not stall: messages in transit during a stall
-// stay locked.
+// before. A complete one shows that the connection does not stall: messages in transit during a
+// stall stay locked.
 func (s *scan) receive(ctx context.Context) error {
 	end, received := time.Now().Add(maxTime), 0
 	for batch := 1; len(s.sought) > 0; batch = min(4*batch, search.PageSize) {
@@ -146,8 +146,8 @@ func (s *scan) creditFor(ctx context.Context, batch int) (credit int, err error)
 	return min(credit, batch), err
 }
 
-// receiveBatch receives what the broker has for some credit, and takes back what is left of that. It
-// reports whether there may be more to find.
+// receiveBatch receives what the broker has for some credit, and takes back what is left of that.
+// It reports whether there may be more to find.
 func (s *scan) receiveBatch(ctx context.Context, credit int) (more bool, err error) {
 	if err := s.Receiver.Grant(ctx, uint32(credit)); err != nil {
 		return false, err

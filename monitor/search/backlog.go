@@ -74,8 +74,8 @@ func (b *Backlog) Extend(ctx context.Context, v *View, from, until time.Time, li
 		b.from = start
 	}
 	b.until = until
-	if err != nil || b.isFull() { // more may have been enqueued in the same millisecond: it is read again
-		b.until = reached
+	if err != nil || b.isFull() {
+		b.until = reached // more may have been enqueued in the same millisecond: it is read again
 	}
 	return b.Covered(from), err
 }

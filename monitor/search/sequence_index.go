@@ -25,8 +25,8 @@ type indexPoint struct {
 func pointOf(m *link.Message) indexPoint { return indexPoint{m.SequenceNumber, m.EnqueuedTime} }
 
 // A sequenceIndex is points in the order of sequence numbers, which is the order of time. It has
-// PageSize of them at most. When it is full, every second one is dropped, so that it still spans the
-// queue.
+// PageSize of them at most. When it is full, every second one is dropped, so that it still spans
+// the queue.
 type sequenceIndex []indexPoint
 
 func (x *sequenceIndex) add(p indexPoint) {

@@ -25,7 +25,7 @@ type View struct {
 	Path       string   // of the queue or sub-queue
 	Next       []string // audiences that are claimed with it: the owner uses them soon
 	Operations *operations.Counter
-	Unordered  bool                   // sequence numbers are not in the order of time; the View sets it too
+	Unordered  bool                   // no order of time in numbers; the View sets it too
 	Recreated  func(noticedBy string) // called when the queue was recreated; may be nil
 	Peeks      int                    // so far
 
@@ -108,8 +108,9 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 }
 
 // read calls see with the pages that have the messages of a window, until it needs no more. In a
-// partitioned entity the number of the partition is part of the sequence number, so sequence numbers
-// are not in the order of time: then it reads all pages. If that turns out meanwhile, it starts over.
+// partitioned entity the number of the partition is part of the sequence number, so sequence
+// numbers are not in the order of time: then it reads all pages. If that turns out meanwhile, it
+// starts over.
 func (v *View) read(ctx context.Context, from, until time.Time, see func(page []*link.Message) (more bool)) error {
 	startsOver := !v.Unordered
 	page, err := v.seek(ctx, from)
