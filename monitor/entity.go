@@ -91,7 +91,6 @@ func newEntity(w *Worker, name string) *entity {
 		Path:       name,
 		Clock:      &w.clock,
 		Operations: w.metrics.Operations,
-		Sessions:   func() { e.inbox.sessions.Store(true) },
 		Nudged:     e.noteNudge,
 		Go:         w.running.Go,
 	})
@@ -100,6 +99,9 @@ func newEntity(w *Worker, name string) *entity {
 
 // noteNudge has the watches looked at whose nudge was made.
 func (e *entity) noteNudge(err error) {
+	if link.Condition(err) == link.ConditionNotAllowed {
+		e.inbox.sessions.Store(true)
+	}
 	if err != nil {
 		logFailed(e.log, "nudge failed", err)
 	}

@@ -45,7 +45,6 @@ func (r *round) scan(ctx context.Context) (scanned []*watch, err error) {
 	err = eachScope(open, func(s *scope) (err error) {
 		cfg := scan.Config{
 			Receiver:   s.receiver,
-			Unordered:  r.work.Unordered,
 			Clock:      &r.w.clock,
 			Lock:       r.settings.lock,
 			Operations: r.w.metrics.Operations,

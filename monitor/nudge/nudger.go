@@ -44,7 +44,6 @@ type Config struct {
 	Path       string // of the queue or subscription
 	Clock      *judge.Clock
 	Operations *operations.Counter
-	Sessions   func()       // is called when the entity turns out to require sessions
 	Nudged     func(error)  // is called after each nudge, with its error
 	Go         func(func()) // runs the goroutine
 }
@@ -213,9 +212,6 @@ func (n *Nudger) open(ctx context.Context) (err error) {
 		return n.receiver.Claim(ctx)
 	}
 	n.receiver, err = n.Links.BareReceiver(ctx, n.Path, nil)
-	if link.Condition(err) == link.ConditionNotAllowed {
-		n.Sessions()
-	}
 	return err
 }
 

@@ -52,7 +52,6 @@ func play(t *testing.T, act func(s *scene)) {
 			Path:       orders,
 			Clock:      clock,
 			Operations: operations.New(prometheus.NewRegistry()),
-			Sessions:   func() { t.Error("the queue requires sessions, want that it does not") },
 			Nudged: func(err error) {
 				if err != nil {
 					s.failed = append(s.failed, err)

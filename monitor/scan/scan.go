@@ -63,7 +63,6 @@ const (
 type Config struct {
 	Receiver   *link.Receiver // without credit
 	Work       *search.View   // of the queue; nil: of a session, whose messages nobody else has
-	Unordered  bool           // sequence numbers do not show the order
 	Clock      *judge.Clock
 	Lock       time.Duration // of the queue; 0: unknown
 	Operations *operations.Counter
@@ -134,7 +133,7 @@ func (s *scan) receive(ctx context.Context) error {
 // target. A peek also shows locked messages, and for each of those a later one is delivered. So the
 // first batch is one message: if that is behind the last target, all of them are locked.
 func (s *scan) creditFor(ctx context.Context, batch int) (credit int, err error) {
-	if s.Work == nil || s.Unordered {
+	if s.Work == nil || s.Work.Unordered {
 		return batch, nil
 	}
 	page, err := s.Work.Peek(ctx, s.next, search.PageSize)
@@ -184,7 +183,8 @@ func (s *scan) take(ctx context.Context, m *link.ReceivedMessage) (more bool) {
 			t.Outcome = Early
 		}
 	}
-	return len(s.sought) > 0 && (s.Unordered || at.Number <= s.last)
+	isUnordered := s.Work != nil && s.Work.Unordered // a session is in one partition
+	return len(s.sought) > 0 && (isUnordered || at.Number <= s.last)
 }
 
 // overdue reports whether m states a deadline that has passed: if it is no target, another monitor

@@ -37,11 +37,7 @@ type View struct {
 // Peek returns up to n messages from the sequence number from on. An empty page means that there
 // are none. A short one does not, since the bytes of a page are bounded too.
 func (v *View) Peek(ctx context.Context, from int64, n int) ([]*link.Message, error) {
-	pages, err := v.peekEach(ctx, []link.PeekRange{{From: from, N: n}})
-	if err != nil {
-		return nil, err
-	}
-	return pages[0], nil
+	return v.peekAhead(ctx, link.PeekRange{From: from, N: n}, time.Time{})
 }
 
 // peekEach is Peek for several ranges, in about the time of one.
@@ -60,15 +56,15 @@ func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][
 
 // peekAhead is Peek for one of many pages. Unless the page reaches beyond until, the next one is on
 // its way when peekAhead returns, so that both sides work at a time.
-func (v *View) peekAhead(ctx context.Context, from int64, until time.Time) (page []*link.Message, err error) {
+func (v *View) peekAhead(ctx context.Context, r link.PeekRange, until time.Time) (page []*link.Message, err error) {
 	err = v.call(ctx, "peek at", 1, func() (err error) {
-		page, err = v.peeker.PeekAhead(ctx, link.PeekRange{From: from, N: PageSize}, func(_ int, last *link.Message) bool {
+		page, err = v.peeker.PeekAhead(ctx, r, func(_ int, last *link.Message) bool {
 			return !last.EnqueuedTime.After(until)
 		})
 		return err
 	})
 	if err == nil {
-		err = v.notePage(from, page)
+		err = v.notePage(r.From, page)
 	}
 	return page, err
 }
@@ -122,7 +118,7 @@ func (v *View) read(ctx context.Context, from, until time.Time, see func(page []
 		if !see(page) || !v.Unordered && last.EnqueuedTime.After(until) {
 			return nil
 		}
-		page, err = v.peekAhead(ctx, last.SequenceNumber+1, until)
+		page, err = v.peekAhead(ctx, link.PeekRange{From: last.SequenceNumber + 1, N: PageSize}, until)
 	}
 	return err
 }
