@@ -32,11 +32,16 @@ func WindowsOf(slot *scheduler.Companion) (windows []Window) {
 // SlotOf returns the slot of a message with that stamp and stated time to live, of slots by when
 // they end, and the life that puts it there; nil if it belongs to none. A slot stands for the times
 // to live that were stated when it was written, so today's default is only one that the message may
-// have.
+// have. Stamps are cut to whole milliseconds, so the message may belong to the previous slot, which
+// has its own check.
 func SlotOf(slots []*scheduler.Companion, enqueued time.Time, ttl time.Duration, s Settings) (slot *scheduler.Companion, life time.Duration) {
 	for _, life := range [...]time.Duration{ttl, duration.Shorter(ttl, s.DefaultMessageTimeToLive)} {
-		if slot := slotWith(slots, enqueued, life); slot != nil {
-			return slot, life
+		end := enqueued.Add(life)
+		i, _ := slices.BinarySearchFunc(slots, end, func(c *scheduler.Companion, end time.Time) int { return c.SlotEnd.Compare(end) })
+		for ; life > 0 && i < len(slots) && end.After(slots[i].SlotStart()); i++ {
+			if slots[i].StandsFor(life) {
+				return slots[i], life
+			}
 		}
 	}
 	if ttl > 0 || !enqueued.Before(s.DefaultSince) {
@@ -50,20 +55,4 @@ func SlotOf(slots []*scheduler.Companion, enqueued time.Time, ttl time.Duration,
 		}
 	}
 	return nil, 0
-}
-
-// slotWith returns the slot in which that life ends and that stands for it, or nil. Stamps are cut
-// to whole milliseconds, so the message may belong to the previous slot, which has its own check.
-func slotWith(slots []*scheduler.Companion, enqueued time.Time, life time.Duration) *scheduler.Companion {
-	end := enqueued.Add(life)
-	i, _ := slices.BinarySearchFunc(slots, end, func(c *scheduler.Companion, end time.Time) int { return c.SlotEnd.Compare(end) })
-	for _, slot := range slots[i:] {
-		switch {
-		case life == 0 || !end.After(slot.SlotStart()):
-			return nil
-		case slot.StandsFor(life):
-			return slot
-		}
-	}
-	return nil
 }
