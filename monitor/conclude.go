@@ -88,7 +88,13 @@ func (e *entity) recheck(ctx context.Context, wt *watch) {
 		wt.attempt = attempt{}
 		j.Deadline = j.Otherwise
 		wt.setDeadline(e.settings.Settings)
-		wait = e.w.clock.Until(wt.due.Add(e.w.clock.Grain()))
+		next := wt.due.Add(e.w.clock.Grain())
+		wait = e.w.clock.Until(next)
+		isNext := e.untilComplete(wt, wait) == wait
+		if isNext && !e.isNear(next) { // wait has a margin, which would make the companion late
+			e.rewrite(ctx, wt, next)
+			return
+		}
 	case j.Assumed && (!j.Deferred || e.isRefuted(wt)): // it does not hold for the message
 		j.Deadline = time.Time{}
 		e.postpone(ctx, wt)
