@@ -21,7 +21,7 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 		Operations: w.metrics.Operations, Log: w.log,
 		Adopted: w.metrics.Adopted,
 		Notified: func(path string, number int64, enqueued time.Time) bool {
-			return w.notified.Has(alert.IDOf(path, number, enqueued))
+			return w.notified.IsFinal(alert.IDOf(path, number, enqueued))
 		},
 		Latest: w.clock.Latest, Busy: func() bool { return w.intake.IsCrowded() || w.isStopping() },
 	}

@@ -68,10 +68,6 @@ func (e *entity) takeRipe(now time.Time) (ripe []*watch) {
 	if len(e.ripe) == 0 || now.Before(e.rest) {
 		return nil
 	}
-	if e.w.notifier.IsBehind() { // letters that stay wait better on their queue
-		e.rest = now.Add(checkMin)
-		return nil
-	}
 	grain, waiting := e.w.clock.Grain(), e.ripe[:0]
 	for _, wt := range e.ripe {
 		if _, made := e.nudger.MadeFor(wt.due.Add(grain)); !made && now.Sub(wt.next) < nearDeadline {

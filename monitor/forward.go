@@ -78,7 +78,7 @@ func (r *reading) meetForwarded(ctx context.Context) error {
 		}
 	}
 	return e.readForwarded(ctx, from, func(m *link.Message) {
-		if e.w.notified.Has(forwardedID(e.name, m.MessageID)) || e.w.notified.IsFinal(eventID(e.name, search.IdentityOf(m))) {
+		if e.w.notified.IsFinal(forwardedID(e.name, m.MessageID)) || e.w.notified.IsFinal(eventID(e.name, search.IdentityOf(m))) {
 			return
 		}
 		for _, rl := range append(r.byID[m.MessageID], r.withoutID...) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"overdue/alert"
@@ -18,17 +19,9 @@ import (
 // DigestType is the content type of a digest on the monitor queue.
 const DigestType = "application/vnd.overdue.digest+json"
 
-const (
-	// unknownSinkMax is how long a digest is left to monitors whose configuration may have its
-	// sink. It is longer than a rollout.
-	unknownSinkMax = time.Hour
-	// unknownSinkWait is how long it is put back each time, until a whole multiple, so that the
-	// digests of a group stay together.
-	unknownSinkWait = time.Minute
-)
-
-// errUnknownSink: the sink of the digest was removed or renamed.
-var errUnknownSink = fmt.Errorf("no monitor of the last %v has a sink of that name that takes digests", unknownSinkMax)
+// unknownSinkMax is how long a digest is left to monitors whose configuration may have its sink. It
+// is longer than a rollout.
+const unknownSinkMax = time.Hour
 
 // NewOutbox keeps the digests of groups on the monitor queue. When they are due, the worker
 // that receives one gives it to the groups of its sink, see [Notifier.Digest].
@@ -71,49 +64,41 @@ func (n *Notifier) Digest(work context.Context, l *intake.Lease, ended func()) {
 		refuse(intake.Malformed, err)
 		return
 	}
-	groups := n.groupsOf(d.Sink)
-	if groups != nil {
-		groups.Due(alert.DueDigest{
-			Digest: d,
-			Done: func(refused error) {
-				if refused != nil {
-					refuse(intake.Undeliverable, refused)
-					return
-				}
-				settle(l.Complete)
-			},
-			Release: func() { settle(l.HandBack) },
-		})
+	sinks := *n.sinks.Load()
+	i := slices.IndexFunc(sinks, func(s sink) bool { return s.groups != nil && s.Name() == d.Sink })
+	if i < 0 {
+		settle(func(ctx context.Context) error { return n.leaveDigest(ctx, l, d) })
 		return
 	}
+	sinks[i].groups.Due(alert.DueDigest{
+		Digest: d,
+		Done: func(refused error) {
+			if refused != nil {
+				refuse(intake.Undeliverable, refused)
+				return
+			}
+			settle(l.Complete)
+		},
+		Release: func() { settle(l.HandBack) },
+	})
+}
+
+// leaveDigest rewrites a digest whose sink this monitor does not have, for the worker that receives
+// it at the next whole minute: so the digests of a group stay together.
+func (n *Notifier) leaveDigest(ctx context.Context, l *intake.Lease, d alert.Digest) error {
 	now := n.cfg.Now()
 	if d.UnknownSince.IsZero() || d.UnknownSince.After(now) { // nobody else's future keeps it for longer
 		d.UnknownSince = now
 	}
 	if now.Sub(d.UnknownSince) >= unknownSinkMax {
-		refuse(intake.Undeliverable, fmt.Errorf("%w: %q", errUnknownSink, d.Sink))
-		return
+		reason := fmt.Sprintf("no monitor of the last %v has a sink %q that takes digests", unknownSinkMax, d.Sink)
+		n.log.Error("digest refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.String("next", reason))
+		return l.DeadLetter(ctx, intake.Undeliverable, reason)
 	}
 	n.cfg.Yield()
-	settle(func(ctx context.Context) error {
-		return n.putBackDigest(ctx, l, d, now.Truncate(unknownSinkWait).Add(unknownSinkWait))
-	})
-}
-
-// groupsOf returns the groups of the sink with that name, or nil.
-func (n *Notifier) groupsOf(name string) *alert.Groups {
-	for _, s := range *n.sinks.Load() {
-		if s.groups != nil && s.Name() == name {
-			return s.groups
-		}
-	}
-	return nil
-}
-
-// putBackDigest rewrites d, for the worker that receives it when it is due.
-func (n *Notifier) putBackDigest(ctx context.Context, l *intake.Lease, d alert.Digest, due time.Time) error {
-	n.log.Info("digest left to a monitor that has its sink", zap.String("sink", d.Sink), zap.Time("until", due))
-	if err := NewOutbox(n.cfg.Scheduler).Keep(ctx, due, d); err != nil {
+	until := now.Truncate(time.Minute).Add(time.Minute)
+	n.log.Info("digest left to a monitor that has its sink", zap.String("sink", d.Sink), zap.Time("until", until))
+	if err := NewOutbox(n.cfg.Scheduler).Keep(ctx, until, d); err != nil {
 		l.LetGo()
 		return err
 	}

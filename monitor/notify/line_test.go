@@ -23,32 +23,39 @@ type results struct {
 	all    sync.WaitGroup
 }
 
-func (r *results) job(send func() error) *Job {
+// length returns how many jobs wait.
+func (l *line) length() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting)
+}
+
+func (r *results) job(send func() error) *job {
 	r.all.Add(1)
-	return &Job{Send: send, End: func(err error) {
+	return &job{send: send, end: func(err error) {
 		defer r.all.Done()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		off := (*PutOff)(nil)
+		off := (*putOff)(nil)
 		switch {
 		case err == nil:
 			r.sent++
 		case errors.As(err, &off):
-			r.off = append(r.off, off.For)
+			r.off = append(r.off, off.wait)
 		default:
 			r.failed++
 		}
 	}}
 }
 
-func TestToWaitInLineCostsNothingOfTheBudget(t *testing.T) {
+func TestToWaitInLineCostsNoAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Line{Budget: 2 * time.Second}
+		l := &line{limit: maxAttempts}
 		r := &results{}
 		const n = 600 // at 128 a second, and every tenth is sent twice
 		for i := range n {
 			failed := i%10 > 0
-			l.Put(r.job(func() error {
+			l.put(r.job(func() error {
 				time.Sleep(500 * time.Millisecond)
 				if !failed {
 					failed = true
@@ -64,17 +71,17 @@ func TestToWaitInLineCostsNothingOfTheBudget(t *testing.T) {
 	})
 }
 
-func TestAnAttemptIsRepeatedForAsLongAsTheBudgetLasts(t *testing.T) {
+func TestAnAttemptIsRepeatedForAFewSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Line{Budget: 10 * time.Second}
+		l := &line{limit: maxAttempts}
 		r := &results{}
 		attempts, refused := 0, 0
 		began := time.Now()
-		l.Put(r.job(func() error { attempts++; return errors.New("down") }))
-		l.Put(r.job(func() error { refused++; return backoff.Permanent(errors.New("never")) }))
+		l.put(r.job(func() error { attempts++; return errors.New("down") }))
+		l.put(r.job(func() error { refused++; return backoff.Permanent(errors.New("never")) }))
 		r.all.Wait()
-		if took := time.Since(began); r.failed != 2 || attempts < 4 || took > 10*time.Second || refused != 1 {
-			t.Errorf("%d failed after %d attempts in %v, and %d; want both after several in 10 s, and one", r.failed, attempts, took, refused)
+		if took := time.Since(began); r.failed != 2 || attempts < 3 || took > longestWait || refused != 1 {
+			t.Errorf("%d failed after %d attempts in %v, and %d; want both after several in %v, and one", r.failed, attempts, took, refused, longestWait)
 		}
 	})
 }
@@ -83,13 +90,13 @@ func TestAnAttemptIsRepeatedForAsLongAsTheBudgetLasts(t *testing.T) {
 // back are as far apart as the sink is slow.
 func TestWhatASlowSinkCannotTakeSoonIsPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Line{Budget: 10 * time.Second}
+		l := &line{limit: maxAttempts}
 		r := &results{}
 		const n = 5000
 		sending, most := 0, 0
 		var mu sync.Mutex
 		for range n {
-			l.Put(r.job(func() error {
+			l.put(r.job(func() error {
 				mu.Lock()
 				sending++
 				most = max(most, sending)
@@ -102,12 +109,17 @@ func TestWhatASlowSinkCannotTakeSoonIsPutOff(t *testing.T) {
 			}))
 		}
 		began := time.Now()
-		time.Sleep(2 * time.Second)
-		if kept := l.Len(); kept > n/4 {
-			t.Errorf("%d of %d wait in line after two seconds", kept, n)
+		time.Sleep(longestWait)
+		synctest.Wait()
+		if kept := l.length(); kept > n/20 {
+			t.Errorf("%d of %d wait in line after %v", kept, n, longestWait)
+		}
+		l.put(r.job(func() error { return nil }))
+		if kept := l.length(); kept > n/20 {
+			t.Errorf("%d of %d wait in line, with one that came later", kept, n)
 		}
 		r.all.Wait()
-		if took := time.Since(began); took > 4*longestWait || r.sent < maxAttempts || r.sent+len(r.off) != n || most != maxAttempts {
+		if took := time.Since(began); took > 4*longestWait || r.sent < maxAttempts || r.sent+len(r.off) != n+1 || most != maxAttempts {
 			t.Errorf("%d sent, %d at once, %d failed, %d put off within %v", r.sent, most, r.failed, len(r.off), took)
 		}
 		last := time.Duration(0)
@@ -124,14 +136,14 @@ func TestWhatASlowSinkCannotTakeSoonIsPutOff(t *testing.T) {
 // of an hour, and not all at once.
 func TestWhatIsPutOffComesBackOverAQuarterOfAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Line{Budget: time.Hour}
+		l := &line{limit: maxAttempts}
 		r := &results{}
 		const n = 100_000
 		for range n {
-			l.Put(r.job(func() error { time.Sleep(time.Minute); return nil }))
+			l.put(r.job(func() error { time.Sleep(time.Minute); return nil }))
 		}
 		time.Sleep(50 * time.Second)
-		l.Stop()
+		l.stop()
 		r.all.Wait()
 		perMinute := map[time.Duration]int{}
 		for _, wait := range r.off {
@@ -147,15 +159,15 @@ func TestWhatIsPutOffComesBackOverAQuarterOfAnHour(t *testing.T) {
 
 func TestAStoppedLinePutsOffWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Line{Budget: 10 * time.Second}
+		l := &line{limit: maxAttempts}
 		r := &results{}
 		for range 200 {
-			l.Put(r.job(func() error { time.Sleep(time.Second); return nil }))
+			l.put(r.job(func() error { time.Sleep(time.Second); return nil }))
 		}
-		l.Put(r.job(func() error { return errors.New("down") })) // rests between two attempts
+		l.put(r.job(func() error { return errors.New("down") })) // rests between two attempts
 		time.Sleep(500 * time.Millisecond)
-		l.Stop()
-		l.Put(r.job(func() error { return nil }))
+		l.stop()
+		l.put(r.job(func() error { return nil }))
 		r.all.Wait()
 		if r.sent != maxAttempts || len(r.off) != 202-maxAttempts {
 			t.Errorf("%d sent, %d failed, %d put off; want what was being sent to end, and the others put off", r.sent, r.failed, len(r.off))
@@ -166,13 +178,13 @@ func TestAStoppedLinePutsOffWhatWaits(t *testing.T) {
 // However long each takes, and also where some fail. The first attempts are in order.
 func TestASingleLineSendsOneAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Line{Budget: 10 * time.Second, Single: true}
+		l := &line{limit: 1}
 		r := &results{}
 		var mu sync.Mutex
 		next := 0
 		for i := range 200 {
 			first, failed := true, i%10 > 0
-			l.Put(r.job(func() error {
+			l.put(r.job(func() error {
 				if !mu.TryLock() {
 					t.Error("two are sent at once")
 				}
@@ -200,15 +212,12 @@ func TestASingleLineSendsOneAtOnce(t *testing.T) {
 
 // The errors of several sinks are one line, in which each can still be found.
 func TestJoinedErrorsAreOneLine(t *testing.T) {
-	if err := join(nil, nil); err != nil {
-		t.Errorf("join of no errors = %v, want nil", err)
-	}
-	err := join(errors.New("a: refused"), nil, fmt.Errorf("b: %w", &PutOff{For: time.Second}))
-	var off *PutOff
-	if !errors.As(err, &off) || off.For != time.Second {
+	err := join(join(nil, errors.New("a: refused")), fmt.Errorf("b: %w", &putOff{wait: time.Second}))
+	var off *putOff
+	if !errors.As(err, &off) || off.wait != time.Second {
 		t.Errorf("%v does not wrap the error of b", err)
 	}
-	if stopped := (&PutOff{}).Error(); !strings.Contains(stopped, "stops") || strings.Contains(stopped, "slow") {
+	if stopped := (&putOff{}).Error(); !strings.Contains(stopped, "stops") || strings.Contains(stopped, "slow") {
 		t.Errorf("the error of a line that has stopped is %q, want no word of a slow sink", stopped)
 	}
 	if text := err.Error(); strings.Contains(text, "\n") || !strings.HasPrefix(text, "a: refused; b: ") {
@@ -220,19 +229,19 @@ func TestJoinedErrorsAreOneLine(t *testing.T) {
 // are. What waits is put off with the reason, which counts as a failed attempt.
 func TestASinkThatFailsIsNotHammered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Line{Budget: 10 * time.Second}
+		l := &line{limit: maxAttempts}
 		down := errors.New("503")
 		var mu sync.Mutex
 		attempts := 0
 		var causes []error
 		var put func()
 		put = func() { // each comes back when its companion is due again
-			l.Put(&Job{Send: func() error { mu.Lock(); defer mu.Unlock(); attempts++; return down }, End: func(err error) {
+			l.put(&job{send: func() error { mu.Lock(); defer mu.Unlock(); attempts++; return down }, end: func(err error) {
 				wait := time.Second
-				if off := (*PutOff)(nil); errors.As(err, &off) && off.For > 0 {
-					wait = off.For
+				if off := (*putOff)(nil); errors.As(err, &off) && off.wait > 0 {
+					wait = off.wait
 					mu.Lock()
-					causes = append(causes, off.Cause)
+					causes = append(causes, off.cause)
 					mu.Unlock()
 				}
 				time.AfterFunc(wait, put)
@@ -242,13 +251,13 @@ func TestASinkThatFailsIsNotHammered(t *testing.T) {
 			put()
 		}
 		time.Sleep(16 * time.Minute)
-		l.Stop()
+		l.stop()
 		mu.Lock()
 		defer mu.Unlock()
 		if attempts > maxAttempts+50 {
 			t.Errorf("%d attempts in 16 minutes, want about two a minute after those that began together", attempts)
 		}
-		if len(causes) == 0 || !errors.Is(causes[0], down) || !(&PutOff{Cause: down}).failed() {
+		if len(causes) == 0 || !errors.Is(causes[0], down) || !(&putOff{cause: down}).failed() {
 			t.Errorf("%d put off, because of %v; want the error of the sink", len(causes), causes[0])
 		}
 	})
@@ -256,20 +265,20 @@ func TestASinkThatFailsIsNotHammered(t *testing.T) {
 
 func TestRetryAfterPutsOffTheWholeLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &Line{Budget: 10 * time.Second, Single: true}
+		l := &line{limit: 1}
 		r := &results{}
 		attempts := 0
-		job := func() *Job { return r.job(func() error { attempts++; return backoff.RetryAfter(30) }) }
+		job := func() *job { return r.job(func() error { attempts++; return backoff.RetryAfter(30) }) }
 		for range 100 {
-			l.Put(job())
+			l.put(job())
 		}
 		time.Sleep(15 * time.Second)
-		l.Put(job())
+		l.put(job())
 		r.all.Wait()
 		if attempts != 1 || len(r.off) != 101 || r.failed != 0 || r.off[0] != 30*time.Second || r.off[100] != 15*time.Second {
 			t.Errorf("%d attempts, %d failed, put off for %v; want one attempt, and all put off until 30 s after it", attempts, r.failed, r.off)
 		}
-		if (&PutOff{Cause: backoff.RetryAfter(30)}).failed() {
+		if (&putOff{cause: backoff.RetryAfter(30)}).failed() {
 			t.Error("Retry-After counts as a failure")
 		}
 	})

@@ -7,8 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"overdue/alert"
@@ -27,13 +26,9 @@ type Shared interface {
 	End(ctx context.Context, event string, done bool) error
 }
 
-const (
-	// claimWait is how long a worker leaves an event to the process that claimed it: an attempt of
-	// that process may take 30 s by default, after others have taken budget.
-	claimWait = 30*time.Second + budget
-	// claimRetry is how long it waits before it asks again.
-	claimRetry = 500 * time.Millisecond
-)
+// claimWait is how long a worker leaves an event to the process that claimed it: an attempt of that
+// process may take 30 s by default, after others have taken longestWait.
+const claimWait = 30*time.Second + longestWait
 
 // A notification is one event on its way to all sinks.
 type notification struct {
@@ -46,9 +41,9 @@ type notification struct {
 	giveUp time.Time // by our clock: when the claim of another process counts no more
 	mine   bool      // this process has claimed the event
 
-	sinks []sink
-	errs  []error // of the sinks, each written once
-	open  atomic.Int32
+	mu     sync.Mutex
+	open   int    // sinks for which it has not ended
+	result Result // of the others
 }
 
 // Notify sends the event of m, the message of ref, to every sink that has not taken it, and calls
@@ -80,25 +75,25 @@ func (e *notification) event() alert.Event {
 	return EventOf(e.n.cfg.Namespace, e.entity, e.ref, e.missed)
 }
 
-// claim sends the event, unless another process notifies of it.
+// claim sends the event, unless another process notifies of it. Then it asks again each second.
 func (e *notification) claim() {
 	var done bool
 	var failed error
-	e.n.claims.Put(&Job{
-		Send: func() error {
+	e.n.claims.put(&job{
+		send: func() error {
 			e.mine, done, failed = e.n.cfg.Shared.Begin(e.ctx, e.event().ID)
 			return nil
 		},
-		End: func(notAsked error) {
-			off := (*PutOff)(nil)
+		end: func(notAsked error) {
+			off := (*putOff)(nil)
 			isElsewhere := !e.mine && failed == nil
 			switch {
 			case errors.As(notAsked, &off):
-				e.n.cfg.Record.end(e.key, Result{Taken: e.missed.TakenBy, Err: off, Wait: off.For})
+				e.n.cfg.Record.end(e.key, Result{Taken: e.missed.TakenBy, Err: off, Wait: off.wait})
 			case done:
 				e.n.cfg.Record.end(e.key, Result{})
 			case isElsewhere && time.Now().Before(e.giveUp):
-				time.AfterFunc(claimRetry, e.claim)
+				time.AfterFunc(time.Second, e.claim)
 			default:
 				e.send()
 			}
@@ -108,73 +103,91 @@ func (e *notification) claim() {
 
 // send puts the event in the line of each sink.
 func (e *notification) send() {
-	e.sinks = *e.n.sinks.Load()
-	e.errs = make([]error, len(e.sinks))
+	sinks := *e.n.sinks.Load()
 	event := e.event()
 	if e.ref.Missed == nil {
 		e.n.cfg.Begun(e.entity, &event)
 	}
-	e.open.Store(1) // this function
-	for i := range e.sinks {
-		s := &e.sinks[i]
+	e.open = len(sinks)
+	if e.open == 0 {
+		e.end()
+	}
+	for i := range sinks {
+		s := &sinks[i]
 		if slices.Contains(e.missed.TakenBy, s.Name()) {
+			e.endSink(s.Name(), nil)
 			continue
 		}
-		e.open.Add(1)
 		isCounted := s.groups == nil && delivers(s, &event) // a group counts its own notifications
-		s.line.Put(&Job{
-			Send: func() error { return s.Alert(e.ctx, e.event()) },
-			End: func(err error) {
-				if isCounted && !errors.As(err, new(*PutOff)) {
+		s.line.put(&job{
+			send: func() error { return s.Alert(e.ctx, e.event()) },
+			end: func(err error) {
+				if isCounted && !errors.As(err, new(*putOff)) {
 					e.n.cfg.Delivered(s.Name(), err)
 				}
 				if err != nil {
-					e.errs[i] = fmt.Errorf("%s: %w", s.Name(), err)
 					e.showUntaken(s, err)
 				}
-				e.endSink()
+				e.endSink(s.Name(), err)
 			},
 		})
 	}
-	e.endSink()
 }
 
-// endSink ends the notification with its last sink.
-func (e *notification) endSink() {
-	if e.open.Add(-1) > 0 {
-		return
+// endSink ends the notification of one sink, and with the last one all of it.
+func (e *notification) endSink(sink string, err error) {
+	off := (*putOff)(nil)
+	isOff := errors.As(err, &off)
+	e.mu.Lock()
+	r := &e.result
+	switch {
+	case err == nil:
+		r.Taken = append(r.Taken, sink)
+	case isOff:
+		r.Failed, r.Wait = r.Failed || off.failed(), max(r.Wait, off.wait)
+	default:
+		r.Failed = true
 	}
-	r := Result{Err: join(e.errs...)}
-	for i, err := range e.errs {
-		off := (*PutOff)(nil)
-		switch {
-		case err == nil:
-			r.Taken = append(r.Taken, e.sinks[i].Name())
-		case errors.As(err, &off):
-			r.Failed, r.Wait = r.Failed || off.failed(), max(r.Wait, off.For)
-		default:
-			r.Failed = true
-		}
+	if err != nil {
+		r.Err = join(r.Err, fmt.Errorf("%s: %w", sink, err))
 	}
+	e.open--
+	last := e.open == 0
+	e.mu.Unlock()
+	if last {
+		e.end()
+	}
+}
+
+// join is errors.Join on one line: the error becomes the description of a dead letter.
+func join(first, next error) error {
+	if first == nil {
+		return next
+	}
+	return fmt.Errorf("%w; %w", first, next)
+}
+
+// end ends the notification, and its claim.
+func (e *notification) end() {
 	if !e.mine {
-		e.n.cfg.Record.end(e.key, r)
+		e.n.cfg.Record.end(e.key, e.result)
 		return
 	}
-	e.n.claims.Put(&Job{
-		Send: func() error {
+	e.n.claims.put(&job{
+		send: func() error {
 			id := e.event().ID
-			if err := e.n.cfg.Shared.End(e.ctx, id, r.Err == nil); err != nil {
+			if err := e.n.cfg.Shared.End(e.ctx, id, e.result.Err == nil); err != nil {
 				e.n.log.Debug("notification not recorded for other monitors", zap.String("event", id), zap.Error(err))
 			}
 			return nil
 		},
-		End: func(error) { e.n.cfg.Record.end(e.key, r) },
+		end: func(error) { e.n.cfg.Record.end(e.key, e.result) },
 	})
 }
 
 // showUntaken shows operators that a sink has not taken the event so far.
 func (e *notification) showUntaken(s *sink, err error) {
-	if off := (*PutOff)(nil); errors.As(err, &off) && !off.failed() {
+	if off := (*putOff)(nil); errors.As(err, &off) && !off.failed() {
 		err = nil
 	}
 	if h, ok := find[interface{ Untaken(alert.Event, error) }](s.Alerter); ok {
@@ -197,16 +210,3 @@ func delivers(a alert.Alerter, e *alert.Event) bool {
 		a = f.Unwrap()
 	}
 }
-
-// join is errors.Join on one line: the error becomes the description of a dead letter.
-func join(errs ...error) error {
-	if err := errors.Join(errs...); err != nil {
-		return oneLine{err}
-	}
-	return nil
-}
-
-type oneLine struct{ error }
-
-func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
-func (e oneLine) Unwrap() error { return e.error }

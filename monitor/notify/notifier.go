@@ -15,13 +15,6 @@ import (
 	"go.uber.org/zap"
 )
 
-const (
-	// budget bounds the attempts to notify one sink of one event. Then its companion is rewritten.
-	budget = 10 * time.Second
-	// maxWaiting is how many events may wait for a sink before no more are collected, see IsBehind.
-	maxWaiting = 20_000
-)
-
 // Config configures a Notifier.
 type Config struct {
 	Namespace string  // host or host:port, for the source of events
@@ -40,13 +33,13 @@ type Notifier struct {
 	cfg    Config
 	log    *zap.Logger
 	sinks  atomic.Pointer[[]sink] // of one configuration; a new one replaces them
-	claims Line                   // of events that are shared with other monitors
+	claims line                   // of events that are shared with other monitors
 }
 
 // A sink has a line of its own, so that it delays no other.
 type sink struct {
 	alert.Alerter
-	line   *Line
+	line   *line
 	groups *alert.Groups // nil: it takes single events
 }
 
@@ -55,7 +48,7 @@ func New(cfg Config) *Notifier {
 	n := &Notifier{
 		cfg:    cfg,
 		log:    cfg.Log,
-		claims: Line{Budget: budget},
+		claims: line{limit: maxAttempts},
 	}
 	n.sinks.Store(&[]sink{})
 	return n
@@ -68,11 +61,14 @@ func (n *Notifier) SetSinks(all []alert.Alerter) {
 	var next []sink
 	before := *n.sinks.Load()
 	for _, a := range all {
-		_, isLocal := find[interface{ Local() }](a)
 		s := sink{
 			Alerter: a,
-			line:    &Line{Budget: budget, Single: isLocal},
+			line:    &line{limit: maxAttempts},
 			groups:  alert.GroupsOf(a),
+		}
+		// What waits for no network gets slower with each that competes for the processors.
+		if _, isLocal := find[interface{ Local() }](a); isLocal {
+			s.line.limit = 1
 		}
 		if s.groups != nil && !has(before, s.groups) { // a group that stays may be sending
 			s.groups.OnNotify(func(err error) { n.cfg.Delivered(s.Name(), err) })
@@ -116,15 +112,8 @@ func (n *Notifier) Close() {
 
 // LeaveEvents leaves the events that still wait in line to the next worker.
 func (n *Notifier) LeaveEvents() {
-	n.claims.Stop()
+	n.claims.stop()
 	for _, s := range *n.sinks.Load() {
-		s.line.Stop()
+		s.line.stop()
 	}
-}
-
-// IsBehind reports whether more events wait for a sink than should be in memory: dead letters that
-// stay wait better on their queue. It is true for a moment only, since the events that a slow sink
-// cannot take soon are put off.
-func (n *Notifier) IsBehind() bool {
-	return slices.ContainsFunc(*n.sinks.Load(), func(s sink) bool { return s.line.Len() > maxWaiting })
 }

@@ -88,20 +88,10 @@ func (t *Record) isDoneLocked(k key) bool {
 func (t *Record) Note(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if k := keyOf(id); t.running[k] == nil {
-		t.addLocked(k)
-	}
+	t.addLocked(keyOf(id))
 }
 
-// Has reports whether id was notified, or is being notified.
-func (t *Record) Has(id string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	k := keyOf(id)
-	return t.running[k] != nil || t.isDoneLocked(k)
-}
-
-// IsFinal reports whether the notification of id has succeeded.
+// IsFinal reports whether id needs no notification any more.
 func (t *Record) IsFinal(id string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
