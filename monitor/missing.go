@@ -43,11 +43,23 @@ func logFailed(log *zap.Logger, event string, err error, fields ...zap.Field) {
 	say(event, append(fields, zap.Error(err))...)
 }
 
+// noteConnection logs that the connection to the namespace is lost, or is back.
+func (w *Worker) noteConnection(err error) {
+	isDown := errors.Is(err, link.ErrNoConnection)
+	hasChanged := (isDown || err == nil) && w.isDown.Swap(isDown) != isDown
+	switch {
+	case hasChanged && isDown:
+		w.log.Warn("connection to the namespace lost", zap.Error(err), zap.Duration("retry_every", intake.ReconnectEvery))
+	case hasChanged:
+		w.log.Info("connection to the namespace restored")
+	}
+}
+
 // noteOutcome records what the error of a check of some messages says of the connection and of the
 // entity. It reports whether the entity does not exist.
 func (e *entity) noteOutcome(ctx context.Context, err error, messages int) (isMissing bool) {
 	isMissing = link.Condition(err) == link.ConditionNotFound
-	e.w.outage.Note(e.w.log, err)
+	e.w.noteConnection(err)
 	switch {
 	case isMissing && e.missingSince.IsZero():
 		e.missingSince = time.Now()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"overdue/alert"
@@ -68,7 +69,7 @@ type Worker struct {
 	intake   *intake.Intake
 	notifier *notify.Notifier
 	adopter  *adopt.Adopter
-	outage   intake.Outage
+	isDown   atomic.Bool // there is no connection to the namespace
 
 	mu       sync.Mutex
 	stopping bool

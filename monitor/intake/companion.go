@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"overdue/scheduler"
@@ -26,8 +27,7 @@ const (
 	// a monitor that hangs, see package unreceived.
 	maxHold = 40 * time.Second
 	// CrowdedWait is how long a companion makes room that waits for a check while the worker is
-	// crowded. One that waits for less stays in hand: to rewrite it costs three operations, and what
-	// is known of its messages.
+	// crowded.
 	CrowdedWait = 5 * time.Second
 )
 
@@ -47,12 +47,10 @@ type Companion struct {
 	open    int                   // watches that have not ended
 	begun   bool                  // a watch has ended otherwise than by HandBack
 	parts   []scheduler.Companion // to be written
-	rest    []scheduler.Companion // parts of watches that HandBack has ended
 	writing sync.WaitGroup        // writeEarly
-	refused *refusal              // set: nobody can ever handle it
+	refused error                 // set: nobody can ever handle it
+	reason  string                // of the dead letter then
 }
-
-type refusal struct{ reason, description string }
 
 // Open reads the companion of a lease. It returns nil for one that cannot be parsed: that goes to
 // the dead-letter queue of the monitor queue, with the reason.
@@ -66,7 +64,7 @@ func (in *Intake) Open(ctx context.Context, l *Lease) *Companion {
 	}
 	if err != nil {
 		in.log.Warn("companion refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.Error(err))
-		h.begun, h.refused = true, &refusal{Malformed, err.Error()}
+		h.begun, h.refused, h.reason = true, err, Malformed
 		// A flood of them must not delay the valid ones.
 		in.settling.Go(func() { h.settle(ctx) })
 		return nil
@@ -79,7 +77,8 @@ func (in *Intake) Open(ctx context.Context, l *Lease) *Companion {
 func (h *Companion) Queue() string { return h.lease.Queue }
 
 // MayWait reports whether h may stay in hand for that long until it is checked again. Otherwise its
-// watch must leave the message to a part: what waits must not keep others from being checked.
+// watch must leave the message to a part: what waits must not keep others from being checked. A
+// short wait stays in hand: to rewrite a companion costs three operations.
 func (h *Companion) MayWait(wait time.Duration) bool {
 	isHeldLong := time.Since(h.Since)+wait >= maxHold
 	return !isHeldLong && (wait < CrowdedWait || !h.in.IsCrowded())
@@ -96,41 +95,37 @@ func (h *Companion) Add(n int) {
 // Done ends one watch. part, if not nil, takes over: it is written a moment later, with those that
 // come meanwhile, since it may be due while other watches are still open.
 func (h *Companion) Done(ctx context.Context, part *scheduler.Companion) {
-	h.mu.Lock()
-	h.begun = true
-	if part != nil {
-		h.parts = append(h.parts, *part)
-		if len(h.parts) == 1 && h.open > 1 {
+	h.end(ctx, part, func() {
+		h.begun = true
+		if part != nil && len(h.parts) == 0 && h.open > 1 {
 			h.writing.Go(func() { h.writeEarly(ctx) })
 		}
-	}
-	h.endLocked(ctx)
+	})
 }
 
 // Refuse ends one watch of a companion that must not come back.
 func (h *Companion) Refuse(ctx context.Context, reason, description string) {
-	h.mu.Lock()
-	h.begun = true
-	h.refused = &refusal{reason, description}
-	h.endLocked(ctx)
+	h.end(ctx, nil, func() { h.begun, h.refused, h.reason = true, errors.New(description), reason })
 }
 
 // HandBack ends one watch at a stop, and leaves its message to the next worker. part takes over if
 // another watch has ended otherwise: its message must not be handled again.
 func (h *Companion) HandBack(ctx context.Context, part *scheduler.Companion) {
-	h.mu.Lock()
-	h.rest = append(h.rest, *part)
-	h.endLocked(ctx)
+	h.end(ctx, part, func() {})
 }
 
-// endLocked ends one watch, and unlocks h.
-func (h *Companion) endLocked(ctx context.Context) {
+// end ends one watch, for which it calls note under the lock.
+func (h *Companion) end(ctx context.Context, part *scheduler.Companion, note func()) {
+	h.mu.Lock()
+	note()
+	if part != nil {
+		h.parts = append(h.parts, *part)
+	}
 	h.open--
 	last := h.open == 0
 	h.mu.Unlock()
-	if h.in.watching.Add(-1) == maxWatched/2 {
-		h.in.ease()
-	}
+	h.in.watching.Add(-1)
+	h.in.ease()
 	if last {
 		h.in.cfg.Outstanding(h.Content.Entity, -len(h.Content.References))
 		// In a goroutine, since these are round trips, and the caller has other watches to handle.
@@ -142,25 +137,19 @@ func (h *Companion) endLocked(ctx context.Context) {
 // loses nothing.
 func (h *Companion) settle(ctx context.Context) {
 	h.writing.Wait()
-	if !h.begun {
-		h.logUnsettled("handed back", h.lease.HandBack(ctx))
-		return
-	}
-	if err := h.write(ctx, append(h.parts, h.rest...)); err != nil {
-		h.logUnsettled("rewritten", err)
+	how, err := "handed back", error(nil)
+	switch {
+	case !h.begun:
+		err = h.lease.HandBack(ctx)
+	case !h.write(ctx, h.parts):
 		h.lease.LetGo()
-		return
+	case h.refused != nil:
+		how, err = "dead-lettered", h.lease.DeadLetter(ctx, h.reason, h.refused.Error())
+	default:
+		how, err = "completed", h.lease.Complete(ctx)
 	}
-	if h.refused != nil {
-		h.logUnsettled("dead-lettered", h.lease.DeadLetter(ctx, h.refused.reason, h.refused.description))
-		return
-	}
-	h.logUnsettled("completed", h.lease.Complete(ctx))
-}
-
-func (h *Companion) logUnsettled(want string, err error) {
 	if err != nil {
-		h.in.log.Warn("companion not "+want+": its messages are checked again", zap.String("work_queue", h.Content.Entity), zap.Error(err))
+		h.in.log.Warn("companion not "+how+": its messages are checked again", zap.String("work_queue", h.Content.Entity), zap.Error(err))
 	}
 }
 
@@ -169,32 +158,36 @@ func (h *Companion) writeEarly(ctx context.Context) {
 	for wait := joinSpan; ctx.Err() == nil; wait = ReconnectEvery {
 		time.Sleep(wait)
 		h.mu.Lock()
-		if h.open == 0 {
-			h.mu.Unlock()
-			return // settle writes them
-		}
 		parts := h.parts
 		h.parts = nil
 		h.mu.Unlock()
-		if h.write(ctx, parts) == nil {
+		if h.write(ctx, parts) {
 			return
 		}
 		h.mu.Lock()
 		h.parts = append(parts, h.parts...)
+		isLast := h.open == 0 // then settle writes them
 		h.mu.Unlock()
+		if isLast {
+			return
+		}
 	}
 }
 
 // write writes parts in parallel, so that they share a transfer.
-func (h *Companion) write(ctx context.Context, parts []scheduler.Companion) error {
-	companions := joined(parts)
-	errs := make([]error, len(companions))
+func (h *Companion) write(ctx context.Context, parts []scheduler.Companion) (ok bool) {
+	var failed atomic.Bool
 	var writing sync.WaitGroup
-	for i, c := range companions {
-		writing.Go(func() { errs[i] = h.in.cfg.Scheduler.Schedule(ctx, c) })
+	for _, c := range joined(parts) {
+		writing.Go(func() {
+			if err := h.in.cfg.Scheduler.Schedule(ctx, c); err != nil {
+				failed.Store(true)
+				h.in.log.Warn("companion not rewritten: its messages are checked again", zap.String("work_queue", c.Entity), zap.Error(err))
+			}
+		})
 	}
 	writing.Wait()
-	return errors.Join(errs...)
+	return !failed.Load()
 }
 
 const (
@@ -206,36 +199,31 @@ const (
 	maxJoined = 100
 )
 
-// A joinKey is what parts share that become one.
-type joinKey struct {
-	entity  string
-	attempt int
-	version int
-	due     int64 // in spans; 0: only the notification is left, which is less urgent
-}
-
 // joined joins parts that are due at about the same time, and notifications however far apart they
 // are due. Otherwise each event of a sink that is down would end up with a companion of its own.
 func joined(parts []scheduler.Companion) (companions []scheduler.Companion) {
+	type joinKey struct {
+		entity           string
+		attempt, version int
+		due              int64 // in spans; 0: only the notification is left, which is less urgent
+	}
 	last := map[joinKey]int{} // index of the companion to join
 	for _, p := range parts {
-		if p.IsSlot() {
-			companions = append(companions, p)
-			continue
-		}
 		k := joinKey{
 			entity:  p.Entity,
 			attempt: p.Attempt,
 			version: p.Version(),
 		}
-		if p.References[0].Missed == nil {
+		if p.IsSlot() || p.References[0].Missed == nil {
 			k.due = p.Due.UnixNano() / int64(joinSpan)
 		}
 		i, ok := last[k]
-		if !ok || len(companions[i].References) >= maxJoined {
+		if p.IsSlot() || !ok || len(companions[i].References) >= maxJoined {
 			p.References = slices.Clip(p.References) // those of the caller stay as they are
-			last[k] = len(companions)
 			companions = append(companions, p)
+			if !p.IsSlot() {
+				last[k] = len(companions) - 1
+			}
 			continue
 		}
 		c := &companions[i]

@@ -23,11 +23,9 @@ const (
 	// maxHeld bounds the companions in hand: their locks are renewed, and their settlements are under
 	// way together. The others stay on the monitor queue, where any worker can receive them.
 	maxHeld = 5000
-	// maxWatched bounds the messages in hand: those that are checked, and those whose events wait
-	// for their sinks. Beyond it, a worker receives no companion until there are half as many.
+	// maxWatched bounds the messages in hand: those that are checked, and those whose events wait for
+	// their sinks. Beyond one of both, a worker receives no companion until half are handled.
 	maxWatched = 250_000
-	// creditWindow bounds the companions that are on their way to the worker, of all queues.
-	creditWindow = 500
 )
 
 // A Clock is what is known of the clock of the broker.
@@ -160,8 +158,9 @@ func (in *Intake) all() []*queue {
 	return in.queues
 }
 
-// window is the share of one queue in creditWindow.
-func (in *Intake) window() int { return creditWindow / len(in.all()) }
+// window bounds the companions that are on their way from one queue: all queues share a tenth of
+// maxHeld.
+func (in *Intake) window() int { return maxHeld / 10 / len(in.all()) }
 
 // remove forgets a queue that was deleted. Its renewer goes on for what is still in hand.
 func (in *Intake) remove(gone *queue) {
@@ -188,9 +187,9 @@ func (in *Intake) isFull() bool {
 	return in.held.Load() >= maxHeld || in.watching.Load() >= maxWatched
 }
 
-// awaitRoom waits until there is room for companions again.
+// awaitRoom waits until half of what may be in hand is handled.
 func (in *Intake) awaitRoom(ctx context.Context) {
-	for ctx.Err() == nil && (in.held.Load() > maxHeld-creditWindow || in.watching.Load() > maxWatched/2) {
+	for ctx.Err() == nil && (in.IsCrowded() || in.watching.Load() > maxWatched/2) {
 		select {
 		case <-in.eased:
 		case <-ctx.Done():

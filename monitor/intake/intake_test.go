@@ -274,7 +274,7 @@ func TestAnIntakeWaitsWhileItHoldsTooManyCompanions(t *testing.T) {
 			in.awaitRoom(t.Context())
 			close(eased)
 		}()
-		for _, h := range held[:creditWindow] {
+		for _, h := range held[:maxHeld/2] {
 			h.Done(t.Context(), nil)
 		}
 		<-eased

@@ -63,9 +63,8 @@ func (l *Lease) LetGo() {
 
 // leave makes room for another lease.
 func (l *Lease) leave() {
-	if l.in.held.Add(-1) == maxHeld-creditWindow {
-		l.in.ease()
-	}
+	l.in.held.Add(-1)
+	l.in.ease()
 }
 
 // settle makes room only afterwards: otherwise, settlements would pile up. The lock of what is

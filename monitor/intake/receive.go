@@ -15,14 +15,9 @@ import (
 	"go.uber.org/zap"
 )
 
-const (
-	// ReconnectEvery is the interval at which the connection is tried. With the delay between
-	// two dials it is well below a second, see TestMissedDeadlinesAfterAnOutage.
-	ReconnectEvery = 250 * time.Millisecond
-	// claimEvery is how often the right to use the monitor queue is renewed while nothing
-	// comes.
-	claimEvery = time.Minute
-)
+// ReconnectEvery is the interval at which the connection is tried. With the delay between two dials
+// it is well below a second, see TestMissedDeadlinesAfterAnOutage.
+const ReconnectEvery = 250 * time.Millisecond
 
 // A queue is one monitor queue that companions are received from. All else is shared by the queues,
 // so that it makes no difference which one a companion came from.
@@ -115,12 +110,12 @@ type stream struct {
 	credit int // on the link
 }
 
-// next takes one companion, or renews the right to use the queue while none comes.
+// next takes one companion, or renews the right to use the queue if none comes for a minute.
 func (s *stream) next(ctx, work context.Context) error {
 	if err := s.grant(ctx); err != nil {
 		return err
 	}
-	m, err := s.link.Receive(ctx, claimEvery)
+	m, err := s.link.Receive(ctx, time.Minute)
 	switch {
 	case err != nil:
 		return fmt.Errorf("monitor: receive from %s: %w", s.name, err)

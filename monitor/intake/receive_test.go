@@ -246,7 +246,7 @@ func TestCompanionsOfAStoreAreClaimedOnceTheClockIsMeasured(t *testing.T) {
 		if err := s.MeasureClock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(renewEvery + renewEvery/2)
+		time.Sleep(redisstore.RenewEvery * 3 / 2)
 		if diff := cmp.Diff([]string{"m-0", "m-1", "m-2"}, w.names()); diff != "" || len(w.Unattached()) != 0 {
 			t.Fatalf("%v is not attached; claimed -want +got:\n%s", w.Unattached(), diff)
 		}

@@ -20,7 +20,8 @@ type Store interface {
 	// value. There may be leases beside an error.
 	Claim(ctx context.Context, now time.Time, n int) (leases []redisstore.Lease, wait time.Duration, err error)
 	Woken() <-chan struct{}
-	// Renew keeps all that is claimed for as long as it takes to call it again, every renewEvery.
+	// Renew keeps all that is claimed for as long as it takes to call it again, every
+	// redisstore.RenewEvery.
 	Renew(ctx context.Context) error
 
 	Done(ctx context.Context, l redisstore.Lease) error
@@ -30,10 +31,6 @@ type Store interface {
 	// HasNote reports whether a note is kept whose id begins so.
 	HasNote(ctx context.Context, prefix string) (bool, error)
 }
-
-// renewEvery is the interval at which claims are renewed, well within the time after which they
-// lapse.
-const renewEvery = 5 * time.Second
 
 // claim claims companions until ctx ends. It waits until the clock of the broker is
 // measured: by our own clock, companions might be checked early again and again.
@@ -51,7 +48,7 @@ func (in *Intake) claim(ctx, work context.Context) {
 			in.awaitRoom(ctx)
 		}
 		now := in.cfg.Clock.Latest()
-		leases, wait, err := in.cfg.Store.Claim(ctx, now, creditWindow)
+		leases, wait, err := in.cfg.Store.Claim(ctx, now, in.window())
 		for _, l := range leases {
 			in.cfg.Clock.Observe(now) // it has passed, just now mostly
 			in.take(work, &Lease{
@@ -84,7 +81,7 @@ func (in *Intake) claim(ctx, work context.Context) {
 
 // renewClaims renews all claims.
 func (in *Intake) renewClaims(ctx context.Context) {
-	tick := time.NewTicker(renewEvery)
+	tick := time.NewTicker(redisstore.RenewEvery)
 	defer tick.Stop()
 	for {
 		select {
