@@ -80,19 +80,17 @@ func New(cfg Config) *Intake {
 	return in
 }
 
-// Run receives companions until ctx ends. What it has received stays locked, and can be settled,
-// until the caller calls release.
+// Run receives companions until ctx ends. What it has received stays locked until work ends, and
+// can be settled until the caller calls release.
 func (in *Intake) Run(ctx, work context.Context) (release func()) {
 	if in.cfg.Store != nil {
 		in.claim(ctx, work)
 		in.claimed.Store(false)
 		return func() {}
 	}
-	renewing, stopRenewing := context.WithCancel(work)
-	var renewers sync.WaitGroup
 	in.mu.Lock()
 	in.start = func(q *queue) {
-		renewers.Go(func() { q.renewer.Run(renewing) })
+		go q.renewer.Run(work)
 		in.ended.Go(func() { q.run(ctx, work) })
 	}
 	for _, q := range in.queues {
@@ -110,8 +108,6 @@ func (in *Intake) Run(ctx, work context.Context) (release func()) {
 				q.last.Close(work)
 			}
 		}
-		stopRenewing()
-		renewers.Wait()
 	}
 }
 

@@ -54,7 +54,8 @@ func start(t *testing.T, cfg Config) *worker {
 	w.Intake = New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan func(), 1)
-	go func() { ended <- w.Run(ctx, context.WithoutCancel(ctx)) }()
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	go func() { ended <- w.Run(ctx, work) }()
 	w.end = sync.OnceValue(func() func() {
 		cancel()
 		return <-ended
@@ -63,6 +64,7 @@ func start(t *testing.T, cfg Config) *worker {
 		release := w.end()
 		w.Wait()
 		release()
+		stopWork()
 	})
 	t.Cleanup(w.stop)
 	return w

@@ -40,9 +40,7 @@ func (in *Intake) claim(ctx, work context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	renewing, stop := context.WithCancel(work)
-	defer stop()
-	in.settling.Go(func() { in.renewClaims(renewing) })
+	go in.renewClaims(work)
 	for down := false; ctx.Err() == nil; {
 		if in.isFull() {
 			in.awaitRoom(ctx)

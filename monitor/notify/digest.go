@@ -66,8 +66,17 @@ func (n *Notifier) Digest(work context.Context, l *intake.Lease, ended func()) {
 	}
 	sinks := *n.sinks.Load()
 	i := slices.IndexFunc(sinks, func(s sink) bool { return s.groups != nil && s.Name() == d.Sink })
-	if i < 0 {
-		settle(func(ctx context.Context) error { return n.leaveDigest(ctx, l, d) })
+	now := n.cfg.Now()
+	switch isNew := d.UnknownSince.IsZero() || d.UnknownSince.After(now); { // nobody else's future keeps it for longer
+	case i >= 0:
+	case !isNew && now.Sub(d.UnknownSince) >= unknownSinkMax:
+		refuse(intake.Undeliverable, fmt.Errorf("no monitor of the last %v has a sink %q that takes digests", unknownSinkMax, d.Sink))
+		return
+	default:
+		if isNew {
+			d.UnknownSince = now
+		}
+		settle(func(ctx context.Context) error { return n.leaveDigest(ctx, l, d, now) })
 		return
 	}
 	sinks[i].groups.Due(alert.DueDigest{
@@ -85,16 +94,7 @@ func (n *Notifier) Digest(work context.Context, l *intake.Lease, ended func()) {
 
 // leaveDigest rewrites a digest whose sink this monitor does not have, for the worker that receives
 // it at the next whole minute: so the digests of a group stay together.
-func (n *Notifier) leaveDigest(ctx context.Context, l *intake.Lease, d alert.Digest) error {
-	now := n.cfg.Now()
-	if d.UnknownSince.IsZero() || d.UnknownSince.After(now) { // nobody else's future keeps it for longer
-		d.UnknownSince = now
-	}
-	if now.Sub(d.UnknownSince) >= unknownSinkMax {
-		reason := fmt.Sprintf("no monitor of the last %v has a sink %q that takes digests", unknownSinkMax, d.Sink)
-		n.log.Error("digest refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.String("next", reason))
-		return l.DeadLetter(ctx, intake.Undeliverable, reason)
-	}
+func (n *Notifier) leaveDigest(ctx context.Context, l *intake.Lease, d alert.Digest, now time.Time) error {
 	n.cfg.Yield()
 	until := now.Truncate(time.Minute).Add(time.Minute)
 	n.log.Info("digest left to a monitor that has its sink", zap.String("sink", d.Sink), zap.Time("until", until))
