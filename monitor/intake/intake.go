@@ -104,8 +104,8 @@ func (in *Intake) Run(ctx, work context.Context) (release func()) {
 	in.ended.Wait()
 	return func() {
 		for _, q := range in.all() {
-			if q.last != nil {
-				q.last.Close(work)
+			if q.link != nil {
+				q.link.Close(work)
 			}
 		}
 	}

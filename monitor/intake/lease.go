@@ -57,32 +57,26 @@ func (l *Lease) DeadLetter(ctx context.Context, reason, description string) erro
 
 // LetGo leaves l as it is: it comes back when its lock lapses.
 func (l *Lease) LetGo() {
-	l.item.letGo()
-	l.leave()
-}
-
-// leave makes room for another lease.
-func (l *Lease) leave() {
-	l.in.held.Add(-1)
-	l.in.ease()
+	_ = l.settle(context.Background(), func(context.Context) error { return nil })
 }
 
 // settle makes room only afterwards: otherwise, settlements would pile up. The lock of what is
 // being settled is not renewed.
 func (l *Lease) settle(ctx context.Context, do func(context.Context) error) error {
-	defer l.leave()
 	l.item.letGo()
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	return do(ctx)
+	err := do(ctx)
+	l.in.held.Add(-1)
+	l.in.ease()
+	return err
 }
 
 // A lockedMessage is on a monitor queue. It is settled on the link that it came on.
 type lockedMessage struct {
-	in      *Intake
+	*queue
 	link    *link.Receiver
 	message *link.ReceivedMessage
-	renewer *link.Renewer
 }
 
 func (l *lockedMessage) letGo() { l.renewer.Forget(l.message) }

@@ -27,26 +27,26 @@ type queue struct {
 	former   bool          // it is only emptied: see ReceiveAlso
 	renewer  *link.Renewer // of the locks of companions in hand
 	attached atomic.Bool
-	lost     time.Time      // of the last link, by the clock of the broker; zero: none was
-	deleted  bool           // the queue did not exist since
-	last     *link.Receiver // the link at the stop
+	lost     time.Time // of the last link, by the clock of the broker; zero: none was
+	deleted  bool      // the queue did not exist since
+	link     *link.Receiver
+	credit   int // on the link
 }
 
 // newQueue makes a queue. Its renewer renews the locks of companions for as long as they are in
 // hand. Without it, a companion whose events wait in line would come back meanwhile.
 func (in *Intake) newQueue(name string) *queue {
-	renewer := in.cfg.Links.Renewer(name, link.RenewerConfig{
-		Now:     in.cfg.Clock.Latest,
-		Renewed: func(requests int) { in.cfg.Operations.Add(operations.Renew, requests) },
-		Failed: func(n int, err error) {
-			in.log.Debug("locks of companions not renewed", zap.Int("companions", n), zap.Error(err))
-		},
-		Lost: func(n int) { in.log.Warn("locks of companions lost, they come back", zap.Int("companions", n)) },
-	})
 	return &queue{
-		in:      in,
-		name:    name,
-		renewer: renewer,
+		in:   in,
+		name: name,
+		renewer: in.cfg.Links.Renewer(name, link.RenewerConfig{
+			Now:     in.cfg.Clock.Latest,
+			Renewed: func(requests int) { in.cfg.Operations.Add(operations.Renew, requests) },
+			Failed: func(n int, err error) {
+				in.log.Debug("locks of companions not renewed", zap.Int("companions", n), zap.Error(err))
+			},
+			Lost: func(n int) { in.log.Warn("locks of companions lost, they come back", zap.Int("companions", n)) },
+		}),
 	}
 }
 
@@ -80,112 +80,89 @@ func (q *queue) run(ctx, work context.Context) {
 	}
 }
 
-// receive takes companions from one link until it fails or ctx ends. The receiver of the SDK
-// would batch companions for a while, and could not release the ones on their way at a stop.
-func (q *queue) receive(ctx, work context.Context) error {
-	in := q.in
-	r, err := in.cfg.Links.Receiver(ctx, q.name)
-	if err != nil {
+// receive takes companions from one link until it fails or ctx ends. The receiver of the SDK would
+// batch companions for a while, and could not release the ones on their way at a stop.
+func (q *queue) receive(ctx, work context.Context) (err error) {
+	if q.link, err = q.in.cfg.Links.Receiver(ctx, q.name); err != nil {
 		return err
 	}
-	if !q.attached.Swap(true) {
-		in.log.Info("monitor queue attached", zap.String("monitor_queue", q.name))
-	}
+	q.credit = 0
+	q.attached.Store(true)
+	q.in.log.Info("monitor queue attached", zap.String("monitor_queue", q.name))
 	if q.deleted {
-		in.log.Warn("monitor queue was deleted and recreated: queues are read for messages without companions", zap.String("monitor_queue", q.name))
+		q.in.log.Warn("monitor queue was deleted and recreated: queues are read for messages without companions", zap.String("monitor_queue", q.name))
 		q.deleted = false
-		in.cfg.Recreated(q.name, q.lost)
+		q.in.cfg.Recreated(q.name, q.lost)
 	}
-	s := stream{queue: q, link: r}
 	for err == nil {
-		err = s.next(ctx, work)
+		err = q.next(ctx, work)
 	}
-	return q.retire(ctx, work, r, err)
-}
-
-// A stream is the use of one link of a queue.
-type stream struct {
-	*queue
-	link   *link.Receiver
-	credit int // on the link
+	if ctx.Err() == nil { // companions in hand come back, and are settled without a second notification
+		q.link.Close(work)
+		return err
+	}
+	// At a stop, another worker gets at once what came for the credit. The link stays for settlements.
+	_, gone := q.link.GiveBack(work) // the link, and its credit with it
+	return errors.Join(err, gone)
 }
 
 // next takes one companion, or renews the right to use the queue if none comes for a minute.
-func (s *stream) next(ctx, work context.Context) error {
-	if err := s.grant(ctx); err != nil {
+func (q *queue) next(ctx, work context.Context) error {
+	if err := q.grant(ctx); err != nil {
 		return err
 	}
-	m, err := s.link.Receive(ctx, time.Minute)
+	m, err := q.link.Receive(ctx, time.Minute)
 	switch {
 	case err != nil:
-		return fmt.Errorf("monitor: receive from %s: %w", s.name, err)
+		return fmt.Errorf("monitor: receive from %s: %w", q.name, err)
 	case m == nil:
-		return s.link.Claim(ctx)
+		return q.link.Claim(ctx)
 	}
-	s.take(work, m)
-	mustYield := s.name == s.in.cfg.Queues[0] && s.in.yield.Swap(false) // digests are on the first queue
-	if mustYield || s.in.isFull() {
-		return s.giveWay(ctx, work)
+	q.take(work, m)
+	mustYield := q.name == q.in.cfg.Queues[0] && q.in.yield.Swap(false) // digests are on the first queue
+	if mustYield || q.in.isFull() {
+		return q.giveWay(ctx, work)
 	}
 	return nil
 }
 
 // grant grants credit when half of it is used up.
-func (s *stream) grant(ctx context.Context) error {
-	window := s.in.window()
-	if s.credit >= (window+1)/2 {
+func (q *queue) grant(ctx context.Context) error {
+	window := q.in.window()
+	if q.credit >= (window+1)/2 {
 		return nil
 	}
-	if err := s.link.Grant(ctx, uint32(window-s.credit)); err != nil {
+	if err := q.link.Grant(ctx, uint32(window-q.credit)); err != nil {
 		return err
 	}
-	s.credit = window
-	return s.link.Claim(ctx)
+	q.credit = window
+	return q.link.Claim(ctx)
 }
 
 // giveWay takes the credit back, and waits while too much is in hand.
-func (s *stream) giveWay(ctx, work context.Context) error {
-	if err := s.link.Drain(ctx); err != nil {
+func (q *queue) giveWay(ctx, work context.Context) error {
+	if err := q.link.Drain(ctx); err != nil {
 		return err
 	}
-	for m := s.link.Prefetched(); m != nil; m = s.link.Prefetched() {
-		s.take(work, m)
+	for m := q.link.Prefetched(); m != nil; m = q.link.Prefetched() {
+		q.take(work, m)
 	}
-	s.credit = 0
-	s.in.awaitRoom(ctx)
+	q.credit = 0
+	q.in.awaitRoom(ctx)
 	return nil
 }
 
 // take hands a message to the worker.
-func (s *stream) take(work context.Context, m *link.ReceivedMessage) {
-	s.credit--
-	s.in.cfg.Operations.Add(operations.Receive, 1)
-	s.in.cfg.Clock.Observe(m.EnqueuedTime)
-	s.renewer.Hold(m)
-	s.in.take(work, &Lease{
+func (q *queue) take(work context.Context, m *link.ReceivedMessage) {
+	q.credit--
+	q.in.cfg.Operations.Add(operations.Receive, 1)
+	q.in.cfg.Clock.Observe(m.EnqueuedTime)
+	q.renewer.Hold(m)
+	q.in.take(work, &Lease{
 		ID:          m.MessageID,
-		Queue:       s.name,
+		Queue:       q.name,
 		ContentType: m.ContentType,
 		Body:        m.Body(),
-		item: &lockedMessage{
-			in:      s.in,
-			link:    s.link,
-			message: m,
-			renewer: s.renewer,
-		},
+		item:        &lockedMessage{q, q.link, m},
 	})
-}
-
-// retire ends the use of a link. At a stop it takes back the credit and releases the companions
-// that came for it, so that another worker gets them at once. The link stays open for
-// settlements. Otherwise it closes the link: companions in hand come back when their locks
-// lapse, and are settled then without a second notification.
-func (q *queue) retire(ctx, work context.Context, r *link.Receiver, cause error) error {
-	if ctx.Err() == nil {
-		r.Close(work)
-		return cause
-	}
-	q.last = r
-	_, err := r.GiveBack(work) // when it fails the link is gone, and its credit with it
-	return errors.Join(cause, err)
 }

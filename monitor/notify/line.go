@@ -137,8 +137,8 @@ func (l *line) next() (j *job, off *putOff) {
 func (l *line) bookLocked() time.Duration {
 	l.booked = l.booked.Add(longestWait / time.Duration(l.room))
 	wait := time.Until(l.booked)
-	if wait < longestWait || wait >= longestPutOff {
-		wait = longestWait
+	if wait < longestWait/2 || wait >= longestPutOff { // while the line still has jobs
+		wait = longestWait / 2
 		l.booked = time.Now().Add(wait)
 	}
 	return wait
