@@ -46,7 +46,12 @@ func logFailed(log *zap.Logger, event string, err error, fields ...zap.Field) {
 // noteConnection logs that the connection to the namespace is lost, or is back.
 func (w *Worker) noteConnection(err error) {
 	isDown := errors.Is(err, link.ErrNoConnection)
-	hasChanged := (isDown || err == nil) && w.isDown.Swap(isDown) != isDown
+	w.mu.Lock()
+	hasChanged := (isDown || err == nil) && w.isDown != isDown
+	if hasChanged {
+		w.isDown = isDown
+	}
+	w.mu.Unlock()
 	switch {
 	case hasChanged && isDown:
 		w.log.Warn("connection to the namespace lost", zap.Error(err), zap.Duration("retry_every", intake.ReconnectEvery))

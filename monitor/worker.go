@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"overdue/alert"
@@ -69,10 +68,10 @@ type Worker struct {
 	intake   *intake.Intake
 	notifier *notify.Notifier
 	adopter  *adopt.Adopter
-	isDown   atomic.Bool // there is no connection to the namespace
 
 	mu       sync.Mutex
 	stopping bool
+	isDown   bool               // there is no connection to the namespace
 	entities map[string]*entity // by lower-case path, maxRemembered at most
 	running  sync.WaitGroup     // entities, passes and notifications
 }
