@@ -160,14 +160,17 @@ func (i *inbox) leave() bool {
 // run reads rules and checks watches when they become due. It returns after idleLinks without
 // any, and when the worker stops.
 func (e *entity) run(ctx context.Context) {
-	defer e.closeLinks(ctx)
+	leave := func() bool { // the next goroutine has the links from then on
+		e.closeLinks(ctx)
+		return e.inbox.leave()
+	}
 	for {
 		for _, r := range e.inbox.take() {
 			e.agenda.add(r)
 		}
 		if e.w.isStopping() {
 			e.stop(ctx)
-			if e.inbox.leave() {
+			if leave() {
 				return
 			}
 			continue
@@ -178,7 +181,7 @@ func (e *entity) run(ctx context.Context) {
 		select {
 		case <-e.inbox.woken:
 		case <-time.After(e.idle(ctx)):
-			if len(e.agenda)+len(e.ripe) == 0 && e.nudger.Rest() == nil && e.inbox.leave() {
+			if len(e.agenda)+len(e.ripe) == 0 && e.nudger.Rest() == nil && leave() {
 				return
 			}
 		}
