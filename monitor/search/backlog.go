@@ -52,7 +52,7 @@ func (b *Backlog) Extend(ctx context.Context, v *View, from, until time.Time, li
 	if v.Unordered || !start.Before(until) {
 		return b.Covered(from), nil
 	}
-	err = v.read(ctx, start, until.Add(-1), func(page []*link.Message) (more bool) {
+	err = v.Read(ctx, start, until.Add(-1), func(page []*link.Message) (more bool) {
 		for _, m := range page {
 			life := lifeOf(m)
 			if life <= 0 || Pending(m) || m.EnqueuedTime.Before(start) || !m.EnqueuedTime.Before(until) {

@@ -15,7 +15,7 @@ import (
 // included. A zero from is the beginning of the queue. If the entity turns out to be partitioned,
 // see gets some messages twice.
 func (v *View) Between(ctx context.Context, from, until time.Time, see func(*link.Message)) error {
-	return v.read(ctx, from, until, func(page []*link.Message) (more bool) {
+	return v.Read(ctx, from, until, func(page []*link.Message) (more bool) {
 		for _, m := range page {
 			if !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) {
 				see(m)

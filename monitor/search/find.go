@@ -29,7 +29,7 @@ func (v *View) Find(ctx context.Context, wanted []Identity, see func(*link.Messa
 	if len(missing) == 0 {
 		return nil
 	}
-	return v.read(ctx, time.Time{}, time.Time{}, func(page []*link.Message) (more bool) {
+	return v.Read(ctx, time.Time{}, time.Time{}, func(page []*link.Message) (more bool) {
 		for _, m := range page {
 			delete(missing, IdentityOf(m))
 			see(m)

@@ -107,12 +107,12 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 // partitioned entity the number of the partition is part of the sequence number, so sequence
 // numbers are not in the order of time: then it reads all pages. If that turns out meanwhile, it
 // starts over.
-func (v *View) read(ctx context.Context, from, until time.Time, see func(page []*link.Message) (more bool)) error {
+func (v *View) Read(ctx context.Context, from, until time.Time, see func(page []*link.Message) (more bool)) error {
 	startsOver := !v.Unordered
 	page, err := v.seek(ctx, from)
 	for err == nil && len(page) > 0 {
 		if startsOver && v.Unordered {
-			return v.read(ctx, from, until, see)
+			return v.Read(ctx, from, until, see)
 		}
 		last := page[len(page)-1]
 		if !see(page) || !v.Unordered && last.EnqueuedTime.After(until) {
@@ -141,6 +141,14 @@ func (v *View) DeadLetterDeferred(ctx context.Context, number int64, session *st
 		return err
 	})
 	return dead && err == nil, err
+}
+
+// Hint says that what was enqueued until an instant has numbers up to that one. It is not trusted
+// where the queue contradicts it.
+func (v *View) Hint(number int64, until time.Time) {
+	if number > 0 {
+		v.index.add(indexPoint{number, until})
+	}
 }
 
 // Forget drops what is known of the queue.
