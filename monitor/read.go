@@ -103,7 +103,7 @@ func (e *entity) concludeRule(ctx context.Context, rl *rule, late bool) {
 		rl.letters = true
 		e.readLater(ctx, rl, letterWait)
 	default:
-		if rl.slot == nil {
+		if rl.slot == nil && !rl.ref.Sent.IsZero() { // otherwise there may have been no message
 			e.w.countGone(e.name, &rl.ref, e.verdictOf(late, rl.ref.Deadline, time.Time{}))
 		}
 		rl.companion.Done(ctx, nil)

@@ -163,7 +163,8 @@ func (r *rule) due() time.Time {
 func (r *rule) isByLife(s *entitySettings) bool {
 	byLife := r.ref.Stated == "ttl" || r.ref.Stated == "default"
 	otherwise := r.ref.CompleteWithin > 0 || s.CompleteWithin > 0 || len(s.WarnBefore) > 0
-	return byLife && r.ref.Within > 0 && !r.ref.From.IsZero() && !otherwise && !s.sessions
+	hasName := !r.ref.WithoutID() && !s.sessions
+	return byLife && hasName && r.ref.Within > 0 && !r.ref.From.IsZero() && !otherwise
 }
 
 // fits reports whether m may be a message of r, which is over a reference, by its names and its

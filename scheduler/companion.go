@@ -65,7 +65,8 @@ type Reference struct {
 	PartitionKey string `json:"partitionKey,omitempty"`
 
 	// Sent is when the send was made: by the broker's clock when From and Until are
-	// set, otherwise by the sender's own clock, which may be wrong by any amount.
+	// set, otherwise by the sender's own clock, which may be wrong by any amount. Zero: none is known,
+	// and there may be no message.
 	Sent time.Time `json:"sent"`
 	// From and Until enclose the enqueued-time that the broker has stamped on the
 	// message. Both are zero when the sender could not measure the broker's clock.

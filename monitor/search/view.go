@@ -103,7 +103,7 @@ func (v *View) notePage(from int64, page []*link.Message) error {
 	return nil
 }
 
-// read calls see with the pages that have the messages of a window, until it needs no more. In a
+// Read calls see with the pages that have the messages of a window, until it needs no more. In a
 // partitioned entity the number of the partition is part of the sequence number, so sequence
 // numbers are not in the order of time: then it reads all pages. If that turns out meanwhile, it
 // starts over.
