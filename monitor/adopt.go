@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"overdue/alert"
 	"overdue/internal/monitorqueue"
 	"overdue/internal/servicebus/entities"
 	"overdue/monitor/adopt"
@@ -20,10 +19,7 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 		Settings: w.cfg.Settings, Describe: w.cfg.Describe,
 		Operations: w.metrics.Operations, Log: w.log,
 		Adopted: w.metrics.Adopted,
-		Notified: func(path string, number int64, enqueued time.Time) bool {
-			return w.notified.IsFinal(alert.IDOf(path, number, enqueued))
-		},
-		Latest: w.clock.Latest, Busy: func() bool { return w.intake.IsCrowded() || w.isStopping() },
+		Latest:  w.clock.Latest, Busy: func() bool { return w.intake.IsCrowded() || w.isStopping() },
 	}
 	if w.cfg.Store != nil {
 		cfg.HasNote = w.cfg.Store.HasNote
@@ -42,8 +38,7 @@ func (w *Worker) adoptUnwatched(queue string, since time.Time) {
 	w.adopter.RequestAll(slices.DeleteFunc(known, func(name string) bool { return queues.For(name) != queue }), since)
 }
 
-// Described takes the description of a queue or topic that any component has read. Where settings
-// were changed, it has the entity read.
+// Described takes the description of a queue or topic that any component has read.
 func (w *Worker) Described(name string, info *entities.Info) {
 	w.adopter.Saw(name, info, time.Time{})
 }

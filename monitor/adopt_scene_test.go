@@ -198,6 +198,22 @@ func TestAdoptionOfARecreatedQueue(t *testing.T) {
 	})
 }
 
+// The notes of a monitor queue that is recreated are lost with it, also where one monitor is all
+// that there is.
+func TestAdoptionGoesOnAfterTheMonitorQueueIsRecreated(t *testing.T) {
+	inModes(t, adopts(workQueue), func(s *scene) {
+		s.MeasureClock()
+		s.startMonitor()
+		time.Sleep(30 * time.Second)
+		s.recreateAs(monitorQueue, func(*broker.QueueConfig) {})
+		time.Sleep(5 * time.Minute)
+		s.SendDirectly(workQueue, "m", lives(8*time.Second))
+		time.Sleep(10 * time.Second)
+		s.WantEvents("missed m")
+		s.AdoptPassed(time.Second)
+	})
+}
+
 // A note that cannot be read goes where an operator finds it, and costs nobody a adopt pass.
 func TestAdoptNoteThatCannotBeRead(t *testing.T) {
 	play(t, func(s *scene) {

@@ -80,7 +80,7 @@ func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 					if !slices.Equal(notified, want) {
 						t.Errorf("notified of %v, want %v", notified, want)
 					}
-					s.Settled(settledAfterChange)
+					s.Settled(settledAfterChange + to) // companions over windows that end with the new default
 				})
 			})
 		}

@@ -4,9 +4,9 @@ package adopt
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,31 +30,38 @@ func message(change func(*link.Message)) *link.Message {
 // Of two notes of an entity the one that is behind ends, at whichever worker meets both. What is
 // old news to nobody goes on.
 func TestTwoSeriesOfAdoptNotesBecomeOne(t *testing.T) {
-	const every = time.Minute
-	a := New(Config{})
-	a.Set([]Entity{{Entity: "Orders", Every: every}})
-	for i, step := range []struct {
-		entity string
-		turn   int64
-		at     time.Duration
-		want   bool
-	}{
-		{"orders", 7, 0, true},
-		{"orders", 1, time.Second, false},     // of a worker that has found no note
-		{"orders", 7, 2 * time.Second, false}, // that was written twice
-		{"orders", 8, every, true},
-		{"orders", 2, every + twinIntervals*every, true}, // the other one is lost
-		{"bills", 1, 5 * every, false},
-	} {
-		n := note{Entity: step.entity, Turn: step.turn}
-		if got, ok := a.admit(n, noon.Add(step.at)); ok != step.want || ok && got != every {
-			t.Errorf("step %d: admit(%+v) = %v, %v, want %v", i, n, got, ok, step.want)
+	synctest.Test(t, func(t *testing.T) {
+		const every = time.Minute
+		a, began := New(Config{}), time.Now()
+		a.Set([]Entity{{Entity: "Orders", Every: every}})
+		for i, step := range []struct {
+			entity string
+			turn   int64
+			at     time.Duration
+			want   bool
+		}{
+			{"orders", 7, 0, true},
+			{"orders", 1, time.Second, false},     // of a worker that has found no note
+			{"orders", 7, 2 * time.Second, false}, // that was written twice
+			{"orders", 8, every, true},
+			{"orders", 2, every + lostIntervals*every, true}, // the other one is lost
+			{"bills", 1, 20 * every, false},
+		} {
+			time.Sleep(time.Until(began.Add(step.at)))
+			n := note{Entity: step.entity, Turn: step.turn}
+			got, ok := a.admit(n)
+			if ok != step.want || ok && got != every {
+				t.Errorf("step %d: admit(%+v) = %v, %v, want %v", i, n, got, ok, step.want)
+			}
+			if ok {
+				a.sawNote(n, n.Turn)
+			}
 		}
-	}
+	})
 }
 
 func TestAdoptNotesAreBounded(t *testing.T) {
-	good := note{Version: noteVersion, Entity: "orders", Series: "l", Turn: 3, Positions: map[string]position{"": {Next: 7, Enqueued: noon}}}
+	good := note{Version: 1, Entity: "orders", Series: "l", Turn: 3, Positions: map[string]position{"": {Next: 7, Enqueued: noon}}}
 	body, err := json.Marshal(good)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +71,7 @@ func TestAdoptNotesAreBounded(t *testing.T) {
 		t.Errorf("%v, note (-want +got):\n%s", err, diff)
 	}
 	places := map[string]position{}
-	for i := range maxPaths + 1 {
+	for i := range 2001 {
 		places[strings.Repeat("s", i)] = position{}
 	}
 	for _, change := range []func(*note){
@@ -89,19 +96,6 @@ func TestAdoptNotesAreBounded(t *testing.T) {
 	}
 }
 
-// Every writer to the monitor queue can write notes, and companions of entities that do not exist.
-func TestEntitiesThatAreReadAreBounded(t *testing.T) {
-	a := New(Config{Latest: func() time.Time { return noon }})
-	for i := range maxEntities + 1 {
-		name := fmt.Sprint("e-", i)
-		_, ok := a.admit(note{Entity: name, Turn: 1, Request: &request{Since: noon}}, noon)
-		a.Saw(name, &entities.Info{UpdatedAt: noon}, time.Time{})
-		if ok != (i < maxEntities) || len(a.known) > maxEntities {
-			t.Fatalf("entity %d is admitted: %v; the settings of %d are remembered, want %d at most", i, ok, len(a.known), maxEntities)
-		}
-	}
-}
-
 // The default time to live counts from the change on, and only if companions may be due by another.
 func TestSettingsThatAreRequested(t *testing.T) {
 	life := time.Minute
@@ -118,7 +112,7 @@ func TestSettingsThatAreRequested(t *testing.T) {
 		{name: "first described", after: info(noon, life)},
 		{name: "first described, companions from before", after: info(noon, life), sent: noon.Add(-time.Second), want: true},
 		{name: "described, companions from before", before: info(noon, life), after: info(noon, life), sent: noon.Add(-time.Second), want: true},
-		{name: "changed long ago, companions from before", after: info(noon.Add(-maxRequestTime), life), sent: noon.Add(-2 * maxRequestTime)},
+		{name: "changed long ago, companions from before", after: info(noon.Add(-time.Hour), life), sent: noon.Add(-2 * time.Hour)},
 		{name: "first described, companions from after", after: info(noon, life), sent: noon.Add(time.Second)},
 		{name: "as it was", before: info(noon, life), after: info(noon, life)},
 		{name: "changed", before: info(noon.Add(-time.Hour), 2*life), after: info(noon, life), want: true},
@@ -138,6 +132,29 @@ func TestSettingsThatAreRequested(t *testing.T) {
 		if a.Saw("ORDERS", tc.after, tc.sent); len(a.series) > 0 {
 			t.Errorf("%s: read twice, want once for each change", tc.name)
 		}
+	}
+}
+
+// Subscriptions that change one after the other, and are described together, are covered each from
+// its own change on.
+func TestSubscriptionsThatChangeTogetherAreRequestedSinceTheFirst(t *testing.T) {
+	info := func(changed ...time.Duration) *entities.Info {
+		i := &entities.Info{Kind: entities.Topic, UpdatedAt: noon}
+		for _, after := range changed {
+			i.Subscriptions = append(i.Subscriptions, entities.Subscription{UpdatedAt: noon.Add(after), DefaultMessageTimeToLive: time.Minute})
+		}
+		return i
+	}
+	a := New(Config{Latest: func() time.Time { return noon }})
+	a.Saw("t", info(0, 0, 0), time.Time{})
+	a.Saw("t", info(0, 7*time.Second, 5*time.Second), time.Time{})
+	for _, s := range a.series {
+		if want := sinceChange(noon.Add(5 * time.Second)); !s.first.Request.Since.Equal(want) {
+			t.Errorf("requested since %v, want %v", s.first.Request.Since, want)
+		}
+	}
+	if len(a.series) != 1 {
+		t.Errorf("%d requests, want one", len(a.series))
 	}
 }
 

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adopt gives companions to messages that have none, or one that is due too late. It reads
-// the adopted entities at intervals, from where the last pass ended. And it reads an entity for a
-// while when its settings were changed, or when the monitor queue was recreated.
+// Package adopt gives companions to messages that have none, or one that is due too late. A note on
+// the monitor queue keeps how far an entity has been read. The worker that receives it runs a pass:
+// it reads on from there, writes companions, and writes the next note. So several workers read an
+// entity once, and a restart continues where they were.
+//
+// Such a series of passes is for an adopted entity, or for an entity whose companions were lost with
+// the monitor queue. After a change of settings nothing is read: a pass writes companions over the
+// windows in which senders may not have known.
 package adopt
 
 import (
 	"context"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,21 +25,19 @@ import (
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
 	"overdue/monitor/judge"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
 )
 
 const (
-	// lostIntervals is the number of intervals without a note after which a worker looks for one,
-	// and starts over if there is none. For twinIntervals it drops a note that is behind the last.
+	// lostIntervals is the number of intervals after which a series counts as lost of which no note
+	// was seen, and a request is given up that fails. A failed pass is repeated after so small a part
+	// of one.
 	lostIntervals = 10
-	twinIntervals = 3
 	// maxPasses bounds the passes that run at once: all entities may be requested together.
 	maxPasses = 16
-	// maxEntities bounds the entities that are read, and those whose settings are remembered: every
-	// writer to the monitor queue can choose names.
-	maxEntities = 10_000
 )
 
 // An Entity is a queue or topic whose messages get companions although they bypassed the endpoints.
@@ -56,42 +60,46 @@ type Config struct {
 	Latest     func() time.Time         // the broker's clock has not reached it, or just now
 	Busy       func() bool              // there is more urgent work: a pass ends early
 	Adopted    func(path string, n int) // n messages have got companions
-	// Notified reports whether it was notified that a message missed its deadline.
-	Notified func(path string, number int64, enqueued time.Time) bool
 }
 
 // An Adopter runs the passes of a worker.
 type Adopter struct {
 	cfg     Config
-	changed chan struct{} // one token: there are other series
 	passing chan struct{} // one token for each pass
 	refused sync.Map      // paths whose refusal was logged
 
 	mu     sync.Mutex
-	series map[string]*series // by the key of their notes
-	known  map[string]changes // by lower-case name
+	series map[string]*series // by the prefix of their notes
+	known  map[string]change  // by lower-case name: the last one
 }
 
-// series is the passes over one entity, as a worker knows them.
+// series is the passes over an adopted entity, as a worker knows them; or a request whose note has
+// not been written yet.
 type series struct {
 	first note // begins it
+	turn  int64
+	seen  time.Time // by our clock: when a note, of that turn, was here; zero: there is none yet
 	every time.Duration
-	turn  int64     // of the note that was here last
-	seen  time.Time // by our clock: when it was here; zero: there is no note yet
 }
 
-// changes is when the settings of an entity were changed, by the clock of the namespace: for the
-// last time, and for the last time for which the entity is read.
-type changes struct{ last, read time.Time }
+// isLost reports whether it is time to look for a note of s.
+func (s *series) isLost() bool {
+	return s.seen.IsZero() || time.Since(s.seen) >= lostIntervals*s.every
+}
+
+// change is a change of the settings of an entity.
+type change struct {
+	at        time.Time // by the clock of the namespace
+	requested bool      // there is a request for it
+}
 
 // New makes an Adopter without entities.
 func New(cfg Config) *Adopter {
 	return &Adopter{
 		cfg:     cfg,
-		changed: make(chan struct{}, 1),
 		passing: make(chan struct{}, maxPasses),
 		series:  map[string]*series{},
-		known:   map[string]changes{},
+		known:   map[string]change{},
 	}
 }
 
@@ -101,37 +109,47 @@ func (a *Adopter) Set(all []Entity) {
 	defer a.mu.Unlock()
 	adopted := map[string]bool{}
 	for _, e := range all {
-		adopted[note{Entity: e.Entity}.key()] = true
-		a.addLocked(note{Entity: e.Entity}, max(e.Every, time.Second))
+		n := note{Entity: e.Entity}
+		adopted[n.prefix()] = true
+		a.addLocked(n, max(e.Every, time.Second))
 	}
 	maps.DeleteFunc(a.series, func(key string, s *series) bool { return s.first.Request == nil && !adopted[key] })
 }
 
 // Saw takes the description of a queue or topic. sent is when the first message was sent whose
 // companion is in hand, by the clock of the broker; zero: unknown. If the settings were changed
-// since the last call, or lately since then, senders may not know that for a while. Their
-// companions are due by a default time to live that does not hold any more, so the entity is read.
+// since the last call, or lately since then, senders may not know that for a while: their companions
+// are due by a default time to live that does not hold any more.
 func (a *Adopter) Saw(entity string, info *entities.Info, sent time.Time) {
-	changed, shortest := info.UpdatedAt, info.DefaultMessageTimeToLive
+	stamps, shortest := []time.Time{info.UpdatedAt}, info.DefaultMessageTimeToLive
 	for i := range info.Subscriptions {
-		changed = duration.Later(changed, info.Subscriptions[i].UpdatedAt)
+		stamps = append(stamps, info.Subscriptions[i].UpdatedAt)
 		shortest = duration.Shorter(shortest, info.Subscriptions[i].DefaultMessageTimeToLive)
 	}
+	latest := slices.MaxFunc(stamps, time.Time.Compare)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := strings.ToLower(entity)
-	known, ok := a.known[key]
-	if !ok && len(a.known) == maxEntities {
-		return
+	last, known := a.known[key]
+	r := &request{Since: sinceChange(latest)}
+	outstanding := !sent.IsZero() && sent.Before(r.Since) && !r.isGivenUp(a.cfg.Latest())
+	if latest.After(last.at) {
+		stamps = slices.DeleteFunc(stamps, func(at time.Time) bool { return !at.After(last.at) })
+		if known {
+			outstanding, r.Since = true, sinceChange(slices.MinFunc(stamps, time.Time.Compare))
+		}
+		last = change{at: latest}
 	}
-	lately := a.cfg.Latest().Before(changed.Add(maxRequestTime))
-	outstanding := ok && changed.After(known.last) || lately && !sent.IsZero() && sent.Before(changed)
-	known.last = duration.Later(known.last, changed)
-	if outstanding && shortest > 0 && changed.After(known.read) {
-		known.read = changed
-		a.addLocked(note{Entity: entity, Request: &request{Since: changed.Add(-clockMargin)}}, requestInterval)
+	if outstanding && shortest > 0 && !last.requested {
+		last.requested = true
+		a.addLocked(note{Entity: entity, Request: r}, senderLag)
 	}
-	a.known[key] = known
+	a.known[key] = last
+}
+
+// sinceChange returns the least stamp of messages that have the settings of that change.
+func sinceChange(at time.Time) time.Time {
+	return at.Add(-search.WindowMargin).Truncate(search.StampPrecision)
 }
 
 // RequestAll has entities read whose companions are lost: nobody watches their deadlines from the
@@ -140,114 +158,94 @@ func (a *Adopter) RequestAll(names []string, since time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, name := range names {
-		n := note{Entity: name, Request: &request{Since: since, All: true}}
-		delete(a.series, n.key()) // its note is lost as well
-		a.addLocked(n, requestInterval)
+		a.addLocked(note{Entity: name, Request: &request{Since: since, All: true}}, senderLag)
 	}
 }
 
 // addLocked adds the series that n begins, or changes its interval.
 func (a *Adopter) addLocked(n note, every time.Duration) {
-	if s := a.series[n.key()]; s != nil {
-		s.every = every
-		return
-	}
-	if len(a.series) == maxEntities {
-		return
-	}
 	n.Turn = 1
-	a.series[n.key()] = &series{first: n, every: every}
-	select {
-	case a.changed <- struct{}{}:
-	default:
+	s := &series{first: n}
+	if former := a.series[n.prefix()]; former != nil {
+		s = former
 	}
+	s.every = every
+	a.series[n.prefix()] = s
 }
 
 // Run writes missing notes until ctx ends.
 func (a *Adopter) Run(ctx context.Context) {
-	// Workers that start together, or that notice a change together, do not look together.
-	jitter := func() time.Duration { return time.Second + rand.N(2*time.Second) }
-	for wait := jitter(); ; {
+	for pause := 2 * time.Second; ; {
 		select {
-		case <-time.After(wait):
-			lost, longest, next := a.lost(time.Now())
-			if err := a.begin(ctx, lost, longest); err != nil && ctx.Err() == nil {
-				a.cfg.Log.Warn("adopt passes not scheduled", zap.Int("entities", len(lost)), zap.Duration("retry_in", next), zap.Error(err))
-			}
-			wait = next
-		case <-a.changed:
-			wait = jitter()
+		case <-time.After(pause/2 + rand.N(pause)): // workers that start together do not look together
 		case <-ctx.Done():
 			return
 		}
+		pause = 2 * time.Second
+		if err := a.begin(ctx); err != nil && ctx.Err() == nil {
+			pause = senderLag / lostIntervals
+			a.cfg.Log.Warn("adopt passes not scheduled", zap.Duration("retry_in", pause), zap.Error(err))
+		}
 	}
 }
 
-// lost returns the first notes of the series whose note is missing, the longest of their intervals,
-// and when to check again. It drops requests that are done.
-func (a *Adopter) lost(now time.Time) (lost []note, longest, next time.Duration) {
+// begin writes the first notes of the series whose note is missing.
+func (a *Adopter) begin(ctx context.Context) error {
+	var lost []note
+	var longest time.Duration
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	maps.DeleteFunc(a.series, func(_ string, s *series) bool {
-		return !s.seen.IsZero() && s.first.Request.isOver(a.cfg.Latest())
-	})
-	next = time.Hour
 	for _, s := range a.series {
-		next = min(next, s.every)
-		if s.seen.IsZero() || now.Sub(s.seen) >= lostIntervals*s.every {
+		if s.isLost() {
 			lost, longest = append(lost, s.first), max(longest, s.every)
 		}
 	}
-	return lost, longest, next
-}
-
-// begin writes the first notes of series, unless they have some.
-func (a *Adopter) begin(ctx context.Context, lost []note, longest time.Duration) error {
+	a.mu.Unlock()
 	if len(lost) == 0 {
 		return nil
 	}
-	now := a.cfg.Scheduler.Now()
-	hasNote, err := a.readNotes(ctx, now, longest)
-	if err != nil {
-		return err
-	}
+	hasNote, err := a.readNotes(ctx, longest)
 	for _, n := range lost {
-		found, err := hasNote(ctx, n.prefix())
+		found := false
+		if err == nil {
+			found, err = hasNote(ctx, n.prefix())
+		}
 		if err == nil && !found {
-			err = a.write(ctx, n, now.Time)
+			err = a.write(ctx, n, a.cfg.Scheduler.Now().Time)
 		}
 		if err != nil {
 			return err
 		}
-		a.change(n, func(s *series) { s.seen = time.Now() })
+		a.sawNote(n, 0)
 	}
 	return nil
 }
 
-// change changes the series of a note, if there is one.
-func (a *Adopter) change(n note, change func(*series)) {
+// sawNote notes that there is a note behind that turn. A request needs nothing else from its worker.
+func (a *Adopter) sawNote(n note, turn int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if s := a.series[n.key()]; s != nil {
-		change(s)
+	switch s := a.series[n.prefix()]; {
+	case s == nil:
+	case n.Request != nil:
+		delete(a.series, n.prefix())
+	default:
+		s.turn, s.seen = turn, time.Now()
 	}
 }
 
 // admit reports whether to run the pass of a note that is due: this worker adopts its entity, and
 // no other note continues. Any worker runs what was requested.
-func (a *Adopter) admit(n note, now time.Time) (every time.Duration, ok bool) {
+func (a *Adopter) admit(n note) (every time.Duration, ok bool) {
 	if n.Request != nil {
-		a.mu.Lock()
-		a.addLocked(note{Entity: n.Entity, Request: n.Request}, requestInterval)
-		a.mu.Unlock()
+		return senderLag, true
 	}
-	a.change(n, func(s *series) {
-		every, ok = s.every, s.turn < n.Turn || now.Sub(s.seen) >= twinIntervals*s.every
-		if ok {
-			s.turn, s.seen = n.Turn, now
-		}
-	})
-	return every, ok
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.series[n.prefix()]
+	if s == nil {
+		return 0, false
+	}
+	return s.every, s.turn < n.Turn || s.isLost()
 }
 
 // Pass runs the pass of a note that is due, writes the next note, and settles l.
@@ -256,19 +254,24 @@ func (a *Adopter) Pass(ctx context.Context, l *intake.Lease) {
 	defer func() { <-a.passing }()
 	settle := l.Complete
 	n, err := parseNote(l.Body)
-	if err != nil {
-		a.cfg.Log.Warn("adopt note refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.Error(err))
+	log := a.cfg.Log.With(zap.String("message_id", l.ID), zap.String("work_queue", n.Entity))
+	every, ok := a.admit(n)
+	switch {
+	case err != nil:
+		log.Warn("adopt note refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.Error(err))
 		settle = func(ctx context.Context) error { return l.DeadLetter(ctx, intake.Malformed, err.Error()) }
-	} else if every, ok := a.admit(n, time.Now()); !ok {
-		a.cfg.Log.Info("adopt note dropped: this monitor does not adopt its entity, or another note does", zap.String("work_queue", n.Entity))
-	} else if err := a.pass(ctx, n, every); err != nil {
-		a.cfg.Log.Warn("adopt note not rewritten: the pass is repeated", zap.String("work_queue", n.Entity), zap.Error(err))
-		a.change(n, func(s *series) { s.turn = n.Turn - 1 })
-		l.LetGo()
-		return
+	case !ok:
+		log.Info("adopt note dropped: this monitor does not adopt its entity, or another note does")
+	default:
+		if err := a.pass(ctx, n, every); err != nil {
+			log.Warn("adopt note not rewritten: the pass is repeated", zap.Error(err))
+			l.LetGo()
+			return
+		}
+		a.sawNote(n, n.Turn)
 	}
 	if err := settle(ctx); err != nil {
-		a.cfg.Log.Warn("adopt note not settled: it comes back", zap.String("monitor_queue", l.Queue), zap.Error(err))
+		log.Warn("adopt note not settled: it comes back", zap.String("monitor_queue", l.Queue), zap.Error(err))
 	}
 }
 
@@ -277,16 +280,19 @@ func (a *Adopter) pass(ctx context.Context, n note, every time.Duration) error {
 	p := &pass{a: a, entity: n.Entity, request: n.Request, positions: n.Positions}
 	began := a.cfg.Latest()
 	err := p.run(ctx)
-	due := began.Add(every)
-	if err != nil {
-		a.cfg.Log.Warn("adopt pass failed", zap.String("work_queue", n.Entity), zap.Duration("retry_in", every), zap.Error(err))
-	} else if p.more {
-		due = a.cfg.Latest().Add(min(rest, every))
+	wait := every
+	switch {
+	case err != nil:
+		wait = max(every/lostIntervals, time.Second)
+		a.cfg.Log.Warn("adopt pass failed", zap.String("work_queue", n.Entity), zap.Duration("retry_in", wait), zap.Error(err))
+	case p.more:
+		wait = time.Second
 	}
-	if n.Request.isDone(began, p.more || err != nil) {
+	isRead := !p.more && (err == nil || n.Request.isGivenUp(began))
+	if isRead && n.Request.isOver(began) {
 		return nil
 	}
 	n.Turn++
 	n.Positions = p.positions
-	return a.write(ctx, n, due)
+	return a.write(ctx, n, a.cfg.Latest().Add(wait))
 }

@@ -19,31 +19,21 @@ import (
 	"overdue/scheduler"
 )
 
-// NoteType is the content type of the note that says how far an entity has been read. There is one
-// note for each series of passes. The worker that receives it runs the next pass and writes the
-// next note. So several workers read an entity once, and a restart continues where they were. On
-// the wire, the content type names a pass differently.
+// NoteType is the content type of notes. On the wire it names a pass differently.
 const NoteType = "application/vnd.overdue.sweep+json"
 
 const (
-	noteVersion = 1
-	maxNoteSize = 240 << 10 // bytes: less than a message of the least tier may have
+	// maxNoteSize is less than a message of the least tier may have, and room for the 2,000
+	// subscriptions that a topic may have.
+	maxNoteSize = 240 << 10 // bytes
 	notePrefix  = "overdue-sweep-"
-
-	// senderLag is how long senders may go by former settings, see entities.Config.KeepFor. For so
-	// long an entity is read every requestInterval.
-	senderLag       = 2 * time.Minute
-	requestInterval = 10 * time.Second
-	// maxRequestTime bounds how long a request is repeated that fails.
-	maxRequestTime = time.Hour
-	// clockMargin is by how much the clock that says when settings were changed may be ahead of the
-	// one that stamps messages.
-	clockMargin = 100 * time.Millisecond
+	// senderLag is how long senders may go by former settings, see entities.Config.KeepFor.
+	senderLag = 2 * time.Minute
 )
 
 // note is the body of a note.
 type note struct {
-	Version   int                 `json:"version"`
+	Version   int                 `json:"version"` // 1
 	Entity    string              `json:"entity"`
 	Series    string              `json:"line"` // former releases need one
 	Turn      int64               `json:"turn"` // of two notes of an entity the greater one continues
@@ -51,31 +41,34 @@ type note struct {
 	Request   *request            `json:"request,omitempty"` // nil: the entity is adopted
 }
 
-// position is how far a queue or subscription has been read.
+// position is how far a queue or subscription has been read, or has companions.
 type position struct {
-	Next     int64     `json:"next"`              // the first number that has not been seen
-	Enqueued time.Time `json:"enqueued,omitzero"` // of the last seen message
+	Next     int64     `json:"next"`              // the first number behind that; a hint
+	Enqueued time.Time `json:"enqueued,omitzero"` // what was enqueued until then
 }
 
-// A request is why an entity is read for a while.
+// isBefore reports whether m comes behind p.
+func (p position) isBefore(m *link.Message) bool {
+	return m.EnqueuedTime.After(p.Enqueued) || m.EnqueuedTime.Equal(p.Enqueued) && m.SequenceNumber >= p.Next
+}
+
+// A request is why an entity that is not adopted needs companions.
 type request struct {
 	Since time.Time `json:"since"` // by the clock of the broker
 	// All: the companions of all messages are lost, those of deadlines from Since on. Otherwise
-	// companions are due too late, those of messages that were enqueued since then and have the
-	// default time to live of their entity.
+	// companions are due too late, those of messages that were enqueued since a change from then on.
 	All bool `json:"all,omitempty"`
 }
 
-// isOver reports whether at the instant now all messages can be read that were sent before all
-// senders knew what has changed.
+// isOver reports whether at the instant now all senders know what has changed. Until then its note
+// stays, so that no other worker writes one.
 func (r *request) isOver(now time.Time) bool {
-	return r != nil && now.After(r.Since.Add(senderLag+minAge))
+	return r != nil && now.After(r.Since.Add(senderLag+search.SettledAge))
 }
 
-// isDone reports whether the pass that began at that instant was the last of r. unfinished: it has
-// not read everything.
-func (r *request) isDone(began time.Time, unfinished bool) bool {
-	return r.isOver(began) && (!unfinished || began.After(r.Since.Add(maxRequestTime)))
+// isGivenUp reports whether r is too old to be repeated when it fails.
+func (r *request) isGivenUp(now time.Time) bool {
+	return r != nil && now.After(r.Since.Add(lostIntervals*senderLag))
 }
 
 func parseNote(body []byte) (n note, err error) {
@@ -86,37 +79,31 @@ func parseNote(body []byte) (n note, err error) {
 		return n, fmt.Errorf("adopt: note is not the JSON of %s: %w", NoteType, err)
 	}
 	switch {
-	case n.Version != noteVersion:
-		return n, fmt.Errorf("adopt: note has version %d, this program reads version %d", n.Version, noteVersion)
-	case n.Turn < 0 || n.Entity == "" || n.Series == "" || len(n.Positions) > maxPaths:
-		return n, errors.New("adopt: note has no entity or series, or a field beyond its limit")
+	case n.Version != 1:
+		return n, fmt.Errorf("adopt: note has version %d, this program reads version 1", n.Version)
+	case n.Turn < 0 || n.Entity == "" || n.Series == "":
+		return n, errors.New("adopt: note has no entity or series, or a negative turn")
 	case n.Positions == nil:
 		n.Positions = map[string]position{}
 	}
 	return n, nil
 }
 
-// key distinguishes the series of passes.
-func (n note) key() string {
-	key := strings.ToLower(n.Entity)
-	switch {
-	case n.Request == nil:
-		return key
-	case n.Request.All:
-		return key + " all"
-	}
-	return key + " since " + n.Request.Since.UTC().Format(time.RFC3339Nano)
-}
-
 // prefix is how the message-ids of the notes of a series begin.
 func (n note) prefix() string {
-	sum := sha256.Sum256([]byte(n.key()))
+	series := strings.ToLower(n.Entity)
+	if r := n.Request; r != nil && r.All {
+		series += " all"
+	} else if r != nil {
+		series += " since " + r.Since.UTC().Format(time.RFC3339Nano)
+	}
+	sum := sha256.Sum256([]byte(series))
 	return notePrefix + hex.EncodeToString(sum[:8]) + "-"
 }
 
 // write writes a note.
 func (a *Adopter) write(ctx context.Context, n note, due time.Time) error {
-	n.Version, n.Series = noteVersion, "-"
+	n.Version, n.Series = 1, "-"
 	body, err := json.Marshal(n)
 	if err != nil {
 		return fmt.Errorf("adopt: encode note: %w", err)
@@ -132,13 +119,14 @@ func (a *Adopter) write(ctx context.Context, n note, due time.Time) error {
 
 // readNotes returns a function that reports whether there is a note with that prefix. The last note
 // of a series was written at most an interval ago; twice that for a worker that is slow.
-func (a *Adopter) readNotes(ctx context.Context, now scheduler.Instant, longest time.Duration) (func(context.Context, string) (bool, error), error) {
+func (a *Adopter) readNotes(ctx context.Context, longest time.Duration) (func(context.Context, string) (bool, error), error) {
 	if a.cfg.HasNote != nil {
 		return a.cfg.HasNote, nil
 	}
 	v := search.View{Links: a.cfg.Links, Path: a.cfg.MonitorQueue, Operations: a.cfg.Operations}
 	defer v.Close(ctx)
-	from := now.Time.Add(-now.Uncertainty - 2*max(longest, time.Minute))
+	now := a.cfg.Scheduler.Now()
+	from := now.Time.Add(-now.Uncertainty - max(2*longest, senderLag))
 	if !now.Measured {
 		from = time.Time{}
 	}

@@ -5,8 +5,6 @@ package adopt
 import (
 	"context"
 	"errors"
-	"math"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,23 +19,15 @@ import (
 )
 
 const (
-	// maxPages bounds what a pass reads of one path, and so its memory. The next one continues rest
-	// later.
-	maxPages = 20
-	rest     = time.Second
-	// minAge is the least age of a message: sequence numbers may become visible out of order, and
-	// an endpoint may be about to write a companion.
-	minAge = time.Second
-	// staleSettings is the least age at which the description of an entity is read again.
-	staleSettings = 5 * time.Second
-	// maxReferences bounds the references of a companion of overdue messages.
-	maxReferences = 100
-	// maxPaths bounds the subscriptions of a topic, of which Service Bus allows as many: the note has
-	// a position for each.
-	maxPaths = 2000
+	// windowLength is the length of a window of enqueued-times that a companion stands for. It is no
+	// longer than the monitor holds a companion, so nobody writes it again.
+	windowLength = 4 * time.Second
+	// maxReferences bounds about how many messages a pass takes of one path, and so its memory. The next
+	// one goes on.
+	maxReferences = 5000
 )
 
-// pass reads an entity from where the last pass ended, and writes companions for its messages.
+// pass writes companions for the messages of an entity, from where the last pass ended.
 type pass struct {
 	a         *Adopter
 	entity    string
@@ -48,206 +38,154 @@ type pass struct {
 	// Of the entity, or the subscription, that is read:
 	path     string
 	settings judge.Settings
-	pages    int       // that may still be read
-	limit    time.Time // what was enqueued later is too young, or has its companion
+	limit    time.Time // what was enqueued later is too young
 	refs     []scheduler.Reference
-	nameless map[scheduler.Reference]bool // those of refs that stand for messages without an id
 }
 
-// run reads the entity. Its progress is in positions, also after an error.
-func (p *pass) run(ctx context.Context) error {
-	settings := p.a.cfg.Settings(ctx, p.entity)
-	if p.a.cfg.Describe == nil {
-		return p.readPath(ctx, "", settings)
+// run visits the queue, or the subscriptions of the topic. Its progress is in positions, also after
+// an error. Without the right to read descriptions, the entity counts as a queue.
+func (p *pass) run(ctx context.Context) (err error) {
+	before, info := p.positions, entities.Info{}
+	p.positions = map[string]position{} // without those of what was deleted
+	if p.a.cfg.Describe != nil {
+		info, err = p.a.cfg.Describe(ctx, p.entity, time.Now().Add(-search.SettledAge))
 	}
-	info, err := p.a.cfg.Describe(ctx, p.entity, time.Now().Add(-staleSettings))
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
-		p.positions = map[string]position{} // a recreated queue starts its sequence numbers over
 		return nil
-	case errors.Is(err, entities.ErrNoRight):
-		return p.readPath(ctx, "", settings)
-	case err != nil:
+	case err != nil && !errors.Is(err, entities.ErrNoRight):
+		p.positions = before
 		return err
 	}
-	settings.DefaultMessageTimeToLive = duration.Shorter(settings.DefaultMessageTimeToLive, info.DefaultMessageTimeToLive)
-	settings.DefaultSince = info.UpdatedAt
-	if info.Kind == entities.Topic {
-		return p.readSubscriptions(ctx, info, settings)
-	}
-	if !p.canRead(p.entity, info.AutoDeleteOnIdle, info.ForwardTo, info.Partitioned) {
-		return nil
-	}
-	return p.readPath(ctx, "", settings)
-}
-
-// readSubscriptions reads the subscriptions of a topic.
-func (p *pass) readSubscriptions(ctx context.Context, topic entities.Info, base judge.Settings) error {
-	all := topic.Subscriptions[:min(len(topic.Subscriptions), maxPaths)]
-	before := p.positions
-	p.positions = map[string]position{} // without those of deleted subscriptions
-	for _, sub := range all {
-		p.positions[sub.Name] = before[sub.Name]
+	base := p.a.cfg.Settings(ctx, p.entity)
+	paths := info.Subscriptions
+	if info.Kind != entities.Topic {
+		paths = []entities.Subscription{{AutoDeleteOnIdle: info.AutoDeleteOnIdle, ForwardTo: info.ForwardTo}}
 	}
 	var errs []error
-	for _, sub := range all {
-		if !p.canRead(address.SubscriptionPath(p.entity, sub.Name), sub.AutoDeleteOnIdle, sub.ForwardTo, topic.Partitioned) {
-			continue
+	for _, sub := range paths {
+		p.positions[sub.Name] = before[sub.Name]
+		p.path, p.settings = p.entity, base
+		if sub.Name != "" {
+			p.path = address.SubscriptionPath(p.entity, sub.Name)
 		}
-		settings := base
-		settings.DefaultMessageTimeToLive = duration.Shorter(base.DefaultMessageTimeToLive, sub.DefaultMessageTimeToLive)
-		settings.DefaultSince = duration.Later(base.DefaultSince, sub.UpdatedAt)
-		errs = append(errs, p.readPath(ctx, sub.Name, settings))
+		life := duration.Shorter(info.DefaultMessageTimeToLive, sub.DefaultMessageTimeToLive)
+		p.settings.DefaultMessageTimeToLive = duration.Shorter(base.DefaultMessageTimeToLive, life)
+		p.settings.DefaultSince = duration.Later(info.UpdatedAt, sub.UpdatedAt)
+		if p.canVisit(sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
+			errs = append(errs, p.visit(ctx, sub.Name))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// canRead reports whether a queue or subscription can be read, and logs once why not.
-func (p *pass) canRead(path string, idle time.Duration, forwardTo string, partitioned bool) bool {
+// canVisit reports whether companions can be written for the path, and logs once why not.
+func (p *pass) canVisit(idle time.Duration, forwardTo string, partitioned bool) bool {
 	var why string
 	switch {
 	case idle > 0 && p.request == nil:
 		why = "it is deleted when it is idle, and reading it would keep it"
 	case forwardTo != "":
 		why = "it forwards its messages: set adopt on " + forwardTo
-	case partitioned:
+	case partitioned && p.reads():
 		why = "it is partitioned, and its messages have no order that a pass could follow"
 	default:
 		return true
 	}
-	if _, warned := p.a.refused.LoadOrStore(path, true); !warned {
-		p.a.cfg.Log.Warn("messages are not adopted: send them through an endpoint of Overdue", zap.String("work_queue", path), zap.String("why", why))
+	if _, warned := p.a.refused.LoadOrStore(p.path, true); !warned {
+		p.a.cfg.Log.Warn("messages are not adopted: send them through an endpoint of Overdue", zap.String("work_queue", p.path), zap.String("why", why))
 	}
 	return false
 }
 
-// readPath reads one queue or subscription and writes companions for its new messages. The first
-// check of an overdue message expires all overdue ones, and a dead letter is not adopted. So it
-// reads all messages before it writes any companion.
-//
-// For a request it reads the dead letters with the same numbers after that: a message that was not
-// on the queue any more is one of them, or was received.
-func (p *pass) readPath(ctx context.Context, subscription string, settings judge.Settings) error {
-	p.path, p.settings = p.entity, settings
-	if subscription != "" {
-		p.path = address.SubscriptionPath(p.entity, subscription)
-	}
-	p.limit, p.refs, p.nameless = p.a.cfg.Latest().Add(-minAge), nil, map[scheduler.Reference]bool{}
-	if p.request != nil && p.request.Since.Add(senderLag).Before(p.limit) {
-		p.limit = p.request.Since.Add(senderLag)
-	}
-	start := p.positions[subscription]
-	next, end, err := p.read(ctx, p.path, start, math.MaxInt64, p.takeMessage)
-	if err == nil && p.request != nil {
-		letters, reached, lettersErr := p.read(ctx, p.path+"/$DeadLetterQueue", start, end, p.takeLetter)
-		if err = lettersErr; reached < next.Next || letters.Next > next.Next {
-			next = letters
-		}
-	}
-	if writeErr := p.writeCompanions(ctx); writeErr != nil {
-		next, err = start, errors.Join(err, writeErr)
-	}
-	p.positions[subscription] = next
-	return err
-}
+// reads reports whether the pass reads messages.
+func (p *pass) reads() bool { return p.request == nil || p.request.All }
 
-// read takes what is old enough on a queue or dead-letter queue, from a position on to the number
-// end. It returns the position behind that, and the number up to which there is no more.
-func (p *pass) read(ctx context.Context, path string, at position, end int64, take func(*link.Message)) (next position, reached int64, err error) {
-	v := search.View{Links: p.a.cfg.Links, Path: path, Operations: p.a.cfg.Operations}
-	defer v.Close(ctx)
-	p.pages = maxPages
-	at, err = p.begin(ctx, &v, at)
-	for err == nil && !v.Unordered && at.Next < end && p.mayRead() {
-		var page []*link.Message
-		page, err = v.Peek(ctx, at.Next, search.PageSize)
-		switch {
-		case err != nil || v.Unordered:
-			continue
-		case len(page) == 0:
-			return at, end, nil
-		}
-		for _, m := range page {
-			if m.SequenceNumber >= end || m.EnqueuedTime.After(p.limit) {
-				return at, min(m.SequenceNumber, end), nil
-			}
-			take(m)
-			at = position{Next: m.SequenceNumber + 1, Enqueued: m.EnqueuedTime}
-		}
+// visit writes companions for one queue or subscription. The first check of an overdue message
+// expires all overdue ones, and a dead letter is not adopted. So it reads all messages before it
+// writes any companion.
+func (p *pass) visit(ctx context.Context, subscription string) (err error) {
+	p.limit, p.refs = p.a.cfg.Latest().Add(-search.SettledAge), nil
+	at := p.positions[subscription]
+	if p.reads() {
+		at, err = p.read(ctx, at)
+	} else {
+		at = p.cover(at)
 	}
-	switch {
-	case v.Unordered:
-		p.canRead(p.path, 0, "", true) // nobody has described it
-	case link.Condition(err) == link.ConditionNotFound:
-		return position{}, 0, nil
-	}
-	return at, at.Next, err
-}
-
-// mayRead takes one of the pages that the pass may read. It reports false if there are none.
-func (p *pass) mayRead() bool {
-	p.pages--
-	if p.pages < 0 || p.a.cfg.Busy() {
-		p.more = true
-		return false
-	}
-	return true
-}
-
-// begin returns where to begin to read. The sequence numbers of a queue that was deleted and
-// recreated start over. For a request it searches for the first message that was enqueued since
-// then.
-func (p *pass) begin(ctx context.Context, v *search.View, at position) (position, error) {
-	head, err := v.Peek(ctx, 0, 1)
-	if err != nil || len(head) == 0 {
-		return at, err
-	}
-	first := head[0].SequenceNumber
-	if first < at.Next && head[0].EnqueuedTime.After(at.Enqueued) {
-		at = position{}
-	}
-	if at.Next > 0 || p.request == nil || p.request.All || !head[0].EnqueuedTime.Before(p.request.Since) {
-		return at, nil
-	}
-	before, behind := first, int64(math.MaxInt64)
-	for step := int64(search.PageSize); behind-before > search.PageSize; {
-		middle := before + min(step, (behind-before)/2)
-		page, err := v.Peek(ctx, middle, 1)
-		if err != nil {
-			return at, err
-		}
-		if len(page) > 0 && page[0].EnqueuedTime.Before(p.request.Since) {
-			before, step = page[0].SequenceNumber, 2*step
-		} else {
-			behind = middle
-		}
-	}
-	return position{Next: before + 1}, nil
-}
-
-// writeCompanions writes companions with the references, and returns when all are accepted.
-func (p *pass) writeCompanions(ctx context.Context) error {
-	if len(p.refs) == 0 {
-		return nil
+	if err != nil || len(p.refs) == 0 {
+		p.positions[subscription] = at
+		return err
 	}
 	now := p.a.cfg.Latest()
-	var late, ahead []scheduler.Reference
-	for _, r := range p.refs {
-		if r.Deadline.Add(-r.Ahead).After(now) {
-			ahead = append(ahead, r)
-		} else {
-			late = append(late, r)
-		}
+	for i := range p.refs { // what should be due already is due now
+		r := &p.refs[i]
+		r.Ahead = min(r.Ahead, r.Deadline.Sub(now))
 	}
-	waits := []func(context.Context) error{p.a.cfg.Scheduler.Begin(scheduler.Companion{Entity: p.path, References: ahead})}
-	for refs := range slices.Chunk(late, maxReferences) {
-		waits = append(waits, p.a.cfg.Scheduler.Begin(scheduler.Companion{Entity: p.path, Due: now, References: refs}))
+	if err = p.a.cfg.Scheduler.Schedule(ctx, scheduler.Companion{Entity: p.path, References: p.refs}); err != nil {
+		return err
 	}
-	for _, wait := range waits {
-		if err := wait(ctx); err != nil {
-			return err
-		}
+	if p.reads() {
+		p.a.cfg.Adopted(p.path, len(p.refs))
 	}
-	p.a.cfg.Adopted(p.path, len(p.refs))
+	p.positions[subscription] = at
 	return nil
+}
+
+// cover makes references to all messages of the path whose senders may not have known its default
+// time to live, if it has changed.
+func (p *pass) cover(at position) position {
+	life, since := p.settings.DefaultMessageTimeToLive, sinceChange(p.settings.DefaultSince)
+	if life == 0 || since.Before(p.request.Since) || at.Enqueued.After(since) {
+		return at
+	}
+	end := since.Add(senderLag)
+	for from := since; from.Before(end); from = from.Add(windowLength) {
+		p.refs = append(p.refs, scheduler.Reference{
+			From:     from,
+			Until:    from.Add(windowLength - search.StampPrecision),
+			Deadline: from.Add(life),
+			Within:   life,
+			Stated:   "default",
+			Once:     true,
+		})
+	}
+	return position{Enqueued: end}
+}
+
+// read takes what was enqueued behind a position and is old enough, and returns how far that is. For
+// a request it takes the dead letters as well: what has expired before it was read on the queue.
+func (p *pass) read(ctx context.Context, at position) (position, error) {
+	queue := search.View{Links: p.a.cfg.Links, Path: p.path, Operations: p.a.cfg.Operations}
+	defer queue.Close(ctx)
+	queue.Hint(at.Next-1, at.Enqueued.Add(-search.StampPrecision))
+	next := position{at.Next, p.limit}
+	err := queue.Read(ctx, at.Enqueued, p.limit, func(page []*link.Message) bool {
+		for _, m := range page {
+			if at.isBefore(m) && !m.EnqueuedTime.After(p.limit) {
+				p.take(m)
+				next.Next = m.SequenceNumber + 1
+			}
+		}
+		last := page[len(page)-1]
+		if len(p.refs) < maxReferences && !p.a.cfg.Busy() || last.EnqueuedTime.After(p.limit) {
+			return true
+		}
+		p.more, next.Enqueued = true, last.EnqueuedTime
+		return false
+	})
+	switch {
+	case queue.Unordered:
+		p.canVisit(0, "", true) // nobody has described it
+		p.refs = nil
+		return at, nil
+	case link.Condition(err) == link.ConditionNotFound:
+		return position{}, nil
+	case err != nil:
+		return at, err
+	case p.request == nil:
+		return next, nil
+	}
+	letters := search.View{Links: p.a.cfg.Links, Path: p.path + "/$DeadLetterQueue", Operations: p.a.cfg.Operations}
+	defer letters.Close(ctx)
+	return next, letters.Between(ctx, at.Enqueued, next.Enqueued, p.take)
 }

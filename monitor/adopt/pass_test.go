@@ -5,6 +5,7 @@ package adopt
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/testing/brokertest"
 	"overdue/monitor/judge"
+	"overdue/monitor/search"
 	"overdue/scheduler"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -28,17 +30,16 @@ const entityLife = time.Hour
 // scene is the queue orders, whose default time to live is entityLife, and an Adopter.
 type scene struct {
 	*testing.T
-	ns       *brokertest.Namespace
-	client   *azservicebus.Client
-	adopter  *Adopter
-	busy     bool
-	notified map[int64]bool // by sequence number
+	ns      *brokertest.Namespace
+	client  *azservicebus.Client
+	adopter *Adopter
+	busy    bool
 }
 
 func play(t *testing.T, act func(*scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{T: t, notified: map[int64]bool{}}
+		s := &scene{T: t}
 		s.ns = brokertest.New(t, func(c *broker.Config) {
 			c.AutoCreate = false
 			orders := broker.QueueConfig{Name: "orders", DeadLetteringOnMessageExpiration: true, DefaultMessageTimeToLive: entityLife}
@@ -60,7 +61,6 @@ func play(t *testing.T, act func(*scene)) {
 			Latest:       time.Now,
 			Busy:         func() bool { return s.busy },
 			Adopted:      func(string, int) {},
-			Notified:     func(_ string, number int64, _ time.Time) bool { return s.notified[number] },
 		})
 		act(s)
 	})
@@ -100,7 +100,7 @@ func (s *scene) send(name string, n int, life time.Duration) {
 		s.must(sender.SendMessageBatch(s.Context(), batch, nil))
 	}
 	s.must(sender.Close(s.Context()))
-	time.Sleep(2 * minAge)
+	time.Sleep(2 * search.SettledAge)
 }
 
 // change gives the queue another default time to live, and returns the request for that.
@@ -112,7 +112,7 @@ func (s *scene) change(life time.Duration) *request {
 	q.Config.DefaultMessageTimeToLive = life
 	updated, err := ns.UpdateQueue(q.Config)
 	s.must(err)
-	return &request{Since: updated.UpdatedAt.Add(-clockMargin)}
+	return &request{Since: sinceChange(updated.UpdatedAt)}
 }
 
 // expire has the broker dead-letter what has expired.
@@ -126,18 +126,15 @@ func (s *scene) expire() {
 	s.must(r.Close(s.Context()))
 }
 
-// pass runs a pass, and returns the message-ids of its references: those of missed deadlines with
-// an exclamation mark.
+// pass runs a pass, and returns the message-ids of its references.
 func (s *scene) pass(r *request, positions map[string]position) (ids []string, p *pass) {
 	s.Helper()
 	p = &pass{a: s.adopter, entity: "orders", request: r, positions: positions}
 	s.must(p.run(s.Context()))
+	clear(positions)
+	maps.Copy(positions, p.positions)
 	for _, r := range p.refs {
-		id := r.MessageID
-		if r.Missed != nil {
-			id += "!"
-		}
-		ids = append(ids, id)
+		ids = append(ids, r.MessageID)
 	}
 	return ids, p
 }
@@ -174,7 +171,7 @@ func TestAPassContinuesWhereTheLastOneEnded(t *testing.T) {
 
 func TestAPassIsBounded(t *testing.T) {
 	play(t, func(s *scene) {
-		const all = maxPages*250 + 10
+		const all = maxReferences + 10
 		s.send("a", all, time.Minute)
 		positions := map[string]position{}
 		first, p := s.pass(nil, positions)
@@ -192,28 +189,28 @@ func TestAPassIsBounded(t *testing.T) {
 	})
 }
 
-// Only what may have another deadline than its sender knew is read after a change: what was
-// enqueued since, and has the default time to live. What is a dead letter by then has missed its
-// deadline.
+// After a change one pass covers what is enqueued until all senders know, without reading it.
 func TestAPassAfterAChange(t *testing.T) {
 	play(t, func(s *scene) {
-		s.send("before", 600, 0)
-		r := s.change(10 * time.Second)
-		s.send("expired", 3, 0)
-		s.send("own", 1, 5*time.Second)
-		time.Sleep(10 * time.Second)
-		s.expire()
-		s.send("late", 2, 0)
-		s.notified[602] = true // expired-1
+		const life = 10 * time.Second
+		s.send("before", 1, 0)
+		r := s.change(life)
 		positions := map[string]position{}
-		got, _ := s.pass(r, positions)
-		s.want(got, "late-0", "late-1", "expired-0!", "expired-2!")
-		got, _ = s.pass(r, positions)
-		s.want(got)
-		time.Sleep(senderLag)
-		s.send("aware", 1, 0)
-		got, _ = s.pass(r, positions)
-		s.want(got)
+		_, p := s.pass(r, positions)
+		from := r.Since
+		for _, ref := range p.refs {
+			gap := ref.From.Sub(from)
+			if ref.MessageID != "" || gap < 0 || gap > search.StampPrecision || ref.Within != life || !ref.Deadline.Equal(ref.From.Add(life)) {
+				t.Errorf("%+v; want a window from %v on, with that time to live", ref, from)
+			}
+			from = ref.Until
+		}
+		if from.Before(r.Since.Add(senderLag - search.StampPrecision)) {
+			t.Errorf("the windows end at %v, want the two minutes behind %v", from, r.Since)
+		}
+		if _, p := s.pass(r, p.positions); len(p.refs) > 0 {
+			t.Errorf("the second pass has %d windows, want none", len(p.refs))
+		}
 	})
 }
 
@@ -224,14 +221,14 @@ func TestAPassAfterTheMonitorQueueIsLost(t *testing.T) {
 		s.send("watched", 1, 3*time.Second)
 		time.Sleep(5 * time.Second)
 		s.expire()
-		s.send("own", 2, 5*time.Second)
+		s.send("own", 2, 10*time.Second)
 		s.send("default", 2, 0)
 		r := &request{Since: time.Now(), All: true}
-		time.Sleep(5 * time.Second)
+		time.Sleep(10 * time.Second)
 		s.expire()
 		s.send("later", 1, time.Minute)
 		got, _ := s.pass(r, map[string]position{})
 		slices.Sort(got)
-		s.want(got, "default-0", "default-1", "later-0", "own-0!", "own-1!")
+		s.want(got, "default-0", "default-1", "later-0", "own-0", "own-1")
 	})
 }

@@ -5,7 +5,6 @@ package adopt
 import (
 	"time"
 
-	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
 	"overdue/monitor/scan"
@@ -36,7 +35,7 @@ func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Re
 		by = time.Time{}
 	}
 	// Another default may have held for a message that was sent before. Then the broker decides.
-	sentBefore := !m.ScheduledEnqueueTime.IsZero() || m.EnqueuedTime.Before(s.DefaultSince.Add(clockMargin))
+	sentBefore := !m.ScheduledEnqueueTime.IsZero() || m.EnqueuedTime.Before(s.DefaultSince.Add(search.WindowMargin))
 	if r.Stated != "deadline" && (r.Stated != "default" || !sentBefore) {
 		r.Within = r.Deadline.Sub(m.EnqueuedTime)
 	}
@@ -55,48 +54,19 @@ func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Re
 	return r, true
 }
 
-// takeMessage takes a message of the queue, unless it needs no companion. One without an id stands
-// for all that were enqueued at that instant with that deadline.
-func (p *pass) takeMessage(m *link.Message) {
+// take takes a message, or a dead letter that has expired, unless it needs no companion. One without
+// an id stands for all that were enqueued at that instant with that deadline.
+func (p *pass) take(m *link.Message) {
 	r, ok := reference(m, p.settings, p.limit)
-	if !ok || p.nameless[r] || !p.needsCompanion(m, &r) {
+	isLetter := m.DeadLetterReason != ""
+	hasExpired := m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == scan.Reason
+	switch n := len(p.refs); {
+	case !ok || r.WithoutID() && n > 0 && p.refs[n-1] == r:
 		return
-	}
-	if r.WithoutID() {
-		p.nameless[r] = true
-	}
-	p.refs = append(p.refs, r)
-}
-
-// needsCompanion reports whether m, the message of r, may have no companion that is due in time.
-func (p *pass) needsCompanion(m *link.Message, r *scheduler.Reference) bool {
-	if p.request != nil && p.request.All {
-		return true
-	}
-	byDefault := r.Deadline.Equal(m.EnqueuedTime.Add(p.settings.DefaultMessageTimeToLive))
-	if p.request != nil && (!byDefault || m.EnqueuedTime.Before(p.request.Since)) {
-		return false
-	}
-	return !p.a.cfg.Scheduler.Watches(p.entity, p.path, r)
-}
-
-// takeLetter takes a dead letter whose deadline was missed, unless that was notified: it is missed,
-// whatever was late. Its companion is there for the notification alone.
-func (p *pass) takeLetter(m *link.Message) {
-	r, ok := reference(m, p.settings, p.limit)
-	missed := m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == scan.Reason
-	if !ok || !missed || r.Stated == scheduler.StatedComplete || r.Deadline.Before(p.request.Since) {
+	case isLetter && (!hasExpired || r.Deadline.Before(p.request.Since)):
 		return
-	}
-	if !p.needsCompanion(m, &r) || p.a.cfg.Notified(p.path, m.SequenceNumber, m.EnqueuedTime) {
+	case p.request == nil && p.a.cfg.Scheduler.Watches(p.entity, p.path, &r):
 		return
-	}
-	r.Ahead = 0
-	r.Missed = judge.Missed(m, r.Deadline)
-	r.Missed.DeadLetteredTime = duration.Later(p.a.cfg.Latest(), r.Deadline) // it has no stamp
-	r.Missed.DeadLetterReason, r.Missed.Evidence, r.Missed.Strategy = m.DeadLetterReason, "deadLetter", "native"
-	if m.DeadLetterReason == scan.Reason {
-		r.Missed.Strategy = "scan"
 	}
 	p.refs = append(p.refs, r)
 }
