@@ -112,8 +112,7 @@ func (p *pass) visit(ctx context.Context, subscription string) (err error) {
 	} else {
 		at = p.cover(at)
 	}
-	if err != nil || len(p.refs) == 0 {
-		p.positions[subscription] = at
+	if err != nil {
 		return err
 	}
 	now := p.a.cfg.Latest()
@@ -124,7 +123,7 @@ func (p *pass) visit(ctx context.Context, subscription string) (err error) {
 	if err = p.a.cfg.Scheduler.Schedule(ctx, scheduler.Companion{Entity: p.path, References: p.refs}); err != nil {
 		return err
 	}
-	if p.reads() {
+	if p.reads() && len(p.refs) > 0 {
 		p.a.cfg.Adopted(p.path, len(p.refs))
 	}
 	p.positions[subscription] = at
