@@ -5,9 +5,9 @@
 // it reads on from there, writes companions, and writes the next note. So several workers read an
 // entity once, and a restart continues where they were.
 //
-// Such a series of passes is for an adopted entity, or for an entity whose companions were lost with
-// the monitor queue. After a change of settings nothing is read: a pass writes companions over the
-// windows in which senders may not have known.
+// Such a series of passes is for an adopted entity, or for an entity whose companions were lost
+// with the monitor queue. After a change of settings nothing is read: a pass writes companions over
+// the windows in which senders may not have known.
 package adopt
 
 import (
@@ -118,8 +118,8 @@ func (a *Adopter) Set(all []Entity) {
 
 // Saw takes the description of a queue or topic. sent is when the first message was sent whose
 // companion is in hand, by the clock of the broker; zero: unknown. If the settings were changed
-// since the last call, or lately since then, senders may not know that for a while: their companions
-// are due by a default time to live that does not hold any more.
+// since the last call, or lately since then, senders may not know that for a while: their
+// companions are due by a default time to live that does not hold any more.
 func (a *Adopter) Saw(entity string, info *entities.Info, sent time.Time) {
 	stamps, shortest := []time.Time{info.UpdatedAt}, info.DefaultMessageTimeToLive
 	for i := range info.Subscriptions {
@@ -220,7 +220,8 @@ func (a *Adopter) begin(ctx context.Context) error {
 	return nil
 }
 
-// sawNote notes that there is a note behind that turn. A request needs nothing else from its worker.
+// sawNote notes that there is a note behind that turn. A request needs nothing else from its
+// worker.
 func (a *Adopter) sawNote(n note, turn int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

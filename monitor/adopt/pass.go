@@ -22,8 +22,8 @@ const (
 	// windowLength is the length of a window of enqueued-times that a companion stands for. It is no
 	// longer than the monitor holds a companion, so nobody writes it again.
 	windowLength = 4 * time.Second
-	// maxReferences bounds about how many messages a pass takes of one path, and so its memory. The next
-	// one goes on.
+	// maxReferences bounds about how many messages a pass takes of one path, and so its memory. The
+	// next one goes on.
 	maxReferences = 5000
 )
 
@@ -151,8 +151,9 @@ func (p *pass) cover(at position) position {
 	return position{Enqueued: end}
 }
 
-// read takes what was enqueued behind a position and is old enough, and returns how far that is. For
-// a request it takes the dead letters as well: what has expired before it was read on the queue.
+// read takes what was enqueued behind a position and is old enough, and returns how far that is.
+// For a request it takes the dead letters as well: what has expired before it was read on the
+// queue.
 func (p *pass) read(ctx context.Context, at position) (position, error) {
 	queue := search.View{Links: p.a.cfg.Links, Path: p.path, Operations: p.a.cfg.Operations}
 	defer queue.Close(ctx)

@@ -54,8 +54,8 @@ func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Re
 	return r, true
 }
 
-// take takes a message, or a dead letter that has expired, unless it needs no companion. One without
-// an id stands for all that were enqueued at that instant with that deadline.
+// take takes a message, or a dead letter that has expired, unless it needs no companion. One
+// without an id stands for all that were enqueued at that instant with that deadline.
 func (p *pass) take(m *link.Message) {
 	r, ok := reference(m, p.settings, p.limit)
 	isLetter := m.DeadLetterReason != ""

@@ -50,8 +50,8 @@ func (e *putOff) Error() string {
 // failed reports whether the sink failed, so that the job counts as an attempt.
 func (e *putOff) failed() bool { return e.cause != nil && !pace.IsRetryAfter(e.cause) }
 
-// A line has jobs wait for their turn: no goroutine waits with them. After an attempt that fails, the
-// whole line pauses, see package pace, and the job goes to its end.
+// A line has jobs wait for their turn: no goroutine waits with them. After an attempt that fails,
+// the whole line pauses, see package pace, and the job goes to its end.
 type line struct {
 	limit int // of attempts at once
 
@@ -144,8 +144,9 @@ func (l *line) bookLocked() time.Duration {
 	return wait
 }
 
-// measure makes room for as many jobs as the line has taken in longestWait. It runs again while jobs
-// wait. Those whose attempts have not ended count as well: at a slow sink, there may be no others.
+// measure makes room for as many jobs as the line has taken in longestWait. It runs again while
+// jobs wait. Those whose attempts have not ended count as well: at a slow sink, there may be no
+// others.
 func (l *line) measure() {
 	l.mu.Lock()
 	pause, _ := l.pace.Remaining()
