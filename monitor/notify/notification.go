@@ -118,7 +118,7 @@ func (e *notification) send() {
 			e.endSink(s.Name(), nil)
 			continue
 		}
-		isCounted := s.groups == nil && delivers(s, &event) // a group counts its own notifications
+		isCounted := s.groups == nil && delivers(s.Alerter, &event) // a group counts its own notifications
 		s.line.put(&job{
 			send: func() error { return s.Alert(e.ctx, e.event()) },
 			end: func(err error) {

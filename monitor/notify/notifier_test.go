@@ -101,6 +101,20 @@ func TestAnEventGoesToTheSinksThatHaveNotTakenIt(t *testing.T) {
 	})
 }
 
+// A filter that keeps an event from its sink says nothing about that sink.
+func TestAnEventThatAFilterKeepsIsNoDelivery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &counted{name: "a"}, &counted{name: "b"}
+		n, reported := newNotifier(nil, alert.Without(a, "orders"), alert.Without(b, "events"))
+		if ended := n.notify(t, &scheduler.Missed{SequenceNumber: 7}); len(ended) != 1 || ended[0].Err != nil {
+			t.Fatalf("it ends with %+v, want success", ended)
+		}
+		if diff := cmp.Diff(map[string]int{"begun orders": 1, "b": 1}, reported); diff != "" || a.count() != 0 {
+			t.Errorf("a has got %d events, reported -want +got:\n%s", a.count(), diff)
+		}
+	})
+}
+
 // shared is the record of other monitors.
 type shared struct {
 	done  bool // another one has notified
