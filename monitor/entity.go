@@ -27,7 +27,7 @@ const (
 	maxRemembered = 10_000
 	// maxRound bounds the watches of a round, so that it is over in some ten milliseconds: a message
 	// that is due meanwhile expires in its nudge, and was not seen before.
-	maxRound = 256
+	maxRound = 96
 	// maxWatches bounds the watches of an entity, to about 100 MiB. Beyond that, companions wait.
 	maxWatches = 1 << 18
 )
