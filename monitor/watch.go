@@ -198,8 +198,11 @@ type timed struct {
 
 func (t *timed) when() *timed { return t }
 
+// An agendaItem is a rule or a watch.
+type agendaItem interface{ when() *timed }
+
 // An agenda has the rules and watches of an entity in the order of their times.
-type agenda []interface{ when() *timed }
+type agenda []agendaItem
 
 func (a agenda) Len() int           { return len(a) }
 func (a agenda) Less(i, j int) bool { return a[i].when().next.Before(a[j].when().next) }
@@ -210,7 +213,7 @@ func (a agenda) Swap(i, j int) {
 
 // Push implements [heap.Interface].
 func (a *agenda) Push(x any) {
-	item := x.(interface{ when() *timed })
+	item := x.(agendaItem)
 	item.when().index = len(*a)
 	*a = append(*a, item)
 }
@@ -226,10 +229,10 @@ func (a *agenda) Pop() any {
 }
 
 // add puts an item in.
-func (a *agenda) add(item interface{ when() *timed }) { heap.Push(a, item) }
+func (a *agenda) add(item agendaItem) { heap.Push(a, item) }
 
 // remove takes an item out, if it is in.
-func (a *agenda) remove(item interface{ when() *timed }) {
+func (a *agenda) remove(item agendaItem) {
 	if i := item.when().index; i >= 0 && i < len(*a) && (*a)[i] == item {
 		heap.Remove(a, i)
 	}
