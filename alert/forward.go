@@ -77,7 +77,8 @@ type Forward struct {
 type forwarding struct {
 	event    Event
 	handling Handling
-	done     chan struct{} // closed when err is final
+	copied   bool          // the dead letter is to be completed
+	done     chan struct{} // closed when copied and err are final
 	err      error
 }
 
@@ -135,6 +136,11 @@ func (f *Forward) run(key string) {
 	incomplete := map[int64]bool{}
 	for {
 		f.mu.Lock()
+		if len(f.waiting[key]) == 0 && len(incomplete) > 0 {
+			f.mu.Unlock()
+			time.Sleep(searchWait) // those in front may be forwarded by then
+			f.mu.Lock()
+		}
 		jobs := f.waiting[key]
 		if len(jobs) == 0 && len(incomplete) == 0 {
 			delete(f.waiting, key)
@@ -178,7 +184,7 @@ func (f *Forward) round(key string, jobs []*forwarding, incomplete map[int64]boo
 	}
 	sending.Wait()
 	for _, j := range jobs {
-		if j.err == nil && j.handling.ForwardTo != "" {
+		if j.copied {
 			incomplete[j.event.Data.SequenceNumber] = true
 		}
 	}
@@ -207,7 +213,9 @@ func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 	if j.handling.ForwardTo == "" {
 		return nil
 	}
-	return f.send(ctx, j.handling.ForwardTo, copyOf(m, e))
+	err = f.send(ctx, j.handling.ForwardTo, copyOf(m, e))
+	j.copied = err == nil
+	return err
 }
 
 // report sends e to the reply-to of m.

@@ -111,3 +111,43 @@ func TestAMessageIsForwardedOnceIfAlertIsCalledAgain(t *testing.T) {
 		}
 	})
 }
+
+// The events of dead letters come in any order. One that is behind more others than are received at
+// a time is completed when those are.
+func TestADeadLetterBehindManyOthersIsCompletedAfterThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := brokertest.New(t, func(c *broker.Config) {
+			c.Expiry = queue.Eager
+			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "next"}}
+		})
+		f := forwards(t, ns, Handling{ForwardTo: "next"})
+		sender, err := ns.Client(t).NewSender("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		life, n := time.Second, int64(searchDepth+50)
+		for range n {
+			if err := sender.SendMessage(t.Context(), &azservicebus.Message{TimeToLive: &life}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		alert := func(number int64) {
+			e := someEvent()
+			e.ID, e.Data.Entity, e.Data.SequenceNumber = fmt.Sprint("event-", number), "orders", number
+			if err := f.Alert(t.Context(), e); err != nil {
+				t.Error(err)
+			}
+		}
+		alert(n)
+		time.Sleep(searchWait / 2) // the next events come when its round is long over
+		for number := n - 1; number > 0; number-- {
+			alert(number)
+		}
+		time.Sleep(time.Minute)
+		q, _ := ns.Broker.Queue("orders")
+		if left := q.Counts().DeadLetter; left != 0 {
+			t.Errorf("dead letters = %d, want 0: all were forwarded", left)
+		}
+	})
+}
