@@ -15,7 +15,7 @@
 //	    any of these ──dead letter, or evidence──▶ missed ──▶ notify
 //	    any of these ──dead letter of a consumer──▶ met
 //
-// Read worker.go, rule.go, read.go, round.go, expire.go, verdict.go and notify.go in this order:
+// Read worker.go, rule.go, read.go, round.go, expire.go, conclude.go and notify.go in this order:
 //
 //   - Due: a companion is a scheduled message on the monitor queue. The broker activates it
 //     shortly before the deadline, and package intake receives it under a lock. The [Worker] makes

@@ -3,6 +3,7 @@
 package monitor
 
 import (
+	"container/heap"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,7 @@ const (
 	// the next one.
 	idleLinks = time.Second
 	// maxRemembered bounds the entities of which anything is known, since every writer to the monitor
-	// queue can choose names, and the messages of which each knows that a deadline does not hold.
+	// queue can choose names.
 	maxRemembered = 10_000
 	// maxRound bounds the watches of a round, so that it is over in some ten milliseconds: a message
 	// that is due meanwhile expires in its nudge, and was not seen before.
@@ -42,16 +43,13 @@ type entity struct {
 	inbox        inbox
 	agenda       agenda // rules to read, and watches to check
 	watches      map[search.Identity]*watch
-	ripe         []*watch  // whose nudge is made or under way: see fast.go
-	rest         time.Time // by our clock: the letters of ripe ones are not read before
+	nudges       nudges // in fast mode
 	work         *search.View
 	backlog      search.Backlog // of work, for slots over many times to live
 	letters      letters
-	nudger       *nudge.Nudger
 	receiver     *link.Receiver // without credit, open between the rounds of a burst; nil: none
 	settings     entitySettings
-	refuted      map[search.Identity]time.Time // see isRefuted
-	missingSince time.Time                     // by our clock: it does not exist since then; zero: it does
+	missingSince time.Time // by our clock: it does not exist since then; zero: it does
 }
 
 // inbox is what comes in for an entity. Its methods are safe for concurrent use.
@@ -71,7 +69,6 @@ func newEntity(w *Worker, name string) *entity {
 		log:     w.log.With(zap.String("work_queue", name)),
 		inbox:   inbox{woken: make(chan struct{}, 1)},
 		watches: map[search.Identity]*watch{},
-		refuted: map[search.Identity]time.Time{},
 	}
 	e.work = &search.View{
 		Links:      w.cfg.Links,
@@ -86,7 +83,7 @@ func newEntity(w *Worker, name string) *entity {
 		Operations: w.metrics.Operations,
 		Recreated:  e.forget,
 	}
-	e.nudger = nudge.New(nudge.Config{
+	e.nudges.Nudger = nudge.New(nudge.Config{
 		Links:      w.cfg.Links,
 		Path:       name,
 		Clock:      &w.clock,
@@ -113,7 +110,7 @@ func (e *entity) noteNudge(err error) {
 func (e *entity) put(work context.Context, rules []*rule) {
 	if e.inbox.fast.Load() && !e.w.isStopping() {
 		for _, r := range rules {
-			e.nudgeFor(work, r)
+			e.nudges.requestFor(work, r, &e.w.clock)
 		}
 	}
 	e.inbox.mu.Lock()
@@ -166,7 +163,7 @@ func (e *entity) run(ctx context.Context) {
 	}
 	for {
 		for _, r := range e.inbox.take() {
-			e.agenda.add(r)
+			heap.Push(&e.agenda, r)
 		}
 		if e.w.isStopping() {
 			e.stop(ctx)
@@ -181,7 +178,7 @@ func (e *entity) run(ctx context.Context) {
 		select {
 		case <-e.inbox.woken:
 		case <-time.After(e.idle(ctx)):
-			if len(e.agenda)+len(e.ripe) == 0 && e.nudger.Rest() == nil && leave() {
+			if len(e.agenda)+len(e.nudges.ripe) == 0 && e.nudges.Rest() == nil && leave() {
 				return
 			}
 		}
@@ -192,14 +189,14 @@ func (e *entity) run(ctx context.Context) {
 // whose deadlines are still to come. It reports whether there was anything.
 func (e *entity) step(ctx context.Context) (some bool) {
 	rules, watches := e.agenda.takeDue(time.Now())
-	watches = e.agenda.putOff(e.awaitNudges(ctx, watches), maxRound)
+	watches = e.agenda.putOff(e.awaitNudges(ctx, e.inHand(watches)))
 	if len(watches) > 0 {
 		e.check(ctx, watches, e.runRounds)
 	}
 	if len(rules) > 0 {
 		e.read(ctx, rules)
 	}
-	ripe := e.takeRipe(time.Now())
+	ripe := e.inHand(e.nudges.take(time.Now(), e.w.clock.Grain()))
 	if len(ripe) > 0 {
 		e.check(ctx, ripe, e.readLetters)
 	}
@@ -207,15 +204,20 @@ func (e *entity) step(ctx context.Context) (some bool) {
 	return len(rules)+len(watches)+len(ripe) > 0
 }
 
+// inHand returns the watches that have not ended.
+func (e *entity) inHand(watches []*watch) []*watch {
+	return filter(watches, func(wt *watch) bool { return e.watches[wt.identity] == wt })
+}
+
 // idle returns how long there is nothing to do unless a rule comes in. It has the receiver open by
 // then if that is for a nudge, and closed if that is long.
 func (e *entity) idle(ctx context.Context) time.Duration {
 	wait := idleLinks
 	if len(e.agenda) > 0 {
-		wait = min(wait, time.Until(e.agenda[0].when().next))
+		wait = min(wait, time.Until(e.agenda[0].when()))
 	}
-	if len(e.ripe) > 0 {
-		wait = min(wait, max(time.Until(e.rest), time.Millisecond))
+	if len(e.nudges.ripe) > 0 {
+		wait = min(wait, max(time.Until(e.nudges.rest), time.Millisecond))
 	}
 	if wait >= idleLinks {
 		e.closeReceiver(ctx)
@@ -256,24 +258,23 @@ func (e *entity) forget(noticedBy string) {
 // stop releases the companions in hand. It first decides about messages whose nudge was made:
 // only here is it known what that found.
 func (e *entity) stop(ctx context.Context) {
-	if ended := e.nudger.Rest(); ended != nil {
+	if ended := e.nudges.Rest(); ended != nil {
 		<-ended
 	}
-	if ripe := e.ripe; len(ripe) > 0 {
-		e.ripe = nil
+	if ripe := e.inHand(e.nudges.ripe); len(ripe) > 0 {
 		e.check(ctx, ripe, e.readLetters)
 	}
-	for len(e.agenda) > 0 {
-		item := e.agenda[0]
-		e.agenda.remove(item)
-		switch item := item.(type) {
-		case *rule:
-			item.companion.HandBack(ctx, e.again(item, e.w.clock.Now()))
-		case *watch:
-			for _, c := range item.companions {
-				c.HandBack(ctx, item.again(e.name, e.w.clock.Now(), c.Content.Attempt))
-			}
+	now := e.w.clock.Now()
+	for _, item := range e.agenda {
+		if rl, isRule := item.(*rule); isRule {
+			rl.companion.HandBack(ctx, e.again(rl, now))
 		}
 	}
+	for _, wt := range e.watches {
+		for _, c := range wt.companions {
+			c.HandBack(ctx, wt.again(e.name, now, c.Content.Attempt))
+		}
+	}
+	e.agenda, e.nudges.ripe = nil, nil
 	clear(e.watches)
 }

@@ -5,6 +5,7 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"overdue/internal/servicebus/link"
@@ -38,22 +39,21 @@ type scope struct {
 
 // scopesOf groups the watches for which an attempt is due by what reaches them. The rest are only
 // looked at.
-func (e *entity) scopesOf(watches []*watch) (scopes []*scope, rest []*watch) {
-	bySession := map[string]*scope{}
-	now, brokerNow := time.Now(), e.w.clock.Now()
+func scopesOf(watches []*watch, sessions bool, brokerNow time.Time) (scopes []*scope, rest []*watch) {
+	bySession, now := map[string]*scope{}, time.Now()
 	for _, wt := range watches {
 		if brokerNow.Before(wt.due) || wt.state == stateUnexplained || now.Before(wt.attempt.next) {
 			rest = append(rest, wt)
 			continue
 		}
 		id := ""
-		if e.settings.sessions {
+		if sessions {
 			id = wt.reference().SessionID
 		}
 		s := bySession[id]
 		if s == nil {
 			s = &scope{}
-			if e.settings.sessions {
+			if sessions {
 				s.session = &id
 			}
 			bySession[id] = s
@@ -160,4 +160,46 @@ func (r *round) nudge(ctx context.Context) (nudged []*watch, err error) {
 		return nil
 	})
 	return nudged, err
+}
+
+// attempt is the last attempt to expire a message.
+type attempt struct {
+	deliveryCount uint32    // of the message at that time
+	next          time.Time // by our clock: the next attempt; zero: there was none yet
+	cut           bool      // the scan ended before it: it is the turn of the next one
+}
+
+// isMade reports whether there was an attempt.
+func (a *attempt) isMade() bool { return !a.next.IsZero() }
+
+// isFree reports whether no consumer holds m, as far as its delivery count shows. A message that an
+// attempt to expire it left in place is locked. It is free again when its count has risen: the lock
+// has lapsed, or was abandoned. A settlement does not raise it
+// (learn.microsoft.com/azure/service-bus-messaging/message-transfers-locks-settlement).
+func (a *attempt) isFree(m *link.Message) bool {
+	return !a.isMade() || m.DeliveryCount != a.deliveryCount
+}
+
+// noteAttempts records the attempts that left messages in place. Such a message is tried again at
+// once when its delivery count shows that it came back. Otherwise an attempt waits: it may affect
+// live messages for an instant. Two monitors that scan the same queue obstruct each other, hence a
+// random quarter either way. An attempt that affects no other message follows soon: no delivery
+// count shows that a consumer released a session, or the lock of a deferred message.
+func (s *scope) noteAttempts(now time.Time) {
+	for _, wt := range s.watches {
+		if wt.state != stateInFlight || !wt.there {
+			continue
+		}
+		a := &wt.attempt
+		if a.cut {
+			a.cut = false
+			continue
+		}
+		delay := checkMax
+		if !wt.judgement.Deferred && s.receiver != nil {
+			delay = max(delay, growing(now.Sub(wt.due), waitMax))
+		}
+		a.deliveryCount = wt.seen.DeliveryCount
+		a.next = time.Now().Add(delay*3/4 + rand.N(delay/2))
+	}
 }

@@ -4,7 +4,11 @@ package monitor
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"overdue/monitor/judge"
+	"overdue/monitor/nudge"
 )
 
 // Where dead letters are known to stay, the letter decides. Then no peek comes before the nudge:
@@ -23,61 +27,62 @@ func (e *entity) isFast() bool {
 	return e.settings.nudgeReachesAll() && !e.work.Unordered && e.letters.stay()
 }
 
-// nudgeFor requests the nudges for the messages of a rule, all of which are due soon.
-func (e *entity) nudgeFor(ctx context.Context, rl *rule) {
-	grain := e.w.clock.Grain()
+// nudges are those of an entity in fast mode, and the watches that wait for theirs.
+type nudges struct {
+	*nudge.Nudger
+	ripe []*watch
+	rest time.Time // by our clock: the letters of ripe ones are not read before
+}
+
+// requestFor requests the nudges for the messages of a rule, all of which are due soon.
+func (n *nudges) requestFor(ctx context.Context, rl *rule, clock *judge.Clock) {
 	switch {
 	case rl.slot != nil:
-		e.nudger.Want(ctx, rl.slot.SlotStart(), rl.slot.SlotEnd.Add(grain))
-	case e.isNear(rl.ref.Deadline) && rl.ref.Missed == nil:
-		due := rl.ref.Deadline.Add(grain)
-		e.nudger.Want(ctx, due, due)
+		n.Want(ctx, rl.slot.SlotStart(), rl.slot.SlotEnd.Add(clock.Grain()))
+	case isNear(clock, rl.ref.Deadline) && rl.ref.Missed == nil:
+		due := rl.ref.Deadline.Add(clock.Grain())
+		n.Want(ctx, due, due)
 	}
 }
 
 // isNudged reports whether the broker expires the message of wt at its deadline, at the first
 // nudge.
-func (e *entity) isNudged(wt *watch) bool {
-	if wt.state != stateWaiting || wt.attempt.isMade() {
-		return false
-	}
-	return wt.isNative(e.settings.Settings)
+func (wt *watch) isNudged(s Settings) bool {
+	return wt.state == stateWaiting && !wt.attempt.isMade() && wt.isNative(s)
 }
 
 // awaitNudges has watches that are due wait for their nudge, as far as nudges come first. It
 // returns the others.
-func (e *entity) awaitNudges(ctx context.Context, due []*watch) (rest []*watch) {
+func (e *entity) awaitNudges(ctx context.Context, due []*watch) (others []*watch) {
 	if !e.isFast() {
 		return due
 	}
 	for _, wt := range due {
-		if !e.isNudged(wt) || e.w.clock.Now().Before(wt.due) {
-			rest = append(rest, wt)
+		if !wt.isNudged(e.settings.Settings) || e.w.clock.Now().Before(wt.due) {
+			others = append(others, wt)
 			continue
 		}
 		due := wt.due.Add(e.w.clock.Grain())
-		e.nudger.Want(ctx, due, due)
-		e.ripe = append(e.ripe, wt)
+		e.nudges.Want(ctx, due, due)
+		e.nudges.ripe = append(e.nudges.ripe, wt)
 	}
-	return rest
+	return others
 }
 
-// takeRipe returns the watches whose nudge was made, once the rest is over. It does not wait longer
+// take returns the watches whose nudge was made, once the rest is over. It does not wait longer
 // than nearDeadline for a nudge that cannot be made.
-func (e *entity) takeRipe(now time.Time) (ripe []*watch) {
-	if len(e.ripe) == 0 || now.Before(e.rest) {
+func (n *nudges) take(now time.Time, grain time.Duration) (ripe []*watch) {
+	if now.Before(n.rest) {
 		return nil
 	}
-	grain, waiting := e.w.clock.Grain(), e.ripe[:0]
-	for _, wt := range e.ripe {
-		if _, made := e.nudger.MadeFor(wt.due.Add(grain)); !made && now.Sub(wt.next) < nearDeadline {
-			waiting = append(waiting, wt)
-		} else {
+	n.ripe = slices.DeleteFunc(n.ripe, func(wt *watch) bool {
+		_, made := n.MadeFor(wt.due.Add(grain))
+		isRipe := made || now.Sub(wt.next) >= nearDeadline
+		if isRipe {
 			ripe = append(ripe, wt)
 		}
-	}
-	clear(e.ripe[len(waiting):])
-	e.ripe = waiting
+		return isRipe
+	})
 	return ripe
 }
 
@@ -87,7 +92,7 @@ func (e *entity) readLetters(ctx context.Context, ripe []*watch) error {
 	pages := e.letters.view.Peeks
 	err := e.findLetters(ctx, ripe)
 	pages = e.letters.view.Peeks - pages
-	e.rest = time.Now().Add(min(time.Duration(pages)*restPerPage, restMax))
+	e.nudges.rest = time.Now().Add(min(time.Duration(pages)*restPerPage, restMax))
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package monitor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"overdue/internal/servicebus/link"
@@ -17,9 +18,6 @@ const (
 	// lettersHold is how long it counts that letters stay, or that one was taken, while no letters
 	// are read: a consumer may start, or stop, at any time.
 	lettersHold = 30 * time.Second
-	// firstPages is how many pages are read where letters may be taken away: those of a fifth of a
-	// second at 10,000 messages a second.
-	firstPages = 8
 )
 
 // letters reads the dead letters of an entity, and knows whether they stay: whether one that was
@@ -56,28 +54,27 @@ func (l *letters) note(identity search.Identity) {
 	}
 }
 
-// read reads letters: the first pages where they may be taken away, on which new ones stand, and
-// then those with identities that wanted still returns, unless there are no others.
+// read reads letters: the first page where they may be taken away, on which new ones stand, and
+// then those with identities that wanted still returns, as far as that did not reach.
 func (l *letters) read(ctx context.Context, wanted func() []search.Identity, see func(*link.Message)) (err error) {
 	asks, found := !l.since.IsZero() && time.Since(l.since) >= witnessAge, false
 	seeAny := func(m *link.Message) {
 		found = found || search.IdentityOf(m) == l.witness
 		see(m)
 	}
-	began, whole := time.Now(), false
+	began, reached := time.Now(), int64(0)
 	if !l.stay() {
-		if whole, err = l.view.FirstPages(ctx, firstPages, seeAny); err != nil {
+		if reached, err = l.view.First(ctx, seeAny); err != nil {
 			return err
 		}
 	}
-	if !whole {
-		numbered := wanted()
-		if asks && !found {
-			numbered = append(numbered, l.witness)
-		}
-		if err := l.view.Find(ctx, numbered, seeAny); err != nil {
-			return err
-		}
+	left := wanted()
+	if asks && !found {
+		left = append(left, l.witness)
+	}
+	left = slices.DeleteFunc(left, func(i search.Identity) bool { return i.Number <= reached })
+	if err := l.view.Find(ctx, left, seeAny); err != nil {
+		return err
 	}
 	switch {
 	case asks && found:
@@ -126,6 +123,6 @@ func (e *entity) seeLetter(m *link.Message) {
 		e.letters.note(wt.identity)
 		wt.expire(e.missed(wt, m))
 	default:
-		wt.see(foundOther)
+		wt.see(stateMet)
 	}
 }

@@ -25,13 +25,13 @@ const (
 	missingLeast = 5 * time.Minute
 )
 
-// retryAfter returns how long to wait after so many failures in a row, the last with err. All that
-// need a lost connection try again at the same interval, and one dial serves them.
-func retryAfter(failures int, err error) time.Duration {
+// retryAfter returns how long to wait after an error. All that need a lost connection try again at
+// the same interval, and one dial serves them.
+func retryAfter(err error) time.Duration {
 	if link.Lost(err) {
 		return intake.ReconnectEvery
 	}
-	return min(checkMin<<min(failures-1, 10), nearDeadline)
+	return checkMax
 }
 
 // logFailed logs a failure at an entity. A lost connection is logged once, by the worker.

@@ -3,6 +3,7 @@
 package monitor
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"slices"
@@ -48,10 +49,8 @@ func (e *entity) read(ctx context.Context, rules []*rule) {
 		case isMissing:
 			e.readLater(ctx, rl, e.missingWait())
 		case err != nil:
-			rl.failures++
-			e.readLater(ctx, rl, retryAfter(rl.failures, err))
+			e.readLater(ctx, rl, retryAfter(err))
 		default:
-			rl.failures = 0
 			e.concludeRule(ctx, rl, r.late[rl])
 		}
 	}
@@ -115,7 +114,7 @@ func (e *entity) concludeRule(ctx context.Context, rl *rule, late bool) {
 func (e *entity) readLater(ctx context.Context, rl *rule, wait time.Duration) {
 	if rl.companion.MayWait(wait) {
 		rl.next = time.Now().Add(wait)
-		e.agenda.add(rl)
+		heap.Push(&e.agenda, rl)
 		return
 	}
 	rl.companion.Done(ctx, e.again(rl, e.w.clock.Now().Add(wait)))

@@ -305,3 +305,58 @@ func (r *reading) meetLetter(ctx context.Context, m *link.Message) {
 		r.watchLetter(ctx, r.bySlot[slot], m, m.EnqueuedTime.Add(life))
 	}
 }
+
+// watchIdentity watches a message of which the number, the stamp and the time to live are known. It
+// reports whether the message is in hand.
+func (r *reading) watchIdentity(ctx context.Context, rl *rule, identity search.Identity, life time.Duration) bool {
+	deadline := identity.EnqueuedTime().Add(life)
+	if r.e.watches[identity] == nil && !isNear(&r.e.w.clock, deadline) {
+		rl.rearm(deadline)
+		return false
+	}
+	if wt, isNew := r.hold(rl, identity, deadline); isNew {
+		r.e.postpone(ctx, wt)
+	}
+	return true
+}
+
+// watchMessage watches a message that a reference names, at the instant now of the clock of the
+// broker. Where nothing is due soon, its companion is rewritten instead.
+func (r *reading) watchMessage(ctx context.Context, rl *rule, m *link.Message, now time.Time) {
+	wt, isNew := r.hold(rl, search.IdentityOf(m), time.Time{})
+	if !isNew {
+		return
+	}
+	wt.seen, wt.seenAt, wt.there = m, time.Now(), true
+	wt.learn(m)
+	wt.judgement = wt.judge(&r.e.settings, now)
+	wt.setDeadline(r.e.settings.Settings)
+	next := wt.nextReminder(&r.e.settings)
+	if next.IsZero() || !search.Pending(m) && isNear(&r.e.w.clock, next) {
+		r.e.postpone(ctx, wt)
+		return
+	}
+	r.e.end(wt)
+	rl.companion.Done(ctx, nil)
+	rl.rearm(next)
+}
+
+// watchLetter watches a message that has expired, until it is notified of.
+func (r *reading) watchLetter(ctx context.Context, rl *rule, letter *link.Message, deadline time.Time) {
+	wt, _ := r.hold(rl, search.IdentityOf(letter), deadline)
+	wt.expire(r.e.missed(wt, letter))
+	r.e.conclude(ctx, wt)
+}
+
+// hold takes the watch of a message in hand, for the companion of rl. It makes one if there is
+// none.
+func (r *reading) hold(rl *rule, identity search.Identity, deadline time.Time) (wt *watch, isNew bool) {
+	rl.match(identity)
+	wt = r.e.watches[identity]
+	if wt == nil {
+		wt, isNew = newWatch(rl, identity, deadline), true
+		r.e.watches[identity] = wt
+	}
+	wt.attach(rl.companion)
+	return wt, isNew
+}

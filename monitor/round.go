@@ -21,7 +21,7 @@ func (e *entity) check(ctx context.Context, due []*watch, run func(context.Conte
 	if err == nil {
 		for _, wt := range due {
 			if e.wasSettled(wt) {
-				wt.see(foundOther)
+				wt.see(stateMet)
 			}
 		}
 		err = run(ctx, undecided(due))
@@ -36,10 +36,8 @@ func (e *entity) check(ctx context.Context, due []*watch, run func(context.Conte
 		case isMissing:
 			e.checkLater(ctx, wt, e.missingWait())
 		case err != nil:
-			wt.failures++
-			e.checkLater(ctx, wt, retryAfter(wt.failures, err))
+			e.checkLater(ctx, wt, retryAfter(err))
 		default:
-			wt.failures = 0
 			e.remind(ctx, wt, asked)
 			e.conclude(ctx, wt)
 		}
@@ -61,7 +59,7 @@ type round struct {
 
 // runRounds makes one round over watches, or several where these are in many sessions.
 func (e *entity) runRounds(ctx context.Context, due []*watch) error {
-	scopes, rest := e.scopesOf(due)
+	scopes, rest := scopesOf(due, e.settings.sessions, e.w.clock.Now())
 	if err := (&round{entity: e, watches: rest}).run(ctx); err != nil {
 		return err
 	}
@@ -138,15 +136,15 @@ func (r *round) judgeSeen(watches []*watch) {
 	now := r.w.clock.Now().Add(-r.w.clock.Grain())
 	for _, wt := range watches {
 		if !wt.there {
-			wt.see(notFound)
+			wt.see(stateGone)
 			continue
 		}
-		wt.judgement = r.judge(wt, now)
+		wt.judgement = wt.judge(&r.settings, now)
 		wt.setDeadline(r.settings.Settings)
 		if wt.judgement.Overdue {
-			wt.see(leftInPlace)
+			wt.see(stateInFlight)
 		} else {
-			wt.see(foundEarly)
+			wt.see(stateWaiting)
 		}
 	}
 }
@@ -166,7 +164,7 @@ func (r *round) findExpired(ctx context.Context, gone, tried []*watch) error {
 		if wt.there {
 			continue
 		}
-		wt.see(notFound)
+		wt.see(stateGone)
 		if r.isExpired(wt) {
 			wt.expired = wt.seen
 		}

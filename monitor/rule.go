@@ -25,12 +25,11 @@ type rule struct {
 	slot      *scheduler.Companion // nil: it is over ref
 	hops      int                  // how often its messages were forwarded, as far as they were followed
 
-	reads    int               // while its window was open
-	failures int               // in a row
-	matched  bool              // it has found a message
-	noted    []search.Identity // of the messages of a reference
-	letters  bool              // dead letters were read, and had none of it
-	far      time.Time         // by the clock of the broker: the first deadline that is not near; zero: none
+	reads   int               // while its window was open
+	matched bool              // it has found a message
+	noted   []search.Identity // of the messages of a reference
+	letters bool              // dead letters were read, and had none of it
+	far     time.Time         // by the clock of the broker: the first deadline that is not near; zero: none
 }
 
 // sendTime is how long after its companion a message may be enqueued, if the companion does not
@@ -59,7 +58,7 @@ func (w *Worker) rulesOf(ctx context.Context, c *intake.Companion) (rules []*rul
 }
 
 func newRule(c *intake.Companion, ref scheduler.Reference, slot *scheduler.Companion) *rule {
-	return &rule{timed: timed{next: time.Now(), index: -1}, companion: c, ref: ref, slot: slot}
+	return &rule{timed: timed{time.Now()}, companion: c, ref: ref, slot: slot}
 }
 
 // rearm has the companion of r become due again at an instant of the clock of the broker, or
@@ -203,4 +202,13 @@ func (r *rule) statesNoDeadline(m *link.Message) bool {
 		return true
 	}
 	return false
+}
+
+// isNear reports whether an instant of the clock of the broker is so near that a companion is held
+// until then. Where the clock of the worker is that far behind, since its companion was due long
+// ago, it seems nearer than it is: a rewritten companion comes with a new stamp.
+func isNear(clock *judge.Clock, t time.Time) bool {
+	wait := clock.Until(t)
+	isBehind := clock.Latest().Sub(t) > nearDeadline
+	return wait <= 0 || wait <= nearDeadline && !isBehind
 }

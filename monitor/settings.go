@@ -36,7 +36,7 @@ type entitySettings struct {
 }
 
 // describe finds out the settings of e. A cached description is enough, except for the
-// subscriptions of a topic: all that existed at the send of rules must be known.
+// subscriptions of a topic: its list may be nearDeadline old.
 //
 // Without the right to read descriptions, e counts as a queue: the broker itself reports that it
 // requires sessions or does not exist. While an answer may come, describe fails, since a topic that
@@ -55,7 +55,7 @@ func (e *entity) describe(ctx context.Context, rules []*rule) error {
 	}
 	info, err := e.w.cfg.Describe(ctx, name, before.asOf)
 	if err == nil && info.Kind == entities.Topic && subscription == "" {
-		info, err = e.w.cfg.Describe(ctx, name, e.w.asOf(rules))
+		info, err = e.w.cfg.Describe(ctx, name, time.Now().Add(-nearDeadline))
 	}
 	switch {
 	case errors.Is(err, entities.ErrNotFound) || errors.Is(err, entities.ErrNoRight):

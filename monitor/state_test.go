@@ -5,10 +5,10 @@ package monitor
 import "testing"
 
 func TestStatesOfAWatch(t *testing.T) {
-	sights := []sight{foundEarly, leftInPlace, notFound, foundExpired, foundOther}
+	sights := []state{stateWaiting, stateInFlight, stateGone, stateMissed, stateMet}
 	for _, row := range []struct {
 		from state
-		to   []state // by sight
+		to   []state // by what is seen
 	}{
 		{stateWaiting, []state{stateWaiting, stateInFlight, stateGone, stateMissed, stateMet}},
 		{stateInFlight, []state{stateWaiting, stateInFlight, stateGone, stateMissed, stateMet}},
@@ -18,8 +18,9 @@ func TestStatesOfAWatch(t *testing.T) {
 		{stateMet, []state{stateMet, stateMet, stateMet, stateMet, stateMet}},
 	} {
 		for i, seen := range sights {
-			if got := row.from.after(seen); got != row.to[i] {
-				t.Errorf("state %d after sight %d = %d, want %d", row.from, seen, got, row.to[i])
+			wt := watch{state: row.from}
+			if wt.see(seen); wt.state != row.to[i] {
+				t.Errorf("state %d, seen as %d: %d, want %d", row.from, seen, wt.state, row.to[i])
 			}
 		}
 	}

@@ -4,33 +4,11 @@ package monitor
 
 import (
 	"context"
-	"time"
 
 	"overdue/internal/servicebus/address"
 
 	"go.uber.org/zap"
 )
-
-// asOf returns how old the description of a topic may be for rules that are due, by our clock:
-// nearDeadline at least. An older list is enough for messages that are older still: later
-// subscriptions do not have them.
-func (w *Worker) asOf(rules []*rule) time.Time {
-	now, brokerNow := time.Now(), w.clock.Now()
-	latest := now.Add(-nearDeadline)
-	var since time.Time
-	for _, rl := range rules {
-		if rl.ref.Until.IsZero() {
-			return latest
-		}
-		if at := now.Add(rl.ref.Until.Sub(brokerNow)); at.After(since) {
-			since = at
-		}
-	}
-	if since.After(latest) {
-		return latest
-	}
-	return since
-}
 
 // spreadToSubscriptions hands the rules of a topic to its subscriptions. Each subscription has a
 // copy of its own of a message, or none if its filters did not match. A copy that never existed

@@ -33,7 +33,21 @@ type watch struct {
 	attempt   attempt         // the last one to expire it
 	expired   *link.Message   // it stood there overdue, and is gone behind our nudge
 	missed    *scheduler.Missed
-	failures  int // in a row
+}
+
+// newWatch makes the watch of a message that rl stands for. The deadline may not be known yet.
+func newWatch(rl *rule, identity search.Identity, deadline time.Time) *watch {
+	wt := &watch{
+		identity: identity,
+		hops:     rl.hops,
+		deadline: deadline,
+		due:      deadline,
+	}
+	if rl.slot == nil {
+		ref := rl.ref
+		wt.ref = &ref
+	}
+	return wt
 }
 
 // state is where a watched deadline stands. The picture is in doc.go.
@@ -48,43 +62,15 @@ const (
 	stateMet                      // somebody received it in time
 )
 
-// sight is what the monitor has just seen of a message.
-type sight int
-
-const (
-	foundEarly   sight = iota // it is on the work queue, before its deadline
-	leftInPlace               // it is there, overdue
-	notFound                  // it is neither there nor a dead letter
-	foundExpired              // it has expired, by its dead letter or by other evidence
-	foundOther                // it is a dead letter that somebody had received
-)
-
-// after is the state that follows s. Missed and met are final. Anything else may come and go: a
-// peek may show a message late.
-func (s state) after(seen sight) state {
-	if s == stateMissed || s == stateMet {
-		return s
+// see moves wt on to what was seen of its message. Missed and met are final. Anything else may come
+// and go: a peek may show a message late. What stays gone is unexplained once its letter was waited
+// for.
+func (wt *watch) see(seen state) {
+	staysGone := wt.state == stateUnexplained && seen == stateGone
+	if !wt.isDecided() && !staysGone {
+		wt.state = seen
 	}
-	switch seen {
-	case foundEarly:
-		return stateWaiting
-	case leftInPlace:
-		return stateInFlight
-	case notFound:
-		if s == stateUnexplained {
-			return s
-		}
-		return stateGone
-	case foundExpired:
-		return stateMissed
-	case foundOther:
-		return stateMet
-	}
-	return s
 }
-
-// see moves wt on.
-func (wt *watch) see(seen sight) { wt.state = wt.state.after(seen) }
 
 // isDecided reports whether wt needs no more checks.
 func (wt *watch) isDecided() bool { return wt.state == stateMissed || wt.state == stateMet }
@@ -122,7 +108,7 @@ func (wt *watch) isNative(s Settings) bool {
 // expire moves wt on to its notification.
 func (wt *watch) expire(m *scheduler.Missed) {
 	wt.missed = m
-	wt.see(foundExpired)
+	wt.see(stateMissed)
 }
 
 // attach has c completed only when wt has ended.
@@ -191,32 +177,23 @@ func filter(watches []*watch, keep func(*watch) bool) []*watch {
 }
 
 // timed is what is to be handled at an instant of our clock.
-type timed struct {
-	next  time.Time
-	index int // in the agenda; -1: it is not in it
-}
+type timed struct{ next time.Time }
 
-func (t *timed) when() *timed { return t }
+func (t *timed) when() time.Time { return t.next }
 
 // An agendaItem is a rule or a watch.
-type agendaItem interface{ when() *timed }
+type agendaItem interface{ when() time.Time }
 
-// An agenda has the rules and watches of an entity in the order of their times.
+// An agenda has the rules and watches of an entity in the order of their times: a heap. A watch
+// that has ended meanwhile stays in it until its time.
 type agenda []agendaItem
 
 func (a agenda) Len() int           { return len(a) }
-func (a agenda) Less(i, j int) bool { return a[i].when().next.Before(a[j].when().next) }
-func (a agenda) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].when().index, a[j].when().index = i, j
-}
+func (a agenda) Less(i, j int) bool { return a[i].when().Before(a[j].when()) }
+func (a agenda) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
 
 // Push implements [heap.Interface].
-func (a *agenda) Push(x any) {
-	item := x.(agendaItem)
-	item.when().index = len(*a)
-	*a = append(*a, item)
-}
+func (a *agenda) Push(x any) { *a = append(*a, x.(agendaItem)) }
 
 // Pop implements [heap.Interface].
 func (a *agenda) Pop() any {
@@ -224,23 +201,12 @@ func (a *agenda) Pop() any {
 	item := (*a)[last]
 	(*a)[last] = nil
 	*a = (*a)[:last]
-	item.when().index = -1
 	return item
-}
-
-// add puts an item in.
-func (a *agenda) add(item agendaItem) { heap.Push(a, item) }
-
-// remove takes an item out, if it is in.
-func (a *agenda) remove(item agendaItem) {
-	if i := item.when().index; i >= 0 && i < len(*a) && (*a)[i] == item {
-		heap.Remove(a, i)
-	}
 }
 
 // takeDue takes out what is due at an instant of our clock.
 func (a *agenda) takeDue(now time.Time) (rules []*rule, watches []*watch) {
-	for len(*a) > 0 && !(*a)[0].when().next.After(now) {
+	for len(*a) > 0 && !(*a)[0].when().After(now) {
 		switch item := heap.Pop(a).(type) {
 		case *rule:
 			rules = append(rules, item)
@@ -251,12 +217,12 @@ func (a *agenda) takeDue(now time.Time) (rules []*rule, watches []*watch) {
 	return rules, watches
 }
 
-// putOff returns the latest most of watches that are due, and puts the others back: they have
-// probably expired in the nudge of the last round, and come in the next one.
-func (a *agenda) putOff(watches []*watch, most int) (latest []*watch) {
-	rest := max(len(watches)-most, 0)
-	for _, wt := range watches[:rest] {
-		a.add(wt)
+// putOff returns the latest watches that are due, maxRound at most, and puts the others back: they
+// have probably expired in the nudge of the last round, and come in the next one.
+func (a *agenda) putOff(due []*watch) (latest []*watch) {
+	rest := max(len(due)-maxRound, 0)
+	for _, wt := range due[:rest] {
+		heap.Push(a, wt)
 	}
-	return watches[rest:]
+	return due[rest:]
 }

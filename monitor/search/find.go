@@ -4,6 +4,7 @@ package search
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -38,21 +39,20 @@ func (v *View) Find(ctx context.Context, wanted []Identity, see func(*link.Messa
 	})
 }
 
-// FirstPages calls see with the messages of the first pages, most at most. It reports whether these
-// are all that there are.
-func (v *View) FirstPages(ctx context.Context, most int, see func(*link.Message)) (whole bool, err error) {
-	from := int64(0)
-	for range most {
-		page, err := v.Peek(ctx, from, PageSize)
-		if err != nil || len(page) == 0 {
-			return err == nil, err
-		}
-		for _, m := range page {
-			see(m)
-		}
-		from = page[len(page)-1].SequenceNumber + 1
+// First calls see with the messages of the first page. It returns the sequence number that the page
+// reaches: that of the last message, or the highest of all if there is none.
+func (v *View) First(ctx context.Context, see func(*link.Message)) (reached int64, err error) {
+	page, err := v.Peek(ctx, 0, PageSize)
+	for _, m := range page {
+		see(m)
 	}
-	return false, nil
+	switch {
+	case err != nil || v.Unordered:
+		return 0, err
+	case len(page) == 0:
+		return math.MaxInt64, nil
+	}
+	return page[len(page)-1].SequenceNumber, nil
 }
 
 // findByNumber is Find where sequence numbers are in order. It begins with one page and doubles

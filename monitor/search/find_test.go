@@ -122,7 +122,7 @@ func TestFirstPageIsThatOfTheOldest(t *testing.T) {
 	for _, of := range []int{0, 10, 1000} {
 		play(t, func(s *scene) {
 			s.send(of, time.Millisecond)
-			_, err := s.view.FirstPages(s.Context(), 1, s.see)
+			_, err := s.view.First(s.Context(), s.see)
 			s.must(err)
 			if n := len(s.take()); n != min(of, PageSize) {
 				s.Errorf("%d messages of %d, want a page", n, of)
@@ -131,7 +131,7 @@ func TestFirstPageIsThatOfTheOldest(t *testing.T) {
 	}
 	play(t, func(s *scene) {
 		s.send(100, time.Millisecond)
-		_, err := s.view.FirstPages(s.Context(), 1, s.see)
+		_, err := s.view.First(s.Context(), s.see)
 		s.must(err)
 		s.wantFound(s.all())
 	}, partitioned)

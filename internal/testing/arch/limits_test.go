@@ -21,7 +21,6 @@ const (
 	maxPackageLines = 4_000 // of a package without its tests
 	maxExported     = 15    // names of one of the packages in exportedNow
 	maxComment      = 100   // columns of a line that is a comment
-	maxMainPath     = 1_300 // lines of the files in mainPath
 )
 
 // longFiles are files beyond maxFileLines, with the lines that they have. The list only shrinks.
@@ -50,12 +49,6 @@ var exportedNow = map[string]int{"proxy": maxExported, "scheduler": maxExported,
 
 // longComments is how many lines of comments go beyond maxComment in all packages. It only shrinks.
 const longComments = 230
-
-// mainPath are the files of a deadline's way from send to notification.
-var mainPath = []string{
-	"proxy/send.go", "proxy/send_state.go", "scheduler/companion.go",
-	"monitor/worker.go", "monitor/read.go", "monitor/round.go", "monitor/expire.go", "monitor/notify.go",
-}
 
 // A sized file is one Go file of the module.
 type sizedFile struct {
@@ -195,18 +188,6 @@ func TestTheProductExportsFewNames(t *testing.T) {
 		case n > max(most, maxExported):
 			t.Errorf("%s exports %d names, want %d at most, and %d in the end", pkg, n, most, maxExported)
 		}
-	}
-}
-
-func TestTheMainPathIsShort(t *testing.T) {
-	lines, files := 0, 0
-	for _, f := range sizedFiles(t) {
-		if slices.Contains(mainPath, f.path) {
-			lines, files = lines+f.lines, files+1
-		}
-	}
-	if files != len(mainPath) || lines > maxMainPath {
-		t.Errorf("the main path has %d of %d files and %d lines, want %d lines at most", files, len(mainPath), lines, maxMainPath)
 	}
 }
 

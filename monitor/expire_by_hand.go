@@ -5,6 +5,7 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"overdue/monitor/judge"
 	"overdue/monitor/scan"
@@ -63,7 +64,7 @@ func (r *round) scan(ctx context.Context) (scanned []*watch, err error) {
 	for t, wt := range watches {
 		switch t.Outcome {
 		case scan.Early:
-			wt.see(foundEarly)
+			wt.see(stateWaiting)
 		case scan.DeadLettered:
 			r.expireByHand(wt, r.scanStrategy())
 		case scan.CutOff:
@@ -92,4 +93,50 @@ func (r *round) expireByHand(wt *watch, strategy string) {
 	missed.Strategy = strategy
 	missed.Evidence = evidenceDeadLetter
 	wt.expire(missed)
+}
+
+// expireDeferred dead-letters deferred messages by sequence number, which affects no other message.
+// In a session it needs the lock of the session. The broker expires a deferred message only when a
+// client requests it: then the call fails, and its dead letter is found next ("Message expiration
+// (Time to Live)", deferred messages).
+//
+// The attempt counts as a delivery. Where the deadline may not hold for the message, one attempt
+// shows that: the broker delivers it, and it is deferred again.
+//
+// It returns the watches over messages that it did not get: locked, gone, or expired at the
+// attempt.
+func (r *round) expireDeferred(ctx context.Context) (left []*watch, err error) {
+	for _, s := range r.scopes {
+		if s.receiver == nil {
+			continue
+		}
+		for _, wt := range s.watches {
+			if !wt.isOverdue() || !wt.judgement.Deferred || wt.judgement.Assumed || r.isSpared(wt) {
+				continue
+			}
+			if err := r.takeDeferred(ctx, s, wt); err != nil {
+				return left, err
+			}
+			if wt.state == stateInFlight {
+				left = append(left, wt)
+			}
+		}
+	}
+	return left, nil
+}
+
+// takeDeferred dead-letters one deferred message.
+func (r *round) takeDeferred(ctx context.Context, s *scope, wt *watch) error {
+	isEarly := func(lockedUntil time.Time) bool {
+		early := r.w.clock.IsEarly(wt.deadline, lockedUntil, r.settings.lock)
+		if early {
+			wt.see(stateWaiting)
+		}
+		return early
+	}
+	dead, err := r.work.DeadLetterDeferred(ctx, wt.identity.Number, s.session, scan.Reason, scan.Description(wt.deadline), isEarly)
+	if dead {
+		r.expireByHand(wt, strategyDeferred)
+	}
+	return err
 }
