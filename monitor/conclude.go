@@ -111,8 +111,8 @@ func (e *entity) recheck(ctx context.Context, wt *watch) {
 	case wt.attempt.isMade() && wt.attempt.isFree(wt.seen):
 		wt.attempt.next = time.Now()
 		wait = 0
-	case e.w.intake.IsCrowded():
-		wait = max(wait, intake.CrowdedWait)
+	default:
+		wait = e.w.roomyWait(wait)
 	}
 	e.checkLater(ctx, wt, wt.untilComplete(&e.w.clock, wait))
 }

@@ -88,21 +88,18 @@ func newEntity(w *Worker, name string) *entity {
 		Path:       name,
 		Clock:      &w.clock,
 		Operations: w.metrics.Operations,
-		Nudged:     e.noteNudge,
-		Go:         w.running.Go,
+		Nudged: func(err error) {
+			if link.Condition(err) == link.ConditionNotAllowed {
+				e.inbox.sessions.Store(true)
+			}
+			if err != nil {
+				logFailed(e.log, "nudge failed", err)
+			}
+			e.inbox.wakeUp()
+		},
+		Go: w.running.Go,
 	})
 	return e
-}
-
-// noteNudge has the watches looked at whose nudge was made.
-func (e *entity) noteNudge(err error) {
-	if link.Condition(err) == link.ConditionNotAllowed {
-		e.inbox.sessions.Store(true)
-	}
-	if err != nil {
-		logFailed(e.log, "nudge failed", err)
-	}
-	e.inbox.wakeUp()
 }
 
 // put takes rules in, and starts the goroutine of e if it does not run. In fast mode it requests

@@ -18,12 +18,9 @@ import (
 // entity is being restored. Then the messages are still there. So their companions wait for a
 // while.
 
-const (
-	// missingMost is for how long after its deadline a message is searched for while its
-	// entity does not exist, and missingLeast for how long this process must have found that.
-	missingMost  = time.Hour
-	missingLeast = 5 * time.Minute
-)
+// missingMost is for how long after its deadline a message is searched for while its entity does
+// not exist. This process must have found that for waitMax.
+const missingMost = time.Hour
 
 // retryAfter returns how long to wait after an error. All that need a lost connection try again at
 // the same interval, and one dial serves them.
@@ -85,8 +82,12 @@ func (e *entity) noteOutcome(ctx context.Context, err error, messages int) (isMi
 // missingWait returns when to check again whether the entity exists. Where the worker has no room,
 // companions do not wait in hand.
 func (e *entity) missingWait() time.Duration {
-	wait := growing(time.Since(e.missingSince), waitMax)
-	if e.w.intake.IsCrowded() {
+	return e.w.roomyWait(growing(time.Since(e.missingSince), waitMax))
+}
+
+// roomyWait returns wait, or so long that companions do not wait in hand where there is no room.
+func (w *Worker) roomyWait(wait time.Duration) time.Duration {
+	if w.intake.IsCrowded() {
 		return max(wait, intake.CrowdedWait)
 	}
 	return wait
@@ -96,7 +97,7 @@ func (e *entity) missingWait() time.Duration {
 // waited long enough for its entity. A subscription that its topic does not list is deleted, with
 // its messages.
 func (e *entity) isGivenUp(due time.Time) bool {
-	if !e.settings.unlisted && (time.Since(e.missingSince) < missingLeast || e.w.clock.Now().Sub(due) < missingMost) {
+	if !e.settings.unlisted && (time.Since(e.missingSince) < waitMax || e.w.clock.Now().Sub(due) < missingMost) {
 		return false
 	}
 	say := e.log.Warn

@@ -5,7 +5,6 @@ package monitor
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -17,26 +16,25 @@ import (
 // expired messages asynchronously ("Message browsing"), and does not say how long that takes.
 const letterWait = time.Second
 
-// errNoSlots: the scheduler writes no slot companions for such an entity.
-var errNoSlots = errors.New("slot companions need an entity with ordered sequence numbers, so neither a topic nor a partitioned entity")
+// noSlots says why a slot is refused: the scheduler writes none for such an entity.
+const noSlots = "slot companions need an entity with ordered sequence numbers, so neither a topic nor a partitioned entity"
 
 // read finds the messages of rules ③, and makes a watch of each one that is due soon. A message
 // that is found nowhere before its deadline was received in time.
 func (e *entity) read(ctx context.Context, rules []*rule) {
 	err := e.describe(ctx, rules)
-	rules = e.refuseSlots(ctx, rules)
+	rules = slices.DeleteFunc(rules, func(rl *rule) bool { return e.endUnread(ctx, rl) })
 	if err == nil && e.settings.topic {
 		e.spreadToSubscriptions(ctx, rules)
 		return
 	}
+	r := newReading(e, rules)
 	if len(e.watches) > maxWatches {
 		for _, rl := range rules {
-			e.readLater(ctx, rl, checkMax)
+			r.readLater(ctx, rl, checkMax)
 		}
 		return
 	}
-	rules = e.endSettled(ctx, rules)
-	r := newReading(e, rules)
 	if err == nil {
 		err = r.run(ctx)
 	}
@@ -47,45 +45,33 @@ func (e *entity) read(ctx context.Context, rules []*rule) {
 			e.w.metrics.Verdict(e.name, metrics.Unknown)
 			rl.companion.Done(ctx, nil)
 		case isMissing:
-			e.readLater(ctx, rl, e.missingWait())
+			r.readLater(ctx, rl, e.missingWait())
 		case err != nil:
-			e.readLater(ctx, rl, retryAfter(err))
+			r.readLater(ctx, rl, retryAfter(err))
 		default:
-			e.concludeRule(ctx, rl, r.late[rl])
+			r.conclude(ctx, rl)
 		}
 	}
 }
 
-// endSettled ends the rules over messages whose settlement passed an endpoint of this process, and
-// returns the others.
-func (e *entity) endSettled(ctx context.Context, rules []*rule) []*rule {
-	return slices.DeleteFunc(rules, func(rl *rule) bool {
-		if rl.slot != nil || rl.hops > 0 || rl.ref.WithoutID() || !e.w.cfg.Scheduler.Settled(e.name, &rl.ref) {
-			return false
-		}
+// endUnread ends a rule over a message whose settlement passed an endpoint of this process, and
+// refuses a slot where the scheduler writes none. It reports whether it did.
+func (e *entity) endUnread(ctx context.Context, rl *rule) bool {
+	switch {
+	case rl.slot != nil && (e.settings.partitioned || e.settings.topic):
+		rl.companion.Refuse(ctx, intake.Malformed, noSlots)
+	case rl.slot == nil && rl.hops == 0 && !rl.ref.WithoutID() && e.w.cfg.Scheduler.Settled(e.name, &rl.ref):
 		e.w.countGone(e.name, &rl.ref, metrics.Met)
 		rl.companion.Done(ctx, nil)
-		return true
-	})
-}
-
-// refuseSlots refuses slots where the scheduler writes none, and returns the other rules.
-func (e *entity) refuseSlots(ctx context.Context, rules []*rule) []*rule {
-	if !e.settings.partitioned && !e.settings.topic {
-		return rules
+	default:
+		return false
 	}
-	return slices.DeleteFunc(rules, func(rl *rule) bool {
-		if rl.slot != nil {
-			rl.companion.Refuse(ctx, intake.Malformed, errNoSlots.Error())
-		}
-		return rl.slot != nil
-	})
+	return true
 }
 
-// concludeRule ends a rule, or has it read again. late says that its messages may have expired
-// before they were read.
-func (e *entity) concludeRule(ctx context.Context, rl *rule, late bool) {
-	far := rl.far
+// conclude ends a rule, or has it read again.
+func (r *reading) conclude(ctx context.Context, rl *rule) {
+	e, far, late := r.e, rl.far, r.late[rl]
 	rl.far = time.Time{}
 	open := rl.open(e.w.clock.Latest())
 	switch {
@@ -93,14 +79,14 @@ func (e *entity) concludeRule(ctx context.Context, rl *rule, late bool) {
 		rl.companion.Done(ctx, e.again(rl, far.Add(e.w.clock.Grain())))
 	case open > 0 && (!rl.matched || rl.ref.WithoutID() || len(rl.noted) > 1):
 		rl.reads++ // its send may still be in flight, or is made again
-		e.readLater(ctx, rl, min(open, checkMin<<min(rl.reads, 10)))
+		r.readLater(ctx, rl, min(open, checkMin<<min(rl.reads, 10)))
 	case rl.matched:
 		rl.companion.Done(ctx, nil)
 	case e.settings.forwardTo != "":
 		e.follow(ctx, rl.companion, &rl.ref, rl.hops)
 	case (late || e.settings.sessions) && !rl.letters:
 		rl.letters = true
-		e.readLater(ctx, rl, letterWait)
+		r.readLater(ctx, rl, letterWait)
 	default:
 		if rl.slot == nil && !rl.ref.Sent.IsZero() { // otherwise there may have been no message
 			e.w.countGone(e.name, &rl.ref, e.verdictOf(late, rl.ref.Deadline, time.Time{}))
@@ -111,11 +97,11 @@ func (e *entity) concludeRule(ctx context.Context, rl *rule, late bool) {
 
 // readLater has a rule read again after wait: from hand if its companion can be held that long,
 // otherwise by rewriting the companion.
-func (e *entity) readLater(ctx context.Context, rl *rule, wait time.Duration) {
+func (r *reading) readLater(ctx context.Context, rl *rule, wait time.Duration) {
 	if rl.companion.MayWait(wait) {
 		rl.next = time.Now().Add(wait)
-		heap.Push(&e.agenda, rl)
+		heap.Push(&r.e.agenda, rl)
 		return
 	}
-	rl.companion.Done(ctx, e.again(rl, e.w.clock.Now().Add(wait)))
+	rl.companion.Done(ctx, r.e.again(rl, r.e.w.clock.Now().Add(wait)))
 }

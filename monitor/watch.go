@@ -80,9 +80,6 @@ func (wt *watch) isOverdue() bool {
 	return wt.there && wt.state == stateInFlight && wt.judgement.Overdue
 }
 
-// expiryWait is how long the monitor waits for the end of a time to live rather than scan.
-const expiryWait = 50 * time.Millisecond
-
 // setDeadline takes the deadline of wt from its judgement. The proxy stamps the rest of the time to
 // an absolute deadline as a time to live, which counts from when the broker enqueues the message:
 // it ends later than the deadline, by the duration of the send. A nudge then disturbs no other
@@ -91,7 +88,7 @@ func (wt *watch) setDeadline(s Settings) {
 	wt.deadline = wt.judgement.Deadline
 	wt.due = wt.deadline
 	expiry, mortal := judge.NativeExpiry(wt.reference(), wt.seen, s)
-	if mortal && expiry.After(wt.deadline) && expiry.Sub(wt.deadline) < expiryWait && s.Strategy != strategyScan {
+	if mortal && expiry.After(wt.deadline) && expiry.Sub(wt.deadline) < checkMin && s.Strategy != strategyScan {
 		wt.due = expiry
 	}
 }
