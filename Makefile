@@ -7,6 +7,8 @@ GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 VALE_VERSION := v3.7.1
 VALE := bin/vale-$(VALE_VERSION)
+GOTESTSUM_VERSION := v1.13.0
+GOTESTSUM := bin/gotestsum-$(GOTESTSUM_VERSION)
 FUZZTIME ?= 10s
 ROUNDS ?= 1
 VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo devel)
@@ -33,45 +35,37 @@ endif
 
 # These tests run programs that they build, or files of another module. Neither is an input of the test cache, so they
 # always run.
-UNCACHED := ./test/e2e/... ./test/sdk/... ./test/foreign/... ./test/web/... ./deploy/...
+SCENES := ./test/e2e/... ./test/sdk/... ./test/foreign/... ./test/web/... ./deploy/...
+PACKAGES = $$(comm -23 <(go list ./... | sort) <(go list $(SCENES) | sort))
+# Those of which some tests are smaller, or left out, while the race detector watches.
+SMALLER = $$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep /racetest | cut -d ' ' -f 1 | grep -v ^overdue/test/)
+# It prints the packages, then what was skipped, and last what failed.
+RUN := $(GOTESTSUM) --format-hide-empty-pkg --
 # One processor a test program: with two, timers of fake time that end at once crash the race detector (https://go.dev/issue/78156).
-RACE := go test -race -cpu 1 -vet=off -timeout 20m
+RACE := -race -cpu 1 -timeout 20m
 
-# What the race detector makes slow and has nothing to say about: tests of one goroutine, scenes of thousands of messages that differ
-# from others in their rates, or last for days, and programs that are built without it. They run without it.
-UNRACED := AgreesWithASlice|BeforeAnyRead|ManyDeadLettersThatAreTakenAway|AmongManyDeadLetters|BehindLiveMessages|WhileManyDeadlines|MonitorsSideBySide|SlowSinkGetsEachEvent|StandsForTooMuch|GivenUpAfterADay|CompanionStaysWhole|QueueOfAMillion|IdleConnectionCostsLittle|DeadlinesASecond|ShareWhatIsRead|IsNeverSentTwice|MonitorIsKilled|ProxyIsKilled|RollingRestarts|Upgrades
-
-check: lint ## the inner loop: lint, and the tests of every package beside its code
-	go test -vet=off $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) | sort))
+check: lint $(GOTESTSUM) ## the inner loop: lint, and all tests that need nothing installed
+	$(RUN) -short -vet=off ./...
 
 test: ## everything that has to pass
-	@$(MAKE) --no-print-directory -j3 --output-sync=line lint sdks compile
+	@$(MAKE) --no-print-directory -j4 --output-sync=line lint sdks compile $(GOTESTSUM)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target test-packages test-scenes
 
 # Packages and scenes need the same packages compiled, and would do it at the same time. Nothing links here: that is not kept.
 compile:
-	go list -race -test -deps -export ./... >/dev/null
-	CGO_ENABLED=0 go list -trimpath -deps -export ./cmd/overdue >/dev/null # as releases are built, and what is upgraded from
+	@go list -race -test -deps -export ./... >/dev/null
+	@CGO_ENABLED=0 go list -trimpath -deps -export ./cmd/overdue >/dev/null # as releases are built, and what is upgraded from
 
 # The scenes mostly wait, the packages mostly compute, so each has one of two cores to itself. Packages that take longest come first.
 test-packages:
-	$(RACE) -p 2 -skip '$(UNRACED)' ./monitor ./cmd/overdue $$(comm -23 <(go list ./... | sort) <(go list $(UNCACHED) ./internal/testing/arch | sort))
-	go test -vet=off ./internal/testing/arch
-	go test -vet=off ./proxy -run 'Soak|LargeMessagesPass' -soak.seeds 1000
-	go test -vet=off ./internal/operator/dlq -run IsNeverSentTwice
-	go test -vet=off ./internal/broker/queue -run 'CostsAtMost|AgreesWithASlice'
-	go test -vet=off ./monitor -run 'AMillion|CostLittle|EveryDeadline|NotDisturbed|ConsumersDo|DuringTheNudge|CannotExpireIt|OnePage|BeforeAnyRead|AreTakenAway|AmongManyDeadLetters|BehindLiveMessages|WhileManyDeadlines|SlotsOfManyLengths|MonitorsSideBySide|SlowSinkGetsEachEvent|AfterAnOutage|StandsForTooMuch|GivenUpAfterADay|CompanionStaysWhole'
-	go test -vet=off ./internal/amqp/relay -run 'HoweverBytesAreCut|IdleConnectionCostsLittle|ConnectionsLeaveNothing|HoweverManyAreRefused|ShareAConnection|SidesOfDifferentFrames|PassesTheConformanceSuite'
-	go test -vet=off ./internal/testing/exercise -run OnFakeTime
+	$(RUN) $(RACE) -vet=off -p 2 ./monitor ./cmd/overdue $(PACKAGES)
+	$(RUN) -vet=off $(SMALLER)
 
+# Programs are measured with Go's own setting of the garbage collector.
 test-scenes:
-	GOGC=100 $(RACE) -count=1 -p 2 -skip '$(UNRACED)' $(UNCACHED)
-	GOGC=100 go test -vet=off -count=1 -parallel 4 ./test/e2e -run '$(LARGE)'
-	$(MAKE) --no-print-directory deploy
-	$(MAKE) --no-print-directory conformance
-
-# Scenes of the full size, and those of built programs, which mostly wait: so more of them run at once.
-LARGE := ASecond|WhateverHappens|ShareWhat|MissedDeadlinesAreDeadLettered|NoDeadline|QueueIsDown|ConnectionsThatFail|ForwardedAndReported|MoreAndFewer|MonitorIsKilled|ProxyIsKilled|RollingRestarts|Upgrades
+	GOGC=100 $(RUN) $(RACE) -vet=off -count=1 -p 2 $(SCENES)
+	GOGC=100 $(RUN) -vet=off -count=1 -parallel 4 ./test/e2e
+	$(MAKE) --no-print-directory deploy conformance
 
 deploy: ## what is in deploy/, rendered, decoded and run, a release of this machine's platform, and Dapr's component; modules of their own
 	cd deploy/check && go test -vet=off -count=1 -timeout 10m ./...
@@ -127,6 +121,10 @@ prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles
 $(VALE):
 	GOBIN="$(CURDIR)/bin" go install github.com/errata-ai/vale/v3/cmd/vale@$(VALE_VERSION)
 	mv bin/vale $@
+
+$(GOTESTSUM):
+	GOBIN="$(CURDIR)/bin" go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION)
+	mv bin/gotestsum $@
 
 fuzz: ## every fuzz target for FUZZTIME, one after the other
 	@# go test minimizes an input that is new, for a minute if it may. One that is slow is in the midst of that when

@@ -26,6 +26,9 @@ import (
 const timeout = 2 * time.Minute
 
 func TestRulesDoWhatTheySay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs promtool; not with -short")
+	}
 	for _, args := range [][]string{
 		{"check", "rules", "overdue.rules.yml"},
 		{"test", "rules", "overdue.rules.test.yml"},

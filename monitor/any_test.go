@@ -13,6 +13,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -47,7 +48,7 @@ func TestWhateverConsumersDo(t *testing.T) {
 		for _, stamp := range []bool{true, false} {
 			for _, named := range []bool{true, false} {
 				turn++
-				if raced && stamp != named {
+				if racetest.Enabled && stamp != named {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s, stamp %v, named %v", kind.name, stamp, named), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/redisstore"
+	"overdue/internal/testing/racetest"
 	"overdue/monitor/notify"
 	"overdue/scheduler"
 )
@@ -58,7 +59,7 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 		}
 		s.MeasureClock()
 		stop := s.startMonitor()
-		n := sized(250, 60)
+		n := racetest.Sized(250, 60)
 		for i := range n {
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(time.Duration(1000+i*20)*time.Millisecond))
 		}

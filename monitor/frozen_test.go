@@ -12,6 +12,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/racetest"
 )
 
 // A line that freezes while the monitor scans keeps what is on its way over it locked, until the
@@ -33,7 +34,7 @@ func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 		{"locked, behind a few", 10, true, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for after := 2 * time.Millisecond; after < 60*time.Millisecond; after += time.Duration(sized(3, 8)) * time.Millisecond {
+			for after := 2 * time.Millisecond; after < 60*time.Millisecond; after += time.Duration(racetest.Sized(3, 8)) * time.Millisecond {
 				play(t, func(s *scene) {
 					s.stamp = false // to be expired by hand
 					s.Namespace.Net.Delay(pipenet.Both, time.Millisecond)

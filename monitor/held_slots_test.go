@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -20,7 +21,7 @@ import (
 // slot must not hide what another one is for.
 func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 	seed := testseed.Of(t)
-	rounds := uint64(sized(2, 1))
+	rounds := uint64(racetest.Sized(2, 1))
 	if testseed.Chosen() {
 		rounds = 6
 	}

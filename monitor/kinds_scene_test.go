@@ -74,10 +74,3 @@ func (s *scene) defers(queue string) (number int64) {
 	return *m.SequenceNumber
 }
 
-// sized is n, or few while the race detector watches.
-func sized(n, few int) int {
-	if raced {
-		return few
-	}
-	return n
-}

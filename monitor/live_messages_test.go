@@ -10,6 +10,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
+	"overdue/internal/testing/racetest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -32,7 +33,7 @@ func TestLiveMessagesAreNotDisturbed(t *testing.T) {
 				s.stamp = mode.stamp
 				s.MeasureClock()
 				s.startMonitor()
-				live, overdue := sized(1000, 300), sized(100, 30)
+				live, overdue := racetest.Sized(1000, 300), racetest.Sized(100, 30)
 				for i := range live {
 					s.send(workQueue, fmt.Sprint("live-", i), ttl(time.Hour))
 					if i%(live/overdue) == live/overdue/2 {

@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/racetest"
 )
 
 func shortMonitorLock(_ *scene, c *broker.Config) { c.Queues[2].LockDuration = 5 * time.Second }
@@ -57,6 +58,7 @@ func TestACompanionWhoseLockIsLostIsNotNotifiedAgain(t *testing.T) {
 // A burst to a sink that takes long for each event: most of them wait on the monitor queue, and
 // each is notified once.
 func TestASlowSinkGetsEachEventOfABurstOnce(t *testing.T) {
+	racetest.Skip(t, "it needs thousands of messages; small scenes show the races")
 	for _, takes := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
 		t.Run(fmt.Sprint(takes), func(t *testing.T) {
 			play(t, func(s *scene) {

@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
+	"overdue/internal/testing/racetest"
 )
 
 // However long the line was down: a second after it is back what has become due meanwhile is
@@ -17,7 +18,7 @@ import (
 func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 	const bound = time.Second
 	outages := []time.Duration{300 * time.Millisecond, 1200 * time.Millisecond, 7 * time.Second, time.Minute, 10 * time.Minute, time.Hour}
-	for _, outage := range outages[:sized(len(outages), 3)] {
+	for _, outage := range outages[:racetest.Sized(len(outages), 3)] {
 		for _, kind := range []string{"native", "scan", "slots"} {
 			t.Run(fmt.Sprint(outage, ", ", kind), func(t *testing.T) {
 				play(t, func(s *scene) {

@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/testing/hooktest"
+	"overdue/internal/testing/racetest"
 	"overdue/scheduler"
 )
 
@@ -60,6 +61,7 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 // What one companion names stays together when it is rewritten: a companion for each
 // message would make a sink that is down for a day cost far more than the sends did.
 func TestRewrittenCompanionStaysWhole(t *testing.T) {
+	racetest.Skip(t, "it lasts for days of fake time")
 	inStores(t, func(s *scene) {
 		s.startMonitor()
 		s.Hook.Answer(http.StatusInternalServerError)

@@ -15,6 +15,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/redisstore"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/redistest"
 	"overdue/internal/testing/testseed"
 )
@@ -34,7 +35,7 @@ func TestSlotsKeepEveryDeadline(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))
 				s.MeasureClock()
 				s.startMonitor()
-				n := sized(200, 120)
+				n := racetest.Sized(200, 120)
 				lives := []time.Duration{900 * time.Millisecond, 2 * time.Second, 2015 * time.Millisecond, 7 * time.Second}
 				due := map[string]time.Time{}
 				done := make(chan map[string]bool)
@@ -122,7 +123,7 @@ func (s *scene) consumeAtRandom(ctx context.Context, seed uint64) map[string]boo
 // What is met in time costs next to nothing: a companion for each slot and time to live, and a
 // look or two.
 func TestSlotsCostLittle(t *testing.T) {
-	for _, rate := range []int{1000, 10_000}[:sized(2, 1)] {
+	for _, rate := range []int{1000, 10_000}[:racetest.Sized(2, 1)] {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.MeasureClock()

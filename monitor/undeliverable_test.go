@@ -6,11 +6,14 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"overdue/internal/testing/racetest"
 )
 
 // An event that its sink does not take is notified for about a day. Its companion is a dead
 // letter then, where operators find it.
 func TestAnEventThatNoSinkAcceptsIsGivenUpAfterADay(t *testing.T) {
+	racetest.Skip(t, "it lasts for days of fake time")
 	play(t, func(s *scene) {
 		s.MeasureClock()
 		s.startMonitor()

@@ -12,6 +12,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/broker"
+	"overdue/internal/testing/racetest"
 	"overdue/scheduler"
 )
 
@@ -345,6 +346,7 @@ func TestMessagesWithoutIDsHaveToBeCompleted(t *testing.T) {
 // Anybody who may write companions may say any window. However many messages are found in it, a
 // look takes as many as a monitor has room for, and the rest a little later.
 func TestReferenceWithoutAnIDThatStandsForTooMuch(t *testing.T) {
+	racetest.Skip(t, "it lasts for days of fake time")
 	const n = 5500
 	play(t, func(s *scene) {
 		s.MeasureClock()

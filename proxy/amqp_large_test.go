@@ -13,6 +13,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/broker"
+	"overdue/internal/testing/racetest"
 )
 
 // A message as large as the namespace takes passes the endpoint both ways, monitored or not,
@@ -24,7 +25,7 @@ func TestLargeMessagesPassTheEndpoint(t *testing.T) {
 	}{
 		{513, 512, 1000}, {513, 65536, 1}, {65536, 512, 7}, {65536, 65536, 0},
 	}
-	if raced {
+	if racetest.Enabled {
 		frames = frames[:1] // one goroutine after the other handles them: there is little to race
 	}
 	for _, c := range frames {

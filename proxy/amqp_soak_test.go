@@ -18,10 +18,11 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 )
 
-var soakSeeds = flag.Int("soak.seeds", soaks, "seeds of the soak of the AMQP endpoint")
+var soakSeeds = flag.Int("soak.seeds", racetest.Sized(1000, 20), "seeds of the soak of the AMQP endpoint")
 
 // Whatever fails: each accepted message is upstream exactly once, or was received,
 // and has a companion; and when all works again the apps do, without help. `go test ./proxy -run

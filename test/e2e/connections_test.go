@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 )
 
@@ -57,7 +58,7 @@ func connectionsThatFail(s *scene, rng *rand.Rand, to string, places []place) {
 	s.startMonitor()
 	var acknowledged []string
 	within := map[string]time.Duration{}
-	for i := range sized(300, 100) {
+	for i := range racetest.Sized(300, 100) {
 		id := fmt.Sprint("m-", i)
 		within[id] = time.Duration(1000+rng.IntN(4000)) * time.Millisecond
 		if code, _ := s.post(to, id, session(fmt.Sprint(i%3)), "Overdue-Within", fmt.Sprintf(`"%dms"`, within[id].Milliseconds())); code == http.StatusCreated {

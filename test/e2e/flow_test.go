@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 )
 
@@ -17,7 +18,7 @@ import (
 // dead-letter queue right after its own deadline and is notified once, while the same messages on
 // a queue that is not watched stay where they are until somebody receives.
 func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
-	n := sized(1000, 100)
+	n := racetest.Sized(1000, 100)
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	inStores(t, func(s *scene) {

@@ -17,6 +17,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/hooktest"
+	"overdue/internal/testing/racetest"
 )
 
 // What has missed its deadline is on the other queue, once and as it was, and no dead letter any
@@ -41,7 +42,7 @@ func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 		s.MeasureClock()
 		s.startMonitor()
 		s.deadLetterByHand("foreign", 3)
-		n := sized(300, 100)
+		n := racetest.Sized(300, 100)
 		for i := range n {
 			props := fmt.Sprintf(`%s,"CorrelationId":"c-%d","Label":"order"`, ttl(time.Duration(1000+i)*time.Millisecond), i)
 			if i < 2 {

@@ -16,11 +16,13 @@ import (
 	past "overdue/internal/history"
 	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/program"
+	"overdue/internal/testing/racetest"
 )
 
 // A monitor is killed with SIGKILL at the instant at which it begins to write its history. What it
 // wrote before is there after a restart, and the file is never damaged.
 func TestMonitorIsKilledWhileItWritesItsHistory(t *testing.T) {
+	racetest.Skip(t, "it runs programs that are built without the detector")
 	t.Parallel() // it waits, mostly
 	h := &hooktest.Hook{}
 	sink := httptest.NewServer(h)

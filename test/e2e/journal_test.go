@@ -19,6 +19,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/program"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 	"overdue/scheduler"
 	"overdue/scheduler/journal"
@@ -59,7 +60,7 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 		s.send(workQueue, "before", ttl(2*time.Second))
 		heal := s.Namespace.Broker.Default().Inject(broker.Fault{Entity: monitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
 		const outage = 5 * time.Minute
-		n := sized(600, 200)
+		n := racetest.Sized(600, 200)
 		for i := range n { // every second one is due after the outage
 			s.send(workQueue, fmt.Sprint("m-", i), ttl(10*time.Second+time.Duration(i%2)*outage+time.Duration(i)*100*time.Millisecond))
 		}
@@ -94,6 +95,7 @@ func TestDeadlinesThatPassWhileTheMonitorQueueIsDown(t *testing.T) {
 // was acknowledged is expired and notified. The last proxy refuses what it cannot write, and
 // empties the journal all the same.
 func TestProxyIsKilledWhileItKeepsAJournal(t *testing.T) {
+	racetest.Skip(t, "it runs programs that are built without the detector")
 	t.Parallel() // it waits, mostly
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -24,6 +24,7 @@ import (
 	"overdue/internal/testing/freeport"
 	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/program"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 )
 
@@ -33,6 +34,7 @@ import (
 //
 // This is one of the few tests on the real clock: a process cannot be killed in fake time.
 func TestMonitorIsKilledAndRestarted(t *testing.T) {
+	racetest.Skip(t, "it runs programs that are built without the detector")
 	t.Parallel() // it waits, mostly
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))

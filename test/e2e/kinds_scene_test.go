@@ -17,10 +17,3 @@ func (s *scene) describe(_ context.Context, name string, _ time.Time) (entities.
 // session puts a message into a session.
 func session(id string) string { return `"SessionId":"` + id + `"` }
 
-// sized is n, or few while the race detector watches.
-func sized(n, few int) int {
-	if raced {
-		return few
-	}
-	return n
-}

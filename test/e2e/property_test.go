@@ -18,6 +18,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/broker/quirk"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/redistest"
 	"overdue/internal/testing/testseed"
 
@@ -30,7 +31,7 @@ import (
 // OVERDUE_SCENARIOS plays more of them. Each scenario has its own chances, so one can be played
 // alone: with the same OVERDUE_SEED and OVERDUE_SCENARIOS, and -run 'TestWhateverHappens/^n$'.
 func TestWhateverHappens(t *testing.T) {
-	seed, n := testseed.Of(t), uint64(sized(40, 8))
+	seed, n := testseed.Of(t), uint64(racetest.Sized(40, 8))
 	if text := os.Getenv("OVERDUE_SCENARIOS"); text != "" {
 		var err error
 		if n, err = strconv.ParseUint(text, 10, 32); err != nil {

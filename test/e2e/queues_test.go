@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/monitorqueue"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 )
 
@@ -46,8 +47,8 @@ func movedQueue(i int) string { return fmt.Sprintf("moved-%d", i) }
 func (s *scene) moveQueues(rng *rand.Rand) {
 	s.Helper()
 	stop := s.startMonitor()
-	sent := map[string]string{}                               // the queues of the messages, by id
-	pause := time.Duration(sized(60, 180)) * time.Millisecond // at most, after each message
+	sent := map[string]string{}                                        // the queues of the messages, by id
+	pause := time.Duration(racetest.Sized(60, 180)) * time.Millisecond // at most, after each message
 	load := func(d time.Duration) {
 		for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Duration(rng.Int64N(int64(pause)))) {
 			queue, id := movedQueue(rng.IntN(movedQueues)), fmt.Sprintf("m-%d", len(sent))

@@ -15,6 +15,7 @@ import (
 	"overdue/internal/broker/queue"
 	"overdue/internal/broker/quirk"
 	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 )
 
@@ -23,7 +24,7 @@ import (
 func TestWhateverHappensUnderQuirks(t *testing.T) {
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 1<<32))
-	each, sets := 1, sized(15, 5)
+	each, sets := 1, racetest.Sized(15, 5)
 	if testseed.Chosen() {
 		each, sets = 4, 60
 	}

@@ -17,6 +17,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/operations"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 )
 
@@ -30,8 +31,9 @@ const (
 // Ten thousand deadlines a second are kept as if they were few: each message has a time to live
 // of its own, and nobody receives. What that costs is shared by all of them.
 func TestTenThousandDeadlinesASecond(t *testing.T) {
+	racetest.Skip(t, "it needs thousands of messages; small scenes show the races")
 	seed := testseed.Of(t)
-	for _, slots := range []bool{true, false}[:sized(2, 1)] {
+	for _, slots := range []bool{true, false}[:racetest.Sized(2, 1)] {
 		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.slots = slots
@@ -92,8 +94,9 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 // first ones are named. Nobody receives. What is read for either serves both: a message costs a
 // few hundredths of a peek.
 func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
+	racetest.Skip(t, "it needs thousands of messages; small scenes show the races")
 	seed := testseed.Of(t)
-	n := sized(20_000, 5_000)
+	n := racetest.Sized(20_000, 5_000)
 	play(t, func(s *scene) {
 		s.MeasureClock()
 		s.startMonitor()
@@ -118,7 +121,7 @@ func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
 		}
 		peeks := s.Operations(operations.Peek) - before
 		s.Logf("%v peeks", peeks)
-		if most := float64(sized(1400, 1000)); peeks > most {
+		if most := float64(racetest.Sized(1400, 1000)); peeks > most {
 			s.Errorf("%v peeks for %d messages, want %v at most", peeks, n, most)
 		}
 		s.Settled(time.Second)

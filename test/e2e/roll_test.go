@@ -19,6 +19,7 @@ import (
 	"overdue/internal/testing/freeport"
 	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/program"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/redistest"
 )
 
@@ -30,6 +31,7 @@ import (
 //
 // Like TestMonitorIsKilledAndRestarted it runs on the real clock.
 func TestRollingRestarts(t *testing.T) {
+	racetest.Skip(t, "it runs programs that are built without the detector")
 	t.Parallel()
 	binary := program.Build(t)
 	for name, c := range map[string]struct {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -113,7 +114,7 @@ func (f *fates) receiveSome(r *azservicebus.Receiver) []*azservicebus.ReceivedMe
 // settled is notified.
 func TestRandomSettlementsCostNoDeadline(t *testing.T) {
 	seed := testseed.Of(t)
-	for round := range uint64(sized(4, 2)) {
+	for round := range uint64(racetest.Sized(4, 2)) {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			play(t, func(s *scene) { randomFates(s, rand.New(rand.NewPCG(seed, round))) }, early, func(_ *scene, c *broker.Config) {
 				c.Queues[0].LockDuration, c.Queues[0].MaxDeliveryCount = 20*time.Second, 1000

@@ -22,6 +22,7 @@ import (
 	"overdue/internal/testing/freeport"
 	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/program"
+	"overdue/internal/testing/racetest"
 )
 
 // Processes of the previous version and of this one work with one broker while apps send and
@@ -30,6 +31,7 @@ import (
 //
 // Like TestRollingRestarts it runs on the real clock.
 func TestUpgrades(t *testing.T) {
+	racetest.Skip(t, "it runs programs that are built without the detector")
 	t.Parallel()
 	before, now := previous(t), version{commit: "this version", binary: program.Build(t), reads: wireVersion(t, root)}
 	for _, companions := range []string{"each", "slot"} {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"overdue/internal/testing/program"
+	"overdue/internal/testing/racetest"
 )
 
 // For a busy machine: both take some milliseconds.
@@ -28,7 +29,7 @@ const (
 // buildBroker builds the program, with the race detector where the test has it.
 func buildBroker(t *testing.T) (file string) {
 	t.Helper()
-	if raceEnabled {
+	if racetest.Enabled {
 		return program.Build(t, "-race")
 	}
 	return program.Build(t)

@@ -50,6 +50,9 @@ func TestMain(m *testing.M) {
 // prepare starts Chromium, once for all tests.
 func prepare(t *testing.T) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs chromium; not with -short")
+	}
 	if installed.once.Do(func() { installed.err = setUp() }); installed.err != nil {
 		t.Fatal(installed.err)
 	}

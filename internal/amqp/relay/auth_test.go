@@ -18,6 +18,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/sas"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/racetest"
 )
 
 const (
@@ -305,7 +306,7 @@ func TestASecondPairOfTokenLinksIsNotAllowed(t *testing.T) {
 
 func TestManyEntitiesShareAConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		entities := fewer(1000, 250)
+		entities := racetest.Sized(1000, 250)
 		names := make([]string, entities)
 		for i := range names {
 			names[i] = fmt.Sprint("q", i)

@@ -18,6 +18,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/testing/exercise"
 	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/racetest"
 )
 
 // inChunks cuts both directions of the relay's input, and what its client reads.
@@ -59,12 +60,12 @@ func TestTheConformanceSuitePassesHoweverBytesAreCut(t *testing.T) {
 		{"1000 bytes, frames of 512 bytes, a window of one", 1000, func(c *Config) {
 			c.MaxFrameSize, c.IncomingWindow = 512, 1
 		}},
-		{"watched, few bytes, frames of 512 bytes, a window of two", fewer(7, 97), func(c *Config) {
+		{"watched, few bytes, frames of 512 bytes, a window of two", racetest.Sized(7, 97), func(c *Config) {
 			watched(c)
 			c.MaxFrameSize, c.IncomingWindow = 512, 2
 		}},
 	} {
-		if raceEnabled && !strings.HasPrefix(way.name, "watched") {
+		if racetest.Enabled && !strings.HasPrefix(way.name, "watched") {
 			continue // each takes long: `make test` runs them without the race detector
 		}
 		t.Run(way.name, func(t *testing.T) {
@@ -83,7 +84,7 @@ const largest = 1<<20 - len("\x00\x53\x75\xb0size")
 
 func TestLargeMessagesPassBetweenSidesOfDifferentFrames(t *testing.T) {
 	all := []struct{ client, relay uint32 }{{513, 65536}, {65536, 512}, {513, 512}, {65536, 65536}, {1000, 4096}} // go-amqp takes 512 for none
-	for _, frames := range all[:fewer(len(all), 2)] {
+	for _, frames := range all[:racetest.Sized(len(all), 2)] {
 		for _, watched := range []bool{false, true} {
 			t.Run(fmt.Sprintf("client %d, relay %d, watched %v", frames.client, frames.relay, watched), func(t *testing.T) {
 				t.Parallel()
@@ -98,7 +99,7 @@ func TestLargeMessagesPassBetweenSidesOfDifferentFrames(t *testing.T) {
 					session := s.raw(&goamqp.ConnOptions{MaxFrameSize: frames.client})
 					sender := s.sender(session, nil)
 					random := rand.New(rand.NewPCG(1, 2))
-					want := make([][]byte, fewer(5, 2))
+					want := make([][]byte, racetest.Sized(5, 2))
 					for i := range want {
 						want[i] = make([]byte, largest-i*100_003)
 						for j := range want[i] {

@@ -18,6 +18,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/racetest"
 )
 
 // visit connects, sends a message to orders and waits until it is accepted. What happens then is
@@ -171,7 +172,7 @@ func TestTenThousandConnectionsLeaveNothing(t *testing.T) {
 			s.must(s.ns.Broker.Default().Reset())
 			return liveHeap()
 		}
-		most := fewer(8000, 1600) // every kind of cut several times
+		most := racetest.Sized(8000, 1600) // every kind of cut several times
 		churn(t, most/4, s.dial, between)
 		early = rest()
 		churn(t, most, s.dial, between)
@@ -189,7 +190,7 @@ func TestTenThousandConnectionsLeaveNothing(t *testing.T) {
 }
 
 func TestTenThousandConnectionsLeaveNothingOverTCP(t *testing.T) {
-	n := fewer(10_000, 1000)
+	n := racetest.Sized(10_000, 1000)
 	if testing.Short() {
 		n = 1000
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"overdue/internal/amqp"
+	"overdue/internal/testing/racetest"
 )
 
 // linkState is what the last of these flows says of the link: its delivery-count and its credit.
@@ -36,7 +37,7 @@ func linkState(t *testing.T, flows []string) (count, credit uint32) {
 // more, and the counts of both sides agree.
 func TestCreditIsExactHoweverManyAreRefused(t *testing.T) {
 	refused := &amqp.Error{Condition: "test:refused"}
-	deliveries := uint32(fewer(2500, 1300)) // more than the link's credit
+	deliveries := uint32(racetest.Sized(2500, 1300)) // more than the link's credit
 	for name, refuses := range map[string]func(id uint32) bool{
 		"all":            func(uint32) bool { return true },
 		"every second":   func(id uint32) bool { return id%2 == 1 },

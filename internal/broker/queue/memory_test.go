@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"overdue/internal/testing/racetest"
 )
 
 // heapInUse is what is reachable, in bytes.
@@ -22,10 +24,7 @@ func TestAMessageCostsAtMostFourHundredBytesBesidesItsBody(t *testing.T) {
 		t.Skip("fills a queue with a million messages")
 	}
 	const body, limit = 100, 400
-	n := 1_000_000
-	if raceEnabled { // `make test` runs it without the race detector, too
-		n = 100_000
-	}
+	n := racetest.Sized(1_000_000, 100_000)
 	for name, m := range map[string]func(now time.Time) Message{
 		"waiting": func(time.Time) Message { return Message{} },
 		"waiting with a time to live": func(time.Time) Message {

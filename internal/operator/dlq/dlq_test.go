@@ -22,6 +22,7 @@ import (
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/pipenet"
+	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/testseed"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -233,6 +234,7 @@ func (s *scene) copies() map[int64]int {
 // Connections are cut anywhere, so that nobody knows whether the last batch has arrived, until everything has been
 // resubmitted: every dead letter has one copy then, and there is nothing left of it.
 func TestACopyIsNeverSentTwice(t *testing.T) {
+	racetest.Skip(t, "it has thousands of cases of one kind")
 	seed := testseed.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	cut := 0

@@ -94,6 +94,7 @@ var allowed = map[string]allowance{
 	"internal/operations":           {others: []string{prometheus}},
 	"internal/httpclient":           {},
 	"internal/redisstore":           {nil, []string{goredis, sync}},
+	"internal/testing/racetest":     {},
 	"internal/testing/redistest":    {[]string{"internal/testing/freeport"}, []string{miniredis}},
 	"internal/servicebus/address":   {},
 	"internal/servicebus/atom":      {ours: []string{"internal/servicebus/address"}},
@@ -247,7 +248,7 @@ func checkFile(t *testing.T, file, rel, folder string, r allowance) {
 	}
 	ours, others := slices.Concat(r.ours, []string{folder}), r.others
 	if strings.HasSuffix(rel, "_test.go") {
-		ours = append(ours, "internal/testing/testseed", "internal/testing/freeport")
+		ours = append(ours, "internal/testing/testseed", "internal/testing/freeport", "internal/testing/racetest")
 		others = slices.Concat(others, allowedInTests.others)
 		if !slices.Contains(plainTests, folder) {
 			ours = slices.Concat(ours, allowedInTests.ours)

@@ -13,6 +13,7 @@ import (
 	"overdue/internal/broker/httpapi"
 	"overdue/internal/broker/queue"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/racetest"
 )
 
 var expiries = map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager}
@@ -37,7 +38,7 @@ func endpoint(t *testing.T, b *broker.Broker) func(*http.Request) (*http.Respons
 
 func TestEmbeddedBrokerOnFakeTime(t *testing.T) {
 	for name, expiry := range expiries {
-		if raced && expiry != queue.Eager {
+		if racetest.Enabled && expiry != queue.Eager {
 			continue // it changes when messages expire, not what goroutines share
 		}
 		t.Run(name, func(t *testing.T) {

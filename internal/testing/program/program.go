@@ -22,6 +22,9 @@ import (
 // build into one folder, and each takes a link to the program from there.
 func Build(t testing.TB, flags ...string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the program; not with -short")
+	}
 	root, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)

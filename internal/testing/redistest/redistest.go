@@ -89,6 +89,9 @@ func busPort(t testing.TB) string {
 // "--appendonly", "yes".
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("needs redis-server; not with -short")
+	}
 	port := FreePort(t)
 	if slices.Contains(args, "--cluster-enabled") {
 		port = busPort(t)
