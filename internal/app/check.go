@@ -16,7 +16,7 @@ import (
 	"overdue/internal/traces"
 )
 
-// checkParts checks what a start would find wrong in parts that it makes: sinks, certificates, the embedded broker.
+// Check checks what a start would find wrong in parts that it makes: sinks, certificates, the embedded broker.
 func Check(c *config.Config, r config.Role) error {
 	_, err := newTracer(c, traces.Options{})
 	errs := []error{err}

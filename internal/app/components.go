@@ -72,7 +72,7 @@ type Process struct {
 	headroom []byte // see heapHeadroom
 }
 
-// heapHeadroom is how much garbage may gather, in bytes, beyond what Go lets gather anyway, which is as much again
+// HeapHeadroom is how much garbage may gather, in bytes, beyond what Go lets gather anyway, which is as much again
 // as is in use. A busy sidecar has some 8 MB in use and fills as much again twenty times a second; each collection
 // wakes every processor. It is memory that counts as in use and is never touched, so that
 // none stands behind it. Unlike a higher GOGC it adds the same to a small heap and to that of a broker in

@@ -136,8 +136,10 @@ func (p *Process) openEndpoints(px *proxy.Proxy, listeners []net.Listener) {
 	})
 }
 
-// AMQPAddr and restAddr are where the endpoints listen, "" where there are none.
+// AMQPAddr is where the first endpoint listens, "" if there is none.
 func (p *Process) AMQPAddr() string { return p.endpointAddr(0) }
+
+// RestAddr is likewise that of listen.http.
 func (p *Process) RestAddr() string { return p.endpointAddr(1) }
 
 func (p *Process) endpointAddr(i int) string {

@@ -157,6 +157,7 @@ func writeText(w io.Writer, text string) error {
 	return nil
 }
 
+// WriteJSON writes a result, indented.
 func WriteJSON(w io.Writer, r Result) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

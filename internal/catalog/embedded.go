@@ -15,6 +15,7 @@ import (
 // Nowhere is the source of an emulator whose only port we have taken.
 type Nowhere struct{}
 
+// NowhereToAsk says why nothing is known of entities then, and what to do.
 const NowhereToAsk = "the port of the emulator's administration API is one of this process; set namespaceAdmin"
 
 func (Nowhere) Read(context.Context, string) (entities.Info, error) {

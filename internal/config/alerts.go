@@ -78,6 +78,7 @@ type Webhook struct {
 	SigningSecretFile string `mapstructure:"signingSecretFile"`
 }
 
+// Alertmanager is a sink that posts to the API of an Alertmanager.
 type Alertmanager struct {
 	Server      `mapstructure:",squash"`
 	Severity    string            `mapstructure:"severity"`
@@ -85,6 +86,7 @@ type Alertmanager struct {
 	Annotations map[string]string `mapstructure:"annotations"`
 }
 
+// PagerDuty is a sink that posts to the Events API v2.
 type PagerDuty struct {
 	RoutingKey     string        `mapstructure:"routingKey"`
 	RoutingKeyFile string        `mapstructure:"routingKeyFile"`
@@ -93,6 +95,7 @@ type PagerDuty struct {
 	Timeout        time.Duration `mapstructure:"timeout"`
 }
 
+// Email is a sink that sends mail over SMTP.
 type Email struct {
 	Host         string        `mapstructure:"host"`
 	Port         int64         `mapstructure:"port"`
@@ -105,10 +108,12 @@ type Email struct {
 	Timeout      time.Duration `mapstructure:"timeout"`
 }
 
+// ServiceBus is a sink that sends to a queue or topic of the namespace.
 type ServiceBus struct {
 	Entity string `mapstructure:"entity"`
 }
 
+// Shoutrrr is a sink with an address of shoutrrr, a library for chats.
 type Shoutrrr struct {
 	URL     string `mapstructure:"url"`
 	URLFile string `mapstructure:"urlFile"`

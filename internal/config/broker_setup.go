@@ -158,6 +158,7 @@ func (c *Config) brokerQueues() iter.Seq[broker.QueueConfig] {
 	}
 }
 
+// BrokerTopics are the topics that the embedded broker makes at its start.
 func (c *Config) BrokerTopics() []broker.TopicSetup {
 	var all []broker.TopicSetup
 	if c.Broker.emulator != nil {

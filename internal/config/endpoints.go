@@ -57,6 +57,7 @@ func rights(send, listen, manage bool) (r sas.Rights) {
 	return r
 }
 
+// Whose credentials the proxy uses at the namespace: the values of proxy.credentials.
 const (
 	OwnCredentials    = "own"
 	clientCredentials = "client"
@@ -139,6 +140,7 @@ func (c *Config) readEndpointKeys() error {
 	return nil
 }
 
+// EndpointKeys are the keys that the endpoints accept.
 func (c *Config) EndpointKeys() (keys sas.Keys) {
 	for _, k := range c.Listen.Keys {
 		keys = append(keys, sas.Key{Name: k.Name, Value: k.Key, Rights: rights(k.Send, k.Listen, k.Manage), Entity: k.Entity})

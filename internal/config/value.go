@@ -21,6 +21,7 @@ import (
 // kind says which values a setting takes.
 type kind int
 
+// The kinds of values.
 const (
 	kindString    kind = iota // anything
 	kindFile                  // a file or a directory; in the file of settings, relative to that

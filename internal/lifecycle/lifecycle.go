@@ -19,6 +19,7 @@ import (
 // State is where a process stands between its start and its end.
 type State string
 
+// The states, in their order.
 const (
 	StateStarting State = "starting"
 	StateServing  State = "serving"
@@ -62,6 +63,7 @@ type step struct {
 	stop func(context.Context) error
 }
 
+// New makes a Lifecycle whose stop takes as long as timeout at most.
 func New(log *zap.Logger, timeout time.Duration) *Lifecycle {
 	l := &Lifecycle{
 		log: log, timeout: timeout, state: StateStarting,
@@ -164,6 +166,7 @@ func (l *Lifecycle) Serving() {
 	}
 }
 
+// State returns where the process stands.
 func (l *Lifecycle) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()

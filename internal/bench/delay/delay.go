@@ -37,6 +37,7 @@ func New(to string, roundTrip time.Duration) (*Link, error) {
 	return w, nil
 }
 
+// Address is where it listens.
 func (w *Link) Address() string { return w.ln.Addr().String() }
 
 // Close ends all connections and waits until they have. It may be called again.

@@ -62,13 +62,22 @@ const tick = 100 * time.Nanosecond
 // not set.
 var Forever = Value{kind: Duration, n: math.MaxInt64}
 
-// The constructors of values.
-func NullValue() Value           { return Value{kind: Null} }
-func OpaqueValue() Value         { return Value{kind: Opaque} }
-func IntValue(v int64) Value     { return Value{kind: Int, n: uint64(v)} }
+// NullValue is null.
+func NullValue() Value { return Value{kind: Null} }
+
+// OpaqueValue is a value of a type that no expression can read.
+func OpaqueValue() Value { return Value{kind: Opaque} }
+
+// IntValue is a signed integer.
+func IntValue(v int64) Value { return Value{kind: Int, n: uint64(v)} }
+
+// FloatValue is a number with a fraction.
 func FloatValue(v float64) Value { return Value{kind: Float, n: math.Float64bits(v)} }
+
+// StringValue is a string.
 func StringValue(v string) Value { return Value{kind: String, s: v} }
 
+// BoolValue is a boolean.
 func BoolValue(v bool) Value {
 	if v {
 		return Value{kind: Bool, n: 1}
@@ -76,6 +85,7 @@ func BoolValue(v bool) Value {
 	return Value{kind: Bool}
 }
 
+// UintValue is an unsigned integer, of the kind Int where that holds it.
 func UintValue(v uint64) Value {
 	if v <= math.MaxInt64 {
 		return IntValue(int64(v))
@@ -98,20 +108,32 @@ func TimeValue(t time.Time) Value {
 	return Value{kind: Time, n: uint64(t.Unix()*int64(time.Second/tick) + int64(t.Nanosecond())/int64(tick))}
 }
 
+// DurationValue cuts d to 100 ns.
 func DurationValue(d time.Duration) Value { return TicksValue(int64(d / tick)) }
 
 // TicksValue is a duration in units of 100 ns.
 func TicksValue(n int64) Value { return Value{kind: Duration, n: uint64(n)} }
 
-// Kind returns the type of v. The following return it as what it is; on another
-// kind the result means nothing.
-func (v Value) Kind() Kind     { return v.kind }
-func (v Value) Bool() bool     { return v.n != 0 }
-func (v Value) Int() int64     { return int64(v.n) }
-func (v Value) Uint() uint64   { return v.n }
-func (v Value) Float() float64 { return math.Float64frombits(v.n) }
-func (v Value) Text() string   { return v.s }
+// Kind returns the type of v. The following methods return the value of that type; on another kind
+// the result means nothing.
+func (v Value) Kind() Kind { return v.kind }
 
+// Bool returns a boolean.
+func (v Value) Bool() bool { return v.n != 0 }
+
+// Int returns a signed integer.
+func (v Value) Int() int64 { return int64(v.n) }
+
+// Uint returns an unsigned integer.
+func (v Value) Uint() uint64 { return v.n }
+
+// Float returns a number with a fraction.
+func (v Value) Float() float64 { return math.Float64frombits(v.n) }
+
+// Text returns a string.
+func (v Value) Text() string { return v.s }
+
+// GUID returns a GUID in the byte order of RFC 4122.
 func (v Value) GUID() (id [16]byte) {
 	n, m := v.n, v.m
 	for i := 7; i >= 0; i-- {
@@ -121,6 +143,7 @@ func (v Value) GUID() (id [16]byte) {
 	return id
 }
 
+// Time returns an instant, in UTC.
 func (v Value) Time() time.Time {
 	const perSecond = int64(time.Second / tick)
 	n := int64(v.n)

@@ -331,6 +331,7 @@ func refusal(err error) *amqp.Error {
 	return Malformed(err)
 }
 
+// Malformed is the refusal of a message that cannot be read.
 func Malformed(err error) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondNotAllowed, "The message cannot be read: %v.", err)
 }

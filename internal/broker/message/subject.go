@@ -42,6 +42,7 @@ func (p *userProperty) was() any {
 	return r.Value()
 }
 
+// Reset makes s the subject of another message, and reuses its memory.
 func (s *Subject) Reset(v *queue.View) {
 	s.view, s.parsed, s.known = v, false, 0
 	clear(s.user)

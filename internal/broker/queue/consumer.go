@@ -7,6 +7,7 @@ import "slices"
 // Mode says what a delivery does to the message.
 type Mode int
 
+// The modes of a consumer.
 const (
 	PeekLock         Mode = iota // locks it; the holder of the token settles it
 	ReceiveAndDelete             // removes it as soon as it is taken

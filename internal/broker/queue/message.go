@@ -7,6 +7,7 @@ import "time"
 // State is the state of a message in a peek. The values are those of Service Bus.
 type State int8
 
+// The states of a message.
 const (
 	Active    State = iota // waiting or locked
 	Deferred               // set aside, received by sequence number only

@@ -5,6 +5,7 @@ package queue
 // Outcome is a way to settle a delivery.
 type Outcome int
 
+// The outcomes of a delivery.
 const (
 	Complete   Outcome = iota // done: remove the message
 	Abandon                   // failed: count the delivery and give the message back

@@ -25,6 +25,7 @@ import (
 )
 
 const (
+	// MaxSent bounds the messages of one command.
 	MaxSent = 1_000_000
 	maxBody = 100 << 20 // bytes, what a premium namespace takes
 	// MaxTTL is the longest time to live that the Go SDK states: it takes the rest of a division by 2³² for a longer one

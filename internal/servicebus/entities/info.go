@@ -76,11 +76,11 @@ type Subscription struct {
 }
 
 var (
-	// ErrNotFound: the namespace has no queue or topic of that name.
+	// ErrNotFound says that the namespace has no queue or topic of that name.
 	ErrNotFound = errors.New("entities: no such entity")
-	// ErrUnknown: there is no answer yet, or none that will do.
+	// ErrUnknown says that there is no answer yet, or none that will do.
 	ErrUnknown = errors.New("entities: not known yet")
-	// ErrNoRight: the namespace does not tell us. Its administration asks for the Manage right.
+	// ErrNoRight says that the namespace does not tell us. Its administration asks for the Manage right.
 	ErrNoRight = errors.New("entities: no right to read settings")
 )
 

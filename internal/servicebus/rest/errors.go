@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	// ErrBadRequest: the request is not one of the API, or breaks a rule of Service Bus. A
+	// ErrBadRequest says that the request is not one of the API, or breaks a rule of Service Bus. A
 	// RequestError is one.
 	ErrBadRequest = errors.New("bad request")
-	// ErrTooLarge: a message, or a batch, is larger than may be.
+	// ErrTooLarge says that a message, or a batch, is larger than may be.
 	ErrTooLarge = errors.New("message is too large")
 )
 
