@@ -59,7 +59,7 @@ func (s *scene) wantAllExpired(path string, wait time.Duration, n int) {
 	s.Settled(5 * time.Second)
 }
 
-// wantToldOfAll wants each dead letter at a path to have been notified of once.
+// wantNotifiedOfAll wants each dead letter at a path to have been notified of once.
 func (s *scene) wantNotifiedOfAll(path string) {
 	s.Helper()
 	var want, got []int64

@@ -38,7 +38,7 @@ func (s *scene) wantDead(path, reason string, within, late time.Duration, ids ..
 	}
 }
 
-// wantTold wants events about just these subjects, in any order.
+// wantNotified wants events about just these subjects, in any order.
 func (s *scene) wantNotified(ids ...string) {
 	s.Helper()
 	slices.Sort(ids)

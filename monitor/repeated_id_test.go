@@ -133,7 +133,7 @@ func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
 	})
 }
 
-// toldOnceEach wants n events, each about another message.
+// notifiedOnceEach wants n events, each about another message.
 func notifiedOnceEach(s *scene, n int) {
 	s.Helper()
 	var numbers []int64

@@ -48,7 +48,9 @@ type Upstream struct {
 }
 
 // relay relays a request of the REST API that is not a send, and its answer: peek-lock, receive,
-// settle, the administration of entities. It returns nil once the answer has begun.
+// settle, the administration of entities. It returns nil once the answer has begun. It reads the
+// request whole, since a queue that forwards to the monitor queue has to be refused, and streams
+// the answer.
 func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
 	if p.upstream == nil {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))

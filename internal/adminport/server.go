@@ -22,7 +22,7 @@ const (
 )
 
 // LimitConns makes ln keep no more connections than operators and probes need. Its server must be
-// one of newServer.
+// one of NewServer.
 func LimitConns(ln net.Listener) net.Listener { return yielding(ln, maxConns) }
 
 // NewServer bounds what one peer can hold: the header and the time to send it, the time to read and

@@ -28,7 +28,7 @@ type yieldingListener struct {
 	closed chan struct{}
 }
 
-// yielding makes ln keep at most so many connections. Its server must be one of newServer.
+// yielding makes ln keep at most so many connections. Its server must be one of NewServer.
 func yielding(ln net.Listener, most int) *yieldingListener {
 	return &yieldingListener{Listener: ln, most: most, change: make(chan struct{}, 1), closed: make(chan struct{})}
 }

@@ -21,7 +21,8 @@ const (
 // keepClock measures the broker's clock whenever the namespace has been attached, when that is wanted, and at an
 // interval, a little early or late so that sidecars which started together do not
 // ask together. Until a measurement succeeds, deadlines are calculated on this machine's
-// clock.
+// clock. It does not measure at the start: before the namespace is attached that would fail, and
+// the first sends would go by this machine's clock.
 func keepClock(ctx context.Context, attached, wanted <-chan struct{}, measure func(context.Context) error, every time.Duration, log *zap.Logger) error {
 	wait := newBackOff(time.Second, every)
 	warned := false

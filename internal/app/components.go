@@ -69,7 +69,7 @@ type Process struct {
 	endpointCertificate *listener.Certificate // nil without TLS
 	brokerAddrs         []string              // the first is that of broker.listen
 
-	headroom []byte // see heapHeadroom
+	headroom []byte // see HeapHeadroom
 }
 
 // HeapHeadroom is how much garbage may gather, in bytes, beyond what Go lets gather anyway, which is as much again
@@ -111,7 +111,7 @@ type listeners struct {
 	admin     net.Listener
 	probes    net.Listener   // nil without listen.probes
 	endpoints []net.Listener // of config.endpoints
-	broker    []net.Listener // of config.brokerAddresses
+	broker    []net.Listener // of config.BrokerAddresses
 	all       []net.Listener
 }
 

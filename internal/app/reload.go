@@ -115,7 +115,9 @@ func (r *reloader) reload(reason string) {
 	}
 }
 
-// excluded reports that an entity will never be monitored. What a file does not list it may list later on.
+// excluded reports that an entity will never be monitored. A file may list an entity later on, and
+// a link lives longer than a configuration: so links to entities that it does not list are watched
+// too.
 func (p *Process) excluded(name string) bool {
 	if p.reloads {
 		return p.cfg.AllMonitorQueues().Has(name)

@@ -75,7 +75,7 @@ type Config struct {
 	// ErrorLog gets the reason of each connection that did not end cleanly. It may
 	// be called from several goroutines at once. nil drops the errors.
 	ErrorLog func(error)
-	// Trace, if set, gets every AMQP performative, see amqpserver.Config.
+	// Trace, if set, gets every AMQP performative, see server.Config.
 	Trace func(dir, line string)
 }
 

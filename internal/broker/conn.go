@@ -13,7 +13,7 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// handler is the Broker as amqpserver sees it; apart, so that its methods are
+// handler is the Broker as package server sees it; apart, so that its methods are
 // not the Broker's.
 type handler struct{ b *Broker }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package broker speaks the dialect of Azure Service Bus: it is an
-// amqpserver.Handler over queues of package queue, good enough that the
+// server.Handler over queues of package queue, good enough that the
 // official clients cannot tell.
 //
 //	client ──attach q────────────▶ sender    ──Send──────▶ queue
@@ -40,9 +40,16 @@
 // A connection belongs to what it has named when its first link leads into a
 // namespace. What it names later does not count.
 //
+// # One package
+//
+// Entities, links, sessions and transactions of a namespace change under its locks
+// and those of the queues, in one order. Separate packages would have to export
+// that order. The parts that need no namespace are packages of their own: message,
+// queue, filter.
+//
 // # Goroutines
 //
-// The callbacks of amqpserver run in the read loop of a connection and never
+// The callbacks of package server run in the read loop of a connection and never
 // wait. Every receiving link has one goroutine more: a pump that moves
 // deliveries from the queue to the peer, or a responder that answers requests.
 // It ends with its link, and Close waits for it. A link that waits for the next

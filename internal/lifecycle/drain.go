@@ -58,7 +58,7 @@ func (f *Delays) linger(hurry context.Context, said func(func() string)) {
 var ErrTerminated = errors.New("SIGTERM")
 
 // UntilSignal is a context that ends with the first SIGINT or SIGTERM. The second one has its usual
-// effect: the end; but see handleHurry.
+// effect: the end. During a drain, the process takes the second one to cut the drain short.
 func UntilSignal() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)

@@ -5,8 +5,8 @@
 //
 // An index may forget at any time: that costs a needless check and nothing else, but for one thing,
 // see [Index.Put]. Nothing but id, session and stamps tie a settlement to a reference, and ids
-// repeat. References that could be confused are interchangeable, which makes that safe: decision
-// 0010.
+// repeat. References that could be confused are interchangeable, which makes that safe: see
+// takeWindow.
 //
 //	Put ─▶ open ─ Confirm, Take ─▶ taken ─▶ all of a companion are: Needless ─▶ cancelled: Forget
 package index

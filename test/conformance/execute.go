@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Outcome is how a test ended.
+// outcome is how a test ended.
 type outcome string
 
 // The outcomes, in the words of test2json.

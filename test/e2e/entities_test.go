@@ -50,7 +50,7 @@ func receiveNothing(s *scene, r *azservicebus.Receiver) {
 	}
 }
 
-// toldOnceEach wants n events, each about another message.
+// notifiedOnceEach wants n events, each about another message.
 func notifiedOnceEach(s *scene, n int) {
 	s.Helper()
 	var numbers []int64

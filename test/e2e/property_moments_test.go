@@ -10,7 +10,7 @@ import (
 	"overdue/alert"
 )
 
-// drawMoments adds reminders and completion deadlines to the scenario. It has chances of its own,
+// drawReminders adds reminders and completion deadlines to the scenario. It has chances of its own,
 // so that it changes nothing else.
 func (p *plan) drawReminders(rng *rand.Rand) {
 	if rng.IntN(3) == 0 {
@@ -29,7 +29,7 @@ func (p *plan) drawReminders(rng *rand.Rand) {
 	}
 }
 
-// toldInTheirMoments checks that nothing is notified before its moment, or twice, and that what
+// remindedInTime checks that nothing is notified before its moment, or twice, and that what
 // still stands there was notified of as incomplete when it had to be completed.
 func (p *played) remindedInTime() {
 	p.Helper()

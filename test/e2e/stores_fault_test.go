@@ -24,7 +24,7 @@ func durably(t *testing.T) *redistest.Server {
 // else happens.
 func hasty(addr string) func(*scene, *broker.Config) { return inRedisWithSlack(addr, .05) }
 
-// toldOnceEachOf wants events about these messages, one of each, and no other.
+// notifiedOnceEachOf wants events about these messages, one of each, and no other.
 func notifiedOnceEachOf(s *scene, ids ...string) {
 	s.Helper()
 	if notified := s.Hook.Subjects(); !slices.Equal(notified, ids) {

@@ -89,6 +89,10 @@ const pairReplyTo = "overdue-cbs"
 
 // put puts a token for audience and returns the answer. The error wraps
 // errPairLost when the links ended meanwhile.
+//
+// The relay puts a token of its own for each that a client puts, and the client gets this answer:
+// SDKs learn from $cbs that an entity does not exist. That of Go has an error code for it there,
+// and none for a link that is refused with amqp:not-found.
 func (p *pair) put(ctx context.Context, audience string, t Token) (response, error) {
 	q := &put{done: make(chan putAnswer, 1)}
 	p.Lock()

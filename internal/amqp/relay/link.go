@@ -293,7 +293,7 @@ func (l *link) breakLocked(e *amqp.Error) {
 // refuseLocked answers an attach the way links are refused: attached without a
 // terminus, then detached.
 func (l *link) refuseLocked(h *half, a *amqp.Attach, e *amqp.Error) {
-	l.name, l.class = "", rights.Class{} // only the handle is kept until the client answers
+	l.name, l.class = "", rights.Class{} // only the handle is kept until the client answers, which it may never do
 	end, far := &l.ends[h.side.at], &l.ends[1-h.side.at]
 	far.gotDetach, far.sentDetach = true, true
 	end.sentAttach = true

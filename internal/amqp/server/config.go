@@ -87,7 +87,7 @@ const (
 	defaultCredit           = 1000      // deliveries outstanding or unsettled on a sink link
 	maxPosted               = 1024      // messages posted and waiting, per link
 	maxSingleAcks           = 16        // deliveries whose outcomes a sender gets one by one
-	maxSenderRange          = 64        // deliveries per disposition to a receiver; see appendAcks
+	maxSenderRange          = 64        // deliveries per disposition to a receiver; see flushAcksLocked
 	maxLinkCredit           = 1 << 30   // deliveries; more means without bound
 	assemblyKeep            = 1 << 20   // bytes of capacity that a connection keeps between multi-frame deliveries
 	halvesPerWindow         = 2         // a session window is replenished when less than its half is left

@@ -40,7 +40,8 @@ const dialRest = 400 * time.Millisecond
 // claimMargin is how long before its expiry a token is replaced.
 const claimMargin = 5 * time.Minute
 
-// turn lets one through at a time. Unlike a mutex it can be waited for under a context.
+// turn lets one through at a time. Unlike a mutex it can be waited for under a context, and a
+// goroutine that waits for it does not stop fake time.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }

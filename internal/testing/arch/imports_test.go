@@ -222,7 +222,7 @@ func TestImportsKeepTheirDirection(t *testing.T) {
 		}
 		r, ok := allowed[folder]
 		if !ok {
-			t.Errorf("%s: the folder %s is unknown; give it a row in this test and in ARCHITECTURE.md", rel, folder)
+			t.Errorf("%s: the folder %s is unknown; give it a row in this test, and a package comment that says what it is for", rel, folder)
 			return nil
 		}
 		seen[folder] = true

@@ -23,7 +23,7 @@ type server struct {
 	cmd     *exec.Cmd
 	in      io.Closer // closing it ends the process
 	address string    // of the endpoint
-	control string    // of serveControl
+	control string    // of its HTTP API, /_overdue/
 }
 
 // startServer starts this program once more, as the broker.
