@@ -110,7 +110,7 @@ $(GOLANGCI):
 # Vale reads the pages that people write: decisions are history, and generated pages come from code. Of the Go code it reads all
 # comments, those of tests included.
 PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md test/bench/README.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md \
-	$(addprefix docs/internals/,broker.md monitor.md mutation.md protocol.md relay.md scheduler.md servicebus.md) \
+	$(addprefix docs/internals/,broker.md monitor.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md $(wildcard examples/README.md examples/*/README.md)
 prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue
 	$(VALE) $(PROSE)
@@ -143,7 +143,7 @@ MUTANTS ?= 50
 SEED ?= 1
 MUTATED := ./proxy ./scheduler ./scheduler/index ./scheduler/journal ./monitor ./internal/broker/queue ./internal/amqp/relay ./internal/servicebus/sas ./internal/operator/dlq ./internal/redisstore
 
-mutate: ## whether tests notice code that is wrong: MUTANTS of each package of MUTATED, drawn by SEED; see docs/internals/mutation.md
+mutate: ## whether tests notice code that is wrong: MUTANTS of each package of MUTATED, drawn by SEED
 	go run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATED)
 
 bench: ## every benchmark of the packages

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-const protocolDoc = "../../docs/internals/protocol.md"
+const protocolDoc = "../../docs/broker/protocol.md"
 
 func read(t *testing.T, file string) string {
 	t.Helper()

@@ -3,5 +3,5 @@
 package main
 
 // exceptions are the live tests that cannot pass here, each with what it would need.
-// docs/internals/protocol.md repeats the list.
+// docs/broker/protocol.md repeats the list.
 var exceptions = map[string]string{}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Mutate asks whether the tests of a package notice when its code is wrong: `make mutate`,
-// docs/internals/mutation.md.
+// Mutate asks whether the tests of a package notice when its code is wrong: `make mutate`.
 //
 // It builds a package once with all of its mutants in it, each behind a switch that an environment
 // variable turns on, lets every test run alone to learn which mutants it reaches, and then runs for

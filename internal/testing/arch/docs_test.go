@@ -27,7 +27,7 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 		}
 	})
 	live := regexp.MustCompile(`live [^;|]*`) // the tests of the Go SDK, in its module
-	for name, least := range map[string]int{"internals/guarantees.md": 200, "internals/protocol.md": 50, "broker/README.md": 30} {
+	for name, least := range map[string]int{"internals/guarantees.md": 200, "broker/protocol.md": 50, "broker/README.md": 30} {
 		body, _, _ := strings.Cut(page(t, name), "\n```go\n") // code that is quoted names what it likes
 		body = live.ReplaceAllString(body, "")
 		named := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w+`).FindAllString(body, -1)
@@ -66,23 +66,23 @@ func TestUserPagesNameNoTests(t *testing.T) {
 	}
 }
 
-// Every statement of Exercise that docs/internals/protocol.md names has to be one, and
+// Every statement of Exercise that docs/broker/protocol.md names has to be one, and
 // every file has to be there.
 func TestTheProtocolPageNamesWhatThereIs(t *testing.T) {
-	page := page(t, "internals/protocol.md")
+	page := page(t, "broker/protocol.md")
 	stated := statements(t)
 	named := regexp.MustCompile("`([A-Z]\\w+/[^`]+)`").FindAllStringSubmatch(page, -1)
 	if len(named) < 50 {
-		t.Errorf("docs/internals/protocol.md names %d statements of Exercise, want those of its facts", len(named))
+		t.Errorf("docs/broker/protocol.md names %d statements of Exercise, want those of its facts", len(named))
 	}
 	for _, m := range named {
 		if !stated[m[1]] {
-			t.Errorf("docs/internals/protocol.md names %q, which Exercise does not state", m[1])
+			t.Errorf("docs/broker/protocol.md names %q, which Exercise does not state", m[1])
 		}
 	}
 	for _, path := range regexp.MustCompile(`\binternal/\w+/\w+\.go\b`).FindAllString(page, -1) {
 		if _, err := os.Stat(filepath.Join("../../..", path)); err != nil {
-			t.Errorf("docs/internals/protocol.md names %s, which does not exist", path)
+			t.Errorf("docs/broker/protocol.md names %s, which does not exist", path)
 		}
 	}
 }
