@@ -11,7 +11,9 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,6 +103,30 @@ func TestPagesQuoteTheFiguresOfTheResults(t *testing.T) {
 	}
 	if n < 2 {
 		t.Errorf("%d blocks in all pages, want the front page's and the one of test/bench", n)
+	}
+}
+
+// A measurement that names no commit of this repository cannot be made again.
+func TestMeasuredCommitsAreInTheHistory(t *testing.T) {
+	shallow, err := exec.Command("git", "-C", root, "rev-parse", "--is-shallow-repository").Output()
+	if err != nil || strings.TrimSpace(string(shallow)) != "false" {
+		t.Skip("needs a checkout with the whole history")
+	}
+	measured := regexp.MustCompile(`"version": "(?:Overdue )?([0-9a-f]{7,40})"`)
+	for _, file := range []string{"results.json", "peers.json"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commits := measured.FindAllStringSubmatch(string(text), -1)
+		if len(commits) == 0 {
+			t.Errorf("%s names no commit; build the measured binary from a commit", file)
+		}
+		for _, m := range commits {
+			if err := exec.Command("git", "-C", root, "merge-base", "--is-ancestor", m[1], "HEAD").Run(); err != nil {
+				t.Errorf("%s was measured with the commit %s, which is not in the history of HEAD: %v", file, m[1], err)
+			}
+		}
 	}
 }
 
