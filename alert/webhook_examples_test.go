@@ -72,7 +72,7 @@ class Main {
 }
 
 func TestTheExamplesOfThePageCheckSignatures(t *testing.T) {
-	page, err := os.ReadFile("../docs/operate/webhooks.md")
+	page, err := os.ReadFile("../docs/reference/webhooks.md")
 	if err != nil {
 		t.Fatal(err)
 	}

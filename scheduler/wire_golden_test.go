@@ -67,11 +67,11 @@ func TestCompanionsOfEarlierVersionsAreRead(t *testing.T) {
 	if found, err := filepath.Glob("testdata/companions/*"); err != nil || len(found) != len(files) {
 		t.Errorf("testdata/companions has %d files (%v), and this test reads %d", len(found), err, len(files))
 	}
-	page, err := os.ReadFile("../docs/operate/upgrade.md")
+	page, err := os.ReadFile("../docs/operate/start-and-stop.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, table, ok := strings.Cut(string(page), "## Companion versions\n"); !ok || !strings.Contains(table, fmt.Sprintf("\n| %d | ", wireVersion)) || strings.Contains(table, fmt.Sprintf("\n| %d | ", wireVersion+1)) {
-		t.Errorf("docs/operate/upgrade.md does not end its list of companion versions with %d", wireVersion)
+		t.Errorf("docs/operate/start-and-stop.md does not end its list of companion versions with %d", wireVersion)
 	}
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A webhook that prints the alerts it gets. docs/operate/webhooks.md shows how to check their signatures."""
+"""A webhook that prints the alerts it gets. docs/reference/webhooks.md shows how to check their signatures."""
 
 import json
 import sys

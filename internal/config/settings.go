@@ -191,7 +191,7 @@ var componentSettings = []*Setting{
 	{Path: "history.enabled", Kind: KindBool, Default: "true",
 		Help: "Whether there is a history: missed deadlines in full, and sends, outcomes, alerts and slack by the minute. Nothing depends on it: if its directory cannot be written, Overdue says so once and goes on without."},
 	{Path: "history.directory", Kind: kindFile, DefaultNote: "`history` in the state directory that systemd gives, in the journal of `onMonitorDown: pass`, or in /var/lib/overdue if that exists",
-		Help: "Where the history is: a directory of this process alone. By default one of those in docs/operate/history.md, if it exists; otherwise there is no history."},
+		Help: "Where the history is: a directory of this process alone. By default one of those in docs/operate/monitor.md, if it exists; otherwise there is no history."},
 	{Path: "history.keep", Kind: kindDuration, Default: "168h", min: int64(time.Hour), max: 366 * day,
 		Help: "How long the history is kept. The oldest is removed first."},
 	{Path: "history.maxSize", Kind: kindSize, Default: "32MiB", min: 1 << 20, max: 4 << 30,

@@ -41,7 +41,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 	{Path: "alerts[].webhook.grouped", Kind: KindBool, Default: "false",
 		Help: "Post notifications of groups instead, in the form that Alertmanager posts to its webhooks (version 4)."},
 	{Path: "alerts[].webhook.signingSecret", Kind: kindString, secret: true,
-		Help: "The secret that each request is signed with, by Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. Two, separated by a space, during a rotation: each request has a signature for both. docs/operate/webhooks.md shows how to check one."},
+		Help: "The secret that each request is signed with, by Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. Two, separated by a space, during a rotation: each request has a signature for both. docs/reference/webhooks.md shows how to check one."},
 	{Path: "alerts[].webhook.signingSecretFile", Kind: kindFile,
 		Help: "A file that holds the secret, or the two on a line each. A changed file takes effect at once."},
 }, servers("webhook", "the webhook"),

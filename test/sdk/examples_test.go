@@ -56,7 +56,7 @@ func TestExamplesOfTheDocRun(t *testing.T) {
 func TestDocQuotesTheExamples(t *testing.T) {
 	pages := map[string]string{
 		"examples/dotnet/OrdersTest.cs": "../../docs/broker/README.md",
-		"examples/dotnet/Webhooks.cs":   "../../docs/operate/webhooks.md",
+		"examples/dotnet/Webhooks.cs":   "../../docs/reference/webhooks.md",
 	}
 	for _, e := range examples {
 		pages[e.file] = "../../docs/broker/README.md"

@@ -17,7 +17,7 @@ import (
 	"overdue/internal/demo"
 )
 
-// The pictures of docs/operate/dashboard.md: the overview by day and on a phone in the dark, an
+// The pictures of docs/operate/monitor.md and dlq.md: the overview by day and on a phone in the dark, an
 // entity, dead letters and a preview.
 func TestPictures(t *testing.T) {
 	s := start(t)
