@@ -5,7 +5,7 @@
 // goes through its scenarios with a namespace given by a connection string; the
 // test starts a namespace for each and reports every scenario as a subtest.
 //
-// The folder examples has the test suites that docs/broker/README.md quotes, one for each SDK and
+// The folder examples has the test suites that docs/broker/README.md names, one for each SDK and
 // one in Go. They run too, each with a broker that it starts itself.
 //
 // `make sdks` installs what the programs need, install.sh says where.

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// examples are the test suites that docs/broker/README.md quotes. Each starts a broker of its
+// examples are the test suites that docs/broker/README.md names. Each starts a broker of its
 // own, from the PATH, as its readers do.
 var examples = []struct {
 	sdk, file string
@@ -52,16 +52,25 @@ func TestExamplesOfTheDocRun(t *testing.T) {
 	}
 }
 
-// The pages quote the examples that run, those for .NET in a workflow of their own.
+// The pages quote examples that run, that for .NET in a workflow of its own, and link to the others.
 func TestDocQuotesTheExamples(t *testing.T) {
-	pages := map[string]string{
-		"examples/dotnet/OrdersTest.cs": "../../docs/broker/README.md",
-		"examples/dotnet/Webhooks.cs":   "../../docs/reference/webhooks.md",
+	page, err := os.ReadFile("../../docs/broker/README.md")
+	if err != nil {
+		t.Fatal(err)
 	}
+	files := []string{"examples/dotnet/OrdersTest.cs"}
 	for _, e := range examples {
-		pages[e.file] = "../../docs/broker/README.md"
+		files = append(files, e.file)
 	}
-	for file, name := range pages {
+	for _, file := range files {
+		if !strings.Contains(string(page), "](../../test/sdk/"+file+")") {
+			t.Errorf("docs/broker/README.md does not link to %s", file)
+		}
+	}
+	for file, name := range map[string]string{
+		"examples/js/orders.test.mjs": "../../docs/broker/README.md",
+		"examples/dotnet/Webhooks.cs": "../../docs/reference/webhooks.md",
+	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
