@@ -99,7 +99,7 @@ func TestEveryAlertHasASectionThatSaysWhatToDo(t *testing.T) {
 			t.Errorf("docs/operate/troubleshoot.md has a section on %s, which is no alert", name)
 		}
 		delete(alerts, name)
-		for _, want := range []string{"**Means**", "**Check**", "**Cure"} {
+		for _, want := range []string{"**Means**", "**Check**", "**Fix"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the section on %s lacks %s", name, want)
 			}
