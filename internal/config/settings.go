@@ -161,7 +161,7 @@ var componentSettings = []*Setting{
 	{Path: "monitor.entities[].deadLetteringOnMessageExpiration", Kind: KindBool, Default: "true",
 		Help: "The setting of that name of the queue in the namespace. Needed only without the Manage right. If it is false, the broker drops expired messages."},
 	{Path: "monitor.entities[].forwardMissedTo", Kind: kindString,
-		Help: "A queue or topic of the same namespace that gets a copy of each missed message; the dead letter is completed then. docs/operate/alerts.md describes the copy. Empty = the dead letter stays."},
+		Help: "A queue or topic of the same namespace that gets a copy of each missed message; the dead letter is completed then. docs/operate/dlq.md describes the copy. Empty = the dead letter stays."},
 	{Path: "monitor.entities[].reportToSender", Kind: KindBool, Default: "false",
 		Help: "Whether Overdue reports a missed deadline to the message's reply-to, a queue or topic of the same namespace."},
 	{Path: "monitor.entities[].subscriptions", Kind: kindList,
