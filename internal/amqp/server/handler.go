@@ -11,19 +11,19 @@ import (
 // ErrLinkGone is returned by SourceLink.SendOut and Post once the link is detached, its session
 // ended or its connection closed, whichever side began it. The message was not sent, or only a part
 // of it; the peer has not settled it.
-var ErrLinkGone = errors.New("amqpserver: link is gone")
+var ErrLinkGone = errors.New("server: link is gone")
 
 // ErrNoCredit is returned by SourceLink.SendOut when the peer has not granted credit for another
 // delivery: credit was taken back, or drained, since the source counted on it. Nothing was sent.
-var ErrNoCredit = errors.New("amqpserver: link has no credit")
+var ErrNoCredit = errors.New("server: link has no credit")
 
 // ErrWithheld is returned by SourceLink.SendOut when Outgoing.Commit returned false. Nothing was
 // sent, and no credit was used.
-var ErrWithheld = errors.New("amqpserver: message withheld")
+var ErrWithheld = errors.New("server: message withheld")
 
 // ErrTooManyPosted is returned by SourceLink.Post when too many posted messages wait for the peer's
 // credit or session window.
-var ErrTooManyPosted = errors.New("amqpserver: too many posted messages are waiting for the peer")
+var ErrTooManyPosted = errors.New("server: too many posted messages are waiting for the peer")
 
 // A Handler serves the connections of a server.
 type Handler interface {

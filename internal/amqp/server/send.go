@@ -102,7 +102,7 @@ func (l *SourceLink) Post(o Outgoing) error {
 
 func (o *Outgoing) check() error {
 	if len(o.Tag) == 0 || len(o.Tag) > amqp.MaxDeliveryTag {
-		return fmt.Errorf("amqpserver: delivery tag of %d bytes, want 1 to %d", len(o.Tag), amqp.MaxDeliveryTag)
+		return fmt.Errorf("server: delivery tag of %d bytes, want 1 to %d", len(o.Tag), amqp.MaxDeliveryTag)
 	}
 	return nil
 }

@@ -34,10 +34,10 @@ type Server struct {
 // New returns a server. It panics if cfg.Handler is nil, which is a bug of the caller.
 func New(cfg Config) *Server {
 	if cfg.Handler == nil {
-		panic("amqpserver: Config.Handler is nil")
+		panic("server: Config.Handler is nil")
 	}
 	cfg = cfg.withDefaults()
-	s := &Server{cfg: cfg, conns: accept.New[*Conn]("amqpserver", cfg.MaxConns, cfg.ErrorLog)}
+	s := &Server{cfg: cfg, conns: accept.New[*Conn]("server", cfg.MaxConns, cfg.ErrorLog)}
 	if cfg.Tokens {
 		s.unauthenticated = accept.NewUnauthenticated(accept.Limits{})
 	}
@@ -60,7 +60,7 @@ func (s *Server) ServeConn(nc net.Conn) error {
 	defer s.conns.Leave(c)
 	defer c.quota.Leave()
 	if err := c.serve(); err != nil {
-		return fmt.Errorf("amqpserver: connection from %v: %w", nc.RemoteAddr(), err)
+		return fmt.Errorf("server: connection from %v: %w", nc.RemoteAddr(), err)
 	}
 	return nil
 }

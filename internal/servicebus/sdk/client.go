@@ -246,7 +246,7 @@ func (c *Client) Close(ctx context.Context) error {
 		return err
 	case <-ctx.Done():
 		g.end()
-		return fmt.Errorf("sbclient: close: %w", context.Cause(ctx))
+		return fmt.Errorf("sdk: close: %w", context.Cause(ctx))
 	}
 }
 
@@ -267,7 +267,7 @@ func (c *Client) later(do func(context.Context)) {
 }
 
 // errRetired is what a client that was replaced gets when it dials.
-var errRetired = errors.New("sbclient: this client has been replaced")
+var errRetired = errors.New("sdk: this client has been replaced")
 
 func (g *generation) dial(ctx context.Context, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	g.mu.Lock()

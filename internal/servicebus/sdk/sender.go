@@ -12,7 +12,7 @@ import (
 )
 
 // ErrClosed says that a Sender has been closed.
-var ErrClosed = errors.New("sbclient: sender is closed")
+var ErrClosed = errors.New("sdk: sender is closed")
 
 // A Sender is a sender of the SDK for one entity, then another one in its place. It is safe for
 // concurrent use.
