@@ -252,23 +252,23 @@ func (r *results) numbers() (string, error) {
 	return text + "\n" + r.origin() + "\n", nil
 }
 
-// all is every figure with its target.
+// all is every figure that has a target.
 func (r *results) all() string {
 	text := "| | measured | lowest to highest round | target | met |\n|---|---|---|---|---|\n"
 	for _, f := range r.Figures {
-		spread, target, met := "", "", ""
+		if f.Target == nil {
+			continue
+		}
+		spread, target, met := "", "≤ ", "no"
 		if f.Spread != nil && f.Spread[0] != f.Spread[1] {
 			spread = short(f.Spread[0]) + " to " + short(f.Spread[1])
 		}
-		if f.Target != nil {
-			target, met = "≤ ", "no"
-			if f.AtLeast {
-				target = "≥ "
-			}
-			target += short(*f.Target)
-			if f.Met != nil && *f.Met {
-				met = "yes"
-			}
+		if f.AtLeast {
+			target = "≥ "
+		}
+		target += short(*f.Target)
+		if f.Met != nil && *f.Met {
+			met = "yes"
 		}
 		text += fmt.Sprintf("| %s | %s | %s | %s | %s |\n", f.What,
 			strings.TrimSpace(short(f.Value)+" "+f.Unit), spread, target, met)
@@ -327,12 +327,15 @@ func TestShortNumbers(t *testing.T) {
 }
 
 func TestOnlyWhatStandsInABlockIsWritten(t *testing.T) {
-	r := &results{Version: "v1", CPUs: 2,
-		Figures: []figure{{Name: "start", What: "start", Unit: "ms", Value: 17.3}}}
+	target, met := 100.0, true
+	r := &results{Version: "v1", CPUs: 2, Figures: []figure{
+		{Name: "start", What: "start", Unit: "ms", Value: 17.3, Target: &target, Met: &met},
+		{Name: "memory", What: "memory", Unit: "MiB", Value: 30},
+	}}
 	const page = "# A page\n\n<!-- bench:begin all -->\nstale\n<!-- bench:end -->\n\nby hand\n"
 	got, n, err := fill(page, r)
 	want := "# A page\n\n<!-- bench:begin all -->\n\n| | measured | lowest to highest round | target | met |\n|---|---|---|---|---|\n" +
-		"| start | 17 ms |  |  |  |\n\n" +
+		"| start | 17 ms |  | ≤ 100 | yes |\n\n" +
 		"Measured with Overdue v1 and no HAProxy. Apps, Overdue and the broker shared 2 processors. Other work before the run had an unknown load.\n" +
 		"\n<!-- bench:end -->\n\nby hand\n"
 	if diff := cmp.Diff(want, got); diff != "" || n != 1 || err != nil {
