@@ -37,13 +37,8 @@ func BenchmarkTracedDelivery(b *testing.B) {
 			b.Cleanup(receiver.Close)
 			var tracer *traces.Tracer
 			if tt.name != "off" {
-				cfg, err := traces.FromEnvironment(func(name string) string {
-					return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.URL}[name]
-				})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if tracer, err = traces.New(cfg, traces.Options{MonitorQueue: func(string) string { return monitorQueue }}); err != nil {
+				b.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+				if tracer, err = traces.New(traces.Options{MonitorQueue: func(string) string { return monitorQueue }}); err != nil {
 					b.Fatal(err)
 				}
 				ctx, cancel := context.WithCancel(context.Background())

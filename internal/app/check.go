@@ -18,8 +18,7 @@ import (
 
 // Check checks what a start would find wrong in parts that it makes: sinks, certificates, the embedded broker.
 func Check(c *config.Config, r config.Role) error {
-	_, err := newTracer(c, traces.Options{})
-	errs := []error{err}
+	errs := []error{traces.Check()}
 	for i := range c.Alerts {
 		a := &c.Alerts[i]
 		var err error

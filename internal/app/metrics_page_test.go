@@ -29,12 +29,9 @@ import (
 var updatePages = flag.Bool("update", false, "write the pages that are generated instead of comparing with them")
 
 // startRole starts a role with settings and variables, and stops it when the test ends.
-func startRole(t *testing.T, r config.Role, text string, variables ...string) *Process {
+func startRole(t *testing.T, r config.Role, text string) *Process {
 	t.Helper()
 	env := map[string]string{"OVERDUE_LISTEN_ADMIN": "127.0.0.1:0"}
-	for i := 0; i < len(variables); i += 2 {
-		env[variables[i]] = variables[i+1]
-	}
 	if r.Proxy {
 		env["OVERDUE_LISTEN_AMQP"], env["OVERDUE_LISTEN_HTTP"] = "127.0.0.1:0", "127.0.0.1:0"
 	}
@@ -99,11 +96,12 @@ func TestTheMetricsPageIsFresh(t *testing.T) {
 			if role.Broker {
 				text = work
 			}
-			var variables []string
-			if f.text == "" {
-				variables = []string{f.setting, "http://127.0.0.1:9/"}
-			}
-			t.Run(role.Name+" with "+f.setting, func(t *testing.T) { collect(t, rows, startRole(t, role, text+f.text, variables...), f.setting) })
+			t.Run(role.Name+" with "+f.setting, func(t *testing.T) {
+				if f.text == "" {
+					t.Setenv(f.setting, "http://127.0.0.1:9/")
+				}
+				collect(t, rows, startRole(t, role, text+f.text), f.setting)
+			})
 		}
 	}
 

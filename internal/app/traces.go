@@ -5,10 +5,10 @@ package app
 import (
 	"context"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.uber.org/zap"
 
 	"overdue/alert"
-	"overdue/internal/config"
 	"overdue/internal/traces"
 	"overdue/internal/version"
 )
@@ -16,9 +16,12 @@ import (
 // startTraces starts the export of spans, if the variables of OpenTelemetry name a receiver. They
 // are often set for a whole fleet, so a mistake in them turns traces off and stops nothing.
 func (p *Process) startTraces(namespace string) {
-	t, err := newTracer(p.cfg, traces.Options{
-		Namespace: namespace, MonitorQueue: p.cfg.AllMonitorQueues().For, Version: version.String(),
-		Log: p.log.Named("traces"), Registerer: p.registry,
+	t, err := traces.New(traces.Options{
+		Namespace:    namespace,
+		MonitorQueue: p.cfg.AllMonitorQueues().For,
+		Version:      version.String(),
+		Log:          p.log.Named("traces"),
+		Registerer:   p.registry,
 	})
 	if err != nil {
 		p.log.Warn("traces are off", zap.Error(err), zap.String("next", "docs/operate/traces.md has the variables; restart after a change"))
@@ -30,18 +33,6 @@ func (p *Process) startTraces(namespace string) {
 	p.traces = t
 	p.log.Info("traces are on", zap.String("receiver", t.Receiver()))
 	p.life.Background("traces", t.Run)
-}
-
-// newTracer makes a Tracer of the variables, nil if traces are off.
-func newTracer(c *config.Config, o traces.Options) (*traces.Tracer, error) {
-	if c.Environment == nil {
-		return nil, nil
-	}
-	cfg, err := traces.FromEnvironment(c.Environment)
-	if err != nil {
-		return nil, err
-	}
-	return traces.New(cfg, o)
 }
 
 // traced returns a sink that gives each event the traceparent of its span, and passes it on to a.
@@ -81,10 +72,10 @@ func (t tracedSink) Alert(ctx context.Context, e alert.Event) error {
 // describe takes into the span what the event says.
 func describe(d *traces.Deadline, of *alert.EventData) {
 	d.Entity, d.Subscription, d.MessageID, d.Due, d.Seen = of.Entity, of.Subscription, of.MessageID, of.Deadline, of.Deadline.Add(of.Lag())
-	d.About = []traces.Attribute{
-		traces.Number("messaging.servicebus.message.delivery_count", int64(of.DeliveryCount)),
-		traces.Number("messaging.servicebus.message.enqueued_time", of.EnqueuedTime.Unix()),
-		traces.Number("overdue.sequence_number", of.SequenceNumber),
+	d.About = []attribute.KeyValue{
+		attribute.Int64("messaging.servicebus.message.delivery_count", int64(of.DeliveryCount)),
+		attribute.Int64("messaging.servicebus.message.enqueued_time", of.EnqueuedTime.Unix()),
+		attribute.Int64("overdue.sequence_number", of.SequenceNumber),
 	}
 	for _, a := range []struct{ key, value string }{
 		{"messaging.message.conversation_id", of.CorrelationID}, {"overdue.session_id", of.SessionID}, {"overdue.evidence", of.Evidence},

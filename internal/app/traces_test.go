@@ -53,12 +53,17 @@ func startTraced(t *testing.T, protocol string, more map[string]string) *traced 
 		tr.events[id], tr.headers[id] = e, r.Header.Get("traceparent")
 	}))
 	t.Cleanup(hook.Close)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", tr.spans.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
 	env := maps.Clone(freePorts)
-	maps.Copy(env, map[string]string{
-		"OVERDUE_ALERTS":              `[{webhook: {url: "` + hook.URL + `"}}]`,
-		"OTEL_EXPORTER_OTLP_ENDPOINT": tr.spans.URL, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_BSP_SCHEDULE_DELAY": "50",
-	})
-	maps.Copy(env, more)
+	env["OVERDUE_ALERTS"] = `[{webhook: {url: "` + hook.URL + `"}}]`
+	for name, value := range more {
+		if strings.HasPrefix(name, "OTEL_") { // the SDK reads the variables of this process
+			t.Setenv(name, value)
+		}
+		env[name] = value
+	}
 	c, err := loadText(t, "", env, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +119,6 @@ func TestAMessageIsTracedFromItsSendToItsMissedDeadline(t *testing.T) {
 	for _, protocol := range []string{otlptest.HTTP, otlptest.GRPC} {
 		for _, companions := range []string{"each", "slot"} {
 			t.Run(protocol+"/"+companions, func(t *testing.T) {
-				t.Parallel()
 				tr := startTraced(t, protocol, map[string]string{"OVERDUE_COMPANIONS": companions})
 				sender, err := tr.client(t).NewSender("orders", nil)
 				if err != nil {
@@ -289,7 +293,9 @@ func TestNothingDependsOnTheReceiverOfTraces(t *testing.T) {
 			}
 		})
 	}
-	c, err := loadText(t, "", map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_SAMPLER": "xray"}, nil)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+	t.Setenv("OTEL_TRACES_SAMPLER", "xray")
+	c, err := loadText(t, "", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,8 +54,7 @@ type Config struct {
 	RedisAddress redisstore.Address // of Redis
 	RedisRoots   *x509.CertPool     // of RedisAuthorityFile; nil = those of the machine
 
-	StateDirectory string              // that systemd gives a service; "" = none
-	Environment    func(string) string // the variables; nil = none
+	StateDirectory string // that systemd gives a service; "" = none
 
 	// raw is what the settings were read into, by key, and origin says where each value
 	// that is not a default came from. Both are for /configz.

@@ -124,7 +124,7 @@ func Load(file string, getenv func(string) string, flags map[string]string) (*Co
 	if err != nil {
 		return nil, &Error{err}
 	}
-	c.file, c.Environment = file, getenv
+	c.file = file
 	c.StateDirectory, _, _ = strings.Cut(getenv("STATE_DIRECTORY"), ":")
 	if err := c.complete(); err != nil {
 		return nil, &Error{err}

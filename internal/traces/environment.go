@@ -3,284 +3,166 @@
 package traces
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
+	"maps"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
-// Protocols of OTLP.
-const (
-	protocolGRPC = "grpc"
-	protocolHTTP = "http/protobuf"
-)
-
-// A Config says where spans go. The zero value records none.
-type Config struct {
-	URL      string // of the receiver, with the path; "" = traces are off
-	Protocol string // protocolGRPC or protocolHTTP
-
-	Headers     map[string]string // added to each request
-	Gzip        bool
-	Timeout     time.Duration // of one request
-	Certificate string        // a file in PEM: authorities of the receiver; "" = those of the machine
-	ClientCert  string        // files in PEM: how this process shows who it is; "" = it does not
-	ClientKey   string
-
-	Sampler Sampler
-
-	Service  string      // service.name
-	Resource []Attribute // more attributes of the resource
-
-	Delay     time.Duration // from the first span of a batch to its export
-	Queue     int           // spans that wait at most
-	BatchSize int           // spans of one export
-	BatchTime time.Duration // of an export, with its retries
+// A rule says which values the SDK can read. Of any other value it takes the default instead, which
+// may be another receiver or all traces.
+type rule struct {
+	want   string
+	valid  func(value string) bool
+	secret bool // the value must not be shown
 }
-
-// On reports whether spans are recorded.
-func (c *Config) On() bool { return c.URL != "" }
 
 const (
-	defaultService   = "overdue"
-	defaultTimeout   = 10 * time.Second
-	defaultDelay     = 5 * time.Second
-	defaultQueue     = 2048
-	defaultBatch     = 512
-	defaultBatchTime = 30 * time.Second
-	maxQueue         = 1 << 20
-	maxResource      = 64 // attributes
+	maxMillis = 60 * 60 * 1000
+	maxSpans  = 1 << 20
 )
 
-// FromEnvironment reads the variables of OpenTelemetry. Traces are off unless one of them names a
-// receiver. An error names the variable; the Config is then off.
-//
-// https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/
-func FromEnvironment(getenv func(string) string) (Config, error) {
-	e := environment{getenv: getenv}
-	c := e.config()
-	if len(e.errs) > 0 {
-		return Config{}, errors.Join(e.errs...)
-	}
-	return c, nil
+// rules has the variables that are checked. Those of the exporter have a form for traces, see
+// ofExporter.
+var rules = map[string]rule{
+	"OTEL_EXPORTER_OTLP_COMPRESSION": oneOf("gzip", "none"),
+	"OTEL_EXPORTER_OTLP_HEADERS":     pairs("name=value", areHeader),
+	"OTEL_EXPORTER_OTLP_INSECURE":    truth,
+	"OTEL_EXPORTER_OTLP_PROTOCOL":    oneOf(protocolGRPC, "http/protobuf"),
+	"OTEL_EXPORTER_OTLP_TIMEOUT":     number("milliseconds", maxMillis),
+	"OTEL_BSP_EXPORT_TIMEOUT":        number("milliseconds", maxMillis),
+	"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": number("spans", maxSpans),
+	"OTEL_BSP_MAX_QUEUE_SIZE":        number("spans", maxSpans),
+	"OTEL_BSP_SCHEDULE_DELAY":        number("milliseconds", maxMillis),
+	"OTEL_RESOURCE_ATTRIBUTES":       pairs("key=value", areAttribute),
+	"OTEL_SDK_DISABLED":              truth,
+	"OTEL_TRACES_EXPORTER":           oneOf("otlp", "none"),
+	"OTEL_TRACES_SAMPLER": oneOf("always_on", "always_off", "traceidratio",
+		"parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"),
+	"OTEL_TRACES_SAMPLER_ARG": {want: "a number from 0 to 1", valid: isRatio},
 }
 
-type environment struct {
-	getenv func(string) string
-	errs   []error
+var truth = rule{
+	want:  "true or false",
+	valid: func(value string) bool { return strings.EqualFold(value, "true") || strings.EqualFold(value, "false") },
 }
 
-func (e *environment) config() Config {
-	if e.bool("OTEL_SDK_DISABLED") {
-		return Config{}
+func oneOf(values ...string) rule {
+	return rule{
+		want:  strings.Join(values, " or "),
+		valid: func(value string) bool { return slices.Contains(values, value) },
 	}
-	switch exporter := strings.TrimSpace(e.getenv("OTEL_TRACES_EXPORTER")); exporter {
-	case "", "otlp":
-	case "none":
-		return Config{}
-	default:
-		e.fail("OTEL_TRACES_EXPORTER", exporter, "otlp or none")
-	}
-	base, _ := e.otlp("ENDPOINT")
-	if base == "" {
-		return Config{}
-	}
-	c := Config{
-		Timeout: e.millis("OTEL_EXPORTER_OTLP_TIMEOUT", defaultTimeout), Service: defaultService,
-		Delay: e.millis("OTEL_BSP_SCHEDULE_DELAY", defaultDelay), BatchTime: e.millis("OTEL_BSP_EXPORT_TIMEOUT", defaultBatchTime),
-		Queue: e.count("OTEL_BSP_MAX_QUEUE_SIZE", defaultQueue), BatchSize: e.count("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", defaultBatch),
-		Sampler: e.sampler(),
-	}
-	if value, name := e.otlp("TIMEOUT"); value != "" {
-		c.Timeout = e.millis(name, defaultTimeout)
-	}
-	c.BatchSize = min(c.BatchSize, c.Queue)
-	e.protocol(&c)
-	e.url(&c)
-	e.headers(&c)
-	e.tls(&c)
-	e.resource(&c)
-	return c
 }
 
-// otlp returns a variable of the exporter: that for traces, or else that for all signals.
-func (e *environment) otlp(suffix string) (value, name string) {
+func number(unit string, largest int) rule {
+	return rule{
+		want: fmt.Sprintf("%s, from 1 to %d", unit, largest),
+		valid: func(value string) bool {
+			n, err := strconv.Atoi(value)
+			return err == nil && n >= 1 && n <= largest
+		},
+	}
+}
+
+func isRatio(value string) bool {
+	ratio, err := strconv.ParseFloat(value, 64)
+	return err == nil && ratio >= 0 && ratio <= 1
+}
+
+// pairs is the rule of a list of pairs, each of which has to be valid.
+func pairs(form string, valid func(key, value string) bool) rule {
+	isValid := func(pair string) bool {
+		key, encoded, found := strings.Cut(pair, "=")
+		value, err := url.PathUnescape(encoded)
+		return found && err == nil && valid(strings.TrimSpace(key), value)
+	}
+	return rule{
+		want:   form + ", separated by commas; a value is percent-encoded",
+		secret: true,
+		valid: func(list string) bool {
+			for pair := range strings.SplitSeq(list, ",") {
+				if strings.TrimSpace(pair) != "" && !isValid(pair) {
+					return false
+				}
+			}
+			return true
+		},
+	}
+}
+
+func areAttribute(key, _ string) bool { return key != "" }
+
+func areHeader(name, value string) bool {
+	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
+}
+
+// variables reads the variables of a process.
+type variables func(name string) string
+
+func (get variables) read(name string) string { return strings.TrimSpace(get(name)) }
+
+// ofExporter returns a variable of the exporter: that for traces, or else that for all signals.
+func (get variables) ofExporter(suffix string) (value, name string) {
 	for _, name = range []string{"OTEL_EXPORTER_OTLP_TRACES_" + suffix, "OTEL_EXPORTER_OTLP_" + suffix} {
-		if value = strings.TrimSpace(e.getenv(name)); value != "" {
+		if value = get.read(name); value != "" {
 			return value, name
 		}
 	}
 	return "", name
 }
 
-// fail notes a value that cannot be taken. The value may be a secret only where show is "".
-func (e *environment) fail(name, show, want string) {
-	if show != "" {
-		show = fmt.Sprintf(" is %.100q", show)
-	}
-	e.errs = append(e.errs, fmt.Errorf("%s%s: want %s", name, show, want))
-}
-
-func (e *environment) bool(name string) bool {
-	text := strings.TrimSpace(e.getenv(name))
-	switch strings.ToLower(text) {
-	case "", "false":
-		return false
-	case "true":
-		return true
-	}
-	e.fail(name, text, "true or false")
-	return false
-}
-
-func (e *environment) millis(name string, standard time.Duration) time.Duration {
-	text := strings.TrimSpace(e.getenv(name))
-	if text == "" {
-		return standard
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > int(time.Hour/time.Millisecond) {
-		e.fail(name, text, "milliseconds, from 1 to an hour")
-		return standard
-	}
-	return time.Duration(n) * time.Millisecond
-}
-
-func (e *environment) count(name string, standard int) int {
-	text := strings.TrimSpace(e.getenv(name))
-	if text == "" {
-		return standard
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxQueue {
-		e.fail(name, text, fmt.Sprintf("a number from 1 to %d", maxQueue))
-		return standard
-	}
-	return n
-}
-
-func (e *environment) protocol(c *Config) {
-	protocol, name := e.otlp("PROTOCOL")
-	switch protocol {
-	case "", protocolHTTP:
-		c.Protocol = protocolHTTP
-	case protocolGRPC:
-		c.Protocol = protocolGRPC
-	default:
-		e.fail(name, protocol, "grpc or http/protobuf")
-	}
-	compression, name := e.otlp("COMPRESSION")
-	switch compression {
-	case "", "none":
-	case "gzip":
-		c.Gzip = true
-	default:
-		e.fail(name, compression, "gzip or none")
-	}
-}
-
-// Paths of requests.
-const (
-	pathHTTP = "/v1/traces"
-	pathGRPC = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
-)
-
-func (e *environment) url(c *Config) {
-	text, name := e.otlp("ENDPOINT")
-	const want = "a URL such as http://localhost:4318, of http or https, without user, query and fragment"
-	if c.Protocol == protocolGRPC && !strings.Contains(text, "://") {
-		// The address alone, as gRPC has it. Then another variable says whether TLS is spoken.
-		scheme := "https://"
-		if insecure, name := e.otlp("INSECURE"); insecure != "" && e.bool(name) {
-			scheme = "http://"
+// check returns the mistakes in the variables that the SDK would not report.
+func (get variables) check() error {
+	errs := []error{get.checkTLS()}
+	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		errs = append(errs, get.checkRule(name, rules[name]))
+		if suffix, found := strings.CutPrefix(name, "OTEL_EXPORTER_OTLP_"); found {
+			errs = append(errs, get.checkRule("OTEL_EXPORTER_OTLP_TRACES_"+suffix, rules[name]))
 		}
-		if _, _, err := net.SplitHostPort(text); err != nil {
-			e.fail(name, "", want)
-			return
-		}
-		text = scheme + text
 	}
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		e.fail(name, "", want) // it may have a secret in it
-		return
-	}
+	return errors.Join(errs...)
+}
+
+func (get variables) checkRule(name string, r rule) error {
+	value := get.read(name)
 	switch {
-	case c.Protocol == protocolGRPC:
-		u.Path = pathGRPC
-		if u.Port() == "" {
-			u.Host += ":4317"
-		}
-	case name == "OTEL_EXPORTER_OTLP_ENDPOINT":
-		u.Path = strings.TrimSuffix(u.Path, "/") + pathHTTP
-	case u.Path == "":
-		u.Path = "/"
+	case value == "" || r.valid(value):
+		return nil
+	case r.secret:
+		return fmt.Errorf("%s: want %s", name, r.want)
 	}
-	c.URL = u.String()
+	return fmt.Errorf("%s is %.100q: want %s", name, value, r.want)
 }
 
-func (e *environment) headers(c *Config) {
-	text, name := e.otlp("HEADERS")
-	c.Headers = map[string]string{}
-	for pair := range strings.SplitSeq(text, ",") {
-		if strings.TrimSpace(pair) == "" {
-			continue
+// checkTLS reads the files for TLS, without which the exporters would go on.
+func (get variables) checkTLS() error {
+	if file, name := get.ofExporter("CERTIFICATE"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		key, value, ok := strings.Cut(pair, "=")
-		key = strings.ToLower(strings.TrimSpace(key))
-		value, err := url.PathUnescape(strings.TrimSpace(value))
-		if !ok || err != nil || !isToken(key) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
-			// The value has secrets in it.
-			e.fail(name, "", "name=value, separated by commas; a value is percent-encoded")
-			return
+		if !x509.NewCertPool().AppendCertsFromPEM(text) {
+			return fmt.Errorf("%s: %s has no certificate in PEM", name, file)
 		}
-		c.Headers[key] = value
 	}
-}
-
-// isToken reports whether s is the name of a header (RFC 9110, section 5.6.2).
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
-	})
-}
-
-func (e *environment) tls(c *Config) {
-	c.Certificate, _ = e.otlp("CERTIFICATE")
-	c.ClientCert, _ = e.otlp("CLIENT_CERTIFICATE")
-	var name string
-	c.ClientKey, name = e.otlp("CLIENT_KEY")
-	if (c.ClientCert == "") != (c.ClientKey == "") {
-		e.fail(name, "", "both of client certificate and client key, or none")
+	certificate, name := get.ofExporter("CLIENT_CERTIFICATE")
+	key, nameOfKey := get.ofExporter("CLIENT_KEY")
+	if certificate == "" && key == "" {
+		return nil
 	}
-}
-
-func (e *environment) resource(c *Config) {
-	const name = "OTEL_RESOURCE_ATTRIBUTES"
-	for pair := range strings.SplitSeq(e.getenv(name), ",") {
-		if strings.TrimSpace(pair) == "" {
-			continue
-		}
-		key, value, ok := strings.Cut(pair, "=")
-		key = strings.TrimSpace(key)
-		value, err := url.PathUnescape(strings.TrimSpace(value))
-		if !ok || err != nil || key == "" || len(c.Resource) == maxResource {
-			e.fail(name, "", fmt.Sprintf("at most %d pairs key=value, separated by commas; a value is percent-encoded", maxResource))
-			return
-		}
-		if key == "service.name" {
-			c.Service = value
-			continue
-		}
-		// The last one counts.
-		c.Resource = slices.DeleteFunc(c.Resource, func(a Attribute) bool { return a.Key == key })
-		c.Resource = append(c.Resource, Text(key, value))
+	if certificate == "" || key == "" {
+		return fmt.Errorf("%s and %s: want both, or none", name, nameOfKey)
 	}
-	if service := strings.TrimSpace(e.getenv("OTEL_SERVICE_NAME")); service != "" {
-		c.Service = service
+	if _, err := tls.LoadX509KeyPair(certificate, key); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
+	return nil
 }

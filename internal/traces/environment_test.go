@@ -5,9 +5,6 @@ package traces
 import (
 	"strings"
 	"testing"
-	"time"
-
-	"overdue/internal/traceparent"
 )
 
 func TestTracesAreOffUnlessTheVariablesNameAReceiver(t *testing.T) {
@@ -18,8 +15,8 @@ func TestTracesAreOffUnlessTheVariablesNameAReceiver(t *testing.T) {
 		"no exporter":  {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_TRACES_EXPORTER": "none"},
 		"for metrics":  {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://localhost:4318"},
 	} {
-		if c, err := FromEnvironment(func(name string) string { return env[name] }); err != nil || c.On() {
-			t.Errorf("%s: %+v, %v; want traces off", name, c, err)
+		if r, err := receiverOf(func(name string) string { return env[name] }); err != nil || r != nil {
+			t.Errorf("%s: %v, %v; want traces off", name, r, err)
 		}
 	}
 }
@@ -30,19 +27,22 @@ func TestWhereSpansGo(t *testing.T) {
 		{"ENDPOINT=https://otlp.test/base/", "https://otlp.test/base/v1/traces"},
 		{"TRACES_ENDPOINT=https://otlp.test/own/path ENDPOINT=http://other.test", "https://otlp.test/own/path"},
 		{"TRACES_ENDPOINT=https://otlp.test", "https://otlp.test/"},
-		{"ENDPOINT=http://localhost:4317 PROTOCOL=grpc", "http://localhost:4317" + pathGRPC},
-		{"ENDPOINT=https://otlp.test PROTOCOL=http/protobuf TRACES_PROTOCOL=grpc", "https://otlp.test:4317" + pathGRPC},
-		{"ENDPOINT=otlp.test:4317 PROTOCOL=grpc", "https://otlp.test:4317" + pathGRPC},
-		{"ENDPOINT=otlp.test:4317 PROTOCOL=grpc INSECURE=true", "http://otlp.test:4317" + pathGRPC},
-		{"ENDPOINT=[::1]:4317 PROTOCOL=grpc TRACES_INSECURE=true INSECURE=false", "http://[::1]:4317" + pathGRPC},
+		{"ENDPOINT=http://localhost:4317 PROTOCOL=grpc", "http://localhost:4317"},
+		{"ENDPOINT=https://otlp.test PROTOCOL=http/protobuf TRACES_PROTOCOL=grpc", "https://otlp.test:4317"},
+		{"ENDPOINT=otlp.test:4317 PROTOCOL=grpc", "https://otlp.test:4317"},
+		{"ENDPOINT=otlp.test:4317 PROTOCOL=grpc INSECURE=true", "http://otlp.test:4317"},
+		{"ENDPOINT=[::1]:4317 PROTOCOL=grpc TRACES_INSECURE=true INSECURE=false", "http://[::1]:4317"},
 	} {
 		env := map[string]string{}
 		for pair := range strings.FieldsSeq(tt.env) {
 			name, value, _ := strings.Cut(pair, "=")
 			env["OTEL_EXPORTER_OTLP_"+name] = value
 		}
-		if c, err := FromEnvironment(func(name string) string { return env[name] }); err != nil || c.URL != tt.want {
-			t.Errorf("%s: %q, %v; want %q", tt.env, c.URL, err, tt.want)
+		r, err := receiverOf(func(name string) string { return env[name] })
+		if err != nil {
+			t.Errorf("%s: %v, want %q", tt.env, err, tt.want)
+		} else if got := r.url.String(); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.env, got, tt.want)
 		}
 	}
 }
@@ -76,67 +76,21 @@ func TestAMistakeNamesItsVariable(t *testing.T) {
 			name, value, _ := strings.Cut(pair, "=")
 			env[name] = value
 		}
-		c, err := FromEnvironment(func(name string) string { return env[name] })
-		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") || c.On() {
+		r, err := receiverOf(func(name string) string { return env[name] })
+		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") || r != nil {
 			t.Errorf("%s: %v, want %q, and traces off", tt.env, err, tt.want)
 		}
 	}
 }
 
-func TestFilesOfTLSAreRead(t *testing.T) {
-	for name, c := range map[string]Config{
-		"OTEL_EXPORTER_OTLP_CERTIFICATE":        {URL: "https://localhost", Certificate: "environment_test.go"},
-		"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": {URL: "https://localhost", ClientCert: "nowhere.pem", ClientKey: "nowhere.pem"},
+func TestFilesForTLSAreRead(t *testing.T) {
+	for name, env := range map[string]map[string]string{
+		"OTEL_EXPORTER_OTLP_CERTIFICATE":        {"OTEL_EXPORTER_OTLP_CERTIFICATE": "environment_test.go"},
+		"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": {"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "nowhere.pem", "OTEL_EXPORTER_OTLP_CLIENT_KEY": "nowhere.pem"},
 	} {
-		if _, err := New(c, Options{}); err == nil || !strings.Contains(err.Error(), name) {
-			t.Errorf("New = %v, want an error that names %s", err, name)
-		}
-	}
-}
-
-func TestTheTableOfVariables(t *testing.T) {
-	env := map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_EXPORTER_OTLP_TIMEOUT": "2000", "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "3000",
-		"OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_BSP_MAX_QUEUE_SIZE": "64", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "100", "OTEL_BSP_EXPORT_TIMEOUT": "4000",
-		"OTEL_RESOURCE_ATTRIBUTES": "service.name=unused,a=1,a=2", "OTEL_SERVICE_NAME": "sidecar",
-	}
-	c, err := FromEnvironment(func(name string) string { return env[name] })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Timeout != 3*time.Second || c.Delay != 100*time.Millisecond || c.Queue != 64 || c.BatchSize != 64 || c.BatchTime != 4*time.Second {
-		t.Errorf("%+v, want what the variables say, and no batch beyond the queue", c)
-	}
-	if c.Service != "sidecar" || len(c.Resource) != 1 || c.Resource[0] != Text("a", "2") {
-		t.Errorf("service %s and resource %v, want the last of each", c.Service, c.Resource)
-	}
-}
-
-func TestSamplers(t *testing.T) {
-	sampled := traceparent.Context{TraceID: [16]byte{8: 0xff}, SpanID: [8]byte{1}, Sampled: true}
-	unsampled := sampled
-	unsampled.Sampled = false
-	low, high := [16]byte{8: 0x10}, [16]byte{8: 0xf0} // a sixteenth and fifteen sixteenths of all ids
-	for name, want := range map[string][4]bool{       // a sampled parent, an unsampled one, none and a low id, none and a high one
-		"":                         {true, false, true, true},
-		"always_on":                {true, true, true, true},
-		"always_off":               {false, false, false, false},
-		"traceidratio":             {false, false, true, false},
-		"parentbased_always_on":    {true, false, true, true},
-		"parentbased_always_off":   {true, false, false, false},
-		"parentbased_traceidratio": {true, false, true, false},
-	} {
-		env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_TRACES_SAMPLER": name, "OTEL_TRACES_SAMPLER_ARG": "0.5"}
-		c, err := FromEnvironment(func(name string) string { return env[name] })
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := [4]bool{
-			c.Sampler.samples(sampled, true, sampled.TraceID), c.Sampler.samples(unsampled, true, sampled.TraceID),
-			c.Sampler.samples(traceparent.Context{}, false, low), c.Sampler.samples(traceparent.Context{}, false, high),
-		}
-		if got != want {
-			t.Errorf("%s samples %v, want %v", name, got, want)
+		env["OTEL_EXPORTER_OTLP_ENDPOINT"] = "https://localhost"
+		if _, err := receiverOf(func(name string) string { return env[name] }); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("receiverOf = %v, want an error that names %s", err, name)
 		}
 	}
 }

@@ -16,27 +16,37 @@ import (
 // stop.
 func tracer(t *testing.T, r *otlptest.Receiver, variables ...string) (tr *Tracer, stop func()) {
 	t.Helper()
-	env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": r.URL, "OTEL_EXPORTER_OTLP_PROTOCOL": r.Protocol}
-	for i := 0; i < len(variables); i += 2 {
-		env[variables[i]] = variables[i+1]
-	}
-	cfg, err := FromEnvironment(func(name string) string { return env[name] })
+	setenv(t, append([]string{"OTEL_EXPORTER_OTLP_ENDPOINT", r.URL, "OTEL_EXPORTER_OTLP_PROTOCOL", r.Protocol}, variables...)...)
+	tr, err := New(Options{
+		Namespace:    "contoso.servicebus.windows.net",
+		MonitorQueue: monitorQueueOf,
+		Version:      "v1",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if tr, err = New(cfg, Options{Namespace: "contoso.servicebus.windows.net", MonitorQueue: monitorQueueOf, Version: "v1"}); err != nil {
-		t.Fatal(err)
+	return tr, run(t, tr)
+}
+
+// setenv sets variables, which are pairs of names and values.
+func setenv(t testing.TB, variables ...string) {
+	t.Helper()
+	for i := 0; i < len(variables); i += 2 {
+		t.Setenv(variables[i], variables[i+1])
 	}
+}
+
+// run runs a Tracer until stop.
+func run(t *testing.T, tr *Tracer) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- tr.Run(ctx) }()
-	stop = func() {
+	return func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	}
-	return tr, stop
 }
 
 func monitorQueueOf(string) string { return "monitor" }

