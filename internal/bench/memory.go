@@ -137,7 +137,7 @@ func (r *MemoryResult) Figures() (all []Figure) {
 			Name:  "memory." + l.Process + ".idle",
 			What:  "resident memory of overdue " + l.Process + ", idle",
 			Value: l.Idle.ResidentMiB, Unit: "MiB",
-		}.atMost(32))
+		}.atMost(36))
 		if n := len(l.Outstanding); n > 0 {
 			last, before := l.Outstanding[n-1], l.Idle
 			if n > 1 {
