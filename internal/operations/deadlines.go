@@ -72,7 +72,7 @@ func (d *Deadlines) Add(entity, verdict string, n int) {
 		entity, verdict = d.canary, Canary
 	}
 	if d != nil && n > 0 {
-		d.vec.WithLabelValues(d.label(entity), verdict).Add(float64(n))
+		d.vec.WithLabelValues(d.Label(entity), verdict).Add(float64(n))
 	}
 }
 
@@ -85,13 +85,14 @@ func (d *Deadlines) Show(entity string, verdicts ...string) {
 	if d.IsCanary(entity) {
 		entity, verdicts = d.canary, []string{Canary}
 	}
-	label := d.label(entity)
+	label := d.Label(entity)
 	for _, v := range verdicts {
 		d.vec.WithLabelValues(label, v)
 	}
 }
 
-func (d *Deadlines) label(entity string) string {
+// Label returns the label for an entity, in all metrics that have one.
+func (d *Deadlines) Label(entity string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.labels[entity]; ok {

@@ -14,13 +14,6 @@ import (
 	"overdue/internal/operations"
 )
 
-// maxLabels bounds the entities with series of their own, since every writer to the monitor queue
-// can choose names.
-const maxLabels = 1000
-
-// otherEntities is the label of all further entities.
-const otherEntities = "other"
-
 // Verdicts as the metrics name them.
 const (
 	Met    = operations.Met
@@ -42,7 +35,6 @@ type Metrics struct {
 	adopted    *prometheus.CounterVec
 
 	mu     sync.Mutex
-	labels map[string]struct{}
 	inHand map[string]int64 // as waiting has it
 	late   map[string]int64 // missed since the last Tally
 }
@@ -70,7 +62,6 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 		alerts:    counter("overdue_alerts_total", "Deliveries of events to a sink, by result: ok or error.", "sink", "result"),
 		reminders: counter("overdue_warnings_total", "Messages that were not settled at warnBefore ahead of their deadline.", "entity"),
 		adopted:   counter("overdue_adopted_total", "Messages that were found on their entity and given a companion, since they had none that is due in time.", "entity"),
-		labels:    map[string]struct{}{},
 		inHand:    map[string]int64{},
 		late:      map[string]int64{},
 	}
@@ -83,27 +74,13 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 	return m
 }
 
-// entity returns the label for a name.
-func (m *Metrics) entity(name string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, ok := m.labels[name]; ok {
-		return name
-	}
-	if len(m.labels) == maxLabels {
-		return otherEntities
-	}
-	m.labels[name] = struct{}{}
-	return name
-}
-
 // Show makes the series of an entity, at 0.
 func (m *Metrics) Show(entity string) {
 	m.deadlines.Show(entity, Met, Missed, Unknown)
 	if m.deadlines.IsCanary(entity) {
 		return
 	}
-	label := m.entity(entity)
+	label := m.deadlines.Label(entity)
 	m.lag.WithLabelValues(label)
 	m.waiting.WithLabelValues(label)
 	m.reminders.WithLabelValues(label)
@@ -129,7 +106,7 @@ func (m *Metrics) Notified(entity string, e *alert.Event) {
 		if m.deadlines.IsCanary(entity) {
 			return
 		}
-		label := m.entity(entity)
+		label := m.deadlines.Label(entity)
 		m.lag.WithLabelValues(label).Observe(e.Data.Lag().Seconds())
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -137,7 +114,7 @@ func (m *Metrics) Notified(entity string, e *alert.Event) {
 	case alert.TypeIncomplete:
 		m.Verdict(entity, Incomplete)
 	case alert.TypeNear:
-		m.reminders.WithLabelValues(m.entity(entity)).Inc()
+		m.reminders.WithLabelValues(m.deadlines.Label(entity)).Inc()
 	}
 }
 
@@ -146,7 +123,7 @@ func (m *Metrics) Outstanding(entity string, n int) {
 	if m.deadlines.IsCanary(entity) {
 		return
 	}
-	label := m.entity(entity)
+	label := m.deadlines.Label(entity)
 	m.waiting.WithLabelValues(label).Add(float64(n))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -190,5 +167,5 @@ type Tally struct {
 
 // Adopted counts n messages of an entity that were given a companion.
 func (m *Metrics) Adopted(entity string, n int) {
-	m.adopted.WithLabelValues(m.entity(entity)).Add(float64(n))
+	m.adopted.WithLabelValues(m.deadlines.Label(entity)).Add(float64(n))
 }
