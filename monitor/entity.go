@@ -88,6 +88,7 @@ func newEntity(w *Worker, name string) *entity {
 		Path:       name,
 		Clock:      &w.clock,
 		Operations: w.metrics.Operations,
+		Remembered: nearDeadline,
 		Nudged: func(err error) {
 			if link.Condition(err) == link.ConditionNotAllowed {
 				e.inbox.sessions.Store(true)

@@ -150,7 +150,7 @@ func (r *round) nudge(ctx context.Context) (nudged []*watch, err error) {
 		}
 	}
 	err = eachScope(open, func(s *scope) error {
-		live, _, err := nudge.Over(ctx, s.receiver, r.w.metrics.Operations)
+		live, err := nudge.Over(ctx, s.receiver, r.w.metrics.Operations)
 		if err != nil {
 			return fmt.Errorf("monitor: nudge %s: %w", r.name, err)
 		}

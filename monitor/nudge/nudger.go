@@ -6,8 +6,8 @@ package nudge
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -16,26 +16,21 @@ import (
 	"overdue/monitor/judge"
 )
 
-const (
-	nudgeInterval = 5 * time.Millisecond // at least; deadlines that lie closer share a nudge
-	maxPast       = 1000                 // remembered nudges: those of five seconds
-)
+// nudgeInterval is the least interval between nudges. Deadlines that lie closer share one.
+const nudgeInterval = 5 * time.Millisecond
 
 // Over nudges over an open receiver without credit. It releases the live message that comes, which
-// does not change that message, and returns it; nil: none came. held is how long that message was
-// locked, about.
-func Over(ctx context.Context, r *link.Receiver, ops *operations.Counter) (first *link.Message, held time.Duration, err error) {
+// does not change that message, and returns it; nil: none came.
+func Over(ctx context.Context, r *link.Receiver, ops *operations.Counter) (first *link.Message, err error) {
 	ops.Add(operations.Nudge, 1)
-	began := time.Now()
 	m, err := r.Next(ctx)
-	held = time.Since(began)
 	var live []*link.ReceivedMessage
 	if m != nil {
 		first, live = &m.Message, append(live, m)
 	}
 	released, releaseErr := r.GiveBack(ctx, live...)
 	ops.Add(operations.Release, released)
-	return first, held, errors.Join(err, releaseErr)
+	return first, errors.Join(err, releaseErr)
 }
 
 // Config configures a Nudger. All fields are required.
@@ -44,8 +39,9 @@ type Config struct {
 	Path       string // of the queue or subscription
 	Clock      *judge.Clock
 	Operations *operations.Counter
-	Nudged     func(error)  // is called after each nudge, with its error
-	Go         func(func()) // runs the goroutine
+	Remembered time.Duration // how long MadeFor knows of a nudge
+	Nudged     func(error)   // is called after each nudge, with its error
+	Go         func(func())  // runs the goroutine
 }
 
 // A Nudger nudges one entity in its own goroutine, which runs while nudges are wanted. One nudge
@@ -55,17 +51,17 @@ type Nudger struct {
 	receiver  *link.Receiver // of the goroutine; without credit between nudges; nil: it is not open
 	restUntil time.Time      // of the goroutine; by our clock
 
-	mu      sync.Mutex
-	wanted  []time.Time   // by the broker's clock, in whole milliseconds, ascending
-	changed chan struct{} // is signalled when wanted has changed
-	ended   chan struct{} // is closed when the goroutine ends; nil: none runs
-	past    []pastNudge   // the latest
+	mu     sync.Mutex
+	wanted []time.Time   // by the broker's clock, in whole milliseconds, ascending
+	alarm  *time.Timer   // wakes the goroutine: for the first of wanted, or since that has changed
+	ended  chan struct{} // is closed when the goroutine ends; nil: none runs
+	past   []pastNudge   // ascending
 }
 
 // pastNudge is a nudge that was made. Its instants are never ahead of the broker's clock.
 type pastNudge struct{ begun, ended time.Time }
 
-func New(cfg Config) *Nudger { return &Nudger{Config: cfg, changed: make(chan struct{}, 1)} }
+func New(cfg Config) *Nudger { return &Nudger{Config: cfg, alarm: time.NewTimer(0)} }
 
 // Want requests nudges for messages that become due all along a span of time, by the broker's
 // clock. The last one begins at its end, or shortly after it.
@@ -76,16 +72,11 @@ func (n *Nudger) Want(ctx context.Context, from, until time.Time) {
 		n.wantLocked(at)
 	}
 	n.wantLocked(until)
-	n.signal()
-	if n.ended != nil {
-		return
+	n.alarm.Reset(0)
+	if n.ended == nil {
+		n.ended = make(chan struct{})
+		n.Go(func() { n.serve(ctx) })
 	}
-	n.ended = make(chan struct{})
-	n.Go(func() {
-		for !n.ends() {
-			n.serve(ctx)
-		}
-	})
 }
 
 func (n *Nudger) wantLocked(at time.Time) {
@@ -101,15 +92,8 @@ func (n *Nudger) Rest() (ended <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.wanted = nil
-	n.signal()
+	n.alarm.Reset(0)
 	return n.ended
-}
-
-func (n *Nudger) signal() {
-	select {
-	case n.changed <- struct{}{}:
-	default:
-	}
 }
 
 // MadeFor returns when the first nudge ended that began at an instant or later, and whether there
@@ -117,90 +101,81 @@ func (n *Nudger) signal() {
 func (n *Nudger) MadeFor(due time.Time) (ended time.Time, made bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(n.past, due, func(p pastNudge, due time.Time) int { return p.begun.Compare(due) })
+	i := sort.Search(len(n.past), func(i int) bool { return !n.past[i].begun.Before(due) })
 	if i == len(n.past) {
 		return time.Time{}, false
 	}
 	return n.past[i].ended, true
 }
 
-// ends ends the goroutine, unless a nudge is wanted again.
-func (n *Nudger) ends() bool {
+// serve nudges until no nudge is wanted. Until the next one is due, it opens the receiver, which
+// takes some round trips.
+func (n *Nudger) serve(ctx context.Context) {
+	for {
+		switch wait, more := n.untilNext(); {
+		case more && wait <= 0:
+			n.nudge(ctx)
+		case more:
+			_ = n.open(ctx) // the nudge tries again, and reports it
+			<-n.alarm.C
+		case n.receiver != nil:
+			n.closeReceiver(ctx) // one may be wanted again by then
+		default:
+			return
+		}
+	}
+}
+
+// untilNext returns how long it is until the next nudge, if one is wanted. Otherwise the goroutine
+// ends, once its receiver is closed.
+func (n *Nudger) untilNext() (wait time.Duration, more bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.wanted) > 0 {
-		return false
+		wait = max(n.Clock.Until(n.wanted[0]), time.Until(n.restUntil))
+		n.alarm.Reset(wait)
+		return wait, true
 	}
-	close(n.ended)
-	n.ended = nil
-	return true
+	if n.receiver == nil {
+		close(n.ended)
+		n.ended = nil
+	}
+	return 0, false
 }
 
-// serve nudges until no nudge is wanted, and closes its receiver. Until the first one is due, it
-// opens the receiver, which takes some round trips.
-func (n *Nudger) serve(ctx context.Context) {
-	defer n.closeReceiver(ctx)
-	for wait, more := n.untilNext(ctx); more; wait, more = n.untilNext(ctx) {
-		if wait <= 0 {
-			n.nudge(ctx)
-			continue
-		}
-		begin := time.After(wait)
-		_ = n.open(ctx) // the nudge tries again, and reports it
-		select {
-		case <-begin:
-		case <-n.changed:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// untilNext returns how long it is until the next nudge, if one is wanted. When ctx has ended,
-// those that wait for one are on their way back to the monitor queue.
-func (n *Nudger) untilNext(ctx context.Context) (wait time.Duration, more bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if len(n.wanted) == 0 || ctx.Err() != nil {
-		n.wanted = nil
-		return 0, false
-	}
-	return max(n.Clock.Until(n.wanted[0]), time.Until(n.restUntil)), true
-}
-
-// nudge makes one nudge for all that is due now. The receiver stays open for the next one.
+// nudge makes one nudge for all that is due now. The receiver stays open for the next one. Where
+// the nudge fails, what it was for is searched for all the same.
 func (n *Nudger) nudge(ctx context.Context) {
-	begun := n.Clock.Now()
-	n.mu.Lock()
-	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(begun) })
-	n.mu.Unlock()
-	wasOpen := n.receiver != nil
+	begun, wasOpen := n.Clock.Now(), n.receiver != nil
 	err := n.try(ctx)
-	if err != nil && wasOpen && ctx.Err() == nil {
+	if err != nil && wasOpen {
 		err = n.try(ctx) // the connection or the entity may be another one by now
-	}
-	if err != nil { // what it was for is searched for all the same
-		err = fmt.Errorf("monitor: nudge %s: %w", n.Path, err)
 	}
 	n.note(pastNudge{begun, n.Clock.Now()})
 	n.Nudged(err)
 }
 
-func (n *Nudger) note(one pastNudge) {
+// note drops what p was for from the nudges that are wanted, and remembers p.
+func (n *Nudger) note(p pastNudge) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.past = append(slices.Delete(n.past, 0, max(len(n.past)+1-maxPast, 0)), one)
+	n.wanted = slices.DeleteFunc(n.wanted, func(due time.Time) bool { return !due.After(p.begun) })
+	n.past = append(n.past, p)
+	for p.begun.Sub(n.past[0].ended) > n.Remembered {
+		n.past = n.past[1:]
+	}
 }
 
-// try nudges over the receiver. The next nudge begins when the oldest live message, which this one
-// has held, was free for two thirds of the time.
+// try nudges over the receiver. The next nudge begins when as much time has passed again: the
+// oldest live message, which this one has held, must be free for most of the time.
 func (n *Nudger) try(ctx context.Context) error {
 	err := n.open(ctx)
-	begun, held := time.Now(), time.Duration(0)
+	begun := time.Now()
 	if err == nil {
-		_, held, err = Over(ctx, n.receiver, n.Operations)
+		_, err = Over(ctx, n.receiver, n.Operations)
 	}
-	n.restUntil = begun.Add(max(nudgeInterval, 3*held+time.Millisecond))
-	if err != nil {
+	n.restUntil = begun.Add(max(nudgeInterval, 2*time.Since(begun)))
+	if err != nil && n.receiver != nil {
 		n.closeReceiver(ctx)
 	}
 	return err
@@ -216,8 +191,6 @@ func (n *Nudger) open(ctx context.Context) (err error) {
 }
 
 func (n *Nudger) closeReceiver(ctx context.Context) {
-	if n.receiver != nil {
-		n.receiver.Close(ctx)
-		n.receiver = nil
-	}
+	n.receiver.Close(ctx)
+	n.receiver = nil
 }

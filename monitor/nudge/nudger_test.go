@@ -52,6 +52,7 @@ func play(t *testing.T, act func(s *scene)) {
 			Path:       orders,
 			Clock:      clock,
 			Operations: operations.New(prometheus.NewRegistry()),
+			Remembered: time.Minute,
 			Nudged: func(err error) {
 				if err != nil {
 					s.failed = append(s.failed, err)
@@ -159,7 +160,7 @@ func TestNudgesLeaveTheOldestMessageFreeMostOfTheTime(t *testing.T) {
 				if 3*held > samples {
 					t.Errorf("the oldest message was held in %d of %d ms, want a third at most", held, samples)
 				}
-				s.Rest()
+				<-s.Rest()
 				if len(s.failed) > 0 || s.nudges() < 5 {
 					t.Errorf("%d nudges, failures %v, want some and none", s.nudges(), s.failed)
 				}
@@ -187,16 +188,18 @@ func TestDeadlinesThatLieCloseShareANudge(t *testing.T) {
 	})
 }
 
-// The first nudge that began at an instant or later is found, however many there were.
+// The first nudge that began at an instant or later is found, however many there were, unless that
+// was too long ago.
 func TestPastNudgesAreFound(t *testing.T) {
+	const interval, remembered = 10 * time.Millisecond, 5 * time.Second
 	begin := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
-	at := func(i int) time.Time { return begin.Add(time.Duration(10*i) * time.Millisecond) }
-	for _, count := range []int{0, 1, 2, maxPast - 1, maxPast, maxPast + 1, 2*maxPast + 7} {
-		n := &Nudger{}
+	at := func(i int) time.Time { return begin.Add(time.Duration(i) * interval) }
+	for _, count := range []int{0, 1, 2, 500, 501, 502, 1000} {
+		n := &Nudger{Config: Config{Remembered: remembered}}
 		for i := range count {
 			n.note(pastNudge{begun: at(i), ended: at(i).Add(time.Millisecond)})
 		}
-		oldest := max(0, count-maxPast)
+		oldest := max(0, count-1-int(remembered/interval))
 		for i := -1; i <= count; i++ {
 			for off := range 2 { // at its begin, and after it
 				want := max(i+off, oldest)
