@@ -10,15 +10,25 @@ import (
 	"overdue/scheduler"
 )
 
-// HowStated returns how m states its deadline, by the rules of the proxy, and the deadline. What
-// the proxy would refuse as invalid states none.
-func HowStated(m *link.Message, s Settings) (how string, deadline time.Time) {
+// StatedDeadline returns the deadline that m states in a property, and how. What the proxy would
+// refuse as invalid states none.
+func StatedDeadline(m *link.Message) (how string, deadline time.Time) {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	switch {
 	case err == nil && !at.IsZero():
 		return "deadline", at
 	case err == nil && within > 0:
 		return "within", m.EnqueuedTime.Add(within)
+	}
+	return "", time.Time{}
+}
+
+// HowStated returns how m states its deadline, by the rules of the proxy, and the deadline.
+func HowStated(m *link.Message, s Settings) (how string, deadline time.Time) {
+	how, deadline = StatedDeadline(m)
+	switch {
+	case how != "":
+		return how, deadline
 	case m.TimeToLive > 0:
 		return "ttl", m.EnqueuedTime.Add(m.TimeToLive)
 	case s.Deadline > 0:

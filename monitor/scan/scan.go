@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
 	"overdue/monitor/search"
-	"overdue/scheduler"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -32,14 +30,9 @@ func Description(deadline time.Time) string {
 
 const (
 	maxHeld = 5000 // messages under lock
-	// firstWait is how long a scan waits for the first message of a batch. The others are right
-	// behind it.
-	firstWait = 250 * time.Millisecond
 	// maxTime bounds a scan, well below the shortest lock duration (5 s), so that no lock lapses
 	// meanwhile: that would raise the delivery count of a live message.
 	maxTime = 2 * time.Second
-	// settleTime bounds each dead-lettering.
-	settleTime = 10 * time.Second
 )
 
 // Target is a message that a scan searches for.
@@ -76,11 +69,11 @@ type scan struct {
 	next   int64                       // behind the highest number that was received
 	live   []*link.ReceivedMessage     // to be released
 	now    time.Time                   // by the broker's clock, and not ahead of it
+	end    time.Time                   // of the scan, by our clock
 	cut    bool                        // it ended before the queue, and before all were found
 
 	settling errgroup.Group
-	mu       sync.Mutex
-	others   []*link.Message // dead-lettered, but no targets
+	others   map[*Target]*link.Message // overdue messages that nobody sought
 }
 
 // Run receives from the head until it has found each target, and sets their outcomes. It
@@ -88,7 +81,13 @@ type scan struct {
 // messages that it has dead-lettered for another companion: a consumer may take the dead letter
 // before the holder of that companion reads it.
 func Run(ctx context.Context, cfg Config, targets []*Target) (others []*link.Message, err error) {
-	s := &scan{Config: cfg, sought: map[search.Identity]*Target{}, now: cfg.Clock.Now().Add(-cfg.Clock.Grain())}
+	s := &scan{
+		Config: cfg,
+		sought: map[search.Identity]*Target{},
+		now:    cfg.Clock.Now().Add(-cfg.Clock.Grain()),
+		end:    time.Now().Add(maxTime),
+		others: map[*Target]*link.Message{},
+	}
 	for _, t := range targets {
 		s.sought[t.Identity] = t
 		s.last = max(s.last, t.Number)
@@ -104,16 +103,22 @@ func Run(ctx context.Context, cfg Config, targets []*Target) (others []*link.Mes
 			t.Outcome = CutOff
 		}
 	}
-	return s.others, err
+	for t, letter := range s.others {
+		if t.Outcome == DeadLettered {
+			letter.DeadLetterReason = Reason
+			others = append(others, letter)
+		}
+	}
+	return others, err
 }
 
 // receive receives batches until there is nothing more to find. Each may be four times the one
 // before. A complete one shows that the connection does not stall: messages in transit during a
 // stall stay locked.
 func (s *scan) receive(ctx context.Context) error {
-	end, received := time.Now().Add(maxTime), 0
+	received := 0
 	for batch := 1; len(s.sought) > 0; batch = min(4*batch, search.PageSize) {
-		if received >= maxHeld || !time.Now().Before(end) {
+		if received >= maxHeld || !time.Now().Before(s.end) {
 			s.cut = true
 			return nil
 		}
@@ -146,12 +151,13 @@ func (s *scan) creditFor(ctx context.Context, batch int) (credit int, err error)
 }
 
 // receiveBatch receives what the broker has for some credit, and takes back what is left of that.
-// It reports whether there may be more to find.
+// The others are right behind the first message, which gets a part of the time that is left. It
+// reports whether there may be more to find.
 func (s *scan) receiveBatch(ctx context.Context, credit int) (more bool, err error) {
 	if err := s.Receiver.Grant(ctx, uint32(credit)); err != nil {
 		return false, err
 	}
-	m, err := s.Receiver.Receive(ctx, firstWait)
+	m, err := s.Receiver.Receive(ctx, time.Until(s.end)/8)
 	if err != nil {
 		return false, err
 	}
@@ -167,45 +173,43 @@ func (s *scan) receiveBatch(ctx context.Context, credit int) (more bool, err err
 // there is more to find behind it.
 func (s *scan) take(ctx context.Context, m *link.ReceivedMessage) (more bool) {
 	at := search.IdentityOf(&m.Message)
-	t := s.sought[at]
+	t, isSought := s.sought[at]
 	delete(s.sought, at)
 	s.next = max(s.next, at.Number+1)
 	s.Operations.Add(operations.Scan, 1)
-	deadline, overdue := s.overdue(m)
-	if t != nil {
-		deadline, overdue = t.Deadline, true
+	if !isSought {
+		t = s.overdue(m)
 	}
-	if overdue && !s.Clock.IsEarly(deadline, m.LockedUntil, s.Lock) {
-		s.settling.Go(func() error { return s.deadLetter(ctx, t, m, deadline) })
-	} else {
+	if t == nil || s.Clock.IsEarly(t.Deadline, m.LockedUntil, s.Lock) {
 		s.live = append(s.live, m)
 		if t != nil {
 			t.Outcome = Early
+		}
+	} else {
+		s.settling.Go(func() error { return s.deadLetter(ctx, t, m) })
+		if !isSought {
+			letter := m.Message
+			s.others[t] = &letter
 		}
 	}
 	isUnordered := s.Work != nil && s.Work.Unordered // a session is in one partition
 	return len(s.sought) > 0 && (isUnordered || at.Number <= s.last)
 }
 
-// overdue reports whether m states a deadline that has passed: if it is no target, another monitor
-// has its companion, or that is about to become due. One scan serves all overdue messages, since
-// several scans would obstruct each other.
-func (s *scan) overdue(m *link.ReceivedMessage) (deadline time.Time, yes bool) {
-	deadline, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
-	if err != nil || m.EnqueuedTime.IsZero() {
-		return time.Time{}, false
+// overdue returns a target for m if it states a deadline that has passed: another monitor has its
+// companion, or that is about to become due. One scan serves all overdue messages, since several
+// scans would obstruct each other.
+func (s *scan) overdue(m *link.ReceivedMessage) *Target {
+	_, deadline := judge.StatedDeadline(&m.Message)
+	if deadline.IsZero() || deadline.After(s.now) || m.EnqueuedTime.IsZero() {
+		return nil
 	}
-	if within > 0 {
-		deadline = m.EnqueuedTime.Add(within)
-	}
-	return deadline, !deadline.IsZero() && !deadline.After(s.now)
+	return &Target{Deadline: deadline}
 }
 
-// deadLetter dead-letters m, which is t; nil: no target.
-func (s *scan) deadLetter(ctx context.Context, t *Target, m *link.ReceivedMessage, deadline time.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	err := s.Receiver.DeadLetter(ctx, m, Reason, Description(deadline))
+// deadLetter dead-letters m, which is t.
+func (s *scan) deadLetter(ctx context.Context, t *Target, m *link.ReceivedMessage) error {
+	err := s.Receiver.DeadLetter(ctx, m, Reason, Description(t.Deadline))
 	switch c := link.Condition(err); {
 	case c == link.ConditionLockLost || c == link.ConditionSessionLost:
 		return nil // the next check shows its outcome
@@ -213,14 +217,6 @@ func (s *scan) deadLetter(ctx context.Context, t *Target, m *link.ReceivedMessag
 		return fmt.Errorf("dead-letter: %w", err)
 	}
 	s.Operations.Add(operations.DeadLetter, 1)
-	if t != nil {
-		t.Outcome = DeadLettered
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	letter := m.Message
-	letter.DeadLetterReason = Reason
-	s.others = append(s.others, &letter)
+	t.Outcome = DeadLettered
 	return nil
 }

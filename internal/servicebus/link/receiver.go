@@ -27,7 +27,8 @@ const (
 	giveBackTimeout = 5 * time.Second
 )
 
-// openTimeout bounds the opening of a link, the connection included, and a request of a Peeker.
+// openTimeout bounds the opening of a link, the connection included, a request of a Peeker, and a
+// dead-lettering.
 const openTimeout = 30 * time.Second
 
 // maxHead bounds what is kept of each message that comes bare. All that is needed stands in front
@@ -205,6 +206,8 @@ func (r *Receiver) Release(ctx context.Context, m *ReceivedMessage) error {
 
 // DeadLetter moves m to the dead-letter queue with a reason and a description.
 func (r *Receiver) DeadLetter(ctx context.Context, m *ReceivedMessage, reason, description string) error {
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
 	return r.settle(ctx, m, &amqp.Rejected{Error: &amqp.Error{
 		Condition: conditionDeadLetter,
 		Info:      amqp.Map{{Key: amqp.Symbol("DeadLetterReason"), Value: reason}, {Key: amqp.Symbol("DeadLetterErrorDescription"), Value: description}},
