@@ -64,7 +64,7 @@ func (e *entity) describe(ctx context.Context, rules []*rule) error {
 		e.settings = before
 		return err
 	}
-	e.w.adopter.Saw(name, &info, oldestSend(rules))
+	e.w.adopter.Saw(name, &info)
 	e.settings.apply(&info, subscription)
 	for _, s := range e.settings.subscriptions {
 		e.w.metrics.Show(address.SubscriptionPath(e.name, s))

@@ -255,27 +255,7 @@ func (w *Worker) adoptUnwatched(queue string, since time.Time) {
 
 // Described takes the description of a queue or topic that any component has read.
 func (w *Worker) Described(name string, info *entities.Info) {
-	w.adopter.Saw(name, info, time.Time{})
-}
-
-// oldestSend returns when the first message may have been sent that rules stand for, by the clock
-// of the broker; zero: unknown.
-func oldestSend(rules []*rule) (oldest time.Time) {
-	for _, rl := range rules {
-		sent := []time.Time{rl.ref.From}
-		if rl.slot != nil {
-			sent = nil
-			for _, in := range judge.WindowsOf(rl.slot) {
-				sent = append(sent, in.From)
-			}
-		}
-		for _, at := range sent {
-			if !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
-				oldest = at
-			}
-		}
-	}
-	return oldest
+	w.adopter.Saw(name, info)
 }
 
 // SetAdopted replaces the adopted entities. Those that stay continue where they are.

@@ -11,8 +11,8 @@
 package adopt
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -32,12 +32,10 @@ import (
 )
 
 const (
-	// lostIntervals is the number of intervals after which a series counts as lost of which no note
-	// was seen, and a request is given up that fails. A failed pass is repeated after so small a part
-	// of one.
-	lostIntervals = 10
 	// maxPasses bounds the passes that run at once: all entities may be requested together.
 	maxPasses = 16
+	// senderLag is how long senders may go by former settings.
+	senderLag = entities.DefaultKeepFor
 )
 
 // An Entity is a queue or topic whose messages get companions although they bypassed the endpoints.
@@ -68,83 +66,66 @@ type Adopter struct {
 	passing chan struct{} // one token for each pass
 	refused sync.Map      // paths whose refusal was logged
 
-	mu     sync.Mutex
-	series map[string]*series // by the prefix of their notes
-	known  map[string]change  // by lower-case name: the last one
+	mu        sync.Mutex
+	adopted   map[string]*series   // by the prefix of their notes
+	requested []note               // to be written
+	changed   map[string]time.Time // by lower-case name: when its settings were last changed
 }
 
-// series is the passes over an adopted entity, as a worker knows them; or a request whose note has
-// not been written yet.
+// series is the passes over an adopted entity, as a worker knows them.
 type series struct {
 	first note // begins it
+	every time.Duration
 	turn  int64
 	seen  time.Time // by our clock: when a note, of that turn, was here; zero: there is none yet
-	every time.Duration
 }
 
-// isLost reports whether it is time to look for a note of s.
+// isLost reports whether it is time to look for a note of s: none was here for ten intervals.
 func (s *series) isLost() bool {
-	return s.seen.IsZero() || time.Since(s.seen) >= lostIntervals*s.every
-}
-
-// change is a change of the settings of an entity.
-type change struct {
-	at        time.Time // by the clock of the namespace
-	requested bool      // there is a request for it
+	return s.seen.IsZero() || time.Since(s.seen) >= 10*s.every
 }
 
 // New makes an Adopter without entities.
 func New(cfg Config) *Adopter {
-	return &Adopter{
-		cfg:     cfg,
-		passing: make(chan struct{}, maxPasses),
-		series:  map[string]*series{},
-		known:   map[string]change{},
-	}
+	return &Adopter{cfg: cfg, passing: make(chan struct{}, maxPasses), changed: map[string]time.Time{}}
 }
 
 // Set replaces the adopted entities. Those that stay continue where they are.
 func (a *Adopter) Set(all []Entity) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	adopted := map[string]bool{}
+	adopted := map[string]*series{}
 	for _, e := range all {
-		n := note{Entity: e.Entity}
-		adopted[n.prefix()] = true
-		a.addLocked(n, max(e.Every, time.Second))
+		n := note{Entity: e.Entity, Turn: 1}
+		s := cmp.Or(a.adopted[n.prefix()], &series{first: n})
+		s.every = max(e.Every, time.Second)
+		adopted[n.prefix()] = s
 	}
-	maps.DeleteFunc(a.series, func(key string, s *series) bool { return s.first.Request == nil && !adopted[key] })
+	a.adopted = adopted
 }
 
-// Saw takes the description of a queue or topic. sent is when the first message was sent whose
-// companion is in hand, by the clock of the broker; zero: unknown. If the settings were changed
-// since the last call, or lately since then, senders may not know that for a while: their
-// companions are due by a default time to live that does not hold any more.
-func (a *Adopter) Saw(entity string, info *entities.Info, sent time.Time) {
-	stamps, shortest := []time.Time{info.UpdatedAt}, info.DefaultMessageTimeToLive
+// Saw takes the description of a queue or topic. If the settings were changed since the last call,
+// senders may not know that for a while: their companions are due by a default time to live that
+// does not hold any more.
+func (a *Adopter) Saw(entity string, info *entities.Info) {
+	changes, shortest := []time.Time{info.UpdatedAt}, info.DefaultMessageTimeToLive
 	for i := range info.Subscriptions {
-		stamps = append(stamps, info.Subscriptions[i].UpdatedAt)
+		changes = append(changes, info.Subscriptions[i].UpdatedAt)
 		shortest = duration.Shorter(shortest, info.Subscriptions[i].DefaultMessageTimeToLive)
 	}
-	latest := slices.MaxFunc(stamps, time.Time.Compare)
+	key := strings.ToLower(entity)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key := strings.ToLower(entity)
-	last, known := a.known[key]
-	r := &request{Since: sinceChange(latest)}
-	outstanding := !sent.IsZero() && sent.Before(r.Since) && !r.isGivenUp(a.cfg.Latest())
-	if latest.After(last.at) {
-		stamps = slices.DeleteFunc(stamps, func(at time.Time) bool { return !at.After(last.at) })
-		if known {
-			outstanding, r.Since = true, sinceChange(slices.MinFunc(stamps, time.Time.Compare))
-		}
-		last = change{at: latest}
+	last, isKnown := a.changed[key]
+	changes = slices.DeleteFunc(changes, func(at time.Time) bool { return !at.After(last) })
+	if len(changes) == 0 {
+		return
 	}
-	if outstanding && shortest > 0 && !last.requested {
-		last.requested = true
-		a.addLocked(note{Entity: entity, Request: r}, senderLag)
+	a.changed[key] = slices.MaxFunc(changes, time.Time.Compare)
+	if isKnown && shortest > 0 {
+		since := sinceChange(slices.MinFunc(changes, time.Time.Compare))
+		a.requested = append(a.requested, note{Entity: entity, Turn: 1, Request: &request{Since: since}})
 	}
-	a.known[key] = last
 }
 
 // sinceChange returns the least stamp of messages that have the settings of that change.
@@ -158,58 +139,35 @@ func (a *Adopter) RequestAll(names []string, since time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, name := range names {
-		a.addLocked(note{Entity: name, Request: &request{Since: since, All: true}}, senderLag)
+		a.requested = append(a.requested, note{Entity: name, Turn: 1, Request: &request{Since: since, All: true}})
 	}
-}
-
-// addLocked adds the series that n begins, or changes its interval.
-func (a *Adopter) addLocked(n note, every time.Duration) {
-	n.Turn = 1
-	s := &series{first: n}
-	if former := a.series[n.prefix()]; former != nil {
-		s = former
-	}
-	s.every = every
-	a.series[n.prefix()] = s
 }
 
 // Run writes missing notes until ctx ends.
 func (a *Adopter) Run(ctx context.Context) {
-	for pause := 2 * time.Second; ; {
+	for wait := 2 * time.Second; ; {
 		select {
-		case <-time.After(pause/2 + rand.N(pause)): // workers that start together do not look together
+		case <-time.After(wait/2 + rand.N(wait)): // workers that start together do not look together
 		case <-ctx.Done():
 			return
 		}
-		pause = 2 * time.Second
+		wait = 2 * time.Second
 		if err := a.begin(ctx); err != nil && ctx.Err() == nil {
-			pause = senderLag / lostIntervals
-			a.cfg.Log.Warn("adopt passes not scheduled", zap.Duration("retry_in", pause), zap.Error(err))
+			wait = 10 * time.Second
+			a.cfg.Log.Warn("adopt passes not scheduled", zap.Duration("retry_in", wait), zap.Error(err))
 		}
 	}
 }
 
-// begin writes the first notes of the series whose note is missing.
+// begin writes the notes that were requested, and those of series that are lost.
 func (a *Adopter) begin(ctx context.Context) error {
-	var lost []note
-	var longest time.Duration
-	a.mu.Lock()
-	for _, s := range a.series {
-		if s.isLost() {
-			lost, longest = append(lost, s.first), max(longest, s.every)
-		}
-	}
-	a.mu.Unlock()
-	if len(lost) == 0 {
+	missing, longest := a.missing()
+	if len(missing) == 0 {
 		return nil
 	}
-	hasNote, err := a.readNotes(ctx, longest)
-	for _, n := range lost {
-		found := false
-		if err == nil {
-			found, err = hasNote(ctx, n.prefix())
-		}
-		if err == nil && !found {
+	kept, err := a.findNotes(ctx, missing, longest)
+	for _, n := range missing {
+		if err == nil && !kept[n.prefix()] {
 			err = a.write(ctx, n, a.cfg.Scheduler.Now().Time)
 		}
 		if err != nil {
@@ -220,18 +178,28 @@ func (a *Adopter) begin(ctx context.Context) error {
 	return nil
 }
 
+// missing returns the first notes of requests and of lost series, and the longest interval.
+func (a *Adopter) missing() (notes []note, longest time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	notes, longest = slices.Clone(a.requested), senderLag
+	for _, s := range a.adopted {
+		if s.isLost() {
+			notes, longest = append(notes, s.first), max(longest, s.every)
+		}
+	}
+	return notes, longest
+}
+
 // sawNote notes that there is a note behind that turn. A request needs nothing else from its
 // worker.
 func (a *Adopter) sawNote(n note, turn int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	switch s := a.series[n.prefix()]; {
-	case s == nil:
-	case n.Request != nil:
-		delete(a.series, n.prefix())
-	default:
+	if s := a.adopted[n.prefix()]; s != nil {
 		s.turn, s.seen = turn, time.Now()
 	}
+	a.requested = slices.DeleteFunc(a.requested, func(r note) bool { return r.prefix() == n.prefix() })
 }
 
 // admit reports whether to run the pass of a note that is due: this worker adopts its entity, and
@@ -242,7 +210,7 @@ func (a *Adopter) admit(n note) (every time.Duration, ok bool) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.series[n.prefix()]
+	s := a.adopted[n.prefix()]
 	if s == nil {
 		return 0, false
 	}
@@ -253,47 +221,43 @@ func (a *Adopter) admit(n note) (every time.Duration, ok bool) {
 func (a *Adopter) Pass(ctx context.Context, l *intake.Lease) {
 	a.passing <- struct{}{}
 	defer func() { <-a.passing }()
-	settle := l.Complete
 	n, err := parseNote(l.Body)
-	log := a.cfg.Log.With(zap.String("message_id", l.ID), zap.String("work_queue", n.Entity))
 	every, ok := a.admit(n)
+	log := a.cfg.Log.With(zap.String("message_id", l.ID), zap.String("work_queue", n.Entity), zap.String("monitor_queue", l.Queue))
 	switch {
 	case err != nil:
-		log.Warn("adopt note refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.Error(err))
-		settle = func(ctx context.Context) error { return l.DeadLetter(ctx, intake.Malformed, err.Error()) }
+		log.Warn("adopt note refused: it is kept as a dead letter", zap.Error(err))
+		err = l.DeadLetter(ctx, intake.Malformed, err.Error())
 	case !ok:
 		log.Info("adopt note dropped: this monitor does not adopt its entity, or another note does")
+		err = l.Complete(ctx)
 	default:
-		if err := a.pass(ctx, n, every); err != nil {
-			log.Warn("adopt note not rewritten: the pass is repeated", zap.Error(err))
+		if err = a.pass(ctx, n, every); err != nil {
 			l.LetGo()
-			return
+			break
 		}
 		a.sawNote(n, n.Turn)
+		err = l.Complete(ctx)
 	}
-	if err := settle(ctx); err != nil {
-		log.Warn("adopt note not settled: it comes back", zap.String("monitor_queue", l.Queue), zap.Error(err))
+	if err != nil {
+		log.Warn("adopt note neither settled nor rewritten: it comes back", zap.Error(err))
 	}
 }
 
 // pass runs the pass of a note, and writes the next note.
 func (a *Adopter) pass(ctx context.Context, n note, every time.Duration) error {
-	p := &pass{a: a, entity: n.Entity, request: n.Request, positions: n.Positions}
+	p := &pass{Adopter: a, note: n}
 	began := a.cfg.Latest()
-	err := p.run(ctx)
-	wait := every
+	wait, err := every, p.run(ctx)
 	switch {
 	case err != nil:
-		wait = max(every/lostIntervals, time.Second)
+		wait = max(every/10, time.Second)
 		a.cfg.Log.Warn("adopt pass failed", zap.String("work_queue", n.Entity), zap.Duration("retry_in", wait), zap.Error(err))
 	case p.more:
 		wait = time.Second
-	}
-	isRead := !p.more && (err == nil || n.Request.isGivenUp(began))
-	if isRead && n.Request.isOver(began) {
+	case n.Request.isOver(began):
 		return nil
 	}
-	n.Turn++
-	n.Positions = p.positions
-	return a.write(ctx, n, a.cfg.Latest().Add(wait))
+	p.Turn++
+	return a.write(ctx, p.note, a.cfg.Latest().Add(wait))
 }

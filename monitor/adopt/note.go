@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,14 +21,11 @@ import (
 // NoteType is the content type of notes. On the wire it names a pass differently.
 const NoteType = "application/vnd.overdue.sweep+json"
 
-const (
-	// maxNoteSize is less than a message of the least tier may have, and room for the 2,000
-	// subscriptions that a topic may have.
-	maxNoteSize = 240 << 10 // bytes
-	notePrefix  = "overdue-sweep-"
-	// senderLag is how long senders may go by former settings, see entities.Config.KeepFor.
-	senderLag = 2 * time.Minute
-)
+const notePrefix = "overdue-sweep-"
+
+// maxNoteSize is less than a message of the least tier may have, and room for the 2,000
+// subscriptions that a topic may have.
+const maxNoteSize = 240 << 10 // bytes
 
 // note is the body of a note.
 type note struct {
@@ -64,11 +60,6 @@ type request struct {
 // stays, so that no other worker writes one.
 func (r *request) isOver(now time.Time) bool {
 	return r != nil && now.After(r.Since.Add(senderLag+search.SettledAge))
-}
-
-// isGivenUp reports whether r is too old to be repeated when it fails.
-func (r *request) isGivenUp(now time.Time) bool {
-	return r != nil && now.After(r.Since.Add(lostIntervals*senderLag))
 }
 
 func parseNote(body []byte) (n note, err error) {
@@ -117,26 +108,26 @@ func (a *Adopter) write(ctx context.Context, n note, due time.Time) error {
 	})
 }
 
-// readNotes returns a function that reports whether there is a note with that prefix. The last note
-// of a series was written at most an interval ago; twice that for a worker that is slow.
-func (a *Adopter) readNotes(ctx context.Context, longest time.Duration) (func(context.Context, string) (bool, error), error) {
+// findNotes returns the prefixes of notes that have a successor on the monitor queue. The last note
+// of a series was written at most the longest interval ago; twice that for a worker that is slow.
+func (a *Adopter) findNotes(ctx context.Context, notes []note, longest time.Duration) (found map[string]bool, err error) {
+	found = map[string]bool{}
+	for _, n := range notes {
+		found[n.prefix()] = false
+	}
 	if a.cfg.HasNote != nil {
-		return a.cfg.HasNote, nil
+		for prefix := range found {
+			if found[prefix], err = a.cfg.HasNote(ctx, prefix); err != nil {
+				return nil, err
+			}
+		}
+		return found, nil
 	}
 	v := search.View{Links: a.cfg.Links, Path: a.cfg.MonitorQueue, Operations: a.cfg.Operations}
 	defer v.Close(ctx)
-	now := a.cfg.Scheduler.Now()
-	from := now.Time.Add(-now.Uncertainty - max(2*longest, senderLag))
-	if !now.Measured {
-		from = time.Time{}
-	}
-	var ids []string
-	err := v.Between(ctx, from, search.Forever, func(m *link.Message) {
+	return found, v.Between(ctx, a.cfg.Latest().Add(-2*longest), search.Forever, func(m *link.Message) {
 		if strings.HasPrefix(m.MessageID, notePrefix) {
-			ids = append(ids, m.MessageID)
+			found[m.MessageID[:strings.LastIndexByte(m.MessageID, '-')+1]] = true
 		}
 	})
-	return func(_ context.Context, prefix string) (bool, error) {
-		return slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, prefix) }), nil
-	}, err
 }

@@ -18,22 +18,15 @@ import (
 	"overdue/scheduler"
 )
 
-const (
-	// windowLength is the length of a window of enqueued-times that a companion stands for. It is no
-	// longer than the monitor holds a companion, so nobody writes it again.
-	windowLength = 4 * time.Second
-	// maxReferences bounds about how many messages a pass takes of one path, and so its memory. The
-	// next one goes on.
-	maxReferences = 5000
-)
+// maxReferences bounds about how many messages a pass takes of one path, and so its memory. The
+// next one goes on.
+const maxReferences = 5000
 
 // pass writes companions for the messages of an entity, from where the last pass ended.
 type pass struct {
-	a         *Adopter
-	entity    string
-	request   *request            // nil: the entity is adopted
-	positions map[string]position // by subscription, "" for a queue
-	more      bool                // it has ended before it had read everything
+	*Adopter
+	note      // of this pass, then of the next one
+	more bool // it has ended before it had read everything
 
 	// Of the entity, or the subscription, that is read:
 	path     string
@@ -42,32 +35,33 @@ type pass struct {
 	refs     []scheduler.Reference
 }
 
-// run visits the queue, or the subscriptions of the topic. Its progress is in positions, also after
+// run visits the queue, or the subscriptions of the topic. Its progress is in Positions, also after
 // an error. Without the right to read descriptions, the entity counts as a queue.
 func (p *pass) run(ctx context.Context) (err error) {
-	before, info := p.positions, entities.Info{}
-	p.positions = map[string]position{} // without those of what was deleted
-	if p.a.cfg.Describe != nil {
-		info, err = p.a.cfg.Describe(ctx, p.entity, time.Now().Add(-search.SettledAge))
+	info := entities.Info{}
+	if p.cfg.Describe != nil {
+		info, err = p.cfg.Describe(ctx, p.Entity, time.Now().Add(-search.SettledAge))
 	}
-	switch {
-	case errors.Is(err, entities.ErrNotFound):
-		return nil
-	case err != nil && !errors.Is(err, entities.ErrNoRight):
-		p.positions = before
+	isMissing := errors.Is(err, entities.ErrNotFound)
+	if err != nil && !isMissing && !errors.Is(err, entities.ErrNoRight) {
 		return err
 	}
-	base := p.a.cfg.Settings(ctx, p.entity)
+	before := p.Positions
+	p.Positions = map[string]position{} // without those of what was deleted
+	if isMissing {
+		return nil
+	}
+	base := p.cfg.Settings(ctx, p.Entity)
 	paths := info.Subscriptions
 	if info.Kind != entities.Topic {
 		paths = []entities.Subscription{{AutoDeleteOnIdle: info.AutoDeleteOnIdle, ForwardTo: info.ForwardTo}}
 	}
 	var errs []error
 	for _, sub := range paths {
-		p.positions[sub.Name] = before[sub.Name]
-		p.path, p.settings = p.entity, base
+		p.Positions[sub.Name] = before[sub.Name]
+		p.path, p.settings = p.Entity, base
 		if sub.Name != "" {
-			p.path = address.SubscriptionPath(p.entity, sub.Name)
+			p.path = address.SubscriptionPath(p.Entity, sub.Name)
 		}
 		life := duration.Shorter(info.DefaultMessageTimeToLive, sub.DefaultMessageTimeToLive)
 		p.settings.DefaultMessageTimeToLive = duration.Shorter(base.DefaultMessageTimeToLive, life)
@@ -83,7 +77,7 @@ func (p *pass) run(ctx context.Context) (err error) {
 func (p *pass) canVisit(idle time.Duration, forwardTo string, partitioned bool) bool {
 	var why string
 	switch {
-	case idle > 0 && p.request == nil:
+	case idle > 0 && p.Request == nil:
 		why = "it is deleted when it is idle, and reading it would keep it"
 	case forwardTo != "":
 		why = "it forwards its messages: set adopt on " + forwardTo
@@ -92,21 +86,21 @@ func (p *pass) canVisit(idle time.Duration, forwardTo string, partitioned bool) 
 	default:
 		return true
 	}
-	if _, warned := p.a.refused.LoadOrStore(p.path, true); !warned {
-		p.a.cfg.Log.Warn("messages are not adopted: send them through an endpoint of Overdue", zap.String("work_queue", p.path), zap.String("why", why))
+	if _, warned := p.refused.LoadOrStore(p.path, true); !warned {
+		p.cfg.Log.Warn("messages are not adopted: send them through an endpoint of Overdue", zap.String("work_queue", p.path), zap.String("why", why))
 	}
 	return false
 }
 
 // reads reports whether the pass reads messages.
-func (p *pass) reads() bool { return p.request == nil || p.request.All }
+func (p *pass) reads() bool { return p.Request == nil || p.Request.All }
 
 // visit writes companions for one queue or subscription. The first check of an overdue message
 // expires all overdue ones, and a dead letter is not adopted. So it reads all messages before it
 // writes any companion.
 func (p *pass) visit(ctx context.Context, subscription string) (err error) {
-	p.limit, p.refs = p.a.cfg.Latest().Add(-search.SettledAge), nil
-	at := p.positions[subscription]
+	p.limit, p.refs = p.cfg.Latest().Add(-search.SettledAge), nil
+	at := p.Positions[subscription]
 	if p.reads() {
 		at, err = p.read(ctx, at)
 	} else {
@@ -115,18 +109,18 @@ func (p *pass) visit(ctx context.Context, subscription string) (err error) {
 	if err != nil {
 		return err
 	}
-	now := p.a.cfg.Latest()
+	now := p.cfg.Latest()
 	for i := range p.refs { // what should be due already is due now
 		r := &p.refs[i]
 		r.Ahead = min(r.Ahead, r.Deadline.Sub(now))
 	}
-	if err = p.a.cfg.Scheduler.Schedule(ctx, scheduler.Companion{Entity: p.path, References: p.refs}); err != nil {
+	if err = p.cfg.Scheduler.Schedule(ctx, scheduler.Companion{Entity: p.path, References: p.refs}); err != nil {
 		return err
 	}
 	if p.reads() && len(p.refs) > 0 {
-		p.a.cfg.Adopted(p.path, len(p.refs))
+		p.cfg.Adopted(p.path, len(p.refs))
 	}
-	p.positions[subscription] = at
+	p.Positions[subscription] = at
 	return nil
 }
 
@@ -134,14 +128,15 @@ func (p *pass) visit(ctx context.Context, subscription string) (err error) {
 // time to live, if it has changed.
 func (p *pass) cover(at position) position {
 	life, since := p.settings.DefaultMessageTimeToLive, sinceChange(p.settings.DefaultSince)
-	if life == 0 || since.Before(p.request.Since) || at.Enqueued.After(since) {
+	if life == 0 || since.Before(p.Request.Since) || at.Enqueued.After(since) {
 		return at
 	}
-	end := since.Add(senderLag)
-	for from := since; from.Before(end); from = from.Add(windowLength) {
+	// A window is no longer than the monitor holds a companion, so nobody writes that again.
+	end, length := since.Add(senderLag), senderLag/30
+	for from := since; from.Before(end); from = from.Add(length) {
 		p.refs = append(p.refs, scheduler.Reference{
 			From:     from,
-			Until:    from.Add(windowLength - search.StampPrecision),
+			Until:    from.Add(length - search.StampPrecision),
 			Deadline: from.Add(life),
 			Within:   life,
 			Stated:   "default",
@@ -155,7 +150,7 @@ func (p *pass) cover(at position) position {
 // For a request it takes the dead letters as well: what has expired before it was read on the
 // queue.
 func (p *pass) read(ctx context.Context, at position) (position, error) {
-	queue := search.View{Links: p.a.cfg.Links, Path: p.path, Operations: p.a.cfg.Operations}
+	queue := search.View{Links: p.cfg.Links, Path: p.path, Operations: p.cfg.Operations}
 	defer queue.Close(ctx)
 	queue.Hint(at.Next-1, at.Enqueued.Add(-search.StampPrecision))
 	next := position{at.Next, p.limit}
@@ -167,7 +162,7 @@ func (p *pass) read(ctx context.Context, at position) (position, error) {
 			}
 		}
 		last := page[len(page)-1]
-		if len(p.refs) < maxReferences && !p.a.cfg.Busy() || last.EnqueuedTime.After(p.limit) {
+		if len(p.refs) < maxReferences && !p.cfg.Busy() || last.EnqueuedTime.After(p.limit) {
 			return true
 		}
 		p.more, next.Enqueued = true, last.EnqueuedTime
@@ -182,10 +177,10 @@ func (p *pass) read(ctx context.Context, at position) (position, error) {
 		return position{}, nil
 	case err != nil:
 		return at, err
-	case p.request == nil:
+	case p.Request == nil:
 		return next, nil
 	}
-	letters := search.View{Links: p.a.cfg.Links, Path: p.path + "/$DeadLetterQueue", Operations: p.a.cfg.Operations}
+	letters := search.View{Links: p.cfg.Links, Path: p.path + "/$DeadLetterQueue", Operations: p.cfg.Operations}
 	defer letters.Close(ctx)
 	return next, letters.Between(ctx, at.Enqueued, next.Enqueued, p.take)
 }

@@ -129,10 +129,10 @@ func (s *scene) expire() {
 // pass runs a pass, and returns the message-ids of its references.
 func (s *scene) pass(r *request, positions map[string]position) (ids []string, p *pass) {
 	s.Helper()
-	p = &pass{a: s.adopter, entity: "orders", request: r, positions: positions}
+	p = &pass{Adopter: s.adopter, note: note{Entity: "orders", Request: r, Positions: positions}}
 	s.must(p.run(s.Context()))
 	clear(positions)
-	maps.Copy(positions, p.positions)
+	maps.Copy(positions, p.Positions)
 	for _, r := range p.refs {
 		ids = append(ids, r.MessageID)
 	}
@@ -208,7 +208,7 @@ func TestAPassAfterAChange(t *testing.T) {
 		if from.Before(r.Since.Add(senderLag - search.StampPrecision)) {
 			t.Errorf("the windows end at %v, want the two minutes behind %v", from, r.Since)
 		}
-		if _, p := s.pass(r, p.positions); len(p.refs) > 0 {
+		if _, p := s.pass(r, p.Positions); len(p.refs) > 0 {
 			t.Errorf("the second pass has %d windows, want none", len(p.refs))
 		}
 	})

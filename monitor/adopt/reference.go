@@ -63,9 +63,9 @@ func (p *pass) take(m *link.Message) {
 	switch n := len(p.refs); {
 	case !ok || r.WithoutID() && n > 0 && p.refs[n-1] == r:
 		return
-	case isLetter && (!hasExpired || r.Deadline.Before(p.request.Since)):
+	case isLetter && (!hasExpired || r.Deadline.Before(p.Request.Since)):
 		return
-	case p.request == nil && p.a.cfg.Scheduler.Watches(p.entity, p.path, &r):
+	case p.Request == nil && p.cfg.Scheduler.Watches(p.Entity, p.path, &r):
 		return
 	}
 	p.refs = append(p.refs, r)

@@ -34,11 +34,14 @@ type Config struct {
 	Heard func(name string, info Info, err error)
 
 	FreshFor time.Duration // how long an answer is taken as it is; 0 = 1 minute
-	KeepFor  time.Duration // how long it is taken while another is fetched; 0 = 2 minutes
+	KeepFor  time.Duration // how long it is taken while another is fetched; 0 = DefaultKeepFor
 	MaxWait  time.Duration // the longest wait for an answer, retries included; 0 = 15 s
 	NoRight  time.Duration // how long ErrNoRight is taken for an answer; 0 = 1 hour
 	MaxNames int           // to remember; those that were not asked for longest go. 0 = 4096
 }
+
+// DefaultKeepFor is how long a former answer may be taken for the settings of an entity.
+const DefaultKeepFor = 2 * time.Minute
 
 const (
 	readers      = 8                      // reads at once
@@ -82,7 +85,7 @@ func New(cfg Config) *Store {
 	for _, d := range []struct {
 		of *time.Duration
 		is time.Duration
-	}{{&cfg.FreshFor, time.Minute}, {&cfg.KeepFor, 2 * time.Minute}, {&cfg.MaxWait, 15 * time.Second}, {&cfg.NoRight, time.Hour}} {
+	}{{&cfg.FreshFor, time.Minute}, {&cfg.KeepFor, DefaultKeepFor}, {&cfg.MaxWait, 15 * time.Second}, {&cfg.NoRight, time.Hour}} {
 		if *d.of == 0 {
 			*d.of = d.is
 		}
