@@ -180,12 +180,6 @@ func TestReferencesOfAdoptedMessages(t *testing.T) {
 		{"a time to live", ttl, judge.Settings{}, in("ttl", 30*time.Second)},
 		{"that is capped", ttl, judge.Settings{DefaultMessageTimeToLive: 10 * time.Second}, in("ttl", 10*time.Second)},
 		{"that of the entity", message(nil), judge.Settings{DefaultMessageTimeToLive: 10 * time.Second}, in("default", 10*time.Second)},
-		{"that of the entity, which may be newer", message(nil), judge.Settings{DefaultMessageTimeToLive: 10 * time.Second, DefaultSince: noon}, ref(func(r *scheduler.Reference) {
-			r.Stated, r.Deadline = "default", noon.Add(10*time.Second)
-		})},
-		{"that of the entity, which may be newer than the send", message(func(m *link.Message) { m.ScheduledEnqueueTime = noon }), judge.Settings{DefaultMessageTimeToLive: 10 * time.Second}, ref(func(r *scheduler.Reference) {
-			r.Stated, r.Deadline = "default", noon.Add(10*time.Second)
-		})},
 		{"the entity's deadline", message(nil), judge.Settings{Deadline: 5 * time.Second, DefaultMessageTimeToLive: 10 * time.Second}, in("entity", 5*time.Second)},
 		{"within", property("overdue-within", "7s"), judge.Settings{}, in("within", 7*time.Second)},
 		{"an instant", property("overdue-deadline", noon.Add(time.Minute)), judge.Settings{}, ref(func(r *scheduler.Reference) { r.Stated, r.Deadline = "deadline", noon.Add(time.Minute) })},

@@ -159,15 +159,22 @@ func (a *Adopter) Run(ctx context.Context) {
 	}
 }
 
-// begin writes the notes that were requested, and those of series that are lost.
+// begin writes the notes that were requested, and the first ones of series that are lost.
 func (a *Adopter) begin(ctx context.Context) error {
-	missing, longest := a.missing()
+	a.mu.Lock()
+	missing, longest := slices.Clone(a.requested), senderLag
+	for _, s := range a.adopted {
+		if s.isLost() {
+			missing, longest = append(missing, s.first), max(longest, s.every)
+		}
+	}
+	a.mu.Unlock()
 	if len(missing) == 0 {
 		return nil
 	}
-	kept, err := a.findNotes(ctx, missing, longest)
+	found, err := a.findNotes(ctx, missing, longest)
 	for _, n := range missing {
-		if err == nil && !kept[n.prefix()] {
+		if err == nil && !found[n.prefix()] {
 			err = a.write(ctx, n, a.cfg.Scheduler.Now().Time)
 		}
 		if err != nil {
@@ -176,19 +183,6 @@ func (a *Adopter) begin(ctx context.Context) error {
 		a.sawNote(n, 0)
 	}
 	return nil
-}
-
-// missing returns the first notes of requests and of lost series, and the longest interval.
-func (a *Adopter) missing() (notes []note, longest time.Duration) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	notes, longest = slices.Clone(a.requested), senderLag
-	for _, s := range a.adopted {
-		if s.isLost() {
-			notes, longest = append(notes, s.first), max(longest, s.every)
-		}
-	}
-	return notes, longest
 }
 
 // sawNote notes that there is a note behind that turn. A request needs nothing else from its

@@ -66,58 +66,43 @@ func (p *pass) run(ctx context.Context) (err error) {
 		life := duration.Shorter(info.DefaultMessageTimeToLive, sub.DefaultMessageTimeToLive)
 		p.settings.DefaultMessageTimeToLive = duration.Shorter(base.DefaultMessageTimeToLive, life)
 		p.settings.DefaultSince = duration.Later(info.UpdatedAt, sub.UpdatedAt)
-		if p.canVisit(sub.AutoDeleteOnIdle, sub.ForwardTo, info.Partitioned) {
+		switch {
+		case sub.AutoDeleteOnIdle > 0 && p.Request == nil:
+			p.refuse("it is deleted when it is idle, and reading it would keep it")
+		case sub.ForwardTo != "":
+			p.refuse("it forwards its messages: set adopt on " + sub.ForwardTo)
+		default:
 			errs = append(errs, p.visit(ctx, sub.Name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// canVisit reports whether companions can be written for the path, and logs once why not.
-func (p *pass) canVisit(idle time.Duration, forwardTo string, partitioned bool) bool {
-	var why string
-	switch {
-	case idle > 0 && p.Request == nil:
-		why = "it is deleted when it is idle, and reading it would keep it"
-	case forwardTo != "":
-		why = "it forwards its messages: set adopt on " + forwardTo
-	case partitioned && p.reads():
-		why = "it is partitioned, and its messages have no order that a pass could follow"
-	default:
-		return true
-	}
+// refuse logs once why no companions can be written for the path.
+func (p *pass) refuse(why string) {
 	if _, warned := p.refused.LoadOrStore(p.path, true); !warned {
 		p.cfg.Log.Warn("messages are not adopted: send them through an endpoint of Overdue", zap.String("work_queue", p.path), zap.String("why", why))
 	}
-	return false
 }
-
-// reads reports whether the pass reads messages.
-func (p *pass) reads() bool { return p.Request == nil || p.Request.All }
 
 // visit writes companions for one queue or subscription. The first check of an overdue message
 // expires all overdue ones, and a dead letter is not adopted. So it reads all messages before it
 // writes any companion.
 func (p *pass) visit(ctx context.Context, subscription string) (err error) {
 	p.limit, p.refs = p.cfg.Latest().Add(-search.SettledAge), nil
-	at := p.Positions[subscription]
-	if p.reads() {
+	at, reads := p.Positions[subscription], p.Request == nil || p.Request.All
+	if reads {
 		at, err = p.read(ctx, at)
 	} else {
 		at = p.cover(at)
 	}
+	if err == nil {
+		err = p.cfg.Scheduler.Schedule(ctx, scheduler.Companion{Entity: p.path, References: p.refs})
+	}
 	if err != nil {
 		return err
 	}
-	now := p.cfg.Latest()
-	for i := range p.refs { // what should be due already is due now
-		r := &p.refs[i]
-		r.Ahead = min(r.Ahead, r.Deadline.Sub(now))
-	}
-	if err = p.cfg.Scheduler.Schedule(ctx, scheduler.Companion{Entity: p.path, References: p.refs}); err != nil {
-		return err
-	}
-	if p.reads() && len(p.refs) > 0 {
+	if reads {
 		p.cfg.Adopted(p.path, len(p.refs))
 	}
 	p.Positions[subscription] = at
@@ -162,6 +147,9 @@ func (p *pass) read(ctx context.Context, at position) (position, error) {
 			}
 		}
 		last := page[len(page)-1]
+		if queue.Unordered {
+			return false
+		}
 		if len(p.refs) < maxReferences && !p.cfg.Busy() || last.EnqueuedTime.After(p.limit) {
 			return true
 		}
@@ -170,7 +158,7 @@ func (p *pass) read(ctx context.Context, at position) (position, error) {
 	})
 	switch {
 	case queue.Unordered:
-		p.canVisit(0, "", true) // nobody has described it
+		p.refuse("it is partitioned, and its messages have no order that a pass could follow")
 		p.refs = nil
 		return at, nil
 	case link.Condition(err) == link.ConditionNotFound:

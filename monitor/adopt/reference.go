@@ -34,9 +34,7 @@ func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Re
 		r.Deadline, r.Stated = by, scheduler.StatedComplete
 		by = time.Time{}
 	}
-	// Another default may have held for a message that was sent before. Then the broker decides.
-	sentBefore := !m.ScheduledEnqueueTime.IsZero() || m.EnqueuedTime.Before(s.DefaultSince.Add(search.WindowMargin))
-	if r.Stated != "deadline" && (r.Stated != "default" || !sentBefore) {
+	if r.Stated != "deadline" {
 		r.Within = r.Deadline.Sub(m.EnqueuedTime)
 	}
 	if !by.IsZero() {
@@ -58,6 +56,7 @@ func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Re
 // without an id stands for all that were enqueued at that instant with that deadline.
 func (p *pass) take(m *link.Message) {
 	r, ok := reference(m, p.settings, p.limit)
+	r.Ahead = min(r.Ahead, r.Deadline.Sub(p.limit)) // what is overdue is due at one instant
 	isLetter := m.DeadLetterReason != ""
 	hasExpired := m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == scan.Reason
 	switch n := len(p.refs); {
