@@ -11,15 +11,13 @@ import (
 	"overdue/scheduler"
 )
 
-const (
-	driftPerSecond = 200 * time.Microsecond // that our clock gains on the broker's at most
-	maxEarly       = 5 * time.Second        // by which IsEarly sets the clock behind a deadline at most
-)
+// maxEarly is by how much IsEarly sets the clock behind a deadline at most.
+const maxEarly = 5 * time.Second
 
 // Clock is a lower bound of the clock of the broker: the latest stamp that it made, carried on by
-// our monotonic clock less driftPerSecond. It is behind by the time that a companion took to
-// arrive, and ahead only after the clock of the broker was set back. So code that dead-letters a
-// message by it asks IsEarly as well.
+// our monotonic clock. It is behind by the time that a companion took to arrive, and ahead only
+// after the clock of the broker was set back. So code that dead-letters a message by it asks
+// IsEarly as well.
 type Clock struct {
 	Measured func() scheduler.Instant // of the scheduler
 
@@ -68,13 +66,13 @@ func (c *Clock) Now() time.Time {
 
 func (c *Clock) nowLocked() time.Time {
 	age := time.Since(c.at)
-	return c.stamp.Add(age - time.Duration(age.Seconds()*float64(driftPerSecond)))
+	return c.stamp.Add(age - age/5000) // our clock gains 200 µs a second at most
 }
 
 // Until returns how long it takes our clock until Now has reached t.
 func (c *Clock) Until(t time.Time) time.Duration {
 	d := t.Sub(c.Now())
-	return d + max(d, 0)/4000 // more than driftPerSecond
+	return d + max(d, 0)/4000 // more than what Now takes off
 }
 
 // Grain is the resolution of the stamps of the broker: the instant itself may be later by up to

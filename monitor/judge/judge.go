@@ -50,15 +50,15 @@ func Message(r *scheduler.Reference, m *link.Message, s Settings, now time.Time)
 	}
 	j := Judgement{CompleteBy: CompleteBy(r, m, s), Deferred: m.State == link.Deferred}
 	certain, expiry, assumed := deadlinesOf(r, m, s)
-	if !certain.IsZero() && !certain.After(now) {
-		j.Overdue, j.Deadline = true, certain
-		j.Native = !expiry.IsZero() && !expiry.After(now)
+	hasPassed := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
+	if hasPassed(certain) {
+		j.Overdue, j.Deadline, j.Native = true, certain, hasPassed(expiry)
 		return j
 	}
 	next := certain
 	for _, at := range assumed {
 		switch {
-		case !at.After(now):
+		case hasPassed(at):
 			j.Overdue, j.Assumed, j.Native = true, true, true
 			j.Deadline = duration.Later(j.Deadline, at)
 		case next.IsZero() || at.Before(next):

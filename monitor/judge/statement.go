@@ -78,18 +78,15 @@ func statedCompletion(m *link.Message, s Settings) time.Duration {
 	return s.CompleteWithin
 }
 
-// maxCorrelationID bounds the bytes of a correlation-id in companions and events. Service Bus
-// does not bound it.
-const maxCorrelationID = 512
-
-// Missed describes m, whose deadline was missed or is notified of.
+// Missed describes m, whose deadline was missed or is notified of. Service Bus does not bound the
+// correlation-id.
 func Missed(m *link.Message, deadline time.Time) *scheduler.Missed {
 	return &scheduler.Missed{
 		SequenceNumber: m.SequenceNumber,
 		EnqueuedTime:   m.EnqueuedTime,
 		Deadline:       deadline,
 		DeliveryCount:  m.DeliveryCount,
-		CorrelationID:  strings.ToValidUTF8(m.CorrelationID[:min(len(m.CorrelationID), maxCorrelationID)], ""),
+		CorrelationID:  strings.ToValidUTF8(m.CorrelationID[:min(len(m.CorrelationID), 512)], ""),
 		Traceparent:    m.Traceparent(),
 	}
 }
