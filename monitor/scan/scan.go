@@ -105,7 +105,6 @@ func Run(ctx context.Context, cfg Config, targets []*Target) (others []*link.Mes
 	}
 	for t, letter := range s.others {
 		if t.Outcome == DeadLettered {
-			letter.DeadLetterReason = Reason
 			others = append(others, letter)
 		}
 	}
@@ -116,17 +115,16 @@ func Run(ctx context.Context, cfg Config, targets []*Target) (others []*link.Mes
 // before. A complete one shows that the connection does not stall: messages in transit during a
 // stall stay locked.
 func (s *scan) receive(ctx context.Context) error {
-	received := 0
-	for batch := 1; len(s.sought) > 0; batch = min(4*batch, search.PageSize) {
-		if received >= maxHeld || !time.Now().Before(s.end) {
-			s.cut = true
+	received, batch := 0, 1
+	for more := len(s.sought) > 0; more; batch = min(4*batch, search.PageSize) {
+		if s.cut = received >= maxHeld || !time.Now().Before(s.end); s.cut {
 			return nil
 		}
 		credit, err := s.creditFor(ctx, batch)
 		if err != nil || credit == 0 {
 			return err
 		}
-		if more, err := s.receiveBatch(ctx, credit); err != nil || !more {
+		if more, err = s.receiveBatch(ctx, credit); err != nil {
 			return err
 		}
 		received += credit
@@ -158,12 +156,10 @@ func (s *scan) receiveBatch(ctx context.Context, credit int) (more bool, err err
 		return false, err
 	}
 	m, err := s.Receiver.Receive(ctx, time.Until(s.end)/8)
-	if err != nil {
-		return false, err
+	if err == nil {
+		err = s.Receiver.Drain(ctx)
 	}
-	more = m != nil && s.take(ctx, m)
-	err = s.Receiver.Drain(ctx)
-	for m := s.Receiver.Prefetched(); m != nil; m = s.Receiver.Prefetched() {
+	for more = m != nil; m != nil; m = s.Receiver.Prefetched() {
 		more = s.take(ctx, m) && more
 	}
 	return more, err
@@ -180,23 +176,20 @@ func (s *scan) take(ctx context.Context, m *link.ReceivedMessage) (more bool) {
 	if !isSought {
 		t = s.overdue(m)
 	}
-	if t == nil || s.Clock.IsEarly(t.Deadline, m.LockedUntil, s.Lock) {
+	switch {
+	case t == nil:
 		s.live = append(s.live, m)
-		if t != nil {
-			t.Outcome = Early
-		}
-	} else {
+	case s.Clock.IsEarly(t.Deadline, m.LockedUntil, s.Lock):
+		s.live = append(s.live, m)
+		t.Outcome = Early
+	default:
 		s.settling.Go(func() error { return s.deadLetter(ctx, t, m) })
-		if !isSought {
-			letter := m.Message
-			s.others[t] = &letter
-		}
 	}
 	isUnordered := s.Work != nil && s.Work.Unordered // a session is in one partition
 	return len(s.sought) > 0 && (isUnordered || at.Number <= s.last)
 }
 
-// overdue returns a target for m if it states a deadline that has passed: another monitor has its
+// overdue makes a target of m if it states a deadline that has passed: another monitor has its
 // companion, or that is about to become due. One scan serves all overdue messages, since several
 // scans would obstruct each other.
 func (s *scan) overdue(m *link.ReceivedMessage) *Target {
@@ -204,7 +197,11 @@ func (s *scan) overdue(m *link.ReceivedMessage) *Target {
 	if deadline.IsZero() || deadline.After(s.now) || m.EnqueuedTime.IsZero() {
 		return nil
 	}
-	return &Target{Deadline: deadline}
+	t := &Target{Deadline: deadline}
+	letter := m.Message
+	letter.DeadLetterReason = Reason
+	s.others[t] = &letter
+	return t
 }
 
 // deadLetter dead-letters m, which is t.
