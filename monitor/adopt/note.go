@@ -74,8 +74,6 @@ func parseNote(body []byte) (n note, err error) {
 		return n, fmt.Errorf("adopt: note has version %d, this program reads version 1", n.Version)
 	case n.Turn < 0 || n.Entity == "" || n.Series == "":
 		return n, errors.New("adopt: note has no entity or series, or a negative turn")
-	case n.Positions == nil:
-		n.Positions = map[string]position{}
 	}
 	return n, nil
 }

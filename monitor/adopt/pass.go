@@ -14,6 +14,7 @@ import (
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
+	"overdue/monitor/scan"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
@@ -142,7 +143,7 @@ func (p *pass) read(ctx context.Context, at position) (position, error) {
 	err := queue.Read(ctx, at.Enqueued, p.limit, func(page []*link.Message) bool {
 		for _, m := range page {
 			if at.isBefore(m) && !m.EnqueuedTime.After(p.limit) {
-				p.take(m)
+				p.take(m, time.Time{})
 				next.Next = m.SequenceNumber + 1
 			}
 		}
@@ -170,5 +171,61 @@ func (p *pass) read(ctx context.Context, at position) (position, error) {
 	}
 	letters := search.View{Links: p.cfg.Links, Path: p.path + "/$DeadLetterQueue", Operations: p.cfg.Operations}
 	defer letters.Close(ctx)
-	return next, letters.Between(ctx, at.Enqueued, next.Enqueued, p.take)
+	return next, letters.Between(ctx, at.Enqueued, next.Enqueued, func(m *link.Message) {
+		if m.DeadLetterReason == search.ReasonExpired || m.DeadLetterReason == scan.Reason {
+			p.take(m, p.Request.Since)
+		}
+	})
+}
+
+// reference returns the reference of a message on a queue, at the instant now of the clock of the
+// broker. ok is false if it has no deadline.
+func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Reference, ok bool) {
+	deadline, by := judge.DeadlineOf(&r, m, s), judge.CompleteBy(&r, m, s)
+	if search.Pending(m) || deadline.IsZero() && by.IsZero() {
+		return r, false
+	}
+	how, _ := judge.HowStated(m, s)
+	r = scheduler.Reference{
+		MessageID: m.MessageID,
+		SessionID: m.SessionID,
+		Once:      true,
+		Sent:      m.EnqueuedTime,
+		From:      m.EnqueuedTime,
+		Until:     m.EnqueuedTime,
+		Deadline:  deadline,
+		Stated:    how,
+	}
+	warnings := s.WarnBefore
+	if deadline.IsZero() {
+		r.Deadline, r.Stated = by, scheduler.StatedComplete
+		by, warnings = time.Time{}, nil
+	}
+	if r.Stated != "deadline" {
+		r.Within = r.Deadline.Sub(m.EnqueuedTime)
+	}
+	if !by.IsZero() {
+		r.CompleteWithin = by.Sub(m.EnqueuedTime)
+		r.Ahead = max(r.Deadline.Sub(by), 0)
+	}
+	for _, before := range warnings {
+		if at := r.Deadline.Add(-before); at.After(m.EnqueuedTime) && at.After(now) {
+			r.Ahead = max(r.Ahead, before)
+		}
+	}
+	return r, true
+}
+
+// take takes a message, unless it needs no companion: its deadline was before an instant, or one
+// without an id was taken that stands for all of that instant with that deadline.
+func (p *pass) take(m *link.Message, since time.Time) {
+	r, ok := reference(m, p.settings, p.limit)
+	r.Ahead = min(r.Ahead, r.Deadline.Sub(p.limit)) // what is overdue is due at one instant
+	switch n := len(p.refs); {
+	case !ok || r.Deadline.Before(since):
+	case r.WithoutID() && n > 0 && p.refs[n-1] == r:
+	case p.Request == nil && p.cfg.Scheduler.Watches(p.Entity, p.path, &r):
+	default:
+		p.refs = append(p.refs, r)
+	}
 }

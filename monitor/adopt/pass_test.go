@@ -169,6 +169,21 @@ func TestAPassContinuesWhereTheLastOneEnded(t *testing.T) {
 	})
 }
 
+// A message may have been a dead letter before: whoever sends it again may send its properties too.
+func TestAMessageThatWasSentAgainWithThePropertiesOfItsDeadLetterIsAdopted(t *testing.T) {
+	play(t, func(s *scene) {
+		sender, err := s.client.NewSender("orders", nil)
+		s.must(err)
+		for _, reason := range []string{search.ReasonExpired, "MaxDeliveryCountExceeded"} {
+			m := &azservicebus.Message{MessageID: &reason, ApplicationProperties: map[string]any{"DeadLetterReason": reason}}
+			s.must(sender.SendMessage(s.Context(), m, nil))
+		}
+		time.Sleep(2 * search.SettledAge)
+		got, _ := s.pass(nil, map[string]position{})
+		s.want(got, search.ReasonExpired, "MaxDeliveryCountExceeded")
+	})
+}
+
 func TestAPassIsBounded(t *testing.T) {
 	play(t, func(s *scene) {
 		const all = maxReferences + 10
