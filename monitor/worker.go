@@ -234,7 +234,7 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 		Settings: w.cfg.Settings, Describe: w.cfg.Describe,
 		Operations: w.metrics.Operations, Log: w.log,
 		Adopted: w.metrics.Adopted,
-		Latest:  w.clock.Latest, Busy: func() bool { return w.intake.IsCrowded() || w.isStopping() },
+		Latest:  w.clock.Latest,
 	}
 	if w.cfg.Store != nil {
 		cfg.HasNote = w.cfg.Store.HasNote

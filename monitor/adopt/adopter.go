@@ -56,7 +56,6 @@ type Config struct {
 	Operations *operations.Counter
 	Log        *zap.Logger
 	Latest     func() time.Time         // the broker's clock has not reached it, or just now
-	Busy       func() bool              // there is more urgent work: a pass ends early
 	Adopted    func(path string, n int) // n messages have got companions
 }
 

@@ -139,7 +139,7 @@ func (p *pass) read(ctx context.Context, at position) (position, error) {
 	queue := search.View{Links: p.cfg.Links, Path: p.path, Operations: p.cfg.Operations}
 	defer queue.Close(ctx)
 	queue.Hint(at.Next-1, at.Enqueued.Add(-search.StampPrecision))
-	next := position{at.Next, p.limit}
+	next, isCut := position{at.Next, p.limit}, false
 	err := queue.Read(ctx, at.Enqueued, p.limit, func(page []*link.Message) bool {
 		for _, m := range page {
 			if at.isBefore(m) && !m.EnqueuedTime.After(p.limit) {
@@ -147,16 +147,13 @@ func (p *pass) read(ctx context.Context, at position) (position, error) {
 				next.Next = m.SequenceNumber + 1
 			}
 		}
-		last := page[len(page)-1]
-		if queue.Unordered {
-			return false
+		last := page[len(page)-1].EnqueuedTime
+		if isCut = len(p.refs) >= maxReferences && !last.After(p.limit); isCut {
+			next.Enqueued = last
 		}
-		if len(p.refs) < maxReferences && !p.cfg.Busy() || last.EnqueuedTime.After(p.limit) {
-			return true
-		}
-		p.more, next.Enqueued = true, last.EnqueuedTime
-		return false
+		return !isCut && !queue.Unordered
 	})
+	p.more = p.more || isCut && !queue.Unordered
 	switch {
 	case queue.Unordered:
 		p.refuse("it is partitioned, and its messages have no order that a pass could follow")
