@@ -167,7 +167,7 @@ func TestAPassContinuesWhereTheLastOneEnded(t *testing.T) {
 	})
 }
 
-// A message may have been a dead letter before: whoever sends it again may send its properties too.
+// A message may have been a dead letter before, and was sent again with its properties.
 func TestAMessageThatWasSentAgainWithThePropertiesOfItsDeadLetterIsAdopted(t *testing.T) {
 	play(t, func(s *scene) {
 		sender, err := s.client.NewSender("orders", nil)
