@@ -44,16 +44,13 @@ func (r *round) scan(ctx context.Context) (scanned []*watch, err error) {
 		}
 	}
 	err = eachScope(open, func(s *scope) (err error) {
-		cfg := scan.Config{
+		s.others, err = scan.Run(ctx, scan.Config{
 			Receiver:   s.receiver,
+			Unordered:  r.work.Unordered && s.session == nil, // a session is in one partition
 			Clock:      &r.w.clock,
 			Lock:       r.settings.lock,
 			Operations: r.w.metrics.Operations,
-		}
-		if s.session == nil {
-			cfg.Work = r.work
-		}
-		s.others, err = scan.Run(ctx, cfg, targets[s])
+		}, targets[s])
 		return err
 	})
 	for _, s := range open {

@@ -55,7 +55,7 @@ const (
 // Config configures a scan. All fields are required, unless they say otherwise.
 type Config struct {
 	Receiver   *link.Receiver // without credit
-	Work       *search.View   // of the queue; nil: of a session, whose messages nobody else has
+	Unordered  bool           // sequence numbers are not in the order of the queue
 	Clock      *judge.Clock
 	Lock       time.Duration // of the queue; 0: unknown
 	Operations *operations.Counter
@@ -111,41 +111,23 @@ func Run(ctx context.Context, cfg Config, targets []*Target) (others []*link.Mes
 	return others, err
 }
 
-// receive receives batches until there is nothing more to find. Each may be four times the one
-// before. A complete one shows that the connection does not stall: messages in transit during a
-// stall stay locked.
-func (s *scan) receive(ctx context.Context) error {
-	received, batch := 0, 1
-	for more := len(s.sought) > 0; more; batch = min(4*batch, search.PageSize) {
+// receive receives batches until there is nothing more to find. The first one is a single message:
+// if that is behind the last target, a consumer has locked all of them. Each may be four times the
+// one before, but no more than can stand up to the last target. A complete one shows that the
+// connection does not stall: messages in transit during a stall stay locked.
+func (s *scan) receive(ctx context.Context) (err error) {
+	received, credit := 0, 1
+	for more := len(s.sought) > 0; more && err == nil; credit = min(4*credit, search.PageSize) {
 		if s.cut = received >= maxHeld || !time.Now().Before(s.end); s.cut {
 			return nil
 		}
-		credit, err := s.creditFor(ctx, batch)
-		if err != nil || credit == 0 {
-			return err
+		if !s.Unordered {
+			credit = min(credit, int(s.last-s.next)+1)
 		}
-		if more, err = s.receiveBatch(ctx, credit); err != nil {
-			return err
-		}
+		more, err = s.receiveBatch(ctx, credit)
 		received += credit
 	}
-	return nil
-}
-
-// creditFor returns how many messages to request for a batch: no more than stand up to the last
-// target. A peek also shows locked messages, and for each of those a later one is delivered. So the
-// first batch is one message: if that is behind the last target, all of them are locked.
-func (s *scan) creditFor(ctx context.Context, batch int) (credit int, err error) {
-	if s.Work == nil || s.Work.Unordered {
-		return batch, nil
-	}
-	page, err := s.Work.Peek(ctx, s.next, search.PageSize)
-	for _, m := range page {
-		if m.SequenceNumber <= s.last && !search.Pending(m) && m.State != link.Deferred {
-			credit++
-		}
-	}
-	return min(credit, batch), err
+	return err
 }
 
 // receiveBatch receives what the broker has for some credit, and takes back what is left of that.
@@ -158,6 +140,9 @@ func (s *scan) receiveBatch(ctx context.Context, credit int) (more bool, err err
 	m, err := s.Receiver.Receive(ctx, time.Until(s.end)/8)
 	if err == nil {
 		err = s.Receiver.Drain(ctx)
+	}
+	if m == nil {
+		m = s.Receiver.Prefetched()
 	}
 	for more = m != nil; m != nil; m = s.Receiver.Prefetched() {
 		more = s.take(ctx, m) && more
@@ -185,8 +170,7 @@ func (s *scan) take(ctx context.Context, m *link.ReceivedMessage) (more bool) {
 	default:
 		s.settling.Go(func() error { return s.deadLetter(ctx, t, m) })
 	}
-	isUnordered := s.Work != nil && s.Work.Unordered // a session is in one partition
-	return len(s.sought) > 0 && (isUnordered || at.Number <= s.last)
+	return len(s.sought) > 0 && (s.Unordered || at.Number < s.last)
 }
 
 // overdue makes a target of m if it states a deadline that has passed: another monitor has its

@@ -21,9 +21,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// scene is a queue, and a scan of it.
+type scene struct {
+	*testing.T
+	ns      *brokertest.Namespace
+	work    *search.View
+	cfg     Config
+	targets []*Target
+}
+
 // withScan has act see the queue orders of a broker, in which n messages wait, and a scan of it for
 // those of some indexes.
-func withScan(t *testing.T, n int, sought []int, act func(t *testing.T, ns *brokertest.Namespace, cfg Config, targets []*Target)) {
+func withScan(t *testing.T, n int, sought []int, act func(s *scene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) {
@@ -58,17 +67,16 @@ func withScan(t *testing.T, n int, sought []int, act func(t *testing.T, ns *brok
 			targets = append(targets, &Target{Identity: search.IdentityOf(page[i]), Deadline: page[i].EnqueuedTime})
 		}
 		clock := &judge.Clock{Measured: func() scheduler.Instant { return scheduler.Instant{Time: time.Now(), Measured: true} }}
-		act(t, ns, Config{
-			Receiver: r, Work: work, Clock: clock, Operations: counter,
-		}, targets)
+		cfg := Config{Receiver: r, Clock: clock, Operations: counter}
+		act(&scene{T: t, ns: ns, work: work, cfg: cfg, targets: targets})
 	})
 }
 
-func left(t *testing.T, cfg Config) (ids []string) {
-	t.Helper()
-	page, err := cfg.Work.Peek(t.Context(), 0, 100)
+func (s *scene) left() (ids []string) {
+	s.Helper()
+	page, err := s.work.Peek(s.Context(), 0, 100)
 	if err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
 	for _, m := range page {
 		ids = append(ids, m.MessageID)
@@ -76,51 +84,51 @@ func left(t *testing.T, cfg Config) (ids []string) {
 	return ids
 }
 
-// A scan ends with the last of its targets, not with the queue: what it takes beyond is kept from
+// A scan ends with the last of its s.targets, not with the queue: what it takes beyond is kept from
 // consumers.
 func TestAScanEndsWithTheLastOfItsTargets(t *testing.T) {
-	withScan(t, 100, []int{1, 2}, func(t *testing.T, _ *brokertest.Namespace, cfg Config, targets []*Target) {
+	withScan(t, 100, []int{1, 2}, func(s *scene) {
 		began := time.Now()
-		if _, err := Run(t.Context(), cfg, targets); err != nil {
-			t.Fatal(err)
+		if _, err := Run(s.Context(), s.cfg, s.targets); err != nil {
+			s.Fatal(err)
 		}
-		for _, target := range targets {
+		for _, target := range s.targets {
 			if target.Outcome != DeadLettered {
-				t.Errorf("outcome of number %d is %v, want that it is dead-lettered", target.Number, target.Outcome)
+				s.Errorf("outcome of number %d is %v, want that it is dead-lettered", target.Number, target.Outcome)
 			}
 		}
 		if took := time.Since(began); took >= 100*time.Millisecond {
-			t.Errorf("it took %v, want no wait for more", took)
+			s.Errorf("it took %v, want no wait for more", took)
 		}
 	})
 }
 
-// A scan dead-letters its targets, which it finds before one that a consumer holds, and leaves the
+// A scan dead-letters its s.targets, which it finds before one that a consumer holds, and leaves the
 // others as they are.
 func TestAScanLeavesTheOthers(t *testing.T) {
-	withScan(t, 10, []int{0, 4}, func(t *testing.T, _ *brokertest.Namespace, cfg Config, targets []*Target) {
-		held, err := cfg.Receiver.Next(t.Context(), func() {}) // the first one, as a consumer would
+	withScan(t, 10, []int{0, 4}, func(s *scene) {
+		held, err := s.cfg.Receiver.Next(s.Context(), func() {}) // the first one, as a consumer would
 		if err != nil || held == nil {
-			t.Fatalf("received %v, %v", held, err)
+			s.Fatalf("received %v, %v", held, err)
 		}
-		r, err := cfg.Work.Links.BareReceiver(t.Context(), "orders", nil)
+		r, err := s.ns.Links(s.T).BareReceiver(s.Context(), "orders", nil)
 		if err != nil {
-			t.Fatal(err)
+			s.Fatal(err)
 		}
-		defer r.Close(t.Context())
-		holder := cfg.Receiver
-		cfg.Receiver = r
-		if _, err := Run(t.Context(), cfg, targets); err != nil {
-			t.Fatal(err)
+		defer r.Close(s.Context())
+		holder := s.cfg.Receiver
+		s.cfg.Receiver = r
+		if _, err := Run(s.Context(), s.cfg, s.targets); err != nil {
+			s.Fatal(err)
 		}
-		if targets[0].Outcome != NotFound || targets[1].Outcome != DeadLettered {
-			t.Errorf("outcomes %v and %v, want that the first is not found and the second is dead-lettered", targets[0].Outcome, targets[1].Outcome)
+		if s.targets[0].Outcome != NotFound || s.targets[1].Outcome != DeadLettered {
+			s.Errorf("outcomes %v and %v, want that the first is not found and the second is dead-lettered", s.targets[0].Outcome, s.targets[1].Outcome)
 		}
-		if _, err := holder.GiveBack(t.Context(), held); err != nil {
-			t.Fatal(err)
+		if _, err := holder.GiveBack(s.Context(), held); err != nil {
+			s.Fatal(err)
 		}
-		if got, want := fmt.Sprint(left(t, cfg)), "[m-0 m-1 m-2 m-3 m-5 m-6 m-7 m-8 m-9]"; got != want {
-			t.Errorf("%s are left, want %s", got, want)
+		if got, want := fmt.Sprint(s.left()), "[m-0 m-1 m-2 m-3 m-5 m-6 m-7 m-8 m-9]"; got != want {
+			s.Errorf("%s are left, want %s", got, want)
 		}
 	})
 }
@@ -134,19 +142,19 @@ func TestLiveMessagesAreReleasedBeforeTheBrokerAnswers(t *testing.T) {
 		sought = append(sought, i)
 	}
 	sought = append(sought, overdue+live) // behind the live ones
-	withScan(t, overdue+live+1, sought, func(t *testing.T, ns *brokertest.Namespace, cfg Config, targets []*Target) {
-		defer ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSettle, Entity: "orders", Times: slow, Delay: 9 * time.Second})()
-		ns.Net.Delay(pipenet.Both, time.Millisecond) // so the first batches are on their way
-		if _, err := Run(t.Context(), cfg, targets); err != nil {
-			t.Fatal(err)
+	withScan(t, overdue+live+1, sought, func(s *scene) {
+		defer s.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnSettle, Entity: "orders", Times: slow, Delay: 9 * time.Second})()
+		s.ns.Net.Delay(pipenet.Both, time.Millisecond) // so the first batches are on their way
+		if _, err := Run(s.Context(), s.cfg, s.targets); err != nil {
+			s.Fatal(err)
 		}
-		page, err := cfg.Work.Peek(t.Context(), targets[overdue-1].Number+1, live)
+		page, err := s.work.Peek(s.Context(), s.targets[overdue-1].Number+1, live)
 		if err != nil || len(page) != live {
-			t.Fatalf("%d messages behind those are left, %v, want %d", len(page), err, live)
+			s.Fatalf("%d messages behind those are left, %v, want %d", len(page), err, live)
 		}
 		for _, m := range page {
 			if m.DeliveryCount != 0 {
-				t.Errorf("message %s has been delivered %d times, want 0", m.MessageID, m.DeliveryCount)
+				s.Errorf("message %s has been delivered %d times, want 0", m.MessageID, m.DeliveryCount)
 			}
 		}
 	})
