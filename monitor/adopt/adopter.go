@@ -179,6 +179,7 @@ func (a *Adopter) begin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		found[n.prefix()] = true // it may be requested twice
 		a.sawNote(n, 0)
 	}
 	return nil

@@ -241,3 +241,21 @@ func TestAPassAfterTheMonitorQueueIsLost(t *testing.T) {
 		s.want(got, "default-0", "default-1", "later-0", "own-0", "own-1")
 	})
 }
+
+// A queue may be deleted and made again twice before the first request is written.
+func TestWhatIsRequestedTwiceGetsOneNote(t *testing.T) {
+	play(t, func(s *scene) {
+		for range 2 {
+			s.adopter.RequestAll([]string{"orders"}, time.Now())
+			time.Sleep(time.Millisecond)
+		}
+		s.must(s.adopter.begin(s.Context()))
+		q, _ := s.ns.Broker.Queue("overdue-monitor")
+		if notes := q.Counts(); notes.Active+notes.Scheduled != 1 {
+			s.Errorf("%+v on the monitor queue, want one note", notes)
+		}
+		if missing := len(s.adopter.requested); missing != 0 {
+			s.Errorf("%d requests are left, want none", missing)
+		}
+	})
+}
