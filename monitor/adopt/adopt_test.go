@@ -100,7 +100,7 @@ func TestAdoptNotesAreBounded(t *testing.T) {
 func TestSettingsThatAreRequested(t *testing.T) {
 	life := time.Minute
 	info := func(updated time.Time, life time.Duration, subscriptions ...entities.Subscription) *entities.Info {
-		return &entities.Info{UpdatedAt: updated, DefaultMessageTimeToLive: life, Subscriptions: subscriptions}
+		return &entities.Info{CreatedAt: noon.Add(-24 * time.Hour), UpdatedAt: updated, DefaultMessageTimeToLive: life, Subscriptions: subscriptions}
 	}
 	for _, tc := range []struct {
 		name   string
@@ -108,16 +108,19 @@ func TestSettingsThatAreRequested(t *testing.T) {
 		after  *entities.Info
 		want   bool
 	}{
-		{name: "first described", after: info(noon, life)},
+		{name: "changed a moment ago", after: info(noon, life), want: true},
+		{name: "changed long ago", after: info(noon.Add(-time.Hour), life)},
+		{name: "made a moment ago", after: &entities.Info{CreatedAt: noon, UpdatedAt: noon, DefaultMessageTimeToLive: life}},
 		{name: "as it was", before: info(noon, life), after: info(noon, life)},
 		{name: "changed", before: info(noon.Add(-time.Hour), 2*life), after: info(noon, life), want: true},
 		{name: "without a default", before: info(noon.Add(-time.Hour), life), after: info(noon, 0)},
 		{name: "a subscription changed", before: info(noon.Add(-time.Hour), 0), after: info(noon.Add(-time.Hour), 0, entities.Subscription{DefaultMessageTimeToLive: life, UpdatedAt: noon}), want: true},
 		{name: "not described", before: info(noon, life), after: info(time.Time{}, 0)},
 	} {
-		a := New(Config{})
+		a := New(Config{Latest: func() time.Time { return noon.Add(time.Second) }})
 		if tc.before != nil {
 			a.Saw("Orders", tc.before)
+			a.requested = nil
 		}
 		a.Saw("orders", tc.after)
 		if got := len(a.requested) > 0; got != tc.want {
@@ -134,13 +137,13 @@ func TestSettingsThatAreRequested(t *testing.T) {
 // its own change on.
 func TestSubscriptionsThatChangeTogetherAreRequestedSinceTheFirst(t *testing.T) {
 	info := func(changed ...time.Duration) *entities.Info {
-		i := &entities.Info{Kind: entities.Topic, UpdatedAt: noon}
+		i := &entities.Info{Kind: entities.Topic, CreatedAt: noon, UpdatedAt: noon}
 		for _, after := range changed {
-			i.Subscriptions = append(i.Subscriptions, entities.Subscription{UpdatedAt: noon.Add(after), DefaultMessageTimeToLive: time.Minute})
+			i.Subscriptions = append(i.Subscriptions, entities.Subscription{CreatedAt: noon, UpdatedAt: noon.Add(after), DefaultMessageTimeToLive: time.Minute})
 		}
 		return i
 	}
-	a := New(Config{})
+	a := New(Config{Latest: func() time.Time { return noon }})
 	a.Saw("t", info(0, 0, 0))
 	a.Saw("t", info(0, 7*time.Second, 5*time.Second))
 	for _, n := range a.requested {

@@ -103,27 +103,36 @@ func (a *Adopter) Set(all []Entity) {
 	a.adopted = adopted
 }
 
-// Saw takes the description of a queue or topic. If the settings were changed since the last call,
-// senders may not know that for a while: their companions are due by a default time to live that
-// does not hold any more.
+// Saw takes the description of a queue or topic. If its settings have changed since the last one,
+// or a moment ago, senders may not know that for a while: their companions are due by a default
+// time to live that does not hold any more.
 func (a *Adopter) Saw(entity string, info *entities.Info) {
-	changes, shortest := []time.Time{info.UpdatedAt}, info.DefaultMessageTimeToLive
-	for i := range info.Subscriptions {
-		changes = append(changes, info.Subscriptions[i].UpdatedAt)
-		shortest = duration.Shorter(shortest, info.Subscriptions[i].DefaultMessageTimeToLive)
-	}
+	all := append([]entities.Subscription{{
+		CreatedAt:                info.CreatedAt,
+		UpdatedAt:                info.UpdatedAt,
+		DefaultMessageTimeToLive: info.DefaultMessageTimeToLive,
+	}}, info.Subscriptions...)
 	key := strings.ToLower(entity)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	last, isKnown := a.changed[key]
-	changes = slices.DeleteFunc(changes, func(at time.Time) bool { return !at.After(last) })
-	if len(changes) == 0 {
-		return
+	latest, first, shortest := last, search.Forever, time.Duration(0)
+	for _, s := range all {
+		isNew := s.UpdatedAt.After(last)
+		if !isKnown {
+			isNew = s.UpdatedAt.After(s.CreatedAt) && a.cfg.Latest().Sub(s.UpdatedAt).Abs() < senderLag
+		}
+		if isNew && s.UpdatedAt.Before(first) {
+			first = s.UpdatedAt
+		}
+		latest = duration.Later(latest, s.UpdatedAt)
+		shortest = duration.Shorter(shortest, s.DefaultMessageTimeToLive)
 	}
-	a.changed[key] = slices.MaxFunc(changes, time.Time.Compare)
-	if isKnown && shortest > 0 {
-		since := sinceChange(slices.MinFunc(changes, time.Time.Compare))
-		a.requested = append(a.requested, note{Entity: entity, Turn: 1, Request: &request{Since: since}})
+	if first != search.Forever && shortest > 0 {
+		a.requested = append(a.requested, note{Entity: entity, Turn: 1, Request: &request{Since: sinceChange(first)}})
+	}
+	if !latest.IsZero() {
+		a.changed[key] = latest
 	}
 }
 
