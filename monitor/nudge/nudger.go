@@ -112,35 +112,36 @@ func (n *Nudger) MadeFor(due time.Time) (ended time.Time, made bool) {
 // takes some round trips.
 func (n *Nudger) serve(ctx context.Context) {
 	for {
-		switch wait, more := n.untilNext(); {
+		switch wait, more, ended := n.untilNext(); {
 		case more && wait <= 0:
 			n.nudge(ctx)
 		case more:
 			_ = n.open(ctx) // the nudge tries again, and reports it
 			<-n.alarm.C
-		case n.receiver != nil:
-			n.closeReceiver(ctx) // one may be wanted again by then
-		default:
+		case ended:
 			return
+		default:
+			n.closeReceiver(ctx) // one may be wanted again by then
 		}
 	}
 }
 
 // untilNext returns how long it is until the next nudge, if one is wanted. Otherwise the goroutine
 // ends, once its receiver is closed.
-func (n *Nudger) untilNext() (wait time.Duration, more bool) {
+func (n *Nudger) untilNext() (wait time.Duration, more, ended bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.wanted) > 0 {
 		wait = max(n.Clock.Until(n.wanted[0]), time.Until(n.restUntil))
 		n.alarm.Reset(wait)
-		return wait, true
+		return wait, true, false
 	}
-	if n.receiver == nil {
-		close(n.ended)
-		n.ended = nil
+	if n.receiver != nil {
+		return 0, false, false
 	}
-	return 0, false
+	close(n.ended) // another goroutine may begin
+	n.ended = nil
+	return 0, false, true
 }
 
 // nudge makes one nudge for all that is due now. The receiver stays open for the next one. Where
