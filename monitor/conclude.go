@@ -102,7 +102,7 @@ func (e *entity) recheck(ctx context.Context, wt *watch) {
 			e.rewrite(ctx, wt, next)
 			return
 		}
-	case j.Assumed: // it does not hold for the message
+	case j.Assumed && (!j.Deferred || e.isRefuted(wt)): // it does not hold for the message
 		j.Deadline = time.Time{}
 		e.postpone(ctx, wt)
 		return

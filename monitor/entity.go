@@ -24,7 +24,7 @@ const (
 	// the next one.
 	idleLinks = time.Second
 	// maxRemembered bounds the entities of which anything is known, since every writer to the monitor
-	// queue can choose names.
+	// queue can choose names, and the messages of which each knows that a deadline does not hold.
 	maxRemembered = 10_000
 	// maxRound bounds the watches of a round, so that it is over in some ten milliseconds: a message
 	// that is due meanwhile expires in its nudge, and was not seen before.
@@ -49,7 +49,8 @@ type entity struct {
 	letters      letters
 	receiver     *link.Receiver // without credit, open between the rounds of a burst; nil: none
 	settings     entitySettings
-	missingSince time.Time // by our clock: it does not exist since then; zero: it does
+	refuted      map[search.Identity]time.Time // see isRefuted
+	missingSince time.Time                     // by our clock: it does not exist since then; zero: it does
 }
 
 // inbox is what comes in for an entity. Its methods are safe for concurrent use.
@@ -69,6 +70,7 @@ func newEntity(w *Worker, name string) *entity {
 		log:     w.log.With(zap.String("work_queue", name)),
 		inbox:   inbox{woken: make(chan struct{}, 1)},
 		watches: map[search.Identity]*watch{},
+		refuted: map[search.Identity]time.Time{},
 	}
 	e.work = &search.View{
 		Links:      w.cfg.Links,

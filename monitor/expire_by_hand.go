@@ -108,7 +108,7 @@ func (r *round) expireDeferred(ctx context.Context) (left []*watch, err error) {
 			continue
 		}
 		for _, wt := range s.watches {
-			if !wt.isOverdue() || !wt.judgement.Deferred || wt.judgement.Assumed || r.isSpared(wt) {
+			if !wt.isOverdue() || !wt.judgement.Deferred || r.isSpared(wt) || r.isRefuted(wt) {
 				continue
 			}
 			if err := r.takeDeferred(ctx, s, wt); err != nil {
@@ -122,11 +122,24 @@ func (r *round) expireDeferred(ctx context.Context) (left []*watch, err error) {
 	return left, nil
 }
 
+// isRefuted reports whether the broker has delivered the message of wt after the deadline that is
+// assumed of it. Each of many companions with its message-id would try that, at the cost of a
+// delivery.
+func (e *entity) isRefuted(wt *watch) bool {
+	return wt.judgement.Assumed && !wt.deadline.After(e.refuted[wt.identity])
+}
+
 // takeDeferred dead-letters one deferred message.
 func (r *round) takeDeferred(ctx context.Context, s *scope, wt *watch) error {
 	isEarly := func(lockedUntil time.Time) bool {
-		early := r.w.clock.IsEarly(wt.deadline, lockedUntil, r.settings.lock)
-		if early {
+		early := wt.judgement.Assumed || r.w.clock.IsEarly(wt.deadline, lockedUntil, r.settings.lock)
+		switch {
+		case wt.judgement.Assumed:
+			if len(r.refuted) >= maxRemembered {
+				clear(r.refuted)
+			}
+			r.refuted[wt.identity] = wt.deadline
+		case early:
 			wt.see(stateWaiting)
 		}
 		return early

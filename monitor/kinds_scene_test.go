@@ -73,4 +73,3 @@ func (s *scene) defers(queue string) (number int64) {
 	}
 	return *m.SequenceNumber
 }
-
