@@ -252,6 +252,9 @@ func (c *Companions) GiveBack(ctx context.Context, l Lease) error {
 	})
 }
 
+// LetGo renews an item no more: it comes to the worker that claims it when its lease has lapsed.
+func (c *Companions) LetGo(l Lease) { c.release(&l) }
+
 // Bury puts an item that nobody can do anything with where operators find it.
 func (c *Companions) Bury(ctx context.Context, l Lease, reason, description string) error {
 	k := c.release(&l)

@@ -160,6 +160,25 @@ func TestClaimsLapseUnlessTheyAreRenewed(t *testing.T) {
 	wantCounts(t, b, 0, 1, 0)
 }
 
+// A worker that lets an item go gets it again like any other, and not only after a restart.
+func TestAnItemThatIsLetGoIsClaimedAgainOnceItsLeaseLapses(t *testing.T) {
+	r := redistest.Start(t)
+	ctx := t.Context()
+	a := open(t, "redis://"+r.Addr).Companions()
+	a.life = time.Hour
+	must(t, a.Put(ctx, numberedItems(1, noon)))
+	had := claimed(t, a, noon, 1)
+	a.LetGo(had[0])
+	wantIDs(t, "before it lapses", claimed(t, a, noon, 1))
+	a.life = -time.Minute
+	if _, err := renew(ctx, a.s.client, a.placeOf(had[0].ID, false), a.token, a.life, []string{had[0].ID}); err != nil {
+		t.Fatal(err)
+	}
+	a.life = time.Hour
+	must(t, a.Renew(ctx)) // of what it has in hand: nothing
+	wantIDs(t, "once it has lapsed", claimed(t, a, noon, 1), had[0].ID)
+}
+
 // Many workers claim side by side: each item comes to one of them.
 func TestEachItemIsClaimedOnce(t *testing.T) {
 	r := redistest.Start(t)

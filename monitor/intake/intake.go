@@ -178,6 +178,13 @@ func (in *Intake) Watching() int64 { return in.watching.Load() }
 // serves all alike.
 func (in *Intake) Yield() { in.yield.Store(true) }
 
+// take hands a lease to the worker.
+func (in *Intake) take(ctx context.Context, l *Lease) {
+	in.held.Add(1)
+	l.in = in
+	in.cfg.Take(ctx, l)
+}
+
 // isFull reports whether no more companions are received.
 func (in *Intake) isFull() bool {
 	return in.held.Load() >= maxHeld || in.watching.Load() >= maxWatched

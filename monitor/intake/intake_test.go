@@ -25,26 +25,18 @@ type clock struct{}
 func (clock) Observe(time.Time) {}
 func (clock) Latest() time.Time { return time.Now() }
 
-// settled is an item that keeps what became of it.
+// settled is where a lease came from. It keeps what became of it.
 type settled struct {
 	how  []string
 	fail error
 }
 
-func (s *settled) letGo() { s.how = append(s.how, "let go") }
-
-func (s *settled) complete(context.Context) error {
-	s.how = append(s.how, "completed")
-	return s.fail
-}
-
-func (s *settled) handBack(context.Context) error {
-	s.how = append(s.how, "handed back")
-	return s.fail
-}
-
-func (s *settled) deadLetter(_ context.Context, reason, _ string) error {
-	s.how = append(s.how, reason)
+func (s *settled) settle(_ context.Context, st settlement) error {
+	how := string(st.outcome)
+	if st.outcome == deadLettered {
+		how = st.reason
+	}
+	s.how = append(s.how, how)
 	return s.fail
 }
 
@@ -71,7 +63,7 @@ func (s *settled) open(t *testing.T, in *Intake, n int) *Companion {
 func (s *settled) openBody(t *testing.T, in *Intake, body []byte, n int) *Companion {
 	t.Helper()
 	in.held.Add(1)
-	h := in.Open(t.Context(), &Lease{Body: body, in: in, item: s})
+	h := in.Open(t.Context(), &Lease{Body: body, in: in, settle: s.settle})
 	if h != nil {
 		h.Add(n)
 	}
@@ -84,9 +76,9 @@ func TestACompanionIsSettledWhenItsLastWatchHasEnded(t *testing.T) {
 		fail error
 		want []string
 	}{
-		"done":        {func(h *Companion) { h.Done(t.Context(), nil) }, nil, []string{"let go", "completed"}},
-		"not settled": {func(h *Companion) { h.Done(t.Context(), nil) }, errors.New("gone"), []string{"let go", "completed"}},
-		"refused":     {func(h *Companion) { h.Refuse(t.Context(), Undeliverable, "") }, nil, []string{"let go", Undeliverable}},
+		"done":        {func(h *Companion) { h.Done(t.Context(), nil) }, nil, []string{"completed"}},
+		"not settled": {func(h *Companion) { h.Done(t.Context(), nil) }, errors.New("gone"), []string{"completed"}},
+		"refused":     {func(h *Companion) { h.Refuse(t.Context(), Undeliverable, "") }, nil, []string{Undeliverable}},
 	} {
 		in, outstanding := newIntake()
 		s := &settled{fail: c.fail}
@@ -111,7 +103,7 @@ func TestACompanionThatCannotBeReadIsADeadLetter(t *testing.T) {
 		t.Errorf("it is open: %+v", h)
 	}
 	in.Wait()
-	if diff := cmp.Diff([]string{"let go", Malformed}, s.how); diff != "" || *outstanding != 0 || in.held.Load() != 0 {
+	if diff := cmp.Diff([]string{Malformed}, s.how); diff != "" || *outstanding != 0 || in.held.Load() != 0 {
 		t.Errorf("%d outstanding, %d in hand, want none; -want +got:\n%s", *outstanding, in.held.Load(), diff)
 	}
 }
@@ -136,7 +128,7 @@ func TestOnlyAWholeCompanionIsHandedBack(t *testing.T) {
 			h.HandBack(t.Context(), &part)
 			c.end(h)
 			in.Wait()
-			if diff := cmp.Diff([]string{"let go", c.want}, s.how); diff != "" || in.Watching() != 0 || *outstanding != 0 || in.held.Load() != 0 {
+			if diff := cmp.Diff([]string{c.want}, s.how); diff != "" || in.Watching() != 0 || *outstanding != 0 || in.held.Load() != 0 {
 				t.Errorf("%s handed back: %d watched, %d outstanding, %d in hand, want none; -want +got:\n%s", name, in.Watching(), *outstanding, in.held.Load(), diff)
 			}
 			if got := counts(t, ns, bubble.MonitorQueue).Scheduled - before; got != c.scheduled {
@@ -169,7 +161,7 @@ func TestPartsAreWrittenWhileOtherWatchesAreOpen(t *testing.T) {
 		h.Done(t.Context(), nil)
 		h.Done(t.Context(), nil)
 		in.Wait()
-		if got := counts(t, ns, bubble.MonitorQueue).Scheduled; got != 1 || !cmp.Equal(s.how, []string{"let go", "completed"}) {
+		if got := counts(t, ns, bubble.MonitorQueue).Scheduled; got != 1 || !cmp.Equal(s.how, []string{"completed"}) {
 			t.Errorf("%d companions are written in the end, and the first one is %v; want one, and it completed", got, s.how)
 		}
 	})

@@ -2,16 +2,7 @@
 
 package intake
 
-import (
-	"context"
-	"time"
-
-	"overdue/internal/operations"
-	"overdue/internal/servicebus/link"
-)
-
-// settleTime bounds one settlement of a companion.
-const settleTime = 10 * time.Second
+import "context"
 
 // A Lease is a companion, a digest or a note that only this worker has. It is settled once, by one
 // of its methods. Each of them makes room for another lease, whether or not it succeeds.
@@ -21,77 +12,49 @@ type Lease struct {
 	ContentType string
 	Body        []byte
 
-	in   *Intake
-	item item
+	in     *Intake
+	settle func(context.Context, settlement) error // where it came from
 }
 
-// take hands a lease to the worker.
-func (in *Intake) take(ctx context.Context, l *Lease) {
-	in.held.Add(1)
-	l.in = in
-	in.cfg.Take(ctx, l)
+// A settlement is what becomes of a lease.
+type settlement struct {
+	outcome             outcome
+	reason, description string // of a dead letter
 }
 
-// An item is a lease where it came from.
-type item interface {
-	complete(ctx context.Context) error
-	handBack(ctx context.Context) error
-	deadLetter(ctx context.Context, reason, description string) error
-	letGo() // without a settlement
-}
+type outcome string
+
+const (
+	completed    outcome = "completed"
+	handedBack   outcome = "handed back"
+	deadLettered outcome = "dead-lettered"
+	letGo        outcome = "let go"
+)
 
 // Complete ends what l stands for.
 func (l *Lease) Complete(ctx context.Context) error {
-	return l.settle(ctx, l.item.complete)
+	return l.end(ctx, settlement{outcome: completed})
 }
 
 // HandBack gives l to whichever worker is next, at once and as it was.
 func (l *Lease) HandBack(ctx context.Context) error {
-	return l.settle(ctx, l.item.handBack)
+	return l.end(ctx, settlement{outcome: handedBack})
 }
 
 // DeadLetter puts l where an operator finds it.
 func (l *Lease) DeadLetter(ctx context.Context, reason, description string) error {
-	return l.settle(ctx, func(ctx context.Context) error { return l.item.deadLetter(ctx, reason, description) })
+	return l.end(ctx, settlement{deadLettered, reason, description})
 }
 
 // LetGo leaves l as it is: it comes back when its lock lapses.
 func (l *Lease) LetGo() {
-	_ = l.settle(context.Background(), func(context.Context) error { return nil })
+	_ = l.end(context.Background(), settlement{outcome: letGo}) // which asks nobody
 }
 
-// settle makes room only afterwards: otherwise, settlements would pile up. The lock of what is
-// being settled is not renewed.
-func (l *Lease) settle(ctx context.Context, do func(context.Context) error) error {
-	l.item.letGo()
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	err := do(ctx)
+// end makes room only afterwards: otherwise, settlements would pile up.
+func (l *Lease) end(ctx context.Context, s settlement) error {
+	err := l.settle(ctx, s)
 	l.in.held.Add(-1)
 	l.in.ease()
 	return err
-}
-
-// A lockedMessage is on a monitor queue. It is settled on the link that it came on.
-type lockedMessage struct {
-	*queue
-	link    *link.Receiver
-	message *link.ReceivedMessage
-}
-
-func (l *lockedMessage) letGo() { l.renewer.Forget(l.message) }
-
-func (l *lockedMessage) complete(ctx context.Context) error {
-	l.in.cfg.Operations.Add(operations.Complete, 1)
-	return l.link.Complete(ctx, l.message)
-}
-
-func (l *lockedMessage) handBack(ctx context.Context) error {
-	l.in.cfg.Operations.Add(operations.Release, 1)
-	return l.link.Release(ctx, l.message)
-}
-
-func (l *lockedMessage) deadLetter(ctx context.Context, reason, description string) error {
-	l.in.cfg.Operations.Add(operations.DeadLetter, 1)
-	return l.link.DeadLetter(ctx, l.message, reason, description)
 }

@@ -158,11 +158,31 @@ func (q *queue) take(work context.Context, m *link.ReceivedMessage) {
 	q.in.cfg.Operations.Add(operations.Receive, 1)
 	q.in.cfg.Clock.Observe(m.EnqueuedTime)
 	q.renewer.Hold(m)
+	from := q.link // the link may be another one by then
 	q.in.take(work, &Lease{
 		ID:          m.MessageID,
 		Queue:       q.name,
 		ContentType: m.ContentType,
 		Body:        m.Body(),
-		item:        &lockedMessage{q, q.link, m},
+		settle: func(ctx context.Context, s settlement) error {
+			return q.settle(ctx, from, m, s)
+		},
 	})
+}
+
+// settle settles a message on the link that it came on. Its lock is not renewed meanwhile.
+func (q *queue) settle(ctx context.Context, from *link.Receiver, m *link.ReceivedMessage, s settlement) error {
+	q.renewer.Forget(m)
+	switch s.outcome {
+	case completed:
+		q.in.cfg.Operations.Add(operations.Complete, 1)
+		return from.Complete(ctx, m)
+	case handedBack:
+		q.in.cfg.Operations.Add(operations.Release, 1)
+		return from.Release(ctx, m)
+	case deadLettered:
+		q.in.cfg.Operations.Add(operations.DeadLetter, 1)
+		return from.DeadLetter(ctx, m, s.reason, s.description)
+	}
+	return nil
 }

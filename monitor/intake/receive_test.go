@@ -222,6 +222,8 @@ func (s *store) Bury(_ context.Context, l redisstore.Lease, reason, _ string) er
 	return s.note(l.ID + " " + reason)
 }
 
+func (s *store) LetGo(l redisstore.Lease) { _ = s.note(l.ID + " let go") }
+
 func (s *store) note(what string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +234,7 @@ func (s *store) note(what string) error {
 func TestCompanionsOfAStoreAreClaimedOnceTheClockIsMeasured(t *testing.T) {
 	bubble.WithScheduler(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
 		kept := &store{}
-		for i := range 3 {
+		for i := range 4 {
 			c := bubble.CompanionOf(fmt.Sprint("m-", i), time.Now())
 			body, _, err := c.Marshal()
 			if err != nil {
@@ -249,7 +251,7 @@ func TestCompanionsOfAStoreAreClaimedOnceTheClockIsMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(redisstore.RenewEvery * 3 / 2)
-		if diff := cmp.Diff([]string{"m-0", "m-1", "m-2"}, w.names()); diff != "" || len(w.Unattached()) != 0 {
+		if diff := cmp.Diff([]string{"m-0", "m-1", "m-2", "m-3"}, w.names()); diff != "" || len(w.Unattached()) != 0 {
 			t.Fatalf("%v is not attached; claimed -want +got:\n%s", w.Unattached(), diff)
 		}
 		w.of("m-0").Done(t.Context(), nil)
@@ -258,8 +260,9 @@ func TestCompanionsOfAStoreAreClaimedOnceTheClockIsMeasured(t *testing.T) {
 		synctest.Wait()
 		w.of("m-2").Refuse(t.Context(), Malformed, "")
 		synctest.Wait()
+		w.of("m-3").lease.LetGo()
 		kept.mu.Lock()
-		if diff := cmp.Diff([]string{"renewed", "0 done", "1 back", "2 " + Malformed}, kept.how); diff != "" {
+		if diff := cmp.Diff([]string{"renewed", "0 done", "1 back", "2 " + Malformed, "3 let go"}, kept.how); diff != "" {
 			t.Errorf("the store -want +got:\n%s", diff)
 		}
 		kept.fails = errors.New("down")

@@ -27,6 +27,8 @@ type Store interface {
 	Done(ctx context.Context, l redisstore.Lease) error
 	GiveBack(ctx context.Context, l redisstore.Lease) error
 	Bury(ctx context.Context, l redisstore.Lease, reason, description string) error
+	// LetGo renews an item no more.
+	LetGo(l redisstore.Lease)
 
 	// HasNote reports whether a note is kept whose id begins so.
 	HasNote(ctx context.Context, prefix string) (bool, error)
@@ -54,7 +56,9 @@ func (in *Intake) claim(ctx, work context.Context) {
 				Queue:       in.cfg.Queues[0],
 				ContentType: l.ContentType,
 				Body:        l.Body,
-				item:        &storedItem{in.cfg.Store, l},
+				settle: func(ctx context.Context, s settlement) error {
+					return in.settleStored(ctx, l, s)
+				},
 			})
 		}
 		if ctx.Err() != nil {
@@ -93,17 +97,16 @@ func (in *Intake) renewClaims(ctx context.Context) {
 	}
 }
 
-// storedItem is a claimed item.
-type storedItem struct {
-	store Store
-	lease redisstore.Lease
-}
-
-func (*storedItem) letGo() {} // it is renewed with all others
-
-func (l *storedItem) complete(ctx context.Context) error { return l.store.Done(ctx, l.lease) }
-func (l *storedItem) handBack(ctx context.Context) error { return l.store.GiveBack(ctx, l.lease) }
-
-func (l *storedItem) deadLetter(ctx context.Context, reason, description string) error {
-	return l.store.Bury(ctx, l.lease, reason, description)
+// settleStored settles a claimed item.
+func (in *Intake) settleStored(ctx context.Context, l redisstore.Lease, s settlement) error {
+	switch s.outcome {
+	case completed:
+		return in.cfg.Store.Done(ctx, l)
+	case handedBack:
+		return in.cfg.Store.GiveBack(ctx, l)
+	case deadLettered:
+		return in.cfg.Store.Bury(ctx, l, s.reason, s.description)
+	}
+	in.cfg.Store.LetGo(l)
+	return nil
 }
