@@ -175,7 +175,7 @@ func TestAnItemThatIsLetGoIsClaimedAgainOnceItsLeaseLapses(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.life = time.Hour
-	must(t, a.Renew(ctx)) // of what it has in hand: nothing
+	must(t, a.Renew(ctx)) // of what it holds: nothing
 	wantIDs(t, "once it has lapsed", claimed(t, a, noon, 1), had[0].ID)
 }
 

@@ -187,7 +187,7 @@ var allowed = map[string]allowance{
 // around its package; only proxy and monitor still never meet.
 var allowedInTests = allowance{
 	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/hooktest", "internal/testing/httpapitest", "internal/testing/otlptest", "internal/listener", "internal/testing/pipenet",
-		"internal/operations", "internal/broker/queue", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "internal/operator/inject/admission", "scheduler", "scheduler/index", "scheduler/journal"},
+		"internal/operations", "internal/broker/queue", "internal/broker/quirk", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "internal/operator/inject/admission", "scheduler", "scheduler/index", "scheduler/journal"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		"github.com/santhosh-tekuri/jsonschema", pflag,
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid", "go.opentelemetry.io/proto/otlp", "google.golang.org/grpc"},
