@@ -20,14 +20,17 @@ type group struct {
 }
 
 // compose turns the tickets of one transfer into companions: references of one entity
-// with deadlines in one slot share one, and so do slots that end at one instant. A ticket whose
-// references fall into several slots is done when all of its companions are.
+// with deadlines in one slot share one, and so do slots that end at one instant, and references that
+// are written again and are due in the same second, with the first of them. A ticket whose references
+// fall into several slots is done when all of its companions are.
 func compose(tickets []*ticket) []*group {
 	type key struct {
-		entity string
-		due    int64
-		slot   bool
-		second bool // its references need another version: what cannot be read keeps nobody else's deadline from being
+		entity  string
+		due     int64
+		slot    bool
+		again   bool // they are written again, due in that second
+		attempt int  // of what is written again
+		second  bool // its references need another version: what cannot be read keeps nobody else's deadline from being
 	}
 	var groups []*group
 	shared := map[key]*group{}
@@ -49,7 +52,23 @@ func compose(tickets []*ticket) []*group {
 			g.c.SlotEnd, g.c.SlotLength = c.SlotEnd, c.SlotLength
 			g.c.Lives, g.c.Spans, g.c.Defaults = append(g.c.Lives, c.Lives...), append(g.c.Spans, c.Spans...), append(g.c.Defaults, c.Defaults...)
 			g.join(t)
-		case t.note != nil || !c.Due.IsZero():
+		case !c.IsSlot() && !c.Due.IsZero():
+			k := key{
+				entity:  c.Entity,
+				due:     c.Due.Unix(),
+				again:   true,
+				attempt: c.Attempt,
+				second:  c.Version() > 1,
+			}
+			g := share(k, c.Due, len(c.References))
+			g.composed = false
+			g.c.Attempt = c.Attempt
+			if c.Due.Before(g.c.Due) {
+				g.c.Due = c.Due
+			}
+			g.c.References = append(g.c.References, c.References...)
+			g.join(t)
+		case t.note != nil || c.IsSlot():
 			g := &group{c: t.c, note: t.note}
 			groups = append(groups, g)
 			g.join(t)

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func refs(deadlines ...time.Duration) []Reference {
@@ -86,13 +88,46 @@ func TestCompanionsStaySmall(t *testing.T) {
 	}
 }
 
-func TestCompanionWithItsOwnDueTimeIsNotShared(t *testing.T) {
-	due := noon.Add(time.Hour)
-	a := ticketFor(Companion{Entity: "orders", Due: due, References: refs(0), Attempt: 3})
-	b := ticketFor(Companion{Entity: "orders", Due: due, References: refs(0)})
-	groups := compose([]*ticket{a, b})
-	if len(groups) != 2 || groups[0].c.Attempt != 3 || !groups[0].c.Due.Equal(due) {
-		t.Errorf("compose = %d companions, first %+v; want both as they are", len(groups), groups[0].c)
+// Otherwise, each event of a sink that is down would end up with a companion of its own.
+func TestReferencesThatAreWrittenAgainShareACompanionWhereTheyAreDueTogether(t *testing.T) {
+	type written struct {
+		Due        time.Time
+		Attempt    int
+		References int
+	}
+	again := func(entity string, after time.Duration, attempt int) Companion {
+		return Companion{Entity: entity, Due: noon.Add(after), Attempt: attempt, References: refs(0)}
+	}
+	withoutID := Companion{Entity: "orders", Due: noon, References: []Reference{{Stated: "ttl"}}}
+	var many []Companion
+	for range groupSize + 1 {
+		many = append(many, again("orders", 0, 0))
+	}
+	for name, c := range map[string]struct {
+		asked []Companion
+		want  []written
+	}{
+		"due together":        {[]Companion{again("orders", time.Second-1, 2), again("orders", 0, 2)}, []written{{noon, 2, 2}}},
+		"due apart":           {[]Companion{again("orders", 0, 0), again("orders", time.Second, 0)}, []written{{noon, 0, 1}, {noon.Add(time.Second), 0, 1}}},
+		"of two entities":     {[]Companion{again("orders", 0, 0), again("bills", 0, 0)}, []written{{noon, 0, 1}, {noon, 0, 1}}},
+		"of two attempts":     {[]Companion{again("orders", 0, 1), again("orders", 0, 2)}, []written{{noon, 1, 1}, {noon, 2, 1}}},
+		"of two versions":     {[]Companion{again("orders", 0, 0), withoutID}, []written{{noon, 0, 1}, {noon, 0, 1}}},
+		"more than one holds": {many, []written{{noon, 0, groupSize}, {noon, 0, 1}}},
+	} {
+		var tickets []*ticket
+		for _, asked := range c.asked {
+			tickets = append(tickets, ticketFor(asked))
+		}
+		var got []written
+		for _, g := range compose(tickets) {
+			got = append(got, written{g.c.Due, g.c.Attempt, len(g.c.References)})
+			if g.composed {
+				t.Errorf("%s: they count as written for the first time", name)
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
 	}
 }
 

@@ -185,8 +185,8 @@ func New(cfg Config) (*Scheduler, error) {
 
 // Schedule returns when the broker has accepted a companion for c, or with the error
 // that kept it from doing so. References whose deadlines fall into one slot may share
-// a companion with those of other callers, unless c.Due is set. When ctx ends
-// first the companion may still be written, which costs one needless check.
+// a companion with those of other callers; with c.Due, only where they are due in the same second.
+// When ctx ends first the companion may still be written, which costs one needless check.
 func (s *Scheduler) Schedule(ctx context.Context, c Companion) error {
 	return s.Begin(c)(ctx)
 }
