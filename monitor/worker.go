@@ -133,9 +133,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stopWork()
 	w.running.Go(func() { w.adopter.Run(ctx) })
 	w.running.Go(func() { w.showSubscriptions(ctx) })
-	release := w.intake.Run(ctx, work)
+	w.intake.Run(ctx, work)
 	w.stop(stopWork)
-	release()
 	return nil
 }
 

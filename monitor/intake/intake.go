@@ -19,14 +19,10 @@ import (
 	"go.uber.org/zap"
 )
 
-const (
-	// maxHeld bounds the companions in hand: their locks are renewed, and their settlements are under
-	// way together. The others stay on the monitor queue, where any worker can receive them.
-	maxHeld = 5000
-	// maxWatched bounds the messages in hand: those that are checked, and those whose events wait for
-	// their sinks. Beyond one of both, a worker receives no companion until half are handled.
-	maxWatched = 250_000
-)
+// maxHeld is the number of companions in hand with which a worker asks for no more: their locks are
+// renewed, and their settlements are under way together. The others stay on the monitor queue,
+// where any worker can receive them.
+const maxHeld = 5000
 
 // A Clock is what is known of the clock of the broker.
 type Clock interface {
@@ -57,14 +53,27 @@ type Intake struct {
 	held     atomic.Int64  // leases in hand
 	watching atomic.Int64  // messages in hand
 	eased    chan struct{} // one token: there may be room again
-	yield    atomic.Bool   // Yield was called
-	claimed  atomic.Bool   // the store has answered
 	settling sync.WaitGroup
 
-	mu     sync.Mutex
-	queues []*queue
-	start  func(*queue) // nil when none may start: before Run, and when it ends
-	ended  sync.WaitGroup
+	mu      sync.Mutex
+	sources []*source
+	start   func(*source) // nil when none may start: before Run, and when it ends
+	ended   sync.WaitGroup
+}
+
+// A source has companions: a monitor queue, or the store that stands in for all of them.
+type source struct {
+	feed
+	name      string      // of the monitor queue; for a store, of the first
+	former    bool        // it is only emptied: see ReceiveAlso
+	attached  atomic.Bool // the last attempt reached it
+	mustYield atomic.Bool // see Yield
+}
+
+// A feed takes companions from its source.
+type feed interface {
+	receive(ctx, work context.Context, s *source) error // until it fails, or ctx ends
+	renew(work context.Context)                         // has what is in hand stay there, until work ends
 }
 
 // New makes an Intake. Run starts it.
@@ -74,27 +83,26 @@ func New(cfg Config) *Intake {
 		log:   cfg.Log,
 		eased: make(chan struct{}, 1),
 	}
+	if cfg.Store != nil {
+		in.sources = []*source{{name: cfg.Queues[0], feed: &stored{in, cfg.Store}}}
+		return in
+	}
 	for _, name := range cfg.Queues {
-		in.queues = append(in.queues, in.newQueue(name))
+		in.sources = append(in.sources, &source{name: name, feed: in.newQueue(name)})
 	}
 	return in
 }
 
 // Run receives companions until ctx ends. What it has received stays locked until work ends, and
-// can be settled until the caller calls release.
-func (in *Intake) Run(ctx, work context.Context) (release func()) {
-	if in.cfg.Store != nil {
-		in.claim(ctx, work)
-		in.claimed.Store(false)
-		return func() {}
-	}
+// can be settled until then.
+func (in *Intake) Run(ctx, work context.Context) {
 	in.mu.Lock()
-	in.start = func(q *queue) {
-		go q.renewer.Run(work)
-		in.ended.Go(func() { q.run(ctx, work) })
+	in.start = func(s *source) {
+		go s.renew(work)
+		in.ended.Go(func() { in.run(ctx, work, s) })
 	}
-	for _, q := range in.queues {
-		in.start(q)
+	for _, s := range in.sources {
+		in.start(s)
 	}
 	in.mu.Unlock()
 	<-ctx.Done()
@@ -102,11 +110,31 @@ func (in *Intake) Run(ctx, work context.Context) (release func()) {
 	in.start = nil
 	in.mu.Unlock()
 	in.ended.Wait()
-	return func() {
-		for _, q := range in.all() {
-			if q.link != nil {
-				q.link.Close(work)
-			}
+}
+
+// ReconnectEvery is the interval at which a source is tried. With the delay between two dials it is
+// well below a second, see TestMissedDeadlinesAfterAnOutage.
+const ReconnectEvery = link.RetryInterval
+
+// run receives from s until ctx ends, or a former queue is gone.
+func (in *Intake) run(ctx, work context.Context, s *source) {
+	log := in.log.With(zap.String("monitor_queue", s.name))
+	for isFirst := true; ; isFirst = false {
+		err := s.receive(ctx, work, s)
+		wasAttached := s.attached.Swap(false)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case s.former && link.Condition(err) == link.ConditionNotFound:
+			log.Info("former monitor queue is gone", zap.Error(err))
+			in.remove(s)
+			return
+		case wasAttached || isFirst: // once per loss, not per attempt
+			log.Warn("companions cannot be received: no deadline is checked", zap.Duration("retry_every", ReconnectEvery), zap.Error(err))
+		}
+		select {
+		case <-time.After(ReconnectEvery):
+		case <-ctx.Done():
 		}
 	}
 }
@@ -119,64 +147,63 @@ func (in *Intake) Wait() { in.settling.Wait() }
 func (in *Intake) ReceiveAlso(name string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if slices.ContainsFunc(in.queues, func(q *queue) bool { return q.name == name }) {
+	if slices.ContainsFunc(in.sources, func(s *source) bool { return s.name == name }) {
 		return
 	}
 	in.log.Info("former monitor queue still has companions: they are received too", zap.String("monitor_queue", name))
-	q := in.newQueue(name)
-	q.former = true
-	in.queues = append(in.queues, q)
+	s := &source{
+		name:   name,
+		former: true,
+		feed:   in.newQueue(name),
+	}
+	in.sources = append(in.sources, s)
 	if in.start != nil {
-		in.start(q)
+		in.start(s)
 	}
 }
 
-// Unattached returns the monitor queues that the last attempt did not reach; none where companions
-// come from a store, once it has answered.
+// Unattached returns the monitor queues that the last attempt did not reach. A store that it did not
+// reach counts as the first of them.
 func (in *Intake) Unattached() (names []string) {
-	if in.cfg.Store != nil {
-		if !in.claimed.Load() {
-			names = append(names, in.cfg.Queues[0])
-		}
-		return names
-	}
-	for _, q := range in.all() {
-		if !q.former && !q.attached.Load() {
-			names = append(names, q.name)
+	for _, s := range in.all() {
+		if !s.former && !s.attached.Load() {
+			names = append(names, s.name)
 		}
 	}
 	return names
 }
 
-func (in *Intake) all() []*queue {
+func (in *Intake) all() []*source {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.queues
+	return in.sources
 }
 
-// window bounds the companions that are on their way from one queue: all queues share a tenth of
-// maxHeld.
-func (in *Intake) window() int { return maxHeld / 10 / len(in.all()) }
-
-// remove forgets a queue that was deleted. Its renewer goes on for what is still in hand.
-func (in *Intake) remove(gone *queue) {
+// remove forgets a queue that was deleted. Its locks are renewed for what is still in hand.
+func (in *Intake) remove(gone *source) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	// A copy: all has returned what was there.
-	in.queues = slices.DeleteFunc(slices.Clone(in.queues), func(q *queue) bool { return q == gone })
+	in.sources = slices.DeleteFunc(slices.Clone(in.sources), func(s *source) bool { return s == gone })
 }
+
+// Yield has the worker give way to the others that receive from the first monitor queue, where
+// digests are, by taking back its credit and granting it again: a broker serves first whose credit
+// is the oldest. A store serves all alike.
+func (in *Intake) Yield() { in.all()[0].mustYield.Store(true) }
+
+// Watching returns how many messages are in hand.
+func (in *Intake) Watching() int64 { return in.watching.Load() }
 
 // IsCrowded reports whether so many companions are in hand that those that only wait must make
 // room. Otherwise, messages that consumers hold would keep others from being checked.
 func (in *Intake) IsCrowded() bool { return in.held.Load() > maxHeld/2 }
 
-// Watching returns how many messages are in hand.
-func (in *Intake) Watching() int64 { return in.watching.Load() }
+// isFull reports whether no more companions are asked for.
+func (in *Intake) isFull() bool { return in.held.Load() >= maxHeld }
 
-// Yield has the worker give way to the others that receive from the monitor queues, by taking back
-// its credit and granting it again: a broker serves first whose credit is the oldest. A store
-// serves all alike.
-func (in *Intake) Yield() { in.yield.Store(true) }
+// window bounds the companions that are on their way from one source: all share a tenth of maxHeld.
+func (in *Intake) window() int { return maxHeld / 10 / len(in.all()) }
 
 // take hands a lease to the worker.
 func (in *Intake) take(ctx context.Context, l *Lease) {
@@ -185,20 +212,15 @@ func (in *Intake) take(ctx context.Context, l *Lease) {
 	in.cfg.Take(ctx, l)
 }
 
-// isFull reports whether no more companions are received.
-func (in *Intake) isFull() bool {
-	return in.held.Load() >= maxHeld || in.watching.Load() >= maxWatched
-}
-
-// awaitRoom waits until half of what may be in hand is handled.
+// awaitRoom waits until more companions may be asked for.
 func (in *Intake) awaitRoom(ctx context.Context) {
-	for ctx.Err() == nil && (in.IsCrowded() || in.watching.Load() > maxWatched/2) {
+	for ctx.Err() == nil && in.isFull() {
 		select {
 		case <-in.eased:
 		case <-ctx.Done():
 		}
 	}
-	in.ease() // another queue may wait as well
+	in.ease() // another source may wait as well
 }
 
 func (in *Intake) ease() {

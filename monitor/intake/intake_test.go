@@ -27,16 +27,12 @@ func (clock) Latest() time.Time { return time.Now() }
 
 // settled is where a lease came from. It keeps what became of it.
 type settled struct {
-	how  []string
+	how  []outcome
 	fail error
 }
 
 func (s *settled) settle(_ context.Context, st settlement) error {
-	how := string(st.outcome)
-	if st.outcome == deadLettered {
-		how = st.reason
-	}
-	s.how = append(s.how, how)
+	s.how = append(s.how, st.outcome)
 	return s.fail
 }
 
@@ -74,11 +70,11 @@ func TestACompanionIsSettledWhenItsLastWatchHasEnded(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(*Companion)
 		fail error
-		want []string
+		want []outcome
 	}{
-		"done":        {func(h *Companion) { h.Done(t.Context(), nil) }, nil, []string{"completed"}},
-		"not settled": {func(h *Companion) { h.Done(t.Context(), nil) }, errors.New("gone"), []string{"completed"}},
-		"refused":     {func(h *Companion) { h.Refuse(t.Context(), Undeliverable, "") }, nil, []string{Undeliverable}},
+		"done":        {func(h *Companion) { h.Done(t.Context(), nil) }, nil, []outcome{completed}},
+		"not settled": {func(h *Companion) { h.Done(t.Context(), nil) }, errors.New("gone"), []outcome{completed}},
+		"refused":     {func(h *Companion) { h.Refuse(t.Context(), Undeliverable, "") }, nil, []outcome{deadLettered}},
 	} {
 		in, outstanding := newIntake()
 		s := &settled{fail: c.fail}
@@ -103,7 +99,7 @@ func TestACompanionThatCannotBeReadIsADeadLetter(t *testing.T) {
 		t.Errorf("it is open: %+v", h)
 	}
 	in.Wait()
-	if diff := cmp.Diff([]string{Malformed}, s.how); diff != "" || *outstanding != 0 || in.held.Load() != 0 {
+	if diff := cmp.Diff([]outcome{deadLettered}, s.how); diff != "" || *outstanding != 0 || in.held.Load() != 0 {
 		t.Errorf("%d outstanding, %d in hand, want none; -want +got:\n%s", *outstanding, in.held.Load(), diff)
 	}
 }
@@ -114,11 +110,11 @@ func TestOnlyAWholeCompanionIsHandedBack(t *testing.T) {
 		part := bubble.CompanionOf("m", time.Now().Add(time.Hour))
 		for name, c := range map[string]struct {
 			end       func(*Companion)
-			want      string
+			want      outcome
 			scheduled int
 		}{
-			"all watches": {func(h *Companion) { h.HandBack(t.Context(), &part) }, "handed back", 0},
-			"one of two":  {func(h *Companion) { h.Done(t.Context(), nil) }, "completed", 1},
+			"all watches": {func(h *Companion) { h.HandBack(t.Context(), &part) }, handedBack, 0},
+			"one of two":  {func(h *Companion) { h.Done(t.Context(), nil) }, completed, 1},
 		} {
 			in, outstanding := newIntake()
 			in.cfg.Scheduler = sc
@@ -128,7 +124,7 @@ func TestOnlyAWholeCompanionIsHandedBack(t *testing.T) {
 			h.HandBack(t.Context(), &part)
 			c.end(h)
 			in.Wait()
-			if diff := cmp.Diff([]string{c.want}, s.how); diff != "" || in.Watching() != 0 || *outstanding != 0 || in.held.Load() != 0 {
+			if diff := cmp.Diff([]outcome{c.want}, s.how); diff != "" || in.Watching() != 0 || *outstanding != 0 || in.held.Load() != 0 {
 				t.Errorf("%s handed back: %d watched, %d outstanding, %d in hand, want none; -want +got:\n%s", name, in.Watching(), *outstanding, in.held.Load(), diff)
 			}
 			if got := counts(t, ns, bubble.MonitorQueue).Scheduled - before; got != c.scheduled {
@@ -138,32 +134,44 @@ func TestOnlyAWholeCompanionIsHandedBack(t *testing.T) {
 	})
 }
 
-// A message that a consumer holds must not delay the others of its companion. Parts that end
-// together share a companion.
+// A message that a consumer holds must not delay the others of its companion.
 func TestPartsAreWrittenWhileOtherWatchesAreOpen(t *testing.T) {
 	bubble.WithScheduler(t, func(t *testing.T, ns *brokertest.Namespace, sc *scheduler.Scheduler) {
 		in, _ := newIntake()
 		in.cfg.Scheduler = sc
 		s := &settled{}
-		h := s.open(t, in, 4)
+		h := s.open(t, in, 2)
+		part := bubble.CompanionOf("m", time.Now().Add(time.Hour))
+		h.Done(t.Context(), &part)
+		time.Sleep(time.Second)
+		if got := counts(t, ns, bubble.MonitorQueue).Scheduled; got != 1 || len(s.how) != 0 {
+			t.Errorf("%d companions are written, and the first one is %v; want one, and the first one in hand", got, s.how)
+		}
+		h.Done(t.Context(), nil)
+		in.Wait()
+		if got := counts(t, ns, bubble.MonitorQueue).Scheduled; got != 1 || !cmp.Equal(s.how, []outcome{completed}) {
+			t.Errorf("%d companions are written in the end, and the first one is %v; want one, and it completed", got, s.how)
+		}
+	})
+}
+
+// Nobody else watches the message of a part that could not be written.
+func TestACompanionWhosePartIsNotWrittenComesBack(t *testing.T) {
+	bubble.WithScheduler(t, func(t *testing.T, ns *brokertest.Namespace, sc *scheduler.Scheduler) {
+		in, outstanding := newIntake()
+		in.cfg.Scheduler = sc
+		s := &settled{}
+		h := s.open(t, in, 2)
 		part := bubble.CompanionOf("m", time.Now().Add(time.Hour))
 		ns.Net.Stall(pipenet.Both)
 		h.Done(t.Context(), &part)
-		time.Sleep(joinSpan / 2)
-		h.Done(t.Context(), &part)
-		time.Sleep(time.Minute)
+		h.Refuse(t.Context(), Undeliverable, "no sink")
+		in.Wait()
+		if diff := cmp.Diff([]outcome{letGo}, s.how); diff != "" || in.Watching() != 0 || *outstanding != 0 || in.held.Load() != 0 {
+			t.Errorf("%d watched, %d outstanding, %d in hand, want none; -want +got:\n%s", in.Watching(), *outstanding, in.held.Load(), diff)
+		}
 		ns.Net.Cut()
 		ns.Net.Resume(pipenet.Both)
-		time.Sleep(time.Minute)
-		if got := counts(t, ns, bubble.MonitorQueue).Scheduled; got != 1 || len(s.how) != 0 {
-			t.Errorf("%d companions are written after an outage, and the first one is %v; want one, and the first one in hand", got, s.how)
-		}
-		h.Done(t.Context(), nil)
-		h.Done(t.Context(), nil)
-		in.Wait()
-		if got := counts(t, ns, bubble.MonitorQueue).Scheduled; got != 1 || !cmp.Equal(s.how, []string{"completed"}) {
-			t.Errorf("%d companions are written in the end, and the first one is %v; want one, and it completed", got, s.how)
-		}
 	})
 }
 
@@ -190,67 +198,7 @@ func TestWhatWaitsForLongMakesRoom(t *testing.T) {
 	}
 }
 
-func TestPartsAreJoinedWhereTheyAreDueTogether(t *testing.T) {
-	at := func(entity string, after time.Duration, attempt int, missed bool) scheduler.Companion {
-		r := scheduler.Reference{MessageID: "m", Sent: noon, Deadline: noon, Stated: "deadline"}
-		if missed {
-			r.Missed = &scheduler.Missed{SequenceNumber: 1}
-		}
-		return scheduler.Companion{Entity: entity, Due: noon.Add(after), Attempt: attempt, References: []scheduler.Reference{r}}
-	}
-	var many []scheduler.Companion
-	for range maxJoined + 1 {
-		many = append(many, at("orders", 0, 0, false))
-	}
-	for name, c := range map[string]struct {
-		again []scheduler.Companion
-		want  []int // references of each
-	}{
-		"due together":        {[]scheduler.Companion{at("orders", 0, 0, false), at("orders", joinSpan-1, 0, false)}, []int{2}},
-		"due apart":           {[]scheduler.Companion{at("orders", 0, 0, false), at("orders", joinSpan, 0, false)}, []int{1, 1}},
-		"notifications":       {[]scheduler.Companion{at("orders", 0, 0, true), at("orders", time.Hour, 0, true)}, []int{2}},
-		"of two entities":     {[]scheduler.Companion{at("orders", 0, 0, false), at("bills", 0, 0, false)}, []int{1, 1}},
-		"of two attempts":     {[]scheduler.Companion{at("orders", 0, 1, true), at("orders", 0, 2, true)}, []int{1, 1}},
-		"more than one holds": {many, []int{maxJoined, 1}},
-	} {
-		var got []int
-		for _, m := range joined(c.again) {
-			got = append(got, len(m.References))
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s: references -want +got:\n%s", name, diff)
-		}
-	}
-}
-
-// A worker receives nothing more while too much is in hand, and goes on with half of the messages.
-func TestAnIntakeWaitsUntilHalfIsHandled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		in, _ := newIntake()
-		h := (&settled{}).open(t, in, 1)
-		if h.Add(maxWatched); !in.isFull() {
-			t.Errorf("it is not full with %d messages in hand", in.Watching())
-		}
-		eased := make(chan struct{})
-		go func() {
-			in.awaitRoom(t.Context())
-			close(eased)
-		}()
-		synctest.Wait() // it waits
-		for range maxWatched / 2 {
-			h.Done(t.Context(), nil)
-		}
-		synctest.Wait()
-		select {
-		case <-eased:
-			t.Fatalf("it goes on with %d messages in hand", in.Watching())
-		default:
-		}
-		h.Done(t.Context(), nil)
-		<-eased
-	})
-}
-
+// A worker asks for nothing more while it holds too many companions.
 func TestAnIntakeWaitsWhileItHoldsTooManyCompanions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := newIntake()
@@ -266,13 +214,17 @@ func TestAnIntakeWaitsWhileItHoldsTooManyCompanions(t *testing.T) {
 			in.awaitRoom(t.Context())
 			close(eased)
 		}()
-		for _, h := range held[:maxHeld/2] {
-			h.Done(t.Context(), nil)
+		synctest.Wait()
+		select {
+		case <-eased:
+			t.Fatalf("it goes on with %d companions in hand", in.held.Load())
+		default:
 		}
+		held[0].Done(t.Context(), nil)
 		<-eased
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		in.watching.Store(maxWatched)
+		in.held.Store(maxHeld)
 		in.awaitRoom(ended) // it does not hold a stop up
 	})
 }

@@ -22,13 +22,13 @@ type settlement struct {
 	reason, description string // of a dead letter
 }
 
-type outcome string
+type outcome int
 
 const (
-	completed    outcome = "completed"
-	handedBack   outcome = "handed back"
-	deadLettered outcome = "dead-lettered"
-	letGo        outcome = "let go"
+	handedBack outcome = iota
+	completed
+	deadLettered
+	letGo
 )
 
 // Complete ends what l stands for.

@@ -14,6 +14,7 @@ import (
 
 	"overdue/internal/broker"
 	brokerqueue "overdue/internal/broker/queue"
+	"overdue/internal/broker/quirk"
 	"overdue/internal/redisstore"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/bubble"
@@ -27,8 +28,8 @@ import (
 // worker takes leases of companions and keeps them, by message-id.
 type worker struct {
 	*Intake
-	end  func() (release func()) // ends Run
-	stop func()                  // likewise, and releases
+	end  func() // ends Run
+	stop func() // likewise, and what is in hand
 
 	mu    sync.Mutex
 	taken map[string]*Companion
@@ -53,17 +54,19 @@ func start(t *testing.T, cfg Config) *worker {
 	}
 	w.Intake = New(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan func(), 1)
+	ended := make(chan struct{})
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
-	go func() { ended <- w.Run(ctx, work) }()
-	w.end = sync.OnceValue(func() func() {
+	go func() {
+		w.Run(ctx, work)
+		close(ended)
+	}()
+	w.end = sync.OnceFunc(func() {
 		cancel()
-		return <-ended
+		<-ended
 	})
 	w.stop = sync.OnceFunc(func() {
-		release := w.end()
+		w.end()
 		w.Wait()
-		release()
 		stopWork()
 	})
 	t.Cleanup(w.stop)
@@ -151,6 +154,24 @@ func TestAStopGivesTheCreditBack(t *testing.T) {
 			t.Errorf("the one that stops has taken %v and has %d in hand, want nothing; the other one -want +got:\n%s", first.names(), first.held.Load(), diff)
 		}
 	})
+}
+
+// Nothing goes to a worker that has stopped, even if the broker never takes its credit back.
+func TestAStopClosesTheLink(t *testing.T) {
+	bubble.WithScheduler(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {
+		first := start(t, Config{Links: ns.Links(t), Scheduler: s, Queues: []string{bubble.MonitorQueue}})
+		time.Sleep(time.Second)
+		first.stop()
+		synctest.Wait()
+		if err := s.Schedule(t.Context(), bubble.CompanionOf("m", time.Now())); err != nil {
+			t.Fatal(err)
+		}
+		second := start(t, Config{Links: ns.Links(t), Scheduler: s, Queues: []string{bubble.MonitorQueue}})
+		time.Sleep(time.Second)
+		if diff := cmp.Diff([]string{"m"}, second.names()); diff != "" {
+			t.Errorf("the next worker -want +got:\n%s", diff)
+		}
+	}, func(c *broker.Config, _ *scheduler.Config) { c.Quirks = quirk.DrainUnanswered })
 }
 
 // A queue that there was before is emptied for as long as it exists.

@@ -34,79 +34,76 @@ type Store interface {
 	HasNote(ctx context.Context, prefix string) (bool, error)
 }
 
-// claim claims companions until ctx ends. It waits until the clock of the broker is
+// stored is the feed of a store.
+type stored struct {
+	in    *Intake
+	store Store
+}
+
+// receive claims companions until that fails or ctx ends. It waits until the clock of the broker is
 // measured: by our own clock, companions might be checked early again and again.
-func (in *Intake) claim(ctx, work context.Context) {
+func (f *stored) receive(ctx, work context.Context, s *source) error {
 	select {
-	case <-in.cfg.Scheduler.Measured():
+	case <-f.in.cfg.Scheduler.Measured():
 	case <-ctx.Done():
-		return
 	}
-	go in.renewClaims(work)
-	for down := false; ctx.Err() == nil; {
-		if in.isFull() {
-			in.awaitRoom(ctx)
-		}
-		now := in.cfg.Clock.Latest()
-		leases, wait, err := in.cfg.Store.Claim(ctx, now, in.window())
+	for ctx.Err() == nil {
+		f.in.awaitRoom(ctx)
+		now := f.in.cfg.Clock.Latest()
+		leases, wait, err := f.store.Claim(ctx, now, f.in.window())
 		for _, l := range leases {
-			in.cfg.Clock.Observe(now) // it has passed, just now mostly
-			in.take(work, &Lease{
-				ID:          l.ID,
-				Queue:       in.cfg.Queues[0],
-				ContentType: l.ContentType,
-				Body:        l.Body,
-				settle: func(ctx context.Context, s settlement) error {
-					return in.settleStored(ctx, l, s)
-				},
-			})
+			f.in.cfg.Clock.Observe(now) // it has passed, just now mostly
+			f.take(work, s, l)
 		}
-		if ctx.Err() != nil {
-			return
+		if err != nil {
+			return err
 		}
-		in.claimed.Store(err == nil)
-		if (err != nil) != down {
-			down = err != nil
-			if down {
-				in.log.Warn("companion store unreachable: no deadline is checked", zap.Error(err), zap.String("next", "check Redis and the setting redis; the monitor keeps trying"))
-			} else {
-				in.log.Info("companion store is back")
-			}
+		if !s.attached.Swap(true) {
+			f.in.log.Info("companion store attached")
 		}
 		select {
 		case <-time.After(wait):
-		case <-in.cfg.Store.Woken():
+		case <-f.store.Woken():
 		case <-ctx.Done():
 		}
 	}
+	return ctx.Err()
 }
 
-// renewClaims renews all claims.
-func (in *Intake) renewClaims(ctx context.Context) {
+// take hands a claimed item to the worker.
+func (f *stored) take(work context.Context, s *source, l redisstore.Lease) {
+	f.in.take(work, &Lease{
+		ID:          l.ID,
+		Queue:       s.name,
+		ContentType: l.ContentType,
+		Body:        l.Body,
+		settle: func(ctx context.Context, st settlement) error {
+			switch st.outcome {
+			case completed:
+				return f.store.Done(ctx, l)
+			case handedBack:
+				return f.store.GiveBack(ctx, l)
+			case deadLettered:
+				return f.store.Bury(ctx, l, st.reason, st.description)
+			}
+			f.store.LetGo(l)
+			return nil
+		},
+	})
+}
+
+// renew renews all claims.
+func (f *stored) renew(work context.Context) {
 	tick := time.NewTicker(redisstore.RenewEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-work.Done():
 			return
 		}
-		if err := in.cfg.Store.Renew(ctx); err != nil && ctx.Err() == nil {
-			in.log.Debug("companion leases not renewed, other workers may take them", zap.Error(err))
+		if err := f.store.Renew(work); err != nil && work.Err() == nil {
+			f.in.log.Debug("companion leases not renewed, other workers may take them", zap.Error(err))
 		}
 	}
-}
-
-// settleStored settles a claimed item.
-func (in *Intake) settleStored(ctx context.Context, l redisstore.Lease, s settlement) error {
-	switch s.outcome {
-	case completed:
-		return in.cfg.Store.Done(ctx, l)
-	case handedBack:
-		return in.cfg.Store.GiveBack(ctx, l)
-	case deadLettered:
-		return in.cfg.Store.Bury(ctx, l, s.reason, s.description)
-	}
-	in.cfg.Store.LetGo(l)
-	return nil
 }

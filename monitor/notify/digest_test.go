@@ -78,9 +78,12 @@ func TestADigestGoesToTheGroupsOfItsSink(t *testing.T) {
 					Log:    zap.NewNop(),
 				})
 				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan func(), 1)
+				ended := make(chan struct{})
 				work, stopWork := context.WithCancel(t.Context())
-				go func() { ended <- in.Run(ctx, work) }()
+				go func() {
+					in.Run(ctx, work)
+					close(ended)
+				}()
 				body, err := json.Marshal(test.digest)
 				if err != nil {
 					t.Fatal(err)
@@ -99,7 +102,7 @@ func TestADigestGoesToTheGroupsOfItsSink(t *testing.T) {
 					t.Errorf("reported %v, want %d notifications of page", reported, test.notified)
 				}
 				cancel()
-				(<-ended)()
+				<-ended
 				stopWork()
 				n.Close()
 			})

@@ -14,8 +14,9 @@ const (
 	renewFirst, renewMax = 3 * time.Second, 20 * time.Second
 	// renewTogether is how far ahead of its time a lock is renewed together with others.
 	renewTogether = time.Second
-	// renewAgain is how long after a failure the next renewal follows.
-	renewAgain = 250 * time.Millisecond
+	// RetryInterval is how long after a failure the next renewal follows, and the next attempt to open
+	// a receiver that stays open.
+	RetryInterval = 250 * time.Millisecond
 )
 
 // A Renewer renews the locks of messages of one entity, for as long as they are held. It needs no
@@ -107,7 +108,7 @@ func (k *Renewer) Run(ctx context.Context) {
 			if ctx.Err() == nil {
 				k.cfg.Failed(len(due), err)
 			}
-			timer = time.After(renewAgain)
+			timer = time.After(RetryInterval)
 		case !next.IsZero():
 			timer = time.After(time.Until(next))
 		}
