@@ -78,16 +78,16 @@ func (o only) Passes(e *Event) bool {
 	})
 }
 
-// GroupsOf returns the Groups behind the filters of a, or nil.
-func GroupsOf(a Alerter) *Groups {
+// Find returns the first T among a and the sinks that it wraps: [*Groups] are behind filters.
+func Find[T any](a Alerter) (found T, ok bool) {
 	for {
-		if g, ok := a.(*Groups); ok {
-			return g
+		if found, ok = a.(T); ok {
+			return found, true
 		}
-		u, ok := a.(interface{ Unwrap() Alerter })
-		if !ok {
-			return nil
+		w, wraps := a.(interface{ Unwrap() Alerter })
+		if !wraps {
+			return found, false
 		}
-		a = u.Unwrap()
+		a = w.Unwrap()
 	}
 }

@@ -28,11 +28,11 @@ func TestGroupsAreFoundBehindFilters(t *testing.T) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		if got := GroupsOf(Without(some, "canary")); got != s.g {
-			s.Errorf("GroupsOf = %p, want %p", got, s.g)
+		if got, _ := Find[*Groups](Without(some, "canary")); got != s.g {
+			s.Errorf("Find = %p, want %p", got, s.g)
 		}
-		if got := GroupsOf(Without(alerter(func(Event) {}), "canary")); got != nil {
-			s.Errorf("GroupsOf of an alerter of events = %p, want nil", got)
+		if got, ok := Find[*Groups](Without(alerter(func(Event) {}), "canary")); ok {
+			s.Errorf("Find in an alerter of events = %p, want nil", got)
 		}
 	})
 }

@@ -105,7 +105,7 @@ func (r recorder) Unwrap() alert.Alerter { return r.Alerter }
 // [History.Notified].
 func (r recorder) Alert(ctx context.Context, e alert.Event) error {
 	err := r.Alerter.Alert(ctx, e)
-	if err == nil && alert.GroupsOf(r.Alerter) == nil {
+	if _, isGrouped := alert.Find[*alert.Groups](r.Alerter); err == nil && !isGrouped {
 		r.history.add(&e, r.Name(), time.Now().UTC())
 	}
 	return err

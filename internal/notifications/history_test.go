@@ -132,15 +132,15 @@ func TestAnEventThatASinkRefusesWaits(t *testing.T) {
 	}
 }
 
-// alert.GroupsOf looks for groups behind the sinks that wrap others.
+// alert.Find looks for groups behind the sinks that wrap others.
 func TestARecorderShowsTheSinkBehindIt(t *testing.T) {
 	sink := &flaky{}
 	recorded := (&History{}).Record(sink)
 	if behind := recorded.(interface{ Unwrap() alert.Alerter }).Unwrap(); behind != alert.Alerter(sink) {
 		t.Errorf("Unwrap = %v, want the sink that is recorded", behind)
 	}
-	if alert.GroupsOf(recorded) != nil {
-		t.Error("GroupsOf a sink without groups is not nil")
+	if g, ok := alert.Find[*alert.Groups](recorded); ok {
+		t.Errorf("a sink without groups has %v", g)
 	}
 }
 
