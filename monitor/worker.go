@@ -210,7 +210,6 @@ func (w *Worker) stop(stopWork context.CancelFunc) {
 		e.inbox.wakeUp()
 	}
 	w.mu.Unlock()
-	defer time.AfterFunc(stopGrace/2, w.notifier.LeaveEvents).Stop()
 	ended := make(chan struct{})
 	go func() {
 		w.notifier.Close()

@@ -13,10 +13,10 @@ import (
 
 const (
 	notifyTime = 25 * time.Millisecond // bound of a question that a notification waits for
-	// claimLife is longer than a notification takes whose sinks answer within 30 s. notifiedLife is
+	// ClaimLife is longer than a notification takes whose sinks answer within 30 s. notifiedLife is
 	// longer than the longest lock: a process that finds the event again within one knows that it was
 	// notified.
-	claimLife    = 45 * time.Second
+	ClaimLife    = 45 * time.Second
 	notifiedLife = 10 * time.Minute
 
 	viewTime = time.Second // bound of a report, which nobody waits for
@@ -53,7 +53,7 @@ func (t *Notified) key(event string) string {
 func (t *Notified) Begin(ctx context.Context, event string) (mine, notified bool, err error) {
 	var state string
 	err = t.c.do(ctx, func(ctx context.Context) error {
-		state, err = claim(ctx, t.c.s.client, t.key(event), t.token, claimLife)
+		state, err = claim(ctx, t.c.s.client, t.key(event), t.token, ClaimLife)
 		return err
 	})
 	return state == "mine", state == "done", err

@@ -54,7 +54,7 @@ func (in *Intake) Open(ctx context.Context, l *Lease) *Companion {
 	if err != nil {
 		in.log.Warn("companion refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.Error(err))
 		// A flood of them must not delay the valid ones.
-		in.settling.Go(func() { in.settle(ctx, l, settlement{deadLettered, Malformed, err.Error()}) })
+		in.settling.Go(func() { in.settle(ctx, l, deadLetter(Malformed, err.Error())) })
 		return nil
 	}
 	in.cfg.Outstanding(content.Entity, len(content.References))
@@ -99,7 +99,7 @@ func (h *Companion) Done(ctx context.Context, part *scheduler.Companion) {
 
 // Refuse ends one watch of a companion that must not come back.
 func (h *Companion) Refuse(ctx context.Context, reason, description string) {
-	h.end(ctx, settlement{deadLettered, reason, description})
+	h.end(ctx, deadLetter(reason, description))
 }
 
 // HandBack ends one watch at a stop, and leaves its message to the next worker. part takes over if
@@ -108,7 +108,7 @@ func (h *Companion) HandBack(ctx context.Context, part *scheduler.Companion) {
 	h.mu.Lock()
 	h.handedBack = append(h.handedBack, part)
 	h.mu.Unlock()
-	h.end(ctx, settlement{outcome: handedBack})
+	h.end(ctx, settlement{})
 }
 
 // end ends one watch. Of all ends, the highest outcome counts.

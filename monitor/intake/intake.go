@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"overdue/internal/monitorqueue"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
@@ -57,8 +58,7 @@ type Intake struct {
 
 	mu      sync.Mutex
 	sources []*source
-	start   func(*source) // nil when none may start: before Run, and when it ends
-	ended   sync.WaitGroup
+	added   chan *source // to be received from
 }
 
 // A source has companions: a monitor queue, or the store that stands in for all of them.
@@ -82,34 +82,37 @@ func New(cfg Config) *Intake {
 		cfg:   cfg,
 		log:   cfg.Log,
 		eased: make(chan struct{}, 1),
+		added: make(chan *source, monitorqueue.Most),
 	}
 	if cfg.Store != nil {
-		in.sources = []*source{{name: cfg.Queues[0], feed: &stored{in, cfg.Store}}}
+		in.addLocked(&source{name: cfg.Queues[0], feed: &stored{in, cfg.Store}})
 		return in
 	}
 	for _, name := range cfg.Queues {
-		in.sources = append(in.sources, &source{name: name, feed: in.newQueue(name)})
+		in.addLocked(&source{name: name, feed: in.newQueue(name)})
 	}
 	return in
+}
+
+func (in *Intake) addLocked(s *source) {
+	in.sources = append(in.sources, s)
+	in.added <- s
 }
 
 // Run receives companions until ctx ends. What it has received stays locked until work ends, and
 // can be settled until then.
 func (in *Intake) Run(ctx, work context.Context) {
-	in.mu.Lock()
-	in.start = func(s *source) {
-		go s.renew(work)
-		in.ended.Go(func() { in.run(ctx, work, s) })
+	var running sync.WaitGroup
+	defer running.Wait()
+	for {
+		select {
+		case s := <-in.added:
+			go s.renew(work)
+			running.Go(func() { in.run(ctx, work, s) })
+		case <-ctx.Done():
+			return
+		}
 	}
-	for _, s := range in.sources {
-		in.start(s)
-	}
-	in.mu.Unlock()
-	<-ctx.Done()
-	in.mu.Lock()
-	in.start = nil
-	in.mu.Unlock()
-	in.ended.Wait()
 }
 
 // ReconnectEvery is the interval at which a source is tried. With the delay between two dials it is
@@ -151,15 +154,11 @@ func (in *Intake) ReceiveAlso(name string) {
 		return
 	}
 	in.log.Info("former monitor queue still has companions: they are received too", zap.String("monitor_queue", name))
-	s := &source{
+	in.addLocked(&source{
 		name:   name,
 		former: true,
 		feed:   in.newQueue(name),
-	}
-	in.sources = append(in.sources, s)
-	if in.start != nil {
-		in.start(s)
-	}
+	})
 }
 
 // Unattached returns the monitor queues that the last attempt did not reach. A store that it did not

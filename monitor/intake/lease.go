@@ -16,7 +16,7 @@ type Lease struct {
 	settle func(context.Context, settlement) error // where it came from
 }
 
-// A settlement is what becomes of a lease.
+// A settlement is what becomes of a lease: it is handed back unless it says otherwise.
 type settlement struct {
 	outcome             outcome
 	reason, description string // of a dead letter
@@ -31,19 +31,25 @@ const (
 	letGo
 )
 
+func deadLetter(reason, description string) settlement {
+	return settlement{
+		outcome:     deadLettered,
+		reason:      reason,
+		description: description,
+	}
+}
+
 // Complete ends what l stands for.
 func (l *Lease) Complete(ctx context.Context) error {
 	return l.end(ctx, settlement{outcome: completed})
 }
 
 // HandBack gives l to whichever worker is next, at once and as it was.
-func (l *Lease) HandBack(ctx context.Context) error {
-	return l.end(ctx, settlement{outcome: handedBack})
-}
+func (l *Lease) HandBack(ctx context.Context) error { return l.end(ctx, settlement{}) }
 
 // DeadLetter puts l where an operator finds it.
 func (l *Lease) DeadLetter(ctx context.Context, reason, description string) error {
-	return l.end(ctx, settlement{deadLettered, reason, description})
+	return l.end(ctx, deadLetter(reason, description))
 }
 
 // LetGo leaves l as it is: it comes back when its lock lapses.
@@ -52,8 +58,8 @@ func (l *Lease) LetGo() {
 }
 
 // end makes room only afterwards: otherwise, settlements would pile up.
-func (l *Lease) end(ctx context.Context, s settlement) error {
-	err := l.settle(ctx, s)
+func (l *Lease) end(ctx context.Context, how settlement) error {
+	err := l.settle(ctx, how)
 	l.in.held.Add(-1)
 	l.in.ease()
 	return err

@@ -94,11 +94,9 @@ func (f *stored) take(work context.Context, s *source, l redisstore.Lease) {
 
 // renew renews all claims.
 func (f *stored) renew(work context.Context) {
-	tick := time.NewTicker(redisstore.RenewEvery)
-	defer tick.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-time.After(redisstore.RenewEvery):
 		case <-work.Done():
 			return
 		}

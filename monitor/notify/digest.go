@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"overdue/alert"
@@ -48,48 +47,49 @@ func (o outbox) Keep(ctx context.Context, due time.Time, d alert.Digest) error {
 // settled.
 func (n *Notifier) Digest(work context.Context, l *intake.Lease, ended func()) {
 	d, err := alert.ParseDigest(l.Body)
+	log := n.log.With(zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.String("sink", d.Sink))
 	settle := func(settlement func(context.Context) error) {
 		go func() {
 			defer ended()
 			if err := settlement(work); err != nil {
-				n.log.Warn("digest not settled: it comes back when its lock lapses", zap.String("sink", d.Sink), zap.Error(err))
+				log.Warn("digest not settled: it comes back when its lock lapses", zap.Error(err))
 			}
 		}()
 	}
 	refuse := func(reason string, cause error) {
-		n.log.Error("digest refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.String("sink", d.Sink), zap.Error(cause))
+		log.Error("digest refused: it is kept as a dead letter", zap.Error(cause))
 		settle(func(ctx context.Context) error { return l.DeadLetter(ctx, reason, cause.Error()) })
 	}
 	if err != nil {
 		refuse(intake.Malformed, err)
 		return
 	}
-	sinks := *n.sinks.Load()
-	i := slices.IndexFunc(sinks, func(s sink) bool { return s.groups != nil && s.Name() == d.Sink })
-	now := n.cfg.Now()
-	switch isNew := d.UnknownSince.IsZero() || d.UnknownSince.After(now); { // nobody else's future keeps it for longer
-	case i >= 0:
-	case !isNew && now.Sub(d.UnknownSince) >= unknownSinkMax:
-		refuse(intake.Undeliverable, fmt.Errorf("no monitor of the last %v has a sink %q that takes digests", unknownSinkMax, d.Sink))
-		return
-	default:
-		if isNew {
-			d.UnknownSince = now
+	for _, s := range *n.sinks.Load() {
+		if s.groups == nil || s.Name() != d.Sink {
+			continue
 		}
-		settle(func(ctx context.Context) error { return n.leaveDigest(ctx, l, d, now) })
+		s.groups.Due(alert.DueDigest{
+			Digest: d,
+			Done: func(refused error) {
+				if refused != nil {
+					refuse(intake.Undeliverable, refused)
+					return
+				}
+				settle(l.Complete)
+			},
+			Release: func() { settle(l.HandBack) },
+		})
 		return
 	}
-	sinks[i].groups.Due(alert.DueDigest{
-		Digest: d,
-		Done: func(refused error) {
-			if refused != nil {
-				refuse(intake.Undeliverable, refused)
-				return
-			}
-			settle(l.Complete)
-		},
-		Release: func() { settle(l.HandBack) },
-	})
+	now := n.cfg.Now()
+	if d.UnknownSince.IsZero() || d.UnknownSince.After(now) { // nobody else's future keeps it for longer
+		d.UnknownSince = now
+	}
+	if now.Sub(d.UnknownSince) >= unknownSinkMax {
+		refuse(intake.Undeliverable, fmt.Errorf("no monitor of the last %v has a sink %q that takes digests", unknownSinkMax, d.Sink))
+		return
+	}
+	settle(func(ctx context.Context) error { return n.leaveDigest(ctx, l, d, now) })
 }
 
 // leaveDigest rewrites a digest whose sink this monitor does not have, for the worker that receives

@@ -3,55 +3,44 @@
 package notify
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"overdue/internal/pace"
+	"overdue/monitor/intake"
 
 	"github.com/cenkalti/backoff/v5"
 )
 
+// maxAttempts bounds the attempts that a line makes at once.
+const maxAttempts = 64
+
 const (
-	// maxAttempts bounds the attempts that a line makes at once.
-	maxAttempts = 64
-	// longestWait is how long an event may have to wait in line, and how long it is tried again after
-	// a failure: it keeps its companion in hand. What would take longer is put off, by longestPutOff
-	// at most where the sink does not state when.
-	longestWait, longestPutOff = 5 * time.Second, 15 * time.Minute
+	// longestWait is how long an event waits in line, and is tried again after a failure: it keeps its
+	// companion in hand.
+	longestWait = intake.CrowdedWait
+	// longestPutOff is how long what waited in vain is put off at most: the sink may get faster. After
+	// a failure, its pause or what it asks for counts instead.
+	longestPutOff = maxAttempts * longestWait
 )
+
+// errSlow is the error of an event that was put off though its sink has not failed.
+var errSlow = fmt.Errorf("the sink is too slow: the event has waited for %v, so it is sent later", longestWait)
 
 // A job is one event for one sink.
 type job struct {
 	send func() error
-	// end is called once, with the last error of send, with a *putOff, or with nil.
-	end func(error)
+	end  func(Result) // called once
 
-	until time.Time // when no further attempt begins; zero: none was made
+	until time.Time // when no further attempt begins
 }
-
-// putOff is the error of a job that has to wait for so long that it must not wait in memory.
-type putOff struct {
-	wait  time.Duration // 0: its line has stopped
-	cause error         // why the sink takes nothing now; nil: it is only slow
-}
-
-func (e *putOff) Error() string {
-	switch {
-	case e.cause != nil:
-		return e.cause.Error()
-	case e.wait == 0:
-		return "the monitor stops or has new sinks: the event is sent later"
-	}
-	return fmt.Sprintf("the sink is too slow: the event would wait longer than %v, so it is sent later", longestWait)
-}
-
-// failed reports whether the sink failed, so that the job counts as an attempt.
-func (e *putOff) failed() bool { return e.cause != nil && !pace.IsRetryAfter(e.cause) }
 
 // A line has jobs wait for their turn: no goroutine waits with them. After an attempt that fails,
-// the whole line pauses, see package pace, and the job goes to its end.
+// the whole line pauses, see package pace, and the job goes to its end. What waits for too long is
+// put off, so that a sink that is slow or down does not fill the memory.
 type line struct {
 	limit int // of attempts at once
 
@@ -59,26 +48,16 @@ type line struct {
 	waiting  []*job
 	attempts int // under way
 	pace     pace.Pace
-	stopped  bool
-
-	measuring bool      // measure is going to run: jobs wait
-	ended     int       // attempts since it last ran
-	room      int       // for jobs that wait; 0: not measured, any number may
-	booked    time.Time // until when those that were put off fill the line
+	took     time.Duration // the last attempt that has ended; 0: none has
+	booked   time.Time     // until when those that were put off will fill the line
+	timer    *time.Timer   // proceeds; nil: nothing has waited yet
 }
 
 // put adds a job. It does not block.
 func (l *line) put(j *job) {
+	j.until = time.Now().Add(longestWait)
 	l.mu.Lock()
 	l.waiting = append(l.waiting, j)
-	l.mu.Unlock()
-	l.proceed()
-}
-
-// stop puts off all that waits, and all that comes. What is being sent has no further attempt.
-func (l *line) stop() {
-	l.mu.Lock()
-	l.stopped = true
 	l.mu.Unlock()
 	l.proceed()
 }
@@ -91,102 +70,95 @@ func (l *line) proceed() {
 		case j == nil:
 			return
 		case off != nil:
-			j.end(off)
+			j.end(*off)
 		default:
 			go l.attempt(j)
 		}
 	}
 }
 
-// next takes out the first job, for an attempt, or the last one with the reason why it must not
-// wait. It returns nil if all jobs may wait.
-func (l *line) next() (j *job, off *putOff) {
+// next takes out the first job, for an attempt, or with the reason why it must not wait. It returns
+// nil if that may wait.
+func (l *line) next() (j *job, off *Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last := len(l.waiting) - 1
+	if len(l.waiting) == 0 {
+		return nil, nil
+	}
+	j = l.waiting[0]
+	left := time.Until(j.until)
 	pause, cause := l.pace.Remaining()
 	switch {
-	case last < 0:
-		return nil, nil
-	case l.stopped:
-		off = &putOff{}
-	case pause > longestWait:
-		off = &putOff{pause, cause}
+	case pause > max(left, 0):
+		off = resultOf(cause, pause)
 	case pause == 0 && l.attempts < l.limit:
 		l.pace.Try()
 		l.attempts++
-		j, l.waiting[0] = l.waiting[0], nil
-		l.waiting = l.waiting[1:]
-		return j, nil
-	case l.room > 0 && last >= l.room:
-		off = &putOff{wait: l.bookLocked()}
+	case left <= 0:
+		off = &Result{Err: errSlow, Wait: l.bookLocked()}
 	default:
-		if !l.measuring {
-			l.measuring, l.ended = true, 0
-			time.AfterFunc(longestWait, l.measure)
-		}
+		l.wakeLocked(left, pause)
 		return nil, nil
 	}
-	j, l.waiting[last] = l.waiting[last], nil
-	l.waiting = l.waiting[:last]
+	l.waiting[0] = nil
+	l.waiting = l.waiting[1:]
 	return j, off
 }
 
-// bookLocked returns for how long a job is put off: until the line can take it after those that
-// were put off before, or from the beginning if that is too long: the sink may get faster.
-func (l *line) bookLocked() time.Duration {
-	l.booked = l.booked.Add(longestWait / time.Duration(l.room))
-	wait := time.Until(l.booked)
-	if wait < longestWait/2 || wait >= longestPutOff { // while the line still has jobs
-		wait = longestWait / 2
-		l.booked = time.Now().Add(wait)
+// wakeLocked has the line proceed when the first job has waited long enough, or after the pause.
+func (l *line) wakeLocked(left, pause time.Duration) {
+	if pause > 0 {
+		left = min(left, pause)
 	}
-	return wait
+	if l.timer == nil {
+		l.timer = time.AfterFunc(left, l.proceed)
+		return
+	}
+	l.timer.Reset(left)
 }
 
-// measure makes room for as many jobs as the line has taken in longestWait. It runs again while
-// jobs wait. Those whose attempts have not ended count as well: at a slow sink, there may be no
-// others.
-func (l *line) measure() {
-	l.mu.Lock()
-	pause, _ := l.pace.Remaining()
-	switch {
-	case len(l.waiting) == 0:
-		l.room = 0
-	case pause == 0: // a pause says nothing of how fast the sink is
-		l.room = l.ended + l.attempts
+// bookLocked returns for how long a job is put off: until the line can take it after those that were
+// put off before, or from the beginning if that is too long.
+func (l *line) bookLocked() time.Duration {
+	now := time.Now()
+	if wait := l.booked.Sub(now); wait < 0 || wait >= longestPutOff {
+		l.booked = now
 	}
-	l.measuring = false
-	l.mu.Unlock()
-	l.proceed()
+	l.booked = l.booked.Add(cmp.Or(l.took, longestWait) / time.Duration(l.limit))
+	return l.booked.Sub(now)
 }
 
 // attempt makes one attempt for j, which then ends, or goes to the end of the line.
 func (l *line) attempt(j *job) {
 	began := time.Now()
-	if j.until.IsZero() {
-		j.until = began.Add(longestWait)
-	}
 	err := j.send()
 	l.mu.Lock()
 	l.attempts--
-	l.ended++
+	l.took = time.Since(began)
 	l.pace.Note(began, err)
 	pause, _ := l.pace.Remaining()
-	isFinal := err == nil || l.stopped || errors.As(err, new(*backoff.PermanentError))
+	isFinal := err == nil || errors.As(err, new(*backoff.PermanentError))
 	again := !isFinal && time.Now().Add(pause).Before(j.until)
 	if again {
 		l.waiting = append(l.waiting, j)
 	}
 	l.mu.Unlock()
 	l.proceed()
-	if pause > 0 {
-		time.AfterFunc(pause, l.proceed)
+	switch {
+	case again:
+	case pace.IsRetryAfter(err):
+		j.end(*resultOf(err, pause))
+	default:
+		j.end(*resultOf(err, 0))
 	}
-	if pace.IsRetryAfter(err) {
-		err = &putOff{pause, err}
-	}
-	if !again {
-		j.end(err)
+}
+
+// resultOf returns the result of a job with the last error of its sink, which takes nothing for a
+// while. A sink that says when it takes the next event has not failed.
+func resultOf(err error, wait time.Duration) *Result {
+	return &Result{
+		Err:    err,
+		Failed: err != nil && !pace.IsRetryAfter(err),
+		Wait:   wait,
 	}
 }

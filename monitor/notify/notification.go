@@ -4,13 +4,13 @@ package notify
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/redisstore"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -26,9 +26,13 @@ type Shared interface {
 	End(ctx context.Context, event string, done bool) error
 }
 
-// claimWait is how long a worker leaves an event to the process that claimed it: an attempt of that
-// process may take 30 s by default, after others have taken longestWait.
-const claimWait = 30*time.Second + longestWait
+// A Result is how a notification ended.
+type Result struct {
+	Taken  []string      // names of the sinks that have taken the event
+	Err    error         // why the others have not
+	Failed bool          // a sink failed, and did not only put the event off
+	Wait   time.Duration // how long a sink wants no further attempt
+}
 
 // A notification is one event on its way to all sinks.
 type notification struct {
@@ -58,7 +62,7 @@ func (n *Notifier) Notify(ctx context.Context, entity string, ref *scheduler.Ref
 		entity: entity,
 		ref:    ref,
 		missed: m,
-		giveUp: time.Now().Add(claimWait),
+		giveUp: time.Now().Add(redisstore.ClaimLife),
 	}
 	e.key = keyOf(e.event().ID)
 	switch {
@@ -84,12 +88,9 @@ func (e *notification) claim() {
 			e.mine, done, failed = e.n.cfg.Shared.Begin(e.ctx, e.event().ID)
 			return nil
 		},
-		end: func(notAsked error) {
-			off := (*putOff)(nil)
-			isElsewhere := !e.mine && failed == nil
+		end: func(Result) {
+			isElsewhere := !e.mine && failed == nil // or nobody was asked yet
 			switch {
-			case errors.As(notAsked, &off):
-				e.n.cfg.Record.end(e.key, Result{Taken: e.missed.TakenBy, Err: off, Wait: off.wait})
 			case done:
 				e.n.cfg.Record.end(e.key, Result{})
 			case isElsewhere && time.Now().Before(e.giveUp):
@@ -104,8 +105,8 @@ func (e *notification) claim() {
 // send puts the event in the line of each sink.
 func (e *notification) send() {
 	sinks := *e.n.sinks.Load()
-	event := e.event()
 	if e.ref.Missed == nil {
+		event := e.event()
 		e.n.cfg.Begun(e.entity, &event)
 	}
 	e.open = len(sinks)
@@ -115,56 +116,39 @@ func (e *notification) send() {
 	for i := range sinks {
 		s := &sinks[i]
 		if slices.Contains(e.missed.TakenBy, s.Name()) {
-			e.endSink(s.Name(), nil)
+			e.endSink(s, Result{})
 			continue
 		}
-		isCounted := s.groups == nil && delivers(s.Alerter, &event) // a group counts its own notifications
 		s.line.put(&job{
 			send: func() error { return s.Alert(e.ctx, e.event()) },
-			end: func(err error) {
-				if isCounted && !errors.As(err, new(*putOff)) {
-					e.n.cfg.Delivered(s.Name(), err)
-				}
-				if err != nil {
-					e.showUntaken(s, err)
-				}
-				e.endSink(s.Name(), err)
+			end: func(r Result) {
+				e.n.report(s, e.event(), r)
+				e.endSink(s, r)
 			},
 		})
 	}
 }
 
 // endSink ends the notification of one sink, and with the last one all of it.
-func (e *notification) endSink(sink string, err error) {
-	off := (*putOff)(nil)
-	isOff := errors.As(err, &off)
+func (e *notification) endSink(s *sink, r Result) {
 	e.mu.Lock()
-	r := &e.result
+	all := &e.result
+	all.Failed = all.Failed || r.Failed
+	all.Wait = max(all.Wait, r.Wait)
 	switch {
-	case err == nil:
-		r.Taken = append(r.Taken, sink)
-	case isOff:
-		r.Failed, r.Wait = r.Failed || off.failed(), max(r.Wait, off.wait)
-	default:
-		r.Failed = true
-	}
-	if err != nil {
-		r.Err = join(r.Err, fmt.Errorf("%s: %w", sink, err))
+	case r.Err == nil:
+		all.Taken = append(all.Taken, s.Name())
+	case all.Err == nil:
+		all.Err = fmt.Errorf("%s: %w", s.Name(), r.Err)
+	default: // on one line: it becomes the description of a dead letter
+		all.Err = fmt.Errorf("%w; %s: %w", all.Err, s.Name(), r.Err)
 	}
 	e.open--
-	last := e.open == 0
+	isLast := e.open == 0
 	e.mu.Unlock()
-	if last {
+	if isLast {
 		e.end()
 	}
-}
-
-// join is errors.Join on one line: the error becomes the description of a dead letter.
-func join(first, next error) error {
-	if first == nil {
-		return next
-	}
-	return fmt.Errorf("%w; %w", first, next)
 }
 
 // end ends the notification, and its claim.
@@ -181,32 +165,6 @@ func (e *notification) end() {
 			}
 			return nil
 		},
-		end: func(error) { e.n.cfg.Record.end(e.key, e.result) },
+		end: func(Result) { e.n.cfg.Record.end(e.key, e.result) },
 	})
-}
-
-// showUntaken shows operators that a sink has not taken the event so far.
-func (e *notification) showUntaken(s *sink, err error) {
-	if off := (*putOff)(nil); errors.As(err, &off) && !off.failed() {
-		err = nil
-	}
-	if h, ok := find[interface{ Untaken(alert.Event, error) }](s.Alerter); ok {
-		h.Untaken(e.event(), err)
-	}
-}
-
-// delivers reports whether a delivers e. Filters accept other events without delivery, and that
-// says nothing about the sink behind them.
-func delivers(a alert.Alerter, e *alert.Event) bool {
-	type filter interface {
-		Passes(*alert.Event) bool
-		Unwrap() alert.Alerter
-	}
-	for {
-		f, ok := find[filter](a)
-		if !ok || !f.Passes(e) {
-			return !ok
-		}
-		a = f.Unwrap()
-	}
 }

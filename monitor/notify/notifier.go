@@ -64,10 +64,10 @@ func (n *Notifier) SetSinks(all []alert.Alerter) {
 		s := sink{
 			Alerter: a,
 			line:    &line{limit: maxAttempts},
-			groups:  alert.GroupsOf(a),
 		}
+		s.groups, _ = alert.Find[*alert.Groups](a)
 		// What waits for no network gets slower with each that competes for the processors.
-		if _, isLocal := find[interface{ Local() }](a); isLocal {
+		if _, isLocal := alert.Find[interface{ Local() }](a); isLocal {
 			s.line.limit = 1
 		}
 		if s.groups != nil && !has(before, s.groups) { // a group that stays may be sending
@@ -76,8 +76,16 @@ func (n *Notifier) SetSinks(all []alert.Alerter) {
 		next = append(next, s)
 	}
 	n.sinks.Store(&next)
-	for _, s := range before {
-		if s.groups != nil && !has(next, s.groups) {
+	closeGroups(before, next)
+}
+
+// Close closes the groups.
+func (n *Notifier) Close() { closeGroups(*n.sinks.Load(), nil) }
+
+// closeGroups closes the groups of sinks that are not in others.
+func closeGroups(sinks, others []sink) {
+	for _, s := range sinks {
+		if s.groups != nil && !has(others, s.groups) {
 			s.groups.Close()
 		}
 	}
@@ -87,33 +95,37 @@ func has(sinks []sink, g *alert.Groups) bool {
 	return slices.ContainsFunc(sinks, func(s sink) bool { return s.groups == g })
 }
 
-// find returns the first T among a and the sinks that it wraps.
-func find[T any](a alert.Alerter) (found T, ok bool) {
+// report counts a delivery to a sink, and shows operators that it has not taken an event so far. A
+// group counts its own notifications.
+func (n *Notifier) report(s *sink, e alert.Event, r Result) {
+	isAttempted := r.Err == nil || r.Failed && r.Wait == 0
+	if isAttempted && s.groups == nil && delivers(s.Alerter, &e) {
+		n.cfg.Delivered(s.Name(), r.Err)
+	}
+	if r.Err == nil {
+		return
+	}
+	if h, ok := alert.Find[interface{ Untaken(alert.Event, error) }](s.Alerter); ok {
+		cause := r.Err
+		if !r.Failed {
+			cause = nil // it only waits
+		}
+		h.Untaken(e, cause)
+	}
+}
+
+// delivers reports whether no filter keeps e from the sink behind a. What a filter accepts without
+// delivery says nothing about that sink.
+func delivers(a alert.Alerter, e *alert.Event) bool {
+	type filter interface {
+		Passes(*alert.Event) bool
+		Unwrap() alert.Alerter
+	}
 	for {
-		if found, ok = a.(T); ok {
-			return found, true
+		f, ok := alert.Find[filter](a)
+		if !ok || !f.Passes(e) {
+			return !ok
 		}
-		w, wraps := a.(interface{ Unwrap() alert.Alerter })
-		if !wraps {
-			return found, false
-		}
-		a = w.Unwrap()
-	}
-}
-
-// Close closes the groups.
-func (n *Notifier) Close() {
-	for _, s := range *n.sinks.Load() {
-		if s.groups != nil {
-			s.groups.Close()
-		}
-	}
-}
-
-// LeaveEvents leaves the events that still wait in line to the next worker.
-func (n *Notifier) LeaveEvents() {
-	n.claims.stop()
-	for _, s := range *n.sinks.Load() {
-		s.line.stop()
+		a = f.Unwrap()
 	}
 }

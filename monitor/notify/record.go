@@ -5,7 +5,6 @@ package notify
 import (
 	"hash/maphash"
 	"sync"
-	"time"
 )
 
 // leastRemembered is how many events that are done a record remembers at least, and at most twice
@@ -29,14 +28,6 @@ type key uint64
 var keySeed = maphash.MakeSeed()
 
 func keyOf(id string) key { return key(maphash.String(keySeed, id)) }
-
-// A Result is how a notification ended.
-type Result struct {
-	Taken  []string      // names of the sinks that have taken the event
-	Err    error         // why the others have not
-	Failed bool          // a sink failed, and did not only put the event off
-	Wait   time.Duration // how long a sink wants no further attempt
-}
 
 // begin has ended called with the result of the notification of k: at once if it is done. The
 // caller that gets first must notify, and call end.
