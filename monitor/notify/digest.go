@@ -89,18 +89,16 @@ func (n *Notifier) Digest(work context.Context, l *intake.Lease, ended func()) {
 		refuse(intake.Undeliverable, fmt.Errorf("no monitor of the last %v has a sink %q that takes digests", unknownSinkMax, d.Sink))
 		return
 	}
-	settle(func(ctx context.Context) error { return n.leaveDigest(ctx, l, d, now) })
-}
-
-// leaveDigest rewrites a digest whose sink this monitor does not have, for the worker that receives
-// it at the next whole minute: so the digests of a group stay together.
-func (n *Notifier) leaveDigest(ctx context.Context, l *intake.Lease, d alert.Digest, now time.Time) error {
-	n.cfg.Yield()
+	// It is written again for the worker that receives it at the next whole minute: so the digests of a
+	// group stay together.
 	until := now.Truncate(time.Minute).Add(time.Minute)
-	n.log.Info("digest left to a monitor that has its sink", zap.String("sink", d.Sink), zap.Time("until", until))
-	if err := NewOutbox(n.cfg.Scheduler).Keep(ctx, until, d); err != nil {
-		l.LetGo()
-		return err
-	}
-	return l.Complete(ctx)
+	log.Info("digest left to a monitor that has its sink", zap.Time("until", until))
+	n.cfg.Yield()
+	settle(func(ctx context.Context) error {
+		if err := NewOutbox(n.cfg.Scheduler).Keep(ctx, until, d); err != nil {
+			l.LetGo()
+			return err
+		}
+		return l.Complete(ctx)
+	})
 }
