@@ -91,3 +91,19 @@ func Find[T any](a Alerter) (found T, ok bool) {
 		a = w.Unwrap()
 	}
 }
+
+// Delivers reports whether no filter keeps e from the sink behind a. What a filter accepts without
+// delivery says nothing about that sink.
+func Delivers(a Alerter, e *Event) bool {
+	type filter interface {
+		Passes(*Event) bool
+		Unwrap() Alerter
+	}
+	for {
+		f, ok := Find[filter](a)
+		if !ok || !f.Passes(e) {
+			return !ok
+		}
+		a = f.Unwrap()
+	}
+}

@@ -91,3 +91,18 @@ func TestGroupsRefuseConfigurationsThatCannotWork(t *testing.T) {
 		}
 	}
 }
+
+// An event that a filter keeps from a sink says nothing about the sink: a canary would hide one
+// that is down.
+func TestEventsThatAFilterKeepsFromASinkAreNotDelivered(t *testing.T) {
+	some, err := Only(alerter(func(Event) {}), []string{"orders", "b*"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := Without(some, "Birds")
+	for entity, want := range map[string]bool{"orders": true, "bills": true, "birds": false, "audit": false} {
+		if got := Delivers(a, &Event{Data: EventData{Entity: entity}}); got != want {
+			t.Errorf("an event about %s is delivered: %v, want %v", entity, got, want)
+		}
+	}
+}

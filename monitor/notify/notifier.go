@@ -99,7 +99,7 @@ func has(sinks []sink, g *alert.Groups) bool {
 // group counts its own notifications.
 func (n *Notifier) report(s *sink, e alert.Event, r Result) {
 	isAttempted := r.Err == nil || r.Failed && r.Wait == 0
-	if isAttempted && s.groups == nil && delivers(s.Alerter, &e) {
+	if isAttempted && s.groups == nil && alert.Delivers(s.Alerter, &e) {
 		n.cfg.Delivered(s.Name(), r.Err)
 	}
 	if r.Err == nil {
@@ -111,21 +111,5 @@ func (n *Notifier) report(s *sink, e alert.Event, r Result) {
 			cause = nil // it only waits
 		}
 		h.Untaken(e, cause)
-	}
-}
-
-// delivers reports whether no filter keeps e from the sink behind a. What a filter accepts without
-// delivery says nothing about that sink.
-func delivers(a alert.Alerter, e *alert.Event) bool {
-	type filter interface {
-		Passes(*alert.Event) bool
-		Unwrap() alert.Alerter
-	}
-	for {
-		f, ok := alert.Find[filter](a)
-		if !ok || !f.Passes(e) {
-			return !ok
-		}
-		a = f.Unwrap()
 	}
 }
