@@ -91,15 +91,7 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 				return turn{done: true}
 			}
 		}
-		t = turn{pooled: true}
-		for name, body := range parts {
-			other, err := ParseDigest(body)
-			if name == part || err != nil || other.Sink != d.Sink {
-				continue
-			}
-			d.merge(other)
-			t.others = append(t.others, name)
-		}
+		t = turn{pooled: true, others: d.mergeParts(parts, part)}
 		var known note
 		if json.Unmarshal(text, &known) == nil {
 			t.known = &known
@@ -107,6 +99,19 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 		return t
 	}
 	return turn{}
+}
+
+// mergeParts merges the digests that other processes added, and returns the names of their parts.
+func (d *Digest) mergeParts(parts map[string][]byte, own string) (others []string) {
+	for name, body := range parts {
+		other, err := ParseDigest(body)
+		if name == own || err != nil || other.Sink != d.Sink {
+			continue
+		}
+		d.merge(other)
+		others = append(others, name)
+	}
+	return others
 }
 
 // returnClaim gives back a claim that is not needed, with the parts that came with it.

@@ -99,20 +99,31 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 			ttl = max(duration.RoundUp(st.at.Sub(earliest)), time.Millisecond)
 		}
 	}
-	// A deadline that is the end of a TTL needs no stamp; a TTL for one subscription would
-	// shorten the copies in the others. If the header cannot hold the TTL, or holds it as a value
-	// with another meaning, the deadline is kept without a stamp.
-	stamps := s.StampTTL && st.by != byTTL && st.by != byDefault && st.by != byComplete
-	if stamps && ttl > 0 && ttl < amqp.MaxTTL && (life == 0 || ttl < life) {
-		m.Stamp = ttl
-	}
-	brokerExpires := st.by == byTTL || st.by == byDefault || stamps && (m.Stamp == ttl || life == ttl)
+	brokerExpires := m.stamp(ttl, life, st.by, s)
 	enqueuedAtOnce := m.ScheduledEnqueueTime.IsZero() && m.Delay == 0
 	pr.findable = pr.ref.Within > 0 && brokerExpires && enqueuedAtOnce && now.Measured && m.SessionID == ""
 	if err := pr.second(m, s); err != nil {
 		return promise{}, false, err
 	}
 	return pr, true, nil
+}
+
+// stamp stamps a TTL on m that ends at its deadline. It reports whether the broker expires m then.
+//
+// A deadline that is the end of a TTL needs no stamp; a TTL for one subscription would shorten the
+// copies in the others. If the header cannot hold the TTL, or holds it as a value with another
+// meaning, the deadline is kept without a stamp.
+func (m *message) stamp(ttl, life time.Duration, by string, s Settings) (brokerExpires bool) {
+	switch {
+	case by == byTTL || by == byDefault:
+		return true
+	case by == byComplete || !s.StampTTL:
+		return false
+	}
+	if ttl > 0 && ttl < amqp.MaxTTL && (life == 0 || ttl < life) {
+		m.Stamp = ttl
+	}
+	return m.Stamp == ttl || life == ttl
 }
 
 // statedBy returns the statement that takes precedence.

@@ -46,10 +46,8 @@ func (p *program) verifyCommand() *cobra.Command {
 		if asJSON && !yes {
 			return &config.Error{Err: errors.New("--json leaves no room for the question; add --yes, or leave out --json")}
 		}
-		for _, id := range only {
-			if !slices.Contains(verify.IDs(), id) {
-				return &config.Error{Err: unknownAssumption(id)}
-			}
+		if err := checkAssumptions(only); err != nil {
+			return err
 		}
 		c, err := load()
 		if err != nil {
@@ -82,6 +80,16 @@ func (p *program) verifyCommand() *cobra.Command {
 		return p.verify(cmd.Context(), client, tier, only, asJSON, strict)
 	}
 	return cmd
+}
+
+// checkAssumptions refuses ids of assumptions that do not exist.
+func checkAssumptions(ids []string) error {
+	for _, id := range ids {
+		if !slices.Contains(verify.IDs(), id) {
+			return &config.Error{Err: unknownAssumption(id)}
+		}
+	}
+	return nil
 }
 
 // verify tries assumptions and prints the report.

@@ -25,6 +25,19 @@ import (
 	"overdue/scheduler"
 )
 
+// noteWritten notes how a write of companions ended, for the health of what takes them.
+func noteWritten(store *companionStore, up *upstream, err error) {
+	switch {
+	case store != nil && err != nil:
+		store.doubted()
+	case store != nil:
+	case err == nil:
+		up.written()
+	default:
+		up.doubted()
+	}
+}
+
 // startComponents makes the clients of the namespace, embedded or not, and the components that use
 // them. Nothing here waits for the network. There are no endpoints when the role has no proxy.
 func (p *Process) startComponents(endpoints []net.Listener) error {
@@ -65,15 +78,7 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 		Client: client, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Companions: p.cfg.Companions,
 		Written: func(n int, err error) {
 			count(n, err)
-			switch {
-			case store != nil && err != nil:
-				store.doubted()
-			case store != nil:
-			case err == nil:
-				up.written()
-			default:
-				up.doubted()
-			}
+			noteWritten(store, up, err)
 		},
 		Links: links, Operations: ops, Deadlines: deadlines,
 		Cancelled: func(n int, err error) {

@@ -186,34 +186,27 @@ func (c *Config) checkQueues() error {
 		}
 		return nil
 	}
+	var errs []error
 	if e := c.Broker.emulator; e != nil {
 		const key = "broker.emulatorConfig"
 		for _, q := range e.Queues {
-			if err := another(key, q.Name); err != nil {
-				return err
-			}
+			errs = append(errs, another(key, q.Name))
 			// The official emulator has to be given the monitor queue, so its file names it.
 			if why := unfit(q); why != "" && c.isMonitorQueue(q.Name) {
-				return fmt.Errorf("%s: queue %q, the monitor queue: %s, or change monitorQueue", c.At(key), q.Name, why)
+				errs = append(errs, fmt.Errorf("%s: queue %q, the monitor queue: %s, or change monitorQueue", c.At(key), q.Name, why))
 			}
 		}
 		for _, t := range e.Topics {
-			if err := one(key, t.Name); err != nil {
-				return err
-			}
+			errs = append(errs, one(key, t.Name))
 		}
 	}
 	for i, q := range c.Broker.Queues {
-		if err := another(fmt.Sprintf("broker.queues[%d].name", i), q.Name); err != nil {
-			return err
-		}
+		errs = append(errs, another(fmt.Sprintf("broker.queues[%d].name", i), q.Name))
 	}
 	for i, t := range c.Broker.Topics {
-		if err := one(fmt.Sprintf("broker.topics[%d].name", i), t.Name); err != nil {
-			return err
-		}
+		errs = append(errs, one(fmt.Sprintf("broker.topics[%d].name", i), t.Name))
 	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // checkOwnQueue refuses a monitor queue that is listed where Overdue makes one that is fit for it. With a broker alone it is a queue like

@@ -95,22 +95,8 @@ func (s *Setting) Parse(text string) (any, error) {
 	case kindEndpoint:
 		_, err := SplitAddress(text)
 		return text, err
-	case kindEndpoints:
-		endpoints := splitList(text)
-		for _, d := range endpoints {
-			if _, err := SplitAddress(d); err != nil {
-				return nil, err
-			}
-		}
-		return endpoints, nil
-	case kindStrings:
-		names := splitList(text)
-		for _, name := range names {
-			if s.Choices != nil && !slices.Contains(s.Choices, name) {
-				return nil, fmt.Errorf("%s is not one of %s", s.quote(name), strings.Join(s.Choices, ", "))
-			}
-		}
-		return names, nil
+	case kindEndpoints, kindStrings:
+		return s.parseList(splitList(text))
 	case kindMailboxes:
 		return splitMailboxes(text), nil
 	case kindEntity:
@@ -123,6 +109,20 @@ func (s *Setting) Parse(text string) (any, error) {
 	default:
 		return text, nil
 	}
+}
+
+// parseList reads several values.
+func (s *Setting) parseList(values []string) (any, error) {
+	for _, v := range values {
+		if s.Kind == kindEndpoints {
+			if _, err := SplitAddress(v); err != nil {
+				return nil, err
+			}
+		} else if s.Choices != nil && !slices.Contains(s.Choices, v) {
+			return nil, fmt.Errorf("%s is not one of %s", s.quote(v), strings.Join(s.Choices, ", "))
+		}
+	}
+	return values, nil
 }
 
 // quote shows a value in a message, unless it is a secret.

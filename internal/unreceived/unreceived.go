@@ -197,10 +197,7 @@ func (w *Watch) check(ctx context.Context) error {
 // A scheduled message that becomes due gets a new number, behind all others. So one that was seen
 // waiting needs no second look.
 func (w *Watch) peek(ctx context.Context, p *link.Peeker) (due []*link.Message, more bool, err error) {
-	from := w.from
-	if w.leap > 0 {
-		from += w.leap
-	}
+	from := w.from + max(w.leap, 0)
 	for i := 0; i < pages; i++ {
 		ms, err := p.Peek(ctx, from, page)
 		w.cfg.Operations.Add(operations.Peek, 1)
@@ -228,20 +225,23 @@ func (w *Watch) peek(ctx context.Context, p *link.Peeker) (due []*link.Message, 
 		if w.leap > 0 && i == 0 {
 			w.leap *= 2
 		}
-		// A page may be short although there is more. If its last message came just now, there is
-		// little.
-		end := len(ms) == 0 || len(ms) < page && w.cfg.Now().Sub(ms[len(ms)-1].EnqueuedTime) < 2*every
+		end := w.isLast(ms)
 		if end || len(due) > 0 && w.state().n == 0 {
 			w.leap = 0
 			return due, !end, nil
 		}
 	}
-	if len(due) == 0 {
-		w.leap = max(w.leap, leap)
-	} else {
+	w.leap = max(w.leap, leap)
+	if len(due) > 0 {
 		w.leap = 0
 	}
 	return due, true, nil
+}
+
+// isLast reports whether a page ends the queue. It may be short although there is more. If its last
+// message came just now, there is little.
+func (w *Watch) isLast(ms []*link.Message) bool {
+	return len(ms) == 0 || len(ms) < page && w.cfg.Now().Sub(ms[len(ms)-1].EnqueuedTime) < 2*every
 }
 
 // settle judges the suspect by what is due, and chooses another one if it is gone.

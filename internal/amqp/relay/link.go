@@ -66,17 +66,7 @@ func (h *half) onAttachLocked(a *amqp.Attach) {
 	if a.Role == amqp.RoleReceiver {
 		sender = 1 - sender
 	}
-	for i, l := range h.opening {
-		if l.name != a.Name || l.sender != sender {
-			continue
-		}
-		h.opening = append(h.opening[:i], h.opening[i+1:]...)
-		h.links[a.Handle] = l
-		l.ends[h.side.at].in = a.Handle
-		if l.watcher != nil && l.sender == client {
-			a.MaxMessageSize = l.limit(a.MaxMessageSize)
-		}
-		h.passLocked(&entry{link: l, p: a})
+	if h.answeredLocked(a, sender) {
 		return
 	}
 	if h.side.at == client {
@@ -116,6 +106,23 @@ func (h *half) onAttachLocked(a *amqp.Attach) {
 		h.authorizeLocked(l)
 	}
 	h.passLocked(&e)
+}
+
+// answeredLocked passes an attach on that answers ours. It reports whether it was one.
+func (h *half) answeredLocked(a *amqp.Attach, sender int) bool {
+	i := slices.IndexFunc(h.opening, func(l *link) bool { return l.name == a.Name && l.sender == sender })
+	if i < 0 {
+		return false
+	}
+	l := h.opening[i]
+	h.opening = slices.Delete(h.opening, i, i+1)
+	h.links[a.Handle] = l
+	l.ends[h.side.at].in = a.Handle
+	if l.watcher != nil && l.sender == client {
+		a.MaxMessageSize = l.limit(a.MaxMessageSize)
+	}
+	h.passLocked(&entry{link: l, p: a})
+	return true
 }
 
 // openLocked handles a new link of the client. It reports whether the relay answers the link

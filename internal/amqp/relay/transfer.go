@@ -110,42 +110,19 @@ func (h *half) emitTransferLocked(e *entry) bool {
 	if l.reply != nil && !l.pass.more && !l.reply.mayGoLocked() {
 		return gone
 	}
-	if k := e.pending; k != nil && !l.pass.more {
-		ok, refusal := k.mayGoLocked()
-		if !ok {
-			return false
-		}
-		if refusal != nil {
-			l.skipLocked(k.in, k.delivery, refusal)
-			return true
-		}
-		e.payload = k.delivery.Payload
+	if goes, over := e.askLocked(); !goes {
+		return over
 	}
 	t := &o.side.transfer
 	for {
 		if gone && o.remoteWindow == 0 {
 			return true // the window may never open again, and the detach must not wait for it
 		}
-		if o.remoteWindow == 0 || !o.begun {
+		if !o.takesLocked() {
 			return false
 		}
-		if o.side.queuedLen() >= outSoftLimit && o.side.state == sideOpen {
-			o.blockLocked()
-			return false
-		}
-		first := !l.pass.more
-		if first {
-			l.pass = passing{more: true, out: o.nextDelivery}
-			o.nextDelivery++
-			if !e.local {
-				h.ids.add(e.transfer.DeliveryID, l.pass.out)
-			}
-			if l.reply != nil {
-				l.goesLocked(e.local)
-			}
-			if e.pending != nil && e.pending.handler != nil {
-				h.addPendingLocked(e.pending, l.pass.out)
-			}
+		if !l.pass.more {
+			h.beginDeliveryLocked(e)
 		}
 		l.pass.settled = l.pass.settled || e.transfer.Settled
 		*t = e.transfer
@@ -167,16 +144,72 @@ func (h *half) emitTransferLocked(e *entry) bool {
 		e.transfer = amqp.Transfer{More: e.transfer.More, Batchable: e.transfer.Batchable}
 	}
 	if !e.transfer.More || e.transfer.Aborted {
-		l.pass.more = false
-		if !l.pass.settled && !e.transfer.Aborted {
-			h.unsettled++
-		}
-		if e.pending != nil && e.pending.handler != nil && l.pass.settled && !e.pending.responds {
-			h.goneOnLocked(e.pending)
-		}
+		h.endDeliveryLocked(e)
 	}
 	return true
 }
+
+// askLocked asks the handler of a delivery, before its first frame, whether that may go on. If it
+// does not go, over says that it never will.
+func (e *entry) askLocked() (goes, over bool) {
+	k := e.pending
+	if k == nil || e.link.pass.more {
+		return true, false
+	}
+	ok, refusal := k.mayGoLocked()
+	switch {
+	case !ok:
+		return false, false
+	case refusal != nil:
+		e.link.skipLocked(k.in, k.delivery, refusal)
+		return false, true
+	}
+	e.payload = k.delivery.Payload
+	return true, false
+}
+
+// takesLocked reports whether the peer of o takes a frame now.
+func (o *half) takesLocked() bool {
+	if o.remoteWindow == 0 || !o.begun {
+		return false
+	}
+	if o.side.queuedLen() >= outSoftLimit && o.side.state == sideOpen {
+		o.blockLocked()
+		return false
+	}
+	return true
+}
+
+// beginDeliveryLocked numbers a delivery for the other peer, before its first frame.
+func (h *half) beginDeliveryLocked(e *entry) {
+	o, l := h.other(), e.link
+	l.pass = passing{more: true, out: o.nextDelivery}
+	o.nextDelivery++
+	if !e.local {
+		h.ids.add(e.transfer.DeliveryID, l.pass.out)
+	}
+	if l.reply != nil {
+		l.goesLocked(e.local)
+	}
+	if e.isHandled() {
+		h.addPendingLocked(e.pending, l.pass.out)
+	}
+}
+
+// endDeliveryLocked follows the last frame of a delivery.
+func (h *half) endDeliveryLocked(e *entry) {
+	l := e.link
+	l.pass.more = false
+	if !l.pass.settled && !e.transfer.Aborted {
+		h.unsettled++
+	}
+	if e.isHandled() && l.pass.settled && !e.pending.responds {
+		h.goneOnLocked(e.pending)
+	}
+}
+
+// isHandled reports whether a handler awaits the outcome of the delivery.
+func (e *entry) isHandled() bool { return e.pending != nil && e.pending.handler != nil }
 
 // blockLocked has the queue of the other half resumed when the output is shorter.
 func (h *half) blockLocked() {

@@ -79,6 +79,33 @@ func writeAuthorizationRule(w writer, r broker.AuthorizationRule) {
 	w.close("AuthorizationRule")
 }
 
+// readRights reads the rights of a rule, which may lack the element.
+func readRights(n *node, r *broker.AuthorizationRule) error {
+	var rights []*node
+	if n != nil {
+		rights = n.children
+	}
+	for _, right := range rights {
+		switch right.value() {
+		case "Manage":
+			r.Manage = true
+		case "Send":
+			r.Send = true
+		case "Listen":
+			r.Listen = true
+		default:
+			return badRequest("The right '%.100s' of the authorization rule '%s' does not exist.", right.value(), r.KeyName)
+		}
+	}
+	switch {
+	case !r.Manage && !r.Send && !r.Listen:
+		return badRequest("The authorization rule '%s' has no right.", r.KeyName)
+	case r.Manage && (!r.Send || !r.Listen):
+		return badRequest("The authorization rule '%s' has the Manage right, which demands Send and Listen.", r.KeyName)
+	}
+	return nil
+}
+
 // readAuthorizationRule makes the keys that a rule does not bring.
 func readAuthorizationRule(n *node) (broker.AuthorizationRule, error) {
 	var r broker.AuthorizationRule
@@ -88,25 +115,8 @@ func readAuthorizationRule(n *node) (broker.AuthorizationRule, error) {
 	if r.KeyName == "" || len(r.KeyName) > maxKeyName {
 		return r, badRequest("An authorization rule needs a KeyName of at most %d bytes.", maxKeyName)
 	}
-	if rights := n.child("Rights"); rights != nil {
-		for _, right := range rights.children {
-			switch right.value() {
-			case "Manage":
-				r.Manage = true
-			case "Send":
-				r.Send = true
-			case "Listen":
-				r.Listen = true
-			default:
-				return r, badRequest("The right '%.100s' of the authorization rule '%s' does not exist.", right.value(), r.KeyName)
-			}
-		}
-	}
-	switch {
-	case !r.Manage && !r.Send && !r.Listen:
-		return r, badRequest("The authorization rule '%s' has no right.", r.KeyName)
-	case r.Manage && (!r.Send || !r.Listen):
-		return r, badRequest("The authorization rule '%s' has the Manage right, which demands Send and Listen.", r.KeyName)
+	if err := readRights(n.child("Rights"), &r); err != nil {
+		return r, err
 	}
 	for _, k := range []struct {
 		name string

@@ -3,6 +3,7 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,11 +101,8 @@ func take(ctx context.Context, links *link.Namespace, place Place, chosen map[in
 		_, err := r.GiveBack(ctx, back...)
 		return err
 	}
-	defer func() {
-		if failure := giveBack(); err == nil {
-			err = failure // after another error it adds nothing: locks lapse
-		}
-	}()
+	// After another error that of giving back adds nothing: locks lapse.
+	defer func() { err = cmp.Or(err, giveBack()) }()
 	var since time.Time // the first of held came
 	progress := true    // since all was given back
 	for len(chosen) > 0 {
@@ -116,44 +114,58 @@ func take(ctx context.Context, links *link.Namespace, place Place, chosen map[in
 		if len(ms) == 0 {
 			return ctx.Err()
 		}
-		var ours []*taken
-		for _, m := range ms {
-			number := m.SequenceNumber
-			if chosen[number] {
-				delete(chosen, number)
-				ours = append(ours, &taken{number: number, message: m, receiver: r})
-				continue
-			}
-			if len(held) == 0 {
-				since = time.Now()
-			}
-			held = append(held, m)
+		ours, others := pick(ms, chosen, r)
+		if len(held) == 0 {
+			since = time.Now()
 		}
+		held = append(held, others...)
 		if len(ours) > 0 {
 			progress = true
 			if err := do(ctx, ours); err != nil {
-				for _, t := range ours {
-					if !t.settled {
-						held = append(held, t.message)
-					}
-				}
+				held = append(held, unsettled(ours)...)
 				return err
 			}
 		}
-		if len(held) >= maxHeld || len(held) > 0 && time.Since(since) > hold {
+		isOld := len(held) > 0 && time.Since(since) > hold
+		if len(held) >= maxHeld || isOld {
 			if !progress {
 				return ErrBuried
 			}
 			progress = false
-			if err := giveBack(); err != nil {
-				return err
-			}
+			err = giveBack()
+		}
+		if err != nil {
+			return err
 		}
 		if err := r.Claim(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pick separates the chosen messages, which it deletes from chosen, from the others.
+func pick(ms []*link.ReceivedMessage, chosen map[int64]bool, r *link.Receiver) (ours []*taken, others []*link.ReceivedMessage) {
+	for _, m := range ms {
+		number := m.SequenceNumber
+		if !chosen[number] {
+			others = append(others, m)
+			continue
+		}
+		delete(chosen, number)
+		ours = append(ours, &taken{number: number, message: m, receiver: r})
+	}
+	return ours, others
+}
+
+// unsettled returns the messages that are not settled.
+func unsettled(all []*taken) (left []*link.ReceivedMessage) {
+	for _, t := range all {
+		if !t.settled {
+			left = append(left, t.message)
+		}
+	}
+	return left
 }
 
 // receive returns up to n messages, and none at the end of the queue.

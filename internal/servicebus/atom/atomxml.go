@@ -48,70 +48,100 @@ func Parse(r io.Reader) (*Node, error) { return parse(r, maxElements, true) }
 // parse reads one document of at most that many elements. If plain is set, it refuses what others
 // might read in another way.
 func parse(r io.Reader, most int, plain bool) (*Node, error) {
-	d := xml.NewDecoder(r)
-	var root *Node
-	var path []*Node
-	elements := 0
+	d, p := xml.NewDecoder(r), parser{most: most, plain: plain}
 	for first := true; ; first = false {
 		token, err := d.Token()
 		switch {
-		case errors.Is(err, io.EOF) && root != nil && len(path) == 0:
-			return root, nil
+		case errors.Is(err, io.EOF) && p.root != nil && len(p.path) == 0:
+			return p.root, nil
 		case errors.Is(err, io.EOF):
 			return nil, errors.New("it ends early")
 		case err != nil:
 			return nil, err
 		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			elements++
-			switch {
-			case len(path) == maxDepth:
-				return nil, fmt.Errorf("elements are nested more than %d deep", maxDepth)
-			case elements > most:
-				return nil, fmt.Errorf("there are more than %d elements", most)
-			case len(t.Attr) > maxAttributes:
-				return nil, fmt.Errorf("an element has more than %d attributes", maxAttributes)
-			case len(path) == 0 && root != nil:
-				return nil, errors.New("there is more than one document element")
-			}
-			n := &Node{Name: t.Name, Attrs: slices.Clone(t.Attr)}
-			if len(path) == 0 {
-				root = n
-			} else {
-				at := path[len(path)-1]
-				at.Children = append(at.Children, n)
-			}
-			path = append(path, n)
-		case xml.EndElement:
-			at := path[len(path)-1]
-			if plain && len(at.Children) > 0 && !isBlank(at.Text) {
-				return nil, fmt.Errorf("'%.100s' has text beside elements", at.Name.Local)
-			}
-			if plain && at.commented && !isBlank(at.Text) {
-				return nil, fmt.Errorf("'%.100s' has a comment within its text", at.Name.Local)
-			}
-			path = path[:len(path)-1]
-		case xml.CharData:
-			switch {
-			case len(path) > 0:
-				at := path[len(path)-1]
-				at.Text = append(at.Text, t...)
-			case !isBlank(t):
-				return nil, errors.New("there is text outside of the document element")
-			}
-		case xml.Comment:
-			if len(path) > 0 {
-				path[len(path)-1].commented = true
-			}
-		case xml.ProcInst:
-			if plain && (!first || t.Target != "xml") {
-				return nil, errors.New("processing instructions are not supported")
-			}
-		case xml.Directive:
-			return nil, errors.New("directives are not supported")
+		if err := p.take(token, first); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// parser is a document that has been read in part.
+type parser struct {
+	most     int // elements
+	plain    bool
+	root     *Node
+	path     []*Node // the open elements
+	elements int
+}
+
+// take adds a token, which may be the first of the document.
+func (p *parser) take(token xml.Token, first bool) error {
+	switch t := token.(type) {
+	case xml.StartElement:
+		return p.begin(t)
+	case xml.EndElement:
+		last := p.path[len(p.path)-1]
+		p.path = p.path[:len(p.path)-1]
+		if p.plain {
+			return last.checkText()
+		}
+	case xml.CharData:
+		switch {
+		case len(p.path) > 0:
+			at := p.path[len(p.path)-1]
+			at.Text = append(at.Text, t...)
+		case !isBlank(t):
+			return errors.New("there is text outside of the document element")
+		}
+	case xml.Comment:
+		if len(p.path) > 0 {
+			p.path[len(p.path)-1].commented = true
+		}
+	case xml.ProcInst:
+		if p.plain && (!first || t.Target != "xml") {
+			return errors.New("processing instructions are not supported")
+		}
+	case xml.Directive:
+		return errors.New("directives are not supported")
+	}
+	return nil
+}
+
+// begin opens an element.
+func (p *parser) begin(t xml.StartElement) error {
+	p.elements++
+	switch {
+	case len(p.path) == maxDepth:
+		return fmt.Errorf("elements are nested more than %d deep", maxDepth)
+	case p.elements > p.most:
+		return fmt.Errorf("there are more than %d elements", p.most)
+	case len(t.Attr) > maxAttributes:
+		return fmt.Errorf("an element has more than %d attributes", maxAttributes)
+	case len(p.path) == 0 && p.root != nil:
+		return errors.New("there is more than one document element")
+	}
+	n := &Node{Name: t.Name, Attrs: slices.Clone(t.Attr)}
+	if len(p.path) == 0 {
+		p.root = n
+	} else {
+		at := p.path[len(p.path)-1]
+		at.Children = append(at.Children, n)
+	}
+	p.path = append(p.path, n)
+	return nil
+}
+
+// checkText refuses text that others might read in another way.
+func (n *Node) checkText() error {
+	switch {
+	case isBlank(n.Text):
+		return nil
+	case len(n.Children) > 0:
+		return fmt.Errorf("'%.100s' has text beside elements", n.Name.Local)
+	case n.commented:
+		return fmt.Errorf("'%.100s' has a comment within its text", n.Name.Local)
+	}
+	return nil
 }
 
 // Child returns the last child of that name, nil if there is none.
