@@ -149,17 +149,19 @@ const (
 const reasonDropped = "Dropped"
 
 // concludeGone decides about a message that is gone, and of which no dead letter was found. One may
-// come late, so it is searched for once more, unless letters are known to be taken away. Where they
-// stay, that it has none says that it was received. Elsewhere it has expired if it stood there
-// overdue right before our nudge.
+// come late, so it is searched for once more, unless letters are known to be taken away and nobody
+// is settling it. Where they stay, that it has none says that it was received. Elsewhere it has
+// expired if it stood there overdue right before our nudge.
 func (e *entity) concludeGone(ctx context.Context, wt *watch) {
 	latest, known := e.w.clock.NotAfter()
-	proven := wt.expired != nil && !e.wasSettled(wt)
-	mayComeLate := !proven || !e.letters.areTaken()
+	settled, maybe := e.wasSettled(wt)
+	proven := wt.expired != nil && !settled
+	isBeingSettled := wt.state == stateGone && maybe
+	mayComeLate := !proven || !e.letters.areTaken() || isBeingSettled
 	switch {
 	case known && latest.Before(wt.deadline) && !e.settings.sessions:
 		e.finish(ctx, wt, metrics.Met)
-	case proven && e.settings.drops:
+	case proven && e.settings.drops && !isBeingSettled:
 		e.missUnread(ctx, wt, reasonDropped)
 	case wt.state == stateGone && mayComeLate:
 		wt.state = stateUnexplained

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/broker/queue"
+	"overdue/scheduler/index"
 )
 
 // A consumer settles its message a second after the deadline. Where nobody has seen yet that dead
@@ -123,5 +124,41 @@ func TestCanariesAreNoMissedDeadlines(t *testing.T) {
 				s.Errorf("with canaries on %q: %v missed and %v canaries, want %v and %v", canary, missed, canaries, want.missed, want.canaries)
 			}
 		})
+	}
+}
+
+// The broker confirms a settlement to an endpoint later than it shows the monitor that the message
+// is gone. The monitor waits for that, also where dead letters do not stay.
+func TestASettlementIsNotExpiryBeforeItIsConfirmed(t *testing.T) {
+	mistaken := 0
+	for after := time.Duration(0); after < 20*time.Millisecond; after += 250 * time.Microsecond {
+		play(t, func(s *scene) {
+			s.slots, s.oneProcess = true, true
+			s.MeasureClock()
+			s.startMonitor()
+			s.sendLives(workQueue, []time.Duration{2 * time.Second}) // its letter is seen
+			time.Sleep(4 * time.Second)
+			defer s.drainDeadLetters()()
+			s.sendLives(workQueue, []time.Duration{2 * time.Second}) // and is seen to be taken away
+			time.Sleep(4 * time.Second)
+			missed := len(s.Hook.Events())
+			r, err := s.Client.NewReceiverForQueue(workQueue, nil)
+			s.Must(err)
+			s.sendLives(workQueue, []time.Duration{2 * time.Second})
+			ms, err := r.ReceiveMessages(s.Context(), 1, nil)
+			s.Must(err)
+			d := index.Delivered{Entity: workQueue, Number: *ms[0].SequenceNumber, Enqueued: *ms[0].EnqueuedTime}
+			time.Sleep(time.Until(ms[0].ExpiresAt.Add(after)))
+			s.Scheduler.BeginSettle(d)
+			s.Must(r.CompleteMessage(s.Context(), ms[0], nil))
+			time.Sleep(200 * time.Millisecond)
+			s.Scheduler.Settle(d)
+			time.Sleep(time.Minute)
+			mistaken += len(s.Hook.Events()) - missed
+			s.Settled(time.Second)
+		})
+	}
+	if mistaken > 0 {
+		t.Errorf("%d settlements were taken for missed deadlines, want none", mistaken)
 	}
 }

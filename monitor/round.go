@@ -20,7 +20,7 @@ func (e *entity) check(ctx context.Context, due []*watch, run func(context.Conte
 	err := e.describe(ctx, nil)
 	if err == nil {
 		for _, wt := range due {
-			if e.wasSettled(wt) {
+			if settled, _ := e.wasSettled(wt); settled {
 				wt.see(stateMet)
 			}
 		}
@@ -44,9 +44,9 @@ func (e *entity) check(ctx context.Context, due []*watch, run func(context.Conte
 	}
 }
 
-// wasSettled reports whether a settlement of the message of wt has passed an endpoint.
-func (e *entity) wasSettled(wt *watch) bool {
-	return wt.ref != nil && !wt.ref.WithoutID() && wt.hops == 0 && e.w.cfg.Scheduler.Settled(e.name, wt.ref)
+// wasSettled reports whether the message of wt was settled through an endpoint, or is just now.
+func (e *entity) wasSettled(wt *watch) (settled, maybe bool) {
+	return e.w.cfg.Scheduler.IsSettled(e.name, wt.identity.Number, wt.identity.EnqueuedTime())
 }
 
 // A round finds out what became of messages whose deadlines have passed, and expires those that are

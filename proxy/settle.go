@@ -21,45 +21,54 @@ const (
 
 // observe chooses the links of the AMQP endpoint whose settlements to observe: those on which
 // apps receive from a monitored entity. A settlement in a subscription makes no companion needless:
-// a topic has many copies of a message, and one companion. Only its slack is measured.
+// a topic has many copies of a message, and one companion.
 func (p *Proxy) observe(l relay.Link) relay.Observer {
 	at := l.Class.Address
-	copies := at.Subscription != ""
-	if l.Class.Kind != rights.Receive || at.SubQueue != address.Main || p.excluded(at.Name) || copies && p.cfg.Slack == nil {
+	if l.Class.Kind != rights.Receive || at.SubQueue != address.Main || p.excluded(at.Name) {
 		return nil
 	}
-	return &settleLink{p: p, entity: at.Name, copies: copies, slack: p.cfg.Slack.Link(at.String())}
+	return &settleLink{
+		p:      p,
+		entity: at.Name,
+		path:   at.Key(),
+		copies: at.Subscription != "",
+		slack:  p.cfg.Slack.Link(at.String()),
+	}
 }
 
 // A settleLink observes the deliveries from one monitored queue or subscription to an app.
 type settleLink struct {
 	p      *Proxy
 	entity string      // the queue or topic
+	path   string      // of the queue or subscription
 	copies bool        // it is a subscription
 	slack  *slack.Link // nil = it is not measured
 }
 
-// Delivered identifies a message that this process may have sent, and notes the deadline of any
-// other. The note of such a message has its weight in place of a key.
+// Delivered identifies a message: by its number and stamp for the monitor, and by a key if this
+// process may have sent it. It notes the deadline of those, and of a sample of others.
 func (l *settleLink) Delivered(payload []byte) (relay.Note, bool) {
 	raw, ok := headOf(payload)
 	if !ok {
 		return relay.Note{}, false
 	}
-	d, ok := l.delivered(&raw)
-	return noteOf(d), ok
+	d, weight, ok := l.delivered(&raw)
+	return noteOf(d, weight), ok
+}
+
+// Settling reports a message that the receiver settles.
+func (l *settleLink) Settling(n relay.Note) {
+	d, _ := l.deliveredOf(n)
+	l.p.cfg.Scheduler.BeginSettle(d)
 }
 
 // Settled reports a message that was settled for good: the broker has confirmed a Complete or
 // DeadLetter by the receiver, or a receive-and-delete. Its companion may be needless.
 func (l *settleLink) Settled(n relay.Note) {
-	d := deliveredOf(n)
-	weight := uint64(1)
-	if d.Key[0] == 0 {
-		weight = d.Key[1]
-	} else {
-		d.Entity = l.entity
-		l.p.cfg.Scheduler.Settle(d)
+	d, weight := l.deliveredOf(n)
+	l.p.cfg.Scheduler.Settle(d)
+	if weight == 0 {
+		return
 	}
 	// A clock that is not measured may be wrong by any amount.
 	if now := l.p.cfg.Scheduler.Now(); now.Measured {
@@ -67,58 +76,46 @@ func (l *settleLink) Settled(n relay.Note) {
 	}
 }
 
-// delivered reads when a message was enqueued, and its deadline. It has a key if its ids are those
-// of a message sent from here, and the index may know it, and otherwise a weight. ok is false if nobody wants to know of
-// its settlement, or if it has no enqueued-time or no deadline.
-func (l *settleLink) delivered(m *amqp.Message) (d index.Delivered, ok bool) {
-	p := l.p
-	key, expected := index.Key{}, false
-	if !l.copies {
-		key, expected = p.keyOf(l.entity, m)
+// delivered identifies a message. It has a key if it may have been sent from here, and a weight if
+// its slack is to be measured; neither without a deadline. ok is false if it has no sequence number
+// or no enqueued-time.
+func (l *settleLink) delivered(m *amqp.Message) (d index.Delivered, weight uint64, ok bool) {
+	number, numbered := amqp.MapLookup(m.MessageAnnotations, annotationSequenceNumber)
+	stamp, stamped := amqp.MapLookup(m.MessageAnnotations, annotationEnqueuedTime)
+	d.Number, d.Enqueued = number.Long(), stamp.Timestamp().Time()
+	if !numbered || !stamped || number.Err() != nil || stamp.Err() != nil {
+		return d, 0, false
 	}
-	if !expected {
-		if key = (index.Key{0, l.slack.Weight()}); key[1] == 0 {
-			return d, false
+	weight = 1
+	if d.Key = l.keyOf(m); d.Key == (index.Key{}) {
+		weight = l.slack.Weight()
+	}
+	if weight > 0 && (l.copies || !forwarded(m.MessageAnnotations, d.Number)) { // a copy has the number that the topic gave
+		if d.Deadline, ok = l.p.deadlineOf(l.entity, m, d.Enqueued); ok {
+			return d, weight, true
 		}
 	}
-	stamp, ok := amqp.MapLookup(m.MessageAnnotations, annotationEnqueuedTime)
-	if !ok || !l.copies && forwarded(m.MessageAnnotations) { // a copy has the number that the topic gave
-		return d, false
-	}
-	if d.Enqueued = stamp.Timestamp().Time(); stamp.Err() != nil {
-		return d, false
-	}
-	if expected && p.cfg.Scheduler.InSlots(l.entity, d.Enqueued) {
-		if l.slack == nil {
-			return d, false
-		}
-		key = index.Key{0, 1}
-	}
-	d.Key = key
-	d.Deadline, ok = p.deadlineOf(l.entity, m, d.Enqueued)
-	return d, ok
+	d.Key = index.Key{}
+	return d, 0, true
 }
 
-// keyOf returns the key of a message that may have been sent from here.
-func (p *Proxy) keyOf(entity string, m *amqp.Message) (key index.Key, ok bool) {
+// keyOf returns the key of a message that may have been sent from here, and that of no message for
+// others.
+func (l *settleLink) keyOf(m *amqp.Message) (key index.Key) {
 	id, named := idBytes(m.Properties, amqp.PropertyMessageID)
 	session, legible := idBytes(m.Properties, amqp.PropertyGroupID)
-	if !named || !legible || len(id) == 0 {
-		return key, false
+	if l.copies || !named || !legible || len(id) == 0 {
+		return key
 	}
-	return p.cfg.Scheduler.Expects(entity, id, session)
+	return l.p.cfg.Scheduler.Expects(l.entity, id, session)
 }
 
-// forwarded reports whether the message was first enqueued in another entity. Its id may there
-// have been given to another message than here.
-func forwarded(annotations amqp.Raw) bool {
+// forwarded reports whether the message with a sequence number was first enqueued in another
+// entity. Its id may there have been given to another message than here.
+func forwarded(annotations amqp.Raw, number int64) bool {
 	was, ok := amqp.MapLookup(annotations, annotationEnqueueSequenceNumber)
-	if !ok {
-		return false
-	}
-	is, ok := amqp.MapLookup(annotations, annotationSequenceNumber)
 	first := was.Long()
-	return was.Err() != nil || first != 0 && (!ok || first != is.Long() || is.Err() != nil)
+	return ok && (was.Err() != nil || first != 0 && first != number)
 }
 
 // deadlineOf returns the deadline of a message that was enqueued then, computed as at its send.
@@ -181,10 +178,16 @@ func idBytes(properties amqp.Raw, field int) (text []byte, ok bool) {
 	return []byte(amqp.IDText(v)), id.Err() == nil
 }
 
-func noteOf(d index.Delivered) relay.Note {
-	return relay.Note{d.Key[0], d.Key[1], uint64(d.Enqueued.UnixNano()), uint64(d.Deadline.UnixNano())}
+func noteOf(d index.Delivered, weight uint64) relay.Note {
+	return relay.Note{d.Key[0], d.Key[1], uint64(d.Number), uint64(d.Enqueued.UnixNano()), uint64(d.Deadline.UnixNano()), weight}
 }
 
-func deliveredOf(n relay.Note) index.Delivered {
-	return index.Delivered{Key: index.Key{n[0], n[1]}, Enqueued: time.Unix(0, int64(n[2])), Deadline: time.Unix(0, int64(n[3]))}
+func (l *settleLink) deliveredOf(n relay.Note) (d index.Delivered, weight uint64) {
+	return index.Delivered{
+		Key:      index.Key{n[0], n[1]},
+		Entity:   l.path,
+		Number:   int64(n[2]),
+		Enqueued: time.Unix(0, int64(n[3])),
+		Deadline: time.Unix(0, int64(n[4])),
+	}, n[5]
 }

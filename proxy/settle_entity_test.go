@@ -30,8 +30,8 @@ func TestASettlementSaysWhereTheMessageWasReceived(t *testing.T) {
 			s.Expect(entity, []scheduler.Reference{r})
 			s.Confirm(entity, []scheduler.Reference{r})
 			s.ExpectInSlots("orders", at)
-			l := &settleLink{p: &Proxy{cfg: Config{Scheduler: s}}, entity: entity}
-			l.Settled(noteOf(index.Delivered{Key: index.KeyOf(entity, "m", ""), Enqueued: at, Deadline: r.Deadline}))
+			l := &settleLink{p: &Proxy{cfg: Config{Scheduler: s}}, entity: entity, path: entity}
+			l.Settled(noteOf(index.Delivered{Key: index.KeyOf(entity, "m", ""), Enqueued: at, Deadline: r.Deadline}, 0))
 			if got, want := s.Settled(entity, &r), entity != "orders"; got != want {
 				t.Errorf("settled on %s: taken %v, want %v", entity, got, want)
 			}

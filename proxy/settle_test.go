@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,8 +12,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	goamqp "github.com/Azure/go-amqp"
 
-	"overdue/internal/slack"
+	"overdue/internal/broker"
 	"overdue/scheduler"
+	"overdue/scheduler/index"
 )
 
 // completeOne receives one message through the AMQP endpoint and completes it.
@@ -84,14 +86,10 @@ func TestLinksThatAreObserved(t *testing.T) {
 		sc := setupAMQP(t, func(s *setting) {
 			s.proxy.Excluded = func(entity string) bool { return entity == "plain" }
 		})
-		if sc.proxy.cfg.Slack = slack.NewMeter(nil); sc.proxy.observe(linkOf(receiverFrom("events/Subscriptions/audit"))) == nil {
-			t.Error("a subscription is not observed while slack is measured")
-		}
-		sc.proxy.cfg.Slack = nil
 		for address, want := range map[string]bool{
 			"orders": true, "/orders": true, "sb://contoso/orders": true, "team/orders": true,
 			"plain": false, "orders/$DeadLetterQueue": false, "orders/$Transfer/$DeadLetterQueue": false,
-			"events/Subscriptions/audit": false, "events/subscriptions/audit/$deadletterqueue": false, "": false,
+			"events/Subscriptions/audit": true, "events/subscriptions/audit/$deadletterqueue": false, "": false,
 		} {
 			if got := sc.proxy.observe(linkOf(receiverFrom(address))) != nil; got != want {
 				t.Errorf("observed %q: %v, want %v", address, got, want)
@@ -102,7 +100,7 @@ func TestLinksThatAreObserved(t *testing.T) {
 
 // What a delivery says that must not be taken for the message that was sent from here, or cannot
 // be read.
-func TestDeliveriesThatAreNotNoted(t *testing.T) {
+func TestDeliveriesThatAreNotTiedToASend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t)
 		stamp := time.Now().Truncate(time.Millisecond)
@@ -143,43 +141,14 @@ func TestDeliveriesThatAreNotNoted(t *testing.T) {
 				m.ApplicationProperties = map[string]any{"overdue-within": "soon"}
 			}), false},
 		} {
-			n, ok := l.Delivered(tc.payload)
-			if ok != tc.want {
-				t.Errorf("%s: noted %v, want %v", name, ok, tc.want)
+			n, noted := l.Delivered(tc.payload)
+			d, _ := l.deliveredOf(n)
+			tied := d.Key != index.Key{}
+			if tied != tc.want {
+				t.Errorf("%s: tied to a send: %v, want %v", name, tied, tc.want)
 			}
-			if d := deliveredOf(n); ok && (!d.Enqueued.Equal(stamp) || !d.Deadline.Equal(stamp.Add(time.Minute))) {
+			if noted && (d.Number != 7 || !d.Enqueued.Equal(stamp)) || tied && !d.Deadline.Equal(stamp.Add(time.Minute)) {
 				t.Errorf("%s: noted %+v", name, d)
-			}
-		}
-	})
-}
-
-// A slot stands for messages of which the index does not know.
-func TestDeliveriesFromTimesOfSlotsAreNotNoted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sc := setupAMQP(t)
-		stamp := time.Now().Truncate(time.Millisecond)
-		sc.scheduler.Expect("orders", []scheduler.Reference{{MessageID: "m", Sent: stamp, From: stamp, Until: stamp.Add(time.Second), Deadline: stamp.Add(time.Minute), Within: time.Minute}})
-		l := &settleLink{p: sc.proxy, entity: "orders"}
-		for _, tc := range []struct {
-			entity string
-			until  time.Time
-			want   bool
-		}{
-			{"orders", stamp.Add(-time.Millisecond), true},
-			{"invoices", stamp.Add(time.Minute), true},
-			{"Orders", stamp, false},
-			{"orders", stamp.Add(-time.Hour), false}, // the later one counts
-		} {
-			sc.scheduler.ExpectInSlots(tc.entity, tc.until)
-			m := &goamqp.Message{
-				Header: &goamqp.MessageHeader{TTL: time.Minute}, Properties: &goamqp.MessageProperties{MessageID: "m"},
-				Annotations: goamqp.Annotations{"x-opt-enqueued-time": stamp}, Data: [][]byte{nil},
-			}
-			b, err := m.MarshalBinary()
-			sc.must(err)
-			if _, ok := l.Delivered(b); ok != tc.want {
-				t.Errorf("noted %v after messages of %s in slots until %v, want %v", ok, tc.entity, tc.until.Sub(stamp), tc.want)
 			}
 		}
 	})
@@ -190,12 +159,60 @@ func TestDeliveriesFromTimesOfSlotsAreNotNoted(t *testing.T) {
 func TestNotingADeliveryAllocatesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t)
-		m := &goamqp.Message{Header: &goamqp.MessageHeader{TTL: time.Minute}, Properties: &goamqp.MessageProperties{MessageID: "m"}, Data: [][]byte{nil}}
+		m := &goamqp.Message{
+			Header: &goamqp.MessageHeader{TTL: time.Minute}, Properties: &goamqp.MessageProperties{MessageID: "m"},
+			Annotations: goamqp.Annotations{"x-opt-enqueued-time": time.Now(), "x-opt-sequence-number": int64(7)}, Data: [][]byte{nil},
+		}
 		b, err := m.MarshalBinary()
 		sc.must(err)
-		l := &settleLink{p: sc.proxy, entity: "orders"}
-		if n := testing.AllocsPerRun(100, func() { _, _ = l.Delivered(b) }); n != 0 {
+		l := &settleLink{p: sc.proxy, entity: "orders", path: "orders"}
+		if n := testing.AllocsPerRun(100, func() {
+			if n, noted := l.Delivered(b); noted {
+				l.Settling(n)
+				l.Settled(n)
+			}
+		}); n != 0 {
 			t.Errorf("%v allocations for a message that was not sent from here, want none", n)
 		}
 	})
+}
+
+// The monitor asks for the messages of slots, and of other processes, by their identities.
+func TestSettlementsAreKnownByIdentity(t *testing.T) {
+	for _, path := range []string{"orders", "events/Subscriptions/audit"} {
+		synctest.Test(t, func(t *testing.T) {
+			sc := setupAMQP(t, func(s *setting) {
+				s.broker.Topics = []broker.TopicSetup{{
+					TopicConfig:   broker.TopicConfig{Name: "events"},
+					Subscriptions: []broker.SubscriptionSetup{{SubscriptionConfig: broker.SubscriptionConfig{Name: "audit"}}},
+				}}
+			})
+			sender, err := sc.ns.Client(t).NewSender(strings.Split(path, "/")[0], nil) // past the endpoint
+			sc.must(err)
+			sc.must(sender.SendMessage(t.Context(), &azservicebus.Message{TimeToLive: to.Ptr(time.Minute)}, nil))
+			r, err := sc.app.NewReceiverForQueue(path, nil)
+			sc.must(err)
+			ms, err := r.ReceiveMessages(sc.Context(), 1, nil)
+			sc.must(err)
+			settled := func(number int64) bool {
+				settled, _ := sc.scheduler.IsSettled(path, number, *ms[0].EnqueuedTime)
+				return settled
+			}
+			number := *ms[0].SequenceNumber
+			if settled(number) {
+				t.Errorf("%s: settled before anybody settled it", path)
+			}
+			sc.must(r.AbandonMessage(sc.Context(), ms[0], nil))
+			if settled(number) {
+				t.Errorf("%s: settled after it was abandoned", path)
+			}
+			ms, err = r.ReceiveMessages(sc.Context(), 1, nil)
+			sc.must(err)
+			sc.must(r.CompleteMessage(sc.Context(), ms[0], nil))
+			synctest.Wait()
+			if !settled(number) || settled(number+1) {
+				t.Errorf("%s: settled %v, and the next %v, want the one that was completed", path, settled(number), settled(number+1))
+			}
+		})
+	}
 }

@@ -49,7 +49,7 @@ func BenchmarkSettle(b *testing.B) {
 				if now := time.Now(); expected {
 					s.Expect("orders", []scheduler.Reference{{MessageID: "0f8fad5b-d9cb-469f-a165-70867728950e", From: now, Until: now.Add(time.Hour), Deadline: now.Add(2 * time.Hour)}})
 				}
-				l := &settleLink{p: &Proxy{cfg: Config{Scheduler: s, Slack: meter, Settings: func(string) Settings { return Settings{Monitored: true} }}}, entity: "orders", slack: meter.Link("orders")}
+				l := &settleLink{p: &Proxy{cfg: Config{Scheduler: s, Slack: meter, Settings: func(string) Settings { return Settings{Monitored: true} }}}, entity: "orders", path: "orders", slack: meter.Link("orders")}
 				b.ReportAllocs()
 				for b.Loop() {
 					if n, ok := l.Delivered(payload); ok {

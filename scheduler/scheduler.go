@@ -78,12 +78,13 @@ type store interface {
 
 // A Scheduler writes companions to the monitor queues. It is safe for concurrent use.
 type Scheduler struct {
-	cfg    Config
-	queues monitorqueue.Queues
-	lanes  []*lane // one for each of queues; the first has notes, and tells the broker's clock
-	index  *index.Index
-	slots  slotRegistry
-	clock  clock
+	cfg         Config
+	queues      monitorqueue.Queues
+	lanes       []*lane // one for each of queues; the first has notes, and tells the broker's clock
+	index       *index.Index
+	settlements index.Settlements
+	slots       slotRegistry
+	clock       clock
 
 	measured     chan struct{} // closed when the clock is
 	blurred      chan struct{} // one token: see Blurred

@@ -18,12 +18,6 @@ func (s *Scheduler) Expect(entity string, refs []Reference) { s.index.Put(entity
 // then it cannot know which message was settled.
 func (s *Scheduler) ExpectInSlots(entity string, until time.Time) { s.index.Forbid(entity, until) }
 
-// InSlots reports whether a slot may stand for a message of entity that has been stamped with the
-// instant at.
-func (s *Scheduler) InSlots(entity string, at time.Time) bool {
-	return s.index.IsForbidden(entity, at)
-}
-
 // Confirm notes that the broker has accepted the messages, each once. Only those can be settled
 // early; it must not be called for messages that may be in the queue twice, or that the broker
 // stamps later.
@@ -46,17 +40,32 @@ func (s *Scheduler) Refused(entity string, r *Reference) bool {
 	return s.index.Refused(entity, &indexed)
 }
 
-// Expects reports whether a message of entity may have been sent from here, and the key by which it
-// is known then. Where it reports false, nobody waits for its settlement.
-func (s *Scheduler) Expects(entity string, messageID, sessionID []byte) (index.Key, bool) {
+// Expects returns the key by which a message of entity is known that may have been sent from here,
+// and that of no message for others.
+func (s *Scheduler) Expects(entity string, messageID, sessionID []byte) index.Key {
 	return s.index.Expects(entity, messageID, sessionID)
+}
+
+// BeginSettle notes that a consumer settles a message, and that the broker may have heard of it.
+func (s *Scheduler) BeginSettle(d index.Delivered) {
+	s.settlements.Begin(d.Entity, d.Number, d.Enqueued)
 }
 
 // Settle notes that the broker has confirmed that a message is off its queue. A companion that
 // waits for no other is cancelled, if that is worth it; otherwise it is known to be needless when
 // it becomes due here.
 func (s *Scheduler) Settle(d index.Delivered) {
-	s.index.Take(d)
+	s.settlements.Confirm(d.Entity, d.Number, d.Enqueued)
+	if d.Key != (index.Key{}) {
+		s.index.Take(d)
+	}
+}
+
+// IsSettled reports whether the message of a queue, or of a subscription by its path, was settled
+// lately, whatever its companion names, or else whether it may have been: its settlement is not
+// confirmed.
+func (s *Scheduler) IsSettled(entity string, number int64, enqueued time.Time) (settled, maybe bool) {
+	return s.settlements.Has(entity, number, enqueued)
 }
 
 // Settled reports whether the message that r was sent with is known to be settled.

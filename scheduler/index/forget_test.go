@@ -52,18 +52,6 @@ func TestSettlementsOfMessagesInSlotsAreNotTaken(t *testing.T) {
 	x := New(References)
 	x.Forbid("Orders", noon.Add(time.Second))
 	x.Forbid("orders", noon) // changes nothing
-	for _, c := range []struct {
-		entity string
-		stamp  time.Time
-		want   bool
-	}{
-		{"ORDERS", noon, true}, {"orders", noon.Add(time.Second), true}, {"orders", noon.Add(time.Second + 1), false},
-		{"payments", noon, false},
-	} {
-		if got := x.IsForbidden(c.entity, c.stamp); got != c.want {
-			t.Errorf("IsForbidden(%s, noon + %v) = %v, want %v", c.entity, c.stamp.Sub(noon), got, c.want)
-		}
-	}
 	r := sent("m", noon)
 	x.Put("orders", []Reference{r})
 	x.Confirm("orders", []Reference{r}, noon.Add(20*time.Millisecond))

@@ -43,10 +43,11 @@ type Reference struct {
 
 // A Delivered is what is known of a message that was delivered, by what stands on it.
 type Delivered struct {
-	Key      Key
-	Entity   string    // where it was received
+	Key      Key    // zero: it was not sent from here
+	Entity   string // the queue, or the path of the subscription, where it was received
+	Number   int64
 	Enqueued time.Time // as the broker stamped it
-	Deadline time.Time
+	Deadline time.Time // zero: none is known
 }
 
 // A Needless companion waits for messages that have all been settled.
@@ -176,13 +177,6 @@ func (x *Index) forbidLocked(entity string, until int64) {
 	x.blind[entity] = max(x.blind[entity], until)
 }
 
-// IsForbidden reports whether no message of entity with that stamp is taken off.
-func (x *Index) IsForbidden(entity string, stamp time.Time) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.isForbiddenLocked(entity, stamp)
-}
-
 func (x *Index) isForbiddenLocked(entity string, stamp time.Time) bool {
 	until, ok := x.blind[strings.ToLower(entity)]
 	return ok && stamp.UnixNano() <= until
@@ -271,13 +265,16 @@ func (x *Index) dropNeedlessLocked(dueFrom time.Time) {
 // HasNeedless has a value when there may be more in Needless.
 func (x *Index) HasNeedless() <-chan struct{} { return x.signal }
 
-// Expects reports whether a message may have been sent from here, and the key by which it is known
-// then. It is asked for every message that is delivered through an endpoint.
-func (x *Index) Expects(entity string, messageID, sessionID []byte) (Key, bool) {
+// Expects returns the key of a message that may have been sent from here, and that of no message for
+// others. It is asked for every message that is delivered through an endpoint.
+func (x *Index) Expects(entity string, messageID, sessionID []byte) Key {
 	key := KeyOf(entity, messageID, sessionID)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return key, len(x.byKey[key]) > 0
+	if len(x.byKey[key]) == 0 {
+		return Key{}
+	}
+	return key
 }
 
 // Take takes off the reference that the settled message was sent with. It takes none when more than

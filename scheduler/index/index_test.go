@@ -68,8 +68,8 @@ func TestIndex(t *testing.T) {
 		"what was sent and is settled is taken once": func(t *testing.T, x *Index) {
 			put(x, r)
 			carry(x, 1, r)
-			if _, known := x.Expects("orders", []byte("m"), nil); !known {
-				t.Error("Known = false of what was put")
+			if x.Expects("orders", []byte("m"), nil) == (Key{}) {
+				t.Error("what was put is not expected")
 			}
 			taken(t, x, stamped("m", noon), true)
 			taken(t, x, stamped("m", noon), false)

@@ -16,6 +16,10 @@ type Observer interface {
 	// the delivery is settled, or false to ignore the delivery.
 	Delivered(payload []byte) (Note, bool)
 
+	// Settling is called when the client has accepted or rejected a delivery, before upstream gets
+	// to know.
+	Settling(Note)
+
 	// Settled is called when a delivery is off its queue. Either it was sent settled and has
 	// arrived completely, or the client has accepted or rejected it and upstream has confirmed
 	// that outcome. It is not called for settlements that need no confirmation, in a transaction,
@@ -24,7 +28,7 @@ type Observer interface {
 }
 
 // A Note identifies a delivery to its Observer.
-type Note [4]uint64
+type Note [6]uint64
 
 // maxObserved bounds the deliveries of a session that are observed at once. The latest stay.
 const maxObserved = 4096
@@ -101,6 +105,9 @@ func (h *half) statedLocked(d *amqp.Disposition, in span) {
 	}
 	h.observed.each(in, func(o *observed) {
 		o.outcome = stated
+		if stated != outcomeNone {
+			o.link.observed.observer.Settling(o.note)
+		}
 		if d.Settled {
 			o.link = nil
 		}

@@ -21,9 +21,10 @@ import (
 // A fakeObserver plays the proxy for the links on which clients receive from orders. Its notes are
 // places in seen.
 type fakeObserver struct {
-	seen    []string // message-ids
-	settled []string
-	skip    string // the id of messages that are not remembered
+	seen     []string // message-ids
+	settling []string
+	settled  []string
+	skip     string // the id of messages that are not remembered
 }
 
 func (o *fakeObserver) Delivered(payload []byte) (Note, bool) {
@@ -42,6 +43,8 @@ func (o *fakeObserver) Delivered(payload []byte) (Note, bool) {
 	o.seen = append(o.seen, id)
 	return Note{uint64(len(o.seen) - 1)}, id != o.skip
 }
+
+func (o *fakeObserver) Settling(n Note) { o.settling = append(o.settling, o.seen[n[0]]) }
 
 func (o *fakeObserver) Settled(n Note) { o.settled = append(o.settled, o.seen[n[0]]) }
 
@@ -111,6 +114,9 @@ func TestObserverSeesWhatUpstreamHasConfirmed(t *testing.T) {
 				s.must(r.ModifyMessage(t.Context(), ms[4], nil))
 				s.must(r.AcceptMessage(t.Context(), ms[5]))
 				s.wantSettled(o, "m-1", "m-0", "m-5")
+				if want := o.settled; !slices.Equal(o.settling, want) {
+					t.Errorf("observed as being settled: %v, want %v", o.settling, want)
+				}
 			})
 		})
 	}
