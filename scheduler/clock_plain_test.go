@@ -100,8 +100,15 @@ func TestAClosedClientMeasuresNoClock(t *testing.T) {
 
 func TestMeasuringTheClockIsCounted(t *testing.T) {
 	setupCancel(t, func(c *cancelling) { // which measures it
-		if n := c.operations("probe"); n != 4 {
-			c.Errorf("%d operations are counted for a measurement, want 4: two are scheduled, one is peeked at, both are cancelled", n)
+		if n := c.operations("probe"); n != 6 {
+			c.Errorf("%d operations are counted for the first measurement, want 6: two probes are scheduled, peeked at and cancelled", n)
+		}
+		time.Sleep(time.Millisecond) // a stamp of a whole second is measured once more
+		if err := c.s.MeasureClock(c.Context()); err != nil {
+			c.Fatal(err)
+		}
+		if n := c.operations("probe"); n != 9 {
+			c.Errorf("%d operations are counted for two measurements, want 3 more for the second", n)
 		}
 	})
 }
