@@ -11,7 +11,9 @@ import (
 // Expect notes that messages with these references are about to be sent to entity. It MUST be
 // called before they leave, for those of every send: only then is it known which settlement could
 // mean which.
-func (s *Scheduler) Expect(entity string, refs []Reference) { s.index.Put(entity, indexed(refs)) }
+func (s *Scheduler) Expect(entity string, refs []Reference) {
+	s.index.Put(entity, indexed(entity, refs))
+}
 
 // ExpectInSlots is Expect for messages for which slots stand, and that the broker stamps at the
 // instant until of its clock at the latest. The index does not know them, so for what is stamped by
@@ -23,21 +25,20 @@ func (s *Scheduler) ExpectInSlots(entity string, until time.Time) { s.index.Forb
 // stamps later.
 func (s *Scheduler) Confirm(entity string, refs []Reference) {
 	if now := s.Now(); now.Measured {
-		s.index.Confirm(entity, indexed(refs), now.Time.Add(now.Uncertainty))
+		s.index.Confirm(indexed(entity, refs), now.Time.Add(now.Uncertainty))
 	}
 }
 
 // Refuse notes that the broker has refused the messages. Their companions are checked as any other:
-// a send that is repeated may be refused after it was accepted. If nothing is found, that is no
-// deadline that was met.
+// a send that is repeated may be refused after it was accepted. If nothing is found, there was no
+// deadline.
 func (s *Scheduler) Refuse(entity string, refs []Reference) {
-	s.index.Refuse(entity, indexed(refs))
+	s.index.Refuse(indexed(entity, refs))
 }
 
 // Refused reports whether the message that r was sent with is known to be refused.
 func (s *Scheduler) Refused(entity string, r *Reference) bool {
-	indexed := r.indexed()
-	return s.index.Refused(entity, &indexed)
+	return s.index.Refused(r.indexed(entity))
 }
 
 // Expects returns the key by which a message of entity is known that may have been sent from here,
@@ -70,15 +71,14 @@ func (s *Scheduler) IsSettled(entity string, number int64, enqueued time.Time) (
 
 // Settled reports whether the message that r was sent with is known to be settled.
 func (s *Scheduler) Settled(entity string, r *Reference) bool {
-	indexed := r.indexed()
-	return s.index.Taken(entity, &indexed)
+	return s.index.Taken(r.indexed(entity))
 }
 
 // Watches reports whether this process knows of a companion that finds the message of r, which was
 // found at path, a queue of that name or a subscription of entity: one that names it, or a slot
 // that stands for it. Of what other processes have sent, or this one long ago, it knows nothing.
 func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
-	if indexed := r.indexed(); s.index.Carries(entity, &indexed) {
+	if s.index.Carries(r.indexed(entity)) {
 		return true
 	}
 	if path != entity || r.Within <= 0 || r.Stated == StatedComplete || r.Ahead > 0 {
@@ -88,21 +88,21 @@ func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
 }
 
 // indexed is r as the index knows it.
-func (r *Reference) indexed() index.Reference {
-	return index.Reference{
-		MessageID: r.MessageID,
-		SessionID: r.SessionID,
-		From:      r.From,
-		Until:     r.Until,
-		Deadline:  r.Deadline,
-		Within:    r.Within,
+func (r *Reference) indexed(entity string) index.Reference {
+	in := index.Reference{Deadline: r.Deadline.UnixNano(), Within: int64(r.Within)}
+	if !r.WithoutID() {
+		in.Key = index.KeyOf(entity, r.MessageID, r.SessionID)
 	}
+	if !r.From.IsZero() {
+		in.From, in.Until = r.From.UnixNano(), r.Until.UnixNano()
+	}
+	return in
 }
 
-func indexed(refs []Reference) []index.Reference {
+func indexed(entity string, refs []Reference) []index.Reference {
 	all := make([]index.Reference, len(refs))
 	for i := range refs {
-		all[i] = refs[i].indexed()
+		all[i] = refs[i].indexed(entity)
 	}
 	return all
 }

@@ -87,7 +87,7 @@ func (s *Scheduler) noteWritten(l *lane, groups []*group) {
 	s.mu.Unlock()
 	for _, g := range groups {
 		if g.composed {
-			s.index.Carried(g.id, g.c.Entity, g.c.Due, indexed(g.c.References))
+			s.index.Carried(g.id, g.c.Entity, g.c.Due, indexed(g.c.Entity, g.c.References))
 		}
 	}
 }

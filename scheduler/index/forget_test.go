@@ -19,7 +19,7 @@ func TestTheIndexForgetsCompanionsThatAreDue(t *testing.T) {
 			refs = append(refs, sent(fmt.Sprint("m-", round, "-", i), at))
 		}
 		x.Put("orders", refs)
-		x.Confirm("orders", refs, at)
+		x.Confirm(refs, at)
 		id := carry(x, byte(round), refs...)
 		if !x.SetNumber(id, 7) {
 			t.Fatalf("round %d: a companion that waits is not known", round)
@@ -54,7 +54,7 @@ func TestSettlementsOfMessagesInSlotsAreNotTaken(t *testing.T) {
 	x.Forbid("orders", noon) // changes nothing
 	r := sent("m", noon)
 	x.Put("orders", []Reference{r})
-	x.Confirm("orders", []Reference{r}, noon.Add(20*time.Millisecond))
+	x.Confirm([]Reference{r}, noon.Add(20*time.Millisecond))
 	if x.Take(stamped("m", noon)) {
 		t.Error("taken, though it may be a message of a slot")
 	}

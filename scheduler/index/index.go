@@ -33,14 +33,6 @@ const (
 	takeWindow = 250 * time.Millisecond
 )
 
-// A Reference names a message and says when the broker can have enqueued it.
-type Reference struct {
-	MessageID, SessionID string // without a message-id, no settlement can be tied to it
-	From, Until          time.Time
-	Deadline             time.Time
-	Within               time.Duration // 0 = Deadline does not depend on the enqueued-time
-}
-
 // A Delivered is what is known of a message that was delivered, by what stands on it.
 type Delivered struct {
 	Key      Key    // zero: it was not sent from here
@@ -68,7 +60,7 @@ type Index struct {
 	oldest   int                  // in latest, once it is full
 	most     int                  // of latest
 	carriers map[ID]*carrier
-	needless []*carrier       // those that are forgotten included
+	needless map[ID]*carrier  // those of carriers of which no reference is open
 	signal   chan struct{}    // see HasNeedless
 	blind    map[string]int64 // by entity: no stamp up to this is taken
 }
@@ -86,6 +78,7 @@ func New(n int) *Index {
 		byKey:    map[Key][]*reference{},
 		most:     n,
 		carriers: map[ID]*carrier{},
+		needless: map[ID]*carrier{},
 		blind:    map[string]int64{},
 		signal:   make(chan struct{}, 1),
 	}
@@ -95,15 +88,16 @@ func New(n int) *Index {
 // forgets before Carried has named its companion goes on to forbid takes in its window: it is not
 // certain that the message has a companion.
 func (x *Index) Put(entity string, refs []Reference) {
-	x.each(entity, refs, func(key Key, r *Reference) {
-		if alike := x.byKey[key]; len(alike) == maxAlike {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, r := range refs {
+		if !r.isNamed() {
+			continue
+		}
+		if alike := x.byKey[r.Key]; len(alike) == maxAlike {
 			x.forgetLocked(alike[0])
 		}
-		in := &reference{
-			key:    key,
-			entity: entity,
-			terms:  termsOf(r),
-		}
+		in := &reference{Reference: r, entity: entity}
 		if len(x.latest) < x.most {
 			x.latest = append(x.latest, in)
 		} else {
@@ -111,32 +105,14 @@ func (x *Index) Put(entity string, refs []Reference) {
 			x.latest[x.oldest] = in
 			x.oldest = (x.oldest + 1) % x.most
 		}
-		x.byKey[key] = append(x.byKey[key], in)
-	})
-}
-
-// each calls f for each reference that names a message with its key, and the mutex held. The keys
-// take time, and all connections share the mutex: they are made without it.
-func (x *Index) each(entity string, refs []Reference, f func(Key, *Reference)) {
-	var room [16]Key
-	keys := room[:0]
-	for i := range refs {
-		keys = append(keys, KeyOf(entity, refs[i].MessageID, refs[i].SessionID))
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for i := range refs {
-		if refs[i].MessageID != "" { // else no settlement shows which message that was
-			f(keys[i], &refs[i])
-		}
+		x.byKey[r.Key] = append(x.byKey[r.Key], in)
 	}
 }
 
 // findLocked returns the latest reference that was put as r and suits, nil when there is none.
-func (x *Index) findLocked(key Key, r *Reference, suits func(*reference) bool) *reference {
-	terms := termsOf(r)
-	for _, in := range slices.Backward(x.byKey[key]) {
-		if in.terms == terms && suits(in) {
+func (x *Index) findLocked(r Reference, suits func(*reference) bool) *reference {
+	for _, in := range slices.Backward(x.byKey[r.Key]) {
+		if in.Reference == r && suits(in) {
 			return in
 		}
 	}
@@ -150,16 +126,16 @@ func (x *Index) forgetLocked(in *reference) {
 	}
 	if k := in.carrier; k != nil {
 		if k.here--; k.here == 0 && x.carriers[k.ID] == k {
-			delete(x.carriers, k.ID)
+			x.dropLocked(k.ID)
 		}
 	} else if in.state == open {
 		// Its companion may never be written, and then none but that of a message which it could be
 		// confused with is left for that one.
 		x.forbidLocked(in.entity, in.lastStamp())
 	}
-	alike := slices.DeleteFunc(x.byKey[in.key], func(r *reference) bool { return r == in })
-	if x.byKey[in.key] = alike; len(alike) == 0 {
-		delete(x.byKey, in.key)
+	alike := slices.DeleteFunc(x.byKey[in.Key], func(r *reference) bool { return r == in })
+	if x.byKey[in.Key] = alike; len(alike) == 0 {
+		delete(x.byKey, in.Key)
 	}
 	*in = reference{state: forgotten}
 }
@@ -184,31 +160,36 @@ func (x *Index) isForbiddenLocked(entity string, stamp time.Time) bool {
 
 // Confirm takes references of messages that the broker had accepted at the instant by of its clock.
 // Only those can be taken.
-func (x *Index) Confirm(entity string, refs []Reference, by time.Time) {
-	x.each(entity, refs, func(key Key, r *Reference) {
-		if open := by.Sub(r.From); r.From.IsZero() || open < 0 || open > takeWindow {
-			return
+func (x *Index) Confirm(refs []Reference, by time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	accepted := by.UnixNano()
+	for _, r := range refs {
+		if open := accepted - r.From; r.From == 0 || open < 0 || open > int64(takeWindow) {
+			continue
 		}
-		in := x.findLocked(key, r, (*reference).isUnconfirmed)
+		in := x.findLocked(r, (*reference).isUnconfirmed)
 		if in == nil {
-			return
+			continue
 		}
-		in.accepted = by.UnixNano()
+		in.accepted = accepted
 		if d := in.settled; d != nil {
 			in.settled = nil
 			x.takeLocked(*d)
 		}
-	})
+	}
 }
 
 // Refuse takes references of messages that the broker has refused. One of them may be on its queue
 // all the same: a send that is repeated may be refused after it was accepted.
-func (x *Index) Refuse(entity string, refs []Reference) {
-	x.each(entity, refs, func(key Key, r *Reference) {
-		if in := x.findLocked(key, r, (*reference).isUnconfirmed); in != nil {
+func (x *Index) Refuse(refs []Reference) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, r := range refs {
+		if in := x.findLocked(r, (*reference).isUnconfirmed); in != nil {
 			in.refused = true
 		}
-	})
+	}
 }
 
 // Carried notes that a companion waits on the monitor queue, and what for. If it was written twice,
@@ -223,13 +204,15 @@ func (x *Index) Carried(id ID, entity string, due time.Time, refs []Reference) {
 		},
 		open: len(refs),
 	}
-	x.each(entity, refs, func(key Key, r *Reference) {
-		if x.carriers[id] != nil && x.carriers[id] != k {
-			return
-		}
-		in := x.findLocked(key, r, func(in *reference) bool { return in.carrier == nil })
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.carriers[id] != nil {
+		return
+	}
+	for _, r := range refs {
+		in := x.findLocked(r, func(in *reference) bool { return in.carrier == nil })
 		if in == nil {
-			return
+			continue
 		}
 		in.carrier = k
 		k.here++
@@ -237,29 +220,25 @@ func (x *Index) Carried(id ID, entity string, due time.Time, refs []Reference) {
 		if in.state == taken {
 			x.lessOpenLocked(k)
 		}
-	})
+	}
 }
 
 // lessOpenLocked notes that one reference less of k is open.
 func (x *Index) lessOpenLocked(k *carrier) {
-	if k.open--; k.open > 0 {
+	if k.open--; k.open > 0 || x.carriers[k.ID] != k {
 		return
 	}
-	if len(x.needless) == 2*x.most { // nobody asks for them: no more than most are not forgotten
-		x.dropNeedlessLocked(time.Time{})
-	}
-	x.needless = append(x.needless, k)
+	x.needless[k.ID] = k
 	select {
 	case x.signal <- struct{}{}:
 	default:
 	}
 }
 
-// dropNeedlessLocked drops needless companions that are due before an instant or forgotten.
-func (x *Index) dropNeedlessLocked(dueFrom time.Time) {
-	x.needless = slices.DeleteFunc(x.needless, func(k *carrier) bool {
-		return x.carriers[k.ID] != k || k.Due.Before(dueFrom)
-	})
+// dropLocked drops a companion.
+func (x *Index) dropLocked(id ID) {
+	delete(x.carriers, id)
+	delete(x.needless, id)
 }
 
 // HasNeedless has a value when there may be more in Needless.
@@ -306,7 +285,7 @@ func (x *Index) takeLocked(d Delivered) bool {
 	case only.isUnconfirmed():
 		only.settled = &d // its consumer was faster than the answer to its sender
 		return false
-	case stamp < only.from || stamp > only.accepted:
+	case stamp < only.From || stamp > only.accepted:
 		return false
 	}
 	only.state = taken
@@ -317,30 +296,28 @@ func (x *Index) takeLocked(d Delivered) bool {
 }
 
 // Taken reports whether r has been taken off.
-func (x *Index) Taken(entity string, r *Reference) bool {
-	return x.has(entity, r, func(in *reference) bool { return in.state == taken })
+func (x *Index) Taken(r Reference) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.findLocked(r, func(in *reference) bool { return in.state == taken }) != nil
 }
 
 // Refused reports whether the message of r was refused.
-func (x *Index) Refused(entity string, r *Reference) bool {
-	return x.has(entity, r, func(in *reference) bool { return in.refused })
-}
-
-func (x *Index) has(entity string, r *Reference, suits func(*reference) bool) (has bool) {
-	x.each(entity, []Reference{*r}, func(key Key, r *Reference) { has = x.findLocked(key, r, suits) != nil })
-	return has
+func (x *Index) Refused(r Reference) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.findLocked(r, func(in *reference) bool { return in.refused }) != nil
 }
 
 // Carries reports whether a companion waits for the message of r, which was found on its entity:
 // the companion carries a reference with its id and deadline, in whose window it was stamped.
-func (x *Index) Carries(entity string, r *Reference) (carries bool) {
-	stamp, deadline := r.From.UnixNano(), r.Deadline.UnixNano()
-	x.each(entity, []Reference{*r}, func(key Key, _ *Reference) {
-		carries = slices.ContainsFunc(x.byKey[key], func(in *reference) bool {
-			return in.state == open && in.carrier != nil && in.hasWindow() && in.mayBe(stamp) && in.agrees(stamp, deadline)
-		})
+func (x *Index) Carries(r Reference) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.ContainsFunc(x.byKey[r.Key], func(in *reference) bool {
+		isWatched := in.state == open && in.carrier != nil && in.hasWindow()
+		return isWatched && in.mayBe(r.From) && in.agrees(r.From, r.Deadline)
 	})
-	return carries
 }
 
 // Needless returns the companions all of whose references have been taken off, but for those that
@@ -348,8 +325,11 @@ func (x *Index) Carries(entity string, r *Reference) (carries bool) {
 func (x *Index) Needless(dueFrom time.Time) (needless []Needless) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.dropNeedlessLocked(dueFrom)
-	for _, k := range x.needless {
+	for id, k := range x.needless {
+		if k.Due.Before(dueFrom) {
+			delete(x.needless, id)
+			continue
+		}
 		needless = append(needless, k.Needless)
 	}
 	return needless
@@ -371,5 +351,5 @@ func (x *Index) SetNumber(id ID, number int64) bool {
 func (x *Index) Forget(id ID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.carriers, id)
+	x.dropLocked(id)
 }

@@ -16,10 +16,14 @@ var noon = time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // sent is a message with id that was sent at the instant at, to be received within a minute.
 func sent(id string, at time.Time) Reference {
-	return Reference{
-		MessageID: id, From: at.Add(-5 * time.Millisecond), Until: at.Add(2 * time.Second),
-		Deadline: at.Add(time.Minute), Within: time.Minute,
+	r := Reference{
+		From: at.Add(-5 * time.Millisecond).UnixNano(), Until: at.Add(2 * time.Second).UnixNano(),
+		Deadline: at.Add(time.Minute).UnixNano(), Within: int64(time.Minute),
 	}
+	if id != "" {
+		r.Key = KeyOf("Orders", id, "") // in another case than it is asked for
+	}
+	return r
 }
 
 // stamped is that message as it is delivered when the broker has stamped it with the instant at.
@@ -51,8 +55,8 @@ func TestIndex(t *testing.T) {
 		}
 	}
 	put := func(x *Index, refs ...Reference) {
-		x.Put("Orders", refs) // in another case than it is asked for
-		x.Confirm("orders", refs, answered)
+		x.Put("Orders", refs)
+		x.Confirm(refs, answered)
 	}
 	for name, act := range map[string]func(*testing.T, *Index){
 		"what has no name is not taken, and its companion stays": func(t *testing.T, x *Index) {
@@ -73,7 +77,7 @@ func TestIndex(t *testing.T) {
 			}
 			taken(t, x, stamped("m", noon), true)
 			taken(t, x, stamped("m", noon), false)
-			if !x.Taken("orders", &r) {
+			if !x.Taken(r) {
 				t.Error("Taken = false of what was taken")
 			}
 			if got := needlessIDs(x); len(got) != 1 {
@@ -95,21 +99,21 @@ func TestIndex(t *testing.T) {
 			x.Put("orders", []Reference{r})
 			carry(x, 1, r)
 			taken(t, x, stamped("m", noon), false)
-			x.Confirm("orders", []Reference{r}, answered)
-			if !x.Taken("orders", &r) {
+			x.Confirm([]Reference{r}, answered)
+			if !x.Taken(r) {
 				t.Error("Taken = false, want that it is taken with the answer")
 			}
 		},
 		"what was never accepted is not taken": func(t *testing.T, x *Index) {
 			x.Put("orders", []Reference{r})
 			taken(t, x, stamped("m", noon), false)
-			if x.Taken("orders", &r) {
+			if x.Taken(r) {
 				t.Error("Taken = true")
 			}
 		},
 		"what was accepted too late to say when it was stamped": func(t *testing.T, x *Index) {
 			x.Put("orders", []Reference{r})
-			x.Confirm("orders", []Reference{r}, noon.Add(takeWindow))
+			x.Confirm([]Reference{r}, noon.Add(takeWindow))
 			taken(t, x, stamped("m", noon), false)
 		},
 		"another id, session, entity": func(t *testing.T, x *Index) {
@@ -123,9 +127,9 @@ func TestIndex(t *testing.T) {
 		},
 		"a stamp before the send, or after the answer": func(t *testing.T, x *Index) {
 			put(x, r)
-			taken(t, x, stamped("m", r.From.Add(-time.Millisecond)), false)
+			taken(t, x, stamped("m", time.Unix(0, r.From).Add(-time.Millisecond)), false)
 			taken(t, x, stamped("m", answered.Add(time.Millisecond)), false)
-			taken(t, x, stamped("m", r.From), true)
+			taken(t, x, stamped("m", time.Unix(0, r.From)), true)
 		},
 		"another deadline": func(t *testing.T, x *Index) {
 			put(x, r)
@@ -135,7 +139,7 @@ func TestIndex(t *testing.T) {
 		},
 		"a send without a window makes its id ambiguous": func(t *testing.T, x *Index) {
 			open := r
-			open.From, open.Until = time.Time{}, time.Time{}
+			open.From, open.Until = 0, 0
 			put(x, open)
 			taken(t, x, stamped("m", noon), false)
 			put(x, r)
@@ -153,7 +157,7 @@ func TestIndex(t *testing.T) {
 			put(x, r, again)
 			carry(x, 1, r)
 			second := carry(x, 2, again)
-			x.Confirm("orders", []Reference{again}, noon.Add(time.Minute+time.Millisecond))
+			x.Confirm([]Reference{again}, noon.Add(time.Minute+time.Millisecond))
 			taken(t, x, stamped("m", noon.Add(time.Minute)), true)
 			if got := needlessIDs(x); len(got) != 1 || got[0] != second {
 				t.Errorf("needless %v, want the second companion", got)
@@ -163,7 +167,7 @@ func TestIndex(t *testing.T) {
 			const ms = time.Millisecond
 			again := sent("m", answered.Add(takeWindow))
 			put(x, r, again)
-			x.Confirm("orders", []Reference{again}, answered.Add(takeWindow+10*ms))
+			x.Confirm([]Reference{again}, answered.Add(takeWindow+10*ms))
 			taken(t, x, stamped("m", answered.Add(takeWindow)), false) // it may be either
 			taken(t, x, stamped("m", answered.Add(takeWindow+ms)), true)
 		},
@@ -171,11 +175,11 @@ func TestIndex(t *testing.T) {
 			refs := []Reference{sent("a", noon), sent("b", noon), sent("c", noon)}
 			put(x, refs...)
 			carry(x, 1, refs...)
-			for i, r := range refs {
+			for i, id := range []string{"a", "b", "c"} {
 				if got := needlessIDs(x); len(got) != 0 {
 					t.Fatalf("needless after %d of 3", i)
 				}
-				taken(t, x, stamped(r.MessageID, noon), true)
+				taken(t, x, stamped(id, noon), true)
 			}
 			if got := needlessIDs(x); len(got) != 1 {
 				t.Errorf("needless %v, want the companion", got)
@@ -200,7 +204,7 @@ func TestIndex(t *testing.T) {
 				t.Errorf("needless %+v, want number 42", got)
 			}
 			x.Forget(id)
-			if len(x.Needless(noon)) != 0 || !x.Taken("orders", &r) {
+			if len(x.Needless(noon)) != 0 || !x.Taken(r) {
 				t.Error("want the companion forgotten, and that its message was taken")
 			}
 		},
@@ -215,7 +219,7 @@ func TestTheIndexKeepsItsBound(t *testing.T) {
 	for i := range 1000 {
 		r := sent(fmt.Sprint("m-", i), at)
 		x.Put("orders", []Reference{r})
-		x.Confirm("orders", []Reference{r}, at)
+		x.Confirm([]Reference{r}, at)
 		carry(x, byte(i), r)
 		at = at.Add(time.Second)
 	}
@@ -240,7 +244,7 @@ func TestTheIndexKeepsItsBoundOfNeedlessCompanions(t *testing.T) {
 		at := noon.Add(time.Duration(i) * time.Minute)
 		r := sent("m", at)
 		x.Put("orders", []Reference{r})
-		x.Confirm("orders", []Reference{r}, at)
+		x.Confirm([]Reference{r}, at)
 		carry(x, byte(i), r)
 		if !x.Take(stamped("m", at)) {
 			t.Fatalf("message %d is not taken", i)
@@ -258,14 +262,14 @@ func TestForgottenReferenceWithoutCompanionForbidsTakes(t *testing.T) {
 	first, second := sent("m", noon), sent("m", noon.Add(5*time.Millisecond))
 	x.Put("orders", []Reference{first})
 	x.Put("orders", []Reference{second}) // takes the place of the first
-	x.Confirm("orders", []Reference{second}, noon.Add(20*time.Millisecond))
+	x.Confirm([]Reference{second}, noon.Add(20*time.Millisecond))
 	carry(x, 1, second)
 	if x.Take(stamped("m", noon.Add(5*time.Millisecond))) {
 		t.Error("taken, though it may be the message of the first")
 	}
 	late := sent("m", noon.Add(time.Minute))
 	x.Put("orders", []Reference{late})
-	x.Confirm("orders", []Reference{late}, noon.Add(time.Minute))
+	x.Confirm([]Reference{late}, noon.Add(time.Minute))
 	if !x.Take(stamped("m", noon.Add(time.Minute))) {
 		t.Error("not taken a minute later, when it cannot be")
 	}
@@ -293,20 +297,20 @@ func TestEveryMessageKeepsACompanion(t *testing.T) {
 			m := &message{ref: sent("m", at), at: sidecars[rng.IntN(2)]}
 			answered := at.Add(time.Duration(rng.IntN([]int{10, 300, 2000}[rng.IntN(3)])) * time.Millisecond)
 			m.stamp = at.Add(time.Duration(rng.Int64N(int64(answered.Sub(at)) + 1))).Truncate(time.Millisecond)
-			if m.stamp.Before(m.ref.From) {
-				m.stamp = m.ref.From
+			if m.stamp.UnixNano() < m.ref.From {
+				m.stamp = time.Unix(0, m.ref.From)
 			}
 			refs := []Reference{m.ref}
 			m.at.Put("orders", refs)
 			carry(m.at, byte(len(all)), m.ref)
 			if rng.IntN(10) > 0 {
-				m.at.Confirm("orders", refs, answered)
+				m.at.Confirm(refs, answered)
 			}
 			all = append(all, m)
 			for range rng.IntN(2) { // a consumer at either sidecar, of what came lately
 				if m := all[max(len(all)-1-rng.IntN(3), 0)]; !m.settled {
 					m.settled = true
-					sidecars[rng.IntN(2)].Take(stamped(m.ref.MessageID, m.stamp))
+					sidecars[rng.IntN(2)].Take(stamped("m", m.stamp))
 				}
 			}
 		}
@@ -316,9 +320,10 @@ func TestEveryMessageKeepsACompanion(t *testing.T) {
 			}
 			watched := false
 			for _, o := range all {
-				stays := !o.at.Taken("orders", &o.ref)
-				includes := o.ref.MessageID == m.ref.MessageID && !m.stamp.Before(o.ref.From.Add(-margin)) && !m.stamp.After(o.ref.Until.Add(margin))
-				watched = watched || stays && includes && o.ref.Deadline.Sub(m.ref.Deadline).Abs() <= 3*time.Second
+				stays := !o.at.Taken(o.ref)
+				from, until := time.Unix(0, o.ref.From).Add(-margin), time.Unix(0, o.ref.Until).Add(margin)
+				includes := !m.stamp.Before(from) && !m.stamp.After(until)
+				watched = watched || stays && includes && time.Duration(o.ref.Deadline-m.ref.Deadline).Abs() <= 3*time.Second
 			}
 			if !watched {
 				t.Fatalf("round %d: message %d is in the queue, and no remaining companion would find it", round, i)
@@ -339,7 +344,7 @@ func BenchmarkIndex(b *testing.B) {
 			refs[j] = sent(ids[j], at)
 		}
 		x.Put("orders", refs)
-		x.Confirm("orders", refs, at)
+		x.Confirm(refs, at)
 		id := ID{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}
 		x.Carried(id, "orders", at, refs)
 		for j := range refs {
@@ -361,10 +366,10 @@ func BenchmarkIndexFull(b *testing.B) {
 		at = at.Add(time.Second)
 		for j := range refs {
 			refs[j] = sent(ids[j], at)
-			refs[j].SessionID = strconv.Itoa(i)
+			refs[j].Key = KeyOf("orders", ids[j], strconv.Itoa(i))
 		}
 		x.Put("orders", refs)
-		x.Confirm("orders", refs, at)
+		x.Confirm(refs, at)
 		id := ID{byte(i), byte(i >> 8), byte(i >> 16), byte(i >> 24)}
 		x.Carried(id, "orders", at, refs)
 	}
