@@ -128,7 +128,6 @@ func (wt *watch) reference() *scheduler.Reference {
 			Deadline: wt.deadline,
 			Within:   wt.deadline.Sub(enqueued),
 			Stated:   "ttl",
-			Once:     true,
 		}
 	}
 	return wt.ref

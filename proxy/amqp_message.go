@@ -46,14 +46,10 @@ func (m *message) read(encoded []byte) error {
 func (m *message) readFields(raw *amqp.Message) (err error) {
 	id, named := amqp.ListField(raw.Properties, amqp.PropertyMessageID)
 	group, grouped := amqp.ListField(raw.Properties, amqp.PropertyGroupID)
-	key, keyed := amqp.MapLookup(raw.MessageAnnotations, annotationPartitionKey)
 	if m.ID, err = idText(id, named, "message-id"); err != nil {
 		return err
 	}
 	if m.SessionID, err = idText(group, grouped, "group-id"); err != nil {
-		return err
-	}
-	if m.PartitionKey, err = keyText(key, keyed); err != nil {
 		return err
 	}
 	if m.TTL, err = raw.Life(); err != nil {
@@ -82,18 +78,6 @@ func idText(r amqp.Reader, ok bool, name string) (string, error) {
 		return "", rest.BadRequest("The message cannot be read: %s: %s.", name, r.Err())
 	}
 	return bounded(id, name)
-}
-
-// keyText returns the partition key at r, "" when there is none. It accepts types other than
-// string: the Python SDK sends a received key back as binary.
-func keyText(r amqp.Reader, ok bool) (string, error) {
-	const name = "partition key"
-	if text := r; ok {
-		if key := text.Text(); text.Err() == nil {
-			return bounded(key, name)
-		}
-	}
-	return idText(r, ok, name)
 }
 
 func bounded(id, name string) (string, error) {

@@ -279,7 +279,7 @@ func TestWhatASendHasToKnowIsRead(t *testing.T) {
 	group := "s1"
 	sent, err := (&goamqp.Message{
 		Header:      &goamqp.MessageHeader{TTL: 90 * time.Second},
-		Annotations: goamqp.Annotations{"x-opt-partition-key": "p1", "x-opt-scheduled-enqueue-time": at},
+		Annotations: goamqp.Annotations{"x-opt-scheduled-enqueue-time": at},
 		Properties:  &goamqp.MessageProperties{MessageID: goamqp.UUID{1, 2}, GroupID: &group},
 		ApplicationProperties: map[string]any{
 			"overdue-deadline": at.Add(time.Minute), "overdue-within": "30s", "ce-expirytime": int64(5),
@@ -292,8 +292,8 @@ func TestWhatASendHasToKnowIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.ID != "01020000-0000-0000-0000-000000000000" || m.SessionID != group || m.PartitionKey != "p1" {
-		t.Errorf("read id %q, session %q, partition key %q, want those of the message", m.ID, m.SessionID, m.PartitionKey)
+	if m.ID != "01020000-0000-0000-0000-000000000000" || m.SessionID != group {
+		t.Errorf("read id %q, session %q, want those of the message", m.ID, m.SessionID)
 	}
 	if m.TTL != 90*time.Second || !m.ScheduledEnqueueTime.Equal(at) {
 		t.Errorf("read TTL %v, scheduled %v, want 90 s and %v", m.TTL, m.ScheduledEnqueueTime, at)
@@ -304,19 +304,6 @@ func TestWhatASendHasToKnowIsRead(t *testing.T) {
 	}
 	if v := m.Property("ce-expirytime"); v != int64(5) {
 		t.Errorf("ce-expirytime is read as %v, want it as it is", v)
-	}
-}
-
-// The Python SDK sends back as binary what it has received.
-func TestAPartitionKeyOfAnyTextIsRead(t *testing.T) {
-	for _, key := range []any{"kä", []byte("kä")} {
-		sent, err := (&goamqp.Message{Annotations: goamqp.Annotations{"x-opt-partition-key": key}}).MarshalBinary()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if m, err := readMessage(sent); err != nil || m.PartitionKey != "kä" {
-			t.Errorf("partition key %#v is read as %q, %v; want kä", key, m.PartitionKey, err)
-		}
 	}
 }
 

@@ -72,7 +72,7 @@ func promiseOf(m *message, s Settings, now scheduler.Instant) (pr promise, ok bo
 		}
 	}
 	pr = promise{scheduled: m.ScheduledEnqueueTime, ref: scheduler.Reference{
-		MessageID: m.ID, SessionID: m.SessionID, PartitionKey: m.PartitionKey,
+		MessageID: m.ID, SessionID: m.SessionID,
 		Sent: now.Time, Within: st.within, Stated: st.by,
 	}}
 	earliest, known := earliestEnqueue(m, now)

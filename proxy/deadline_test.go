@@ -30,7 +30,7 @@ func measured(uncertainty time.Duration) scheduler.Instant {
 
 // with makes a message with one application property, or none.
 func with(name string, value any) *message {
-	return &message{ID: "m1", SessionID: "s1", PartitionKey: "s1", Property: func(n string) any {
+	return &message{ID: "m1", SessionID: "s1", Property: func(n string) any {
 		if n == name {
 			return value
 		}
@@ -244,7 +244,7 @@ func TestTheReferenceSaysWhatIsKnown(t *testing.T) {
 			if err != nil || !ok {
 				t.Fatalf("promiseOf = %v, %v, want a promise", ok, err)
 			}
-			tt.want.MessageID, tt.want.SessionID, tt.want.PartitionKey = "m1", "s1", "s1"
+			tt.want.MessageID, tt.want.SessionID = "m1", "s1"
 			if diff := cmp.Diff(tt.want, pr.ref); diff != "" {
 				t.Errorf("reference (-want +got):\n%s", diff)
 			}

@@ -17,9 +17,8 @@ import (
 // A message has the fields of a message that the send path needs, whichever endpoint it came
 // through. The endpoint keeps the rest.
 type message struct {
-	ID           string // "" = none
-	SessionID    string // "" = none
-	PartitionKey string // "" = none
+	ID        string // "" = none
+	SessionID string // "" = none
 
 	TTL                  time.Duration // of its header, whole milliseconds; 0 = none
 	ScheduledEnqueueTime time.Time     // whole milliseconds; zero = at once
@@ -119,7 +118,6 @@ func (s *send) refer() {
 	context := s.tracePromises(s.promises[0].ref.MessageID)
 	for i := range s.promises {
 		s.promises[i].ref.Traceparent = context
-		s.promises[i].ref.Once = s.once
 		s.refs[i] = s.promises[i].ref
 	}
 	s.refs = distinct(s.refs)
@@ -194,7 +192,7 @@ func (s *send) nameMessages() {
 		if ref.MessageID = cmp.Or(m.ID, m.GivenID); ref.MessageID != "" {
 			continue
 		}
-		ref.SessionID, ref.PartitionKey = "", ""
+		ref.SessionID = ""
 		if s.settings.Findable && m.ScheduledEnqueueTime.IsZero() {
 			// A short window holds fewer other messages. A send that takes longer gets a second
 			// companion.

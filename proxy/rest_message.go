@@ -32,7 +32,7 @@ func isOurs(property string) bool {
 // knownOf returns the parts of the message that the send path needs.
 func knownOf(m *rest.Message) *message {
 	return &message{
-		ID: m.Broker.MessageID, SessionID: m.Broker.SessionID, PartitionKey: m.Broker.PartitionKey,
+		ID: m.Broker.MessageID, SessionID: m.Broker.SessionID,
 		Size: int64(len(m.Body)),
 		TTL:  m.Broker.TimeToLive, ScheduledEnqueueTime: m.Broker.ScheduledEnqueueTime,
 		Property: func(name string) any { return m.Properties[name] },

@@ -60,9 +60,8 @@ func (c *Companion) StandsFor(life time.Duration) bool {
 // message-id stands for every message that was enqueued in its window, which it needs, and has its
 // deadline: see [Reference.WithoutID].
 type Reference struct {
-	MessageID    string `json:"messageId"`
-	SessionID    string `json:"sessionId,omitempty"`
-	PartitionKey string `json:"partitionKey,omitempty"`
+	MessageID string `json:"messageId"`
+	SessionID string `json:"sessionId,omitempty"`
 
 	// Sent is when the send was made: by the broker's clock when From and Until are
 	// set, otherwise by the sender's own clock, which may be wrong by any amount. Zero: none is known,
@@ -92,10 +91,6 @@ type Reference struct {
 	// completed in time.
 	Warned     time.Duration `json:"-"`
 	Incomplete bool          `json:"incomplete,omitempty"`
-
-	// Once says that its send cannot have left a second message behind: its sender does not make it
-	// again by itself when the acknowledgement is lost.
-	Once bool `json:"once,omitempty"`
 
 	// Traceparent is that of the span of its send; "" = it was not traced. Nothing is decided by it.
 	Traceparent string `json:"traceparent,omitempty"`

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// goldenSecond is the wire form of version 2, as it is documented.
-const goldenSecond = `{"version":2,"kind":"each","entity":"orders","references":[` +
+// goldenSecond is the wire form of second deadlines, as it is documented.
+const goldenSecond = `{"version":3,"kind":"each","entity":"orders","references":[` +
 	`{"messageId":"m-1","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T12:05:00Z","stated":"complete","incomplete":true,"withinMs":300000},` +
 	`{"messageId":"m-2","sent":"2026-01-31T12:00:00Z","deadline":"2026-01-31T12:00:30Z","stated":"ttl","withinMs":30000,"completeWithinMs":90000,"warnedMs":5000}]}`
 
@@ -33,23 +33,6 @@ func TestSecondDeadlinesHaveTheirDocumentedWireForm(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ParseCompanion (-want +got):\n%s", diff)
-	}
-}
-
-// A reader of version 1 that is still there refuses what it would misjudge, and nothing else with
-// it.
-func TestCompanionsOfALaterVersionStandAlone(t *testing.T) {
-	second := refs(0, 0)
-	second[1].Stated = StatedComplete
-	groups := compose([]*ticket{ticketFor(Companion{Entity: "orders", References: second})})
-	if len(groups) != 2 || groups[0].c.Version() != 1 || groups[1].c.Version() != 2 {
-		t.Errorf("compose makes %d companions, want one of version 1 and one of version 2", len(groups))
-	}
-	if c := (Companion{References: []Reference{{MessageID: "m", Missed: &Missed{Type: "overdue.deadline.near"}}}}); c.Version() != 2 {
-		t.Errorf("an event other than a missed deadline has version %d, want 2", c.Version())
-	}
-	if c := (Companion{References: []Reference{{MessageID: "m", CompleteWithin: time.Second, Missed: &Missed{}}}}); c.Version() != 1 {
-		t.Errorf("a second deadline with the first has version %d, want 1: the first one is kept by every reader", c.Version())
 	}
 }
 

@@ -30,7 +30,6 @@ func compose(tickets []*ticket) []*group {
 		slot    bool
 		again   bool // they are written again, due in that second
 		attempt int  // of what is written again
-		second  bool // its references need another version: what cannot be read keeps nobody else's deadline from being
 	}
 	var groups []*group
 	shared := map[key]*group{}
@@ -58,7 +57,6 @@ func compose(tickets []*ticket) []*group {
 				due:     c.Due.Unix(),
 				again:   true,
 				attempt: c.Attempt,
-				second:  c.Version() > 1,
 			}
 			g := share(k, c.Due, len(c.References))
 			g.composed = false
@@ -76,7 +74,7 @@ func compose(tickets []*ticket) []*group {
 			for i := range c.References {
 				r := &c.References[i]
 				due := r.dueAt()
-				g := share(key{entity: c.Entity, due: due.UnixNano(), second: r.beyondFirst()}, due, 1)
+				g := share(key{entity: c.Entity, due: due.UnixNano()}, due, 1)
 				if g.c.References == nil {
 					g.c.References = make([]Reference, 0, min(len(c.References)-i, groupSize))
 				}

@@ -21,9 +21,8 @@ import (
 // JSON; the field "version" says whether a reader understands it.
 const contentType = "application/vnd.overdue.companion+json"
 
-// wireVersion is the latest. It is raised when a reader of the old form would misjudge the new one;
-// a companion is written in the first version that can say it. Fields that a reader may ignore are
-// added without raising it.
+// wireVersion is what is written. It is raised when a reader of the old form would misjudge the new
+// one; earlier ones are read for ever. Fields that a reader may ignore are added without raising it.
 const wireVersion = 3
 
 // Bounds of a companion. The monitor queue can be written by anybody who has the
@@ -31,7 +30,7 @@ const wireVersion = 3
 const (
 	maxBody   = 256 << 10
 	maxEntity = address.MaxName + len("/Subscriptions/") + address.MaxShortName // of the path of a subscription, in characters
-	maxID     = 128                                                             // of a message-id, session-id or partition key, in characters
+	maxID     = 128                                                             // of a message-id or session-id, in characters
 	maxWithin = 100 * 365 * 24 * time.Hour
 	maxWindow = time.Minute // of a slot or a span: the monitor reads what was enqueued in as long a time
 )
@@ -84,27 +83,10 @@ func deriveID(body []byte, due int64) index.ID {
 	return index.ID(sum.Sum(nil)[:16])
 }
 
-// beyondFirst reports whether a reader of version 1 would misjudge the reference: it would expire a
-// message that nobody asked to expire, report a missed deadline that was not, or find no name.
-func (r *Reference) beyondFirst() bool {
-	return r.WithoutID() || r.Stated == StatedComplete || r.Missed != nil && r.Missed.Type != ""
-}
-
-// Version is that of the wire form of c: the first that can say it.
-func (c *Companion) Version() int {
-	switch {
-	case c.IsSlot() && c.length() != shortSlot:
-		return 3
-	case len(c.Spans) > 0 || slices.ContainsFunc(c.References, func(r Reference) bool { return r.beyondFirst() }):
-		return 2
-	}
-	return 1
-}
-
 // wire is c as it is written.
 func (c *Companion) wire() *wireCompanion {
 	w := &wireCompanion{
-		Version:    c.Version(),
+		Version:    wireVersion,
 		Kind:       c.kind(),
 		Entity:     c.Entity,
 		Attempt:    c.Attempt,
@@ -113,8 +95,8 @@ func (c *Companion) wire() *wireCompanion {
 		DefaultsMs: milliseconds(c.Defaults),
 		References: make([]wireReference, len(c.References)),
 	}
-	if length := c.length(); c.IsSlot() && length != shortSlot {
-		w.SlotMs = length.Milliseconds()
+	if c.IsSlot() {
+		w.SlotMs = c.length().Milliseconds()
 	}
 	for _, span := range c.Spans {
 		w.SpansMs = append(w.SpansMs, [2]int64{span.Shortest.Milliseconds(), span.Longest.Milliseconds()})
@@ -192,7 +174,7 @@ func (w *wireCompanion) companion() (c Companion, err error) {
 	}
 	c.References = make([]Reference, len(w.References))
 	for i := range w.References {
-		if c.References[i], err = w.References[i].reference(w.Version); err != nil {
+		if c.References[i], err = w.References[i].reference(); err != nil {
 			return c, fmt.Errorf("reference %d: %w", i, err)
 		}
 	}
@@ -210,7 +192,7 @@ func readDuration(field string, ms, least int64, most time.Duration) (time.Durat
 // readSlot reads what the companion of a slot alone has.
 func (w *wireCompanion) readSlot(c *Companion) (err error) {
 	c.SlotEnd, c.SlotLength = w.SlotEnd.UTC(), shortSlot // of those that do not state it
-	if w.SlotMs != 0 && w.Version >= 3 {
+	if w.SlotMs != 0 {
 		if c.SlotLength, err = readDuration("slotMs", w.SlotMs, 1, maxWindow); err != nil {
 			return err
 		}
@@ -242,7 +224,7 @@ func (w *wireCompanion) readSlot(c *Companion) (err error) {
 	return nil
 }
 
-func (w *wireReference) reference(version int) (r Reference, err error) {
+func (w *wireReference) reference() (r Reference, err error) {
 	if w.Reference != nil { // it has another field than its durations
 		r = *w.Reference
 	}
@@ -259,10 +241,8 @@ func (w *wireReference) reference(version int) (r Reference, err error) {
 		return r, err
 	}
 	switch {
-	case isTooLong(r.MessageID), isTooLong(r.SessionID), isTooLong(r.PartitionKey):
-		return r, fmt.Errorf("messageId, sessionId or partitionKey has more than %d characters", maxID)
-	case r.WithoutID() && version < 2:
-		return r, errors.New("messageId is empty")
+	case utf8.RuneCountInString(r.MessageID) > maxID, utf8.RuneCountInString(r.SessionID) > maxID:
+		return r, fmt.Errorf("messageId or sessionId has more than %d characters", maxID)
 	case r.WithoutID() && r.From.IsZero():
 		return r, errors.New("messageId is empty, and from and until do not say where its messages are")
 	case r.Deadline.IsZero() && r.Within == 0:
@@ -274,5 +254,3 @@ func (w *wireReference) reference(version int) (r Reference, err error) {
 	}
 	return r, nil
 }
-
-func isTooLong(id string) bool { return utf8.RuneCountInString(id) > maxID }

@@ -157,7 +157,7 @@ func TestSubscriptionsThatChangeTogetherAreRequestedSinceTheFirst(t *testing.T) 
 }
 
 func TestReferencesOfAdoptedMessages(t *testing.T) {
-	base := scheduler.Reference{MessageID: "m", Once: true, Sent: noon, From: noon, Until: noon}
+	base := scheduler.Reference{MessageID: "m", Sent: noon, From: noon, Until: noon}
 	ref := func(change func(*scheduler.Reference)) *scheduler.Reference {
 		r := base
 		change(&r)

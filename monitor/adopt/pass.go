@@ -126,7 +126,6 @@ func (p *pass) cover(at position) position {
 			Deadline: from.Add(life),
 			Within:   life,
 			Stated:   "default",
-			Once:     true,
 		})
 	}
 	return position{Enqueued: end}
@@ -186,7 +185,6 @@ func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Re
 	r = scheduler.Reference{
 		MessageID: m.MessageID,
 		SessionID: m.SessionID,
-		Once:      true,
 		Sent:      m.EnqueuedTime,
 		From:      m.EnqueuedTime,
 		Until:     m.EnqueuedTime,

@@ -135,7 +135,7 @@ func TestADefaultThatMayBeNewerThanTheMessageIsAnAssumption(t *testing.T) {
 		{name: "the same, and a consumer has deferred it", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, message: func(m *link.Message) { m.State = link.Deferred }, at: 10 * time.Second, assumed: true},
 		{name: "the same, when no lock can last", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second}, at: 310 * time.Second, assumed: true},
 		{name: "the companion states the default", ref: scheduler.Reference{Stated: "default", Within: 15 * time.Second, From: noon, Until: noon}, at: 20 * time.Second, assumed: true, otherwise: 25 * time.Second},
-		{name: "the companion was derived from the message after the change", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second, Sent: noon, From: noon, Until: noon, Once: true}, at: 10 * time.Second, assumed: true, otherwise: 11 * time.Second},
+		{name: "the companion was derived from the message after the change", ref: scheduler.Reference{Stated: "default", Within: 10 * time.Second, Sent: noon, From: noon, Until: noon}, at: 10 * time.Second, assumed: true, otherwise: 11 * time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := Settings{DefaultMessageTimeToLive: 10 * time.Second, DefaultSince: noon.Add(time.Minute)}

@@ -64,7 +64,7 @@ func TestNothingIsOverdueForCertainBeforeItsDeadline(t *testing.T) {
 		r := sent.own
 		switch rapid.IntRange(0, 3).Draw(t, "reference") {
 		case 1: // derived from the message, as for senders that do not pass through Overdue
-			r = scheduler.Reference{MessageID: "m", Sent: sent.message.EnqueuedTime, From: sent.message.EnqueuedTime, Until: sent.message.EnqueuedTime, Once: true}
+			r = scheduler.Reference{MessageID: "m", Sent: sent.message.EnqueuedTime, From: sent.message.EnqueuedTime, Until: sent.message.EnqueuedTime}
 			r.Deadline = DeadlineOf(&r, sent.message, sent.settings)
 			r.Stated, _ = HowStated(sent.message, sent.settings)
 			if !r.Deadline.IsZero() {
