@@ -27,7 +27,7 @@ func (p *Process) startRedis(ns *connect.Namespace) (*redisstore.Store, error) {
 		Name: "overdue_redis_up", Help: "Whether Redis answered when it was last asked, by what for: 1 or 0.",
 	}, []string{"use"})
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "overdue_redis_requests_total", Help: "Requests to Redis, by what for and by result: ok or error. While Redis does not answer, Overdue asks it every ten seconds.",
+		Name: "overdue_redis_requests_total", Help: "Requests to Redis, by what for and by result: ok or error. While Redis does not answer, Overdue asks it every two seconds.",
 	}, []string{"use", "result"})
 	p.registry.MustRegister(up, requests)
 	s, err := redisstore.Open(redisstore.Config{

@@ -4,11 +4,12 @@ package redisstore
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // An Address is where Redis is and who we are to it. It holds secrets: nothing but Hosts may be
@@ -24,8 +25,15 @@ type Address struct {
 	Database                           int
 }
 
-// maxHosts bounds the addresses to begin with.
-const maxHosts = 64
+// The errors of ParseAddress show no part of the address: it may hold a password.
+var (
+	errForm = errors.New("the value is not the address of a Redis; write one like redis://localhost:6379, rediss://user:password@host:6380, " +
+		"redis+cluster://host:6379,host2:6379 or redis+sentinel://host:26379,host2:26379/mymaster, and percent-encode special characters in user and password")
+	errSeveral  = errors.New("there are several hosts; write redis+cluster:// or redis+sentinel:// before them")
+	errDatabase = errors.New("a cluster has no databases; end the address after the hosts")
+	errMaster   = errors.New("with redis+sentinel the name of the master follows the hosts, as in redis+sentinel://host:26379/mymaster")
+	errQuery    = errors.New("the query of the address may have only sentinel_user and sentinel_password, and only with redis+sentinel")
+)
 
 // ParseAddress reads one of
 //
@@ -33,105 +41,66 @@ const maxHosts = 64
 //	redis+cluster://[user[:password]@]host[:port],…
 //	redis+sentinel://[user[:password]@]host[:port],…/master[/database][?sentinel_user=…&sentinel_password=…]
 //
-// or the same with rediss, for TLS. What is special in a user, a password or a master is
-// percent-encoded. Its errors never show a value.
+// or the same with rediss, for TLS. go-redis reads each host with what is common to all.
 func ParseAddress(text string) (Address, error) {
-	scheme, rest, ok := strings.Cut(strings.TrimSpace(text), "://")
-	if !ok {
-		return Address{}, errForm
-	}
-	var a Address
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(text), "://")
 	scheme, kind, _ := strings.Cut(strings.ToLower(scheme), "+")
-	switch scheme {
-	case "redis":
-	case "rediss":
-		a.TLS = true
-	default:
-		return Address{}, errForm
-	}
 	rest, query, _ := strings.Cut(rest, "?")
-	rest, path, _ := strings.Cut(rest, "/")
-	hosts := rest
-	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
-		hosts = rest[i+1:]
-		user, password, _ := strings.Cut(rest[:i], ":")
-		var err, err2 error
-		a.Username, err = url.PathUnescape(user)
-		a.Password, err2 = url.PathUnescape(password)
-		if err != nil || err2 != nil {
-			return Address{}, errors.New("user or password holds a % that begins no percent-encoded character; write %25 for it")
-		}
-	}
+	rest, database, _ := strings.Cut(rest, "/")
+	hostsAt := strings.LastIndexByte(rest, '@') + 1
+	user, hosts := rest[:hostsAt], strings.Split(rest[hostsAt:], ",")
+	a := Address{Cluster: kind == "cluster"}
 	port := "6379"
-	switch kind {
-	case "":
-		if strings.Contains(hosts, ",") {
-			return Address{}, errors.New("there are several hosts; write redis+cluster:// or redis+sentinel:// before them")
-		}
-	case "cluster":
-		a.Cluster = true
-		if path != "" {
-			return Address{}, errors.New("a cluster has no databases; end the address after the hosts")
-		}
-	case "sentinel":
+	var err error
+	switch {
+	case scheme != "redis" && scheme != "rediss":
+		return Address{}, errForm
+	case kind == "" && len(hosts) > 1:
+		return Address{}, errSeveral
+	case a.Cluster && database != "":
+		return Address{}, errDatabase
+	case kind == "sentinel":
 		port = "26379"
-		master, database, _ := strings.Cut(path, "/")
-		var err error
+		var master string
+		master, database, _ = strings.Cut(database, "/")
 		if a.Master, err = url.PathUnescape(master); err != nil || a.Master == "" {
-			return Address{}, errors.New("with redis+sentinel the name of the master follows the hosts, as in redis+sentinel://host:26379/mymaster")
+			return Address{}, errMaster
 		}
-		path = database
-	default:
+	case kind != "" && !a.Cluster:
 		return Address{}, errForm
 	}
-	if path != "" {
-		n, err := strconv.Atoi(path)
-		if err != nil || n < 0 || n > 1<<16 {
-			return Address{}, errors.New("the part after the hosts is not the number of a database")
+	for _, host := range hosts {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host += ":" + port
 		}
-		a.Database = n
+		o, err := redis.ParseURL(scheme + "://" + user + host + "/" + database)
+		if err != nil || o.DB < 0 || !isHostPort(host) {
+			return Address{}, errForm
+		}
+		a.Hosts = append(a.Hosts, o.Addr)
+		a.TLS, a.Username, a.Password, a.Database = o.TLSConfig != nil, o.Username, o.Password, o.DB
 	}
-	if err := a.readQuery(query); err != nil {
-		return Address{}, err
-	}
-	return a, a.readHosts(hosts, port)
+	return a, a.readQuery(query)
 }
 
-var errForm = errors.New("the value is not the address of a Redis; write one like redis://localhost:6379, rediss://user:password@host:6380, redis+cluster://host:6379,host2:6379 or redis+sentinel://host:26379,host2:26379/mymaster")
+// isHostPort reports whether text names a host and a port that can be dialled. redis.ParseURL takes
+// an empty host for localhost, and any number for a port.
+func isHostPort(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	number, portErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && portErr == nil && host != "" && number > 0
+}
 
 func (a *Address) readQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("the query of the address, after the ?, cannot be read")
+		return errQuery
 	}
-	for name := range values {
-		switch {
-		case name == "sentinel_user" && a.Master != "":
-			a.SentinelUsername = values.Get(name)
-		case name == "sentinel_password" && a.Master != "":
-			a.SentinelPassword = values.Get(name)
-		default:
-			return errors.New("the query of the address may have only sentinel_user and sentinel_password, and only with redis+sentinel")
-		}
-	}
-	return nil
-}
-
-func (a *Address) readHosts(hosts, port string) error {
-	all := strings.Split(hosts, ",")
-	if len(all) > maxHosts {
-		return fmt.Errorf("the address names %d hosts; a few are enough to begin with, %d are allowed", len(all), maxHosts)
-	}
-	for i, h := range all {
-		if !strings.Contains(h, ":") || strings.HasSuffix(h, "]") {
-			h = net.JoinHostPort(strings.Trim(h, "[]"), port)
-		}
-		host, p, err := net.SplitHostPort(h)
-		n, numErr := strconv.ParseUint(p, 10, 16)
-		if err != nil || numErr != nil || n == 0 || host == "" || strings.ContainsAny(host, " @/\\") {
-			return fmt.Errorf("host %d of the address is not of the form host:port", i+1)
-		}
-		a.Hosts = append(a.Hosts, h)
+	a.SentinelUsername, a.SentinelPassword = values.Get("sentinel_user"), values.Get("sentinel_password")
+	values.Del("sentinel_user")
+	values.Del("sentinel_password")
+	if len(values) > 0 || query != "" && a.Master == "" {
+		return errQuery
 	}
 	return nil
 }

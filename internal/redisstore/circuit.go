@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,10 +16,9 @@ import (
 var ErrDown = errors.New("redis has failed lately and is left alone for a while")
 
 const (
-	// After a failure Redis is left alone for restMin, doubling up to restMost; then the circuit asks
-	// by itself whether it is back.
-	restMin  = 500 * time.Millisecond
-	restMost = 10 * time.Second
+	// restTime is for how long a use that failed leaves Redis alone before its trial. It bounds how
+	// often a use that fails although its trial does not is logged.
+	restTime = 2 * time.Second
 	// trialLife is how long what a trial writes stays.
 	trialLife = 10 * time.Second
 )
@@ -28,7 +27,7 @@ const (
 type question func(context.Context) error
 
 // A circuit keeps one use of Redis from asking where no answer is to be had. It comes back by
-// itself: a use may have nothing to ask for days.
+// itself: a use may have nothing to ask for days, and overdue_redis_up would be 0 all the time.
 type circuit struct {
 	s     *Store
 	use   string
@@ -36,15 +35,12 @@ type circuit struct {
 	// trial asks what the use asks, of keys that live for trialLife: Redis may permit one use and
 	// refuse another, or let read and not write.
 	trial []question
-
-	mu   sync.Mutex
-	down bool          // only the trial asks; a timer begins it
-	rest time.Duration // the latest; 0 = the use was answered since
+	down  atomic.Bool // only the trial asks, and only its answer ends that
 }
 
 // do asks Redis. The error is ErrDown when it was not asked.
 func (c *circuit) do(ctx context.Context, ask question) error {
-	if !c.well() {
+	if c.down.Load() {
 		return ErrDown
 	}
 	err := c.ask(ctx, ask)
@@ -53,7 +49,14 @@ func (c *circuit) do(ctx context.Context, ask question) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	c.exit(err, false)
+	if err == nil && c.down.Load() {
+		return nil // it was on its way when another failed
+	}
+	news := err != nil && c.down.CompareAndSwap(false, true)
+	if news {
+		time.AfterFunc(restTime, c.try)
+	}
+	c.s.asked(c.use, err, news)
 	return err
 }
 
@@ -82,35 +85,13 @@ func (c *circuit) try() {
 			break
 		}
 	}
-	if !c.s.closed.Load() {
-		c.exit(err, true)
-	}
-}
-
-// exit notes how a question ended. A use that fails although its trial does not is asked ever more
-// rarely.
-func (c *circuit) exit(err error, trial bool) {
-	c.mu.Lock()
-	was := c.down
-	if was && !trial { // it was on its way when another failed, and the trial decides
-		c.mu.Unlock()
-		return
-	}
-	c.down = err != nil
 	switch {
-	case c.down:
-		c.rest = min(max(2*c.rest, restMin), restMost)
-		time.AfterFunc(c.rest, c.try)
-	case !trial:
-		c.rest = 0
+	case c.s.closed.Load():
+		return
+	case err != nil:
+		time.AfterFunc(restTime, c.try)
+	default:
+		c.down.Store(false)
 	}
-	c.mu.Unlock()
-	c.s.asked(c.use, err, was != (err != nil))
-}
-
-// well reports whether Redis may be asked.
-func (c *circuit) well() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.down
+	c.s.asked(c.use, err, err == nil)
 }

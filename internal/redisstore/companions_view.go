@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// As many of the longest that there may be are no more than one answer may have (mostAnswer).
+	// As many of the longest that there may be are no more than one answer may have (maxAnswer).
 	scanMost  = 100
 	deadPage  = 64
 	glob      = `\*?[]^-`

@@ -17,8 +17,9 @@ const (
 	// mostCounts bounds the names that are counted in one hour.
 	mostCounts = 10_000
 	mostHours  = 367 * 24
-	// hoursAtOnce bounds the hours of one question: full ones have less than mostElements together.
-	hoursAtOnce = mostElements / (2*mostCounts + 1)
+	// hoursAtOnce bounds the hours of one question. A full one has 2 MiB at most, since the name of a
+	// count has an entity of 260 characters: together they have less than maxAnswer.
+	hoursAtOnce = 12
 	// mostArguments bounds what one script is given: Lua has to unpack nothing, but Redis waits for it.
 	mostArguments = 1000
 )

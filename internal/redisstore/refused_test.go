@@ -124,7 +124,7 @@ type ending struct{ net.Conn }
 func (ending) Read(b []byte) (int, error) { return copy(b, "+"), io.EOF }
 
 func TestABoundedConnectionEndsWithWhatItSaidLast(t *testing.T) {
-	c := &boundedConn{Conn: ending{}, meter: replyMeter{bounds: ourBounds}, since: time.Now()}
+	c := &boundedConn{Conn: ending{}}
 	b := make([]byte, 8)
 	if n, err := c.Read(b); n != 1 || !errors.Is(err, io.EOF) {
 		t.Errorf("Read = %d, %v, want 1 and the end", n, err)

