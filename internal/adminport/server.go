@@ -8,22 +8,24 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/net/netutil"
 )
 
 const (
-	readTimeout = 10 * time.Second
+	// requestTimeout bounds header and body since the connection was accepted: each carries one
+	// request. A peer that merely holds a connection keeps a probe out for no longer.
+	requestTimeout = 2 * time.Second
 	// WriteTimeout leaves room for a profile of a minute, of which there is none at listen.probes.
 	WriteTimeout       = 2 * time.Minute
 	ProbesWriteTimeout = 10 * time.Second
 
-	maxHeaderBytes    = 32 << 10
-	readHeaderTimeout = 2 * time.Second // since the connection was accepted: each carries one request
-	maxConns          = 128             // probes, scrapers and an operator
+	maxHeaderBytes = 32 << 10
+	maxConns       = 128 // probes, scrapers and an operator
 )
 
-// LimitConns makes ln keep no more connections than operators and probes need. Its server must be
-// one of NewServer.
-func LimitConns(ln net.Listener) net.Listener { return yielding(ln, maxConns) }
+// LimitConns makes ln accept no more connections at a time than operators and probes need. Others
+// wait until one ends.
+func LimitConns(ln net.Listener) net.Listener { return netutil.LimitListener(ln, maxConns) }
 
 // NewServer bounds what one peer can hold: the header and the time to send it, the time to read and
 // to write. Each connection carries one request: probes and scrapers come rarely, and a connection
@@ -36,8 +38,11 @@ func NewServer(h http.Handler, write time.Duration, log *zap.Logger) *http.Serve
 		quiet = zap.NewStdLog(zap.NewNop())
 	}
 	s := &http.Server{
-		Handler: busyWhileAnswering(h), ConnContext: withYieldingConn, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout: readTimeout, WriteTimeout: write, ErrorLog: quiet,
+		Handler:        h,
+		MaxHeaderBytes: maxHeaderBytes,
+		ReadTimeout:    requestTimeout,
+		WriteTimeout:   write,
+		ErrorLog:       quiet,
 	}
 	s.SetKeepAlivesEnabled(false)
 	return s

@@ -44,6 +44,7 @@ const (
 	protobuf     = "google.golang.org/protobuf"
 	procfs       = "github.com/prometheus/procfs"
 	prometheus   = "github.com/prometheus/client_golang"
+	net          = "golang.org/x/net"
 	sync         = "golang.org/x/sync"
 	term         = "golang.org/x/term"
 	yaml         = "go.yaml.in/yaml/v3"
@@ -88,7 +89,7 @@ var allowed = map[string]allowance{
 	"internal/version":              {},
 	"internal/catalog":              {[]string{"internal/monitorqueue", "internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "monitor/adopt", "proxy"}, []string{zap}},
 	"internal/lifecycle":            {others: []string{zap}},
-	"internal/adminport":            {[]string{"internal/config", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications"}, []string{prometheus, zap}},
+	"internal/adminport":            {[]string{"internal/config", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications"}, []string{net, prometheus, zap}},
 	"internal/web":                  {[]string{"alert", "internal/escape", "internal/notifications", "internal/operator/deadlines", "internal/operator/dlq", "internal/plural", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/link", "internal/slack"}, []string{prometheus}},
 	"scheduler/index":               {},
 	"scheduler/journal":             {[]string{"internal/boltcheck", "internal/lifecycle", "scheduler", "internal/servicebus/link"}, []string{bbolt}},
