@@ -122,13 +122,13 @@ func TestSlackOfManyMessagesIsSampled(t *testing.T) {
 			synctest.Wait()
 		}
 		receive(450)
-		if got := meter.Read()["orders"].Left.Count(); got > 450 || got < 450-2*slack.SampleEvery {
+		if got := meter.Read()["orders"].Settled(); got > 450 || got < 450-2*slack.SampleEvery {
 			t.Errorf("%d settlements are counted of 450, want all but those of a sample", got)
 		}
 		before := meter.Read()["orders"]
 		time.Sleep(2 * time.Second)
 		receive(50) // the first sample ends the second; then each counts
-		if got := meter.Read()["orders"].Since(before).Left.Count(); got < 50-slack.SampleEvery || got > 50+slack.SampleEvery {
+		if got := meter.Read()["orders"].Since(before).Settled(); got < 50-slack.SampleEvery || got > 50+slack.SampleEvery {
 			t.Errorf("%d settlements are counted of 50", got)
 		}
 	})

@@ -18,14 +18,14 @@ func TestAClockThatJumpsAheadRemovesNothing(t *testing.T) {
 	miss(t, h, "m-0", start)
 	h.flush(t.Context(), start)
 	year := start.Add(365 * 24 * time.Hour)
-	h.clock.at = year // as the monotonic clock has it, no time passes
+	h.read = year // as the monotonic clock has it, no time passes
 	miss(t, h, "m-1", start)
 	h.flush(t.Context(), year)
-	if err := h.file.close(); err != nil {
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
 	h = open(t, dir, prometheus.NewRegistry())
-	h.clock = newClock(h.file.clock, year)
+	h.resume(h.store.clock, year)
 	for i := range 20 {
 		h.flush(t.Context(), year.Add(time.Duration(i)*pruneInterval))
 	}
@@ -70,29 +70,29 @@ func TestEntriesOfTheFutureAreTheFirstToGo(t *testing.T) {
 	}
 	var recent, ahead int
 	for i := range now {
-		if strings.HasPrefix(now[i].Data.MessageID, "now-") {
+		if strings.HasPrefix(now[i].Event.Data.MessageID, "now-") {
 			recent++
 		} else {
 			ahead++
 		}
 	}
-	if recent != 150 || ahead == 0 || h.file.bytes > h.cfg.MaxSize {
-		t.Errorf("%d of now and %d of the future are left in %d bytes, want 150 and the rest", recent, ahead, h.file.bytes)
+	if recent != 150 || ahead == 0 || h.store.bytes > h.cfg.MaxSize {
+		t.Errorf("%d of now and %d of the future are left in %d bytes, want 150 and the rest", recent, ahead, h.store.bytes)
 	}
 }
 
 func TestAnIdleHistoryWritesOnceAMinute(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	h.flush(t.Context(), start)
-	before := h.file.clock
+	before := h.store.clock
 	for i := range 11 {
 		h.flush(t.Context(), start.Add(time.Duration(i+1)*5*time.Second))
 	}
-	if !h.file.clock.Equal(before) {
-		t.Errorf("the file was written at %v, want no write after %v", h.file.clock, before)
+	if !h.store.clock.Equal(before) {
+		t.Errorf("the file was written at %v, want no write after %v", h.store.clock, before)
 	}
 	h.flush(t.Context(), start.Add(time.Minute))
-	if !h.file.clock.After(before) {
+	if !h.store.clock.After(before) {
 		t.Error("the file was not written after a minute")
 	}
 }

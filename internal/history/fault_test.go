@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"overdue/internal/notifications"
 	"overdue/internal/slack"
 	"overdue/internal/testing/testseed"
 )
@@ -45,12 +46,12 @@ func writeUntilKilled(dir string) {
 		panic(err)
 	}
 	for n := len(known) / batchOf; ; n++ {
-		var b batch
+		b := batch{missed: map[string]pending{}}
 		for i := range batchOf {
 			e := missEvent(fmt.Sprint("m-", n, "-", i, strings.Repeat("x", 200)), start.Add(time.Duration(n)*time.Second))
-			b.events = append(b.events, e)
+			b.missed[string(keyOf(e.Data.Deadline.Unix(), kindMissed, e.ID))] = pending{Notification: notifications.Notification{Event: e}}
 		}
-		if err := h.file.write(b, start, start); err != nil {
+		if err := h.store.write(&b, start, start); err != nil {
 			panic(err)
 		}
 		fmt.Println(n + 1) // as many are on disk
@@ -102,7 +103,7 @@ func TestAProcessIsKilledInMidWrite(t *testing.T) {
 	if err != nil || aside != "" {
 		t.Fatalf("Open = %q, %v, want the file as it is", aside, err)
 	}
-	defer func() { _ = h.file.close() }()
+	defer func() { _ = h.store.close() }()
 	found, err := h.Missed(time.Time{}, all, 1<<20)
 	if err != nil || len(found)%batchOf != 0 || len(found)/batchOf < written || len(found)/batchOf > written+1 {
 		t.Errorf("%d events are left of %d writes of %d, %v", len(found), written, batchOf, err)
@@ -139,7 +140,7 @@ func TestAFullDiskCostsNothingThatFitsInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.clock = newClock(h.file.clock, start)
+	h.resume(h.store.clock, start)
 	const rounds, each = 20, 20
 	for i := range rounds {
 		for j := range each {
@@ -158,14 +159,14 @@ func TestAFullDiskCostsNothingThatFitsInMemory(t *testing.T) {
 	if len(changes) != 2 || changes[1] != nil || h.Dropped() != 0 {
 		t.Errorf("changes %v, %d dropped; want a recovery and none", changes, h.Dropped())
 	}
-	if err := h.file.close(); err != nil {
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
 	h, aside, err := Open(h.cfg)
 	if err != nil || aside != "" {
 		t.Fatalf("Open = %q, %v, want the file as it is", aside, err)
 	}
-	defer func() { _ = h.file.close() }()
+	defer func() { _ = h.store.close() }()
 	if found, err := h.Missed(time.Time{}, all, 1000); err != nil || len(found) != rounds*each {
 		t.Errorf("%d missed deadlines, %v, want %d", len(found), err, rounds*each)
 	}
@@ -182,7 +183,7 @@ func TestADiskThatIsFullAtTheStart(t *testing.T) {
 	if err != nil || aside != "" {
 		t.Fatalf("Open = %q, %v when there is room again, want a new file", aside, err)
 	}
-	if err := h.file.close(); err != nil {
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -195,7 +196,7 @@ func TestDamageOfAnyKindIsSurvived(t *testing.T) {
 		miss(t, h, fmt.Sprint("m-", i, strings.Repeat("x", 300)), start.Add(time.Duration(i)*time.Second))
 	}
 	h.flush(t.Context(), start)
-	if err := h.file.close(); err != nil {
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, fileName)
@@ -229,7 +230,7 @@ func TestDamageOfAnyKindIsSurvived(t *testing.T) {
 		_ = h.Notifications(t.Context(), "", 100)
 		miss(t, h, "after", start)
 		h.flush(t.Context(), start)
-		if err := h.file.close(); err != nil {
+		if err := h.store.close(); err != nil {
 			t.Errorf("damage %d: close: %v", i, err)
 		}
 	}

@@ -3,7 +3,6 @@
 package history
 
 import (
-	"encoding/binary"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -14,7 +13,6 @@ import (
 // Reasons of gaps.
 const (
 	reasonBegin   = "the history begins then"
-	reasonFormer  = "an earlier version wrote it, and kept no gaps"
 	reasonDamaged = "the file was damaged and is moved aside"
 	reasonSize    = "removed, because the history is full (history.maxSize)"
 	reasonKeep    = "removed, because it is older than history.keep"
@@ -25,32 +23,24 @@ const (
 )
 
 // resume notes from when on a new file has everything, or since when nobody has written an old one.
-func (f *file) resume(tx *bbolt.Tx, now time.Time, reason string) error {
+func (s *store) resume(tx *bbolt.Tx, now time.Time, reason string) error {
 	state := tx.Bucket(stateBucket)
-	switch written := state.Get(writtenKey); {
-	case len(written) == timeLength:
-		g := notifications.Gap{From: timeOf(written), To: now, Reason: reasonStopped}
-		if !g.From.Before(now) {
-			return nil // or the clock was set back
-		}
-		k := gapKey(g)
-		f.bytes += size(k, []byte(g.Reason))
-		return tx.Bucket(gapsBucket).Put(k, []byte(g.Reason))
-	case state.Get(beginKey) != nil:
-		return nil // nothing was written since it was made
-	case !f.clock.IsZero():
-		reason = reasonFormer
+	written := state.Get(writtenKey)
+	switch {
+	case len(written) != timeLength && state.Get(beginKey) == nil:
+		return state.Put(beginKey, append(encodeTime(now.Unix()), reason...))
+	case len(written) != timeLength || !timeOf(written).Before(now):
+		return nil // nothing was written since it was made, or the clock was set back
 	}
-	return state.Put(beginKey, keyOf(now.Unix(), reason))
+	g := notifications.Gap{From: timeOf(written), To: now, Reason: reasonStopped}
+	k := gapKey(g)
+	s.bytes += size(k, []byte(g.Reason))
+	return tx.Bucket(recordsBucket).Put(k, []byte(g.Reason))
 }
 
 // gapKey has the end of a gap, then its beginning.
 func gapKey(g notifications.Gap) []byte {
-	return keyOf(g.To.Unix()+1, string(keyOf(g.From.Unix(), "")))
-}
-
-func timeOf(k []byte) time.Time {
-	return time.Unix(int64(binary.BigEndian.Uint64(k)), 0).UTC()
+	return keyOf(g.To.Unix()+1, kindGap, string(encodeTime(g.From.Unix())))
 }
 
 // Gaps returns the spans since a time of which the history may lack something, the earliest first.
@@ -67,12 +57,12 @@ func (h *History) Gaps(since time.Time) ([]notifications.Gap, error) {
 	if h.failed {
 		from := h.written
 		if from.IsZero() {
-			from = h.file.opened
+			from = h.store.opened
 		}
 		gaps = append(gaps, notifications.Gap{From: from, To: now, Reason: reasonWaits})
 	}
 	h.mu.Unlock()
-	err := h.view(func(tx *bbolt.Tx) error {
+	err := h.store.view(func(tx *bbolt.Tx) error {
 		if v := tx.Bucket(stateBucket).Get(beginKey); len(v) > timeLength && timeOf(v).After(gaps[0].To) {
 			gaps[0] = notifications.Gap{To: timeOf(v), Reason: string(v[timeLength:])}
 		}
@@ -82,11 +72,11 @@ func (h *History) Gaps(since time.Time) ([]notifications.Gap, error) {
 		return nil, err
 	}
 	begin := gaps[0].To
-	err = h.each(gapsBucket, begin, func(k, v []byte) (bool, error) {
-		if len(k) == 2*timeLength {
-			gaps = append(gaps, notifications.Gap{From: timeOf(k[timeLength:]), To: timeOf(k), Reason: string(v)})
+	err = h.store.each(kindGap, begin, func(at time.Time, from string, v []byte) bool {
+		if len(from) == timeLength {
+			gaps = append(gaps, notifications.Gap{From: timeOf([]byte(from)), To: at, Reason: string(v)})
 		}
-		return true, nil
+		return true
 	})
 	return notifications.Since(gaps, since), err
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.etcd.io/bbolt"
 
 	"overdue/internal/notifications"
 )
@@ -90,7 +89,7 @@ func TestAKilledProcessLeavesAGapSinceItsLastWrite(t *testing.T) {
 		h.flush(t.Context(), time.Now())
 		written := time.Now().UTC()
 		time.Sleep(4 * time.Second)
-		if err := h.file.close(); err != nil {
+		if err := h.store.close(); err != nil {
 			t.Fatal(err)
 		}
 		h, stop := running(t, c)
@@ -117,7 +116,7 @@ func TestAFileThatWasResetOrPrunedForItsSizeBeginsThen(t *testing.T) {
 		if err != nil || len(oldest) == 0 || len(oldest) == 2000 {
 			t.Fatalf("%d are left, %v; want some", len(oldest), err)
 		}
-		begins := oldest[len(oldest)-1].Data.Deadline
+		begins := oldest[len(oldest)-1].Event.Data.Deadline
 		want := notifications.Gap{To: begins, Reason: reasonSize}
 		wantGaps(t, h, time.Time{}, want)
 		stop()
@@ -134,9 +133,9 @@ func TestDroppedDeadlinesAreAGap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := h.file.db.Path()
+		path := h.store.db.Path()
 		began := time.Now().UTC()
-		if err := h.file.close(); err != nil { // it cannot be written
+		if err := h.store.close(); err != nil { // it cannot be written
 			t.Fatal(err)
 		}
 		for i := range maxPending {
@@ -146,7 +145,7 @@ func TestDroppedDeadlinesAreAGap(t *testing.T) {
 		first, last := began.Add(10*time.Second), began.Add(20*time.Second)
 		miss(t, h, "dropped", last)
 		miss(t, h, "dropped too", first)
-		if h.file, err = tryOpen(path, began, reasonBegin); err != nil {
+		if h.store, err = tryOpen(path, began, reasonBegin); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -156,42 +155,10 @@ func TestDroppedDeadlinesAreAGap(t *testing.T) {
 		h.flush(t.Context(), time.Now())
 		dropped.To = dropped.To.Add(time.Second)
 		wantGaps(t, h, began, dropped)
-		if err := h.file.close(); err != nil {
+		if err := h.store.close(); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-// A file of an earlier version says nothing of its gaps.
-func TestAFileOfAnEarlierVersionIsRead(t *testing.T) {
-	h := open(t, t.TempDir(), prometheus.NewRegistry())
-	miss(t, h, "m-1", start)
-	h.flush(t.Context(), start)
-	err := h.file.db.Update(func(tx *bbolt.Tx) error {
-		state := tx.Bucket(stateBucket)
-		for _, k := range [][]byte{writtenKey, beginKey} {
-			if err := state.Delete(k); err != nil {
-				return err
-			}
-		}
-		return tx.DeleteBucket(gapsBucket)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := h.file.db.Path()
-	if err := h.file.close(); err != nil {
-		t.Fatal(err)
-	}
-	now := time.Now().UTC().Truncate(time.Second)
-	if h.file, err = tryOpen(path, now, reasonBegin); err != nil {
-		t.Fatal(err)
-	}
-	if got := ids(t, h, time.Time{}); got != "m-1" {
-		t.Errorf("it has %q, want m-1", got)
-	}
-	h.cfg.Keep = 1000 * time.Hour
-	wantGaps(t, h, time.Time{}, notifications.Gap{To: now, Reason: reasonFormer})
 }
 
 // A proxy alone sees no missed deadline, whatever its history has.

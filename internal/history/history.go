@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -39,8 +40,6 @@ const (
 	maxPending = 10_000
 	// maxCounts bounds the counts that wait for it.
 	maxCounts = 100_000
-	// maxSlack bounds the minutes of entities that wait with their slack.
-	maxSlack = 5_000
 	// lateAfter is how long a write may take. A disk that hangs fails no write.
 	lateAfter = 10 * time.Second
 	// stopTimeout is how long a stop waits for a write.
@@ -71,41 +70,66 @@ type Config struct {
 
 // A History is open. A nil History keeps nothing.
 type History struct {
-	cfg  Config
-	file *file
+	cfg   Config
+	store *store
 
 	mu      sync.Mutex
-	pending []alert.Event
-	writing []alert.Event // that flush has taken off pending
-	taken   []delivery
-	dropped uint64            // missed deadlines that there was no room for
-	lost    notifications.Gap // what was dropped since the last write
-	failed  bool              // the file cannot be written
-	written time.Time         // when that last succeeded; zero = not yet
+	missed  map[string]pending // deadlines that are not on disk as they are, by their key there
+	dropped uint64             // missed deadlines that there was no room for
+	lost    notifications.Gap  // what was dropped since the last write
+	failed  bool               // the file cannot be written
+	written time.Time          // when that last succeeded; zero = not yet
 
-	half chan struct{} // gets a value when half of what may wait is there
+	half chan struct{} // gets a value while half of what may wait is there
 
-	last   map[series]uint64 // of Run alone: the metrics as they were last read
-	counts map[point]uint64  // of Run alone: increases that are not on disk yet
-	clock  clock             // of Run alone
+	last   map[series]slack.Counts // of Run alone: what was counted when it was last read
+	counts map[point]slack.Counts  // of Run alone: increases that are not on disk yet
+	clock  time.Time               // of Run alone: by which ages are reckoned
+	read   time.Time               // of Run alone: the machine's clock at the last reading, with its monotonic reading
+}
 
-	lastSlack map[string]slack.Counts     // of Run alone: the meter as it was last read
-	slack     map[slackPoint]slack.Counts // of Run alone: increases that are not on disk yet
+// A pending missed deadline waits for the file.
+type pending struct {
+	notifications.Notification
+	delivered bool // the file has it, but for a sink that took it since
 }
 
 // Open opens the history in a directory, which it makes if need be. A damaged file is moved aside;
 // then aside is its new name.
 func Open(c Config) (h *History, aside string, err error) {
 	now := time.Now()
-	f, aside, err := openFile(c.Directory, now)
+	s, aside, err := openStore(c.Directory, now)
 	if err != nil {
 		return nil, aside, err
 	}
-	return &History{
-		cfg: c, file: f, half: make(chan struct{}, 1), last: map[series]uint64{}, counts: map[point]uint64{},
-		lastSlack: map[string]slack.Counts{}, slack: map[slackPoint]slack.Counts{},
-		clock: newClock(f.clock, now),
-	}, aside, nil
+	h = &History{
+		cfg:    c,
+		store:  s,
+		missed: map[string]pending{},
+		half:   make(chan struct{}, 1),
+		last:   map[series]slack.Counts{},
+		counts: map[point]slack.Counts{},
+	}
+	h.resume(s.clock, now)
+	return h, aside, nil
+}
+
+// resume sets the clock to where it stopped. stopped is zero for the first.
+func (h *History) resume(stopped, now time.Time) {
+	h.clock, h.read = stopped, now
+	if stopped.IsZero() || stopped.After(now) {
+		h.clock = now
+	}
+}
+
+// advance has the clock follow the machine's, but at most twice as fast as time passes: if that
+// jumps ahead, by mistake or after a long stop, the history does not lose everything at once.
+func (h *History) advance(now time.Time) {
+	passed := max(now.Sub(h.read), 0) // on the monotonic clock
+	h.read = now
+	if h.clock = h.clock.Add(2 * passed); h.clock.After(now) {
+		h.clock = now
+	}
 }
 
 // Record returns a sink that keeps missed deadlines and passes every event on to a.
@@ -132,22 +156,33 @@ func (r recorder) Alert(ctx context.Context, e alert.Event) error {
 	return r.Alerter.Alert(ctx, e)
 }
 
-func (h *History) add(e *alert.Event) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.pending) == maxPending {
-		h.dropped++
-		h.loseLocked(e.Data.Deadline)
-		return
+func kept(e *alert.Event) bool { return e.Type == alert.TypeMissed || e.Type == alert.TypeIncomplete }
+
+// Took keeps that a sink took the event of a missed deadline. It never waits for the disk.
+func (h *History) Took(e *alert.Event, sink string, at time.Time) {
+	if h != nil && kept(e) {
+		h.add(e, notifications.Delivery{Sink: sink, Time: at.UTC()})
 	}
-	h.pending = append(h.pending, *e)
-	h.noticeHalf(len(h.pending))
 }
 
-// noticeHalf has the file written early, once for each time that so much waits: a file that cannot
-// be written is tried at the interval.
-func (h *History) noticeHalf(waiting int) {
-	if waiting != maxPending/2 {
+// add keeps a missed deadline once, however often it is notified, and all its deliveries.
+func (h *History) add(e *alert.Event, by ...notifications.Delivery) {
+	key := string(keyOf(e.Data.Deadline.Unix(), kindMissed, e.ID))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was, known := h.missed[key]
+	if !known && len(h.missed) == maxPending {
+		if len(by) == 0 { // else the event itself was counted
+			h.dropped++
+			h.loseLocked(e.Data.Deadline)
+		}
+		return
+	}
+	h.missed[key] = pending{
+		Notification: merge(was.Notification, notifications.Notification{Event: *e, TakenBy: by}),
+		delivered:    len(by) > 0 && (was.delivered || !known),
+	}
+	if len(h.missed) < maxPending/2 || h.failed { // a file that cannot be written is tried at the interval
 		return
 	}
 	select {
@@ -178,30 +213,26 @@ func (h *History) Run(ctx context.Context) error {
 			return nil // a close would wait for that write
 		}
 	}
-	return h.file.close()
+	return h.store.close()
 }
 
 // flush writes everything that waits in one transaction, and shares it then. What cannot be written
 // waits on.
 func (h *History) flush(ctx context.Context, now time.Time) error {
 	sampleErr := h.sample(now)
-	h.sampleSlack(now)
+	h.advance(now)
 	h.mu.Lock()
-	b := batch{h.pending, h.counts, h.slack, h.taken, h.lost}
+	b := batch{maps.Clone(h.missed), h.counts, h.lost}
 	idle := b.empty() && !h.failed && now.Sub(h.written).Abs() < pruneInterval
 	h.mu.Unlock()
-	h.clock.advance(now)
 	if idle && ctx.Err() == nil { // the last write says until when the history has everything
 		return nil
 	}
-	h.mu.Lock()
-	h.pending, h.taken, h.lost, h.writing = nil, nil, notifications.Gap{}, b.events
-	h.mu.Unlock()
 	done := false
 	err := h.await(ctx, func() error {
-		err := h.file.write(b, h.clock.reads, now)
+		err := h.store.write(&b, h.clock, now)
 		done = err == nil
-		return errors.Join(err, h.file.prune(ctx, bounds{since: h.clock.reads.Add(-h.cfg.Keep), latest: now.Add(future), maxSize: h.cfg.MaxSize}))
+		return errors.Join(err, h.store.prune(ctx, h.clock.Add(-h.cfg.Keep), now.Add(future), h.cfg.MaxSize))
 	})
 	if errors.Is(err, errAbandoned) {
 		return err
@@ -209,19 +240,29 @@ func (h *History) flush(ctx context.Context, now time.Time) error {
 	if done {
 		// A stop must not take what happened last from the others.
 		h.share(context.WithoutCancel(ctx), b, now)
-		clear(h.counts)
-		clear(h.slack)
-	} else {
-		h.putBack(&b)
+		h.forget(b, now)
 	}
-	h.mu.Lock()
-	h.writing = nil
-	if done {
-		h.written = now
-	}
-	h.mu.Unlock()
 	h.report(errors.Join(sampleErr, err))
 	return err
+}
+
+// forget ends the wait of what is on disk.
+func (h *History) forget(b batch, now time.Time) {
+	clear(h.counts)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for k, n := range b.missed {
+		now := h.missed[k]
+		now.delivered = true
+		h.missed[k] = now
+		if len(now.TakenBy) == len(n.TakenBy) { // else a sink took it meanwhile
+			delete(h.missed, k)
+		}
+	}
+	if h.lost == b.gap {
+		h.lost = notifications.Gap{}
+	}
+	h.written = now
 }
 
 // await calls write and returns what it returns. It reports one that is late, and leaves one behind
@@ -258,23 +299,6 @@ func (h *History) report(err error) {
 	}
 }
 
-func (h *History) putBack(b *batch) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.taken = append(b.taken, h.taken...)
-	h.taken = h.taken[:min(len(h.taken), maxPending)]
-	h.pending = append(b.events, h.pending...)
-	for _, e := range h.pending[min(len(h.pending), maxPending):] {
-		h.dropped++
-		h.loseLocked(e.Data.Deadline)
-	}
-	h.pending = h.pending[:min(len(h.pending), maxPending)]
-	if !b.gap.To.IsZero() {
-		h.loseLocked(b.gap.From)
-		h.loseLocked(b.gap.To)
-	}
-}
-
 // counted are the metrics whose increases are kept, with the labels that name what was counted and
 // how it ended.
 var counted = map[string]struct{ kind, name, result string }{
@@ -285,11 +309,14 @@ var counted = map[string]struct{ kind, name, result string }{
 	"overdue_outstanding_deadlines": {kindOutstanding, "entity", ""},
 }
 
+// kindSlack are settlements, by entity.
+const kindSlack = "slack"
+
 // kindOutstanding are deadlines that have come and have no verdict yet: a message is in flight, or
 // is being expired. That is a gauge, of which the highest value of a minute is kept.
 const kindOutstanding = "outstanding"
 
-// A series is what is counted: sends and deadlines by entity, alerts by sink.
+// A series is what is counted: sends, deadlines and slack by entity, alerts by sink.
 type series struct{ kind, name, result string }
 
 // A point is a series in one minute, as seconds since 1970.
@@ -298,14 +325,25 @@ type point struct {
 	series
 }
 
-// sample reads the metrics and adds their increases to the present minute.
+// add returns what a series has in a minute if both were counted there.
+func (s series) add(was, more slack.Counts) slack.Counts {
+	if s.kind == kindOutstanding {
+		return slack.Counts{0: max(was[0], more[0])}
+	}
+	was.Merge(more)
+	return was
+}
+
+// sample reads the metrics and the meter, and adds the increases to the present minute.
 func (h *History) sample(now time.Time) error {
 	families, err := h.cfg.Metrics.Gather()
 	if err != nil && len(families) == 0 {
 		return fmt.Errorf("history: read the metrics: %w", err)
 	}
-	minute := now.Truncate(time.Minute).Unix()
-	totals := map[series]uint64{}
+	totals := map[series]slack.Counts{}
+	for name, c := range h.cfg.Slack.Read() {
+		totals[series{kind: kindSlack, name: name}] = c
+	}
 	for _, f := range families {
 		c, ok := counted[f.GetName()]
 		if !ok {
@@ -321,21 +359,32 @@ func (h *History) sample(now time.Time) error {
 					s.result = l.GetValue()
 				}
 			}
-			totals[s] += uint64(m.GetCounter().GetValue() + max(m.GetGauge().GetValue(), 0))
+			n := uint64(m.GetCounter().GetValue() + max(m.GetGauge().GetValue(), 0))
+			totals[s] = slack.Counts{0: totals[s][0] + n}
 		}
 	}
-	for s, n := range totals {
-		p := point{minute, s}
-		was, known := h.counts[p]
-		switch {
-		case !known && len(h.counts) >= maxCounts && n != h.last[s]:
-			h.lose(now)
-		case s.kind == kindOutstanding && n > was:
-			h.counts[p] = n
-		case s.kind != kindOutstanding && n > h.last[s]:
-			h.counts[p] += n - h.last[s]
+	minute := now.Truncate(time.Minute).Unix()
+	for s, all := range totals {
+		more := all
+		if s.kind != kindOutstanding {
+			more = all.Since(h.last[s])
 		}
-		h.last[s] = n
+		h.last[s] = all
+		h.count(point{minute, s}, more, now)
 	}
 	return nil
+}
+
+// count adds an increase to those that wait.
+func (h *History) count(p point, more slack.Counts, now time.Time) {
+	was, known := h.counts[p]
+	switch {
+	case len(more) == 0 || p.kind == kindOutstanding && more[0] == 0:
+	case known:
+		h.counts[p] = p.add(was, more)
+	case len(h.counts) == maxCounts:
+		h.lose(now)
+	default:
+		h.counts[p] = more
+	}
 }

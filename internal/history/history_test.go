@@ -32,8 +32,8 @@ func open(t *testing.T, dir string, metrics *prometheus.Registry) *History {
 	if err != nil || aside != "" {
 		t.Fatalf("Open = %q, %v", aside, err)
 	}
-	t.Cleanup(func() { _ = h.file.close() })
-	h.clock = newClock(h.file.clock, start)
+	t.Cleanup(func() { _ = h.store.close() })
+	h.resume(h.store.clock, start)
 	return h
 }
 
@@ -58,7 +58,7 @@ func ids(t *testing.T, h *History, since time.Time) string {
 	}
 	var names []string
 	for i := range found {
-		names = append(names, found[i].Data.MessageID)
+		names = append(names, found[i].Event.Data.MessageID)
 	}
 	return strings.Join(names, " ")
 }
@@ -71,7 +71,7 @@ func TestMissedDeadlinesOutliveTheProcess(t *testing.T) {
 	}
 	miss(t, h, "m-1", start.Add(time.Minute)) // notified once more
 	h.flush(t.Context(), start)
-	if err := h.file.close(); err != nil {
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
 	h = open(t, dir, prometheus.NewRegistry())
@@ -92,12 +92,12 @@ func TestMissedDeadlinesThatAreNotWrittenYetAreFound(t *testing.T) {
 	miss(t, h, "m-1", start) // notified once more
 	miss(t, h, "m-3", start.Add(2*time.Second))
 	miss(t, h, "m-0", start.Add(-time.Hour))
-	h.writing = []alert.Event{missEvent("m-2", start.Add(time.Second)), missEvent("m-3", start.Add(2*time.Second))}
+	miss(t, h, "m-2", start.Add(time.Second))
 	if got := ids(t, h, start); got != "m-3 m-2 m-1" {
 		t.Errorf("missed %q, want the latest first, each once", got)
 	}
 	found, err := h.Missed(start, all, 2)
-	if err != nil || len(found) != 2 || found[1].Data.MessageID != "m-2" {
+	if err != nil || len(found) != 2 || found[1].Event.Data.MessageID != "m-2" {
 		t.Errorf("the latest two are %v, %v", found, err)
 	}
 }
@@ -148,8 +148,8 @@ func TestTheSizeIsBounded(t *testing.T) {
 		miss(t, h, fmt.Sprintf("%04d-%s", i, strings.Repeat("x", 1000)), start.Add(time.Duration(i)*time.Second))
 	}
 	h.flush(t.Context(), start)
-	if h.file.bytes > h.cfg.MaxSize || h.file.bytes < h.cfg.MaxSize/2 {
-		t.Errorf("%d bytes are kept of at most %d", h.file.bytes, h.cfg.MaxSize)
+	if h.store.bytes > h.cfg.MaxSize || h.store.bytes < h.cfg.MaxSize/2 {
+		t.Errorf("%d bytes are kept of at most %d", h.store.bytes, h.cfg.MaxSize)
 	}
 	if got := ids(t, h, time.Time{}); !strings.HasPrefix(got, "2999-") {
 		t.Errorf("the latest is %.5s, want 2999", got)
@@ -165,7 +165,7 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 	if err != nil || filepath.Base(aside) != asideName {
 		t.Fatalf("Open = %q, %v, want a new file and the old one aside", aside, err)
 	}
-	defer func() { _ = h.file.close() }()
+	defer func() { _ = h.store.close() }()
 	if _, err := os.Stat(aside); err != nil {
 		t.Error(err)
 	}
@@ -176,10 +176,10 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 
 func TestWhatCannotBeWrittenWaitsAndIsBounded(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
-	path := h.file.db.Path()
+	path := h.store.db.Path()
 	var changes []error
 	h.cfg.Changed = func(err error) { changes = append(changes, err) }
-	if err := h.file.close(); err != nil {
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
 	miss(t, h, "first", start)
@@ -188,16 +188,16 @@ func TestWhatCannotBeWrittenWaitsAndIsBounded(t *testing.T) {
 	for i := range maxPending {
 		miss(t, h, fmt.Sprint(i), start)
 	}
-	if len(changes) != 1 || changes[0] == nil || h.Dropped() != 1 || len(h.pending) != maxPending {
-		t.Errorf("changes %v, %d dropped, %d wait; want one warning, 1 and %d", changes, h.Dropped(), len(h.pending), maxPending)
+	if len(changes) != 1 || changes[0] == nil || h.Dropped() != 1 || len(h.missed) != maxPending {
+		t.Errorf("changes %v, %d dropped, %d wait; want one warning, 1 and %d", changes, h.Dropped(), len(h.missed), maxPending)
 	}
 	var err error
-	if h.file, err = tryOpen(path, start, reasonBegin); err != nil {
+	if h.store, err = tryOpen(path, start, reasonBegin); err != nil {
 		t.Fatal(err)
 	}
 	h.flush(t.Context(), start)
-	if len(changes) != 2 || changes[1] != nil || len(h.pending) != 0 {
-		t.Errorf("changes %v, %d wait; want a recovery and none", changes, len(h.pending))
+	if len(changes) != 2 || changes[1] != nil || len(h.missed) != 0 {
+		t.Errorf("changes %v, %d wait; want a recovery and none", changes, len(h.missed))
 	}
 	if got := ids(t, h, time.Time{}); len(got) == 0 {
 		t.Error("nothing was written after the recovery")
@@ -257,7 +257,7 @@ func BenchmarkFlush(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = h.file.close() })
+	b.Cleanup(func() { _ = h.store.close() })
 	at := start
 	b.ReportAllocs()
 	for b.Loop() {

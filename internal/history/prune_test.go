@@ -39,31 +39,31 @@ func TestABucketIsEmptiedInOneFlush(t *testing.T) {
 			h := open(t, dir, prometheus.NewRegistry())
 			h.cfg.MaxSize = 64 << 20
 			for i := range c.events {
-				if len(h.pending) == maxPending {
+				if len(h.missed) == maxPending {
 					h.flush(t.Context(), start)
 				}
 				miss(t, h, fmt.Sprintf("%05d%s", i, c.padding), start.Add(time.Duration(i)*time.Second))
 			}
 			h.flush(t.Context(), start)
 			h.cfg.MaxSize = c.maxSize
-			h.clock = newClock(time.Time{}, start.Add(c.later))
+			h.resume(time.Time{}, start.Add(c.later))
 			h.flush(t.Context(), start.Add(c.later+pruneInterval))
 			found, err := h.Missed(time.Time{}, all, 1<<20)
 			if err != nil || len(found) != c.left {
 				t.Errorf("%d of %d missed deadlines are left, %v; want %d", len(found), c.events, err, c.left)
 			}
-			if n := h.file.bytes; n > 2*1<<10 || n < 0 {
+			if n := h.store.bytes; n > 2*1<<10 || n < 0 {
 				t.Errorf("%d bytes are counted, want those of what is left", n)
 			}
-			counted, path := h.file.bytes, h.file.db.Path()
-			if err := h.file.close(); err != nil {
+			counted, path := h.store.bytes, h.store.db.Path()
+			if err := h.store.close(); err != nil {
 				t.Fatal(err)
 			}
 			if err := boltcheck.File(path); err != nil {
 				t.Error(err)
 			}
 			// The same file is opened again, and goes on.
-			f, aside, err := openFile(dir, start.Add(-48*time.Hour)) // by a clock for which there is no gap
+			f, aside, err := openStore(dir, start.Add(-48*time.Hour)) // by a clock for which there is no gap
 			if err != nil || aside != "" {
 				t.Fatalf("open again: %q, %v", aside, err)
 			}
@@ -86,7 +86,7 @@ func TestAStopDoesNotWaitUntilTheOldestAreRemoved(t *testing.T) {
 	h.flush(t.Context(), start)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	h.clock = newClock(time.Time{}, start.Add(2*time.Hour))
+	h.resume(time.Time{}, start.Add(2*time.Hour))
 	h.flush(stopped, start.Add(2*time.Hour))
 	if found, err := h.Missed(time.Time{}, all, 1<<20); err != nil || len(found) != events {
 		t.Errorf("%d are left, %v; want all, since the next process removes them", len(found), err)

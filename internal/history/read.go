@@ -3,25 +3,18 @@
 package history
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"overdue/alert"
-	"overdue/internal/boltcheck"
 	"overdue/internal/escape"
-	"overdue/internal/httpclient"
 	"overdue/internal/notifications"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/slack"
@@ -38,53 +31,46 @@ const (
 	// MaxShown is how many missed deadlines one answer contains at most, and MaxPoints how many counts.
 	MaxShown  = 1000
 	MaxPoints = 10_000
-
-	fetchTimeout = 10 * time.Second
-	maxAnswer    = 16 << 20
-	maxReason    = 1 << 10 // of a refusal
 )
 
 // Missed returns missed deadlines since a time that match, the latest first, up to limit. It has also
 // those that are not in the file yet.
-func (h *History) Missed(since time.Time, match func(*alert.Event) bool, limit int) (found []alert.Event, err error) {
-	found = h.waiting(since, match)
-	known := map[string]bool{}
-	for i := range found {
-		known[found[i].ID] = true
+func (h *History) Missed(since time.Time, match func(*alert.Event) bool, limit int) (found []notifications.Notification, err error) {
+	if h == nil {
+		return nil, nil
 	}
-	wait := len(found)
-	err = h.each(missedBucket, since, func(_, v []byte) (bool, error) {
-		var e alert.Event
-		// Bytes on a disk go bad: one record must not hide the others.
-		if json.Unmarshal(v, &e) == nil && !known[e.ID] && match(&e) {
-			found = append(found, e)
+	known := map[string]int{}
+	add := func(n notifications.Notification) {
+		at, twice := known[n.Event.ID]
+		switch {
+		case twice:
+			found[at] = merge(n, found[at])
+		case n.Event.ID != "" && match(&n.Event):
+			known[n.Event.ID] = len(found)
+			found = append(found, n)
 		}
-		return len(found)-wait < limit, nil
-	})
-	if wait > 0 {
-		slices.SortStableFunc(found, func(a, b alert.Event) int { return b.Data.Deadline.Compare(a.Data.Deadline) })
 	}
-	return found[:min(len(found), limit)], err
+	h.mu.Lock()
+	for _, n := range h.missed {
+		if n.Event.Data.Deadline.Unix() >= since.Unix() {
+			add(n.Notification)
+		}
+	}
+	h.mu.Unlock()
+	waiting := len(found)
+	err = h.store.each(kindMissed, since, func(_ time.Time, _ string, v []byte) bool {
+		add(decode(v))
+		return len(found)-waiting < limit
+	})
+	return latest(found, limit), err
 }
 
-// waiting returns the events that match and wait to be written, each once.
-func (h *History) waiting(since time.Time, match func(*alert.Event) bool) []alert.Event {
-	found := []alert.Event{}
-	if h == nil {
-		return found
-	}
-	known := map[string]bool{}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, list := range [][]alert.Event{h.writing, h.pending} {
-		for i := range list {
-			if e := &list[i]; !known[e.ID] && e.Data.Deadline.Unix() >= since.Unix() && match(e) {
-				known[e.ID] = true
-				found = append(found, *e)
-			}
-		}
-	}
-	return found
+// latest sorts notifications by their deadlines, the latest first, and returns up to limit of them.
+func latest(found []notifications.Notification, limit int) []notifications.Notification {
+	slices.SortStableFunc(found, func(a, b notifications.Notification) int {
+		return b.Event.Data.Deadline.Compare(a.Event.Data.Deadline)
+	})
+	return found[:min(len(found), limit)]
 }
 
 // A Point is how often something happened in a minute.
@@ -100,40 +86,59 @@ type Point struct {
 // to limit. Of outstanding deadlines it has the highest number of the minute.
 func (h *History) Minutes(since time.Time, matches func(name string) bool, limit int) (found []Point, err error) {
 	found = []Point{}
-	err = h.each(minutesBucket, since, func(k, v []byte) (bool, error) {
-		parts := strings.Split(string(k[timeLength:]), "\x00")
-		if len(parts) == 3 && len(v) == timeLength && matches(parts[1]) {
-			minute := time.Unix(int64(binary.BigEndian.Uint64(k)), 0).UTC()
-			found = append(found, Point{minute, parts[0], parts[1], parts[2], binary.BigEndian.Uint64(v)})
+	err = h.eachCount(since, func(minute time.Time, s series, c slack.Counts) bool {
+		if s.kind != kindSlack && matches(s.name) {
+			found = append(found, Point{minute, s.kind, s.name, s.result, c[0]})
 		}
-		return len(found) < limit, nil
+		return len(found) < limit
 	})
 	return found, err
 }
 
-// each calls do with the entries of a bucket, the latest first, until it has enough.
-func (h *History) each(bucket []byte, since time.Time, do func(k, v []byte) (more bool, err error)) error {
+// Slack sums up the settlements of each entity that matches, since a time.
+func (h *History) Slack(since time.Time, matches func(entity string) bool) ([]slack.Summary, error) {
+	sums := map[string]slack.Counts{}
+	err := h.eachCount(since, func(_ time.Time, s series, c slack.Counts) bool {
+		if s.kind == kindSlack && matches(s.name) {
+			c.Merge(sums[s.name])
+			sums[s.name] = c
+		}
+		return true
+	})
+	found := []slack.Summary{}
+	for entity, c := range sums {
+		found = append(found, c.Summarize(entity))
+	}
+	slices.SortFunc(found, func(a, b slack.Summary) int { return cmp.Compare(a.Entity, b.Entity) })
+	return found, err
+}
+
+// eachCount calls do with what was counted since a time, the latest first, until it has enough.
+func (h *History) eachCount(since time.Time, do func(minute time.Time, s series, c slack.Counts) (more bool)) error {
 	if h == nil {
 		return nil
 	}
-	first := keyOf(since.Unix(), "")
-	return h.view(func(tx *bbolt.Tx) error {
-		c := tx.Bucket(bucket).Cursor()
-		for k, v := c.Last(); k != nil && bytes.Compare(k, first) >= 0; k, v = c.Prev() {
-			if more, err := do(k, v); err != nil || !more {
-				return err
-			}
+	return h.store.each(kindCount, since, func(minute time.Time, rest string, v []byte) bool {
+		parts := strings.Split(rest, "\x00")
+		c, err := slack.Parse(v)
+		if err != nil || len(parts) != 3 {
+			return true // as in Missed
 		}
-		return nil
+		return do(minute, series{parts[0], parts[1], parts[2]}, c)
 	})
 }
 
-// view reads the file.
-func (h *History) view(read func(*bbolt.Tx) error) error {
-	if err := boltcheck.Guard(func() error { return h.file.db.View(read) }); err != nil {
-		return fmt.Errorf("history: read %s: %w", h.file.db.Path(), err)
+// Notifications returns missed deadlines of messages with that name, see [address.Names], or of all
+// messages for "", and the sinks that took them. Those of other processes have no sinks.
+func (h *History) Notifications(ctx context.Context, name string, limit int) []notifications.Notification {
+	if name == "" { // as at a start, which does not wait for Redis
+		found, _ := h.Missed(time.Time{}, func(*alert.Event) bool { return true }, limit) // what cannot be read is left out
+		return found
 	}
-	return nil
+	found, _, _ := h.FleetMissed(ctx, time.Time{}, func(e *alert.Event) bool {
+		return address.Names(name, e.Data.MessageID, e.Data.SequenceNumber)
+	}, limit)
+	return found
 }
 
 // ServeHTTP answers with missed deadlines as JSON, or with what SlackPath or MinutesPath says. The
@@ -171,7 +176,13 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		scope = ScopeProcess
 		found, err = h.Minutes(since, matches, MaxPoints)
 	default:
-		found, scope, err = h.FleetMissed(r.Context(), since, func(e *alert.Event) bool { return matches(e.Data.Entity) }, MaxShown)
+		var missed []notifications.Notification
+		missed, scope, err = h.FleetMissed(r.Context(), since, func(e *alert.Event) bool { return matches(e.Data.Entity) }, MaxShown)
+		events := make([]alert.Event, len(missed))
+		for i := range missed {
+			events[i] = missed[i].Event
+		}
+		found = events
 	}
 	var gaps []notifications.Gap
 	if err == nil {
@@ -244,35 +255,18 @@ func FetchMinutes(ctx context.Context, addr, name string, since time.Time) (a An
 }
 
 func fetch[T any](ctx context.Context, addr, path, entity string, since time.Time) (a Answer[T], err error) {
-	// The port is on this machine: a proxy from the environment could not reach it.
-	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, fetchTimeout)
-	target := "http://" + addr + path + "?" + url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-	if err != nil {
-		return a, fmt.Errorf("history: %w", err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return a, fmt.Errorf("history: is Overdue running? %w", err)
-	}
-	defer func() { _ = resp.Body.Close() }() // only read
-	switch resp.StatusCode {
-	case http.StatusOK:
-	case http.StatusServiceUnavailable:
+	q := url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}}
+	a.Found = []T{}
+	header, gaps, err := notifications.Ask(ctx, addr, path, q, &a.Found)
+	a.Scope, a.Gaps = header.Get(scopeHeader), gaps
+	var status *notifications.StatusError
+	switch {
+	case !errors.As(err, &status):
+		return a, err
+	case status.Code == http.StatusServiceUnavailable:
 		return a, fmt.Errorf("history: the process at %s keeps none: set history.enabled to true, and give it a history.directory that it can write", addr)
-	case http.StatusNotFound:
-		text, err := io.ReadAll(io.LimitReader(resp.Body, maxReason))
-		return a, errors.Join(errors.New(strings.TrimSpace(string(text))), err)
-	default:
-		return a, fmt.Errorf("history: http://%s%s answered %s", addr, path, resp.Status)
+	case status.Code == http.StatusNotFound:
+		return a, errors.New(status.Reason)
 	}
-	a.Found, a.Scope = []T{}, resp.Header.Get(scopeHeader)
-	a.Gaps, err = notifications.ReadGaps(resp.Header)
-	if err == nil {
-		err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&a.Found)
-	}
-	if err != nil {
-		return a, fmt.Errorf("history: read the answer of http://%s%s: %w", addr, path, err)
-	}
-	return a, nil
+	return a, err
 }

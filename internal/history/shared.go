@@ -7,10 +7,12 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/notifications"
 	"overdue/internal/redisstore"
 	"overdue/internal/slack"
 )
@@ -22,31 +24,39 @@ const (
 	ScopeAlone   = "alone"   // Redis does not answer
 )
 
-// sharedSlack begins the names of the counts that processes share: entity, NUL, name of a number.
-const sharedSlack = "slack\x00"
+// sharedSlack begins the names of the counts that processes share: entity, NUL, which number of
+// slack.Counts.
+const sharedSlack = "cells\x00"
 
 // share adds what has just been written to the history of the fleet. What Redis does not take is
 // in the file of this process alone.
 func (h *History) share(ctx context.Context, b batch, now time.Time) {
-	if h.cfg.Shared == nil || len(b.events)+len(b.slack) == 0 {
+	if h.cfg.Shared == nil {
 		return
 	}
 	var missed []string
-	for i := range b.events {
-		if v, err := json.Marshal(&b.events[i]); err == nil && len(v) <= redisstore.MostRecord {
+	for _, n := range b.missed {
+		if v, err := json.Marshal(&n.Event); err == nil && !n.delivered && len(v) <= redisstore.MostRecord {
 			missed = append(missed, string(v))
 		}
 	}
 	counts := map[string]uint64{}
-	for p, c := range b.slack {
-		c.Each(func(name string, n uint64) { counts[sharedSlack+p.entity+"\x00"+name] += n })
+	for p, c := range b.counts {
+		if p.kind == kindSlack {
+			for i, n := range c {
+				counts[sharedSlack+p.name+"\x00"+strconv.Itoa(int(i))] += n
+			}
+		}
+	}
+	if len(missed)+len(counts) == 0 {
+		return
 	}
 	// That Redis fails is reported where its circuit is.
 	_ = h.cfg.Shared.Add(ctx, missed, now, counts, h.cfg.Keep)
 }
 
 // FleetMissed is Missed for all processes that share a Redis, as far as that answers.
-func (h *History) FleetMissed(ctx context.Context, since time.Time, match func(*alert.Event) bool, limit int) (found []alert.Event, scope string, err error) {
+func (h *History) FleetMissed(ctx context.Context, since time.Time, match func(*alert.Event) bool, limit int) (found []notifications.Notification, scope string, err error) {
 	if found, err = h.Missed(since, match, limit); err != nil || h == nil || h.cfg.Shared == nil {
 		return found, ScopeProcess, err
 	}
@@ -56,7 +66,7 @@ func (h *History) FleetMissed(ctx context.Context, since time.Time, match func(*
 	}
 	known := map[string]bool{}
 	for i := range found {
-		known[found[i].ID] = true
+		known[found[i].Event.ID] = true
 	}
 	for _, r := range records {
 		var e alert.Event
@@ -64,10 +74,9 @@ func (h *History) FleetMissed(ctx context.Context, since time.Time, match func(*
 			continue // somebody else wrote it, or it is known, or not asked for
 		}
 		known[e.ID] = true
-		found = append(found, e)
+		found = append(found, notifications.Notification{Event: e})
 	}
-	slices.SortStableFunc(found, func(a, b alert.Event) int { return b.Data.Deadline.Compare(a.Data.Deadline) })
-	return found[:min(len(found), limit)], ScopeFleet, nil
+	return latest(found, limit), ScopeFleet, nil
 }
 
 // FleetSlack is Slack for all processes that share a Redis, as far as that answers. It counts whole
@@ -85,22 +94,22 @@ func (h *History) FleetSlack(ctx context.Context, since, now time.Time, matches 
 	}
 	spelled, sums := map[string]string{}, map[string]slack.Counts{}
 	for name, n := range counts {
-		entity, number, ok := strings.Cut(strings.TrimPrefix(name, sharedSlack), "\x00")
-		if !ok || !strings.HasPrefix(name, sharedSlack) || !matches(entity) {
-			continue
+		entity, number, _ := strings.Cut(strings.TrimPrefix(name, sharedSlack), "\x00")
+		i, err := strconv.ParseUint(number, 10, 16)
+		if err != nil || !strings.HasPrefix(name, sharedSlack) || !matches(entity) {
+			continue // somebody else wrote it, or it is not asked for
 		}
 		key := strings.ToLower(entity)
-		if _, ok := sums[key]; !ok {
-			sums[key], spelled[key] = slack.NewCounts(), entity
+		if sums[key] == nil {
+			sums[key], spelled[key] = slack.Counts{}, entity
 		}
-		c := sums[key]
-		c.Add(number, n)
-		sums[key], spelled[key] = c, min(spelled[key], entity)
+		sums[key][uint16(i)] += n
+		spelled[key] = min(spelled[key], entity)
 	}
 	// Redis may have lost something, and then this process may know more.
 	for i := range found {
 		key := strings.ToLower(found[i].Entity)
-		if c, ok := sums[key]; ok && c.Left.Count() > found[i].Count {
+		if c, ok := sums[key]; ok && c.Settled() > found[i].Count {
 			found[i] = c.Summarize(found[i].Entity)
 		}
 		delete(sums, key)

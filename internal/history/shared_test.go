@@ -68,7 +68,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else {
-			m.HSet(key, "slack\x00orders\x00left99999", "7", "slack\x00orders\x00other", "7", "slack", "7")
+			m.HSet(key, "cells\x00orders\x0099999", "7", "cells\x00orders\x00other", "7", "cells", "7", "slack\x00orders\x003", "7")
 		}
 	}
 	ask(a, "of-a of-b", ScopeFleet, 34)

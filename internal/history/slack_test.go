@@ -29,12 +29,13 @@ func TestSlackIsKeptByMinute(t *testing.T) {
 	h.flush(t.Context(), start)
 	settle("orders", 48, 10*time.Second)
 	h.flush(t.Context(), start.Add(5*time.Second))
-	if err := h.file.close(); err != nil {
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
 	meter := h.cfg.Slack
 	h = open(t, dir, prometheus.NewRegistry())
-	h.cfg.Slack, h.lastSlack = meter, meter.Read()
+	h.cfg.Slack, h.last[series{kind: kindSlack, name: "orders"}] = meter, meter.Read()["orders"]
+	h.last[series{kind: kindSlack, name: "Invoices"}] = meter.Read()["Invoices"]
 	settle("orders", 2, 30*time.Second)
 	h.flush(t.Context(), start.Add(time.Minute))
 	h.flush(t.Context(), start.Add(2*time.Minute)) // there is nothing new
@@ -78,33 +79,37 @@ func TestATopicStandsForItsSubscriptions(t *testing.T) {
 func TestSlackThatCannotBeWrittenWaits(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	h.cfg.Slack = slack.NewMeter(nil)
-	path := h.file.db.Path()
-	if err := h.file.close(); err != nil {
+	path := h.store.db.Path()
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
 		h.cfg.Slack.Of("orders").Settled(start, start.Add(time.Second), start.Add(time.Minute), 1)
 		h.flush(t.Context(), start.Add(time.Duration(i)*30*time.Second))
 	}
-	if len(h.slack) != 2 {
-		t.Errorf("%d minutes wait, want 2", len(h.slack))
+	if len(h.counts) != 2 {
+		t.Errorf("%d minutes wait, want 2", len(h.counts))
 	}
-	for i := range maxSlack + 10 {
-		h.cfg.Slack.Of("orders").Settled(start, start, start.Add(time.Minute), 1)
-		h.sampleSlack(start.Add(time.Duration(i) * time.Minute))
+	for i := range maxCounts + 10 {
+		h.count(point{int64(i), series{kind: kindSlack, name: "invoices"}}, slack.Counts{0: 1}, start)
 	}
-	if len(h.slack) != maxSlack {
-		t.Errorf("%d minutes wait, want %d at most", len(h.slack), maxSlack)
+	if len(h.counts) != maxCounts || h.lost.To.IsZero() {
+		t.Errorf("%d minutes wait, lost %v; want %d at most, and a gap", len(h.counts), h.lost, maxCounts)
+	}
+	for p := range h.counts {
+		if p.name == "invoices" {
+			delete(h.counts, p)
+		}
 	}
 	var err error
-	if h.file, err = tryOpen(path, start, reasonBegin); err != nil {
+	if h.store, err = tryOpen(path, start, reasonBegin); err != nil {
 		t.Fatal(err)
 	}
 	h.cfg.Keep = 1000 * time.Hour
 	h.flush(t.Context(), start)
 	got, err := h.Slack(time.Time{}, func(string) bool { return true })
-	if err != nil || len(got) != 1 || got[0].Count != maxSlack+3 || len(h.slack) != 0 {
-		t.Errorf("Slack = %+v, %v, %d wait; want %d settlements", got, err, len(h.slack), maxSlack+3)
+	if err != nil || len(got) != 1 || got[0].Count != 3 || len(h.counts) != 0 {
+		t.Errorf("Slack = %+v, %v, %d wait; want 3 settlements", got, err, len(h.counts))
 	}
 }
 
@@ -116,12 +121,13 @@ func TestUnreadableRecordsAreLeftOut(t *testing.T) {
 	miss(t, h, "m-0", start)
 	h.flush(t.Context(), start)
 	minute := start.Truncate(time.Minute)
-	err := h.file.db.Update(func(tx *bbolt.Tx) error {
+	err := h.store.db.Update(func(tx *bbolt.Tx) error {
+		records := tx.Bucket(recordsBucket)
 		return errors.Join(
-			tx.Bucket(slackBucket).Put(keyOf(minute.Unix(), "invoices"), []byte("unreadable")),
-			tx.Bucket(slackBucket).Put(keyOf(minute.Unix(), "orders"), []byte("unreadable")),
-			tx.Bucket(missedBucket).Put(keyOf(start.Unix(), "e-bad"), []byte("unreadable")),
-			tx.Bucket(minutesBucket).Put(keyOf(start.Unix(), "unreadable"), []byte("x")),
+			records.Put(keyOf(minute.Unix(), kindCount, kindSlack, "invoices", ""), []byte{0x80}),
+			records.Put(keyOf(minute.Unix(), kindCount, kindSlack, "orders", ""), []byte{0x80}),
+			records.Put(keyOf(start.Unix(), kindMissed, "e-bad"), []byte("unreadable")),
+			records.Put(keyOf(start.Unix(), kindCount, "unreadable"), []byte{0, 1}),
 		)
 	})
 	if err != nil {

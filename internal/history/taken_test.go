@@ -45,7 +45,7 @@ func TestNotificationsOutliveTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.flush(t.Context(), start)
-	if err := h.file.close(); err != nil {
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -79,21 +79,37 @@ func TestNotificationsOutliveTheProcess(t *testing.T) {
 
 func TestDeliveriesThatWaitAreBounded(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
-	if err := h.file.close(); err != nil {
+	if err := h.store.close(); err != nil {
 		t.Fatal(err)
 	}
-	e := alert.Event{ID: "e", Type: alert.TypeMissed, Data: alert.EventData{Deadline: start}}
-	for range 2 {
-		for range maxPending {
-			h.Took(&e, "sink", start)
-		}
+	for i := range maxPending + 10 {
+		h.Took(&alert.Event{ID: fmt.Sprint(i), Type: alert.TypeMissed, Data: alert.EventData{Deadline: start}}, "sink", start)
+	}
+	h.flush(t.Context(), start)
+	if len(h.missed) != maxPending || h.Dropped() != 0 {
+		t.Errorf("%d deliveries wait, %d deadlines were dropped; want %d and none", len(h.missed), h.Dropped(), maxPending)
+	}
+	(*History)(nil).Took(&alert.Event{Type: alert.TypeMissed}, "sink", start) // nobody keeps it
+}
+
+// A sink that takes an event after it was written adds to its record, and shares it no second time.
+func TestALateDeliveryAddsToItsEvent(t *testing.T) {
+	h := open(t, t.TempDir(), prometheus.NewRegistry())
+	e := missEvent("m", start)
+	for _, name := range []string{"b", "a"} {
+		miss(t, h, "m", start)
+		h.Took(&e, name, start)
 		h.flush(t.Context(), start)
 	}
-	if len(h.taken) != maxPending {
-		t.Errorf("%d deliveries wait, want %d", len(h.taken), maxPending)
+	h.Took(&e, "c", start)
+	if p := h.missed[string(keyOf(start.Unix(), kindMissed, e.ID))]; !p.delivered {
+		t.Error("what is on disk already would be shared again")
 	}
-	(*History)(nil).Took(&e, "sink", start) // nobody keeps it
-	if got := h.Notifications(t.Context(), "", 10); len(got) != 0 {
-		t.Errorf("a closed file has %v", got)
+	for range 2 { // before and after it is written
+		found := h.Notifications(t.Context(), "", 10)
+		if len(found) != 1 || len(found[0].TakenBy) != 3 || found[0].TakenBy[0].Sink != "a" {
+			t.Errorf("%+v, want one event with its three sinks", found)
+		}
+		h.flush(t.Context(), start)
 	}
 }

@@ -5,11 +5,10 @@
 // which deadline would have been met.
 //
 // A [Meter] counts in memory, as metrics and in cells. The history reads the cells and keeps their
-// increases by the minute as [Counts].
+// increases by the minute.
 package slack
 
 import (
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,8 +59,7 @@ func NewMeter(r prometheus.Registerer) *Meter {
 type Entity struct {
 	name        string
 	left, taken prometheus.Observer
-	late        atomic.Uint64
-	cells       struct{ left, taken [cells]atomic.Uint64 }
+	counts      [numbers]atomic.Uint64
 }
 
 // Of returns the entity with a name, which is spelled in any case.
@@ -94,70 +92,16 @@ func (e *Entity) Settled(enqueued, settled, deadline time.Time, n uint64) {
 	if e == nil {
 		return
 	}
-	left, taken := max(deadline.Sub(settled), 0), max(settled.Sub(enqueued), 0)
+	timeLeft, timeTaken := max(deadline.Sub(settled), 0), max(settled.Sub(enqueued), 0)
 	for range n {
-		e.left.Observe(left.Seconds())
-		e.taken.Observe(taken.Seconds())
+		e.left.Observe(timeLeft.Seconds())
+		e.taken.Observe(timeTaken.Seconds())
 	}
-	if left == 0 {
-		e.late.Add(n)
+	if timeLeft == 0 {
+		e.counts[late].Add(n)
 	}
-	e.cells.left[cellOf(left)].Add(n)
-	e.cells.taken[cellOf(taken)].Add(n)
-}
-
-// Counts are settlements of one entity.
-type Counts struct {
-	Left  Spread // time that was left; what was late has none
-	Taken Spread // time from the enqueue to the settlement
-	Late  uint64 // settlements after the deadline
-}
-
-// NewCounts returns counts to which others can be added.
-func NewCounts() Counts { return Counts{Left: Spread{}, Taken: Spread{}} }
-
-// Merge adds other counts.
-func (c *Counts) Merge(other Counts) {
-	c.Left.merge(other.Left)
-	c.Taken.merge(other.Taken)
-	c.Late += other.Late
-}
-
-// Since returns what has been counted after an earlier reading of the same meter.
-func (c Counts) Since(earlier Counts) Counts {
-	return Counts{Left: c.Left.since(earlier.Left), Taken: c.Taken.since(earlier.Taken), Late: c.Late - earlier.Late}
-}
-
-func (s Spread) since(earlier Spread) Spread {
-	more := Spread{}
-	for cell, n := range s {
-		if n > earlier[cell] {
-			more[cell] = n - earlier[cell]
-		}
-	}
-	return more
-}
-
-// Append encodes counts.
-func (c Counts) Append(b []byte) []byte {
-	e := Spread{0: c.Late}
-	return c.Taken.append(c.Left.append(e.append(b)))
-}
-
-// Parse reads encoded counts. What b contains beyond them is an error.
-func Parse(b []byte) (Counts, error) {
-	c, late := NewCounts(), Spread{}
-	for _, s := range []Spread{late, c.Left, c.Taken} {
-		var err error
-		if b, err = s.read(b); err != nil {
-			return Counts{}, err
-		}
-	}
-	if len(b) > 0 {
-		return Counts{}, errUnreadable
-	}
-	c.Late = late[0]
-	return c, nil
+	e.counts[left+cellOf(timeLeft)].Add(n)
+	e.counts[taken+cellOf(timeTaken)].Add(n)
 }
 
 // Read returns what each entity has counted since the start of the process.
@@ -169,14 +113,10 @@ func (m *Meter) Read() map[string]Counts {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	for _, e := range m.entities {
-		c := NewCounts()
-		c.Late = e.late.Load()
-		for i := range cells {
-			if n := e.cells.left[i].Load(); n > 0 {
-				c.Left[uint16(i)] = n
-			}
-			if n := e.cells.taken[i].Load(); n > 0 {
-				c.Taken[uint16(i)] = n
+		c := Counts{}
+		for i := range e.counts {
+			if n := e.counts[i].Load(); n > 0 {
+				c[uint16(i)] = n
 			}
 		}
 		all[e.name] = c
@@ -200,35 +140,12 @@ type Summary struct {
 // Summarize sums up the counts of an entity.
 func (c Counts) Summarize(entity string) Summary {
 	return Summary{
-		Entity: entity, Count: c.Left.Count(), Late: c.Late,
-		LeftP1: c.Left.AtLeast(0.01).Milliseconds(), LeftP50: c.Left.AtLeast(0.5).Milliseconds(),
-		TakenP50: c.Taken.AtMost(0.5).Milliseconds(), TakenP99: c.Taken.AtMost(0.99).Milliseconds(),
-	}
-}
-
-// Each calls f with every number of the counts under a name, for stores that add up numbers.
-func (c Counts) Each(f func(name string, n uint64)) {
-	if c.Late > 0 {
-		f("late", c.Late)
-	}
-	for prefix, s := range map[string]Spread{"left": c.Left, "taken": c.Taken} {
-		for cell, n := range s {
-			f(prefix+strconv.Itoa(int(cell)), n)
-		}
-	}
-}
-
-// Add adds a number that Each has named. It ignores other names.
-func (c *Counts) Add(name string, n uint64) {
-	if name == "late" {
-		c.Late += n
-		return
-	}
-	for prefix, s := range map[string]Spread{"left": c.Left, "taken": c.Taken} {
-		if text, ok := strings.CutPrefix(name, prefix); ok {
-			if cell, err := strconv.ParseUint(text, 10, 16); err == nil && cell < cells {
-				s[uint16(cell)] += n
-			}
-		}
+		Entity:   entity,
+		Count:    c.Settled(),
+		Late:     c.Late(),
+		LeftP1:   c.atLeast(left, 0.01).Milliseconds(),
+		LeftP50:  c.atLeast(left, 0.5).Milliseconds(),
+		TakenP50: c.atMost(taken, 0.5).Milliseconds(),
+		TakenP99: c.atMost(taken, 0.99).Milliseconds(),
 	}
 }

@@ -38,90 +38,112 @@ func lower(cell int) time.Duration {
 
 func upper(cell int) time.Duration { return lower(cell + 1) }
 
-// A Spread says how many spans of time there were of each length, by cell. The zero value has none.
-type Spread map[uint16]uint64
+// Counts are numbers that only rise, by what they count. Of settlements the first counts those after
+// the deadline; then follow the cells of the time that was left, and those of the time taken.
+type Counts map[uint16]uint64
 
-// Add counts n spans.
-func (s Spread) Add(span time.Duration, n uint64) { s[uint16(cellOf(span))] += n }
+// Where the cells begin, and how many numbers settlements have.
+const (
+	late    = 0
+	left    = 1
+	taken   = left + cells
+	numbers = taken + cells
+)
 
-// Count is how many spans there are.
-func (s Spread) Count() (n uint64) {
-	for _, m := range s {
-		n += m
+// Add counts n settlements. One without time left was late.
+func (c Counts) Add(timeLeft, timeTaken time.Duration, n uint64) {
+	if timeLeft <= 0 {
+		c[late] += n
 	}
-	return n
+	c[uint16(left+cellOf(timeLeft))] += n
+	c[uint16(taken+cellOf(timeTaken))] += n
 }
 
-// AtLeast is a span that all but a part p of the spans reach, rounded down to the cell.
-func (s Spread) AtLeast(p float64) time.Duration {
-	rank, seen := uint64(p*float64(s.Count())), uint64(0)
-	for cell := range cells {
-		if seen += s[uint16(cell)]; seen > rank {
-			return lower(cell)
+// Merge adds other counts.
+func (c Counts) Merge(other Counts) {
+	for i, n := range other {
+		c[i] += n
+	}
+}
+
+// Since returns what has been counted after an earlier reading.
+func (c Counts) Since(earlier Counts) Counts {
+	more := Counts{}
+	for i, n := range c {
+		if n > earlier[i] {
+			more[i] = n - earlier[i]
 		}
 	}
-	return 0
+	return more
 }
 
-// AtMost is a span that a part p of the spans do not exceed, rounded up to the cell.
-func (s Spread) AtMost(p float64) time.Duration {
-	beyond, seen := uint64((1-p)*float64(s.Count())), uint64(0)
-	for cell := cells - 1; cell >= 0; cell-- {
-		if seen += s[uint16(cell)]; seen > beyond {
-			return upper(cell)
-		}
-	}
-	return 0
-}
-
-// Between counts the spans up to each of the bounds, which ascend, and at the end those beyond. A
-// span counts by the middle of its cell.
-func (s Spread) Between(bounds []time.Duration) []uint64 {
-	n := make([]uint64, len(bounds)+1)
-	for cell, count := range s {
-		middle := (lower(int(cell)) + upper(int(cell))) / 2
-		i, _ := slices.BinarySearch(bounds, middle)
-		n[i] += count
-	}
-	return n
-}
-
-func (s Spread) merge(other Spread) {
-	for cell, n := range other {
-		s[cell] += n
-	}
-}
-
-// append encodes a spread: how many cells it has, and each with its count.
-func (s Spread) append(b []byte) []byte {
-	b = binary.AppendUvarint(b, uint64(len(s)))
-	for cell := range cells {
-		if n, ok := s[uint16(cell)]; ok {
-			b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(cell)), n)
-		}
+// Append encodes counts.
+func (c Counts) Append(b []byte) []byte {
+	for i, n := range c {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(i)), n)
 	}
 	return b
 }
 
 var errUnreadable = errors.New("slack: the counts cannot be read")
 
-// read adds an encoded spread to s and returns what follows it.
-func (s Spread) read(b []byte) (rest []byte, err error) {
-	number := func() uint64 {
-		n, length := binary.Uvarint(b)
-		if length <= 0 {
-			err = errUnreadable
-			return 0
-		}
-		b = b[length:]
-		return n
-	}
-	for range min(number(), cells) {
-		cell, n := number(), number()
-		if err != nil || cell >= cells {
+// Parse reads encoded counts.
+func Parse(b []byte) (Counts, error) {
+	c := Counts{}
+	for len(b) > 0 {
+		i, length := binary.Uvarint(b)
+		n, more := binary.Uvarint(b[max(length, 0):])
+		if length <= 0 || more <= 0 || i >= numbers {
 			return nil, errUnreadable
 		}
-		s[uint16(cell)] += n
+		c[uint16(i)] += n
+		b = b[length+more:]
 	}
-	return b, err
+	return c, nil
+}
+
+// Settled is how many settlements there are.
+func (c Counts) Settled() uint64 { return c.sum(left, cells) }
+
+// Late is how many settlements came after the deadline.
+func (c Counts) Late() uint64 { return c[late] }
+
+func (c Counts) sum(first, n int) (sum uint64) {
+	for i := range n {
+		sum += c[uint16(first+i)]
+	}
+	return sum
+}
+
+// atLeast is a span that all but a part p of the spans reach, rounded down to the cell.
+func (c Counts) atLeast(first int, p float64) time.Duration {
+	rank, seen := uint64(p*float64(c.sum(first, cells))), uint64(0)
+	for cell := range cells {
+		if seen += c[uint16(first+cell)]; seen > rank {
+			return lower(cell)
+		}
+	}
+	return 0
+}
+
+// atMost is a span that a part p of the spans do not exceed, rounded up to the cell.
+func (c Counts) atMost(first int, p float64) time.Duration {
+	beyond, seen := uint64((1-p)*float64(c.sum(first, cells))), uint64(0)
+	for cell := cells - 1; cell >= 0; cell-- {
+		if seen += c[uint16(first+cell)]; seen > beyond {
+			return upper(cell)
+		}
+	}
+	return 0
+}
+
+// LeftBetween counts the settlements whose time left was up to each of the bounds, which ascend, and
+// at the end those beyond. A span counts by the middle of its cell.
+func (c Counts) LeftBetween(bounds []time.Duration) []uint64 {
+	n := make([]uint64, len(bounds)+1)
+	for cell := range cells {
+		i, _ := slices.BinarySearch(bounds, (lower(cell)+upper(cell))/2)
+		n[i] += c[uint16(left+cell)]
+	}
+	return n
 }

@@ -154,7 +154,7 @@ func newSlackView(place string, c slack.Counts) slackView {
 		Place: place, Count: number(float64(s.Count)), Late: number(float64(s.Late)), HasLate: s.Late > 0,
 		Half: milliseconds(s.LeftP50), Most: milliseconds(s.LeftP1), Would: milliseconds(s.TakenP99), TakenHalf: milliseconds(s.TakenP50),
 	}
-	n := append([]uint64{s.Late}, c.Left.Between(slackBounds)...)
+	n := append([]uint64{s.Late}, c.LeftBetween(slackBounds)...)
 	n[1] -= min(n[1], s.Late) // late ones had no time left
 	first, last := 0, len(n)-1
 	for first < last && n[first] == 0 {

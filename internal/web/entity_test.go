@@ -45,11 +45,10 @@ func TestAnEntityHasAPage(t *testing.T) {
 }
 
 func TestAHistogramHasAColumnForEachSpan(t *testing.T) {
-	c := slack.NewCounts()
-	c.Left.Add(0, 3)
-	c.Left.Add(15*time.Second, 6)
-	c.Taken.Add(time.Second, 9)
-	c.Late = 2
+	c := slack.Counts{}
+	c.Add(0, time.Second, 2)
+	c.Add(time.Microsecond, time.Second, 1)
+	c.Add(15*time.Second, time.Second, 6)
 	v := newSlackView("orders", c)
 	var got []string
 	for _, x := range v.Columns {
