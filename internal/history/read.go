@@ -95,22 +95,44 @@ func (h *History) Minutes(since time.Time, matches func(name string) bool, limit
 	return found, err
 }
 
-// Slack sums up the settlements of each entity that matches, since a time.
-func (h *History) Slack(since time.Time, matches func(entity string) bool) ([]slack.Summary, error) {
-	sums := map[string]slack.Counts{}
+// settled sums up the settlements of each entity that matches, since a time.
+func (h *History) settled(since time.Time, matches func(entity string) bool) (settlements, error) {
+	sums := settlements{}
 	err := h.eachCount(since, func(_ time.Time, s series, c slack.Counts) bool {
 		if s.kind == kindSlack && matches(s.name) {
-			c.Merge(sums[s.name])
-			sums[s.name] = c
+			sums.add(s.name, c)
 		}
 		return true
 	})
+	return sums, err
+}
+
+// settlements are those of entities, by their names in lower case.
+type settlements map[string]entitySettlements
+
+type entitySettlements struct {
+	entity string // as it is spelled
+	slack.Counts
+}
+
+func (s settlements) add(entity string, c slack.Counts) {
+	key := strings.ToLower(entity)
+	sum, known := s[key]
+	if !known {
+		sum = entitySettlements{entity, slack.Counts{}}
+	}
+	sum.Merge(c)
+	sum.entity = min(sum.entity, entity)
+	s[key] = sum
+}
+
+func (s settlements) summarize() []slack.Summary {
 	found := []slack.Summary{}
-	for entity, c := range sums {
-		found = append(found, c.Summarize(entity))
+	for _, sum := range s {
+		found = append(found, sum.Summarize(sum.entity))
 	}
 	slices.SortFunc(found, func(a, b slack.Summary) int { return cmp.Compare(a.Entity, b.Entity) })
-	return found, err
+	return found
 }
 
 // eachCount calls do with what was counted since a time, the latest first, until it has enough.
@@ -171,7 +193,7 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch r.URL.Path {
 	case SlackPath:
-		found, scope, err = h.FleetSlack(r.Context(), since, time.Now(), matches)
+		found, scope, err = h.Slack(r.Context(), since, time.Now(), matches)
 	case MinutesPath:
 		scope = ScopeProcess
 		found, err = h.Minutes(since, matches, MaxPoints)

@@ -3,10 +3,8 @@
 package history
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,44 +77,33 @@ func (h *History) FleetMissed(ctx context.Context, since time.Time, match func(*
 	return latest(found, limit), ScopeFleet, nil
 }
 
-// FleetSlack is Slack for all processes that share a Redis, as far as that answers. It counts whole
-// hours then.
-func (h *History) FleetSlack(ctx context.Context, since, now time.Time, matches func(entity string) bool) (found []slack.Summary, scope string, err error) {
-	if found, err = h.Slack(since, matches); err != nil || h == nil || h.cfg.Shared == nil {
-		return found, ScopeProcess, err
+// Slack sums up the settlements of each entity that matches, since a time, for all processes that
+// share a Redis, as far as that answers. It counts whole hours then.
+func (h *History) Slack(ctx context.Context, since, now time.Time, matches func(entity string) bool) (found []slack.Summary, scope string, err error) {
+	sums, err := h.settled(since, matches)
+	if err != nil || h == nil || h.cfg.Shared == nil {
+		return sums.summarize(), ScopeProcess, err
 	}
 	if first := now.Add(-h.cfg.Keep); since.Before(first) {
 		since = first
 	}
 	counts, err := h.cfg.Shared.Counts(ctx, since, now)
 	if err != nil {
-		return found, ScopeAlone, nil
+		return sums.summarize(), ScopeAlone, nil
 	}
-	spelled, sums := map[string]string{}, map[string]slack.Counts{}
+	fleet := settlements{}
 	for name, n := range counts {
 		entity, number, _ := strings.Cut(strings.TrimPrefix(name, sharedSlack), "\x00")
 		i, err := strconv.ParseUint(number, 10, 16)
 		if err != nil || !strings.HasPrefix(name, sharedSlack) || !matches(entity) {
 			continue // somebody else wrote it, or it is not asked for
 		}
-		key := strings.ToLower(entity)
-		if sums[key] == nil {
-			sums[key], spelled[key] = slack.Counts{}, entity
+		fleet.add(entity, slack.Counts{uint16(i): n})
+	}
+	for key, ours := range sums { // Redis may have lost something
+		if ours.Settled() >= fleet[key].Settled() {
+			fleet[key] = ours
 		}
-		sums[key][uint16(i)] += n
-		spelled[key] = min(spelled[key], entity)
 	}
-	// Redis may have lost something, and then this process may know more.
-	for i := range found {
-		key := strings.ToLower(found[i].Entity)
-		if c, ok := sums[key]; ok && c.Settled() > found[i].Count {
-			found[i] = c.Summarize(found[i].Entity)
-		}
-		delete(sums, key)
-	}
-	for key, c := range sums {
-		found = append(found, c.Summarize(spelled[key]))
-	}
-	slices.SortFunc(found, func(a, b slack.Summary) int { return cmp.Compare(a.Entity, b.Entity) })
-	return found, ScopeFleet, nil
+	return fleet.summarize(), ScopeFleet, nil
 }

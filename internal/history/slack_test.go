@@ -107,7 +107,7 @@ func TestSlackThatCannotBeWrittenWaits(t *testing.T) {
 	}
 	h.cfg.Keep = 1000 * time.Hour
 	h.flush(t.Context(), start)
-	got, err := h.Slack(time.Time{}, func(string) bool { return true })
+	got, _, err := h.Slack(t.Context(), time.Time{}, start, func(string) bool { return true })
 	if err != nil || len(got) != 1 || got[0].Count != 3 || len(h.counts) != 0 {
 		t.Errorf("Slack = %+v, %v, %d wait; want 3 settlements", got, err, len(h.counts))
 	}
@@ -135,7 +135,7 @@ func TestUnreadableRecordsAreLeftOut(t *testing.T) {
 	}
 	h.cfg.Slack.Of("orders").Settled(start, start, start.Add(time.Minute), 1)
 	h.flush(t.Context(), start.Add(time.Second))
-	got, err := h.Slack(time.Time{}, func(string) bool { return true })
+	got, _, err := h.Slack(t.Context(), time.Time{}, start, func(string) bool { return true })
 	if err != nil || len(got) != 1 || got[0].Count != 1 {
 		t.Errorf("Slack = %+v, %v, want one settlement", got, err)
 	}

@@ -106,7 +106,11 @@ func openStore(directory string, now time.Time) (s *store, aside string, err err
 func tryOpen(path string, now time.Time, reason string) (*store, error) {
 	s := &store{opened: now}
 	err := boltcheck.Guard(func() (err error) {
-		s.db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTime, FreelistType: bbolt.FreelistMapType, NoStatistics: true})
+		s.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+			Timeout:      lockTime,
+			FreelistType: bbolt.FreelistMapType,
+			NoStatistics: true,
+		})
 		if err != nil {
 			return err
 		}

@@ -64,14 +64,28 @@ func Open(cfg Config) (*Store, error) {
 	quiet.Do(func() { redis.SetLogger(silence{}) })
 	a := cfg.Address
 	options := &redis.UniversalOptions{
-		Addrs: a.Hosts, DB: a.Database, MasterName: a.Master, IsClusterMode: a.Cluster,
-		Username: a.Username, Password: a.Password, SentinelUsername: a.SentinelUsername, SentinelPassword: a.SentinelPassword,
-		Protocol: 2, DisableIdentity: true, // which takes the fewest rights
+		Addrs:            a.Hosts,
+		DB:               a.Database,
+		MasterName:       a.Master,
+		IsClusterMode:    a.Cluster,
+		Username:         a.Username,
+		Password:         a.Password,
+		SentinelUsername: a.SentinelUsername,
+		SentinelPassword: a.SentinelPassword,
+
+		Protocol:                 2, // which takes the fewest rights
+		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		MaxRetries:               -1, // the circuit knows better when to ask again
-		DialTimeout:              cfg.DialTimeout, ContextTimeoutEnabled: true,
-		ReadTimeout: callMost, WriteTimeout: callMost, PoolTimeout: callMost, // contexts bound what is asked
-		PoolSize: poolSize, MaxIdleConns: poolSize, ConnMaxIdleTime: 5 * time.Minute,
+
+		DialTimeout:           cfg.DialTimeout,
+		ContextTimeoutEnabled: true, // contexts bound what is asked
+		ReadTimeout:           callMost,
+		WriteTimeout:          callMost,
+		PoolTimeout:           callMost,
+		PoolSize:              poolSize,
+		MaxIdleConns:          poolSize,
+		ConnMaxIdleTime:       5 * time.Minute,
 	}
 	if a.TLS {
 		options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots}
