@@ -84,7 +84,7 @@ type History struct {
 
 	last   map[series]slack.Counts // of Run alone: what was counted when it was last read
 	counts map[point]slack.Counts  // of Run alone: increases that are not on disk yet
-	clock  time.Time               // of Run alone: by which ages are reckoned
+	clock  time.Time               // of Run alone: what is older than Keep by it is removed
 	read   time.Time               // of Run alone: the machine's clock at the last reading, with its monotonic reading
 }
 

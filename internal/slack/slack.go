@@ -98,10 +98,10 @@ func (e *Entity) Settled(enqueued, settled, deadline time.Time, n uint64) {
 		e.taken.Observe(timeTaken.Seconds())
 	}
 	if timeLeft == 0 {
-		e.counts[late].Add(n)
+		e.counts[lateOffset].Add(n)
 	}
-	e.counts[left+cellOf(timeLeft)].Add(n)
-	e.counts[taken+cellOf(timeTaken)].Add(n)
+	e.counts[leftOffset+cellOf(timeLeft)].Add(n)
+	e.counts[takenOffset+cellOf(timeTaken)].Add(n)
 }
 
 // Read returns what each entity has counted since the start of the process.
@@ -143,9 +143,9 @@ func (c Counts) Summarize(entity string) Summary {
 		Entity:   entity,
 		Count:    c.Settled(),
 		Late:     c.Late(),
-		LeftP1:   c.atLeast(left, 0.01).Milliseconds(),
-		LeftP50:  c.atLeast(left, 0.5).Milliseconds(),
-		TakenP50: c.atMost(taken, 0.5).Milliseconds(),
-		TakenP99: c.atMost(taken, 0.99).Milliseconds(),
+		LeftP1:   c.atLeast(leftOffset, 0.01).Milliseconds(),
+		LeftP50:  c.atLeast(leftOffset, 0.5).Milliseconds(),
+		TakenP50: c.atMost(takenOffset, 0.5).Milliseconds(),
+		TakenP99: c.atMost(takenOffset, 0.99).Milliseconds(),
 	}
 }

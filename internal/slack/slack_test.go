@@ -50,17 +50,17 @@ func TestPercentilesErrToTheSafeSide(t *testing.T) {
 		got, want time.Duration
 		below     bool
 	}{
-		{"all but 1 in 100 reach", c.atLeast(left, 0.01), spans[10], true},
-		{"half reach", c.atLeast(left, 0.5), spans[500], true},
-		{"99 in 100 do not exceed", c.atMost(taken, 0.99), spans[989], false},
-		{"half do not exceed", c.atMost(taken, 0.5), spans[499], false},
+		{"all but 1 in 100 reach", c.atLeast(leftOffset, 0.01), spans[10], true},
+		{"half reach", c.atLeast(leftOffset, 0.5), spans[500], true},
+		{"99 in 100 do not exceed", c.atMost(takenOffset, 0.99), spans[989], false},
+		{"half do not exceed", c.atMost(takenOffset, 0.5), spans[499], false},
 	} {
 		off := float64(tc.got-tc.want) / float64(tc.want)
 		if tc.below && (off > 0 || off < -0.07) || !tc.below && (off < 0 || off > 0.07) {
 			t.Errorf("what %s is %v, want about %v", tc.what, tc.got, tc.want)
 		}
 	}
-	if (Counts{}).atLeast(left, 0.5) != 0 || (Counts{}).atMost(taken, 0.99) != 0 {
+	if (Counts{}).atLeast(leftOffset, 0.5) != 0 || (Counts{}).atMost(takenOffset, 0.99) != 0 {
 		t.Error("counts of nothing have spans")
 	}
 }
@@ -80,7 +80,7 @@ func TestCountsSurviveTheirEncoding(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(Counts{late: 1, left + 3: 1, taken + 500: 7}.Append(nil))
+	f.Add(Counts{lateOffset: 1, leftOffset + 3: 1, takenOffset + 500: 7}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := Parse(b)
 		if err != nil {

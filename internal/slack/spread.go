@@ -44,19 +44,19 @@ type Counts map[uint16]uint64
 
 // Where the cells begin, and how many numbers settlements have.
 const (
-	late    = 0
-	left    = 1
-	taken   = left + cells
-	numbers = taken + cells
+	lateOffset  = 0
+	leftOffset  = 1
+	takenOffset = leftOffset + cells
+	numbers     = takenOffset + cells
 )
 
 // Add counts n settlements. One without time left was late.
 func (c Counts) Add(timeLeft, timeTaken time.Duration, n uint64) {
 	if timeLeft <= 0 {
-		c[late] += n
+		c[lateOffset] += n
 	}
-	c[uint16(left+cellOf(timeLeft))] += n
-	c[uint16(taken+cellOf(timeTaken))] += n
+	c[uint16(leftOffset+cellOf(timeLeft))] += n
+	c[uint16(takenOffset+cellOf(timeTaken))] += n
 }
 
 // Merge adds other counts.
@@ -103,10 +103,10 @@ func Parse(b []byte) (Counts, error) {
 }
 
 // Settled is how many settlements there are.
-func (c Counts) Settled() uint64 { return c.sum(left, cells) }
+func (c Counts) Settled() uint64 { return c.sum(leftOffset, cells) }
 
 // Late is how many settlements came after the deadline.
-func (c Counts) Late() uint64 { return c[late] }
+func (c Counts) Late() uint64 { return c[lateOffset] }
 
 func (c Counts) sum(first, n int) (sum uint64) {
 	for i := range n {
@@ -143,7 +143,7 @@ func (c Counts) LeftBetween(bounds []time.Duration) []uint64 {
 	n := make([]uint64, len(bounds)+1)
 	for cell := range cells {
 		i, _ := slices.BinarySearch(bounds, (lower(cell)+upper(cell))/2)
-		n[i] += c[uint16(left+cell)]
+		n[i] += c[uint16(leftOffset+cell)]
 	}
 	return n
 }
