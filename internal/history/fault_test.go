@@ -46,10 +46,10 @@ func writeUntilKilled(dir string) {
 		panic(err)
 	}
 	for n := len(known) / batchOf; ; n++ {
-		b := batch{missed: map[string]pending{}}
+		b := batch{missed: map[string]notifications.Notification{}}
 		for i := range batchOf {
 			e := missEvent(fmt.Sprint("m-", n, "-", i, strings.Repeat("x", 200)), start.Add(time.Duration(n)*time.Second))
-			b.missed[string(keyOf(e.Data.Deadline.Unix(), kindMissed, e.ID))] = pending{Notification: notifications.Notification{Event: e}}
+			b.missed[string(keyOf(e.Data.Deadline.Unix(), kindMissed, e.ID))] = notifications.Notification{Event: e}
 		}
 		if err := h.store.write(&b, start, start); err != nil {
 			panic(err)

@@ -74,11 +74,11 @@ type History struct {
 	store *store
 
 	mu      sync.Mutex
-	missed  map[string]pending // deadlines that are not on disk as they are, by their key there
-	dropped uint64             // missed deadlines that there was no room for
-	lost    notifications.Gap  // what was dropped since the last write
-	failed  bool               // the file cannot be written
-	written time.Time          // when that last succeeded; zero = not yet
+	missed  map[string]notifications.Notification // that are not on disk yet, by their key there
+	dropped uint64                                // missed deadlines that there was no room for
+	lost    notifications.Gap                     // what was dropped since the last write
+	failed  bool                                  // the file cannot be written
+	written time.Time                             // when that last succeeded; zero = not yet
 
 	half chan struct{} // gets a value while half of what may wait is there
 
@@ -86,12 +86,6 @@ type History struct {
 	counts map[point]slack.Counts  // of Run alone: increases that are not on disk yet
 	clock  time.Time               // of Run alone: what is older than Keep by it is removed
 	read   time.Time               // of Run alone: the machine's clock at the last reading, with its monotonic reading
-}
-
-// A pending missed deadline waits for the file.
-type pending struct {
-	notifications.Notification
-	delivered bool // the file has it, but for a sink that took it since
 }
 
 // Open opens the history in a directory, which it makes if need be. A damaged file is moved aside;
@@ -105,7 +99,7 @@ func Open(c Config) (h *History, aside string, err error) {
 	h = &History{
 		cfg:    c,
 		store:  s,
-		missed: map[string]pending{},
+		missed: map[string]notifications.Notification{},
 		half:   make(chan struct{}, 1),
 		last:   map[series]slack.Counts{},
 		counts: map[point]slack.Counts{},
@@ -178,10 +172,7 @@ func (h *History) add(e *alert.Event, by ...notifications.Delivery) {
 		}
 		return
 	}
-	h.missed[key] = pending{
-		Notification: merge(was.Notification, notifications.Notification{Event: *e, TakenBy: by}),
-		delivered:    len(by) > 0 && (was.delivered || !known),
-	}
+	h.missed[key] = merge(was, notifications.Notification{Event: *e, TakenBy: by})
 	if len(h.missed) < maxPending/2 || h.failed { // a file that cannot be written is tried at the interval
 		return
 	}
@@ -222,7 +213,7 @@ func (h *History) flush(ctx context.Context, now time.Time) error {
 	sampleErr := h.sample(now)
 	h.advance(now)
 	h.mu.Lock()
-	b := batch{maps.Clone(h.missed), h.counts, h.lost}
+	b := batch{missed: maps.Clone(h.missed), counts: h.counts, gap: h.lost}
 	idle := b.empty() && !h.failed && now.Sub(h.written).Abs() < pruneInterval
 	h.mu.Unlock()
 	if idle && ctx.Err() == nil { // the last write says until when the history has everything
@@ -252,10 +243,7 @@ func (h *History) forget(b batch, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for k, n := range b.missed {
-		now := h.missed[k]
-		now.delivered = true
-		h.missed[k] = now
-		if len(now.TakenBy) == len(n.TakenBy) { // else a sink took it meanwhile
+		if len(h.missed[k].TakenBy) == len(n.TakenBy) { // else a sink took it meanwhile
 			delete(h.missed, k)
 		}
 	}

@@ -53,7 +53,7 @@ func (h *History) Missed(since time.Time, match func(*alert.Event) bool, limit i
 	h.mu.Lock()
 	for _, n := range h.missed {
 		if n.Event.Data.Deadline.Unix() >= since.Unix() {
-			add(n.Notification)
+			add(n)
 		}
 	}
 	h.mu.Unlock()

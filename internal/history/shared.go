@@ -5,6 +5,7 @@ package history
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,8 +34,9 @@ func (h *History) share(ctx context.Context, b batch, now time.Time) {
 		return
 	}
 	var missed []string
-	for _, n := range b.missed {
-		if v, err := json.Marshal(&n.Event); err == nil && !n.delivered && len(v) <= redisstore.MostRecord {
+	slices.SortFunc(b.added, func(a, b alert.Event) int { return a.Data.Deadline.Compare(b.Data.Deadline) }) // Redis forgets the first
+	for i := range b.added {
+		if v, err := json.Marshal(&b.added[i]); err == nil && len(v) <= redisstore.MostRecord {
 			missed = append(missed, string(v))
 		}
 	}

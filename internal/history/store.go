@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
 
+	"overdue/alert"
 	"overdue/internal/boltcheck"
 	"overdue/internal/notifications"
 	"overdue/internal/slack"
@@ -160,9 +161,10 @@ func (s *store) close() error {
 
 // A batch is what is written at once.
 type batch struct {
-	missed map[string]pending // by key
+	missed map[string]notifications.Notification // by key
 	counts map[point]slack.Counts
 	gap    notifications.Gap // what was dropped; the zero value is none
+	added  []alert.Event     // of missed, by put: those that the file did not have
 }
 
 func (b *batch) empty() bool { return len(b.missed)+len(b.counts) == 0 && b.gap.To.IsZero() }
@@ -192,7 +194,11 @@ func (b *batch) put(records *bbolt.Bucket) (added int64, err error) {
 		err = errors.Join(err, records.Put(k, v))
 	}
 	for k, n := range b.missed {
-		v, err := json.Marshal(merge(decode(records.Get([]byte(k))), n.Notification))
+		old := records.Get([]byte(k))
+		if old == nil {
+			b.added = append(b.added, n.Event)
+		}
+		v, err := json.Marshal(merge(decode(old), n))
 		if err != nil {
 			return 0, err
 		}
