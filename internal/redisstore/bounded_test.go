@@ -191,3 +191,21 @@ func TestAListenerIsNotifiedForEver(t *testing.T) {
 		})
 	}
 }
+
+// A connection hands out its bytes in pieces of any size.
+func TestALengthIsReadWhereverItIsSplit(t *testing.T) {
+	const harmless = "*2\r\n$7\r\n*\r\n$\r\nx\r\n|1\r\n+OK\r\n:-1\r\n$-1\r\n*-1\r\n-ERR *2000000000\r\n%131000\r\n"
+	for text, want := range map[string]bool{
+		harmless:                     true,
+		harmless + "*2000000000\r\n": false,
+		harmless + "$33554433\r\n":   false,
+		harmless + "%131000\r\n":     false, // both maps together
+	} {
+		for cut := range len(text) {
+			c := &boundedConn{since: time.Now()}
+			if got := c.admit([]byte(text[:cut])) && c.admit([]byte(text[cut:])); got != want {
+				t.Fatalf("%.100q, cut at %d, is admitted: %v, want %v", text, cut, got, want)
+			}
+		}
+	}
+}

@@ -152,7 +152,7 @@ var allowed = map[string]allowance{
 		[]string{"internal/amqp", "internal/broker", "internal/broker/queue", "internal/servicebus/sas", "internal/testing/brokertest"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
-	"internal/history":            {[]string{"alert", "internal/boltcheck", "internal/escape", "internal/httpclient", "internal/notifications", "internal/redisstore", "internal/servicebus/address", "internal/slack"}, []string{bbolt, prometheus}},
+	"internal/history":            {[]string{"alert", "internal/boltcheck", "internal/escape", "internal/notifications", "internal/redisstore", "internal/servicebus/address", "internal/slack"}, []string{bbolt, prometheus}},
 	"examples/sidecar/go":         {others: []string{azservicebus}},
 	"examples/rest/go":            {},
 	"examples/dead-letters/go":    {others: []string{azservicebus}},
