@@ -108,6 +108,7 @@ func (p *played) check() {
 func (p *played) notifiedOfTheExpired() {
 	p.Helper()
 	times, keys := p.events(), map[string]bool{}
+	p.countedAsUnknown(times)
 	for _, at := range p.places {
 		for _, v := range p.everDead(at.path) {
 			keys[p.eventKey(at.subscription, v.SequenceNumber, v.MessageID)] = true
@@ -121,6 +122,27 @@ func (p *played) notifiedOfTheExpired() {
 		if !keys[k] && !p.mayAlertFalsely() && !p.several() {
 			p.Errorf("notified of %s, which is no dead letter", k)
 		}
+	}
+}
+
+// countedAsUnknown checks that what has expired is notified of or counted as unknown, where somebody
+// empties the dead-letter queue.
+func (p *played) countedAsUnknown(times map[string]int) {
+	p.Helper()
+	if !p.drained || !p.onlyTheMonitorExpires() {
+		return
+	}
+	silent, unknown := 0, 0.0
+	for _, at := range p.places {
+		unknown += p.Verdicts(at.path, "unknown")
+		for _, v := range p.everDead(at.path) {
+			if hasExpired(v) && p.notifiedOf(times, at, v) == 0 {
+				silent++
+			}
+		}
+	}
+	if float64(silent) > unknown {
+		p.Errorf("%d expired messages were not notified of, and %v are counted as unknown", silent, unknown)
 	}
 }
 
@@ -162,7 +184,7 @@ func (p *played) notifiedOften(id string, n int) bool {
 	if n > 1 && p.changed > 0 && len(p.changes) > 0 {
 		return true // what is read again after a change has a second companion, at another monitor
 	}
-	if n == 0 && p.drained && !p.onlyTheMonitorExpires() { // another receive may have expired it, and left no trace
+	if n == 0 && p.drained { // another receive may have expired it, and left no trace: see countedAsUnknown
 		return true
 	}
 	if !strings.HasPrefix(id, often) {
@@ -172,8 +194,7 @@ func (p *played) notifiedOften(id string, n int) bool {
 }
 
 // onlyTheMonitorExpires reports whether a message expires at a receive of one and the same monitor
-// or not at all, at a time that its companion knows. Then that monitor knows of every missed
-// deadline, also where somebody empties the dead-letter queue.
+// or not at all, at a time that its companion knows.
 func (p *played) onlyTheMonitorExpires() bool {
 	return p.expiry != queue.Eager && !p.anyOf(quirk.ExpiresAlone) && p.consumers == 0 && len(p.changes) == 0 && len(p.lives) == 0 && p.measured && len(p.line) == 0 && p.step == 0
 }
