@@ -39,7 +39,10 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 }
 
 // end takes wt out of hand.
-func (e *entity) end(wt *watch) { delete(e.watches, wt.identity) }
+func (e *entity) end(wt *watch) {
+	delete(e.watches, wt.identity)
+	wt.ended = true
+}
 
 // finish ends wt, whose deadline was not missed.
 func (e *entity) finish(ctx context.Context, wt *watch, verdict string) {
@@ -102,7 +105,7 @@ func (e *entity) recheck(ctx context.Context, wt *watch) {
 			e.rewrite(ctx, wt, next)
 			return
 		}
-	case j.Assumed && (!j.Deferred || e.isRefuted(wt)): // it does not hold for the message
+	case j.Assumed && (!j.Deferred || e.refuted.has(wt)): // it does not hold for the message
 		j.Deadline = time.Time{}
 		e.postpone(ctx, wt)
 		return

@@ -49,8 +49,8 @@ type entity struct {
 	letters      letters
 	receiver     *link.Receiver // without credit, open between the rounds of a burst; nil: none
 	settings     entitySettings
-	refuted      map[search.Identity]time.Time // see isRefuted
-	missingSince time.Time                     // by our clock: it does not exist since then; zero: it does
+	refuted      refuted   // deadlines that do not hold
+	missingSince time.Time // by our clock: it does not exist since then; zero: it does
 }
 
 // inbox is what comes in for an entity. Its methods are safe for concurrent use.
@@ -70,7 +70,7 @@ func newEntity(w *Worker, name string) *entity {
 		log:     w.log.With(zap.String("work_queue", name)),
 		inbox:   inbox{woken: make(chan struct{}, 1)},
 		watches: map[search.Identity]*watch{},
-		refuted: map[search.Identity]time.Time{},
+		refuted: refuted{},
 	}
 	e.work = &search.View{
 		Links:      w.cfg.Links,
@@ -189,24 +189,19 @@ func (e *entity) run(ctx context.Context) {
 // whose deadlines are still to come. It reports whether there was anything.
 func (e *entity) step(ctx context.Context) (some bool) {
 	rules, watches := e.agenda.takeDue(time.Now())
-	watches = e.agenda.putOff(e.awaitNudges(ctx, e.inHand(watches)))
+	watches = e.agenda.putOff(e.awaitNudges(ctx, inHand(watches)))
 	if len(watches) > 0 {
 		e.check(ctx, watches, e.runRounds)
 	}
 	if len(rules) > 0 {
 		e.read(ctx, rules)
 	}
-	ripe := e.inHand(e.nudges.take(time.Now(), e.w.clock.Grain()))
+	ripe := inHand(e.nudges.take(time.Now(), e.w.clock.Grain()))
 	if len(ripe) > 0 {
 		e.check(ctx, ripe, e.readLetters)
 	}
 	e.inbox.fast.Store(e.isFast())
 	return len(rules)+len(watches)+len(ripe) > 0
-}
-
-// inHand returns the watches that have not ended.
-func (e *entity) inHand(watches []*watch) []*watch {
-	return filter(watches, func(wt *watch) bool { return e.watches[wt.identity] == wt })
 }
 
 // idle returns how long there is nothing to do unless a rule comes in. It has the receiver open by
@@ -219,9 +214,10 @@ func (e *entity) idle(ctx context.Context) time.Duration {
 	if len(e.nudges.ripe) > 0 {
 		wait = min(wait, max(time.Until(e.nudges.rest), time.Millisecond))
 	}
+	nudgesItself := !e.isFast() && e.settings.nudgeReachesAll() && e.agenda.awaitsNudge(e.settings.Settings)
 	if wait >= idleLinks {
 		e.closeReceiver(ctx)
-	} else if e.receiver == nil && e.awaitsNudge() {
+	} else if e.receiver == nil && nudgesItself {
 		began := time.Now()
 		_ = (&round{entity: e, scopes: []*scope{{}}}).openScopes(ctx) // the round tries again, and reports it
 		wait = max(wait-time.Since(began), 0)
@@ -229,13 +225,13 @@ func (e *entity) idle(ctx context.Context) time.Duration {
 	return wait
 }
 
-// awaitsNudge reports whether the next thing to do is a nudge of e itself.
-func (e *entity) awaitsNudge() bool {
-	if len(e.agenda) == 0 || !e.settings.nudgeReachesAll() || e.isFast() {
+// awaitsNudge reports whether the next thing to do is a nudge of the entity itself.
+func (a agenda) awaitsNudge(s Settings) bool {
+	if len(a) == 0 {
 		return false
 	}
-	wt, isWatch := e.agenda[0].(*watch)
-	return isWatch && wt.state == stateWaiting && wt.isNative(e.settings.Settings)
+	wt, isWatch := a[0].(*watch)
+	return isWatch && wt.state == stateWaiting && wt.isNative(s)
 }
 
 // closeLinks closes all links. They open again when they are used.
@@ -261,7 +257,7 @@ func (e *entity) stop(ctx context.Context) {
 	if ended := e.nudges.Rest(); ended != nil {
 		<-ended
 	}
-	if ripe := e.inHand(e.nudges.ripe); len(ripe) > 0 {
+	if ripe := inHand(e.nudges.ripe); len(ripe) > 0 {
 		e.check(ctx, ripe, e.readLetters)
 	}
 	now := e.w.clock.Now()

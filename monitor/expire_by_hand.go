@@ -9,6 +9,7 @@ import (
 
 	"overdue/monitor/judge"
 	"overdue/monitor/scan"
+	"overdue/monitor/search"
 )
 
 // mayScan reports whether to take the message of wt off its queue by hand: its deadline comes
@@ -108,7 +109,7 @@ func (r *round) expireDeferred(ctx context.Context) (left []*watch, err error) {
 			continue
 		}
 		for _, wt := range s.watches {
-			if !wt.isOverdue() || !wt.judgement.Deferred || r.isSpared(wt) || r.isRefuted(wt) {
+			if !wt.isOverdue() || !wt.judgement.Deferred || r.isSpared(wt) || r.refuted.has(wt) {
 				continue
 			}
 			if err := r.takeDeferred(ctx, s, wt); err != nil {
@@ -122,11 +123,22 @@ func (r *round) expireDeferred(ctx context.Context) (left []*watch, err error) {
 	return left, nil
 }
 
-// isRefuted reports whether the broker has delivered the message of wt after the deadline that is
-// assumed of it. Each of many companions with its message-id would try that, at the cost of a
+// refuted has the messages that the broker has delivered after a deadline that is assumed of them,
+// and that deadline. Each of many companions with one message-id would try that, at the cost of a
 // delivery.
-func (e *entity) isRefuted(wt *watch) bool {
-	return wt.judgement.Assumed && !wt.deadline.After(e.refuted[wt.identity])
+type refuted map[search.Identity]time.Time
+
+// has reports whether the deadline of wt is one of those.
+func (r refuted) has(wt *watch) bool {
+	return wt.judgement.Assumed && !wt.deadline.After(r[wt.identity])
+}
+
+// note adds the deadline of wt.
+func (r refuted) note(wt *watch) {
+	if len(r) >= maxRemembered {
+		clear(r)
+	}
+	r[wt.identity] = wt.deadline
 }
 
 // takeDeferred dead-letters one deferred message.
@@ -135,10 +147,7 @@ func (r *round) takeDeferred(ctx context.Context, s *scope, wt *watch) error {
 		early := wt.judgement.Assumed || r.w.clock.IsEarly(wt.deadline, lockedUntil, r.settings.lock)
 		switch {
 		case wt.judgement.Assumed:
-			if len(r.refuted) >= maxRemembered {
-				clear(r.refuted)
-			}
-			r.refuted[wt.identity] = wt.deadline
+			r.refuted.note(wt)
 		case early:
 			wt.see(stateWaiting)
 		}

@@ -79,10 +79,10 @@ func (e *entity) noteOutcome(ctx context.Context, err error, messages int) (isMi
 	return isMissing
 }
 
-// missingWait returns when to check again whether the entity exists. Where the worker has no room,
-// companions do not wait in hand.
-func (e *entity) missingWait() time.Duration {
-	return e.w.roomyWait(growing(time.Since(e.missingSince), waitMax))
+// missingWait returns when to check again whether an entity exists that was missing since then.
+// Where the worker has no room, companions do not wait in hand.
+func (w *Worker) missingWait(since time.Time) time.Duration {
+	return w.roomyWait(growing(time.Since(since), waitMax))
 }
 
 // roomyWait returns wait, or so long that companions do not wait in hand where there is no room.

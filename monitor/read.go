@@ -25,7 +25,7 @@ func (e *entity) read(ctx context.Context, rules []*rule) {
 	err := e.describe(ctx, rules)
 	rules = slices.DeleteFunc(rules, func(rl *rule) bool { return e.endUnread(ctx, rl) })
 	if err == nil && e.settings.topic {
-		e.spreadToSubscriptions(ctx, rules)
+		e.w.spread(ctx, e.name, e.settings.subscriptions, rules)
 		return
 	}
 	r := newReading(e, rules)
@@ -45,7 +45,7 @@ func (e *entity) read(ctx context.Context, rules []*rule) {
 			e.w.metrics.Verdict(e.name, metrics.Unknown)
 			rl.companion.Done(ctx, nil)
 		case isMissing:
-			r.readLater(ctx, rl, e.missingWait())
+			r.readLater(ctx, rl, e.w.missingWait(e.missingSince))
 		case err != nil:
 			r.readLater(ctx, rl, retryAfter(err))
 		default:

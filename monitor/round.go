@@ -34,7 +34,7 @@ func (e *entity) check(ctx context.Context, due []*watch, run func(context.Conte
 		case isMissing && e.isGivenUp(wt.deadline):
 			e.finish(ctx, wt, metrics.Unknown)
 		case isMissing:
-			e.checkLater(ctx, wt, e.missingWait())
+			e.checkLater(ctx, wt, e.w.missingWait(e.missingSince))
 		case err != nil:
 			e.checkLater(ctx, wt, retryAfter(err))
 		default:

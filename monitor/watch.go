@@ -33,6 +33,7 @@ type watch struct {
 	attempt   attempt         // the last one to expire it
 	expired   *link.Message   // it stood there overdue, and is gone behind our nudge
 	missed    *scheduler.Missed
+	ended     bool // it is not in hand any more
 }
 
 // newWatch makes the watch of a message that rl stands for. The deadline may not be known yet.
@@ -155,6 +156,11 @@ func (wt *watch) again(entity string, due time.Time, attempt int) *scheduler.Com
 		ref.Until = ref.From
 	}
 	return &scheduler.Companion{Entity: entity, Due: due, References: []scheduler.Reference{ref}, Attempt: attempt}
+}
+
+// inHand returns the watches that have not ended.
+func inHand(watches []*watch) []*watch {
+	return filter(watches, func(wt *watch) bool { return !wt.ended })
 }
 
 // undecided returns the watches that need more checks.
