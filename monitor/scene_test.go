@@ -13,6 +13,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/broker"
+	"overdue/internal/monitorqueue"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
@@ -126,7 +127,7 @@ func (s *scene) startMonitor() (stop func()) {
 	links := s.Namespace.Links(s.T)
 	s.monitorLinks = links
 	cfg := monitor.Config{
-		Links: links, Scheduler: sc, MonitorQueue: monitorQueue,
+		Links: links, Scheduler: sc, Queues: monitorqueue.Of(monitorQueue, 1),
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
 		Known: func() []string { return slices.Collect(maps.Keys(s.monitored)) }, Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter,
 	}

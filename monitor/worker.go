@@ -26,14 +26,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config configures a Worker. Links, Scheduler and MonitorQueue are required.
+// Config configures a Worker. Links, Scheduler and Queues are required.
 type Config struct {
-	Links         *link.Namespace
-	Scheduler     *scheduler.Scheduler // rewrites companions
-	MonitorQueue  string
-	MonitorQueues int          // how many there are, of which MonitorQueue is the first: see package monitorqueue; 0 = 1
-	Store         intake.Store // keeps the companions instead of the monitor queues; may be nil
-	Namespace     string       // host or host:port, for the source of events: see alert.SourceOf
+	Links     *link.Namespace
+	Scheduler *scheduler.Scheduler // rewrites companions
+	Queues    monitorqueue.Queues  // the monitor queues
+	Store     intake.Store         // keeps the companions instead of the monitor queues; may be nil
+	Namespace string               // host or host:port, for the source of events: see alert.SourceOf
 	// Settings returns the settings of a queue or topic. It is called before every check, and may
 	// block until ctx ends. nil: all entities have the zero Settings.
 	Settings func(ctx context.Context, name string) Settings
@@ -79,8 +78,8 @@ type Worker struct {
 
 // New makes a Worker. Run starts it.
 func New(cfg Config) (*Worker, error) {
-	if cfg.Links == nil || cfg.Scheduler == nil || cfg.MonitorQueue == "" {
-		return nil, errors.New("monitor: Config needs Links, Scheduler and MonitorQueue")
+	if cfg.Links == nil || cfg.Scheduler == nil || cfg.Queues.Len() == 0 {
+		return nil, errors.New("monitor: Config needs Links, Scheduler and Queues")
 	}
 	if cfg.Settings == nil {
 		cfg.Settings = func(context.Context, string) Settings { return Settings{} }
@@ -99,7 +98,7 @@ func New(cfg Config) (*Worker, error) {
 		Links:       cfg.Links,
 		Scheduler:   cfg.Scheduler,
 		Store:       cfg.Store,
-		Queues:      monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues).Names(),
+		Queues:      cfg.Queues.Names(),
 		Clock:       &w.clock,
 		Take:        w.take,
 		Outstanding: w.metrics.Outstanding,
@@ -228,7 +227,7 @@ func (w *Worker) stop(stopWork context.CancelFunc) {
 // newAdopter makes the Adopter of w. What it writes are companions and notes on the monitor queue.
 func (w *Worker) newAdopter() *adopt.Adopter {
 	cfg := adopt.Config{
-		Links: w.cfg.Links, Scheduler: w.cfg.Scheduler, MonitorQueue: w.cfg.MonitorQueue,
+		Links: w.cfg.Links, Scheduler: w.cfg.Scheduler, MonitorQueue: w.cfg.Queues.Name(0),
 		Settings: w.cfg.Settings, Describe: w.cfg.Describe,
 		Operations: w.metrics.Operations, Log: w.log,
 		Adopted: w.metrics.Adopted,
@@ -247,8 +246,7 @@ func (w *Worker) adoptUnwatched(queue string, since time.Time) {
 	if w.cfg.Known != nil {
 		known = append(known, w.cfg.Known()...)
 	}
-	queues := monitorqueue.Of(w.cfg.MonitorQueue, w.cfg.MonitorQueues)
-	w.adopter.RequestAll(slices.DeleteFunc(known, func(name string) bool { return queues.For(name) != queue }), since)
+	w.adopter.RequestAll(slices.DeleteFunc(known, func(name string) bool { return w.cfg.Queues.For(name) != queue }), since)
 }
 
 // Described takes the description of a queue or topic that any component has read.

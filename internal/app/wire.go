@@ -231,7 +231,7 @@ func (p *Process) warnOfDrops() {
 
 // newMonitor gives the monitor its sinks: the log always, then those of the configuration.
 func (p *Process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Worker, error) {
-	c.MonitorQueue, c.MonitorQueues = p.cfg.MonitorQueue, int(p.cfg.MonitorQueues)
+	c.Queues = p.cfg.AllMonitorQueues()
 	c.Settings, c.Describe, c.Known = p.catalog.Monitored, p.catalog.Describe, p.catalog.Known
 	c.Log, c.Adopt = p.log.Named("monitor"), catalog.Adoptions(p.cfg)
 	c.Registerer, c.Entities = p.registry, p.cfg.MonitoredNames()

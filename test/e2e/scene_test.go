@@ -18,6 +18,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/amqp/relay"
 	"overdue/internal/broker"
+	"overdue/internal/monitorqueue"
 	"overdue/internal/operations"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
@@ -184,7 +185,7 @@ func (s *scene) startMonitor() (stop func()) {
 		s.Cleanup(func() { _ = f.Close(context.Background()) })
 	}
 	cfg := monitor.Config{
-		Links: links, Scheduler: sc, MonitorQueue: monitorQueue, MonitorQueues: s.monitorQueues,
+		Links: links, Scheduler: sc, Queues: monitorqueue.Of(monitorQueue, s.monitorQueues),
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settingsNow() },
 		Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter, Deadlines: s.deadlines,
 	}

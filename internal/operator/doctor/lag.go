@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"overdue/internal/monitorqueue"
 	"overdue/internal/plural"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
@@ -173,7 +174,7 @@ func (r *lagRun) measure(ctx context.Context) (_ *LagResult, err error) {
 		return nil, err
 	}
 	w, err := monitor.New(monitor.Config{
-		Links: r.Links, Scheduler: s, MonitorQueue: r.queues.monitor, Namespace: r.Host, Log: zap.NewNop(),
+		Links: r.Links, Scheduler: s, Queues: monitorqueue.Of(r.queues.monitor, 1), Namespace: r.Host, Log: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, err
