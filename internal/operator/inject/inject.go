@@ -6,6 +6,9 @@
 //	                         │                  and a ConfigMap behind it
 //	                         └─▶ anything else ──▶ as it was, byte by byte
 //
+// A document is read twice: as kubectl reads it, which decides, and as nodes with comments and order,
+// which are changed.
+//
 // The sidecar is a native one: an init container that is restarted always, which Kubernetes starts
 // before the app and ends after it (kubernetes.io/docs/concepts/workloads/pods/sidecar-containers,
 // from 1.29 on). An annotation of the pod records what was added, so that it can be taken out again.
@@ -13,33 +16,13 @@ package inject
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"overdue/internal/escape"
-
-	"go.yaml.in/yaml/v3"
-)
-
-// MaxManifest bounds a manifest, in bytes.
-const MaxManifest = 16 << 20
-
-// Options say what is added. Annotations of a workload take precedence, see [Annotations].
-type Options struct {
-	Image     string // of the sidecar
-	Namespace string // fully qualified name of the Service Bus namespace; "": the identity is a secret
-	Queues    []string
-	Topics    []string // with Queues: what is monitored; none: all that a send passes through to
-	Identity  string   // IdentityWorkload, or IdentitySecret with the name of a Secret and a key
-	Config    []byte   // the configuration file of the sidecar, instead of one made of Queues and Topics
-	Remove    bool     // take the sidecar out
-}
-
-// Identities of a sidecar.
-const (
-	IdentityWorkload = "workload" // Microsoft Entra Workload ID: the service account of the pod
-	IdentitySecret   = "secret:"  // secret:NAME/KEY: a connection string in a Secret
 )
 
 // A Result is a manifest with sidecars, or without.
@@ -52,182 +35,166 @@ type Result struct {
 // Manifest adds the sidecar to all workloads of a manifest, or takes it out. What has a sidecar
 // already gets the one that o describes. The error names each workload that cannot have one.
 func Manifest(in []byte, o Options) (Result, error) {
-	in = bytes.ReplaceAll(in, []byte("\r\n"), []byte("\n"))
 	if len(in) > MaxManifest {
 		return Result{}, fmt.Errorf("the manifest has %d bytes; %d are possible", len(in), MaxManifest)
 	}
-	if hidden := escape.Hidden(in); hidden != "" {
+	lines := bytes.ReplaceAll(in, []byte("\r\n"), []byte("\n"))
+	lines = bytes.TrimPrefix(bytes.ReplaceAll(lines, []byte("\n"+byteOrderMark), []byte("\n")), []byte(byteOrderMark))
+	if hidden := escape.Hidden(lines); hidden != "" {
 		return Result{}, fmt.Errorf("the manifest has %s, which a reader does not see; take it out", hidden)
 	}
-	var result Result
+	m := manifest{o: o}
 	var errs []error
-	var out bytes.Buffer
-	for i, document := range documents(in) {
-		j := injector{o: o, compact: isCompact(document)}
-		text, err := j.document(document)
+	for i, chunk := range splitManifest(lines) {
+		d, err := readDocument(chunk)
+		if err == nil {
+			err = m.document(d)
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("document %d: %w", i+1, err))
-			continue
 		}
-		if out.Len() > 0 && len(text) > 0 && !bytes.HasPrefix(text, []byte("---")) {
-			out.WriteString("---\n") // the document that began the manifest is gone
-		}
-		out.Write(text)
-		result.Changed, result.Skipped = append(result.Changed, j.changed...), append(result.Skipped, j.skipped...)
 	}
-	if err := errors.Join(errs...); err != nil {
+	out, err := m.join()
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return Result{}, err
 	}
-	result.Manifest = out.Bytes()
-	return result, nil
-}
-
-// documents splits a manifest at the lines that begin a document, which stay with what follows.
-func documents(in []byte) (all [][]byte) {
-	start := 0
-	for at := 0; at < len(in); {
-		end := at + bytes.IndexByte(in[at:], '\n') + 1
-		if end == at {
-			end = len(in)
-		}
-		line := in[at:end]
-		marker := bytes.HasPrefix(line, []byte("---")) && (len(line) == 3 || strings.ContainsRune(" \t\n", rune(line[3])))
-		if marker && at > start {
-			all, start = append(all, in[start:at]), at
-		}
-		at = end
+	switch n := bytes.Count(in, []byte("\r\n")); {
+	case bytes.Equal(out, lines) || !m.differs:
+		out = in
+	case n > 0 && n == bytes.Count(in, []byte("\n")):
+		out = bytes.ReplaceAll(out, []byte("\n"), []byte("\r\n"))
 	}
-	return append(all, in[start:])
+	return Result{
+		Manifest: out,
+		Changed:  m.changed,
+		Skipped:  m.skipped,
+	}, nil
 }
 
-// isCompact reports whether the items of a list stand in the column of its key.
-func isCompact(document []byte) bool {
-	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
-	key := -1
-	for line := range strings.Lines(string(document)) {
-		text := strings.TrimSpace(line)
-		if text == "" || strings.HasPrefix(text, "#") {
-			continue
-		}
-		if strings.HasPrefix(text, "- ") && key >= 0 {
-			return indent(line) == key
-		}
-		if key = -1; strings.HasSuffix(text, ":") && !strings.HasPrefix(text, "- ") {
-			key = indent(line)
-		}
-	}
-	return false
-}
+// byteOrderMark begins files of some editors on Windows, several of which may be one manifest.
+const byteOrderMark = "\ufeff"
 
-// An injector handles one document.
-type injector struct {
+// A manifest is what is written.
+type manifest struct {
 	o                Options
-	compact          bool
+	documents        []document
+	differs          bool // from what was read
 	changed, skipped []string
 }
 
-// document returns a document as it is to be written. One without a change stays as it was.
-func (j *injector) document(text []byte) ([]byte, error) {
-	var doc yaml.Node
-	if err := yaml.Unmarshal(text, &doc); err != nil {
-		return nil, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "yaml: "))
+// document adds a document as it is to be written, and the ConfigMap that it needs. One without a
+// change stays as it was.
+func (m *manifest) document(d document) error {
+	if isOurs(d.raw) {
+		m.differs = true // one for the workload as it is now may follow
+		return nil
 	}
-	if doc.Kind != yaml.DocumentNode {
-		return text, nil // comments, or nothing
+	kind := text(d.raw, "kind")
+	if _, ok := podTemplates[kind]; !ok && kind != listKind {
+		m.documents = append(m.documents, d)
+		return nil
 	}
-	root := doc.Content[0]
-	if isOurs(root) {
-		return nil, nil // one for the workload as it is now may follow
+	root, err := d.nodes()
+	if err != nil {
+		return err
 	}
-	made, changed, err := j.object(root)
-	if err != nil || !changed {
-		return text, err
+	made, err := m.object(root, d.raw)
+	if err != nil {
+		return err
 	}
-	var out bytes.Buffer
-	if bytes.HasPrefix(text, []byte("---")) {
-		out.WriteString("---\n")
+	after, err := d.encode(root)
+	if err != nil {
+		return err
 	}
-	if err := j.encode(&out, &doc); err != nil {
+	if !isSame(after.raw, d.raw) {
+		d, m.differs = after, true
+	}
+	m.documents = append(m.documents, d)
+	if made == nil {
+		return nil
+	}
+	config, err := document{text: []byte(separator)}.encode(made)
+	m.documents, m.differs = append(m.documents, config), true
+	return err
+}
+
+const listKind = "List"
+
+// object changes a workload, or those of a List. made is the ConfigMap that it needs besides.
+func (m *manifest) object(node *yaml.RNode, raw json.RawMessage) (made *yaml.RNode, err error) {
+	kind := text(raw, "kind")
+	if kind == listKind {
+		return nil, m.list(node, field(raw, "items"))
+	}
+	w, err := readWorkload(kind, node, raw, m.o)
+	if w == nil || err != nil {
 		return nil, err
 	}
-	for _, m := range made {
-		out.WriteString("---\n")
-		if err := j.encode(&out, m); err != nil {
-			return nil, err
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", w.title(), err)
 		}
+	}()
+	reason, isInjected := w.unwanted(), w.record() != ""
+	switch {
+	case !m.o.Remove && reason == "":
+		m.changed = append(m.changed, w.title())
+		s, err := w.add()
+		return s.configMap, err
+	case !m.o.Remove:
+		m.skipped = append(m.skipped, w.title()+": "+reason)
+	case isInjected:
+		m.changed = append(m.changed, w.title())
 	}
-	return out.Bytes(), nil
-}
-
-func (j *injector) encode(out *bytes.Buffer, n *yaml.Node) error {
-	e := yaml.NewEncoder(out)
-	e.SetIndent(2)
-	if j.compact {
-		e.CompactSeqIndent()
+	if isInjected {
+		err = w.remove()
 	}
-	return errors.Join(e.Encode(n), e.Close())
-}
-
-// object changes a workload, or those of a list. made are the objects that it needs besides.
-func (j *injector) object(root *yaml.Node) (made []*yaml.Node, changed bool, err error) {
-	if root.Kind != yaml.MappingNode {
-		return nil, false, nil
-	}
-	kind := text(root, "kind")
-	if kind == "List" {
-		changed, err = j.list(root)
-		return nil, changed, err
-	}
-	path, ok := podTemplates[kind]
-	if !ok {
-		return nil, false, nil
-	}
-	w := workload{kind: kind, root: root, pod: root, o: j.o}
-	for _, key := range path {
-		if w.pod = get(w.pod, key); w.pod == nil || w.pod.Kind != yaml.MappingNode {
-			return nil, false, fmt.Errorf("%s: %s is not a mapping; write it out", w.title(), strings.Join(path, "."))
-		}
-	}
-	had, err := w.remove()
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", w.title(), err)
-	}
-	if j.o.Remove {
-		if had {
-			j.changed = append(j.changed, w.title())
-		}
-		return nil, had, nil
-	}
-	if reason := w.unwanted(); reason != "" {
-		j.skipped = append(j.skipped, w.title()+": "+reason)
-		return nil, had, nil
-	}
-	config, err := w.add()
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", w.title(), err)
-	}
-	j.changed = append(j.changed, w.title())
-	return []*yaml.Node{config}, true, nil
+	return nil, err
 }
 
 // list changes the items of a List. A ConfigMap that we made stands behind its workload.
-func (j *injector) list(root *yaml.Node) (changed bool, err error) {
-	items := get(root, "items")
-	if items == nil || items.Kind != yaml.SequenceNode {
-		return false, nil
+func (m *manifest) list(node *yaml.RNode, raw json.RawMessage) error {
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil || len(items) == 0 {
+		return nil
 	}
 	var kept []*yaml.Node
 	var errs []error
-	for _, item := range items.Content {
-		if isOurs(item) {
-			changed = true
+	list := node.Field("items").Value.YNode()
+	for i, item := range list.Content {
+		if isOurs(items[i]) {
 			continue
 		}
-		made, did, err := j.object(item)
+		made, err := m.object(yaml.NewRNode(item), items[i])
 		errs = append(errs, err)
-		changed = changed || did
-		kept = append(append(kept, item), made...)
+		if kept = append(kept, item); made != nil {
+			kept = append(kept, made.YNode())
+		}
 	}
-	items.Content = kept
-	return changed, errors.Join(errs...)
+	list.Content = kept
+	return errors.Join(errs...)
+}
+
+// join writes the documents one behind the other.
+func (m *manifest) join() ([]byte, error) {
+	var out bytes.Buffer
+	configs := map[string]string{}
+	for _, d := range m.documents {
+		if text(d.raw, "kind") == "ConfigMap" {
+			key := text(d.raw, "metadata", "namespace") + "/" + text(d.raw, "metadata", "name")
+			other, isThere := configs[key]
+			configs[key] = text(d.raw, "data", configKey)
+			if isThere && other != configs[key] {
+				return nil, fmt.Errorf("there would be two ConfigMaps %s; give a workload another name", text(d.raw, "metadata", "name"))
+			}
+		}
+		if out.Len() > 0 && len(bytes.TrimSpace(d.text)) > 0 && !bytes.HasPrefix(d.text, []byte("---")) {
+			out.WriteString(separator) // the document that began the manifest is gone
+		}
+		out.Write(d.text)
+		if n := out.Len(); n > 0 && out.Bytes()[n-1] != '\n' {
+			out.WriteByte('\n')
+		}
+	}
+	return out.Bytes(), nil
 }

@@ -166,8 +166,8 @@ func TestMistakes(t *testing.T) {
 		"container taken":   {fmt.Sprintf(deployment, "", "initContainers: [{name: overdue}]"), `it has a container "overdue" that this command has not added`, options},
 		"volume taken":      {fmt.Sprintf(deployment, "", "volumes: [{name: overdue-data}]"), `it has a volume "overdue-data"`, options},
 		"port taken":        {strings.Replace(fmt.Sprintf(deployment, "", ""), "image: shop", "ports: [{containerPort: 5672}]", 1), `its container "app" has port 5672, which the sidecar needs`, options},
-		"no template":       {"kind: Deployment\nmetadata: {name: x}\n", "Deployment x: spec.template is not a mapping", options},
-		"no spec":           {"kind: Pod\nmetadata: {name: x}\n", "Pod x: its pod template has no spec", options},
+		"no template":       {"kind: Deployment\nmetadata: {name: x}\n", "Deployment x: spec.template.spec is not there", options},
+		"no spec":           {"kind: Pod\nmetadata: {name: x}\n", "Pod x: spec is not there", options},
 		"no name":           {"kind: Pod\nspec: {containers: []}\n", "it has no name", options},
 		"no YAML":           {"a: [\n", "document 1: line", options},
 		"hidden characters": {"kind: Pod # \u202e\n", "which a reader does not see", options},
@@ -193,7 +193,7 @@ func TestListsAreChangedInPlace(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(once), &list); err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(list.Items); got != "[{Service {a}} {Pod {b}} {ConfigMap {b-overdue}}]" {
+	if got := fmt.Sprint(list.Items); got != "[{Service {a}} {Pod {b}} {ConfigMap {b-overdue-pod}}]" {
 		t.Errorf("items are %s", got)
 	}
 	o := options
@@ -239,7 +239,7 @@ func TestAnnotationsReplaceTheEntitiesOfAFile(t *testing.T) {
 	o := options
 	o.Config = []byte("onMonitorDown: pass # not refuse\nmonitor:\n  entities: [{queue: every}]\n  deadline: 5m\n")
 	out := string(mustManifest(t, fmt.Sprintf(deployment, `overdue.sidecar/queues: "orders"`, ""), o).Manifest)
-	for text, want := range map[string]int{"onMonitorDown: pass # not refuse": 1, "deadline: 5m": 1, `- queue: "orders"`: 1, "every": 0} {
+	for text, want := range map[string]int{"onMonitorDown: pass # not refuse": 1, "deadline: 5m": 1, `queue: "orders"`: 1, "every": 0} {
 		if got := strings.Count(out, text); got != want {
 			t.Errorf("%q is there %d times, want %d:\n%s", text, got, want, out)
 		}

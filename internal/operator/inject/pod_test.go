@@ -5,42 +5,37 @@ package inject
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"pgregory.net/rapid"
 )
 
-// apply applies operations as RFC 6902 says, as far as Pod makes them.
-func apply(t interface{ Fatalf(string, ...any) }, doc any, changes []Operation) any {
-	for _, c := range changes {
-		doc = applyOne(t, doc, strings.Split(c.Path, "/")[1:], c)
+// patched is a pod with operations, as an API server makes it.
+func patched(t interface{ Fatal(...any) }, pod any, changes []Operation) (after any) {
+	operations, err := json.Marshal(changes)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return doc
-}
-
-func applyOne(t interface{ Fatalf(string, ...any) }, in any, path []string, c Operation) any {
-	key := strings.NewReplacer("~1", "/", "~0", "~").Replace(path[0])
-	switch in := in.(type) {
-	case map[string]any:
-		if len(path) > 1 {
-			in[key] = applyOne(t, in[key], path[1:], c)
-		} else {
-			in[key] = c.Value
-		}
-		return in
-	case []any:
-		at, err := strconv.Atoi(key)
-		if err != nil || len(path) > 1 || c.Op != "add" || at > len(in) {
-			t.Fatalf("%s %s does not fit a list of %d", c.Op, c.Path, len(in))
-		}
-		return append(in[:at:at], append([]any{c.Value}, in[at:]...)...)
+	p, err := jsonpatch.DecodePatch(operations)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("%s leads to %T", c.Path, in)
-	return nil
+	before, err := json.Marshal(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := p.Apply(before)
+	if err == nil {
+		err = json.Unmarshal(text, &after)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return after
 }
 
 // plainJSON has only what encoding/json makes.
@@ -67,9 +62,9 @@ func TestPodGetsTheSidecarOfAManifest(t *testing.T) {
 		if err != nil || skipped != "" {
 			t.Fatalf("Pod = %q, %v\n%s", skipped, err, text)
 		}
-		got := apply(t, plainJSON(t, in), plainJSONOperations(t, changes))
+		got := patched(t, in, changes)
 		var want any
-		manifest, _, _ := strings.Cut(string(mustManifest(t, string(text), options).Manifest), "\n---\n")
+		manifest, _, _ := strings.Cut(strings.TrimPrefix(string(mustManifest(t, string(text), options).Manifest), "---\n"), "\n---\n")
 		if err := yaml.Unmarshal([]byte(manifest), &want); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +72,7 @@ func TestPodGetsTheSidecarOfAManifest(t *testing.T) {
 		// The places in which the two differ.
 		file := annotationsOf(got)[annotateConfig]
 		delete(annotationsOf(got), annotateConfig)
-		if file != configFile(nil, nil) {
+		if file != configOf(nil, nil) {
 			t.Fatalf("the annotation has the configuration\n%s", file)
 		}
 		for _, pod := range []any{got, want} {
@@ -89,7 +84,7 @@ func TestPodGetsTheSidecarOfAManifest(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("-manifest +patched:\n%s", diff)
 		}
-		twice, err := json.Marshal(apply(t, plainJSON(t, in), plainJSONOperations(t, changes)))
+		twice, err := json.Marshal(patched(t, in, changes))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,13 +107,6 @@ func annotationsOf(pod any) map[string]any {
 	return pod.(map[string]any)["metadata"].(map[string]any)["annotations"].(map[string]any)
 }
 
-func plainJSONOperations(t interface{ Fatal(...any) }, changes []Operation) (plain []Operation) {
-	for _, c := range changes {
-		plain = append(plain, Operation{c.Op, c.Path, plainJSON(t, c.Value)})
-	}
-	return plain
-}
-
 // drawPod draws a pod as an API server sends it.
 func drawPod(t *rapid.T) map[string]any {
 	one := func(label string) bool { return rapid.Bool().Draw(t, label) }
@@ -136,7 +124,7 @@ func drawPod(t *rapid.T) map[string]any {
 		if one(key) {
 			var list []any
 			for i := range rapid.IntRange(1, 3).Draw(t, "items") {
-				list = append(list, map[string]any{"name": fmt.Sprint("item-", i%2), "ratio": 0.5, "on": true, "many": 1e21})
+				list = append(list, map[string]any{"name": fmt.Sprint("item-", i%2), "ratio": 0.5, "many": 1e21, "on": true})
 			}
 			spec[key] = list
 		}
@@ -145,19 +133,18 @@ func drawPod(t *rapid.T) map[string]any {
 }
 
 func TestPodsThatStayAsTheyAre(t *testing.T) {
-	const pod = `{"metadata": {"generateName": "shop-7d9f-", "annotations": {%s}, "ownerReferences": [{"kind": "ReplicaSet"}]}, "spec": {%s}}`
+	const pod = `{"kind": "Pod", "metadata": {"generateName": "shop-7d9f-", "annotations": {%s}, "ownerReferences": [{"kind": "ReplicaSet"}]}, "spec": {%s}}`
 	for reason, in := range map[string]string{
 		`overdue.sidecar/inject is "false"`:     fmt.Sprintf(pod, `"overdue.sidecar/inject": "false"`, `"containers": []`),
 		"a kubelet runs it from a file":         fmt.Sprintf(pod, `"kubernetes.io/config.mirror": "x"`, `"containers": []`),
 		"it has a sidecar already":              fmt.Sprintf(pod, `"overdue.sidecar/injected": "x"`, `"containers": []`),
 		`it has a container "overdue" already`:  fmt.Sprintf(pod, ``, `"containers": [{"name": "overdue"}]`),
 		"its pods run on Windows":               fmt.Sprintf(pod, ``, `"containers": [], "os": {"name": "windows"}`),
-		"the pod has no spec":                   `{"kind": "Pod"}`,
-		"the pod is not JSON: more follows it":  `{"kind": "Pod"} {}`,
-		"the pod is not JSON: unexpected":       `{"kind": "Pod"`,
+		"Pod : spec is not there":               `{"kind": "Pod"}`,
+		"the pod cannot be read":                `{"kind": "Pod"`,
 		"has the annotation overdue.sidecar/co": fmt.Sprintf(pod, `"overdue.sidecar/config": "x"`, `"containers": []`),
 		"its pods use the network of the node":  fmt.Sprintf(pod, ``, `"containers": [], "hostNetwork": true`),
-		"are of another type":                   fmt.Sprintf(pod, ``, `"containers": [], "volumes": {"a": 1}`),
+		"cannot unmarshal object":               fmt.Sprintf(pod, ``, `"containers": [], "volumes": {"a": 1}`),
 		"the Service Bus namespace is unknown":  fmt.Sprintf(pod, `"overdue.sidecar/identity": "workload"`, `"containers": []`),
 	} {
 		o := options
@@ -180,8 +167,8 @@ func TestPodsThatStayAsTheyAre(t *testing.T) {
 }
 
 func FuzzPod(f *testing.F) {
-	f.Add([]byte(`{"metadata": {"annotations": null}, "spec": {"containers": [{"name": "a", "env": [{"value": "\u0085\ufeff"}]}], "volumes": []}}`))
-	f.Add([]byte(`{"spec": {"initContainers": [1, "a", null], "containers": [[]]}}`))
+	f.Add([]byte(`{"kind": "Pod", "metadata": {"annotations": null}, "spec": {"containers": [{"name": "a", "env": [{"value": "\u0085\ufeff"}]}], "volumes": []}}`))
+	f.Add([]byte(`{"kind": "Pod", "spec": {"initContainers": [1, "a", null], "containers": [[]]}}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		changes, _, err := Pod(in, options)
 		if err != nil || len(changes) == 0 {
@@ -191,7 +178,7 @@ func FuzzPod(f *testing.F) {
 		if err := json.Unmarshal(in, &pod); err != nil {
 			t.Fatal(err)
 		}
-		after, err := json.Marshal(apply(t, pod, plainJSONOperations(t, changes)))
+		after, err := json.Marshal(patched(t, pod, changes))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,255 +3,224 @@
 package inject
 
 import (
+	"bytes"
 	"crypto/sha256"
+	_ "embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"strconv"
 	"strings"
+	"text/template"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
 	"overdue/internal/servicebus/address"
-
-	"go.yaml.in/yaml/v3"
 )
 
-// Names in the pod.
+//go:embed sidecar.yaml
+var sidecarYAML string
+
+var sidecarTemplate = template.Must(template.New("sidecar.yaml").Parse(sidecarYAML))
+
+// A sidecar is what is added.
+type sidecar struct {
+	container  *yaml.Node
+	volumes    []*yaml.Node
+	configMap  *yaml.RNode // nil for a pod that is being created
+	configFile string
+}
+
+// Names that sidecar.yaml has, too.
 const (
-	containerName = "overdue"
-	configVolume  = "overdue-config"
-	dataVolume    = "overdue-data"
-	probePort     = "overdue-probes"
+	containerName  = "overdue"
+	configVolume   = "overdue-config"
+	dataVolume     = "overdue-data"
+	configKey      = "overdue.yaml"
+	managedByLabel = "app.kubernetes.io/managed-by"
+	managedBy      = "overdue-inject"
 )
+
+// values are what sidecar.yaml leaves open. All are checked, or quoted.
+type values struct {
+	Image, Namespace           string
+	Secret, Key                string // of the connection string; "": Namespace is stated
+	CPU, Memory, MemoryLimit   string
+	DrainTime, StopTimeout     time.Duration
+	ConfigMap, ObjectNamespace string
+	Hooks                      map[string]string // annotations that say when an object is created
+}
 
 // The processor time and memory that the sidecar requests, and the memory that it gets at most.
 const (
-	defaultCPU      = "50m"
-	defaultMemory   = "64Mi"
-	defaultMemoryTo = "512Mi"
+	defaultCPU         = "50m"
+	defaultMemory      = "64Mi"
+	defaultMemoryLimit = "512Mi"
 )
 
 const (
-	// grace is terminationGracePeriodSeconds where a pod states none.
-	grace = 30 * time.Second
-	// leastGrace is the shortest in which an app and then the sidecar can end.
-	leastGrace = 5 * time.Second
+	// defaultGraceSeconds is terminationGracePeriodSeconds where a pod states none.
+	defaultGraceSeconds = 30
+	// minGraceSeconds is the shortest in which an app and then the sidecar can end.
+	minGraceSeconds = 5
 )
 
-// sidecar is what is particular about the container.
-type sidecar struct {
-	image, namespace       string
-	secret, key            string // of the connection string; "": the namespace is stated
-	cpu, memory, memoryTo  string
-	drainTime, stopTimeout time.Duration
+// sidecar makes what w needs.
+func (w *workload) sidecar() (s sidecar, err error) {
+	v, err := w.values()
+	if err != nil {
+		return s, err
+	}
+	if s.configFile, err = w.configFile(); err != nil {
+		return s, err
+	}
+	var out bytes.Buffer
+	if err := sidecarTemplate.Execute(&out, v); err != nil {
+		return s, err
+	}
+	var parts []*yaml.RNode
+	for part := range strings.SplitSeq(out.String(), separator) {
+		node, err := yaml.Parse(part)
+		if err != nil {
+			return s, err
+		}
+		parts = append(parts, node)
+	}
+	s.container = parts[0].YNode()
+	s.volumes = []*yaml.Node{parts[1].YNode(), parts[2].YNode()}
+	if w.admitted {
+		return s, nil
+	}
+	s.configMap = parts[3]
+	content := yaml.NewStringRNode(s.configFile)
+	content.YNode().Style = yaml.LiteralStyle
+	return s, s.configMap.PipeE(yaml.Lookup("data"), yaml.SetField(configKey, content))
 }
 
-var (
-	hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`)
-	quantity = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?(m|k|M|G|Ki|Mi|Gi)?$`)
-	keyName  = regexp.MustCompile(`^[-._a-zA-Z0-9]+$`)
-)
+// isOurs reports whether an object is a ConfigMap that an earlier run has added.
+func isOurs(raw json.RawMessage) bool {
+	return text(raw, "kind") == "ConfigMap" && text(raw, "metadata", "labels", managedByLabel) == managedBy
+}
 
-// sidecar reads the options of w.
-func (w *workload) sidecar() (s sidecar, err error) {
-	s = sidecar{image: w.o.Image, namespace: w.o.Namespace, cpu: defaultCPU, memory: defaultMemory, memoryTo: defaultMemoryTo}
+// configName differs by kind: workloads of two kinds may have one name. It ends in -overdue only for
+// a Deployment, so no two are the same.
+func (w *workload) configName() string {
+	if w.kind == "Deployment" {
+		return w.name() + "-overdue"
+	}
+	return w.name() + "-overdue-" + strings.ToLower(w.kind)
+}
+
+var imageName = regexp.MustCompile(`^\w[\w.:/@-]*$`)
+
+// values reads the options of w, and reports every mistake in them.
+func (w *workload) values() (v values, err error) {
 	var errs []error
-	mistake := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	secret, isSecret := strings.CutPrefix(w.o.Identity, IdentitySecret)
-	switch {
-	case isSecret:
-		var ok bool
-		if s.secret, s.key, ok = strings.Cut(secret, "/"); !ok || !hostName.MatchString(s.secret) || !keyName.MatchString(s.key) {
-			mistake("identity %q is not secret:NAME/KEY", w.o.Identity)
-		}
-	case w.o.Identity != IdentityWorkload:
-		mistake("identity %q is neither %q nor secret:NAME/KEY", w.o.Identity, IdentityWorkload)
-	case s.namespace == "":
-		mistake("the Service Bus namespace is unknown; state it with --namespace or %s", annotateSpace)
-	case !hostName.MatchString(s.namespace) || !strings.Contains(s.namespace, "."):
-		mistake("namespace %q is not a fully qualified name, as contoso.servicebus.windows.net", s.namespace)
-	}
-	if s.image == "" || strings.ContainsAny(s.image, " \t\n") {
-		mistake("image %q is not the name of an image", s.image)
-	}
-	if v := w.annotation(annotateCPU); v != "" {
-		s.cpu = v
-	}
-	if v := w.annotation(annotateMemory); v != "" {
-		s.memory, s.memoryTo = v, v
-	}
-	for _, v := range []string{s.cpu, s.memory} {
-		if !quantity.MatchString(v) {
-			mistake("%q is not a quantity, as 50m or 128Mi", v)
+	mistake := func(is bool, format string, a ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf(format, a...))
 		}
 	}
-	for _, name := range append(append([]string(nil), w.o.Queues...), w.o.Topics...) {
-		if _, err := address.Name(name); err != nil {
+	isNoName := func(name string) bool { return len(validation.IsDNS1123Subdomain(name)) > 0 }
+	v = values{
+		Image:       plain(w.o.Image),
+		Namespace:   plain(w.o.Namespace),
+		CPU:         defaultCPU,
+		Memory:      defaultMemory,
+		MemoryLimit: defaultMemoryLimit,
+		Hooks:       map[string]string{},
+	}
+	mistake(!imageName.MatchString(w.o.Image), "image %q is not the name of an image", w.o.Image)
+	if secret, isSecret := strings.CutPrefix(w.o.Identity, IdentitySecret); isSecret {
+		name, key, _ := strings.Cut(secret, "/")
+		mistake(isNoName(name) || len(validation.IsConfigMapKey(key)) > 0, "identity %q is not secret:NAME/KEY", w.o.Identity)
+		v.Secret, v.Key = plain(name), plain(key)
+	} else if w.o.Identity != IdentityWorkload {
+		mistake(true, "identity %q is neither %q nor secret:NAME/KEY", w.o.Identity, IdentityWorkload)
+	} else if v.Namespace == "" {
+		mistake(true, "the Service Bus namespace is unknown; state it with --namespace or %s", annotateSpace)
+	} else {
+		mistake(isNoName(strings.ToLower(v.Namespace)) || !strings.Contains(v.Namespace, "."), "namespace %q is not a fully qualified name, as contoso.servicebus.windows.net", w.o.Namespace)
+	}
+	if cpu := w.annotation(annotateCPU); cpu != "" {
+		v.CPU = cpu
+	}
+	if memory := w.annotation(annotateMemory); memory != "" {
+		v.Memory, v.MemoryLimit = memory, memory
+	}
+	for _, stated := range []string{v.CPU, v.Memory} {
+		q, err := resource.ParseQuantity(stated)
+		mistake(err != nil || q.Sign() <= 0, "%q is not a quantity, as 50m or 128Mi", stated)
+	}
+	for _, names := range [][]string{w.o.Queues, w.o.Topics} {
+		for _, name := range names {
+			_, err := address.Name(name)
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, s.end(text(w.pod, "spec", "terminationGracePeriodSeconds")))
-	return s, errors.Join(errs...)
-}
-
-// end divides the time in which a pod has to end. Kubernetes ends the sidecar after the app, in what
-// the app has left. Should somebody end it before, it waits for the app for drainTime.
-func (s *sidecar) end(stated string) error {
-	total := grace
-	if stated != "" {
-		seconds, err := strconv.Atoi(stated)
-		if err != nil {
-			return fmt.Errorf("terminationGracePeriodSeconds is %q, which is not a whole number", stated)
-		}
-		total = min(grace, time.Duration(seconds)*time.Second)
+	// Kubernetes ends the sidecar after the app, in what the app has left. Should somebody end it
+	// before, it waits for the app for a third of the time.
+	seconds := int64(defaultGraceSeconds)
+	if stated := w.spec.TerminationGracePeriodSeconds; stated != nil {
+		seconds = min(seconds, *stated)
 	}
-	if total < leastGrace {
-		return fmt.Errorf("terminationGracePeriodSeconds is %s; the app and the sidecar after it need %.0f", stated, leastGrace.Seconds())
-	}
-	s.drainTime = (total / 3).Truncate(time.Second)
-	s.stopTimeout = (total * 4 / 15).Truncate(time.Second)
-	return nil
-}
-
-// object is a mapping in a manifest, whose keys keep their order.
-type object []pair
-
-type pair struct {
-	key   string
-	value any
-}
-
-// node returns the YAML of a value.
-func node(v any) (*yaml.Node, error) {
-	switch v := v.(type) {
-	case object:
-		m := &yaml.Node{Kind: yaml.MappingNode}
-		for _, p := range v {
-			value, err := node(p.value)
-			if err != nil {
-				return nil, err
-			}
-			set(m, p.key, value)
-		}
-		return m, nil
-	case []object:
-		list := &yaml.Node{Kind: yaml.SequenceNode}
-		for _, o := range v {
-			item, err := node(o)
-			if err != nil {
-				return nil, err
-			}
-			list.Content = append(list.Content, item)
-		}
-		return list, nil
-	case *yaml.Node:
-		return v, nil
-	}
-	n := &yaml.Node{}
-	return n, n.Encode(v)
-}
-
-// node is the container.
-func (s *sidecar) node() (*yaml.Node, error) {
-	from := object{{"name", "OVERDUE_NAMESPACE"}, {"value", s.namespace}}
-	if s.secret != "" {
-		from = object{{"name", "OVERDUE_NAMESPACE"}, {"valueFrom", object{{"secretKeyRef", object{{"name", s.secret}, {"key", s.key}}}}}}
-	}
-	env := func(name, value string) object { return object{{"name", name}, {"value", value}} }
-	probe := func(path string, more ...pair) object {
-		return append(object{{"httpGet", object{{"path", path}, {"port", probePort}}}}, more...)
-	}
-	return node(object{
-		{"name", containerName},
-		{"image", s.image},
-		{"restartPolicy", "Always"},
-		{"args", []string{"proxy", "--config", "/etc/overdue/overdue.yaml"}},
-		{"env", []object{
-			from, env("OVERDUE_LISTEN_PROBES", ":9096"),
-			env("OVERDUE_MAX_SIGTERM_DELAY", s.drainTime.String()), env("OVERDUE_SHUTDOWN_TIMEOUT", s.stopTimeout.String()),
-		}},
-		{"ports", []object{{{"name", probePort}, {"containerPort", 9096}}}},
-		{"startupProbe", probe("/startupz", pair{"periodSeconds", 1}, pair{"failureThreshold", 60})},
-		{"livenessProbe", probe("/livez")},
-		{"resources", object{{"requests", object{{"cpu", s.cpu}, {"memory", s.memory}}}, {"limits", object{{"memory", s.memoryTo}}}}},
-		{"securityContext", object{
-			{"allowPrivilegeEscalation", false}, {"capabilities", object{{"drop", []string{"ALL"}}}}, {"readOnlyRootFilesystem", true},
-			{"runAsNonRoot", true}, {"runAsUser", 65532}, {"runAsGroup", 65532}, {"seccompProfile", object{{"type", "RuntimeDefault"}}},
-		}},
-		{"volumeMounts", []object{
-			{{"name", configVolume}, {"mountPath", "/etc/overdue"}, {"readOnly", true}}, {{"name", dataVolume}, {"mountPath", "/var/lib/overdue"}},
-		}},
-	})
-}
-
-func emptyDir() pair {
-	return pair{"emptyDir", &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}}
-}
-
-func volumeOf(name string, source pair) *yaml.Node { return mustNode(object{{"name", name}, source}) }
-
-// configSource is where the volume with the configuration comes from.
-func (w *workload) configSource() pair {
+	mistake(seconds < minGraceSeconds, "terminationGracePeriodSeconds is %d; the app and the sidecar after it need %d", seconds, minGraceSeconds)
+	total := time.Duration(seconds) * time.Second
+	v.DrainTime, v.StopTimeout = (total / 3).Truncate(time.Second), (total * 4 / 15).Truncate(time.Second)
 	if w.admitted {
-		from := object{{"fieldPath", "metadata.annotations['" + annotateConfig + "']"}}
-		return pair{"downwardAPI", object{{"items", []object{{{"path", "overdue.yaml"}, {"fieldRef", from}}}}}}
+		return v, errors.Join(errs...)
 	}
-	return pair{"configMap", object{{"name", w.configName()}}}
+	mistake(isNoName(w.name()), "it has no name, which its ConfigMap needs, or none that Kubernetes takes")
+	mistake(w.meta.Namespace != "" && isNoName(w.meta.Namespace), "its namespace %q is none that Kubernetes takes", w.meta.Namespace)
+	v.ConfigMap, v.ObjectNamespace = w.configName(), plain(w.meta.Namespace)
+	// A ConfigMap that came later than its Job, which is a hook, would keep the Job waiting.
+	for key, value := range w.meta.Annotations {
+		if strings.HasPrefix(key, "helm.sh/hook") || strings.HasPrefix(key, "argocd.argoproj.io/hook") || key == "argocd.argoproj.io/sync-wave" {
+			v.Hooks[key] = value
+		}
+	}
+	return v, errors.Join(errs...)
 }
 
-// mustNode is for values whose parts all have a node.
-func mustNode(v any) *yaml.Node {
-	n, err := node(v)
-	if err != nil {
-		panic(err) // it is all texts
+// plain quotes a name that kubectl would read as another type, as on.
+func plain(name string) string {
+	if yaml.IsValueNonString(name) {
+		return strconv.Quote(name)
 	}
-	return n
+	return name
 }
 
 // configFile is the configuration file of the sidecar. Queues and topics of annotations replace those
 // of a file that the options have.
 func (w *workload) configFile() (string, error) {
-	made := configFile(w.o.Queues, w.o.Topics)
+	made := configOf(w.o.Queues, w.o.Topics)
 	if len(w.o.Config) == 0 {
 		return made, nil
 	}
 	if len(w.o.Queues)+len(w.o.Topics) == 0 {
 		return string(w.o.Config), nil
 	}
-	var theirs, ours yaml.Node
-	if err := errors.Join(yaml.Unmarshal(w.o.Config, &theirs), yaml.Unmarshal([]byte(made), &ours)); err != nil {
-		return "", fmt.Errorf("the configuration of the sidecar: %w", err)
-	}
-	if theirs.Kind != yaml.DocumentNode || theirs.Content[0].Kind != yaml.MappingNode {
+	theirs, err := yaml.Parse(string(w.o.Config))
+	if errors.Is(err, io.EOF) {
 		return made, nil // there is nothing in it
 	}
-	monitor, _ := ensure(theirs.Content[0], "monitor", yaml.MappingNode)
-	set(monitor, "entities", get(get(ours.Content[0], "monitor"), "entities"))
-	file, err := yaml.Marshal(&theirs)
-	return string(file), err
-}
-
-// digest changes with a configuration file. It stands in the pod template, so that the pods are
-// replaced then.
-func digest(file string) string {
-	sum := sha256.Sum256([]byte(file))
-	return hex.EncodeToString(sum[:4])
-}
-
-// configMap is the ConfigMap with the configuration file.
-func (w *workload) configMap(file string) *yaml.Node {
-	meta := object{{"name", w.configName()}}
-	if namespace := text(w.root, "metadata", "namespace"); namespace != "" {
-		meta = append(meta, pair{"namespace", namespace})
+	if err == nil {
+		err = theirs.SetMapField(yaml.MustParse(made).Field("monitor").Value.Field("entities").Value, "monitor", "entities")
 	}
-	meta = append(meta, pair{"labels", object{{managedByLabel, managedBy}}})
-	content := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: file, Style: yaml.LiteralStyle}
-	return mustNode(object{{"apiVersion", "v1"}, {"kind", "ConfigMap"}, {"metadata", meta}, {"data", object{{"overdue.yaml", content}}}})
+	if err != nil {
+		return "", fmt.Errorf("the configuration of the sidecar: %w", err)
+	}
+	return theirs.String()
 }
 
-// configFile is the configuration of a sidecar that monitors these entities; none: all.
-func configFile(queues, topics []string) string {
+// configOf is the configuration of a sidecar that monitors these entities; none: all.
+func configOf(queues, topics []string) string {
 	if len(queues)+len(topics) == 0 {
 		return "# Every queue and topic that the app sends to is monitored.\nmonitor:\n  entities: []\n"
 	}
@@ -264,4 +233,11 @@ func configFile(queues, topics []string) string {
 		fmt.Fprintf(&b, "    - topic: %s\n", strconv.Quote(name))
 	}
 	return b.String()
+}
+
+// digest changes with a configuration file. It stands in the pod template, so that the pods are
+// replaced then.
+func digest(file string) string {
+	sum := sha256.Sum256([]byte(file))
+	return hex.EncodeToString(sum[:4])
 }

@@ -3,14 +3,17 @@
 package inject
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
 // podTemplates are the kinds with pods, and where their templates are.
@@ -20,253 +23,192 @@ var podTemplates = map[string][]string{
 	"CronJob": {"spec", "jobTemplate", "spec", "template"},
 }
 
-// Annotations of a workload or of its pod template, which take precedence over the workload.
-const (
-	prefix           = "overdue.sidecar/"
-	annotateInject   = prefix + "inject" // "false" leaves the workload as it is
-	annotateQueues   = prefix + "queues" // names, between commas
-	annotateTopics   = prefix + "topics"
-	annotateSpace    = prefix + "namespace"
-	annotateIdentity = prefix + "identity"
-	annotateImage    = prefix + "image"
-	annotateCPU      = prefix + "cpu"    // that the sidecar requests
-	annotateMemory   = prefix + "memory" // that it requests, and at most gets
-	// annotateInjected is ours: which keys of the pod we have made, and what the configuration is.
-	annotateInjected = prefix + "injected"
-	// annotateConfig is ours: the configuration of the sidecar, in a pod that was changed at admission.
-	annotateConfig = prefix + "config"
-)
-
-// Annotations are those that a workload may have, with what they say.
-var Annotations = [][2]string{
-	{annotateInject, `"false" leaves the workload as it is`},
-	{annotateSpace, "the Service Bus namespace, fully qualified"},
-	{annotateQueues, "the queues that are monitored, with commas between them"},
-	{annotateTopics, "the topics that are monitored, likewise"},
-	{annotateIdentity, "workload, or secret:NAME/KEY"},
-	{annotateImage, "the image of the sidecar"},
-	{annotateCPU, "the processor time that it requests, as 50m"},
-	{annotateMemory, "the memory that it requests and at most gets, as 128Mi"},
-}
-
-const (
-	identityLabel  = "azure.workload.identity/use"
-	managedByLabel = "app.kubernetes.io/managed-by"
-	managedBy      = "overdue-inject"
-)
-
 // ports are those of the sidecar, which no container of the pod may have besides.
-var ports = []string{"5672", "5300", "9095", "9096"}
+var ports = []int32{5672, 5300, 9095, 9096}
+
+const (
+	identityLabel = "azure.workload.identity/use"
+	// ownLabel ends the annotation annotateInjected if the label is ours.
+	ownLabel = ",made=use"
+)
 
 // A workload is an object with a pod template.
 type workload struct {
-	kind      string
-	root, pod *yaml.Node
-	o         Options
-	// admitted is a pod that is being created. No object can be made beside it, so its configuration
-	// stands in an annotation.
-	admitted bool
+	kind     string
+	meta     meta.ObjectMeta // of the object
+	podMeta  meta.ObjectMeta
+	spec     core.PodSpec
+	node     *yaml.RNode // of the pod template
+	o        Options
+	admitted bool // a pod that is being created; no object can be made beside it
+}
+
+// readWorkload reads an object as an API server does; nil: it has no pods.
+func readWorkload(kind string, node *yaml.RNode, raw json.RawMessage, o Options) (*workload, error) {
+	w := &workload{
+		kind: kind,
+		o:    o,
+	}
+	path, ok := podTemplates[kind]
+	pod := field(raw, path...)
+	if isForeign := strings.Contains(text(raw, "apiVersion"), ".") && pod == nil; !ok || isForeign {
+		return nil, nil
+	}
+	errs := []error{checkRendered(raw)}
+	decode := func(raw json.RawMessage, into any) {
+		if raw != nil {
+			errs = append(errs, kjson.UnmarshalCaseSensitivePreserveInts(raw, into))
+		}
+	}
+	decode(field(raw, "metadata"), &w.meta)
+	decode(field(pod, "metadata"), &w.podMeta)
+	decode(field(pod, "spec"), &w.spec)
+	var err error
+	if w.node, err = node.Pipe(yaml.Lookup(path...)); err == nil && len(field(pod, "spec")) == 0 {
+		err = fmt.Errorf("%s is not there", strings.Join(append(slices.Clone(path), "spec"), "."))
+	}
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", kind, text(raw, "metadata", "name"), err)
+	}
+	w.annotate()
+	return w, nil
 }
 
 func (w *workload) name() string {
-	if name := text(w.root, "metadata", "name"); name != "" {
-		return name
+	if w.meta.Name != "" {
+		return w.meta.Name
 	}
-	return strings.TrimRight(text(w.root, "metadata", "generateName"), "-")
+	return strings.TrimRight(w.meta.GenerateName, "-")
 }
 
 func (w *workload) title() string { return w.kind + " " + w.name() }
 
-// annotation returns one of the pod template, or of the workload.
-func (w *workload) annotation(key string) string {
-	if value := text(w.pod, "metadata", "annotations", key); value != "" {
-		return value
-	}
-	return text(w.root, "metadata", "annotations", key)
-}
+// record is what an earlier run has written; "": the pod template has no sidecar of ours.
+func (w *workload) record() string { return w.podMeta.Annotations[annotateInjected] }
 
 // unwanted says why a workload stays as it is; "": it does not.
 func (w *workload) unwanted() string {
-	switch {
-	case w.annotation(annotateInject) == "false":
-		return annotateInject + ` is "false"`
-	case text(w.pod, "spec", "nodeSelector", "kubernetes.io/os") == "windows", text(w.pod, "spec", "os", "name") == "windows":
+	const oldLabelOS, mirror = "beta.kubernetes.io/os", "kubernetes.io/config.mirror"
+	wanted, err := strconv.ParseBool(w.annotation(annotateInject))
+	isTaken := slices.ContainsFunc(w.containers(), func(c core.Container) bool { return c.Name == containerName })
+	switch os := string(core.Windows); {
+	case err == nil && !wanted:
+		return fmt.Sprintf("%s is %q", annotateInject, w.annotation(annotateInject))
+	case w.spec.OS != nil && w.spec.OS.Name == core.Windows, w.spec.NodeSelector[core.LabelOSStable] == os, w.spec.NodeSelector[oldLabelOS] == os:
 		return "its pods run on Windows"
-	case w.admitted:
-		return w.unwantedAtAdmission()
-	case get(get(w.root, "metadata"), "ownerReferences") != nil:
+	case !w.admitted && len(w.meta.OwnerReferences) > 0:
 		return "another object owns it"
+	case w.admitted && w.annotation(mirror) != "": // its entry in the API is a copy, which nobody may change
+		return "a kubelet runs it from a file"
+	case w.admitted && w.record() != "":
+		return "it has a sidecar already"
+	case w.admitted && isTaken:
+		return fmt.Sprintf("it has a container %q already", containerName)
 	}
 	return ""
 }
 
-// remove takes out what an earlier run has added.
-func (w *workload) remove() (had bool, err error) {
-	spec, meta := get(w.pod, "spec"), get(w.pod, "metadata")
-	if spec == nil || spec.Kind != yaml.MappingNode {
-		return false, errors.New("its pod template has no spec")
-	}
-	annotations := get(meta, "annotations")
-	record := text(annotations, annotateInjected)
-	if record == "" {
-		return false, nil
-	}
-	_, list, _ := strings.Cut(record, "made=")
-	made := strings.Split(list, "+")
-	drop(spec, "initContainers", containerName)
-	drop(spec, "volumes", configVolume)
-	drop(spec, "volumes", dataVolume)
-	remove(annotations, annotateInjected)
-	remove(annotations, annotateConfig)
-	if slices.Contains(made, "use") {
-		remove(get(meta, "labels"), identityLabel)
-	}
-	for _, of := range []struct {
-		in  *yaml.Node
-		key string
-	}{{spec, "initContainers"}, {spec, "volumes"}, {meta, "annotations"}, {meta, "labels"}, {w.pod, "metadata"}} {
-		if v := get(of.in, of.key); v != nil && len(v.Content) == 0 && slices.Contains(made, of.key) {
-			remove(of.in, of.key)
-		}
-	}
-	return true, nil
-}
-
-// add adds the sidecar, and returns the ConfigMap that it needs.
-func (w *workload) add() (*yaml.Node, error) {
-	w.annotated()
-	s, err := w.sidecar()
-	if err != nil {
-		return nil, err
-	}
-	file, err := w.configFile()
-	if err != nil {
-		return nil, err
-	}
-	spec := get(w.pod, "spec")
-	if err := w.possible(spec); err != nil {
-		return nil, err
-	}
-	var made []string
-	ensured := func(in *yaml.Node, key string, kind yaml.Kind) *yaml.Node {
-		v, isNew := ensure(in, key, kind)
-		if isNew {
-			made = append(made, key)
-		}
-		return v
-	}
-	init := ensured(spec, "initContainers", yaml.SequenceNode)
-	volumes := ensured(spec, "volumes", yaml.SequenceNode)
-	meta := ensured(w.pod, "metadata", yaml.MappingNode)
-	annotations := ensured(meta, "annotations", yaml.MappingNode)
-	if init.Kind != yaml.SequenceNode || volumes.Kind != yaml.SequenceNode || annotations.Kind != yaml.MappingNode {
-		return nil, errors.New("initContainers, volumes or annotations of its pod template are of another type")
-	}
-	container, err := s.node()
-	if err != nil {
-		return nil, err
-	}
-	init.Content = slices.Insert(init.Content, 0, container) // before all others: they may send
-	volumes.Content = append(volumes.Content, volumeOf(configVolume, w.configSource()), volumeOf(dataVolume, emptyDir()))
-	if w.o.Identity == IdentityWorkload {
-		if labels := ensured(meta, "labels", yaml.MappingNode); get(labels, identityLabel) == nil {
-			set(labels, identityLabel, scalar("true"))
-			made = append(made, "use")
-		}
-	}
-	set(annotations, annotateInjected, scalar("config="+digest(file)+",made="+strings.Join(made, "+")))
-	if w.admitted {
-		set(annotations, annotateConfig, scalar(file))
-		return nil, nil
-	}
-	return w.configMap(file), nil
-}
-
-// annotated applies the annotations to the options.
-func (w *workload) annotated() {
-	for _, of := range []struct {
-		key   string
-		value *string
-	}{{annotateSpace, &w.o.Namespace}, {annotateIdentity, &w.o.Identity}, {annotateImage, &w.o.Image}} {
-		if v := w.annotation(of.key); v != "" {
-			*of.value = v
-		}
-	}
-	for _, of := range []struct {
-		key   string
-		value *[]string
-	}{{annotateQueues, &w.o.Queues}, {annotateTopics, &w.o.Topics}} {
-		if v := w.annotation(of.key); v != "" {
-			*of.value = Names(v)
-		}
-	}
-}
-
-// Names splits a list with commas.
-func Names(list string) (names []string) {
-	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			names = append(names, name)
-		}
-	}
-	return names
+func (w *workload) containers() []core.Container {
+	return slices.Concat(w.spec.InitContainers, w.spec.Containers)
 }
 
 // possible reports what keeps the sidecar from running in the pod.
-func (w *workload) possible(spec *yaml.Node) error {
-	if w.name() == "" && !w.admitted {
-		return errors.New("it has no name, which its ConfigMap needs")
-	}
+func (w *workload) possible() error {
+	isInjected := w.record() != ""
 	if w.admitted && w.annotation(annotateConfig) != "" {
 		return fmt.Errorf("it has the annotation %s, which is for Overdue to write; take it out", annotateConfig)
 	}
-	if text(spec, "hostNetwork") == "true" {
+	if w.spec.HostNetwork {
 		return errors.New("its pods use the network of the node, where the ports of the sidecar may be taken; see `overdue proxy` as a service")
 	}
-	for _, list := range []string{"initContainers", "containers"} {
-		containers := get(spec, list)
-		if containers == nil {
+	for _, c := range w.containers() {
+		if c.Name == containerName && isInjected {
 			continue
 		}
-		for _, c := range containers.Content {
-			name := text(c, "name")
-			if name == containerName {
-				return fmt.Errorf("it has a container %q that this command has not added; rename it, or take it out", name)
-			}
-			open := get(c, "ports")
-			if open == nil {
-				continue
-			}
-			for _, p := range open.Content {
-				if port := text(p, "containerPort"); slices.Contains(ports, port) {
-					return fmt.Errorf("its container %q has port %s, which the sidecar needs", name, port)
-				}
+		if c.Name == containerName {
+			return fmt.Errorf("it has a container %q that this command has not added; rename it, or take it out", c.Name)
+		}
+		for _, p := range c.Ports {
+			if slices.Contains(ports, p.ContainerPort) {
+				return fmt.Errorf("its container %q has port %d, which the sidecar needs", c.Name, p.ContainerPort)
 			}
 		}
 	}
-	for _, volume := range []string{configVolume, dataVolume} {
-		if named(get(spec, "volumes"), volume) >= 0 {
-			return fmt.Errorf("it has a volume %q that this command has not added; rename it", volume)
+	for _, v := range w.spec.Volumes {
+		if !isInjected && (v.Name == configVolume || v.Name == dataVolume) {
+			return fmt.Errorf("it has a volume %q that this command has not added; rename it", v.Name)
 		}
 	}
 	return nil
 }
 
-// maxName is how long names of objects may be
-// (kubernetes.io/docs/concepts/overview/working-with-objects/names).
-const maxName = 253
-
-func (w *workload) configName() string {
-	const suffix = "-overdue"
-	name := w.name()
-	if len(name)+len(suffix) > maxName {
-		sum := sha256.Sum256([]byte(name))
-		name = name[:maxName-len(suffix)-9] + "-" + hex.EncodeToString(sum[:4])
+// add adds the sidecar, or replaces the one that there is.
+func (w *workload) add() (s sidecar, err error) {
+	if s, err = w.sidecar(); err != nil {
+		return s, err
 	}
-	return name + suffix
+	if err := errors.Join(w.possible(), w.clearEmpty()); err != nil {
+		return s, err
+	}
+	record, isOurs := "config="+digest(s.configFile), strings.HasSuffix(w.record(), ownLabel)
+	switch {
+	case w.o.Identity == IdentityWorkload && (isOurs || w.podMeta.Labels[identityLabel] == ""):
+		record += ownLabel
+		err = w.node.PipeE(yaml.SetLabel(identityLabel, "true"))
+	case isOurs:
+		err = w.node.PipeE(yaml.Lookup("metadata", "labels"), yaml.Clear(identityLabel))
+	}
+	return s, errors.Join(err,
+		w.put("initContainers", containerName, s.container),
+		w.put("volumes", configVolume, s.volumes[0]),
+		w.put("volumes", dataVolume, s.volumes[1]),
+		w.node.PipeE(yaml.SetAnnotation(annotateInjected, record)))
 }
 
-// isOurs reports whether an object is a ConfigMap that an earlier run has added.
-func isOurs(object *yaml.Node) bool {
-	return text(object, "kind") == "ConfigMap" && text(object, "metadata", "labels", managedByLabel) == managedBy
+// remove takes out what an earlier run has added, and what is empty then.
+func (w *workload) remove() error {
+	var err error
+	if strings.HasSuffix(w.record(), ownLabel) {
+		err = w.node.PipeE(yaml.Lookup("metadata", "labels"), yaml.Clear(identityLabel))
+	}
+	return errors.Join(err,
+		w.put("initContainers", containerName, nil),
+		w.put("volumes", configVolume, nil),
+		w.put("volumes", dataVolume, nil),
+		w.node.PipeE(yaml.ClearAnnotation(annotateInjected)),
+		w.node.PipeE(yaml.ClearAnnotation(annotateConfig)),
+		w.clearEmpty())
+}
+
+// put sets the item of a list of the spec that has a name; nil: it goes. A container that is new is
+// the first one: the others may send.
+func (w *workload) put(list, name string, item *yaml.Node) error {
+	l, err := w.node.Pipe(yaml.LookupCreate(yaml.SequenceNode, "spec", list))
+	if err != nil {
+		return err
+	}
+	if item != nil && name == containerName && l.Element("name", name) == nil {
+		l.YNode().Content = slices.Insert(l.Content(), 0, item)
+		return nil
+	}
+	return l.PipeE(yaml.ElementSetter{
+		Keys:    []string{"name"},
+		Values:  []string{name},
+		Element: item,
+	})
+}
+
+// clearEmpty removes keys of the pod template that are empty or without a value.
+func (w *workload) clearEmpty() error {
+	for _, path := range [][]string{{"spec", "initContainers"}, {"spec", "volumes"}, {"metadata", "annotations"}, {"metadata", "labels"}, {"metadata"}} {
+		last := len(path) - 1
+		parent, err := w.node.Pipe(yaml.Lookup(path[:last]...))
+		if err == nil && !yaml.IsMissingOrNull(parent) {
+			err = parent.PipeE(yaml.FieldClearer{Name: path[last], IfEmpty: true})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -49,6 +49,12 @@ const (
 	term         = "golang.org/x/term"
 	yaml         = "go.yaml.in/yaml/v3"
 	zap          = "go.uber.org/zap"
+
+	kubeapi       = "k8s.io/api"
+	kubejson      = "sigs.k8s.io/json"
+	kubemachinery = "k8s.io/apimachinery"
+	kubeyaml      = "sigs.k8s.io/yaml"
+	kyaml         = "sigs.k8s.io/kustomize/kyaml"
 )
 
 // allowance lists the packages that a package may import in addition to the standard library.
@@ -82,7 +88,7 @@ var allowed = map[string]allowance{
 	"internal/demo":                 {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/plural", "internal/terminal", "internal/web"}, []string{azcore, azservicebus, sync, term, zap}},
 	"internal/operator/verify":      {[]string{"internal/broker/quirk", "internal/escape", "internal/plural", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azcore, azservicebus, sync}},
 	"internal/operator/plan":        {ours: []string{"internal/monitorqueue", "internal/terminal"}},
-	"internal/operator/inject":      {[]string{"internal/escape", "internal/servicebus/address"}, []string{yaml}},
+	"internal/operator/inject":      {[]string{"internal/escape", "internal/servicebus/address"}, []string{kubeapi, kubemachinery, kubejson, kubeyaml, kyaml}},
 	"internal/operator/messages":    {[]string{"internal/amqp", "internal/config", "internal/escape", "internal/operator", "internal/operator/dlq", "internal/plural", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azservicebus}},
 	"internal/config":               {[]string{"internal/monitorqueue", "internal/broker", "internal/broker/quirk", "internal/broker/emulator", "internal/httpclient", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/namespace", "internal/servicebus/sas"}, []string{mapstructure, yaml}},
 	"internal/connect":              {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/namespace", "internal/servicebus/sdk", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
@@ -190,6 +196,7 @@ var allowedInTests = allowance{
 	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/hooktest", "internal/testing/httpapitest", "internal/testing/otlptest", "internal/listener", "internal/testing/pipenet",
 		"internal/operations", "internal/broker/queue", "internal/broker/quirk", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "internal/operator/inject/admission", "scheduler", "scheduler/index", "scheduler/journal"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
+		kubeapi, kubemachinery, "gopkg.in/evanphx/json-patch.v4",
 		"github.com/santhosh-tekuri/jsonschema", pflag,
 		"github.com/rogpeppe/go-internal", "pgregory.net/rapid", "go.opentelemetry.io/proto/otlp", "google.golang.org/grpc"},
 }
