@@ -17,9 +17,7 @@ import (
 // webhookFlags say how the webhook is served.
 type webhookFlags struct {
 	admission.Config
-	logLevel               string
-	secret, configuration  string
-	service, serviceTokens string
+	logLevel string
 }
 
 func (p *program) injectServeCommand() *cobra.Command {
@@ -31,8 +29,8 @@ func (p *program) injectServeCommand() *cobra.Command {
 		Long: "Serves a mutating admission webhook at " + admission.Path + ", for AdmissionReviews of version v1. Pods get the sidecar\n" +
 			"that `overdue inject` adds, and its configuration in an annotation. Annotations of the pod take precedence over\n" +
 			"the flags. The chart installs all that it needs (webhook.enabled).\n\n" +
-			"The certificate comes from --tls-cert-file and --tls-key-file, which are read again when they change. Without\n" +
-			"them the command makes one: it keeps it in --secret, and writes caBundle of --webhook-configuration.\n\n" +
+			"The certificate comes from --tls-cert-file and --tls-key-file, which are read again when they change. In the\n" +
+			"chart, cert-manager makes it.\n\n" +
 			"Readiness, liveness and metrics are at --listen-probes.",
 		Example: "  overdue inject serve --image registry.example.com/overdue:1.0 \\\n" +
 			"    --namespace contoso.servicebus.windows.net \\\n    --tls-cert-file /tls/tls.crt --tls-key-file /tls/tls.key",
@@ -44,15 +42,11 @@ func (p *program) injectServeCommand() *cobra.Command {
 	f.BoolVar(&w.Refuse, "refuse", false, "refuse a pod that cannot have the sidecar, instead of a warning; for failurePolicy: Fail")
 	f.StringVar(&w.CertFile, "tls-cert-file", "", "certificate, PEM")
 	f.StringVar(&w.KeyFile, "tls-key-file", "", "key of the certificate, PEM")
-	f.StringVar(&w.secret, "secret", "", "Secret for a self-made certificate, in the namespace of this pod")
-	f.StringVar(&w.configuration, "webhook-configuration", "", "MutatingWebhookConfiguration whose caBundle is written")
-	f.StringVar(&w.service, "service", "", "Service that leads to this pod, for the name in a self-made certificate")
-	f.StringVar(&w.serviceTokens, "service-account", admission.ServiceAccountDir, "folder with token, ca.crt and namespace of the service account")
 	f.StringVar(&w.logLevel, "log-level", "info", "debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
-		if w.Options, err = i.options(false); err == nil {
-			err = w.certificate(p.getenv)
+		if w.Options, err = i.options(false); err == nil && (w.CertFile == "" || w.KeyFile == "") {
+			err = errors.New("name a certificate with --tls-cert-file and its key with --tls-key-file")
 		}
 		if err != nil {
 			return &config.Error{Err: err}
@@ -62,43 +56,12 @@ func (p *program) injectServeCommand() *cobra.Command {
 	return cmd
 }
 
-// certificate says where the certificate comes from.
-func (w *webhookFlags) certificate(getenv func(string) string) error {
-	made := w.secret + w.configuration + w.service
-	switch files := w.CertFile + w.KeyFile; {
-	case files != "" && made != "":
-		return errors.New("--tls-cert-file and --tls-key-file replace --secret, --webhook-configuration and --service; keep one of them")
-	case files != "" && (w.CertFile == "" || w.KeyFile == ""):
-		return errors.New("--tls-cert-file and --tls-key-file need each other")
-	case files != "":
-		return nil
-	case w.secret == "" || w.configuration == "" || w.service == "":
-		return errors.New("name a certificate with --tls-cert-file and --tls-key-file, or let one be made with --secret, --webhook-configuration and --service")
-	}
-	cluster, err := admission.InCluster(w.serviceTokens, getenv)
-	if err != nil {
-		return err
-	}
-	namespace, err := cluster.Namespace()
-	if err != nil {
-		return err
-	}
-	w.Keeper = &admission.Keeper{
-		Cluster: cluster, Secret: w.secret, Configuration: w.configuration,
-		Names: []string{w.service + "." + namespace + ".svc"}, // as API servers ask (kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers)
-	}
-	return nil
-}
-
 func (p *program) serveInjection(ctx context.Context, w *webhookFlags) error {
 	log, _, err := app.NewLog(p.stderr, config.Log{Level: w.logLevel, Format: "auto"})
 	if err != nil {
 		return &config.Error{Err: fmt.Errorf("--log-level: %w", err)}
 	}
 	w.Log = log
-	if w.Keeper != nil {
-		w.Keeper.Log = log
-	}
 	err = admission.Serve(ctx, w.Config)
 	_ = log.Sync() // of a terminal or a pipe it fails for no reason
 	return err

@@ -44,11 +44,7 @@ type cluster struct {
 	client   *http.Client
 }
 
-const (
-	adminToken = "token-of-the-administrator"
-	// webhookAccount is what the chart's service account for the webhook is called.
-	webhookAccount = "system:serviceaccount:default:overdue-webhook"
-)
+const adminToken = "token-of-the-administrator"
 
 // tool builds a program of the module deploy/cluster.
 func tool(t *testing.T, dir, pkg string) string {
@@ -96,7 +92,7 @@ func startCluster(t *testing.T) *cluster {
 		t.Fatal(err)
 	}
 	c.write(t, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})))
-	c.write(t, "tokens.csv", adminToken+`,admin,1,"system:masters"`+"\n"+apiToken+","+webhookAccount+`,2,"system:serviceaccounts"`+"\n")
+	c.write(t, "tokens.csv", adminToken+`,admin,1,"system:masters"`+"\n")
 	clients, peers, secure := "http://"+freeAddress(t), "http://"+freeAddress(t), freeAddress(t)
 	background(t, etcd, "--data-dir", filepath.Join(c.dir, "etcd"), "--listen-client-urls", clients, "--advertise-client-urls", clients,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers, "--unsafe-no-fsync")
@@ -201,8 +197,7 @@ func (c *cluster) send(t *testing.T, what string, all []object, options string) 
 	return n
 }
 
-// A real API server takes what `overdue inject`, the chart and Kustomize make, runs the admission of the webhook, and holds it to
-// the rights that the chart gives it.
+// A real API server takes what `overdue inject`, the chart and Kustomize make, and runs the admission of the webhook.
 func TestARealClusterTakesTheManifests(t *testing.T) {
 	c := startCluster(t)
 	prod := object{"v1", "Namespace", "prod", &core.Namespace{
@@ -244,39 +239,20 @@ func (c *cluster) get(t *testing.T, path string, into any) {
 	}
 }
 
-// webhook installs the chart with the webhook. One process makes its certificate by itself, with the rights of the chart. Another
-// is called: the API server does not reach a Service here, so it gets an address and a certificate for it.
+// webhook installs the chart with the webhook. The API server does not reach a Service here, so it gets an address and a certificate
+// for it, in the place of cert-manager.
 func (c *cluster) webhook(t *testing.T) {
 	t.Helper()
 	h := hookOf(t, withWebhook)
-	if got := "system:serviceaccount:default:" + h.deployment.Spec.Template.Spec.ServiceAccountName; got != webhookAccount {
-		t.Fatalf("the chart's webhook is %s, this test gives a token to %s", got, webhookAccount)
-	}
 	c.send(t, "chart with the webhook", h.all, "")
-	account := filepath.Join(c.dir, "account")
-	if err := os.Mkdir(account, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := os.ReadFile(filepath.Join(c.dir, "certificates", "apiserver.crt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.write(t, "account/token", apiToken)
-	c.write(t, "account/ca.crt", string(certificate))
-	c.write(t, "account/namespace", "default")
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(c.url, "https://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := map[string]string{"HOME": t.TempDir(), "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
 	serve := func(args []string) (address string) {
 		p := &process{of: &workload{name: h.deployment.Name}, probes: freeAddress(t)}
 		address = freeAddress(t)
-		p.run(t, env, append(args, "--listen="+address, "--listen-probes="+p.probes))
+		p.run(t, map[string]string{"HOME": t.TempDir()}, append(args, "--listen="+address, "--listen-probes="+p.probes))
 		p.answers(t, h.container().ReadinessProbe.HTTPGet.Path, "")
 		return address
 	}
-	var shared, own []string
+	var shared []string
 	for _, a := range h.container().Args {
 		switch name, _, _ := strings.Cut(a, "="); name {
 		case "--config":
@@ -284,17 +260,12 @@ func (c *cluster) webhook(t *testing.T) {
 			fallthrough
 		default:
 			shared = append(shared, a)
-		case "--secret", "--webhook-configuration", "--service":
-			own = append(own, a)
+		case "--tls-cert-file", "--tls-key-file":
 		}
 	}
-	serve(append(slices.Concat(shared, own), "--service-account="+account))
 	path := "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/" + h.configuration.Name
 	configuration := new(admissionregistration.MutatingWebhookConfiguration)
 	c.get(t, path, configuration)
-	if len(configuration.Webhooks[0].ClientConfig.CABundle) == 0 {
-		t.Error("the webhook is ready, and its configuration has no caBundle")
-	}
 
 	// The certificate of such a server is for 127.0.0.1.
 	s := httptest.NewTLSServer(nil)

@@ -13,28 +13,23 @@ import (
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
-	rbac "k8s.io/api/rbac/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // kinds are what the manifests may hold.
 var kinds = map[string]func() any{
-	"apps/v1 Deployment":                              func() any { return new(apps.Deployment) },
-	"apps/v1 StatefulSet":                             func() any { return new(apps.StatefulSet) },
-	"apps/v1 DaemonSet":                               func() any { return new(apps.DaemonSet) },
-	"batch/v1 Job":                                    func() any { return new(batch.Job) },
-	"batch/v1 CronJob":                                func() any { return new(batch.CronJob) },
-	"v1 ConfigMap":                                    func() any { return new(core.ConfigMap) },
-	"v1 Service":                                      func() any { return new(core.Service) },
-	"v1 ServiceAccount":                               func() any { return new(core.ServiceAccount) },
-	"policy/v1 PodDisruptionBudget":                   func() any { return new(policy.PodDisruptionBudget) },
-	"networking.k8s.io/v1 NetworkPolicy":              func() any { return new(networking.NetworkPolicy) },
-	"v1 Pod":                                          func() any { return new(core.Pod) },
-	"v1 Secret":                                       func() any { return new(core.Secret) },
-	"rbac.authorization.k8s.io/v1 Role":               func() any { return new(rbac.Role) },
-	"rbac.authorization.k8s.io/v1 RoleBinding":        func() any { return new(rbac.RoleBinding) },
-	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbac.ClusterRole) },
-	"rbac.authorization.k8s.io/v1 ClusterRoleBinding": func() any { return new(rbac.ClusterRoleBinding) },
+	"apps/v1 Deployment":                 func() any { return new(apps.Deployment) },
+	"apps/v1 StatefulSet":                func() any { return new(apps.StatefulSet) },
+	"apps/v1 DaemonSet":                  func() any { return new(apps.DaemonSet) },
+	"batch/v1 Job":                       func() any { return new(batch.Job) },
+	"batch/v1 CronJob":                   func() any { return new(batch.CronJob) },
+	"v1 ConfigMap":                       func() any { return new(core.ConfigMap) },
+	"v1 Service":                         func() any { return new(core.Service) },
+	"v1 ServiceAccount":                  func() any { return new(core.ServiceAccount) },
+	"policy/v1 PodDisruptionBudget":      func() any { return new(policy.PodDisruptionBudget) },
+	"networking.k8s.io/v1 NetworkPolicy": func() any { return new(networking.NetworkPolicy) },
+	"v1 Pod":                             func() any { return new(core.Pod) },
+	"v1 Secret":                          func() any { return new(core.Secret) },
 	"admissionregistration.k8s.io/v1 MutatingWebhookConfiguration": func() any { return new(admissionregistration.MutatingWebhookConfiguration) },
 	"cert-manager.io/v1 Certificate":                               func() any { return new(certificate) },
 	"cert-manager.io/v1 Issuer":                                    func() any { return new(issuer) },

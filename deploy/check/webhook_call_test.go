@@ -5,14 +5,22 @@ package check
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +33,41 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// start runs the container against an API server, and returns its address.
-func (h *hook) start(t *testing.T, a *apiServer) (address string, p *process) {
+// issue is what cert-manager does for the webhook: a certificate in the volume, and its authority in the configuration.
+func (h *hook) issue(t *testing.T) (dir string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		DNSNames:              []string{h.service.Name + ".default.svc"},
+		NotAfter:              time.Now().Add(time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, of, of, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})
+	for name, text := range map[string][]byte{"tls.crt": public, "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.configuration.Webhooks[0].ClientConfig.CABundle = public
+	return dir
+}
+
+// start runs the container, and returns its address.
+func (h *hook) start(t *testing.T) (address string, p *process) {
 	t.Helper()
 	config := ""
 	for _, o := range h.all {
@@ -34,17 +75,14 @@ func (h *hook) start(t *testing.T, a *apiServer) (address string, p *process) {
 			config = c.Data["overdue.yaml"]
 		}
 	}
-	dir, env := a.account(t)
-	env["HOME"] = t.TempDir()
 	p = &process{of: &workload{name: h.deployment.Name}, probes: freeAddress(t)}
 	address = freeAddress(t)
-	args := append(slices.Clone(h.container().Args), "--listen="+address, "--listen-probes="+p.probes, "--service-account="+dir)
+	args := append(slices.Clone(h.container().Args), "--listen="+address, "--listen-probes="+p.probes)
+	mounts := strings.NewReplacer("/etc/overdue/overdue.yaml", writeFile(t, config), h.container().VolumeMounts[1].MountPath, h.issue(t))
 	for i, arg := range args {
-		if arg == "--config=/etc/overdue/overdue.yaml" {
-			args[i] = "--config=" + writeFile(t, config)
-		}
+		args[i] = mounts.Replace(arg)
 	}
-	p.run(t, env, args)
+	p.run(t, map[string]string{"HOME": t.TempDir()}, args)
 	for _, probe := range []*core.Probe{h.container().StartupProbe, h.container().LivenessProbe, h.container().ReadinessProbe} {
 		p.answers(t, probe.HTTPGet.Path, "")
 	}
@@ -52,9 +90,9 @@ func (h *hook) start(t *testing.T, a *apiServer) (address string, p *process) {
 }
 
 // call asks the webhook as an API server does: at the name of the Service, with caBundle.
-func (a *apiServer) call(t *testing.T, address string, pod *core.Pod, dryRun bool) (*admission.AdmissionReview, error) {
+func (h *hook) call(t *testing.T, address string, pod *core.Pod, dryRun bool) (*admission.AdmissionReview, error) {
 	t.Helper()
-	w := a.configuration().Webhooks[0]
+	w := h.configuration.Webhooks[0]
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(w.ClientConfig.CABundle)
 	object, err := json.Marshal(pod)

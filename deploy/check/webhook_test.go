@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	admissionregistration "k8s.io/api/admissionregistration/v1"
@@ -83,9 +82,8 @@ func TestTheChartHasNoWebhookUnlessAsked(t *testing.T) {
 // The configuration leads to the Service, that to the pods, and those have what their flags name.
 func TestThePartsOfTheWebhookFitTogether(t *testing.T) {
 	for mode, values := range map[string]string{
-		"by itself":     withWebhook,
-		"cert-manager":  withWebhook + "  certManager: {enabled: true}\n",
-		"an authority":  withWebhook + "  certManager: {enabled: true, issuerRef: {name: ca, kind: ClusterIssuer}}\n",
+		"least":         withWebhook,
+		"an authority":  withWebhook + "  certManager: {issuerRef: {name: ca, kind: ClusterIssuer}}\n",
 		"fail":          withWebhook + "  failurePolicy: Fail\n  replicas: 1\n",
 		"secret":        withWebhook + "namespaceSecret: {name: servicebus}\n",
 		"webhook alone": withWebhook + "monitor: {enabled: false}\nserviceAccount: {create: false}\n",
@@ -100,7 +98,7 @@ func TestThePartsOfTheWebhookFitTogether(t *testing.T) {
 		if i := slices.IndexFunc(c.Ports, func(p core.ContainerPort) bool { return p.Name == h.service.Spec.Ports[0].TargetPort.StrVal }); i < 0 || c.Ports[i].ContainerPort != 8443 {
 			t.Errorf("%s: the Service leads to port %s, the container has %v", mode, h.service.Spec.Ports[0].TargetPort.StrVal, c.Ports)
 		}
-		if policy := h.policy.Spec; len(policy.Egress) > 0 != (h.arg("--secret") != "") || policy.Ingress[0].Ports[0].Port.StrVal != "webhook" || len(policy.Ingress[0].From) > 0 {
+		if policy := h.policy.Spec; len(policy.Egress) > 0 || policy.Ingress[0].Ports[0].Port.StrVal != "webhook" || len(policy.Ingress[0].From) > 0 {
 			t.Errorf("%s: the network policy is %+v", mode, policy)
 		}
 		if (string(*w.FailurePolicy) == "Fail") != slices.Contains(c.Args, "--refuse") {
@@ -122,14 +120,12 @@ func TestThePartsOfTheWebhookFitTogether(t *testing.T) {
 		if selector.Matches(labels.Set{"kubernetes.io/metadata.name": "other"}) {
 			t.Errorf("%s: a namespace without the label is seen", mode)
 		}
-		issued := h.configuration.Annotations["cert-manager.io/inject-ca-from"]
-		if by := strings.HasPrefix(mode, "cert") || strings.HasPrefix(mode, "an "); by != (issued == "default/"+h.deployment.Name) || by == (h.arg("--secret") != "") {
-			t.Errorf("%s: %q, flags %v", mode, issued, c.Args)
-		} else if by {
-			h.checkIssuing(t, mode)
+		if issued := h.configuration.Annotations["cert-manager.io/inject-ca-from"]; issued != "default/"+h.deployment.Name {
+			t.Errorf("%s: caBundle comes from %q", mode, issued)
 		}
-		if token := h.deployment.Spec.Template.Spec.AutomountServiceAccountToken; *token != (issued == "") {
-			t.Errorf("%s: the pod has a token: %v", mode, *token)
+		h.checkIssuing(t, mode)
+		if token := h.deployment.Spec.Template.Spec.AutomountServiceAccountToken; *token {
+			t.Errorf("%s: the pod has a token", mode)
 		}
 		checkCommand(t, mode, c.Args, nil)
 	}
@@ -174,13 +170,10 @@ func (h *hook) checkIssuing(t *testing.T, mode string) {
 	}
 }
 
-// The program with the arguments of the chart makes its certificate with the rights of the chart,
-// and an API server that trusts it gets the sidecar that `overdue inject` adds to manifests.
+// An API server that trusts the certificate gets the sidecar that `overdue inject` adds to manifests.
 func TestTheWebhookAddsTheSidecarOfInject(t *testing.T) {
 	h := hookOf(t, withWebhook+"config: {onMonitorDown: refuse, monitor: {entities: [{queue: every}]}}\n")
-	a := startAPIServer(t, h.all)
-	address, p := h.start(t, a)
-	_, second := h.start(t, a)
+	address, p := h.start(t)
 	manifest := read(t, "testdata/inject/app.yaml")
 	injected := workloads(t, objects(t, inject(t, []byte(manifest), "--image", h.arg("--image"), "--namespace", h.arg("--namespace"))))
 	for _, o := range objects(t, []byte(manifest)) {
@@ -197,7 +190,7 @@ func TestTheWebhookAddsTheSidecarOfInject(t *testing.T) {
 		for k, v := range annotationsOf(o) { // a webhook sees the pod alone
 			pod.Annotations[k] = v
 		}
-		r, err := a.call(t, address, pod, false)
+		r, err := h.call(t, address, pod, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,53 +226,32 @@ func TestTheWebhookAddsTheSidecarOfInject(t *testing.T) {
 			t.Errorf("%s: the label for the identity is %q, with `overdue inject` %q", name, x, y)
 		}
 		// Asked again because another webhook has changed the pod, it leaves the pod as it is.
-		if r, err = a.call(t, address, is, true); err != nil || !r.Response.Allowed || r.Response.Patch != nil {
+		if r, err = h.call(t, address, is, true); err != nil || !r.Response.Allowed || r.Response.Patch != nil {
 			t.Errorf("%s a second time: %+v, %v", name, r, err)
 		}
 	}
 	pod := &core.Pod{ObjectMeta: meta.ObjectMeta{Name: "node", Namespace: "prod"}, Spec: core.PodSpec{HostNetwork: true, Containers: []core.Container{{Name: "app"}}}}
-	if r, err := a.call(t, address, pod, false); err != nil || !r.Response.Allowed || r.Response.Patch != nil || len(r.Response.Warnings) != 1 {
+	if r, err := h.call(t, address, pod, false); err != nil || !r.Response.Allowed || r.Response.Patch != nil || len(r.Response.Warnings) != 1 {
 		t.Errorf("a pod that cannot have it: %+v, %v; want it created, and a warning", r, err)
 	}
 	p.answers(t, "/metrics", `overdue_injections_total{result="failed"} 1`)
-	// Both get SIGTERM at once: each goes on for some seconds.
-	if err := second.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	p.end(t)
-	if err := second.cmd.Wait(); err != nil {
-		t.Errorf("SIGTERM: %v", err)
-	}
+	p.end(t) // it goes on for some seconds
 }
 
 // With failurePolicy Fail a pod that cannot have the sidecar is refused, and says why.
 func TestTheWebhookRefusesWhereItsPolicySaysSo(t *testing.T) {
 	h := hookOf(t, least+"webhook: {enabled: true, failurePolicy: Fail}\n")
-	a := startAPIServer(t, h.all)
-	address, p := h.start(t, a)
+	address, p := h.start(t)
 	pod := &core.Pod{ObjectMeta: meta.ObjectMeta{Name: "node", Namespace: "prod"}, Spec: core.PodSpec{HostNetwork: true, Containers: []core.Container{{Name: "app"}}}}
-	r, err := a.call(t, address, pod, false)
+	r, err := h.call(t, address, pod, false)
 	if err != nil || r.Response.Allowed || r.Response.Result == nil || r.Response.Result.Code != http.StatusForbidden || !strings.Contains(r.Response.Result.Message, "network of the node") {
 		t.Errorf("a pod that cannot have the sidecar: %+v, %v; want it refused", r, err)
 	}
-	// Somebody applies the configuration again, without caBundle: the webhook writes it again, at the latest after a minute.
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.cmd.Wait(); err != nil {
 		t.Errorf("SIGINT: %v", err)
-	}
-	made := string(a.configuration().Webhooks[0].ClientConfig.CABundle)
-	a.configuration().Webhooks[0].ClientConfig.CABundle = nil
-	address, p = h.start(t, a)
-	if now := string(a.configuration().Webhooks[0].ClientConfig.CABundle); now != made {
-		t.Errorf("a restart makes another certificate:\n%s\nafter\n%s", now, made)
-	}
-	if _, err := a.call(t, address, pod, false); err != nil {
-		t.Error(err)
-	}
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
 	}
 }
 

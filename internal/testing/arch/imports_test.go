@@ -185,8 +185,8 @@ var allowed = map[string]allowance{
 	"test/mutate":                 {},
 	"test/conformance":            {[]string{"internal/amqp", "internal/listener"}, []string{sync}},
 	"internal/operator/inject/admission": {
-		[]string{"internal/adminport", "internal/escape", "internal/httpclient", "internal/lifecycle", "internal/listener", "internal/operator/inject", "internal/servicebus/rest"},
-		[]string{prometheus, zap},
+		[]string{"internal/adminport", "internal/escape", "internal/lifecycle", "internal/listener", "internal/operator/inject", "internal/servicebus/rest"},
+		[]string{kubeapi, kubemachinery, prometheus, zap},
 	},
 }
 

@@ -6,10 +6,7 @@
 //	API server ──AdmissionReview of a pod, over TLS──▶ Handler ──▶ inject.Pod
 //	           ◀──allowed, and a JSON Patch──────────
 //
-//	Keeper ──▶ Secret: certificate, key, authorities     (only where Overdue makes the certificate)
-//	       ──▶ caBundle of the MutatingWebhookConfiguration
-//
 // A pod that cannot have the sidecar is created without it, with a warning, or refused, as
 // [Config.Refuse] says. That has to agree with failurePolicy of the webhook: it decides for pods of
-// which this process hears nothing.
+// which this process hears nothing. The certificate comes from files, which cert-manager renews.
 package admission

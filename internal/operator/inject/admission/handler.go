@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"runtime"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	admission "k8s.io/api/admission/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"overdue/internal/escape"
 	"overdue/internal/operator/inject"
@@ -23,98 +25,127 @@ import (
 const Path = "/mutate"
 
 const (
-	// maxReview bounds a review. An API server takes no larger request itself.
-	maxReview = 3 << 20
-	// maxBodies bounds the bodies of all requests together.
-	maxBodies = 32 << 20
+	// maxReviewBytes bounds a review. An API server takes no larger request itself.
+	maxReviewBytes = 3 << 20
+	// maxBodiesBytes bounds the bodies of all requests together, which decoding takes several times.
+	maxBodiesBytes = 8 << 20
+	// maxWarningBytes bounds a warning. Kubernetes drops what is longer than 4,096 in all.
+	maxWarningBytes = 1000
+)
+
+// Outcomes of a review, as the metric has them.
+const (
+	resultAdded   = "added"
+	resultSkipped = "skipped"
+	resultFailed  = "failed"
 )
 
 // A Handler answers AdmissionReviews. Its methods are safe for concurrent use.
 type Handler struct {
 	c       Config
 	bodies  *rest.Bodies
-	slots   chan struct{} // reviews that are decided at once: decoding takes several times their size
 	reviews *prometheus.CounterVec
 }
 
 // NewHandler uses the options, Refuse and Log of c.
 func NewHandler(c Config, metrics prometheus.Registerer) *Handler {
-	h := &Handler{
-		c: c, bodies: rest.NewBodies(maxBodies), slots: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
-		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "overdue_injections_total",
-			Help: "Pods that the webhook has seen: added = it got the sidecar, skipped = it needs none, failed = it cannot have one.",
-		}, []string{"result"}),
-	}
+	reviews := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "overdue_injections_total",
+		Help: "Pods that the webhook has seen: added = it got the sidecar, skipped = it needs none, failed = it cannot have one.",
+	}, []string{"result"})
 	for _, result := range []string{resultAdded, resultSkipped, resultFailed} {
-		h.reviews.WithLabelValues(result)
+		reviews.WithLabelValues(result)
 	}
-	metrics.MustRegister(h.reviews)
-	return h
+	metrics.MustRegister(reviews)
+	return &Handler{
+		c:       c,
+		bodies:  rest.NewBodies(maxBodiesBytes),
+		reviews: reviews,
+	}
 }
 
 // ServeHTTP answers one review.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	code, err := h.review(w, r)
+	if err != nil {
+		http.Error(w, escape.Text(err.Error()), code) // an API server shows the beginning
+	}
+}
+
+func (h *Handler) review(w http.ResponseWriter, r *http.Request) (code int, err error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		fail(w, http.StatusUnsupportedMediaType, errors.New("the content type is not application/json"))
-		return
+		return http.StatusUnsupportedMediaType, errors.New("the content type is not application/json")
 	}
 	interrupt := func() {
 		// A connection without deadlines belongs to a test, and has nobody who waits.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	}
-	body, done, err := h.bodies.Read(r.Context(), http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength, maxReview, interrupt)
-	if err != nil {
-		code := http.StatusBadRequest
-		switch tooLarge := (*http.MaxBytesError)(nil); {
-		case errors.As(err, &tooLarge):
-			code = http.StatusRequestEntityTooLarge
-		case errors.Is(err, rest.ErrNoRoom), errors.Is(err, rest.ErrSlowBody):
-			code = http.StatusServiceUnavailable
-		}
-		fail(w, code, fmt.Errorf("read the body: %w", err))
-		return
+	body, done, err := h.bodies.Read(r.Context(), http.MaxBytesReader(w, r.Body, maxReviewBytes), r.ContentLength, maxReviewBytes, interrupt)
+	switch tooLarge := (*http.MaxBytesError)(nil); {
+	case errors.As(err, &tooLarge):
+		return http.StatusRequestEntityTooLarge, fmt.Errorf("read the body: %w", err)
+	case err != nil:
+		return http.StatusServiceUnavailable, fmt.Errorf("read the body: %w", err)
 	}
 	defer done()
-	select {
-	case h.slots <- struct{}{}:
-	case <-r.Context().Done():
-		return // nobody waits for the answer
+	var asked admission.AdmissionReview
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return http.StatusBadRequest, fmt.Errorf("the body is not an AdmissionReview: %w", err)
 	}
-	text, err := h.answer(body)
-	if err != nil {
-		fail(w, http.StatusBadRequest, err)
-		return
+	ours := meta.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
+	if asked.TypeMeta != ours {
+		return http.StatusBadRequest, fmt.Errorf("the body is %.80q of %.80q, and only %s of %s is understood", asked.Kind, asked.APIVersion, ours.Kind, ours.APIVersion)
+	}
+	if asked.Request == nil || asked.Request.UID == "" {
+		return http.StatusBadRequest, errors.New("the AdmissionReview has no request with a uid")
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if _, err := w.Write(text); err != nil {
+	if err := json.NewEncoder(w).Encode(admission.AdmissionReview{TypeMeta: ours, Response: h.decide(asked.Request)}); err != nil {
 		h.c.Log.Info("review not answered", zap.Error(err))
 	}
+	return http.StatusOK, nil
 }
 
-// answer decides a review, and gives its slot back.
-func (h *Handler) answer(body []byte) ([]byte, error) {
-	defer func() { <-h.slots }()
-	asked, err := readReview(body)
-	if err != nil {
-		return nil, err
+// decide answers a request. Only a pod that is being created is changed.
+func (h *Handler) decide(r *admission.AdmissionRequest) *admission.AdmissionResponse {
+	answer := &admission.AdmissionResponse{UID: r.UID, Allowed: true}
+	if r.Kind != (meta.GroupVersionKind{Version: "v1", Kind: "Pod"}) || r.SubResource != "" || r.Operation != admission.Create {
+		h.reviews.WithLabelValues(resultSkipped).Inc()
+		return answer
 	}
-	return json.Marshal(review{APIVersion: reviewVersion, Kind: reviewKind, Response: h.decide(asked)})
-}
-
-// fail answers with an error, of which an API server shows the beginning.
-func fail(w http.ResponseWriter, code int, err error) {
-	http.Error(w, escape.Text(err.Error()), code)
-}
-
-// Config is what a webhook needs.
-type Config struct {
-	Options inject.Options
-	Refuse  bool // a pod that cannot have the sidecar is refused, and not created without it
-	Log     *zap.Logger
-
-	Listen, ListenProbes string
-	// CertFile and KeyFile hold the certificate; "": Keeper makes it.
-	CertFile, KeyFile string
-	Keeper            *Keeper
+	var pod meta.PartialObjectMetadata
+	var changes []inject.Operation
+	var skipped string
+	err := json.Unmarshal(r.Object.Raw, &pod)
+	if err == nil {
+		changes, skipped, err = inject.Pod(r.Object.Raw, h.c.Options)
+	}
+	if err == nil && skipped == "" {
+		answer.Patch, err = json.Marshal(changes)
+	}
+	log := h.c.Log.With(zap.String("namespace", r.Namespace), zap.String("pod", r.Name+pod.GenerateName))
+	switch {
+	case err != nil:
+		h.reviews.WithLabelValues(resultFailed).Inc()
+		log.Warn("pod cannot have the sidecar", zap.Bool("refused", h.c.Refuse), zap.Error(err))
+		said := escape.Text(fmt.Sprintf("overdue: no sidecar: %.*s", maxWarningBytes, strings.ReplaceAll(err.Error(), "\n", "; ")))
+		if !h.c.Refuse {
+			answer.Warnings = []string{said}
+			return answer
+		}
+		answer.Allowed = false
+		answer.Result = &meta.Status{
+			Code:    http.StatusForbidden,
+			Reason:  meta.StatusReasonForbidden,
+			Message: said,
+		}
+	case skipped != "":
+		h.reviews.WithLabelValues(resultSkipped).Inc()
+		log.Debug("pod stays as it is", zap.String("reason", skipped))
+	default:
+		h.reviews.WithLabelValues(resultAdded).Inc()
+		log.Info("sidecar added")
+		answer.PatchType = new(admission.PatchTypeJSONPatch)
+	}
+	return answer
 }

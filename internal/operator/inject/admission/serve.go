@@ -17,27 +17,44 @@ import (
 	"overdue/internal/adminport"
 	"overdue/internal/lifecycle"
 	"overdue/internal/listener"
+	"overdue/internal/operator/inject"
 )
 
 const (
-	// leave is how long the webhook serves after SIGTERM: so long may an API server not know yet that
-	// this replica is going.
-	leave       = 5 * time.Second
+	// stopDelay is how long the webhook serves after SIGTERM: so long may an API server not know yet
+	// that this replica is going.
+	stopDelay   = 5 * time.Second
 	stopTimeout = 5 * time.Second
 )
+
+// Config is what a webhook needs.
+type Config struct {
+	Options inject.Options
+	Refuse  bool // a pod that cannot have the sidecar is refused, and not created without it
+	Log     *zap.Logger
+
+	Listen, ListenProbes string
+	CertFile, KeyFile    string // are read again when they change
+}
 
 // Serve serves the webhook and its probes until ctx ends. After SIGTERM it goes on for a few seconds,
 // no longer ready.
 func Serve(ctx context.Context, c Config) error {
 	registry := prometheus.NewRegistry()
-	certificate, ready, err := c.certificate()
+	certificate, err := listener.LoadCertificate(c.CertFile, c.KeyFile, func(err error) {
+		if err != nil {
+			c.Log.Warn("certificate not reloaded", zap.Error(err))
+			return
+		}
+		c.Log.Info("certificate reloaded", zap.String("file", c.CertFile))
+	})
 	if err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("POST "+Path, NewHandler(c, registry))
 	life := lifecycle.New(c.Log, stopTimeout)
-	port := &adminport.Port{Life: life, Metrics: registry, Ready: []adminport.Check{{Name: "certificate", OK: ready}}}
+	port := &adminport.Port{Life: life, Metrics: registry}
 	probes, err := net.Listen("tcp", c.ListenProbes)
 	if err != nil {
 		return fmt.Errorf("listen for probes: %w", err)
@@ -47,10 +64,7 @@ func Serve(ctx context.Context, c Config) error {
 		return errors.Join(fmt.Errorf("listen: %w", err), probes.Close())
 	}
 	serve(life, "probes", adminport.NewServer(port.Probes(), adminport.ProbesWriteTimeout, c.Log), adminport.LimitConns(probes))
-	serve(life, "webhook", adminport.NewServer(mux, adminport.ProbesWriteTimeout, c.Log), tls.NewListener(adminport.LimitConns(ln), certificate))
-	if c.Keeper != nil {
-		life.Background("certificate", c.Keeper.Run)
-	}
+	serve(life, "webhook", adminport.NewServer(mux, adminport.ProbesWriteTimeout, c.Log), tls.NewListener(adminport.LimitConns(ln), certificate.TLS))
 	life.Serving()
 	c.Log.Info("serving", zap.String("webhook", ln.Addr().String()), zap.String("probes", probes.Addr().String()))
 	select {
@@ -59,7 +73,11 @@ func Serve(ctx context.Context, c Config) error {
 	case err = <-life.Failed:
 	}
 	if errors.Is(context.Cause(ctx), lifecycle.ErrTerminated) {
-		life.Delays = lifecycle.Delays{Min: leave, Max: leave, Apps: noApps{}}
+		life.Delays = lifecycle.Delays{
+			Min:  stopDelay,
+			Max:  stopDelay,
+			Apps: noApps{},
+		}
 	}
 	return errors.Join(err, life.Drain())
 }
@@ -78,22 +96,3 @@ type noApps struct{}
 
 func (noApps) Drain(context.Context) error { return nil }
 func (noApps) Connections() int            { return 0 }
-
-// certificate returns the settings of TLS, and the check whether there is a certificate.
-func (c *Config) certificate() (*tls.Config, func(context.Context) error, error) {
-	if k := c.Keeper; k != nil {
-		t := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: k.GetCertificate}
-		return t, func(context.Context) error { return k.Ready() }, nil
-	}
-	loaded, err := listener.LoadCertificate(c.CertFile, c.KeyFile, func(err error) {
-		if err != nil {
-			c.Log.Warn("certificate not reloaded", zap.Error(err))
-			return
-		}
-		c.Log.Info("certificate reloaded", zap.String("file", c.CertFile))
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return loaded.TLS, func(context.Context) error { return nil }, nil
-}

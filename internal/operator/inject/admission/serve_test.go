@@ -106,47 +106,6 @@ func TestTheWebhookServesTheLatestCertificate(t *testing.T) {
 	}
 }
 
-// A replica that makes its certificate is not ready before it has one.
-func TestTheWebhookIsReadyWithItsCertificate(t *testing.T) {
-	a := newAPI(t)
-	a.before = func(*http.Request) (int, string) { return http.StatusForbidden, "not yet" }
-	k := a.keeper(t)
-	k.Names = []string{"127.0.0.1"}
-	c := Config{Options: options, Log: zap.NewNop(), Listen: freeport.Address(t), ListenProbes: freeport.Address(t), Keeper: k}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- Serve(ctx, c) }()
-	readiness := func(want int, text string) func() error {
-		return func() error {
-			resp, err := http.Get("http://" + c.ListenProbes + "/readyz")
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			got, err := io.ReadAll(resp.Body)
-			if err == nil && (resp.StatusCode != want || !bytes.Contains(got, []byte(text))) {
-				err = fmt.Errorf("%s: %s", resp.Status, got)
-			}
-			return err
-		}
-	}
-	eventually(t, readiness(http.StatusServiceUnavailable, "not yet"))
-	a.mu.Lock()
-	a.before = nil
-	a.mu.Unlock()
-	eventually(t, readiness(http.StatusOK, "ready"))
-	a.mu.Lock()
-	bundle := bytes.Clone(a.bundles[0])
-	a.mu.Unlock()
-	if err := review1(client(bundle), c.Listen); err != nil {
-		t.Error(err)
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Errorf("Serve = %v", err)
-	}
-}
-
 func TestServeSaysWhatIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	c := Config{Options: options, Log: zap.NewNop(), Listen: "127.0.0.1:0", ListenProbes: "127.0.0.1:0", CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
