@@ -9,6 +9,8 @@ VALE_VERSION := v3.7.1
 VALE := bin/vale-$(VALE_VERSION)
 GOTESTSUM_VERSION := v1.13.0
 GOTESTSUM := bin/gotestsum-$(GOTESTSUM_VERSION)
+GREMLINS_VERSION := v0.6.0
+GREMLINS := bin/gremlins-$(GREMLINS_VERSION)
 FUZZTIME ?= 10s
 ROUNDS ?= 1
 VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo devel)
@@ -17,7 +19,7 @@ VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo deve
 # measure programs.
 export GOGC := 400
 
-.PHONY: build image check test compile test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench peers drill pictures docs man release release-check inject-check changelog release-notes clean
+.PHONY: build image check test compile test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench peers pictures docs man release release-check inject-check changelog release-notes clean
 
 build: ## the binary, in bin/
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$(VERSION)" -o bin/overdue ./cmd/overdue
@@ -139,12 +141,14 @@ fuzz: ## every fuzz target for FUZZTIME, one after the other
 soak: ## the tests with other seeds than usual, ROUNDS times
 	@for i in $$(seq $(ROUNDS)); do OVERDUE_SEED=random go test -race -count 1 -timeout 30m ./...; done
 
-MUTANTS ?= 50
-SEED ?= 1
-MUTATED := ./proxy ./scheduler ./scheduler/index ./scheduler/journal ./monitor ./internal/broker/queue ./internal/amqp/relay ./internal/servicebus/sas ./internal/operator/dlq ./internal/redisstore
+MUTATED ?= ./internal/servicebus/sas ./scheduler/index ./scheduler/journal
 
-mutate: ## whether tests notice code that is wrong: MUTANTS of each package of MUTATED, drawn by SEED
-	go run ./test/mutate -n $(MUTANTS) -seed $(SEED) $(MUTATED)
+mutate: $(GREMLINS) ## makes the code of the packages MUTATED wrong, one place at a time, and shows what no test notices
+	@for pkg in $(MUTATED); do echo "$$pkg"; $(GREMLINS) unleash --workers 1 --output-statuses lct "$$pkg"; done
+
+$(GREMLINS):
+	GOBIN="$(CURDIR)/bin" go install github.com/go-gremlins/gremlins/cmd/gremlins@$(GREMLINS_VERSION)
+	mv bin/gremlins $@
 
 bench: ## every benchmark of the packages
 	go test -run '^$$' -bench . -benchmem ./...
@@ -156,9 +160,6 @@ peers: $(GOLANGCI) ## the work of `overdue bench expire` on other timers, stores
 	cd test/bench/peers && "$(CURDIR)/$(GOLANGCI)" run --config "$(CURDIR)/.golangci.yaml" ./...
 	cd test/bench/peers && go test -count=1 -v ./... && go run . -n $(PEERS) -json ../peers.json
 	go test ./test/bench -run TestThePageAndThePictureOfPeers -update
-
-drill: ## what an operator is called for, broken on purpose and by the clock, in a quarter of an hour; as root, for the disk that is full
-	go run ./test/drill
 
 pictures: build ## the pictures of the demo, from a run of the built program, and of the dashboards, from a run of five minutes
 	go test -vet=off -count=1 ./test/bench -run TestThePicturesOfTheDemo -update -record "$(CURDIR)/bin/overdue"

@@ -54,7 +54,7 @@ var notSettings = []string{"OVERDUE_CONFIG", unattendedVariable, "OVERDUE_BIN", 
 
 // notOfSettings are names that Kubernetes gives every container for a service called overdue or
 // overdue-…, and those of tests.
-var notOfSettings = regexp.MustCompile(`^OVERDUE_(?:(?:\w+?_)??(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PORT|PROTO|ADDR))?|(PORT))|(?:TEST|MUTANT)(?:_\w+)?)$`)
+var notOfSettings = regexp.MustCompile(`^OVERDUE_(?:(?:\w+?_)??(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PORT|PROTO|ADDR))?|(PORT))|TEST(?:_\w+)?)$`)
 
 // CheckVariables refuses variables of our prefix that are no settings, as a file's unknown keys
 // are refused. The port of a service in Kubernetes is an address, such as tcp://10.0.0.1:5672. A

@@ -41,7 +41,6 @@ func TestAVariableThatIsNoSettingIsAnError(t *testing.T) {
 		"OVERDUE_CONFIG=x":                     "",
 		"OVERDUE_SEED=random":                  "",
 		"OVERDUE_TEST_CONNECTION_STRING=x":     "",
-		"OVERDUE_MUTANT=7":                     "",
 		"OVERDUE=/bin/overdue":                 "",
 		"HOME=/":                               "",
 		"OVERDUE_SERVICE_HOST=10.0.0.1":        "",

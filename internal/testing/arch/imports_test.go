@@ -181,8 +181,6 @@ var allowed = map[string]allowance{
 	"internal/testing/freeport":   {},
 	"internal/testing/program":    {},
 	"internal/testing/arch":       {},
-	"test/drill":                  {ours: []string{"internal/httpclient", "internal/testing/freeport"}},
-	"test/mutate":                 {},
 	"test/conformance":            {[]string{"internal/amqp", "internal/listener"}, []string{sync}},
 	"internal/operator/inject/admission": {
 		[]string{"internal/adminport", "internal/escape", "internal/lifecycle", "internal/listener", "internal/operator/inject", "internal/servicebus/rest"},
