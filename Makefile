@@ -9,6 +9,9 @@ VALE_VERSION := v3.7.1
 VALE := bin/vale-$(VALE_VERSION)
 GOTESTSUM_VERSION := v1.13.0
 GOTESTSUM := bin/gotestsum-$(GOTESTSUM_VERSION)
+# The newest that Go's module proxies have whole: from 2.16 on it needs a module that not every proxy serves.
+GORELEASER_VERSION := v2.15.0
+GORELEASER := $(CURDIR)/bin/goreleaser-$(GORELEASER_VERSION)
 GREMLINS_VERSION := v0.6.0
 GREMLINS := bin/gremlins-$(GREMLINS_VERSION)
 FUZZTIME ?= 10s
@@ -19,21 +22,28 @@ VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo deve
 # measure programs.
 export GOGC := 400
 
-.PHONY: build image check test compile test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench peers pictures docs man release release-check inject-check changelog release-notes clean
+.PHONY: build image push check test compile test-packages test-scenes deploy conformance sdks lint fuzz soak mutate bench peers pictures docs man pages release release-check inject-check changelog release-notes clean
+
+BINARY ?= bin/overdue
 
 build: ## the binary, in bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$(VERSION)" -o bin/overdue ./cmd/overdue
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$(VERSION)" -o $(BINARY) ./cmd/overdue
 
 IMAGE ?= overdue:latest
-PLATFORMS ?=
-PUSH ?=
+ENGINE ?= docker
+ARCH ?= $(shell go env GOARCH)
 
-image: ## the image; PLATFORMS=linux/amd64,linux/arm64 PUSH=1 for several architectures
-ifeq ($(PLATFORMS),)
-	docker build --build-arg VERSION="$(VERSION)" -t "$(IMAGE)" .
-else
-	docker buildx build --platform "$(PLATFORMS)" --build-arg VERSION="$(VERSION)" -t "$(IMAGE)" $(if $(PUSH),--push) .
-endif
+image: ## the image of this checkout for ARCH, loaded into ENGINE as IMAGE; ENGINE= only writes bin/image/overdue.tar
+	$(MAKE) --no-print-directory build GOOS=linux GOARCH="$(ARCH)" BINARY=bin/image/overdue_linux_$(ARCH)/overdue
+	cd deploy/release && go run . describe 0.0.0-dev "$(CURDIR)/bin/image/overdue_linux_$(ARCH)/overdue"
+	cd deploy/release && go run . image -binaries "$(CURDIR)/bin/image" -version 0.0.0-dev -commit "$$(git rev-parse HEAD)" \
+		-time "$$(git show -s --format=%ct)" -loadable "$(CURDIR)/bin/image/overdue.tar" -name "$(IMAGE)"
+	$(if $(ENGINE),$(ENGINE) load --input bin/image/overdue.tar)
+
+push: ## the image of the release in bin/release to a registry, as IMAGE; `go tool crane auth login` in deploy/release logs in
+	@rm -rf bin/layout && mkdir -p bin/layout
+	tar -xf bin/release/overdue_*_oci.tar -C bin/layout
+	@cd deploy/release && go tool crane push "$(CURDIR)/bin/layout" "$(IMAGE)"
 
 # These tests run programs that they build, or files of another module. Neither is an input of the test cache, so they
 # always run.
@@ -50,7 +60,7 @@ check: lint $(GOTESTSUM) ## the inner loop: lint, and all tests that need nothin
 	$(RUN) -short -vet=off ./...
 
 test: ## everything that has to pass
-	@$(MAKE) --no-print-directory -j4 --output-sync=line lint sdks compile $(GOTESTSUM)
+	@$(MAKE) --no-print-directory -j4 --output-sync=line lint sdks compile $(GOTESTSUM) $(GORELEASER)
 	@$(MAKE) --no-print-directory -j2 --output-sync=target test-packages test-scenes
 
 # Packages and scenes need the same packages compiled, and would do it at the same time. Nothing links here: that is not kept.
@@ -69,27 +79,43 @@ test-scenes:
 	GOGC=100 $(RUN) -vet=off -count=1 -parallel 4 ./test/e2e
 	$(MAKE) --no-print-directory deploy conformance
 
-deploy: ## what is in deploy/, rendered, decoded and run, a release of this machine's platform, and Dapr's component; modules of their own
+deploy: $(GORELEASER) ## what is in deploy/, rendered, decoded and run, a release of this machine's platform, and Dapr's component; modules of their own
 	cd deploy/check && go test -vet=off -count=1 -timeout 10m ./...
 	cd deploy/release && go test -vet=off -count=1 -timeout 15m ./...
 	cd test/dapr && go test -vet=off -count=1 -timeout 10m ./...
 
 RELEASE ?=
 SIGN ?=
-release: ## the artefacts of a release in bin/release; RELEASE=0.1.0 names it when no tag does, SIGN='cosign …{}' signs the checksums
-	cd deploy/release && go run . -source "$(CURDIR)" -out "$(CURDIR)/bin/release" -version "$(RELEASE)" -sign "$(SIGN)"
+release: $(GORELEASER) ## the artefacts of a release in bin/release; RELEASE=0.1.0 names it when no tag does, SIGN=1 has cosign sign the checksums
+	@version="$(RELEASE)"; \
+	if [ -z "$$version" ]; then version="$$(git describe --tags --exact-match --match 'v*' 2>/dev/null | sed 's/^v//' || true)"; fi; \
+	if [ -z "$$version" ]; then version="0.0.0-dev+$$(git rev-parse --short=12 HEAD)"; fi; \
+	RELEASE="$$version" COMMIT="$$(git rev-parse HEAD)" COMMIT_SECONDS="$$(git show -s --format=%ct)" \
+	COMMIT_DATE="$$(TZ=UTC git show -s --date=iso-strict-local --format=%cd | sed 's/+00:00$$/Z/')" \
+	$(GORELEASER) release --snapshot --clean $(if $(SIGN),,--skip=sign)
 
-release-check: ## all platforms of a release, built twice on two paths and compared; installs what this machine can install
+$(GORELEASER):
+	CGO_ENABLED=0 GOBIN="$(CURDIR)/bin" go install github.com/goreleaser/goreleaser/v2@$(GORELEASER_VERSION)
+	mv bin/goreleaser $@
+
+pages: man build ## what a release has beside the binary: man pages and shell completion, in bin/
+	@rm -rf bin/completion && mkdir -p bin/completion
+	bin/overdue completion bash >bin/completion/overdue.bash
+	bin/overdue completion zsh >bin/completion/_overdue
+	bin/overdue completion fish >bin/completion/overdue.fish
+	bin/overdue completion powershell >bin/completion/overdue.ps1
+
+release-check: $(GORELEASER) ## all platforms of a release, built twice on two paths and compared; installs what this machine can install
 	cd deploy/release && OVERDUE_RELEASE=full go test -vet=off -count=1 -timeout 60m -v ./...
 
 inject-check: ## a real API server of Kubernetes takes the manifests of inject, the chart and Kustomize; builds it, for ten minutes the first time
 	cd deploy/check && go test -tags cluster -vet=off -count=1 -timeout 60m -v -run TestARealCluster .
 
 changelog: ## what is unreleased in CHANGELOG.md becomes the section of RELEASE
-	cd deploy/release && go run . notes -source "$(CURDIR)" -version "$(RELEASE)" -turn
+	cd deploy/release && go run . notes -version "$(RELEASE)" -turn
 
 release-notes: ## the section of RELEASE in CHANGELOG.md
-	@cd deploy/release && go run . notes -source "$(CURDIR)" -version "$(RELEASE)"
+	@cd deploy/release && go run . notes -version "$(RELEASE)"
 
 sdks: ## what the scenarios with other SDKs and other brokers need; as root, Debian packages too
 	test/sdk/install.sh --tools
@@ -176,7 +202,8 @@ docs: ## what is generated from code
 	cp deploy/prometheus/overdue.rules.yml deploy/helm/overdue/files/
 
 man: ## the man pages, in bin/man
-	go test ./cmd/overdue -run TestManPagesAreMade -man "$(CURDIR)/bin/man"
+	@rm -rf bin/man
+	go test -trimpath -vet=off -count=1 ./cmd/overdue -run TestManPagesAreMade -man "$(CURDIR)/bin/man"
 
 clean:
 	rm -rf bin

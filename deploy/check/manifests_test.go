@@ -114,8 +114,8 @@ func TestComposeFilesLoad(t *testing.T) {
 		if len(s.Ports) != 1 || ":"+itoa(int32(s.Ports[0].Target)) != env["OVERDUE_LISTEN_PROBES"] || s.Ports[0].HostIP != "127.0.0.1" {
 			t.Errorf("%s: ports %v, listen.probes %s", folder, s.Ports, env["OVERDUE_LISTEN_PROBES"])
 		}
-		if s.Build == nil || filepath.Clean(s.Build.Context) != filepath.Clean(filepath.Join(project.WorkingDir, "../../..")) {
-			t.Errorf("%s: overdue is built from %+v, want the folder of the Dockerfile", folder, s.Build)
+		if s.Image != "overdue" || s.Build != nil {
+			t.Errorf("%s: overdue is %q, built from %+v; want the image of make image", folder, s.Image, s.Build)
 		}
 		app := project.Services["app"]
 		if app.NetworkMode != "service:overdue" {

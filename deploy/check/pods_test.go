@@ -3,7 +3,6 @@
 package check
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -162,18 +161,14 @@ func (w *workload) check(t *testing.T) {
 	checkCommand(t, w.name, c.Args, w.env(t))
 }
 
-var userLine = regexp.MustCompile(`(?m)^USER (\d+):\d+$`)
+var userLine = regexp.MustCompile(`(?m)^\tuser += (\d+) `)
 
-// imageUser is the user of the last stage of the Dockerfile.
+// imageUser is the user that deploy/release gives the image.
 func imageUser(t *testing.T) int64 {
 	t.Helper()
-	text, err := os.ReadFile("../../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
+	user := userLine.FindStringSubmatch(read(t, "../release/image.go"))
+	if user == nil {
+		t.Fatal("deploy/release says no user by number")
 	}
-	users := userLine.FindAllStringSubmatch(string(text), -1)
-	if len(users) == 0 {
-		t.Fatal("the Dockerfile says no user by number")
-	}
-	return atoi(t, users[len(users)-1][1])
+	return atoi(t, user[1])
 }

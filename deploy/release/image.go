@@ -5,15 +5,19 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/pem"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
@@ -26,70 +30,105 @@ import (
 const (
 	user       = 65532 // by number, so that runAsNonRoot can be checked without a passwd file
 	dataFolder = "var/lib/overdue"
+	docFolder  = "usr/share/doc/overdue"
 	imageTitle = "Overdue"
 	imageAbout = "Eager expiry for Azure Service Bus: the proxy beside an app, the monitor, a broker for tests"
 )
 
-// image writes the image for all Linux platforms as an OCI layout, once as a folder and once as
-// the tar that tools copy into a registry. It is the image of the Dockerfile, without a container engine.
-func (r *release) image(programs []program) error {
-	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, b := range programs {
-		if b.os != "linux" {
-			continue
-		}
-		img, err := r.imageOf(b)
-		if err != nil {
-			return fmt.Errorf("image of %s: %w", b, err)
-		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: b.os, Architecture: b.arch}},
-		})
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil || len(manifest.Manifests) == 0 {
+// An image is made of the Linux binaries in a folder and of what describe wrote beside them.
+type image struct {
+	binaries string // has a folder such as overdue_linux_amd64_v1 for each platform
+	version  string
+	commit   string
+	time     time.Time // every file and layer has it
+}
+
+// makeImage writes the image without a container engine: as an OCI layout of all platforms, which
+// registries take, or as a tar of one platform, which engines load.
+func makeImage(_ context.Context, args []string) error {
+	flags := flag.NewFlagSet("release image", flag.ContinueOnError)
+	i := image{}
+	flags.StringVar(&i.binaries, "binaries", "", "the folder of the binaries")
+	flags.StringVar(&i.version, "version", "", "the version, such as 0.1.0")
+	flags.StringVar(&i.commit, "commit", "", "the commit")
+	seconds := flags.Int64("time", 0, "the time of the commit in seconds since 1970")
+	oci := flags.String("oci", "", "the file for the OCI layout")
+	loadable := flags.String("loadable", "", "the file for docker load, with the first platform alone")
+	tag := flags.String("name", "overdue:latest", "the name that docker load gives the image")
+	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	index = mutate.Annotations(index, r.labels()).(v1.ImageIndex)
-	name := "overdue_" + r.version + "_oci"
-	folder := filepath.Join(r.out, name)
+	i.time = time.Unix(*seconds, 0).UTC()
+	programs, err := filepath.Glob(filepath.Join(i.binaries, "overdue_linux_*", "overdue"))
+	if err != nil || len(programs) == 0 {
+		return errors.Join(err, fmt.Errorf("%s has no folder overdue_linux_… with a binary", i.binaries))
+	}
+	if *oci != "" {
+		return i.writeLayout(programs, *oci)
+	}
+	img, err := i.imageOf(programs[0])
+	if err != nil {
+		return err
+	}
+	ref, err := name.NewTag(*tag)
+	if err != nil {
+		return err
+	}
+	return tarball.WriteToFile(*loadable, ref, img)
+}
+
+// architecture is that of a binary, from the name of its folder.
+func architecture(program string) string {
+	return strings.Split(filepath.Base(filepath.Dir(program)), "_")[2]
+}
+
+func (i image) writeLayout(programs []string, file string) error {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, program := range programs {
+		img, err := i.imageOf(program)
+		if err != nil {
+			return fmt.Errorf("image of %s: %w", program, err)
+		}
+		platform := &v1.Platform{OS: "linux", Architecture: architecture(program)}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: platform}})
+	}
+	index = mutate.Annotations(index, i.labels()).(v1.ImageIndex)
+	folder, err := os.MkdirTemp("", "overdue-image-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // of the machine's temporary folder
 	l, err := layout.Write(folder, empty.Index)
 	if err != nil {
 		return err
 	}
-	err = l.AppendIndex(index, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.tag()}))
+	// A tag of an image may not have a plus.
+	tag := map[string]string{"org.opencontainers.image.ref.name": strings.ReplaceAll(i.version, "+", "_")}
+	if err := l.AppendIndex(index, layout.WithAnnotations(tag)); err != nil {
+		return err
+	}
+	out, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	return r.write(name+".tar", func(w io.Writer) error {
-		files, err := under(folder)
-		if err != nil {
-			return err
-		}
-		return tarred(w, files, r.time)
-	})
-}
-
-// tag is the version as a tag of an image, which may not have a plus.
-func (r *release) tag() string {
-	return strings.ReplaceAll(r.version, "+", "_")
+	return errors.Join(i.archiveFolder(out, folder), out.Close())
 }
 
 // labels describe the image; they are its annotations, too.
-func (r *release) labels() map[string]string {
+func (i image) labels() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       imageTitle,
 		"org.opencontainers.image.description": imageAbout,
 		"org.opencontainers.image.licenses":    "Apache-2.0",
-		"org.opencontainers.image.version":     r.version,
-		"org.opencontainers.image.revision":    r.commit,
-		"org.opencontainers.image.created":     r.time.Format(time.RFC3339),
+		"org.opencontainers.image.version":     i.version,
+		"org.opencontainers.image.revision":    i.commit,
+		"org.opencontainers.image.created":     i.time.Format(time.RFC3339),
 	}
 }
 
-func (r *release) imageOf(b program) (v1.Image, error) {
+func (i image) imageOf(program string) (v1.Image, error) {
 	var content bytes.Buffer
-	if err := r.rootFiles(&content, b); err != nil {
+	if err := i.writeRootFiles(&content, program); err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
@@ -100,8 +139,9 @@ func (r *release) imageOf(b program) (v1.Image, error) {
 	}
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	img, err := mutate.Append(base, mutate.Addendum{
-		Layer: layer, MediaType: types.OCILayer,
-		History: v1.History{Created: v1.Time{Time: r.time}, CreatedBy: "make release"},
+		Layer:     layer,
+		MediaType: types.OCILayer,
+		History:   v1.History{Created: v1.Time{Time: i.time}, CreatedBy: "make release"},
 	})
 	if err != nil {
 		return nil, err
@@ -111,52 +151,92 @@ func (r *release) imageOf(b program) (v1.Image, error) {
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Created = b.os, b.arch, v1.Time{Time: r.time}
+	config.OS, config.Architecture, config.Created = "linux", architecture(program), v1.Time{Time: i.time}
 	config.Config = v1.Config{
 		Entrypoint: []string{"/overdue"},
 		Cmd:        []string{"run"},
-		Env:        []string{"PATH=/", "HOME=/" + dataFolder, "OVERDUE_UNATTENDED=true"},
-		User:       fmt.Sprintf("%d:%d", user, user),
-		Labels:     r.labels(),
+		// Nobody reads the banner: without a namespace the embedded broker runs only if
+		// OVERDUE_BROKER_ENABLED=true asks for it.
+		Env:    []string{"PATH=/", "HOME=/" + dataFolder, "OVERDUE_UNATTENDED=true"},
+		User:   fmt.Sprintf("%d:%d", user, user),
+		Labels: i.labels(),
 		Healthcheck: &v1.HealthConfig{
-			Test: []string{"CMD", "/overdue", "healthcheck"}, Interval: 10 * time.Second,
-			Timeout: 5 * time.Second, StartPeriod: 10 * time.Second, Retries: 3,
+			Test:        []string{"CMD", "/overdue", "healthcheck"},
+			Interval:    10 * time.Second,
+			Timeout:     5 * time.Second,
+			StartPeriod: 10 * time.Second,
+			Retries:     3,
 		},
 	}
 	return mutate.ConfigFile(img, config)
 }
 
-// rootFiles writes the root file system of the image as a tar.
-func (r *release) rootFiles(w io.Writer, b program) error {
-	license, err := os.ReadFile(filepath.Join(r.source, "LICENSE"))
-	if err != nil {
-		return err
-	}
+// writeRootFiles writes the root file system of the image as a tar.
+func (i image) writeRootFiles(w io.Writer, program string) error {
 	t := tar.NewWriter(w)
-	folders := []string{"etc/", "etc/ssl/", "etc/ssl/certs/", "tmp/", "usr/", "usr/share/", "usr/share/doc/", "usr/share/doc/overdue/", "var/", "var/lib/"}
-	for _, name := range folders {
-		mode := int64(0o755)
-		if name == "tmp/" {
-			mode = 0o1777
+	folders := []string{"etc", "etc/ssl", "etc/ssl/certs", "tmp", "usr", "usr/share", "usr/share/doc", docFolder, "var", "var/lib", dataFolder}
+	for _, folder := range folders {
+		h := &tar.Header{Name: folder + "/", Mode: 0o755, Typeflag: tar.TypeDir, ModTime: i.time}
+		switch folder {
+		case "tmp":
+			h.Mode = 0o1777
+		case dataFolder: // what a process may write to, wherever nothing is mounted over it
+			h.Uid, h.Gid = user, user
 		}
-		if err := t.WriteHeader(&tar.Header{Name: name, Mode: mode, Typeflag: tar.TypeDir, ModTime: r.time}); err != nil {
+		if err := t.WriteHeader(h); err != nil {
 			return err
 		}
 	}
-	// What a process may write to, wherever nothing is mounted over it: the journal, certificates of Overdue's own.
-	err = t.WriteHeader(&tar.Header{Name: dataFolder + "/", Mode: 0o755, Typeflag: tar.TypeDir, ModTime: r.time, Uid: user, Gid: user})
+	beside := filepath.Dir(program)
+	if err := i.addData(t, "etc/ssl/certs/ca-certificates.crt", 0o644, roots()); err != nil {
+		return err
+	}
+	return errors.Join(
+		i.addFile(t, "overdue", 0o755, program),
+		i.addFile(t, docFolder+"/LICENSE", 0o644, filepath.Join(checkout, "LICENSE")),
+		i.addFile(t, docFolder+"/"+noticesFile, 0o644, filepath.Join(beside, noticesFile)),
+		i.addFile(t, docFolder+"/"+materialsFile, 0o644, filepath.Join(beside, materialsFile)),
+		t.Close(),
+	)
+}
+
+// archiveFolder writes the files below a folder as a tar, in the order of their names.
+func (i image) archiveFolder(w io.Writer, folder string) error {
+	t := tar.NewWriter(w)
+	err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		inside, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		return i.addFile(t, filepath.ToSlash(inside), 0o644, path)
+	})
+	return errors.Join(err, t.Close())
+}
+
+func (i image) addFile(t *tar.Writer, name string, mode int64, source string) error {
+	data, err := os.ReadFile(source)
 	if err != nil {
 		return err
 	}
-	if err := entries(t, []file{
-		{"etc/ssl/certs/ca-certificates.crt", 0o644, roots()},
-		{"overdue", 0o755, b.binary},
-		{"usr/share/doc/overdue/LICENSE", 0o644, license},
-		{"usr/share/doc/overdue/" + noticesFile, 0o644, b.notices},
-	}, r.time); err != nil {
+	return i.addData(t, name, mode, data)
+}
+
+func (i image) addData(t *tar.Writer, name string, mode int64, data []byte) error {
+	h := &tar.Header{
+		Name:     name,
+		Mode:     mode,
+		Size:     int64(len(data)),
+		ModTime:  i.time,
+		Typeflag: tar.TypeReg,
+	}
+	if err := t.WriteHeader(h); err != nil {
 		return err
 	}
-	return t.Close()
+	_, err := t.Write(data)
+	return err
 }
 
 // roots are the certificates of the authorities that Mozilla trusts, in PEM: from a module, so
@@ -169,23 +249,4 @@ func roots() []byte {
 		}
 	}
 	return all.Bytes()
-}
-
-// under returns the files below a folder.
-func under(folder string) ([]file, error) {
-	var all []file
-	err := filepath.WalkDir(folder, func(name string, d os.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(folder, name)
-		all = append(all, file{filepath.ToSlash(rel), 0o644, data})
-		return err
-	})
-	slices.SortFunc(all, byPath)
-	return all, err
 }

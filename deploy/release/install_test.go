@@ -3,10 +3,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,9 +21,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
@@ -91,14 +97,15 @@ func TestTheRPMInstallsAndRuns(t *testing.T) {
 	command(t, "dpkg", "-x", artefact(t, ".deb"), other)
 	var lists [2][]string
 	for i, folder := range []string{root, other} {
-		files, err := under(folder)
+		err := filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+			inside := strings.TrimPrefix(path, folder)
+			if err == nil && !d.IsDir() && !strings.HasPrefix(inside, database+"/") {
+				lists[i] = append(lists[i], inside)
+			}
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
-		}
-		for _, f := range files {
-			if !strings.HasPrefix("/"+f.path, database+"/") {
-				lists[i] = append(lists[i], f.path)
-			}
 		}
 	}
 	if !slices.Equal(lists[0], lists[1]) || len(lists[0]) < 20 {
@@ -172,26 +179,12 @@ func checkService(t *testing.T, root string) {
 }
 
 func TestTheImageRunsReadOnlyAndWithoutRoot(t *testing.T) {
-	l, err := layout.FromPath(filepath.Join(released(t), "overdue_"+testVersion+"_oci"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	top, err := l.ImageIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := validate.Index(top); err != nil {
+	index := pushed(t)
+	if err := validate.Index(index); err != nil {
 		t.Error(err)
 	}
-	manifest, err := top.IndexManifest()
-	if err != nil || len(manifest.Manifests) != 1 {
-		t.Fatalf("the layout has %v, %v, want one index", manifest, err)
-	}
-	index, err := top.ImageIndex(manifest.Manifests[0].Digest)
+	manifest, err := index.IndexManifest()
 	if err != nil {
-		t.Fatal(err)
-	}
-	if manifest, err = index.IndexManifest(); err != nil {
 		t.Fatal(err)
 	}
 	if full && len(manifest.Manifests) != 2 {
@@ -214,6 +207,24 @@ func TestTheImageRunsReadOnlyAndWithoutRoot(t *testing.T) {
 	}
 }
 
+// pushed is the image that `make push` has put into a registry.
+func pushed(t *testing.T) v1.ImageIndex {
+	t.Helper()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	image := strings.TrimPrefix(server.URL, "http://") + "/overdue:" + testVersion
+	command(t, "make", "-C", release(t).folder, "push", "IMAGE="+image)
+	ref, err := name.ParseReference(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := remote.Index(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
 func checkConfig(t *testing.T, img v1.Image, p *v1.Platform) *v1.ConfigFile {
 	t.Helper()
 	config, err := img.ConfigFile()
@@ -224,7 +235,7 @@ func checkConfig(t *testing.T, img v1.Image, p *v1.Platform) *v1.ConfigFile {
 		t.Errorf("%v: the configuration says %s/%s, user %q", p, config.OS, config.Architecture, config.Config.User)
 	}
 	for label, want := range map[string]string{
-		"org.opencontainers.image.version": testVersion, "org.opencontainers.image.revision": testCommit, "org.opencontainers.image.licenses": "Apache-2.0",
+		"org.opencontainers.image.version": testVersion, "org.opencontainers.image.revision": release(t).commit, "org.opencontainers.image.licenses": "Apache-2.0",
 		"org.opencontainers.image.created": time.Unix(testTime, 0).UTC().Format(time.RFC3339),
 	} {
 		if config.Config.Labels[label] != want {
@@ -246,6 +257,21 @@ func inImage(t *testing.T, img v1.Image, config *v1.ConfigFile) {
 	}
 	if err := content.Close(); err != nil {
 		t.Fatal(err)
+	}
+	// What users pull has its licences and its bill of materials, those of the archive.
+	unpacked, _ := inArchive(t)
+	for name, want := range map[string]string{
+		"LICENSE":     filepath.Join(unpacked, "LICENSE"),
+		noticesFile:   filepath.Join(unpacked, noticesFile),
+		materialsFile: artefact(t, ".cdx.json"),
+	} {
+		got, err := os.ReadFile(filepath.Join(root, docFolder, name))
+		if err != nil {
+			t.Error(err)
+		}
+		if text, err := os.ReadFile(want); err != nil || !bytes.Equal(got, text) || len(got) == 0 {
+			t.Errorf("%s of the image has %d bytes, %s %d (%v), want the same", name, len(got), want, len(text), err)
+		}
 	}
 	// A container mounts /dev; the program needs none of it.
 	mounted := `mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec chroot "$@"`
@@ -279,7 +305,7 @@ func command(t *testing.T, args ...string) string {
 func runs(t *testing.T, args ...string) {
 	t.Helper()
 	version := command(t, append(slices.Clone(args), "version")...)
-	if want := "overdue v" + testVersion + ", commit " + testCommit + ", "; !strings.HasPrefix(version, want) {
+	if want := "overdue v" + testVersion + ", commit " + release(t).commit + ", "; !strings.HasPrefix(version, want) {
 		t.Errorf("version %q, want it to begin with %q", version, want)
 	}
 	env := append(os.Environ(), freePorts(t)...)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,18 +17,17 @@ const unreleased = "## Unreleased"
 
 // notes prints the section of a version in the changelog, or with -turn makes it from the section
 // Unreleased, which is empty afterwards.
-func notes(args []string) error {
+func notes(_ context.Context, args []string) error {
 	flags := flag.NewFlagSet("release notes", flag.ContinueOnError)
-	source := flags.String("source", "../..", "the checkout")
 	version := flags.String("version", "", "the version, such as 0.1.0")
 	turn := flags.Bool("turn", false, "change CHANGELOG.md: what is unreleased becomes the section of the version")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if err := (&release{version: *version}).checkVersion(); err != nil {
+	if err := checkVersion(*version); err != nil {
 		return err
 	}
-	name := filepath.Join(*source, "CHANGELOG.md")
+	name := filepath.Join(checkout, "CHANGELOG.md")
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return err

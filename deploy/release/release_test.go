@@ -4,13 +4,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,41 +23,63 @@ var full = os.Getenv("OVERDUE_RELEASE") == "full"
 
 const (
 	testVersion = "0.1.0-test.1"
-	testCommit  = "0123456789abcdef0123456789abcdef01234567"
 	testTime    = 1_790_000_000
 )
 
-// two are the folders of the same release, built on two paths. They live as long as the tests do.
-var two = sync.OnceValues(func() ([2]string, error) {
-	var out, cache [2]string
+// A checkoutCopy is a repository with the files of this checkout and one commit.
+type checkoutCopy struct {
+	folder string
+	commit string
+}
+
+// released are two copies on two paths with the same release. They live as long as the tests do.
+var released = sync.OnceValues(func() ([2]checkoutCopy, error) {
+	var both [2]checkoutCopy
 	for i, name := range []string{"one", "quite/another path/two"} {
-		folder := filepath.Join(scratch, name)
-		source := filepath.Join(folder, "source")
-		if err := copyTree(source); err != nil {
-			return out, err
+		var err error
+		if both[i], err = copyCheckout(filepath.Join(scratch, name)); err != nil {
+			return both, err
 		}
-		out[i] = filepath.Join(folder, "out")
-		if full && i == 0 {
-			var err error
-			if cache, err = caches(context.Background(), source); err != nil {
-				return out, err
-			}
+		var env []string
+		if full && i > 0 {
+			// Nothing that was compiled on the first path is used on the second one.
+			env = append(env, "GOCACHE="+filepath.Join(scratch, "another cache"))
 		}
-		args := []string{"-source", source, "-out", out[i], "-version", testVersion, "-commit", testCommit, "-time", fmt.Sprint(testTime)}
-		if !full {
-			args = append(args, "-platforms", runtime.GOOS+"/"+runtime.GOARCH)
-		}
-		r, err := parse(context.Background(), args)
-		if err != nil {
-			return out, err
-		}
-		r.cache = cache[i]
-		if err := r.make(context.Background()); err != nil {
-			return out, fmt.Errorf("release %d: %w", i+1, err)
+		if err := makeRelease(both[i].folder, env...); err != nil {
+			return both, fmt.Errorf("release %d: %w", i+1, err)
 		}
 	}
-	return out, nil
+	return both, nil
 })
+
+// makeRelease runs `make release` as the workflow does, with a program in place of cosign that
+// writes the sum of what it signs.
+func makeRelease(folder string, env ...string) error {
+	tools := filepath.Join(scratch, "tools")
+	if err := os.MkdirAll(tools, 0o755); err != nil {
+		return err
+	}
+	// sign-blob --yes --bundle SIGNATURE FILE
+	if err := os.WriteFile(filepath.Join(tools, "cosign"), []byte("#!/bin/sh\nsha256sum <\"$5\" >\"$4\"\n"), 0o755); err != nil {
+		return err
+	}
+	installed, err := filepath.Glob("../../bin/goreleaser-*")
+	if err != nil || len(installed) != 1 {
+		return fmt.Errorf("goreleaser in bin: %q, %w; make deploy installs it", installed, err)
+	}
+	goreleaser, err := filepath.Abs(installed[0])
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("make", "release", "RELEASE="+testVersion, "SIGN=1", "GORELEASER="+goreleaser)
+	cmd.Dir = folder
+	cmd.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "MAKEFLAGS=")
+	cmd.Env = append(cmd.Env, env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("make release: %w\n%s", err, out)
+	}
+	return nil
+}
 
 // scratch is removed when the tests have ended.
 var scratch string
@@ -74,125 +96,153 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// copyTree copies the files of the checkout, those that are not committed yet included.
-func copyTree(to string) error {
-	list, err := exec.Command("git", "-C", "../..", "ls-files", "-z", "-co", "--exclude-standard").Output()
+// copyCheckout copies the files of the checkout, those that are not committed yet included, and
+// commits them at testTime.
+func copyCheckout(folder string) (checkoutCopy, error) {
+	list, err := exec.Command("git", "-C", checkout, "ls-files", "-z", "-co", "--exclude-standard").Output()
 	if err != nil {
-		return fmt.Errorf("git ls-files: %w", err)
+		return checkoutCopy{}, fmt.Errorf("git ls-files: %w", err)
 	}
 	for _, name := range strings.Split(strings.TrimRight(string(list), "\x00"), "\x00") {
-		data, err := os.ReadFile(filepath.Join("../..", name))
+		data, err := os.ReadFile(filepath.Join(checkout, name))
 		if os.IsNotExist(err) {
 			continue // removed, and not committed yet
 		}
 		if err != nil {
-			return err
+			return checkoutCopy{}, err
 		}
-		target := filepath.Join(to, name)
+		if name == ".goreleaser.yaml" && !full {
+			data = bytes.Replace(data, []byte("goos: [linux, darwin, windows]\n    goarch: [amd64, arm64]"),
+				fmt.Appendf(nil, "goos: [%s]\n    goarch: [%s]", runtime.GOOS, runtime.GOARCH), 1)
+		}
+		target := filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return err
+			return checkoutCopy{}, err
 		}
 		if err := os.WriteFile(target, data, 0o644); err != nil {
-			return err
+			return checkoutCopy{}, err
 		}
 	}
-	return nil
+	date := fmt.Sprintf("%d +0000", testTime)
+	git := func(args ...string) ([]byte, error) {
+		cmd := exec.Command("git", append([]string{"-c", "user.name=test", "-c", "user.email=test@localhost", "-C", folder}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_AUTHOR_DATE="+date, "GIT_COMMITTER_DATE="+date)
+		return cmd.Output()
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-f", "."}, {"commit", "-q", "-m", "test"}} {
+		if _, err := git(args...); err != nil {
+			return checkoutCopy{}, fmt.Errorf("git %q: %w", args, err)
+		}
+	}
+	commit, err := git("rev-parse", "HEAD")
+	return checkoutCopy{folder: folder, commit: strings.TrimSpace(string(commit))}, err
 }
 
-// released is the folder of one release.
-func released(t *testing.T) string {
+// artefacts are the names of what is published: the files of bin/release without goreleaser's own.
+func artefacts(t *testing.T, c checkoutCopy) []string {
 	t.Helper()
-	out, err := two()
+	var names []string
+	for _, pattern := range []string{"overdue_*.*", "checksums.txt*"} {
+		found, err := filepath.Glob(filepath.Join(c.folder, "bin/release", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range found {
+			if info, err := os.Stat(path); err != nil {
+				t.Fatal(err)
+			} else if info.Mode().IsRegular() {
+				names = append(names, filepath.Base(path))
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// release is the first of both copies.
+func release(t *testing.T) checkoutCopy {
+	t.Helper()
+	both, err := released()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out[0]
+	return both[0]
+}
+
+func readArtefact(t *testing.T, c checkoutCopy, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.folder, "bin/release", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
 
 // artefact is the path of one that is for this machine.
 func artefact(t *testing.T, ending string) string {
 	t.Helper()
-	return filepath.Join(released(t), "overdue_"+testVersion+"_"+runtime.GOOS+"_"+runtime.GOARCH+ending)
+	return filepath.Join(release(t).folder, "bin/release", "overdue_"+testVersion+"_"+runtime.GOOS+"_"+runtime.GOARCH+ending)
 }
 
 func TestAReleaseIsTheSameOnTwoPaths(t *testing.T) {
-	out, err := two()
+	both, err := released()
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := under(out[0])
-	if err != nil {
-		t.Fatal(err)
+	names := artefacts(t, both[0])
+	if second := artefacts(t, both[1]); !slices.Equal(names, second) {
+		t.Fatalf("%q and %q, want the same names", names, second)
 	}
-	second, err := under(out[1])
-	if err != nil {
-		t.Fatal(err)
+	want := []string{"_oci.tar", ".tar.gz", ".deb", ".rpm", ".cdx.json", "checksums.txt", "checksums.txt.sigstore.json"}
+	if full {
+		want = append(want, "_darwin_arm64.tar.gz", "_windows_amd64.zip", "_linux_arm64.deb", "_linux_arm64.rpm", "_windows_arm64.cdx.json")
 	}
-	if len(first) != len(second) || len(first) < 9 {
-		t.Fatalf("%d and %d files, want the same number, at least nine", len(first), len(second))
-	}
-	for i, f := range first {
-		if f.path != second[i].path || !bytes.Equal(f.data, second[i].data) {
-			t.Errorf("%s (%x) and %s (%x) differ", f.path, sha256.Sum256(f.data), second[i].path, sha256.Sum256(second[i].data))
+	for _, ending := range want {
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ending) }) {
+			t.Errorf("no artefact ends in %s: %q", ending, names)
 		}
-		t.Logf("%11d bytes: %s", len(f.data), f.path)
+	}
+	for _, name := range names {
+		first, second := readArtefact(t, both[0], name), readArtefact(t, both[1], name)
+		if !bytes.Equal(first, second) {
+			t.Errorf("%s differs: %x and %x", name, sha256.Sum256(first), sha256.Sum256(second))
+		}
+		t.Logf("%11d bytes: %s", len(first), name)
 	}
 }
 
-func TestChecksumsAreThoseOfTheFiles(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), "sha256sum", "--strict", "-c", checksumsFile)
-	cmd.Dir = released(t)
+func TestChecksumsAreThoseOfTheFilesAndSigned(t *testing.T) {
+	c := release(t)
+	cmd := exec.CommandContext(t.Context(), "sha256sum", "--strict", "-c", "checksums.txt")
+	cmd.Dir = filepath.Join(c.folder, "bin/release")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("sha256sum: %v\n%s", err, out)
 	}
-	entries, err := os.ReadDir(cmd.Dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if !e.IsDir() && e.Name() != checksumsFile && !strings.Contains(string(out), e.Name()+": OK\n") {
-			t.Errorf("%s has no checksum", e.Name())
+	for _, name := range artefacts(t, c) {
+		if strings.HasPrefix(name, "overdue_") && !strings.Contains(string(out), name+": OK\n") {
+			t.Errorf("%s has no checksum", name)
 		}
 	}
-}
-
-func TestChecksumsAreSigned(t *testing.T) {
-	r := &release{out: t.TempDir(), version: testVersion, sign: "sha256sum <{} >{}.signature"}
-	if err := os.WriteFile(filepath.Join(r.out, "overdue_x.deb"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.checksums(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	sums, err := os.ReadFile(filepath.Join(r.out, checksumsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	signature, err := os.ReadFile(filepath.Join(r.out, checksumsFile+".signature"))
-	if want := fmt.Sprintf("%x  -\n", sha256.Sum256(sums)); err != nil || string(signature) != want {
-		t.Errorf("signature %q, %v, want %q", signature, err, want)
-	}
-	r.sign = "exit 3"
-	if err := r.checksums(t.Context()); err == nil {
-		t.Error("a signing command that fails does not fail the release")
+	signature := readArtefact(t, c, "checksums.txt.sigstore.json")
+	if want := fmt.Sprintf("%x  -\n", sha256.Sum256(readArtefact(t, c, "checksums.txt"))); string(signature) != want {
+		t.Errorf("signature %q, want %q", signature, want)
 	}
 }
 
-func TestFlagsAreChecked(t *testing.T) {
+func TestCommandsAreChecked(t *testing.T) {
 	for _, args := range [][]string{
-		{"-version", "v1.0.0"}, {"-version", "1"}, {"-platforms", "plan9/amd64"}, {"-platforms", ""}, {"stray"},
+		{},
+		{"stray"},
+		{"describe", "1.0.0"},
+		{"describe", "v1.0.0", "overdue"},
+		{"describe", "1", "overdue"},
+		{"image", "-binaries", t.TempDir(), "-oci", "x.tar"},
+		{"notes", "-version", "v0.1.0"},
 	} {
-		if _, err := parse(t.Context(), args); err == nil {
-			t.Errorf("parse(%q) = nil, want an error", args)
+		if err := run(t.Context(), args); err == nil {
+			t.Errorf("run(%q) = nil, want an error", args)
 		}
-	}
-	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "precious"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := (&release{out: folder}).emptyOut(); err == nil || !strings.Contains(err.Error(), "precious") {
-		t.Errorf("a folder with other files: %v, want an error that names one", err)
 	}
 }
 
@@ -217,7 +267,7 @@ func TestTheChangelogIsTurned(t *testing.T) {
 	if _, err := turned(second, "0.1.0", time.Unix(testTime, 0)); err == nil {
 		t.Error("a version is released twice")
 	}
-	text, err := os.ReadFile("../../CHANGELOG.md")
+	text, err := os.ReadFile(filepath.Join(checkout, "CHANGELOG.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"debug/buildinfo"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,39 +16,66 @@ import (
 	"strings"
 )
 
+const (
+	noticesFile   = "THIRD_PARTY_NOTICES.txt"
+	materialsFile = "overdue.cdx.json"
+)
+
 // licenceFile matches the texts that have to go with a copy of a module.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-.].*)?$`)
 
-// notices returns the texts of the licences of Go and of every module in the binary. The binary
-// itself lists its modules, so the list is that of what ships. A module without a licence is an error.
-func (r *release) notices(ctx context.Context, b program) ([]byte, error) {
-	info, err := buildinfo.ReadFile(b.path)
-	if err != nil {
-		return nil, err
+// describe writes the licences and the bill of materials of a binary beside it: release describe
+// VERSION BINARY. The binary itself lists its modules, so both are those of what ships.
+func describe(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return errors.New("describe takes a version and the path of a binary")
 	}
-	root, err := output(ctx, r.source, nil, "go", "env", "GOROOT")
-	if err != nil {
-		return nil, err
+	version, binary := args[0], args[1]
+	if err := checkVersion(version); err != nil {
+		return err
 	}
-	modules, err := r.downloaded(ctx, info.Deps)
+	text, err := licences(ctx, binary)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(binary), noticesFile), []byte(text), 0o644); err != nil {
+		return err
+	}
+	_, err = output(ctx, ".", "go", "tool", "cyclonedx-gomod", "bin", "-json", "-noserial", "-notimestamp", "-std", "-licenses",
+		"-version", "v"+version, "-output", filepath.Join(filepath.Dir(binary), materialsFile), binary)
+	return err
+}
+
+// licences returns the texts of Go and of every module in the binary. A module without a licence is
+// an error.
+func licences(ctx context.Context, binary string) (string, error) {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return "", err
+	}
+	root, err := output(ctx, checkout, "go", "env", "GOROOT")
+	if err != nil {
+		return "", err
+	}
+	modules, err := downloaded(ctx, info.Deps)
+	if err != nil {
+		return "", err
 	}
 	var text strings.Builder
 	text.WriteString("Overdue contains the following software. Its own licence is in LICENSE.\n")
-	if err := notice(&text, "Go standard library "+info.GoVersion, strings.TrimSpace(root)); err != nil {
-		return nil, err
+	if err := appendLicence(&text, "Go standard library "+info.GoVersion, strings.TrimSpace(root)); err != nil {
+		return "", err
 	}
 	for _, m := range modules {
-		if err := notice(&text, m.Path+" "+m.Version, m.Dir); err != nil {
-			return nil, err
+		if err := appendLicence(&text, m.Path+" "+m.Version, m.Dir); err != nil {
+			return "", err
 		}
 	}
-	return []byte(text.String()), nil
+	return text.String(), nil
 }
 
-// notice appends the licence texts in the folder of a module.
-func notice(text *strings.Builder, title, folder string) error {
+// appendLicence appends the licence texts in the folder of a module.
+func appendLicence(text *strings.Builder, title, folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return fmt.Errorf("licences of %s: %w", title, err)
@@ -74,7 +102,7 @@ func notice(text *strings.Builder, title, folder string) error {
 type module struct{ Path, Version, Dir string }
 
 // downloaded returns the modules with their folders, by path.
-func (r *release) downloaded(ctx context.Context, deps []*debug.Module) ([]module, error) {
+func downloaded(ctx context.Context, deps []*debug.Module) ([]module, error) {
 	args := []string{"mod", "download", "-json"}
 	for _, d := range deps {
 		if d.Replace != nil {
@@ -82,7 +110,7 @@ func (r *release) downloaded(ctx context.Context, deps []*debug.Module) ([]modul
 		}
 		args = append(args, d.Path+"@"+d.Version)
 	}
-	text, err := output(ctx, r.source, reproducible, "go", args...)
+	text, err := output(ctx, checkout, "go", args...)
 	if err != nil {
 		return nil, err
 	}
