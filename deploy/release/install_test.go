@@ -26,6 +26,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
@@ -204,6 +205,41 @@ func TestTheImageRunsReadOnlyAndWithoutRoot(t *testing.T) {
 	}
 	if !ran {
 		t.Errorf("the image has no platform of this machine: %v", manifest.Manifests)
+	}
+}
+
+func TestAnEngineLoadsTheImageOfTheRegistry(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "overdue.tar")
+	err := run(t.Context(), []string{
+		"image", "-binaries", filepath.Join(release(t).folder, "bin/release"), "-loadable", file, "-name", "overdue:test",
+		"-version", testVersion, "-commit", release(t).commit, "-time", fmt.Sprint(testTime),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag, err := name.NewTag("overdue:test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := tarball.ImageFromPath(file, &tag)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := loaded.ConfigName()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := pushed(t)
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := first.ConfigName(); err != nil || got != want {
+		t.Errorf("the image for engines is %v, that of the registry %v, %v", got, want, err)
 	}
 }
 
