@@ -34,6 +34,7 @@ ENGINE ?= docker
 ARCH ?= $(shell go env GOARCH)
 
 image: ## the image of this checkout for ARCH, loaded into ENGINE as IMAGE; ENGINE= only writes bin/image/overdue.tar
+	@rm -rf bin/image # of another architecture
 	$(MAKE) --no-print-directory build GOOS=linux GOARCH="$(ARCH)" BINARY=bin/image/overdue_linux_$(ARCH)/overdue
 	cd deploy/release && go run . describe 0.0.0-dev "$(CURDIR)/bin/image/overdue_linux_$(ARCH)/overdue"
 	cd deploy/release && go run . image -binaries "$(CURDIR)/bin/image" -version 0.0.0-dev -commit "$$(git rev-parse HEAD)" \
