@@ -9,7 +9,7 @@ VALE_VERSION := v3.7.1
 VALE := bin/vale-$(VALE_VERSION)
 GOTESTSUM_VERSION := v1.13.0
 GOTESTSUM := bin/gotestsum-$(GOTESTSUM_VERSION)
-# The newest that Go's module proxies have whole: from 2.16 on it needs a module that not every proxy serves.
+# From 2.16 on it needs a module that not every module proxy serves: docs/decisions/0062.
 GORELEASER_VERSION := v2.15.0
 GORELEASER := $(CURDIR)/bin/goreleaser-$(GORELEASER_VERSION)
 GREMLINS_VERSION := v0.6.0
