@@ -171,7 +171,7 @@ soak: ## the tests with other seeds than usual, ROUNDS times
 MUTATED ?= ./internal/servicebus/sas ./scheduler/index ./scheduler/journal
 
 mutate: $(GREMLINS) ## makes the code of the packages MUTATED wrong, one place at a time, and shows what no test notices
-	@for pkg in $(MUTATED); do echo "$$pkg"; $(GREMLINS) unleash --workers 1 --output-statuses lct "$$pkg"; done
+	@for pkg in $(MUTATED); do echo "$$pkg"; $(GREMLINS) unleash --workers 1 --timeout-coefficient 10 --output-statuses lct "$$pkg"; done
 
 $(GREMLINS):
 	GOBIN="$(CURDIR)/bin" go install github.com/go-gremlins/gremlins/cmd/gremlins@$(GREMLINS_VERSION)
