@@ -135,7 +135,8 @@ func merged(windows []window) []window {
 
 // readBacklog takes messages from the backlog, as far as windows are long. It returns the windows,
 // or parts of windows, that the backlog does not cover, which are still to be read, and those that
-// it did not cover before: what has expired there was never seen.
+// it did not cover before: what has expired there was never seen. A backlog goes by today's default,
+// so it has no messages from before that.
 func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err error) {
 	e := r.e
 	var byLife, others []*rule
@@ -155,7 +156,9 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 	}
 	final := e.w.clock.Now().Add(-search.SettledAge)
 	for _, w := range merged(windows) {
-		if w.until.Sub(w.from) < backlogSpan || !final.After(w.from) || w.from.IsZero() || e.work.Unordered {
+		isLong := w.until.Sub(w.from) >= backlogSpan && final.After(w.from) && !w.from.IsZero()
+		mayHaveOtherDefault := w.from.Before(e.settings.DefaultSince.Add(search.WindowMargin))
+		if !isLong || mayHaveOtherDefault || e.work.Unordered {
 			unread, unseen = append(unread, w), append(unseen, w)
 			continue
 		}
