@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
 	"overdue/monitor/judge"
@@ -157,13 +158,15 @@ func (r *rule) due() time.Time {
 	return r.ref.Deadline
 }
 
-// isByLife reports whether the deadline of the message that r names is the end of its time to live,
-// and it has no other notification. Its session would not be known from the backlog.
+// isByLife reports whether the deadline of the message that r names is the end of its time to live
+// here, and it has no other notification. Its session would not be known from the backlog. A
+// subscription may have another default than the one that the sender knew.
 func (r *rule) isByLife(s *entitySettings) bool {
-	byLife := r.ref.Stated == "ttl" || r.ref.Stated == "default"
+	byTTL := r.ref.Stated == "ttl" && duration.Shorter(r.ref.Within, s.DefaultMessageTimeToLive) == r.ref.Within
+	byDefault := r.ref.Stated == "default" && r.ref.Within == s.DefaultMessageTimeToLive
 	otherwise := r.ref.CompleteWithin > 0 || s.CompleteWithin > 0 || len(s.WarnBefore) > 0
 	hasName := !r.ref.WithoutID() && !s.sessions
-	return byLife && hasName && r.ref.Within > 0 && !r.ref.From.IsZero() && !otherwise
+	return (byTTL || byDefault) && hasName && r.ref.Within > 0 && !r.ref.From.IsZero() && !otherwise
 }
 
 // fits reports whether m may be a message of r, which is over a reference, by its names and its
