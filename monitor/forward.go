@@ -35,7 +35,7 @@ func (e *entity) follow(ctx context.Context, c *intake.Companion, ref *scheduler
 	}
 	next := newRule(c, *ref, nil)
 	next.hops = hops + 1
-	next.ref.Warned, next.ref.Incomplete = 0, false
+	next.ref.Warned, next.ref.Incomplete, next.ref.SequenceNumber = 0, false, 0
 	e.w.route(ctx, e.settings.forwardTo, next)
 }
 

@@ -200,7 +200,7 @@ func (r *reading) takeBacklog(ctx context.Context) {
 		for _, rl := range names[w.Name] {
 			first, last := rl.window(search.WindowMargin)
 			isInWindow := !w.EnqueuedTime().Before(first) && !w.EnqueuedTime().After(last)
-			if isInWindow && (w.Life-rl.ref.Within).Abs() <= search.StampPrecision {
+			if isInWindow && rl.mayBe(w.Number) && (w.Life-rl.ref.Within).Abs() <= search.StampPrecision {
 				taken = r.watchIdentity(ctx, rl, w.Identity, w.Life) || taken
 			}
 		}

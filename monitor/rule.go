@@ -174,12 +174,17 @@ func (r *rule) isByLife(s *entitySettings) bool {
 func (r *rule) fits(m *link.Message, s Settings) bool {
 	from, until := r.window(search.WindowMargin)
 	switch {
-	case m.EnqueuedTime.Before(from) || m.EnqueuedTime.After(until) || r.statesNoDeadline(m):
+	case !r.mayBe(m.SequenceNumber) || m.EnqueuedTime.Before(from) || m.EnqueuedTime.After(until) || r.statesNoDeadline(m):
 		return false
 	case r.ref.WithoutID():
 		return !search.Pending(m) && r.agrees(m, s)
 	}
 	return m.MessageID == r.ref.MessageID && m.SessionID == r.ref.SessionID
+}
+
+// mayBe reports whether r may stand for the message with a sequence number.
+func (r *rule) mayBe(number int64) bool {
+	return r.ref.SequenceNumber == 0 || r.ref.SequenceNumber == number
 }
 
 // agrees reports whether m has the deadline of r.

@@ -146,14 +146,14 @@ func (wt *watch) learn(m *link.Message) {
 	}
 }
 
-// again returns a companion that takes over from those of wt. Its window is the stamp of its
-// message.
+// again returns a companion that takes over from those of wt. It stands for the one message.
 func (wt *watch) again(entity string, due time.Time, attempt int) *scheduler.Companion {
 	ref := *wt.reference()
 	ref.Missed = wt.missed
 	if wt.identity.Number != 0 && wt.missed == nil {
 		ref.From = wt.identity.EnqueuedTime()
 		ref.Until = ref.From
+		ref.SequenceNumber = wt.identity.Number
 	}
 	return &scheduler.Companion{Entity: entity, Due: due, References: []scheduler.Reference{ref}, Attempt: attempt}
 }

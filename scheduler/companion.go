@@ -71,6 +71,8 @@ type Reference struct {
 	// message. Both are zero when the sender could not measure the broker's clock.
 	From  time.Time `json:"from,omitzero"`
 	Until time.Time `json:"until,omitzero"`
+	// SequenceNumber is set once the monitor has seen the message; 0 = any with these names.
+	SequenceNumber int64 `json:"sequenceNumber,omitempty"`
 
 	// Deadline is absolute, UTC. When Within is set it is an estimate, and the
 	// deadline is the broker's enqueued-time plus Within.
