@@ -190,7 +190,8 @@ func (r *reading) takeBacklog(ctx context.Context) {
 	for id, same := range r.byID {
 		for _, rl := range same {
 			if rl.isByLife(&e.settings) {
-				names[search.NameOf(id)] = append(names[search.NameOf(id)], rl)
+				name := search.NameOf(id, rl.ref.SessionID)
+				names[name] = append(names[name], rl)
 				from = earlier(from, rl.ref.DeadlineAt(rl.ref.From).Add(-search.WindowMargin))
 				until = duration.Later(until, rl.ref.DeadlineAt(rl.ref.Until).Add(search.WindowMargin))
 			}

@@ -25,9 +25,11 @@ type Waiting struct {
 
 var nameSeed = maphash.MakeSeed()
 
-// NameOf stands for a message-id in this process. That of another one of a million is the same by
-// chance in one of 10¹³ cases.
-func NameOf(messageID string) uint64 { return maphash.String(nameSeed, messageID) }
+// NameOf stands for a message-id and a session in this process. Those of another message of a
+// million are the same by chance in one of 10¹³ cases.
+func NameOf(messageID, sessionID string) uint64 {
+	return maphash.Comparable(nameSeed, [2]string{messageID, sessionID})
+}
 
 // A Backlog is what waited on a work queue when it was read once, by the end of its life. It is for
 // many times to live: each slot needs some messages from all along a window, and these windows
@@ -62,7 +64,7 @@ func (b *Backlog) Extend(ctx context.Context, v *View, from, until time.Time, li
 			if b.isFull() {
 				break
 			}
-			b.add(Waiting{IdentityOf(m), life, NameOf(m.MessageID)})
+			b.add(Waiting{IdentityOf(m), life, NameOf(m.MessageID, m.SessionID)})
 		}
 		return !b.isFull() && !v.Unordered
 	})
