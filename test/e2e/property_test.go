@@ -21,6 +21,7 @@ import (
 	"overdue/internal/testing/racetest"
 	"overdue/internal/testing/redistest"
 	"overdue/internal/testing/testseed"
+	"overdue/monitor/search"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
@@ -318,12 +319,13 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 }
 
 // hasDoubtfulDefault reports whether v may be older than the default time to live, as far as a
-// monitor knows: it was enqueued within a moment of the change, or scheduled at an unknown instant,
-// and without a measured clock its companion has no window, so that it may be of another message
-// with that id. Then only a nudge may expire v, and a live message before it stops each one.
+// monitor knows: it was enqueued within a moment of the change, or scheduled at an unknown instant:
+// without a measured clock its companion has no window, so that it may be of another message with
+// that id. Then only a nudge may expire v, and a live message before it stops each one.
 func (p *played) hasDoubtfulDefault(v queue.View) bool {
-	return p.expiry == queue.LazyHead && !p.measured && !p.changedAt.IsZero() &&
-		(v.EnqueuedTime.Sub(p.changedAt).Abs() < 100*time.Millisecond || !v.ScheduledEnqueueTime.IsZero())
+	isNearChange := v.EnqueuedTime.Sub(p.changedAt).Abs() < search.WindowMargin
+	isScheduled := !p.measured && !v.ScheduledEnqueueTime.IsZero()
+	return p.expiry == queue.LazyHead && !p.changedAt.IsZero() && (isNearChange || isScheduled)
 }
 
 func (p *played) expired(at place, m drawnMessage, dead queue.View, seen *history, notified map[string]int, where string) {
