@@ -15,8 +15,9 @@ const (
 	// requestTimeout bounds header and body since the connection was accepted: each carries one
 	// request. A peer that merely holds a connection keeps a probe out for no longer.
 	requestTimeout = 2 * time.Second
-	// WriteTimeout leaves room for a profile of a minute, of which there is none at listen.probes.
-	WriteTimeout       = 2 * time.Minute
+	// WriteTimeout leaves room for a profile of a minute.
+	WriteTimeout = 2 * time.Minute
+	// ProbesWriteTimeout is that of listen.probes, which has no profiles.
 	ProbesWriteTimeout = 10 * time.Second
 
 	maxHeaderBytes = 32 << 10

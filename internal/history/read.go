@@ -28,8 +28,9 @@ const (
 	// MinutesPath is where it serves the counts by the minute.
 	MinutesPath = "/history/minutes"
 	scopeHeader = "Overdue-Scope"
-	// MaxShown is how many missed deadlines one answer contains at most, and MaxPoints how many counts.
-	MaxShown  = 1000
+	// MaxShown bounds the missed deadlines of one answer.
+	MaxShown = 1000
+	// MaxPoints bounds the counts of one answer.
 	MaxPoints = 10_000
 )
 

@@ -10,9 +10,9 @@ import (
 
 const (
 	historyTime = 2 * time.Second // bound of a question: an operator waits for those that read
-	// MostMissed bounds the missed deadlines that the fleet keeps, and MostRecord each of them, in
-	// bytes: all together they fit into one answer.
+	// MostMissed bounds the missed deadlines that the fleet keeps: all together fit into one answer.
 	MostMissed = 2000
+	// MostRecord bounds each of them, in bytes.
 	MostRecord = 8 << 10
 	// mostCounts bounds the names that are counted in one hour.
 	mostCounts = 10_000

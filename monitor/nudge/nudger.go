@@ -61,6 +61,7 @@ type Nudger struct {
 // pastNudge is a nudge that was made. Its instants are never ahead of the broker's clock.
 type pastNudge struct{ begun, ended time.Time }
 
+// New makes a Nudger, which makes no nudge until one is wanted.
 func New(cfg Config) *Nudger { return &Nudger{Config: cfg, alarm: time.NewTimer(0)} }
 
 // Want requests nudges for messages that become due all along a span of time, by the broker's

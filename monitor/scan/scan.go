@@ -45,6 +45,7 @@ type Target struct {
 // Outcome is what became of a target.
 type Outcome int
 
+// The outcomes of a scan.
 const (
 	NotFound     Outcome = iota // a consumer has locked it, or it is gone
 	Early                       // by the clock of the broker: it was released

@@ -16,4 +16,3 @@ func (s *scene) describe(_ context.Context, name string, _ time.Time) (entities.
 
 // session puts a message into a session.
 func session(id string) string { return `"SessionId":"` + id + `"` }
-
