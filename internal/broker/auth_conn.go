@@ -194,7 +194,7 @@ func (c *conn) guarded(a address.Address, f answerer) answerer {
 	}
 	path := a.String()
 	return func(req *request) response {
-		// What is not known needs no claim: it is refused for that, by f.
+		// An unknown operation needs no claim: f refuses it for being unknown.
 		if oneOf, known := rights.ForOperation(req.operation); known && !c.access.may(path, oneOf) {
 			return refused(c.denied(path, oneOf))
 		}

@@ -53,8 +53,8 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b.server = server.New(server.Config{
 		Handler: handler{b},
-		// The order of the service; .NET wants the first, everyone else takes
-		// ANONYMOUS. Who a client is, it says on $cbs, unless it takes PLAIN.
+		// The order of the service; .NET wants the first, everyone else takes ANONYMOUS. A client says on
+		// $cbs who it is, unless it takes PLAIN.
 		Mechanisms:      []amqp.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"},
 		SASLWelcome:     "Welcome!",
 		ContainerID:     message.NewID() + "_G0", // as the service's look: 32 digits and a number

@@ -39,7 +39,7 @@ func TestALockOutlivesItsLink(t *testing.T) {
 	})
 }
 
-// What has not left the broker when the detach comes was never delivered.
+// A message that has not left the broker when the detach comes was never delivered.
 func TestWhatALinkWasNotSentIsFreeWhenItCloses(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
 		r := rawOver(t, ns, opens)

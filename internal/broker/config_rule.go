@@ -31,9 +31,9 @@ type Filter struct {
 	Correlation *CorrelationFilter
 }
 
-// Values are those of a rule, by name, in the order in which they were stated:
-// nil, bool, string, time.Time, time.Duration, an integer, a float, or one of the
-// types of package amqp. nil Values were not stated at all.
+// Values are those of a rule, by name, in the order in which they were stated. A value is nil,
+// bool, string, time.Time, time.Duration, an integer, a float, or one of the types of package amqp.
+// nil Values were not stated at all.
 type Values []queue.Property
 
 // ValuesOf returns the values of a map, by name.

@@ -9,10 +9,9 @@
 //	       ──attach q/$management▶ requests ──▶ responder ─▶ one file per operation
 //	       ──attach $cbs─────────▶ requests ──▶ responder ─▶ put-token
 //
-// A message is kept as the bytes its sender wrote. What the broker knows better
-// (header, sequence number, times, lock, state, properties set by settlements)
-// is laid over them on delivery, so bodies and foreign encodings come out as
-// they went in.
+// A message is kept as the bytes its sender wrote. Values that the broker knows better are laid
+// over them on delivery: header, sequence number, times, lock, state, properties set by
+// settlements. So bodies and foreign encodings come out as they went in.
 //
 // # Who may do what
 //
@@ -37,8 +36,8 @@
 //     header Host, if the host has several: orders for orders.localhost
 //  3. else it is the default namespace
 //
-// A connection belongs to what it has named when its first link leads into a
-// namespace. What it names later does not count.
+// A connection belongs to what it has named when its first link leads into a namespace. Names that
+// come later do not count.
 //
 // # One package
 //

@@ -12,8 +12,8 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// What the service says in the frames of connections, sessions and links, as its
-// traces show it and as the SDKs insist on.
+// The frames of connections, sessions and links, as the service's traces show them and as the SDKs
+// require them.
 
 var opens = &amqp.Open{ContainerID: "raw"}
 

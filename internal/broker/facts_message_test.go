@@ -14,7 +14,7 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// What stands in a delivery and how it is settled, as the SDKs take it apart.
+// The parts of a delivery and its settlement, as the SDKs take them apart.
 
 // .NET fails on a delivery-count that is absent, Go on a time that is no
 // timestamp and a number that is no long.

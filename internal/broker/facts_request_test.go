@@ -16,7 +16,7 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// What stands in the answers of $cbs and $management.
+// The contents of answers from $cbs and $management.
 
 // Go wants an int32, .NET reads one spelling on $cbs and the other on
 // $management, and Java and Python compare the id that they sent with its type.
@@ -107,8 +107,7 @@ func TestNumbersAndTimesAreAnsweredInArrays(t *testing.T) {
 	})
 }
 
-// Whatever a client gives as a reason comes back, over its link and over $management, with its
-// type.
+// A reason of any type comes back with its type, over the client's link and over $management.
 func TestAReasonThatIsNoTextIsKept(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, ns *brokertest.Namespace) {
 		r := rawOver(t, ns, opens)

@@ -14,7 +14,7 @@ import (
 // Operation says what a Fault happens to.
 type Operation string
 
-// What can be made to fail.
+// Operations that a test can make fail.
 const (
 	OnAttach     Operation = "attach"     // a link is opened
 	OnSend       Operation = "send"       // a client sends a message or a batch
@@ -265,8 +265,8 @@ func (l *late) run() {
 	}
 }
 
-// close drops what is not due yet, and waits for what is being done: that may
-// open a link, whose goroutine the broker has to know before it waits for all.
+// close drops what is not due yet, and waits for what is being done. That may open a link, whose
+// goroutine the broker has to know before it waits for all.
 func (l *late) close() {
 	l.mu.Lock()
 	l.over, l.queue = true, nil

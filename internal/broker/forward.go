@@ -24,9 +24,9 @@ const (
 	reasonNotForwarded = "ForwardingFailed"
 )
 
-// A mover takes what waits in one queue to where it belongs: from a topic to its
-// subscriptions, from a queue, a subscription or their dead-letter queue to
-// where they forward.
+// A mover takes messages from the queue in which they wait to where they belong. A topic's messages
+// go to its subscriptions. Those of a queue, a subscription or a dead-letter queue go to where it
+// forwards.
 //
 // The sender runs the mover before its send is acknowledged, so that a client
 // finds its message where it is received. The mover's own goroutine does the
@@ -60,9 +60,9 @@ func (m *mover) serve() {
 	}
 }
 
-// now moves the messages that have come. wait says whether to wait for another who is at it:
-// one that holds a mover already must not, because forwards can form a circle.
-// What it leaves is the other's, or serve's, to move.
+// now moves the messages that have come. wait says whether to wait for another caller that is
+// moving them. A caller that holds a mover already must not wait, because forwards can form a
+// circle. Messages that now leaves are moved by the other caller, or by serve.
 func (m *mover) now(wait bool) {
 	if wait {
 		m.turn.Lock()
@@ -180,10 +180,10 @@ func (e *Entity) setMoversLocked() {
 	}
 }
 
-// forwardLocked returns how a delivery gets from e to the entity at path to. It is bound to
-// the entity that is there now, as in the service (azure-service-bus issue 693): one that
-// is made later under the same name is another, until e is updated. Where there is none
-// yet, the first message looks for it.
+// forwardLocked returns how a delivery gets from e to the entity at path to. It is bound to the
+// entity that is there now, as in the service (azure-service-bus issue 693). An entity that is made
+// later under the same name is another one, until e is updated. Where there is none yet, the first
+// message looks for it.
 func (e *Entity) forwardLocked(to string, deadLetters bool) func(*queue.Delivery) (reason, description string) {
 	name, hops := parseAddress(to).Entity(), maxHops
 	if deadLetters {

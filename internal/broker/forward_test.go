@@ -130,7 +130,8 @@ func TestAForwardIsBoundToWhatItsTargetWas(t *testing.T) {
 	}
 }
 
-// Whatever keeps a message from being forwarded, it is a dead letter, and goes where those go.
+// A message that cannot be forwarded is a dead letter, for any cause, and goes where dead letters
+// go.
 func TestWhatCannotBeForwardedIsADeadLetter(t *testing.T) {
 	for name, scene := range map[string]struct {
 		queues []QueueConfig

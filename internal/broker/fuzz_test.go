@@ -132,7 +132,7 @@ func FuzzManagement(f *testing.F) {
 				t.Errorf("%s: response %+v with %+v", name, m.ApplicationProperties, m.Properties)
 			}
 		}
-		// Whatever it was, everybody else can go on.
+		// All other clients can go on after any input.
 		q, _ := b.Queue("q")
 		for _, v := range q.Peek(nil, 0, 1000) {
 			if _, err := message.Append(nil, &v, message.Overlay{}); err != nil {

@@ -9,7 +9,7 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// What tests and operators do to a namespace and no client can.
+// Operations on a namespace for tests and operators, which no client has.
 
 // Entities returns all entities: queues, topics, subscriptions, each sorted by
 // path.
@@ -54,11 +54,9 @@ func (n *Namespace) Detach(path string) error {
 	return nil
 }
 
-// Reset makes the namespace as it was at the start: every entity goes, with its
-// messages, those of the configuration come back, faults are gone and its clock
-// is the broker's again. Between
-// the two there is no moment in which a client finds none of them. Errors:
-// ErrClosed.
+// Reset makes the namespace as it was at the start. Every entity goes, with its messages, and those
+// of the configuration come back. Faults are gone and its clock is the broker's again. Between the
+// two there is no moment in which a client finds none of them. Errors: ErrClosed.
 func (n *Namespace) Reset() error {
 	n.Heal()
 	n.offset.Store(0)

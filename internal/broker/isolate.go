@@ -21,10 +21,10 @@ import (
 // that every example uses. It names no namespace.
 const defaultKeyName = "RootManageSharedAccessKey"
 
-// A home is the namespace that a client names, as far as it has: by the name of
-// its key, which some SDKs give with SASL (JavaScript) and all with a token, or
-// by the host that it opens the connection to. The key counts for more: with
-// every SDK, it is the one that a test can choose without a name server.
+// A home is the namespace that a client names, as far as it has named one: by the name of its key,
+// or by the host of its connection. Some SDKs give the key's name with SASL (JavaScript), and all
+// give it with a token. The key counts for more: with every SDK, it is the one that a test can
+// choose without a name server.
 type home struct {
 	key, host string
 	settled   bool // links lead into it: what is named later does not count
@@ -118,9 +118,9 @@ func (b *Broker) homeOfKey(name string) string {
 	return name
 }
 
-// namespaceName is what a client means that names a namespace. In a token the
-// Python SDK encodes the name of its key twice, the Go SDK a space as a plus sign;
-// the JavaScript SDK gives the name as it is. All of them mean one namespace.
+// namespaceName is what a client means that names a namespace. In a token the Python SDK encodes
+// the name of its key twice, and the Go SDK encodes a space as a plus sign. The JavaScript SDK
+// gives the name as it is. All of them mean one namespace.
 func namespaceName(name string) string {
 	if plain, err := url.QueryUnescape(name); err == nil {
 		return plain

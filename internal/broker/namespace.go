@@ -62,8 +62,8 @@ func newNamespace(b *Broker, name string) *Namespace {
 	return n
 }
 
-// Changes grows with every entity that is made, updated or deleted. Who reads it before
-// entities knows by the same number later on that they are as they were.
+// Changes grows with every entity that is made, updated or deleted. If Changes returns the same
+// number before and after a caller reads entities, they are still as it read them.
 func (n *Namespace) Changes() uint64 { return n.changes.Load() }
 
 // Name is what clients call the namespace by; "" is the default one.
@@ -126,9 +126,8 @@ func (n *Namespace) findKind(kind Kind, path string) (*Entity, error) {
 // and creates it where AutoCreate says so.
 func (n *Namespace) open(path string) (*Entity, *amqp.Error) { return n.openFor(path, nil) }
 
-// openFor is open for messages of source, which opens nothing once it is
-// deleted: after a Reset the same names are other entities, and what is still
-// under way must not turn up there.
+// openFor is open for messages of source, which opens nothing once it is deleted. After a Reset the
+// same names are other entities, and messages that are still under way must not turn up there.
 func (n *Namespace) openFor(path string, source *Entity) (*Entity, *amqp.Error) {
 	n.mu.RLock()
 	e, gone := n.entities[key(path)], n.goneLocked(source)

@@ -63,7 +63,7 @@ func TestOfTwoUpdatesAtOnceOneHolds(t *testing.T) {
 	}
 }
 
-// What a fault delays ends before its connection counts as closed.
+// A delay that a fault causes ends before its connection counts as closed.
 func TestWhatIsLateIsNotLaterThanTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l late

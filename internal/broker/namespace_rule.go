@@ -10,8 +10,8 @@ import (
 	"overdue/internal/servicebus/address"
 )
 
-// How many rules the subscriptions of a topic have, as the quotas of the service
-// state it. What is neither counts as the latter.
+// How many rules the subscriptions of a topic have, as the quotas of the service state it. A rule
+// of neither kind counts as the latter.
 const (
 	maxSQLFilters         = 2_000
 	maxCorrelationFilters = 100_000

@@ -25,11 +25,10 @@ func (n *Namespace) Target(path string) (*Entity, *amqp.Error) {
 	return e, e.mayBeSentTo()
 }
 
-// Source returns the queue that messages are received from at path: that of a
-// queue or a subscription, or what is dead-lettered there where the path ends
-// with /$DeadLetterQueue or /$Transfer/$DeadLetterQueue. It makes a queue where
-// AutoCreate says so. Who comes this way has no session, and is refused where one
-// is required.
+// Source returns the queue that messages are received from at path. This is the queue of a queue or
+// a subscription. For a path that ends with /$DeadLetterQueue or /$Transfer/$DeadLetterQueue, it is
+// the dead-letter queue. It makes a queue where AutoCreate says so. A client that comes this way
+// has no session, and is refused where one is required.
 func (n *Namespace) Source(path string) (*queue.Queue, *amqp.Error) {
 	return n.source(path, n.open)
 }

@@ -15,10 +15,9 @@ import (
 
 // A receiver gives the messages of a queue to a client.
 //
-// In receive-and-delete mode the queue locks a message for the receiver, too,
-// and it is completed at the moment it is sent: a link that goes away takes at
-// most the message under way with it, not what lay ready behind it, and one that
-// takes its credit back takes nothing.
+// In receive-and-delete mode, too, the queue locks a message for the receiver, and completes it at
+// the moment it is sent. So a link that goes away takes at most the message under way with it, and
+// none that lie ready behind it. A link that takes its credit back takes nothing.
 type receiver struct {
 	conn     *conn
 	link     *server.SourceLink
@@ -40,9 +39,9 @@ func (r *receiver) Flow(f server.Flow) {
 	}
 }
 
-// Detached ends the pump. What the client has not settled stays locked: it may
-// settle over another link until the lock lapses. Only the lock of a session ends
-// with its link, and takes those of its messages along.
+// Detached ends the pump. Messages that the client has not settled stay locked: it may settle over
+// another link until the lock lapses. Only the lock of a session ends with its link, and takes
+// those of its messages along.
 func (r *receiver) Detached(*amqp.Error) {
 	r.entity.links.remove(r.link)
 	r.entity.touch()

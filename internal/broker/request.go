@@ -67,9 +67,9 @@ func (req *request) arguments() (arguments, bool) {
 	return arguments{raw: raw}, true
 }
 
-// arguments are the named arguments of an operation. Reading one that is
-// missing or of another type gives the zero value; the first such error stays,
-// so that an operation can read them all and look at err once.
+// arguments are the named arguments of an operation. An argument that is missing or of another type
+// reads as the zero value. The first such error stays, so that an operation can read them all and
+// check err once.
 type arguments struct {
 	raw amqp.Raw
 	err *amqp.Error

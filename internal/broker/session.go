@@ -118,9 +118,9 @@ func wantedSession(filter amqp.Raw) (id string, named bool, refusal *amqp.Error)
 	return id, true, nil
 }
 
-// grantSession puts the id of the session into the filter where the client left
-// it open, in the encoding that the client chose: JavaScript compares it with a
-// string, Go reads nothing but a described value.
+// grantSession puts the id of the session into the filter where the client left it open, in the
+// encoding that the client chose. JavaScript compares it with a string, Go reads nothing but a
+// described value.
 func grantSession(filters amqp.Raw, id string) (amqp.Raw, error) {
 	r := amqp.NewReader(filters)
 	pairs, n := r.Map()

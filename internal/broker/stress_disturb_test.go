@@ -105,7 +105,7 @@ func (a *actor) resetOther(over *atomic.Bool) {
 				a.t.Errorf("the other namespace has no queue: %v", err)
 				return
 			}
-			// Whatever reset comes behind this line, e is not what it makes.
+			// If a reset comes behind this line, e is not the entity that it makes.
 			_ = e.Send(textMessage(fmt.Sprint(a.resets.n.Load()), 1)) // an error: e has been deleted
 			continue
 		}

@@ -8,13 +8,13 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// What AMQP lets a link ask for beyond an entity's messages. Microsoft's page on JMS over AMQP
-// (service-bus-java-how-to-use-jms-api-amqp) lists message selectors, queue browsers and temporary
-// queues as not supported on Standard. Premium has them for its own JMS library; elsewhere the
-// service says amqp:not-implemented, "Full JMS 2.0 parity over AMQP is a feature supported only by
-// a Premium Messaging namespace" (azure-sdk-for-java issue 13644). With which words it refuses a
-// single link was not found out. Here such a link is refused: without its selector, or as an
-// ordinary receiver, it would take messages that are not for it.
+// Features that AMQP lets a link ask for beyond an entity's messages. Microsoft's page on JMS over
+// AMQP (service-bus-java-how-to-use-jms-api-amqp) lists message selectors, queue browsers and
+// temporary queues as not supported on Standard. Premium has them for its own JMS library.
+// Elsewhere the service says amqp:not-implemented, "Full JMS 2.0 parity over AMQP is a feature
+// supported only by a Premium Messaging namespace" (azure-sdk-for-java issue 13644). With which
+// words it refuses a single link was not found out. Here such a link is refused: without its
+// selector, or as an ordinary receiver, it would take messages that are not for it.
 
 // distributionMove is the distribution mode of a source whose messages go to one receiver each.
 const distributionMove amqp.Symbol = "move"
@@ -49,8 +49,8 @@ func refuseFilters(filters amqp.Raw) *amqp.Error {
 	return nil
 }
 
-// establishedSource is what of the source that a client asks for is in place: nothing is kept of it
-// when the link ends, and it has no capability that AMQP does not have itself.
+// establishedSource is the part of the client's source that is in place. Nothing of it is kept when
+// the link ends, and it has only the capabilities that AMQP has itself.
 func establishedSource(s *amqp.Source) *amqp.Source {
 	return &amqp.Source{
 		Address: s.Address, HasAddress: s.HasAddress,
@@ -63,9 +63,9 @@ func establishedTarget(t *amqp.Target) *amqp.Target {
 	return &amqp.Target{Address: t.Address, HasAddress: t.HasAddress}
 }
 
-// defaultOutcome is what becomes of a delivery whose receiver has settled it in a transaction that
-// is rolled back: the source's default-outcome, else released (part 4 section 4.4.2, part 3 section
-// 3.5.3).
+// defaultOutcome is the outcome of a delivery that its receiver has settled in a transaction that
+// is rolled back. It is the source's default-outcome, else released (part 4 section 4.4.2, part 3
+// section 3.5.3).
 func defaultOutcome(s *amqp.Source) queue.Settlement {
 	if s != nil && s.DefaultOutcome != nil {
 		r := amqp.NewReader(s.DefaultOutcome)

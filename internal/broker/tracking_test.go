@@ -22,9 +22,9 @@ func pattern(text string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(text, "NUMBER", `\d+`) + `, Timestamp:\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d$`)
 }
 
-// The texts are those that users of the service have posted: azure-service-bus issues 239, 292,
-// 451, 677 and 683, azure-sdk-for-net issue 10535, azure-sdk-for-java issues 10662 and 11381,
-// azure-sdk-for-js issue 22963, azure-service-bus-go issue 177, MassTransit issue 926.
+// Users of the service have posted the texts: azure-service-bus issues 239, 292, 451, 677 and 683,
+// azure-sdk-for-net issue 10535, azure-sdk-for-java issues 10662 and 11381. Others are in
+// azure-sdk-for-js issue 22963, azure-service-bus-go issue 177 and MassTransit issue 926.
 func TestRefusalsAreInTheWordsOfTheService(t *testing.T) {
 	attach := func(role amqp.Role, address string, change ...func(*amqp.Attach)) func(*raw) *amqp.Error {
 		return func(r *raw) *amqp.Error {

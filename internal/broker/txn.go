@@ -32,10 +32,9 @@ type transactions struct {
 	open map[string]*transaction // by id; declared and not discharged
 }
 
-// A transaction is work that is prepared and not done. Every part has been
-// checked when it came, and the queues keep for it what it needs: the locks of
-// the messages to settle, the room for the messages to send. So the end of a
-// transaction cannot fail halfway.
+// A transaction is work that is prepared and not done. Every part was checked when it came. The
+// queues keep the things that it needs: the locks of the messages to settle, the room for the
+// messages to send. So the end of a transaction cannot fail halfway.
 type transaction struct {
 	coordinator *server.SinkLink // which declared it
 	root        *Entity          // the queue or topic where all of it takes place, nil: nothing has

@@ -15,10 +15,10 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// TestMessagesThatMoveInTransactionsAreInOnePlace moves messages between two
-// queues, each step in a transaction that is committed, rolled back, doomed,
-// forgotten until it times out, or left behind by a link that goes away, while
-// locks lapse. However it goes, every message is in exactly one queue.
+// TestMessagesThatMoveInTransactionsAreInOnePlace moves messages between two queues while locks
+// lapse. Each step is in a transaction that is committed, rolled back, doomed, forgotten until it
+// times out, or left behind by a link that goes away. However it goes, every message is in exactly
+// one queue.
 func TestMessagesThatMoveInTransactionsAreInOnePlace(t *testing.T) {
 	seed := testseed.Of(t)
 	synctest.Test(t, func(t *testing.T) {

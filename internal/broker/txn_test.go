@@ -12,7 +12,7 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// What a client sees of transactions is in exercise.Run.
+// exercise.Run has the transactions as a client sees them.
 
 // txnScene is the transactions of a connection, and a queue with a message that
 // is locked.

@@ -10,12 +10,11 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// What a client does within a transaction, it marks by a transactional-state:
-// on the transfer of a message, on the disposition of one that it has received,
-// or on the transfer of a request to $management. Receiving takes no part in
-// transactions, and neither does what only looks at messages or renews locks:
-// such requests are answered at once, whether they are marked or not. Other requests that take no
-// part, see outside, are refused where they are marked.
+// A client marks its operations within a transaction by a transactional-state. The mark is on the
+// transfer of a message, on the disposition of a message that it has received, or on the transfer
+// of a request to $management. Receiving takes no part in transactions, and neither does what only
+// looks at messages or renews locks: such requests are answered at once, whether they are marked or
+// not. Other requests that take no part, see outside, are refused where they are marked.
 
 // transactionOf returns the mark on a transfer, nil when there is none. A
 // transfer has no other state here.
@@ -107,12 +106,11 @@ func (ts *transactions) cancelScheduled(id []byte, e *Entity, q *queue.Queue, se
 	})
 }
 
-// dispositionIn is Disposition within a transaction: the outcome takes effect
-// when that is committed, and until then the locks hold. After a rollback the
-// client still has the locks, and settles over $management: the link has
-// forgotten the deliveries. Those of a session it has not, since the .NET SDK settles them over their
-// link alone. What it has settled with its disposition it has let go
-// of, as Qpid JMS does: the default outcome of the link is what it gets then.
+// dispositionIn is Disposition within a transaction: the outcome takes effect when that is
+// committed, and until then the locks hold. After a rollback the client still has the locks, and
+// settles over $management: the link has forgotten the deliveries. Those of a session it has not,
+// since the .NET SDK settles them over their link alone. It has let go of the deliveries that it
+// has settled with its disposition, as Qpid JMS does: they get the default outcome of the link.
 func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outgone, settled bool) {
 	how, answer, refusal := settlementOf(txn.Outcome)
 	if refusal == nil && (txn.Outcome == nil || answer == nil) {

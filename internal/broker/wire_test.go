@@ -148,8 +148,8 @@ func TestADrainIsAnsweredBehindTheMessagesItAsksFor(t *testing.T) {
 	})
 }
 
-// Credit that the client takes back while deliveries wait for its window is not lost for the
-// credit that it grants later, and no message is, whatever becomes of messages that are sent.
+// Credit that the client takes back while deliveries wait for its window is not lost for credit
+// that it grants later. No message is lost either, whatever becomes of the messages that are sent.
 func TestCreditTakenBackIsGrantedAnew(t *testing.T) {
 	for mode, name := range map[amqp.SndSettleMode]string{amqp.SndUnsettled: "peek-lock", amqp.SndSettled: "receive-and-delete"} {
 		t.Run(name, func(t *testing.T) { takeCreditBack(t, mode) })

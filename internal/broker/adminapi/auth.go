@@ -25,11 +25,10 @@ func (r Right) String() string {
 	return [...]string{"Manage,EntityRead", "Manage,EntityWrite", "Manage,EntityDelete", "Send"}[r]
 }
 
-// An Authorizer decides whether a request may go on. It finds the token in the
-// header Authorization, with or without a scheme in front of it; where it is
-// asked about the destination of a forward, that is the token which the client
-// has sent for it. path is that of the entity, "" for the namespace; rules count
-// as their subscription.
+// An Authorizer decides whether a request may go on. It finds the token in the header
+// Authorization, with or without a scheme in front of it. For the destination of a forward, that is
+// the token which the client has sent for it. path is that of the entity, "" for the namespace;
+// rules count as their subscription.
 //
 // For an error that wraps ErrClaimMissing the client gets the service's own text for
 // the operation. Any other error goes to the client unchanged, with status 401.

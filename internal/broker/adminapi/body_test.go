@@ -139,7 +139,7 @@ func TestAPropertyComesBackWithItsType(t *testing.T) {
 	}
 }
 
-// What a rule over AMQP brings is read here with its type, and the other way round.
+// A rule over AMQP is read here with its types, and the other way round.
 func TestTypesOfPropertiesAreThoseOfAMQP(t *testing.T) {
 	n, h := setup(t)
 	scene(t, n)

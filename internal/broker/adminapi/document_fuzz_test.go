@@ -13,7 +13,7 @@ import (
 	"overdue/internal/servicebus/atom"
 )
 
-// What is read from a body and written again reads the same.
+// A document that is read from a body and written again reads the same.
 func FuzzDocument(f *testing.F) {
 	files, err := filepath.Glob("testdata/bodies/*.xml")
 	if err != nil || len(files) == 0 {

@@ -37,7 +37,7 @@ func notFound(format string, args ...any) error {
 // knowMore stands behind most sentences of the service.
 const knowMore = " To know more visit https://aka.ms/sbResourceMgrExceptions."
 
-// What the service says of a queue or topic, and of what it takes for one.
+// The texts of the service about a queue or topic, and about a path that it takes for one.
 const (
 	noOperation  = "SubCode=40400. Not Found. The Operation doesn't exist." + knowMore + " ."
 	notHosted    = "No service is hosted at the specified address."

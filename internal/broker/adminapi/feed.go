@@ -159,7 +159,7 @@ func (c *call) begin(status int, kind string) writer {
 	return newWriter(c.w)
 }
 
-// tag says when the queue or topic was changed that the request is about, if there is one, in the
+// tag says when the queue or topic of the request was changed, if there is one. It says so in the
 // service's way: in ticks of .NET, of a clock that has 300 in a second.
 func (c *call) tag() {
 	changed, ok := c.changed()

@@ -249,8 +249,7 @@ func instants[T any](created, updated, accessed func(*T) time.Time) []field[T] {
 	}
 }
 
-// countDetails has a namespace of its own, with a prefix. What is deferred counts
-// as active.
+// countDetails has a namespace of its own, with a prefix. Deferred messages count as active.
 func countDetails[T any](counts func(*T) queue.Counts) field[T] {
 	return field[T]{name: "CountDetails", write: func(w writer, v *T) {
 		c := counts(v)
@@ -269,8 +268,8 @@ var unused = map[string]string{
 	"AccessedAt": "", "CountDetails": "", "SubscriptionCount": "", "SqlFilterCount": "", "CorrelationFilterCount": "",
 }
 
-// echo is what the answer to an update of a queue or topic has instead of what its
-// fields are like: the service says what the client said, and no more.
+// echo is the content of the answer to an update of a queue or topic. It takes the place of the
+// values of its fields, because the service repeats the client's values, and no more.
 func echo[T any](c *call, d *node, fields []field[T]) map[string]string {
 	instead := map[string]string{}
 	for _, f := range fields {
@@ -315,10 +314,10 @@ func writeFields[T any](w writer, name, version string, fields []field[T], v *T,
 	w.close(name)
 }
 
-// readFields sets what the children of d name. What nobody may set, and what
-// nobody knows, is passed over, as clients send back what they were given. What
-// came later than version a client has not been given: that is refused, as
-// Python's test_mgmt_queue_basic_v2017_04 wants it.
+// readFields sets what the children of d name. Elements that nobody may set, and unknown ones, are
+// passed over, as clients send back the elements that they were given. A client has not been given
+// elements that came later than its version. Those are refused, as Python's
+// test_mgmt_queue_basic_v2017_04 wants it.
 func readFields[T any](c *call, d *node, fields []field[T], v *T) error {
 	for _, f := range fields {
 		if f.read == nil {

@@ -13,9 +13,9 @@ import (
 	"overdue/internal/servicebus/atom"
 )
 
-// A filter of a list is one comparison or several with "and" between them, as NamespaceManager of
-// the .NET Framework documents it at GetQueuesAsync: messageCount Gt 0,
-// startswith(path, 'queue') eq true. Words are compared without case.
+// A filter of a list is one comparison or several with "and" between them: messageCount Gt 0,
+// startswith(path, 'queue') eq true. NamespaceManager of the .NET Framework documents it at
+// GetQueuesAsync. Words are compared without case.
 var comparison = regexp.MustCompile(`(?i)^\s*(?:startswith\(\s*(\w+)\s*,\s*'((?:[^']|'')*)'\s*\)(?:\s+eq\s+(true|false))?` +
 	`|(\w+)\s+(eq|ne|gt|ge|lt|le)\s+(?:'((?:[^']|'')*)'|([^\s']+)))\s*(?:$|and\s+)`)
 

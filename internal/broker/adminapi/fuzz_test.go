@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever a body says, the answer is one that clients can read; and an entity
-// that it makes can be read, and written back as it was read.
+// Clients can read the answer to any body. An entity that a body makes can be read, and written
+// back as it was read.
 func FuzzBody(f *testing.F) {
 	for _, body := range bodies(f) {
 		f.Add(body)

@@ -130,9 +130,9 @@ func (d *node) cannotChange(property string) error {
 		d.subCode(), property, strings.TrimSuffix(d.name.Local, "Description"), knowMore)
 }
 
-// destinations checks that there is something to forward to, messages and dead
-// letters, and that it may be. Where queues are made on demand this makes them.
-// What leads to itself is left for the broker to refuse.
+// destinations checks that there is something to forward to, messages and dead letters, and that it
+// may be. Where queues are made on demand this makes them. The broker refuses an entity that leads
+// to itself.
 func (c *call) destinations(forwardTo, forwardDeadLettersTo string) error {
 	for i, to := range [...]string{forwardTo, forwardDeadLettersTo} {
 		at, err := address.Parse(to)

@@ -88,7 +88,7 @@ func TestBodiesOfAllSDKsAreUnderstood(t *testing.T) {
 			path := place(body)
 			must(t, h, 201, "PUT", path+version, body)
 			read := must(t, h, 200, "GET", path+version, "")
-			// What was read can be written back, and changes nothing.
+			// A queue that was read can be written back, and changes nothing.
 			must(t, h, 200, "PUT", path+version, read, "If-Match", "*")
 			if diff := cmp.Diff(settings(read), settings(must(t, h, 200, "GET", path+version, ""))); diff != "" {
 				t.Errorf("written back (-want +got):\n%s", diff)

@@ -36,8 +36,7 @@ func (r *reader) warnf(v *hujson.Value, format string, args ...any) {
 	r.warnings = append(r.warnings, &SyntaxError{r.line(v), fmt.Sprintf(format, args...)})
 }
 
-// An object is one of the file. What nobody has taken of it when it ends has no
-// effect.
+// An object is one of the file. Keys that nobody has taken of it when it ends have no effect.
 type object struct {
 	*reader
 	at      *hujson.Value // nil: there is none

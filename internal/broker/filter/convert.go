@@ -13,9 +13,9 @@ import (
 	"github.com/cockroachdb/apd/v3"
 )
 
-// Convert returns v as a value of that kind, where there is a way: numbers
-// among one another while nothing but a fraction is lost, anything to a string,
-// and a string to what it spells.
+// Convert returns v as a value of that kind, where there is a way. Numbers convert among one
+// another while nothing but a fraction is lost, anything converts to a string, and a string to the
+// value that it spells.
 func (v Value) Convert(to Kind) (Value, bool) {
 	switch {
 	case v.kind == to, v.kind == Null:

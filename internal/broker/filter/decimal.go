@@ -9,9 +9,8 @@ import (
 	"github.com/cockroachdb/apd/v3"
 )
 
-// decimals and shorter are the arithmetic of System.Decimal: 96 bits, which are 29
-// digits or 28, up to 28 of them behind the point, halves rounded to even, and no
-// infinity.
+// decimals and shorter are the arithmetic of System.Decimal: 96 bits, which are 29 digits or 28, up
+// to 28 of them behind the point. Halves are rounded to even, and there is no infinity.
 var decimals, shorter = decimalContext(29), decimalContext(28)
 
 func decimalContext(digits int32) apd.Context {

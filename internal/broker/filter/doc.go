@@ -7,8 +7,7 @@
 // A [Filter] or an [Action] is parsed once and then used by any number of
 // goroutines. It knows messages by the interface [Message] only.
 //
-// What the documentation of the service leaves open is decided here, in one
-// place each:
+// Questions that the documentation of the service leaves open are decided here, in one place each:
 //
 //   - A comparison with NULL, with a user property that does not exist, or of
 //     types that do not compare is unknown, and unknown selects nothing.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Whatever is read is printed as something that is the same when it is read,
-// and looking at a message with it ends.
+// Every filter that is read is printed as text that reads as the same filter. Its evaluation on a
+// message ends.
 func FuzzFilter(f *testing.F) {
 	for _, group := range conditions {
 		for _, text := range group.texts {

@@ -70,7 +70,7 @@ func TestLikeFindsLongSegments(t *testing.T) {
 	}
 }
 
-// What blows backtracking up: nearly a match, everywhere.
+// A text that blows backtracking up: nearly a match, everywhere.
 func BenchmarkLikeWorstCase(b *testing.B) {
 	p, err := parsePattern("%"+strings.Repeat("_a", 250)+"b%"+strings.Repeat("a", 400)+"b%", -1)
 	if err != nil {

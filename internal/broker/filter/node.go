@@ -54,9 +54,9 @@ func (newID) eval(Message) (Value, error) {
 	return GUIDValue(id), nil
 }
 
-// eval takes a name with a scope, too. What a message does not have is no
-// error, but a system property that no message has is. A property that holds no
-// text is its own name: live tests of .NET's SDK have PROPERTY(intProperty) = 3.
+// eval takes a name with a scope, too. A property that the message does not have is no error, but a
+// system property that no message has is. A property that holds no text is its own name: live tests
+// of .NET's SDK have PROPERTY(intProperty) = 3.
 func (e propertyOf) eval(m Message) (Value, error) {
 	name, err := e.name.eval(m)
 	_, own := e.name.(userProperty)

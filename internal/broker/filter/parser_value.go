@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// What follows is the grammar below predicates.
+// The functions below are the grammar below predicates.
 
 func (p *parser) sum() operand     { return p.binary("+-", p.product) }
 func (p *parser) product() operand { return p.binary("*/%", p.sign) }

@@ -45,8 +45,7 @@ type control struct {
 	mux       *http.ServeMux
 }
 
-// newControl returns the handler for ControlPath. Who may use it is the
-// caller's to decide.
+// newControl returns the handler for ControlPath. The caller decides who may use it.
 func newControl(b *broker.Broker, namespace func(*http.Request) *broker.Namespace) http.Handler {
 	c := &control{broker: b, namespace: namespace, mux: http.NewServeMux()}
 	c.mux.HandleFunc(ControlPath, serveControlList)

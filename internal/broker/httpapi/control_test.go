@@ -203,7 +203,7 @@ func TestControlListsItself(t *testing.T) {
 	if got := string(s.ask("GET", "/_overdue/nonsense", "", http.StatusNotFound)); !strings.HasPrefix(got, "There is no /_overdue/nonsense.") || !strings.HasSuffix(got, list) {
 		t.Errorf("what does not exist is answered with %s, want the list", got)
 	}
-	// What the list shows as a body is one.
+	// The body that the list shows is valid.
 	for line := range strings.Lines(list) {
 		if i := strings.Index(line, "{\""); strings.HasPrefix(line, "POST") && i >= 0 {
 			body, _, _ := strings.Cut(line[i:], "}")

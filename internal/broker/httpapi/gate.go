@@ -42,9 +42,9 @@ func (s *Server) mayManage(r *http.Request, path string) error {
 // adminGate decides whether a request of the administration API may go on. All
 // its rights come with the claim Manage.
 //
-// A token has to be for what the request names, not for the entity that this is
-// about: the Go SDK signs the path of each request, down to a rule or a list.
-// Where the request says that messages be forwarded, it has a token for that.
+// A token has to be for the path of the request, not for the entity that it is about. The Go SDK
+// signs the path of each request, down to a rule or a list. Where the request says that messages be
+// forwarded, it has a token for that.
 type adminGate struct{ s *Server }
 
 func (g adminGate) Authorize(r *http.Request, path string, right adminapi.Right) error {

@@ -98,7 +98,7 @@ func TestRequestsNeedTheirClaims(t *testing.T) {
 	})
 }
 
-// Who manages one queue must not have its messages sent where it could not send.
+// A client that manages one queue must not have its messages sent where it could not send.
 func TestForwardsNeedATokenForTheirDestination(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bc := withKeys()

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 )
 
-// What recordings of the service have beyond what its documentation says: the type of answers
-// without a body and of messages without one, the partition key of a session, an id of 32 digits,
-// and an unlock that counts.
+// Recordings of the service show facts that its documentation leaves out. These are the type of
+// answers without a body and of messages without one, the partition key of a session, and an id of
+// 32 digits. An unlock counts.
 func TestMessagesOverHTTPLookAsTheServiceWasRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := restSetup(t, restOptions{})

@@ -13,9 +13,9 @@ import (
 	"overdue/internal/amqp"
 )
 
-// textOf writes a value of AMQP as text for somebody who does not speak AMQP: a
-// string as it is, nothing for null, bytes in base64, an instant as in RFC 3339, a
-// decimal as the hexadecimal digits of its encoding, and what has elements as JSON.
+// textOf writes a value of AMQP as text for a reader that does not speak AMQP. A string stays as it
+// is, null becomes empty, bytes become base64, an instant is as in RFC 3339. A decimal becomes the
+// hexadecimal digits of its encoding, and a value with elements becomes JSON.
 func textOf(v any) string {
 	switch v := v.(type) {
 	case nil:

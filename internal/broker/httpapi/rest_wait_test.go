@@ -76,8 +76,8 @@ func TestReceiversAreServedInTheOrderTheyCame(t *testing.T) {
 	})
 }
 
-// What a client that has gone was waiting for goes to the next one, as if it had
-// never been meant for the first.
+// A message that a client waited for before it went away goes to the next one, as if it had never
+// been meant for the first.
 func TestAClientThatGoesAwayLosesNoMessage(t *testing.T) {
 	for _, method := range []string{"POST", "DELETE"} {
 		t.Run(method, func(t *testing.T) {

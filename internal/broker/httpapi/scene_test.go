@@ -55,9 +55,8 @@ func setupBroker(t *testing.T, bc broker.Config, change ...func(*Config)) *scene
 	return sc
 }
 
-// setupTCP is setupBroker on the loopback interface, for TLS: when both sides say
-// goodbye at once, it waits for room in the network under a mutex, which stops
-// the time of a bubble.
+// setupTCP is setupBroker on the loopback interface, for TLS. When both sides close at once, TLS
+// waits for room in the network under a mutex, which stops the time of a bubble.
 func setupTCP(t *testing.T, bc broker.Config, change ...func(*Config)) *scene {
 	t.Helper()
 	b, err := broker.New(bc)

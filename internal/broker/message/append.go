@@ -78,8 +78,7 @@ func Append(dst []byte, v *queue.View, o Overlay) ([]byte, error) {
 	}
 	ttl := v.TTL
 	if o.Peeked && v.EntityTTL {
-		// What the entity's default does to a message is decided on the receive
-		// path; a peek does not show it.
+		// The receive path applies the entity's default to a message; a peek does not show it.
 		ttl = 0
 	}
 	h.DeliveryCount = uint32(v.DeliveryCount) // first-acquirer stays as sent
@@ -165,10 +164,10 @@ func appendAnnotations(dst []byte, base amqp.Raw, v *queue.View, o Overlay) []by
 	return amqp.EndMap(dst, start, pairs)
 }
 
-// stateShown is the state as a client reads it. What has waited for its scheduled enqueue time is
-// received as scheduled still: the JavaScript SDK's live tests of scheduleMessages, and
-// azure-sdk-for-js pull request 19357. What a peek shows of it no source tells; here that is the
-// truth, active.
+// stateShown is the state as a client reads it. A message that has waited for its scheduled enqueue
+// time is still received as scheduled: see the JavaScript SDK's live tests of scheduleMessages, and
+// azure-sdk-for-js pull request 19357. No source says which state a peek shows of it; here that is
+// the truth, active.
 func stateShown(v *queue.View, o Overlay) queue.State {
 	if v.State == queue.Active && v.Activated && !o.Peeked {
 		return queue.Scheduled

@@ -18,9 +18,8 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// ReadBatch reads the messages of a batch. What the envelope says of itself
-// is a copy of the first message and means nothing. All of it is refused when
-// one message is.
+// ReadBatch reads the messages of a batch. The properties of the envelope itself are a copy of the
+// first message and mean nothing. All of it is refused when one message is.
 func ReadBatch(payload []byte) ([]queue.Message, *amqp.Error) {
 	envelope, err := amqp.ParseMessage(payload)
 	if err != nil {
@@ -207,9 +206,9 @@ func nameField(properties amqp.Raw, field int, name string) (string, error) {
 	return text, r.Err()
 }
 
-// ingestAnnotations notes what the sender's annotations ask for. It returns
-// the map as it is kept, or nil where that is how it came: without those that only
-// the broker states, and with strings for what has to be one.
+// ingestAnnotations notes what the sender's annotations ask for. It returns the map as it is kept,
+// or nil where that is how it came. The kept map is without the annotations that only the broker
+// states, and has strings where they are required.
 func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 	if raw == nil {
 		return nil, nil
@@ -252,10 +251,10 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 	return keptAnnotations(raw), nil
 }
 
-// isPartitionKey reports whether an annotation is one of the two that are strings.
-// The Python SDK sends what it has received back as binary (to_outgoing_amqp_message
-// in azure/servicebus/_transport/_pyamqp_transport.py), which its tests have the
-// service accept; the Go SDK panics at anything but a string in what it receives.
+// isPartitionKey reports whether an annotation is one of the two that are strings. The Python SDK
+// sends a received one back as binary (to_outgoing_amqp_message in
+// azure/servicebus/_transport/_pyamqp_transport.py), and its tests have the service accept that.
+// The Go SDK panics at anything but a string in a received one.
 func isPartitionKey(name []byte) bool {
 	return string(name) == AnnPartitionKey || string(name) == AnnViaPartitionKey
 }

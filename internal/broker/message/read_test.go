@@ -77,8 +77,8 @@ func TestIdentifiersOfEveryTypeAreRead(t *testing.T) {
 	}
 }
 
-// Whatever its type, it is kept as the string that clients want to receive. The Python SDK sends
-// back as binary what it has received.
+// A partition key of any type is kept as the string that clients want to receive. The Python SDK
+// sends a received one back as binary.
 func TestAPartitionKeyIsAStringHoweverItCame(t *testing.T) {
 	raw := func(v any) []byte {
 		b, err := amqp.AppendValue(amqp.AppendDescriptor(nil, amqp.CodeMessageAnnotations), amqp.Map{

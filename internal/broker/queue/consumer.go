@@ -13,9 +13,9 @@ const (
 	ReceiveAndDelete             // removes it as soon as it is taken
 )
 
-// outboxLimit is how many deliveries wait for one consumer. Whatever a consumer does not fetch is
-// kept from all others until its lock lapses, so a large credit alone must not be enough to take a
-// queue hostage.
+// outboxLimit is how many deliveries wait for one consumer. Deliveries that a consumer does not
+// fetch are kept from all others until their locks lapse, so a large credit alone must not be
+// enough to take a queue hostage.
 const outboxLimit = 256
 
 // Consumer receives from a queue. Deliveries come to its outbox as long as it has credit. Its

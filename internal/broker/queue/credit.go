@@ -18,11 +18,11 @@ const (
 	maxGrants = 64
 )
 
-// AddCredit lets the consumer receive n more, or fewer when n is negative: then credit that is not
-// used yet goes first, the latest before the earliest, then deliveries that lie in the outbox go
-// back to the queue, uncounted, and what remains is owed by credit to come. A taken delivery that
-// could not be passed on is made good by Release and AddCredit(1), or else its credit is gone. New
-// credit withdraws a drain that Take has not reported.
+// AddCredit lets the consumer receive n more, or fewer when n is negative. In that case credit that
+// is not used yet goes first, the latest before the earliest. Then deliveries that lie in the
+// outbox go back to the queue, uncounted. The remainder is owed by credit to come. A taken delivery
+// that could not be passed on is made good by Release and AddCredit(1), or else its credit is gone.
+// New credit withdraws a drain that Take has not reported.
 func (c *Consumer) AddCredit(n int64) {
 	now, ok := c.enter()
 	if !ok {

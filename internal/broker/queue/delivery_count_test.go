@@ -35,8 +35,8 @@ func TestWhatCountsAsADelivery(t *testing.T) {
 			time.Sleep(time.Minute)
 		}, 1},
 		"peeked": {func(_ *testing.T, q *Queue, _ *Consumer, _ Delivery) { q.Peek(nil, 0, 1) }, 0},
-		// As the JavaScript SDK's live test "Abandoning a deferred message puts it back to the deferred
-		// queue" counts, and its siblings: the defer, and not that what was deferred is received.
+		// The count is that of the JavaScript SDK's live test "Abandoning a deferred message puts it back
+		// to the deferred queue" and its siblings. A defer counts, receiving a deferred message does not.
 		"deferred": {func(t *testing.T, q *Queue, _ *Consumer, d Delivery) { must(t, q.Defer(d.LockToken)) }, 1},
 		"deferred and received": {func(t *testing.T, q *Queue, _ *Consumer, d Delivery) {
 			must(t, q.Defer(d.LockToken))

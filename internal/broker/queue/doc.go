@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package queue is one queue as a value: messages in sequence order, locks with tokens and a time
-// limit, a schedule, expiry, deferral and a dead-letter queue, with the semantics of Azure Service
-// Bus. It knows no network and no wire format; a message body is opaque.
+// Package queue is one queue as a value, with the semantics of Azure Service Bus. It has messages
+// in sequence order, locks with tokens and a time limit, a schedule, expiry, deferral and a
+// dead-letter queue. It knows no network and no wire format; a message body is opaque.
 //
 //	            Send                    receive                  Complete
 //	sender ───────────────▶ waiting ───────────────▶ locked ───────────────▶ gone
@@ -15,44 +15,44 @@
 //
 // # Structure
 //
-// One mutex guards a queue. Every message is one entry, and the entry stands in an index by
-// sequence number (a B+tree), and in at most two heaps: the waiting by order of arrival, the locked
-// by end of lock or the scheduled by enqueue time; and, when it waits and can expire, in the heap
-// by expiry. Every operation costs O(log n). A table gives each entry a ref, by which index and
-// heaps name it: they have no pointers, so the garbage collector has nothing to do with them. The
-// heaps of what waits are lazy, see lazyHeap; for the others the table keeps the position of each
-// entry. A dead-letter queue is a queue of its own with its own mutex; the order is queue first,
-// dead-letter queue second, and never the other way round.
+// One mutex guards a queue. Every message is one entry, which stands in an index by sequence number
+// (a B+tree) and in at most two heaps. One heap has the waiting by order of arrival, one the locked
+// by end of lock, one the scheduled by enqueue time. A waiting entry that can expire also stands in
+// the heap by expiry. Every operation costs O(log n). A table gives each entry a ref, by which
+// index and heaps name it: they have no pointers, so the garbage collector has nothing to do with
+// them. The heaps of what waits are lazy, see lazyHeap; for the others the table keeps the position
+// of each entry. A dead-letter queue is a queue of its own with its own mutex; the order is queue
+// first, dead-letter queue second, and never the other way round.
 //
 // # Time
 //
 // Every operation first does what has become due by the broker's clock: locks lapse, scheduled
 // messages are activated and, when eager, messages expire. The queue's one timer only causes the
 // same for an idle queue: it is a wake-up, never the truth. So the state that an operation sees is
-// never behind the clock, whenever the timer runs; but of thousands of messages that are to be
-// activated, or have expired, at once, an operation moves a part and leaves the rest to the timer.
-// What has expired is not delivered for that, and a receive gets nothing, nor a drain its end,
-// before the rest is done.
+// never behind the clock, whenever the timer runs. If thousands of messages are to be activated or
+// have expired at once, an operation moves a part and leaves the rest to the timer. An expired
+// message is not delivered all the same: before the rest is moved, no receive gets a message and no
+// drain ends.
 //
 // # Sessions
 //
-// In a session queue every message belongs to a session, and each session is a line of its own: the
-// messages of it that wait, and the consumers of the holder of its lock, a Session. Message locks
-// live under that lock and end with it. Those who want the next session wait in order, and sessions
-// that nobody holds are offered in the order in which they came to have something to give. A
-// session is forgotten when it has no messages, no state and no holder.
+// In a session queue every message belongs to a session, and each session is a line of its own. The
+// line has the session's waiting messages, and the consumers of the Session that holds its lock.
+// Message locks live under that lock and end with it. Those who want the next session wait in
+// order, and sessions that nobody holds are offered in the order in which they came to have
+// something to give. A session is forgotten when it has no messages, no state and no holder.
 //
 // # Transactions
 //
-// A transaction of several queues is made of parts that are prepared in each: Hold takes locks out
-// of the reach of time and of others until it ends, Reserve takes the room for
-// messages. What can fail has failed by then, so the parts are settled and sent one queue after the
-// other without a lock over all of them.
+// A transaction of several queues is made of parts that are prepared in each. Hold keeps locks from
+// lapsing and from others until the transaction ends, Reserve takes the room for messages. Each
+// step that can fail is over by then, so the parts are settled and sent one queue after the other
+// without a lock over all of them.
 //
 // # Consumers
 //
 // Deliveries are assigned inside the mutex and put in the consumer's outbox, from where its owner
 // fetches them with Take. Nothing is called back under the mutex and a slow consumer stops nobody
-// else: its outbox is bounded, what it leaves there goes back to the queue when the lock lapses,
-// and it gets no more before the next Take.
+// else. Its outbox is bounded, deliveries that it leaves there go back to the queue when the lock
+// lapses, and it gets no more before the next Take.
 package queue

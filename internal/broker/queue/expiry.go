@@ -16,15 +16,14 @@ func (q *Queue) expire(e *entry) {
 	q.drop(e)
 }
 
-// wave is how many messages change their place with the mutex held once, for a few milliseconds,
-// when very many are due together: a hundred thousand would keep everybody else waiting. The timer
-// goes on at once.
+// wave is how many messages change their place while the mutex is held once, for a few
+// milliseconds. A hundred thousand that are due together would keep everybody else waiting. The
+// timer goes on at once.
 const wave = 4096
 
 // flushWave expires waiting messages that are due, by time of expiry, one wave of them. It reports
-// false when it has left some to the timer. Until all is moved nothing is delivered and no drain
-// ends, so for those who receive it is as if it were moved in one go; everybody else may see how
-// far it has come.
+// false when it has left some to the timer. Until all are moved nothing is delivered and no drain
+// ends, so receivers see one move. Everybody else may see how far it has come.
 func (q *Queue) flushWave(now instant) bool {
 	for range wave {
 		e := q.expiry.min()

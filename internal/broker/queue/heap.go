@@ -12,8 +12,8 @@ const arity = 4
 const nowhere = -1
 
 // An entryHeap yields entries by ascending key, among equal keys by order of arrival. An entry is
-// in one of the heaps of its queue at most, and the table knows its position, so that any of them
-// can be taken out in O(log n).
+// in at most one of the heaps of its queue, and the table knows its position, so any entry can be
+// taken out in O(log n).
 type entryHeap struct {
 	table *table
 	items []heapItem

@@ -65,7 +65,7 @@ func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 				}
 			},
 		})
-		// What is left comes out in order.
+		// The remaining entries come out in order.
 		var last *entry
 		var lastKey int64
 		for h.len() > 0 {

@@ -149,7 +149,7 @@ func TestHistoryTakesNoMoreMemoryThanItCounts(t *testing.T) {
 	}
 }
 
-// What was sent before a step back is remembered longer than what was sent after it. Nothing of the
+// An id from before a step back is remembered longer than an id from after it. Nothing of the
 // latter is due while it waits behind the former: a drain would wait for it, and the timer would
 // spin.
 func TestClockSetBackLeavesNoHistoryDue(t *testing.T) {

@@ -111,9 +111,9 @@ func (h *Held) SettleEach(how func(i int) *Settlement) error {
 	return nil
 }
 
-// Cancel lets the locks go on as if nothing had happened: one whose time is over by now lapses at
-// once, and what was delivered under the lock of a session that has ended goes back to it. A
-// scheduled message that is due is activated.
+// Cancel lets the locks go on as if nothing had happened. A lock whose time is over lapses at once,
+// and a delivery under the lock of a session that has ended goes back to that session. A scheduled
+// message that is due is activated.
 func (h *Held) Cancel() {
 	now, err := h.q.enter()
 	if err != nil {

@@ -4,8 +4,8 @@ package queue
 
 // A lazyHeap yields the entries that wait, by ascending key. An entry that waits no more leaves its
 // item behind, which counts again when the entry comes back. Items that count no more are dropped
-// at the top, and a few others with each that leaves: to keep the position of each would be most of
-// what it costs to expire one of a million.
+// at the top, and a few others with each entry that leaves. Keeping the position of each would be
+// most of the cost of expiring one of a million.
 type lazyHeap struct {
 	heap   entryHeap
 	own    uint8 // the bit of entry.items that says that this heap has an item for it

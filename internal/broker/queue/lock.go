@@ -54,9 +54,9 @@ func (q *Queue) shrinkTokens() {
 }
 
 // giveBack ends the lock of e without settling it. It returns to its original place, unless it has
-// expired meanwhile, which then takes effect at once, or has failed too often; that is asked only
-// when this delivery counts as failed, and second, so that the reason of a message to which both
-// happened is its expiry. A deferred message stays deferred.
+// expired meanwhile, which then takes effect at once, or has failed too often. Failures are checked
+// second, and only when this delivery counts as failed, so that a message to which both happened
+// has expiry as its reason. A deferred message stays deferred.
 func (q *Queue) giveBack(e *entry, failed bool, now instant) {
 	q.unlock(e)
 	spent := failed && q.countDelivery(e)

@@ -33,7 +33,8 @@ type Message struct {
 	TTL                  time.Duration // 0 or less: none. Capped by Config.DefaultMessageTimeToLive
 	ScheduledEnqueueTime time.Time     // zero or past: enqueued at once
 
-	// What a message brings along that another queue has forwarded; nothing of it is refused here.
+	// Values that a message brings along after another queue has forwarded it; none of them is refused
+	// here.
 	EnqueuedSequenceNumber     int64 // in the queue it was first sent to; 0: this one
 	Activated                  bool  // it has waited for its ScheduledEnqueueTime, here or there
 	Hops                       int   // how often it was forwarded

@@ -18,7 +18,7 @@ func NewQuota(limit int64) *Quota {
 	return u
 }
 
-// SetLimit changes the bound. What is held above a lower one stays; it only keeps more from coming.
+// SetLimit changes the bound. Messages above a lower bound stay; it only keeps more from coming.
 func (u *Quota) SetLimit(limit int64) { u.limit.Store(max(limit, 0)) }
 
 // Limit is the bound in bytes, 0 when there is none.

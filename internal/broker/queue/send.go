@@ -13,8 +13,8 @@ func (q *Queue) Send(ms ...Message) (first int64, err error) {
 	return first, err
 }
 
-// Pass is Send for messages that a topic has admitted for all its subscriptions: they count towards
-// the quota, but are not refused for it, and those without a session that the queue requires are
+// Pass is Send for messages that a topic has admitted for all its subscriptions. They count towards
+// the quota, but are not refused for it. Those without a session that the queue requires are
 // dead-lettered.
 func (q *Queue) Pass(ms ...Message) error {
 	if q.frozen() {
@@ -53,9 +53,9 @@ func (q *Queue) send(ms []Message, all bool) (first int64, seqs []int64, err err
 	return q.store(ms, duplicate, seqs, now), seqs, nil
 }
 
-// refusal is why the queue takes no such messages in one go: ErrSessionRequired when it requires
-// sessions and one of them has none; ErrDistinctKeys or ErrDistinctIDs when it is partitioned and
-// they do not all belong together.
+// refusal is why the queue does not take these messages in one go. It is ErrSessionRequired when
+// the queue requires sessions and a message has none. It is ErrDistinctKeys or ErrDistinctIDs when
+// the queue is partitioned and they do not all belong together.
 func (q *Queue) refusal(ms []Message) error {
 	apart := func(m Message) bool { return q.routing(&m) != q.routing(&ms[0]) }
 	switch {

@@ -19,7 +19,7 @@ func TestBatchIsStoredWholeOrNotAtAll(t *testing.T) {
 	if first != 3 {
 		t.Errorf("sequence number after a refused batch = %d, want 3", first)
 	}
-	// What is dead-lettered still takes its room, also under its reason.
+	// A dead-lettered message still takes its room, also under its reason.
 	must(t, q.DeadLetter(receive(c, 1)[0].LockToken, "r", ""))
 	if _, err := q.Send(text("d")); !errors.Is(err, ErrFull) {
 		t.Errorf("Send with a full dead-letter queue = %v, want ErrFull", err)

@@ -206,8 +206,8 @@ func (h *Session) renew(now instant) (time.Time, error) {
 	return h.until.time(), nil
 }
 
-// Close gives the lock up. What was received and not settled goes back to the session and its
-// deliveries do not count as failed. Closing what is closed or lost does nothing.
+// Close gives the lock up. Messages that were received and not settled go back to the session and
+// their deliveries do not count as failed. Closing what is closed or lost does nothing.
 func (h *Session) Close() {
 	now, err := h.q.enter()
 	if err != nil {
@@ -219,8 +219,8 @@ func (h *Session) Close() {
 	}
 }
 
-// end takes the lock from h and gives back what was received under it. What still lies in an outbox
-// was never delivered, so it does not count as failed.
+// end takes the lock from h and gives back what was received under it. Messages that still lie in
+// an outbox were never delivered, so they do not count as failed.
 func (h *Session) end(failed bool, now instant) {
 	q, s, ss := h.q, h.s, h.q.sessions
 	heap.Remove(&ss.locks, h.pos)
@@ -242,8 +242,8 @@ func (h *Session) finish() {
 }
 
 // sessionGrace is for how long a lock holds beyond the end that its holder knows. A client that
-// waits for messages as long as the lock lasts stops waiting before it loses the lock, as two of
-// the Python SDK's live tests of sessions with receive-and-delete expect.
+// waits for messages as long as the lock lasts stops waiting before it loses the lock. Two of the
+// Python SDK's live tests of sessions with receive-and-delete expect that.
 const sessionGrace = 500 * time.Millisecond
 
 // lapseSessions ends the locks that are due. A delivery under such a lock has failed.

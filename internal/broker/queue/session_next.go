@@ -12,8 +12,8 @@ type waiters []*waiter
 type waiter struct{ ch chan *Session }
 
 // NextSession takes the lock of the next session that has active messages and is not locked, and
-// waits until there is one. Those who wait are served in the order in which they came; sessions are
-// offered in the order in which they became available, so that a busy one does not starve the
+// waits until there is one. Waiting callers are served in the order in which they came. Sessions
+// are offered in the order in which they became available, so that a busy one does not starve the
 // others. Messages that have expired and were not moved yet make a session available, too:
 // accepting is no receive. Once cancel is closed, no session is taken any more. Errors:
 // ErrCanceled, ErrNotSessionful, ErrClosed.
@@ -105,8 +105,8 @@ func (ss *sessions) touch(s *session) {
 }
 
 // assignSessions is assign for a session queue: each session is a line of its own. A receive on any
-// of them moves what has expired in all, since expiry belongs to the queue; in mode LazyHead, what
-// stands before the first live message of the session that is received from.
+// session moves the expired messages of all, since expiry belongs to the queue. In mode LazyHead,
+// it moves those that stand before the first live message of its session.
 func (q *Queue) assignSessions(now instant) {
 	ss := q.sessions
 	q.moving = false

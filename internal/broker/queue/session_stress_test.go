@@ -18,9 +18,9 @@ import (
 
 // TestMessagesOfASessionAreCompletedOnceAndInOrder lets producers, holders of sessions and the
 // timer meet on the real clock. Holders wait for a session, by name or for the next, give up
-// waiting, complete, abandon, and lose their lock or give it up, in the middle of what they
-// received. A holder that does anything but complete gives the session up. Then the messages of a
-// session are completed in the order in which they were sent.
+// waiting, complete and abandon. They also lose their lock or give it up while they still receive.
+// A holder that does anything but complete gives the session up. Then the messages of a session are
+// completed in the order in which they were sent.
 func TestMessagesOfASessionAreCompletedOnceAndInOrder(t *testing.T) {
 	seed := testseed.Of(t)
 	const sessions, each, holders = 20, 200, 8

@@ -11,8 +11,8 @@ type ref uint32
 const chunkSize = 64
 
 // A table gives the entries of one queue their refs, and keeps where they stand in a heap. The
-// index and the heaps hold refs alone, so that they have no pointers: the garbage collector does
-// not read them, and does not have to be informed when a part of them is moved.
+// index and the heaps hold refs alone, so they have no pointers. The garbage collector does not
+// read them, and does not have to be informed when a part of them is moved.
 type table struct {
 	chunks []chunk
 	room   []uint32 // those of chunks that are not full
