@@ -126,7 +126,7 @@ func BenchmarkMessage1KiB(b *testing.B) {
 			}
 		}
 	})
-	// What a broker needs of a message it takes in: where it is to go and for how long.
+	// A broker needs two things of a message it takes in: where it is to go and for how long.
 	b.Run("ParseMessage+fields", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -82,7 +82,7 @@ func TestElementsWithoutBytesShareOneBound(t *testing.T) {
 	}
 }
 
-// What a peer sends may cost memory in proportion to its bytes, whatever counts it states.
+// A peer's bytes may cost memory in proportion to their number, whatever counts they state.
 func TestMemoryIsBoundedByTheBytesThatCame(t *testing.T) {
 	const size = 64 << 10
 	fill := func(element ...byte) []byte {

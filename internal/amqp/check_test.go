@@ -112,8 +112,8 @@ func TestCheckOfSimpleValuesAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What a broker lets in every reader of messages has to understand, or one message hides all those
-// beside it.
+// Every reader of messages has to understand the properties that a broker lets in, or one message
+// hides all those beside it.
 func TestPropertiesThatPassTheCheckCanBeRead(t *testing.T) {
 	texts := []int{PropertyTo, PropertySubject, PropertyReplyTo, PropertyContentType, PropertyContentEncoding, PropertyGroupID, PropertyReplyToGroupID}
 	for _, field := range texts {

@@ -97,8 +97,8 @@ func TestMessagesOfRheaAndProtonHaveTheirSections(t *testing.T) {
 	}
 }
 
-// What they send short, because the last fields are absent, we send in full; so
-// it is compared after a second reading.
+// They send performatives short, because the last fields are absent, and we send them in full. So
+// the test compares after a second reading.
 func TestPerformativesOfRheaAndProtonComeBack(t *testing.T) {
 	cases, golden := corpus(t)
 	for _, c := range cases {

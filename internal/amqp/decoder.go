@@ -5,8 +5,8 @@ package amqp
 import "fmt"
 
 // decodable is a performative that can be read. Decode expects the descriptor first, accepts short
-// field lists, and leaves the receiver in no particular state when it fails. What it decodes shares
-// no memory with the input, except the DeliveryTag of a Transfer.
+// field lists, and leaves the receiver in no particular state when it fails. The decoded value
+// shares no memory with the input, except the DeliveryTag of a Transfer.
 type decodable interface {
 	Performative
 	Decode(r *Reader) error

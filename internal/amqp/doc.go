@@ -7,14 +7,14 @@
 //
 // A Reader is a cursor whose first error sticks. It skips and slices any value in place, and reads
 // it as a given type or, with Value, as any type. FrameReader cuts a stream into frames,
-// DecodePerformative and Decoder read what a frame carries, ParseMessage cuts a message into
-// sections without copying, and MapLookup and ListField find one value in a section.
+// DecodePerformative and Decoder read the content of a frame, and ParseMessage cuts a message into
+// sections without copying. MapLookup and ListField find one value in a section.
 //
-// The package trusts no input. A length is compared with the remaining bytes before it is used, an
-// element is counted before memory is allocated for it, and nesting is bounded by MaxDepth;
-// elements that take no bytes are bounded by MaxZeroWidth. All widths of a type are accepted, field
-// lists may be short or long, and descriptors may be numbers or names. Strings have to be UTF-8 and
-// symbols ASCII where they are read; where they are only passed on they are not checked.
+// The package trusts no input. A length is compared with the remaining bytes before it is used, and
+// an element is counted before memory is allocated for it. MaxDepth bounds nesting; MaxZeroWidth
+// bounds elements that take no bytes. All widths of a type are accepted, field lists may be short
+// or long, and descriptors may be numbers or names. Strings have to be UTF-8 and symbols ASCII
+// where they are read; where they are only passed on they are not checked.
 //
 // A decoded performative shares no memory with its frame, except the delivery tag of a transfer and
 // the payload. Slices of a Reader, and the sections of a Message, always alias their input.

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// The encoders append a value in its smallest width. They cannot fail: a string that is not UTF-8
-// and a symbol that is not ASCII are written with their bad bytes replaced, because a peer ends the
-// whole connection because of one, and the text of an error may come from anywhere.
+// The encoders append a value in its smallest width. They cannot fail. A string that is not UTF-8
+// and a symbol that is not ASCII are written with their bad bytes replaced. Otherwise a peer would
+// end the whole connection because of one, and the text of an error may come from anywhere.
 
 // AppendNull appends a null.
 func AppendNull(dst []byte) []byte { return append(dst, codeNull) }

@@ -8,8 +8,9 @@ import (
 )
 
 var (
-	// ErrMalformed is wrapped by every error about the inside of a frame: a truncated value, a
-	// value of the wrong type, a missing mandatory field, a count or a depth beyond the bounds.
+	// ErrMalformed is wrapped by every error about the inside of a frame. Such errors are a truncated
+	// value, a value of the wrong type, a missing mandatory field, a count or a depth beyond the
+	// bounds.
 	ErrMalformed = errors.New("amqp: malformed")
 
 	// ErrFraming is wrapped by every error about a frame itself: its size, its data offset, its type.

@@ -76,7 +76,7 @@ func (f *fields) mustUint(field string) uint32 {
 
 // MaxName bounds the names of containers, hosts, links and nodes, the symbols that describe nodes,
 // and the conditions of errors, in bytes. A longer one is malformed. Service Bus allows 260
-// characters of a queue's or topic's path and 50 of a subscription's ("Service Bus quotas"); the
+// characters of a queue's or topic's path and 50 of a subscription's ("Service Bus quotas"). The
 // SDKs make the names of links of a path and a UUID or two.
 const MaxName = 1024
 

@@ -23,8 +23,8 @@ const (
 var fastBuffers = sync.Pool{New: func() any { return new([fastBuffer]byte) }}
 
 // FrameReader reads frames into one buffer that it reuses. The buffer grows with the bytes that
-// have arrived, never with the size that a peer states, and never beyond twice the larger of the
-// maximal frame size and 64 KiB. When only little arrives, such as keep-alives, it shrinks.
+// have arrived, never with the size that a peer states. It never grows beyond twice the larger of
+// the maximal frame size and 64 KiB. When only little arrives, such as keep-alives, it shrinks.
 type FrameReader struct {
 	src   io.Reader
 	max   uint32

@@ -40,7 +40,7 @@ func FuzzValue(f *testing.F) {
 	})
 }
 
-// What was decoded is encoded without loss, and encoded the same way ever after.
+// A decoded performative is encoded without loss, and encoded the same way ever after.
 func FuzzPerformative(f *testing.F) {
 	for _, p := range fullPerformatives() {
 		f.Add(p.Append(nil))

@@ -72,9 +72,9 @@ func (m *Message) lifeFrom(creation Timestamp, unreadable error) time.Duration {
 	}
 }
 
-// StateLife states a life of whole milliseconds on a message that is sent at the instant now: in
-// the header, and also in the properties if the header cannot hold it. Life reads it. 0 removes it
-// from the header only.
+// StateLife states a life of whole milliseconds on a message that is sent at the instant now. It
+// states it in the header, and also in the properties if the header cannot hold it. Life reads it.
+// 0 removes it from the header only.
 func StateLife(h *Header, p *Properties, life time.Duration, now time.Time) {
 	h.TTL, h.HasTTL = uint32(min(life, MaxTTL)/time.Millisecond), life > 0
 	if life < MaxTTL {

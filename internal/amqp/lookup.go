@@ -53,9 +53,9 @@ func ListField(raw Raw, i int) (Reader, bool) {
 	return Reader{b: v}, sub.err == nil
 }
 
-// OverlayMap appends the map base with the pairs of over set: pairs of base whose string or symbol
-// key is also in over are left out, the others are copied as they are. A nil base is an empty
-// one. On an error, which wraps ErrMalformed or ErrUnencodable, it returns dst unchanged.
+// OverlayMap appends the map base with the pairs of over set. Pairs of base whose string or symbol
+// key is also in over are left out, the others are copied as they are. A nil base is an empty one.
+// On an error, which wraps ErrMalformed or ErrUnencodable, it returns dst unchanged.
 func OverlayMap(dst []byte, base Raw, over Map) ([]byte, error) {
 	out, start := BeginMap(dst)
 	pairs := 0

@@ -25,9 +25,9 @@ type Message struct {
 }
 
 // ParseMessage cuts an encoded message into its sections. It checks their order and their types,
-// that only data and sequence sections repeat, that the body is of one kind, and that lists and
-// maps have as many elements as they state. It does not check those elements. It allows three
-// deviations that clients make: a message may have no body (go-amqp), delivery annotations may be
+// that only data and sequence sections repeat, and that the body is of one kind. Lists and maps
+// must have as many elements as they state. It does not check those elements. It allows three
+// deviations that clients make. A message may have no body (go-amqp), delivery annotations may be
 // the last section (the Python SDKs), and the footer may come before the body (rhea).
 func ParseMessage(b []byte) (Message, error) {
 	var m Message

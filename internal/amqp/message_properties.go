@@ -128,8 +128,9 @@ func appendMessageID(dst []byte, id any) []byte {
 // id of Service Bus.
 const maxIDBytes = 64
 
-// IDText returns a message-id or a correlation-id as text, for logs and for searches by id: a
-// string unchanged, the first 64 bytes of a binary in hexadecimal digits, "" for nil.
+// IDText returns a message-id or a correlation-id as text, for logs and for searches by id. A
+// string is unchanged, a binary becomes the hexadecimal digits of its first 64 bytes, nil becomes
+// "".
 func IDText(id any) string {
 	switch id := id.(type) {
 	case nil:

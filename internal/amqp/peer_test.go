@@ -208,7 +208,8 @@ func TestConversationWithGoAMQP(t *testing.T) {
 		if err := session.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		// What Close returns depends on who is first to shut the pipe; go-amqp calls it diagnostic.
+		// The error of Close depends on which side is first to shut the pipe; go-amqp calls it
+		// diagnostic.
 		t.Logf("Close: %v", conn.Close())
 		synctest.Wait()
 

@@ -12,8 +12,8 @@ const (
 	MaxDepth = 32
 
 	// MaxZeroWidth bounds the elements of an array whose elements take no bytes (null, true, false,
-	// uint 0, ulong 0, the empty list), and all of them together in one call of Value. Ten bytes can
-	// state four billion of those, so they need a limit.
+	// uint 0, ulong 0, the empty list). It also bounds the sum of them in one call of Value. Ten bytes
+	// can state four billion of those, so they need a limit.
 	MaxZeroWidth = 256
 )
 
@@ -192,7 +192,7 @@ func (r *Reader) Map() (Reader, int) {
 }
 
 // Array consumes an array. It returns a Reader that gives the elements like those of a list, and
-// their number, which is at most the larger of MaxZeroWidth and the number of bytes they take.
+// their number. The number is at most the larger of MaxZeroWidth and the number of bytes they take.
 func (r *Reader) Array() (Reader, int) {
 	c := r.code()
 	if r.err == nil && c != codeArray8 && c != codeArray32 {

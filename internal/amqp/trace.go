@@ -8,9 +8,9 @@ import (
 )
 
 // Trace returns a performative on one line, for a trace of frames: its name, then its fields as
-// name=value, absent ones left out, and flags by name alone when they are set. payload is the
-// number of bytes that follow it in the frame. Neither payload nor the contents of SASL frames
-// and raw fields are shown.
+// name=value. Absent fields are left out, and a flag that is set is its name alone. The argument
+// payload is the number of bytes that follow it in the frame. Neither payload nor the contents of
+// SASL frames and raw fields are shown.
 func Trace(p Performative, payload int) string { return string(AppendTrace(nil, p, payload)) }
 
 // AppendTrace appends what Trace returns.

@@ -72,7 +72,7 @@ func TestFindingRepeatedKeysAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What MapLookup finds is all that there is, where no key is repeated.
+// MapLookup finds every value, where no key is repeated.
 func FuzzRepeatedKeys(f *testing.F) {
 	f.Add([]byte(rawOf(f, Map{{Key: "a", Value: "x"}, {Key: Symbol("a"), Value: "y"}})))
 	f.Add([]byte(rawOf(f, Map{{Key: "a", Value: List{Map{{Key: "b", Value: int32(1)}}}}})))

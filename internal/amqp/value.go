@@ -14,7 +14,7 @@ var emptyList, emptyMap, emptyArray any = List{}, Map{}, Array{}
 // never Raw. It shares no memory with the input. Nesting beyond MaxDepth is an error, and so is a
 // list, map or array whose bytes do not end with its last element.
 //
-// What it allocates is at most 20 times the bytes it reads, and 8 KiB.
+// Value allocates at most 20 times the bytes it reads, and 8 KiB.
 func (r *Reader) Value() any {
 	zeros := MaxZeroWidth
 	v := r.value(0, &zeros)

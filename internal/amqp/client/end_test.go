@@ -16,7 +16,7 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// Whatever ends a sender, the Sends that wait get its reason, and so do the next.
+// When a sender ends, for any reason, the Sends that wait get that reason, and so do the next.
 func TestAnEndReachesEverySend(t *testing.T) {
 	reason := amqp.Errorf("x:why", "because")
 	for name, tt := range map[string]struct {

@@ -11,9 +11,9 @@ import (
 	"overdue/internal/amqp"
 )
 
-// FuzzPeer feeds bytes to a connection that is open and has a sender with transfers in flight, a
-// receiver that waits, settles and drains, and a node that is being attached. Whatever they are,
-// the process lives, and everybody who waits hears of the end.
+// FuzzPeer feeds bytes to an open connection. It has a sender with transfers in flight, a receiver
+// that waits, settles and drains, and a node that is being attached. The process survives any
+// bytes, and every caller that waits learns of the end.
 func FuzzPeer(f *testing.F) {
 	frame := func(channel uint16, p amqp.Performative, payload string) []byte {
 		return amqp.AppendFrame(nil, channel, p, []byte(payload))

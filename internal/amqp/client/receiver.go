@@ -49,8 +49,8 @@ func (c *Conn) Receiver(ctx context.Context, entity string, cfg ReceiverConfig) 
 // lapse.
 func (r *Receiver) Close(ctx context.Context) { r.link.session.close(ctx) }
 
-// Grant lets the peer send n more messages. What is written to the connection later follows the
-// credit.
+// Grant lets the peer send n more messages. Bytes that are written to the connection later follow
+// the credit.
 func (r *Receiver) Grant(ctx context.Context, n uint32) error {
 	l := r.link
 	c := l.session.c

@@ -39,7 +39,7 @@ type session struct {
 	settling     map[uint32]settlement // of what the peer has sent, by its delivery-id
 }
 
-// beginLocked begins a session. What is sent over it need not wait for the peer's begin.
+// beginLocked begins a session. Frames on it need not wait for the peer's begin.
 func (c *Conn) beginLocked() (*session, error) {
 	if c.err != nil {
 		return nil, c.err

@@ -22,11 +22,10 @@ func (passOn) Deliver(*Delivery) (DeliveryHandler, *amqp.Error) { return passOn{
 func (passOn) Detached()                                        {}
 func (passOn) Settled(_ amqp.DeliveryState, answerer Answerer)  { answerer.Answer(nil) }
 
-// BenchmarkSend measures what a relay costs: 16 senders, 256 bytes, over
-// loopback, straight to the broker and through the relay. What clients and
-// broker allocate is the same in both; the difference is the relay's. On one
-// connection many frames share a write; on connections of their own each send
-// costs two more reads and writes.
+// BenchmarkSend measures what a relay costs: 16 senders, 256 bytes, over loopback, straight to the
+// broker and through the relay. Clients and broker allocate the same in both; the difference is the
+// relay's. On one connection many frames share a write; on connections of their own each send costs
+// two more reads and writes.
 func BenchmarkSend(b *testing.B) {
 	for _, conns := range []int{1, 16} {
 		for _, way := range []string{"direct", "relayed", "watched"} {

@@ -21,8 +21,8 @@ import (
 	"overdue/internal/testing/racetest"
 )
 
-// visit connects, sends a message to orders and waits until it is accepted. What happens then is
-// up to the caller; the connection is open.
+// visit connects, sends a message to orders and waits until it is accepted. The caller decides what
+// happens then; the connection is open.
 func visit(dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	nc, err := dial(context.Background())
 	if err != nil {

@@ -83,7 +83,7 @@ func (p *peer) prove(entity string) {
 }
 
 // A key that may only send gets no other operation by spelling the management node in another way
-// than the relay expects, be it one that the namespace understands or one that it does not.
+// than the relay expects. The namespace may or may not understand that spelling.
 func TestAKeyThatMaySendManagesNothing(t *testing.T) {
 	for _, node := range []string{
 		"orders/$management", "orders/$management/", "/orders/$management", "/orders/$management/", "ORDERS/$MANAGEMENT",

@@ -36,8 +36,8 @@ func conditionOf(err error) string {
 	return ""
 }
 
-// Whatever happens upstream, a client hears what Service Bus would say, never that a message was
-// accepted that was not, and the SDK recovers by itself once the cause is gone.
+// A client gets the error that Service Bus would send, whatever happens upstream, and never an
+// acceptance of a message that was not accepted. The SDK recovers by itself once the cause is gone.
 func TestAClientHearsWhatServiceBusWouldSay(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -32,9 +32,9 @@ func linkState(t *testing.T, flows []string) (count, credit uint32) {
 	return count, credit
 }
 
-// What the relay refuses takes credit of its sender that upstream knows nothing of, and the relay
-// renews it. So however many are refused, a sender may always send what upstream allows and no
-// more, and the counts of both sides agree.
+// A transfer that the relay refuses takes credit of its sender that upstream does not know of, and
+// the relay renews it. So however many are refused, a sender may always send what upstream allows
+// and no more, and the counts of both sides agree.
 func TestCreditIsExactHoweverManyAreRefused(t *testing.T) {
 	refused := &amqp.Error{Condition: "test:refused"}
 	deliveries := uint32(racetest.Sized(2500, 1300)) // more than the link's credit
@@ -88,8 +88,7 @@ func TestCreditIsExactHoweverManyAreRefused(t *testing.T) {
 							t.Fatalf("delivery %d was refused, and the sender may send up to %d where it was %d, want one more", id, limit, before)
 						}
 					}
-					// What the sender says of its count, upstream hears of without what was
-					// refused, and answers in kind.
+					// Upstream gets the sender's count without the refused transfers, and answers in kind.
 					p.write(0, &amqp.Flow{
 						IncomingWindow: 5000, OutgoingWindow: math.MaxInt32, NextOutgoingID: id + 1, HasNextIncomingID: true,
 						HasHandle: true, DeliveryCount: id + 1, HasDeliveryCount: true, LinkCredit: credit, HasLinkCredit: true, Echo: true,

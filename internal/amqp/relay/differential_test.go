@@ -53,8 +53,8 @@ func (s *scene) held(queue string) int {
 	return len(q.Peek(nil, 0, 1000))
 }
 
-// Whatever the namespace takes for a link to an entity, the relay has taken for one to the same
-// entity and of the same kind.
+// If the namespace takes an attach for a link to an entity, the relay has taken it for one to the
+// same entity and of the same kind.
 func FuzzAttachesAreReadAsTheNamespaceReadsThem(f *testing.F) {
 	for _, a := range []string{
 		"orders", "/Orders/", "sb://h/orders", "orders//", "other", "orders/$management", "orders/$DeadLetterQueue", "$cbs", "", "x/../orders",
@@ -120,8 +120,8 @@ func FuzzAttachesAreReadAsTheNamespaceReadsThem(f *testing.F) {
 	})
 }
 
-// Whatever a request does to the messages of an entity, the relay has taken it for one that needs
-// the right to do so, or has refused it.
+// If a request changes the messages of an entity, the relay has taken it for one that needs the
+// right to do so, or has refused it.
 func FuzzRequestsAreReadAsTheNamespaceReadsThem(f *testing.F) {
 	entry := amqp.Map{{Key: "message-id", Value: "m"}, {Key: "message", Value: scheduledMessage(f)}}
 	const schedule, peek, remove = "com.microsoft:schedule-message", "com.microsoft:peek-message", "com.microsoft:batch-delete-messages"

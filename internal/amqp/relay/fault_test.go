@@ -29,8 +29,8 @@ func wantClosed(t *testing.T, what string, err error, condition string) {
 	}
 }
 
-// What fails upstream before a connection exists is reported in a close that every
-// SDK takes as a reason to connect again.
+// A failure upstream before a connection exists is reported in a close that every SDK takes as a
+// reason to connect again.
 func TestAClientGetsTheErrorOfAnUnreachableUpstream(t *testing.T) {
 	silent := func(context.Context) (net.Conn, error) {
 		near, far := net.Pipe()

@@ -213,8 +213,8 @@ func opened(t *testing.T, configure func(*Config)) (client, upstream *saslSpeake
 	return client, upstream
 }
 
-// A namespace that waits in vain for a token closes the connection. Whose token that was decides
-// whether an SDK may try again.
+// A namespace that waits in vain for a token closes the connection. Whether an SDK may try again
+// depends on the owner of that token.
 func TestARefusalOfTheRelaysOwnTokenStaysFromTheClient(t *testing.T) {
 	for name, c := range map[string]struct {
 		configure func(*Config)
@@ -237,8 +237,8 @@ func TestARefusalOfTheRelaysOwnTokenStaysFromTheClient(t *testing.T) {
 	}
 }
 
-// The Go SDK puts each token over a session of its own, one after the other, and takes it for
-// the end of the connection when $cbs is said to be in use.
+// The Go SDK puts each token over a session of its own, one after the other. It takes an error that
+// $cbs is in use for the end of the connection.
 func TestTheNextSessionFindsTheTokenNodeFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, broker := opened(t, func(cfg *Config) { cfg.Tokens = ownKey() })
@@ -274,7 +274,7 @@ type detached struct{ times int }
 func (d *detached) Deliver(*Delivery) (DeliveryHandler, *amqp.Error) { return nil, nil }
 func (d *detached) Detached()                                        { d.times++ }
 
-// What is held for a link is let go when its watcher hears of the end.
+// Frames that are held for a link are let go when its watcher learns of the end.
 func TestAGatePassesOnTheEndOfItsLink(t *testing.T) {
 	var d detached
 	(&gate{next: &d}).Detached()

@@ -21,8 +21,8 @@ func goodbye() []byte {
 	return amqp.AppendFrame(b, 0, &amqp.Close{}, nil)
 }
 
-// A hungUp is a connection that takes no more writes since its peer has hung up, while what the
-// peer said before is still to be read, as on a socket.
+// A hungUp is a connection that takes no more writes since its peer has hung up. The bytes that the
+// peer sent before are still to be read, as on a socket.
 type hungUp struct {
 	net.Conn
 	gone *atomic.Bool

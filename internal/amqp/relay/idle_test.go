@@ -22,8 +22,8 @@ import (
 
 const (
 	idleConns = 30
-	// What may be the relay's share, of a client and its upstream connection, sockets aside.
-	// Stacks are counted in spans, some of which are empty: by 10 KiB more or less.
+	// The limits of the relay's share, of a client and its upstream connection, sockets aside. Stacks
+	// are counted in spans, some of which are empty: by 10 KiB more or less.
 	heapMayCost    = 24 << 10
 	tlsHeapMayCost = 70 << 10
 	stackMayCost   = 64 << 10
@@ -203,9 +203,9 @@ func selfSigned(t *testing.T) *tls.Config {
 	return cfg
 }
 
-// An idle connection has two sockets, four goroutines and two links. What is measured is the
-// relay's, with what TLS keeps for it: that of the same peers without a relay between them is
-// taken off. What a socket takes of the kernel is not in it.
+// An idle connection has two sockets, four goroutines and two links. The test measures the relay's
+// share, with the memory that TLS keeps for it: the cost of the same peers without a relay between
+// them is taken off. The kernel's memory for a socket is not in it.
 func TestAnIdleConnectionCostsLittle(t *testing.T) {
 	racetest.Skip(t, "the detector makes stacks larger")
 	for _, c := range []struct {

@@ -66,7 +66,7 @@ func (s *scene) as(key string) *peer {
 	})
 }
 
-// What may stand at either end of a link, by its address; "" = none that has one.
+// The termini that either end of a link may have, by address; "" = none that has one.
 var matrixEnds = []struct{ kind, address string }{
 	{"null", ""}, {"empty", ""}, {"dynamic", ""}, {"number", ""}, {"coordinator", ""},
 	{"entity", "orders"}, {"dead letters", "orders/$DeadLetterQueue"}, {"management", "orders/$management"},

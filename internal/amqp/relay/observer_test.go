@@ -179,8 +179,8 @@ func TestObserverIgnoresWhatTheClientSettledAlone(t *testing.T) {
 	})
 }
 
-// What is observed is bounded, whatever a client leaves unsettled; dispositions about many are
-// taken apart.
+// The number of observed deliveries is bounded, even if a client settles none; dispositions about
+// many are taken apart.
 func TestObservedDeliveries(t *testing.T) {
 	var q observedList
 	l := &link{}
@@ -220,7 +220,7 @@ func TestObservedDeliveries(t *testing.T) {
 	}
 }
 
-// What is said of many deliveries at once, by either side and about different ones.
+// Dispositions about many deliveries at once, by either side and about different ones.
 func TestDispositionsAboutManyObservedDeliveries(t *testing.T) {
 	accepted, rejected := amqp.Accepted{}, &amqp.Rejected{}
 	for name, tc := range map[string]struct {

@@ -36,9 +36,9 @@ func (p *peer) came(names ...string) (all []string) {
 	}
 }
 
-// What no SDK does and AMQP allows: deliveries that are given up halfway, links that come back
-// with deliveries that they have not settled. The client hears what the broker itself says, and
-// the queue holds what it would hold, be the link watched or not.
+// AMQP allows some things that no SDK does: deliveries that are given up halfway, links that come
+// back with deliveries that they have not settled. The client gets the broker's own answer, and the
+// queue holds the same messages, whether the link is watched or not.
 func TestOddDeliveriesEndAsWithoutTheRelay(t *testing.T) {
 	data := func(text string) []byte { return amqp.AppendData(nil, []byte(text)) }
 	transfer := func(p *peer, id uint32, text string, change func(*amqp.Transfer)) {

@@ -13,9 +13,9 @@ import (
 )
 
 // output is the writing half of a side. The relay encodes everything into out under the
-// connection's mutex. One goroutine at a time takes out and writes it: a read loop that comes to
-// rest, as much as the socket takes at once, or the side's writer, which may block. Bytes that
-// are queued meanwhile go out with the next write.
+// connection's mutex. One goroutine at a time takes bytes out and writes them. It is a read loop
+// that comes to rest, which writes as much as the socket takes at once, or the side's writer, which
+// may block. Bytes that are queued meanwhile go out with the next write.
 type output struct {
 	out     *outBuffer    // encoded and not yet taken; nil = nothing
 	rest    *outBuffer    // the remainder of a read loop's write; the writer sends it first

@@ -12,8 +12,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// A peer is a client that says what the test wants, frame by frame. What it gets
-// is read at once and kept.
+// A peer is a client that says what the test wants, frame by frame. Frames to it are read at once
+// and kept.
 type peer struct {
 	s   *scene
 	nc  net.Conn

@@ -13,8 +13,8 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// What waits in the relay when its receiver goes has never reached the client: it is free at once,
-// and not for the length of a lock that nobody knows of.
+// A delivery that waits in the relay when its receiver goes has never reached the client. It is
+// free at once, and not kept for the length of a lock that nobody knows of.
 func TestWhatAReceiverWasNotSentIsFreeWhenItGoes(t *testing.T) {
 	for name, leave := range map[string]func(p *peer){
 		"by a detach": func(p *peer) { p.write(0, &amqp.Detach{Handle: 1, Closed: true}, nil) },
@@ -66,8 +66,8 @@ func TestWhatAReceiverWasNotSentIsFreeWhenItGoes(t *testing.T) {
 	}
 }
 
-// What upstream has settled is consumed. The client that has just detached gets it, as it would
-// get what is on the wire between it and a broker, and then the answer to its detach.
+// A delivery that upstream has settled is consumed. The client that has just detached gets it, as
+// it would get a delivery on the wire between it and a broker, and then the answer to its detach.
 func TestSettledDeliveriesReachAReceiverThatHasDetached(t *testing.T) {
 	for name, c := range map[string]struct {
 		window uint32

@@ -65,9 +65,9 @@ type DeliveryHandler interface {
 	// settled the outcome is nil, and answerer has no effect. Settled is not called for a
 	// delivery that Before refused, nor after the link was detached.
 	//
-	// The outcome of a request to a management node is that of its response, if there is a link
-	// for responses: accepted for a status of 2xx, otherwise rejected with the response's
-	// condition. answerer then lets the response pass, or replaces it by one with the error.
+	// The outcome of a request to a management node is that of its response, if there is a link for
+	// responses. It is accepted for a status of 2xx, otherwise rejected with the response's condition.
+	// Then answerer lets the response pass, or replaces it by one with the error.
 	Settled(outcome amqp.DeliveryState, answerer Answerer)
 }
 

@@ -10,7 +10,7 @@ import (
 
 // onAttach begins a link for the peer.
 //
-// If the name is attached already, the new link steals it (part 2 section 6.1): the peer may have
+// If the name is attached already, the new link steals it (part 2 section 6.1). The peer may have
 // lost its state of the old link, and a refusal would lock it out until the connection ends.
 func (s *Session) onAttach(a *amqp.Attach) error {
 	c := s.c

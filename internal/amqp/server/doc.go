@@ -16,12 +16,12 @@
 // buffered input has been read, or by the writer while the read loop waits. So one frame covers
 // many deliveries.
 //
-// Nothing grows without bound. SendOut waits when the peer does not read; beyond a higher mark the
+// Nothing grows without bound. SendOut waits when the peer does not read. Beyond a higher mark the
 // read loop waits too, so that a peer which does not read answers can send no more requests. A
 // write that makes no progress ends the connection. Frames, messages (each link has one unfinished
 // message at most), channels, links, unsettled and posted deliveries, connections, the handshake
-// and silence have limits, most of them in [Config]. Until the handler calls [Conn.Admit], a peer
-// that needs a token has lower limits, and all such peers share one limit: see
+// and silence have limits. Most of these are in [Config]. Until the handler calls [Conn.Admit], a
+// peer that needs a token has lower limits, and all such peers share one limit: see
 // accept.Unauthenticated.
 //
 // Only the peer attaches links. Links are not resumed: when a link is detached, suspended or not,

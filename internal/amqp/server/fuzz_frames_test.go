@@ -119,9 +119,9 @@ func playOddFrames(t *testing.T, seed uint64, frames int) {
 	e.wg.Wait()
 }
 
-// checkServer reads what the server says and checks what must hold whatever the peer did: frames
-// are well-formed and not too large, nothing is said on a channel or handle that is not open on the
-// server's side, nothing follows close.
+// checkServer reads the server's frames and checks the rules that hold for any peer. Frames are
+// well-formed and not too large, none uses a channel or handle that is not open on the server's
+// side, and nothing follows close.
 func checkServer(t *testing.T, fr *amqp.FrameReader) {
 	if _, err := fr.ReadProto(); err != nil {
 		return

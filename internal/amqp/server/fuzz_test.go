@@ -13,8 +13,8 @@ import (
 )
 
 // FuzzConnection feeds bytes to a connection that is open and has a session with a link of each
-// kind. Whatever they are, the server lives, the connection ends when the peer hangs up, and the
-// handler learns of it.
+// kind. The server survives any bytes, the connection ends when the peer hangs up, and the handler
+// learns of it.
 func FuzzConnection(f *testing.F) {
 	frame := func(p amqp.Performative, payload string) []byte { return amqp.AppendFrame(nil, 0, p, []byte(payload)) }
 	more := message(0, 1)

@@ -34,21 +34,22 @@ type Handler interface {
 
 // A ConnHandler serves the links of one connection.
 //
-// The methods of ConnHandler, Sink and Source are called one at a time, by the connection's read
-// loop or by its writer while the read loop waits for the peer, without any lock of this package
-// held: they may call every method of Conn, Session, SinkLink and SourceLink except SendOut, which
-// may wait for the peer. They must not block, because the connection would stall.
+// The methods of ConnHandler, Sink and Source are called one at a time, without any lock of this
+// package held. The caller is the connection's read loop, or its writer while the read loop waits
+// for the peer. They may call every method of Conn, Session, SinkLink and SourceLink except
+// SendOut, which may wait for the peer. They must not block, because the connection would stall.
 type ConnHandler interface {
 	// AttachSink is called when the peer wants to send to l.Attach().Target, or to the transaction
 	// coordinator if l.Attach().Coordinator is set. It returns the Sink that takes the deliveries, or
-	// an error that refuses the link: the peer then gets attach with a null target, followed by detach
-	// with closed=true and the error. l.Reply may be changed until AttachSink returns.
+	// an error that refuses the link. In that case the peer gets attach with a null target, followed
+	// by detach with closed=true and the error. AttachSink may change l.Reply until it returns.
 	AttachSink(l *SinkLink) (Sink, *amqp.Error)
 
 	// AttachSource is called when the peer wants to receive from l.Attach().Source; otherwise like
-	// AttachSink. A nil Source without an error defers the answer: the attach stays unanswered until
-	// l.Accept or l.Refuse is called, from any goroutine (a receiver that waits for the next free
-	// session). Nothing can be sent before the link is attached: SendOut waits, Post keeps.
+	// AttachSink. A nil Source without an error defers the answer, for instance for a receiver that
+	// waits for the next free session. The attach stays unanswered until l.Accept or l.Refuse is
+	// called, from any goroutine. Nothing can be sent before the link is attached: SendOut waits, Post
+	// keeps.
 	AttachSource(l *SourceLink) (Source, *amqp.Error)
 
 	// Closed is the last call: the connection has ended and every link's Detached has been called. err

@@ -13,9 +13,9 @@ import (
 )
 
 // output is the part of a connection that writes. Everything is encoded into out under the
-// connection's mutex. One goroutine at a time takes the bytes and writes them: the read loop before
-// it waits, as much as the socket takes at once, or the writer goroutine, which may wait. The next
-// write takes everything that was queued meanwhile.
+// connection's mutex. One goroutine at a time takes the bytes and writes them. It is the read loop
+// before it waits, which writes as much as the socket takes at once, or the writer goroutine, which
+// may wait. The next write takes everything that was queued meanwhile.
 type output struct {
 	out     []byte        // encoded and not yet taken
 	rest    []byte        // taken by the read loop, but not by the socket; the writer's next

@@ -157,7 +157,7 @@ func TestUnsettledDeliveriesAreLimited(t *testing.T) {
 }
 
 // Many goroutines send on few links of one session, large and small, settle and post, while the
-// peer settles in ranges: every delivery arrives whole and once, on the wire ids rise.
+// peer settles in ranges. Every delivery arrives whole and once, and on the wire ids rise.
 func TestConcurrentSendersOnOneSession(t *testing.T) {
 	seed := testseed.Of(t)
 	bubble(t, func(t *testing.T, sc *scene) {

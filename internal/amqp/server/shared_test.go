@@ -69,7 +69,7 @@ func TestDeliveriesMayShareAnIDOrComeLate(t *testing.T) {
 	})
 }
 
-// What was accepted and what was refused are one to the client when they have one id.
+// An accepted delivery and a refused one with the same id are one to the client.
 func TestDeliveriesThatShareAnIDHaveOneOutcome(t *testing.T) {
 	for _, order := range [][2]int{{0, 1}, {1, 0}} {
 		bubble(t, func(t *testing.T, sc *scene) {
