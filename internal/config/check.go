@@ -135,8 +135,8 @@ func (c *Config) checkDelays() error {
 	return nil
 }
 
-// checkAddresses refuses two listeners on one address, which would otherwise end as
-// "address already in use" by ourselves. What a role does not listen on, another may.
+// checkAddresses refuses two listeners on one address, which would otherwise end as "address
+// already in use" by ourselves. An address that a role does not listen on is free for another.
 func (c *Config) checkAddresses(r Role) error {
 	taken := map[string]string{}
 	var all []Address

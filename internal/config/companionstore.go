@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// What companionStore says.
+// The values of companionStore.
 const (
 	StoreQueue = "monitorQueue"
 	StoreRedis = "redis"

@@ -134,7 +134,7 @@ type Journal struct {
 	MaxSize   int64  `mapstructure:"maxSize"`
 }
 
-// What onMonitorDown says.
+// The values of onMonitorDown.
 const (
 	OnMonitorDownPass   = "pass"
 	OnMonitorDownRefuse = "refuse"

@@ -37,7 +37,7 @@ func load(t *testing.T, text string, env, flags map[string]string) (*Config, err
 	return c, err
 }
 
-// What refers to no variable of a shell is taken as it is written.
+// A dollar that refers to no variable of a shell is taken as it is written.
 func TestDollarsThatReferToNothingAreTaken(t *testing.T) {
 	c, err := load(t, `alerts:
   - {title: "${HOME} {{.Count}}", text: "$${X} costs ${{.Count}}", email: {host: h, from: a@b, to: c@d, username: u, password: "pa${$$word${"}}

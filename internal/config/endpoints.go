@@ -57,7 +57,7 @@ func rights(send, listen, manage bool) (r sas.Rights) {
 	return r
 }
 
-// Whose credentials the proxy uses at the namespace: the values of proxy.credentials.
+// The values of proxy.credentials say whose credentials the proxy uses at the namespace.
 const (
 	OwnCredentials    = "own"
 	clientCredentials = "client"

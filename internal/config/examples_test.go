@@ -64,7 +64,7 @@ func fits(t *testing.T, where, text string) {
 	}
 }
 
-// Who begins with what config print says has an editor that does not complain.
+// An operator who begins with the output of config print has an editor that does not complain.
 func TestPrintedConfigurationFitsTheSchema(t *testing.T) {
 	c, err := load(t, "alerts: [{slack: {url: \"https://example.com\"}}]\nbroker: {queues: [{name: orders}]}\n", nil, nil)
 	if err != nil {

@@ -40,7 +40,7 @@ func TestAFileThatIsTooLongIsNotRead(t *testing.T) {
 	}
 }
 
-// Whatever a text says, reading it ends with a configuration or an error.
+// Reading any text ends with a configuration or an error.
 func FuzzConfigurationFile(f *testing.F) {
 	f.Add("broker:\n  queues: [{name: orders}]\nalerts: [{webhook: {url: http://x}}]\n")
 	f.Add("a: &a [*a]\n")

@@ -19,7 +19,7 @@ var settingInText = regexp.MustCompile(`\b(monitor|alerts|listen|proxy|broker|jo
 
 var indexInText = regexp.MustCompile(`\[(%d|\d*)\]`)
 
-// What the program says names only settings that exist: a fix that names another one costs the
+// The program's messages name only settings that exist: a fix that names another one costs the
 // operator who tries it.
 func TestMessagesNameSettingsThatExist(t *testing.T) {
 	named := 0

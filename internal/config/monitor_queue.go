@@ -27,8 +27,9 @@ func CompanionQueue(name string) broker.QueueConfig {
 	return broker.QueueConfig{Name: name, LockDuration: 10 * time.Second, MaxDeliveryCount: 2000}
 }
 
-// forCompanions is a monitor queue that a file of the emulator names: as it is there, but for what companions want and the file, which
-// ends at ten deliveries and an hour to live, cannot say.
+// forCompanions is a monitor queue that a file of the emulator names. It is as it is there, but for
+// settings that companions need and the file cannot have, since it ends at ten deliveries and an
+// hour to live.
 func forCompanions(q broker.QueueConfig) broker.QueueConfig {
 	wanted := CompanionQueue(q.Name)
 	q.MaxDeliveryCount, q.DefaultMessageTimeToLive = wanted.MaxDeliveryCount, wanted.DefaultMessageTimeToLive

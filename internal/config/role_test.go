@@ -68,7 +68,7 @@ func TestAFileOfTheEmulatorForwardsToWhatIsThere(t *testing.T) {
 	}
 }
 
-// What the pass setting needs is reported at the start of the role that it is for.
+// Missing needs of the pass setting are reported at the start of the role that it is for.
 func TestPassNeedsADirectory(t *testing.T) {
 	c, err := load(t, "onMonitorDown: pass\n", nil, nil)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 // A schema is a JSON schema, or a part of one.
 type schema map[string]any
 
-// Forms of values that are more than a type. What is out of bounds, only the program says.
+// Forms of values that are more than a type. Only the program reports a value that is out of
+// bounds.
 const (
 	durationPattern = `^(-?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+|-?P([0-9]+D)?(T([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?)$`
 	sizePattern     = `^[0-9]+ *(KiB|MiB|B)?$`

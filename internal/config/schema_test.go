@@ -77,7 +77,7 @@ func TestSchemaRefusesWhatIsNoSetting(t *testing.T) {
 	}
 }
 
-// What is printed is a configuration, and the same one.
+// The printed text is a configuration, and the same one.
 func TestPrintedConfigurationLoads(t *testing.T) {
 	text := docHead[strings.Index(docHead, "```yaml\n")+8 : strings.LastIndex(docHead, "```")]
 	text += "log: {level: debug}\ncanary: {queue: canary, interval: 30s}\nlisten: {tls: {hosts: [a, b]}}\n"

@@ -7,7 +7,7 @@ import "strings"
 // Nearest is the candidate that somebody who wrote word most likely meant, or "".
 // Upper and lower case and separators do not count; otherwise one letter in three may be wrong.
 func Nearest(word string, candidates []string) string {
-	// What is much longer than any key is no misspelling, and would cost time.
+	// A word that is much longer than any key is no misspelling, and would cost time.
 	if len(word) > 80 {
 		return ""
 	}

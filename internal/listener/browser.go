@@ -9,11 +9,10 @@ import (
 	"strings"
 )
 
-// fromElsewhere reports whether a page of another machine made a browser send r. A request
-// that changes something carries the Origin of the page. A plain read carries none if the
-// page's own name resolves to this machine (DNS rebinding): then Host has that name, on
-// loopback and without TLS, since no certificate has that name. Names without a dot are
-// local.
+// fromElsewhere reports whether a page of another machine made a browser send r. A request that
+// changes something carries the Origin of the page. A plain read carries none if the page's own
+// name resolves to this machine (DNS rebinding). In that case Host has that name, on loopback and
+// without TLS, since no certificate has that name. Names without a dot are local.
 func fromElsewhere(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)

@@ -107,7 +107,7 @@ func MakeBundle(names []string, now time.Time) (b Bundle, err error) {
 	if err != nil {
 		return b, err
 	}
-	// What is signed names the authority by what it says of itself.
+	// A signed certificate names the authority by the authority's own subject.
 	if authority, err = x509.ParseCertificate(ca); err != nil {
 		return b, err
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Who writes to the socket itself must not write past TLS.
+// Code that writes to the socket itself must not write past TLS.
 func TestSocketIsShownOfPlainConnectionsOnly(t *testing.T) {
 	socket := &net.TCPConn{}
 	plain := &peeked{Conn: socket}

@@ -108,8 +108,8 @@ func TestAnOpenListenerLimitsConnectionsUntilTheirProtocolIsKnown(t *testing.T) 
 	})
 }
 
-// Whatever carries AMQP, who serves it finds the place among the unauthenticated: the token comes
-// over AMQP.
+// The connection finds its place among the unauthenticated over any transport of AMQP, because the
+// token comes over AMQP.
 func TestAConnectionIsUnauthenticatedOverAnyTransport(t *testing.T) {
 	certificate := made(t)
 	asIs := func(c net.Conn) net.Conn { return c }

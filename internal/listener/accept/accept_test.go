@@ -130,7 +130,7 @@ func TestATableTakesNoMoreThanItsBoundAndEndsWithTheLast(t *testing.T) {
 	})
 }
 
-// Who waits for the last connection may end what the log writes to.
+// A caller that waits for the last connection may end the target of the log.
 func TestNothingIsLoggedAfterTheLastConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logging, logged := make(chan struct{}), make(chan struct{})

@@ -2,9 +2,9 @@
 
 // Package tlsrecord keeps the input buffers of TLS small.
 //
-// crypto/tls reads as much as its buffer takes. If a record of the usual 16 KiB begins behind
-// others, the buffer is too short for its end and doubles for the life of the connection: to 40 KiB
-// instead of 18. A sidecar has two such buffers for each client, and most clients are idle.
+// crypto/tls reads as much as its buffer takes. A record of the usual 16 KiB may begin behind
+// others. Then the buffer is too short for its end and doubles for the life of the connection: to
+// 40 KiB instead of 18. A sidecar has two such buffers for each client, and most clients are idle.
 package tlsrecord
 
 import (
@@ -17,8 +17,8 @@ import (
 // long the rest is.
 const headerLen = 5
 
-// Whole is nc for tls.Client or tls.Server. What it reads beyond the end of a record it keeps for
-// the next read, so that TLS begins every record in an empty buffer.
+// Whole is nc for tls.Client or tls.Server. It keeps bytes beyond the end of a record for the next
+// read, so that TLS begins every record in an empty buffer.
 func Whole(nc net.Conn) net.Conn { return &conn{Conn: nc} }
 
 // conn is read by one goroutine at a time, as TLS does.
