@@ -40,7 +40,7 @@ func TestAPathOfTheAdministrationAPILeadsToOneTarget(t *testing.T) {
 	}
 }
 
-// What the administration API and links call a subscription is the same.
+// The administration API and links agree on the name of a subscription.
 func FuzzTargetAt(f *testing.F) {
 	for _, path := range []string{"t/Subscriptions/s", "a/b/subscriptions/Rules", "t/Subscriptions/Subscriptions", "orders", "$Resources/Queues"} {
 		f.Add(path)

@@ -22,8 +22,8 @@ import (
 	"overdue/internal/servicebus/address"
 )
 
-// What a document may cost. The largest body of a client is a rule of a few kilobytes, 7 elements
-// deep. The largest answer is a page of 100 subscriptions, with some 40 elements each.
+// Bounds for the cost of a document. The largest body of a client is a rule of a few kilobytes, 7
+// elements deep. The largest answer is a page of 100 subscriptions, with some 40 elements each.
 const (
 	maxDepth          = 16 // elements within elements
 	maxElements       = 10_000

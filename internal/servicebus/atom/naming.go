@@ -14,8 +14,8 @@ import (
 	"overdue/internal/servicebus/address"
 )
 
-// A Naming translates what a namespace calls itself to what the client of a proxy calls it: by the
-// host that the client asks, and by the first label of that.
+// A Naming translates the names that a namespace gives itself to those that the client of a proxy
+// uses. They are the host that the client asks, and the first label of that.
 type Naming struct {
 	theirs, ours string
 	ids, texts   *strings.Replacer

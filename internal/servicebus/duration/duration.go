@@ -25,10 +25,10 @@ var (
 	ErrUnit   = errors.New("a number without a unit; write one like 30s, 1h30m, 7d or PT30S")
 )
 
-// Parse reads 30s and 1h30m as Go writes them, 7d and 1d12h with days of 24 hours, and ISO 8601 as
-// Service Bus writes it: PT30S, P7D, without years and months. All of them may be negative. What is
-// longer than a time.Duration is the longest one in ISO 8601, where Service Bus means "no limit" by
-// it, and ErrSyntax otherwise.
+// Parse reads 30s and 1h30m as Go writes them, and 7d and 1d12h with days of 24 hours. It also
+// reads ISO 8601 as Service Bus writes it: PT30S, P7D, without years and months. All of them may be
+// negative. A duration beyond time.Duration is the longest one in ISO 8601, where Service Bus means
+// "no limit" by it, and ErrSyntax otherwise.
 func Parse(s string) (time.Duration, error) {
 	if d, err := time.ParseDuration(s); err == nil {
 		return d, nil
@@ -75,10 +75,9 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// ParseISO8601 reads an ISO 8601 duration. Years and months are 365 and 30 days,
-// as in .NET. What is longer than a time.Duration becomes the longest one: nothing
-// here tells 292 years from forever. It is false for what is no duration, or a
-// negative one.
+// ParseISO8601 reads an ISO 8601 duration. Years and months are 365 and 30 days, as in .NET. A
+// duration beyond time.Duration becomes the longest one: nothing here tells 292 years from forever.
+// It is false for text that is no duration, or a negative one.
 func ParseISO8601(s string) (time.Duration, bool) {
 	s = strings.TrimSpace(s)
 	rest, ok := strings.CutPrefix(s, "P")

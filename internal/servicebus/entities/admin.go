@@ -30,8 +30,9 @@ const (
 )
 
 // Admin is the administration API of a namespace as a Source: Atom over HTTP. The SDK's client is
-// not used for it: it needs two requests to tell a topic from a queue, speaks HTTPS to the port of
-// HTTPS alone, which emulators do not have, and panics on an entry without content.
+// not used for it, for three reasons. It needs two requests to tell a topic from a queue. It speaks
+// HTTPS to the port of HTTPS alone, which emulators do not have. It panics on an entry without
+// content.
 type Admin struct {
 	// Endpoints are where the API may be, such as https://contoso.servicebus.windows.net. The first
 	// that answers in HTTP is taken; at least one is needed.
@@ -103,8 +104,8 @@ func (a *Admin) subscriptionDetails(ctx context.Context, topic string) ([]Subscr
 	return all, nil
 }
 
-// get asks for what is below an entity at the endpoint that answered last, and at the others if it
-// does not. What is an answer is one whatever it says.
+// get asks for the path below an entity at the endpoint that answered last, and at the others if it
+// does not. Any answer counts, whatever its status.
 func (a *Admin) get(ctx context.Context, entity, below string, query url.Values) (atom.Answer, error) {
 	var errs []error
 	first := int(a.good.Load())
@@ -178,8 +179,8 @@ func read(resp *http.Response) (atom.Answer, error) {
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return atom.Answer{}, fmt.Errorf("%w: %s", ErrNoRight, why)
 	case ours && (code == http.StatusNotFound || code == http.StatusGone):
-		// Not in these words it is some other server, such as an emulator without this API: of what a
-		// send goes to it must not be said, at each send, that it does not exist.
+		// A 404 in other words comes from another server, such as an emulator without this API. Sends
+		// there must not report each time that the entity does not exist.
 		return atom.Answer{}, fmt.Errorf("%w: %s", ErrNotFound, why)
 	}
 	after, err := strconv.Atoi(resp.Header.Get("Retry-After"))

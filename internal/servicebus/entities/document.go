@@ -183,7 +183,7 @@ func (d *description) durations() (timeToLive, lock, idle time.Duration, err err
 }
 
 // Target is the name of the entity that a setting such as ForwardTo leads to. The service writes it
-// as a URL. What is no address comes as it is, and never as nothing: the entity forwards all the
+// as a URL. Text that is no address comes as it is, and never empty: the entity forwards all the
 // same.
 func Target(text string) string {
 	at, err := address.Parse(text)

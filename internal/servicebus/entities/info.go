@@ -31,8 +31,8 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Info is how a queue or topic was made. What a topic does not have, and its subscriptions do, is
-// the zero value there.
+// Info is how a queue or topic was made. A setting that only a topic's subscriptions have is the
+// zero value there.
 type Info struct {
 	Kind Kind
 

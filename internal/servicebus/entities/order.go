@@ -10,10 +10,10 @@ import (
 	"overdue/internal/servicebus/atom"
 )
 
-// InOrder makes a request of an SDK with do, its elements in the order of the service, and keeps
-// from the SDK what the answer has that does not hold. Otherwise the SDK for Go takes the forward
-// and the metadata from a queue that it reads, changes and writes back, or puts in force what
-// another one stated in vain.
+// InOrder makes a request of an SDK with do, its elements in the order of the service, and removes
+// elements from the answer that do not hold. Otherwise the SDK for Go takes the forward and the
+// metadata from a queue that it reads, changes and writes back. Or it puts settings in force that
+// another client stated in vain.
 func InOrder(r *http.Request, do func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	if r.Body != nil {
 		body, err := io.ReadAll(r.Body)

@@ -24,8 +24,8 @@ type Config struct {
 	Source Source
 
 	// Version is a number that changes with every change of an entity, for a source in this process
-	// that answers at once: the caller reads again when the number has changed. nil: the
-	// source takes its time, and its answers hold for a while.
+	// that answers at once. The caller reads again when the number has changed. With nil, the source
+	// takes its time, and its answers hold for a while.
 	Version func() uint64
 
 	// Heard is called after each read of an entity with what is held of it from now on, which is the
@@ -56,9 +56,9 @@ var errClosed = errors.New("entities: store is closed")
 
 // A Store remembers what its source says. It is safe for concurrent use.
 //
-// What it holds of a name is fresh, and used as it is; then stale, and used while it is fetched
-// again in the background; then old, and callers wait for the next answer. Where the source cannot
-// be reached the last answer stays good.
+// The answer that it has for a name is fresh at first, and used as it is. It is stale after that,
+// and used while it is fetched again in the background. In the end it is old, and callers wait for
+// the next answer. Where the source cannot be reached the last answer stays good.
 type Store struct {
 	cfg    Config
 	table  table
@@ -167,7 +167,7 @@ func (s *Store) LookupSince(ctx context.Context, name string, since time.Time) (
 		case <-ctx.Done():
 			return Info{}, context.Cause(ctx)
 		}
-		// What somebody else was waiting for may have been asked too early.
+		// An answer that another caller was waiting for may have been requested too early.
 		if a := e.answer.Load(); !began.Before(since) {
 			return a.info, a.err
 		}

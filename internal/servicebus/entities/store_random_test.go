@@ -94,8 +94,9 @@ func (m *moody) calm(long time.Duration) bool {
 	return m.mood == nil && time.Since(m.since) > long
 }
 
-// Whatever the namespace does: no answer is older than is promised while it answers, none is made
-// up, no caller waits longer than the timeout, and it is never asked too much at once.
+// No answer is older than is promised while the namespace answers, and none is made up, whatever
+// the namespace does. No caller waits longer than the timeout, and the namespace never gets too
+// many requests at once.
 func TestWhateverTheNamespaceDoes(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(20) {

@@ -65,7 +65,7 @@ func TestASourceThatIsDownIsTriedAgain(t *testing.T) {
 		if n := sc.source.read("orders"); n < 5 || n > 10 {
 			t.Errorf("%d reads in 3 s, want about two a second", n)
 		}
-		// It stays away for an hour. What is known stays known, and nobody waits long.
+		// It stays away for an hour. Known answers stay known, and nobody waits long.
 		down := time.Now()
 		sc.source.sayOne(Info{}, errDown)
 		before := sc.source.total()

@@ -144,7 +144,7 @@ func TestAnAnswerIsRememberedAndAskedForAnew(t *testing.T) {
 	})
 }
 
-// What was not asked for in a while is too old to be used.
+// An answer that nobody asked for in a while is too old to be used.
 func TestAnOldAnswerIsNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)

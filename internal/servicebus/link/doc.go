@@ -10,7 +10,7 @@
 //   - a peek that opens no link to the queue and decodes only what the monitor judges by, so
 //     that no message keeps others from being checked.
 //
-// A Namespace has a connection to receive over and one to send over, each made when it is needed
+// A Namespace has a connection to receive over and one to send over. Each is made when it is needed
 // and made again after an error; a ReconnectingSender has one of its own. Receivers are opened in
 // short bursts and closed again, since an open one competes for new messages and counts as a
 // listener.

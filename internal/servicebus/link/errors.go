@@ -124,8 +124,8 @@ func refused(err error) bool {
 		errors.As(err, &attach) && !errors.As(err, &ended) && !errors.As(err, &closed)
 }
 
-// Lost reports whether err is about the connection to the namespace, and not about what was asked
-// over it: there is none, it has ended, or nobody has answered in time.
+// Lost reports whether err is about the connection to the namespace, and not about the request over
+// it. There is no connection, or it has ended, or nobody has answered in time.
 func Lost(err error) bool {
 	var connection *amqp.ConnError
 	var network net.Error

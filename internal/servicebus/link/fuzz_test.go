@@ -8,7 +8,7 @@ import (
 	"overdue/internal/amqp"
 )
 
-// Whatever a peek brings is read or refused; it never takes the monitor down.
+// Any message of a peek is read or refused; it never takes the monitor down.
 func FuzzParseMessage(f *testing.F) {
 	annotations, err := amqp.AppendValue(nil, amqp.Map{{Key: amqp.Symbol("x-opt-sequence-number"), Value: int64(7)}})
 	if err != nil {

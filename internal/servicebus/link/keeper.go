@@ -32,9 +32,9 @@ type conn struct {
 	wanted   map[string]int       // callers that wait for an audience
 }
 
-// dialRest is between two dials that fail, even if a connection is wanted meanwhile, and however
-// long it has been down: the first that is wanted after it has come back finds it within that time.
-// Calls in between get the error of the last.
+// dialRest is the time between two dials that fail, even if a connection is wanted meanwhile, and
+// however long it has been down. The first call after the namespace has come back finds it within
+// that time. Calls in between get the error of the last.
 const dialRest = 400 * time.Millisecond
 
 // claimMargin is how long before its expiry a token is replaced.

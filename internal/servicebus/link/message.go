@@ -69,8 +69,8 @@ func parseMessage(b []byte) (*Message, error) {
 // errNoNumber: the message is none that a queue has.
 var errNoNumber = errors.New("there is none")
 
-// read takes what raw states, each section in one pass. What cannot be read is left out; the errors
-// are about the sequence number, and about the header or the time to live.
+// read takes what raw states, each section in one pass. Fields that cannot be read are left out;
+// the errors are about the sequence number, and about the header or the time to live.
 func (m *Message) read(raw *amqp.Message) (numberErr, err error) {
 	header, headerErr := amqp.DecodeHeader(raw.Header)
 	m.DeliveryCount = header.DeliveryCount
@@ -129,8 +129,8 @@ func (m *Message) readProperties(raw amqp.Raw) {
 	}
 }
 
-// A ReceivedMessage is a message that a Receiver has taken. What cannot be read of it is left out,
-// so that each can be settled.
+// A ReceivedMessage is a message that a Receiver has taken. Its unreadable fields are left out, so
+// that each message can be settled.
 type ReceivedMessage struct {
 	Message
 	LockToken   Lock      // the zero Lock: it came without one

@@ -88,9 +88,9 @@ func (p *Peeker) PeekEach(ctx context.Context, ranges []PeekRange) (pages [][]*M
 }
 
 // PeekAhead is Peek for one of many pages. When the page is there, it sends the request for the
-// next one if more accepts the number of messages and the last of them, and then reads the page: so
-// both sides work at a time. If the next call is for another range, the page that was requested is
-// dropped.
+// next one if more accepts the number of messages and the last of them. After that it reads the
+// page, so both sides work at a time. If the next call is for another range, the page that was
+// requested is dropped.
 func (p *Peeker) PeekAhead(ctx context.Context, r PeekRange, more func(n int, last *Message) bool) (page []*Message, err error) {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -195,8 +195,8 @@ func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]b
 }
 
 // call sends several requests before it waits for their answers, and calls take with the body of
-// each answer, unless the broker refuses the request with one of the conditions that are no error.
-// After an error the Peeker is closed.
+// each answer. It does not if the broker refuses the request with one of the conditions that are no
+// error. After an error the Peeker is closed.
 func (p *Peeker) call(ctx context.Context, operation string, requests []amqp.Map, take func(i int, body amqp.Raw) error, noError ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -248,9 +248,9 @@ func (p *Peeker) request(ctx context.Context, operation string, body amqp.Map) (
 // way (azure-service-bus-go 177).
 const beingCancelled = "already being cancelled"
 
-// CancelScheduled takes scheduled messages off the entity. What another request is cancelling is
-// gone as well: only the caller cancels them, so that was an attempt whose answer was lost. After
-// an error the Peeker is closed.
+// CancelScheduled takes scheduled messages off the entity. Messages that another request is
+// cancelling are gone as well: only the caller cancels them, so that was an attempt whose answer
+// was lost. After an error the Peeker is closed.
 func (p *Peeker) CancelScheduled(ctx context.Context, numbers []int64) error {
 	all := make(amqp.Array, len(numbers))
 	for i, number := range numbers {

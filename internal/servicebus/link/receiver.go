@@ -102,7 +102,7 @@ func (r *Receiver) Claim(ctx context.Context) error {
 	return r.conn.claim(ctx, r.ns.cfg.Tokens, r.ns.audience(r.entity))
 }
 
-// Grant lets the broker send n messages more. What is sent over the Namespace later follows it.
+// Grant lets the broker send n messages more. Frames sent over the Namespace later follow it.
 func (r *Receiver) Grant(ctx context.Context, n uint32) error {
 	return clientError(r.link.Grant(ctx, n))
 }
@@ -126,8 +126,8 @@ func (r *Receiver) Receive(ctx context.Context, wait time.Duration) (*ReceivedMe
 // none. It does not wait for one: the credit is drained after settleMargin. Next calls each of sent
 // when the credit is on its way.
 //
-// A broker that searches for messages as soon as credit arrives has done so by then; from any
-// other, Next may return nil although there was something, so a caller must check the queue again.
+// A broker that searches for messages as soon as credit arrives has done so by then. From any
+// other, Next may return nil although there was a message, so a caller must check the queue again.
 func (r *Receiver) Next(ctx context.Context, sent ...func()) (*ReceivedMessage, error) {
 	if err := r.Grant(ctx, 1); err != nil {
 		return nil, err
@@ -173,10 +173,10 @@ func (r *Receiver) Prefetched() *ReceivedMessage {
 	return newReceived(d, r.bare)
 }
 
-// GiveBack releases ms, takes back the credit that is left and releases what came for it, so that
-// the link holds nothing any more but what else was received over it. It does so although ctx has
-// ended: a lock that is left to lapse costs its message a delivery. It returns how many messages it
-// has released, or tried to.
+// GiveBack releases ms, takes back the remaining credit and releases the messages that came for it.
+// Then the link holds only the other messages that were received over it. It does so although ctx
+// has ended: a lock that is left to lapse costs its message a delivery. It returns how many
+// messages it has released, or tried to.
 func (r *Receiver) GiveBack(ctx context.Context, ms ...*ReceivedMessage) (n int, err error) {
 	drainErr := r.Drain(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTimeout)

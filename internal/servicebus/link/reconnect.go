@@ -83,9 +83,9 @@ func (s *ReconnectingSender) Send(ctx context.Context, b *Batch) error {
 	}
 }
 
-// attempt sends b once. fresh reports whether the link was opened for it, or could not be: an older
-// link may end for reasons that a new one does not meet, such as a token that has expired while
-// nothing was sent.
+// attempt sends b once. The result fresh reports whether the link was opened for it, or could not
+// be. An older link may end for reasons that a new one does not meet, such as a token that has
+// expired while nothing was sent.
 func (s *ReconnectingSender) attempt(ctx context.Context, b *Batch) (fresh bool, err error) {
 	l, err := s.opened()
 	if l == nil && err == nil {

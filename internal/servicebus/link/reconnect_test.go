@@ -218,7 +218,7 @@ func TestABatchIsSentAgainAfterWhatPasses(t *testing.T) {
 	}
 }
 
-// What another attempt would meet again is said at once, with its condition.
+// An error that another attempt would meet again is returned at once, with its condition.
 func TestASenderSaysAtOnceWhatWillNotPass(t *testing.T) {
 	play(t, func(s *scene) {
 		began := time.Now()

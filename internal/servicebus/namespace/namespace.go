@@ -44,7 +44,7 @@ func Parse(text string) (*Namespace, error) {
 		return nil, fmt.Errorf("%.60q is not a fully qualified name; write %.60s.servicebus.windows.net, or a connection string", host, host)
 	}
 	if !hostName.MatchString(host) {
-		// What is neither may be half of a connection string, and so a secret.
+		// Any other text may be half of a connection string, and so a secret.
 		return nil, errors.New("the value is neither the name of a namespace, such as contoso.servicebus.windows.net, nor a connection string")
 	}
 	return &Namespace{Host: host, DialAddress: net.JoinHostPort(host, "5671")}, nil

@@ -28,10 +28,10 @@ const (
 // Bodies bounds the memory of all bodies of requests that are there at once. Memory is taken as
 // bytes arrive: what a request states of its length takes none.
 //
-// A body that finds no room waits for it, in the order of asking. When memory is short, the
-// slowest of those that come more slowly than 32 KiB/s yields, after two seconds; and where all
-// wait for each other, the one that began last. One that is larger than the bound has its turn
-// alone. The methods are safe for concurrent use.
+// A body that finds no room waits for it, in the order of asking. When memory is short, the slowest
+// of the bodies that come more slowly than 32 KiB/s yields, after two seconds. If all wait for each
+// other, the one that began last yields. One that is larger than the bound has its turn alone. The
+// methods are safe for concurrent use.
 type Bodies struct {
 	total int64
 
@@ -236,7 +236,7 @@ func (b *Bodies) slowestLocked(now time.Time) (slowest *upload) {
 	return slowest
 }
 
-// yieldLocked has u end without a body. What it holds is given back when its reader has noticed.
+// yieldLocked has u end without a body. Its memory is given back when its reader has noticed.
 func (b *Bodies) yieldLocked(u *upload, why error) {
 	if u.yields != nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"overdue/internal/servicebus/rest"
 )
 
-// What is completed reads as before, but for what was added.
+// A completed request reads as before, but for the additions.
 func TestCompletedRequestsReadAsBefore(t *testing.T) {
 	a := rest.Addition{MessageID: "made", TimeToLive: 1500 * time.Millisecond}
 	for _, properties := range []string{"", "null", `{}`, `{"Label":"žluť <&>","TimeToLive":60,"Other":[1,{"x":null}]}`, `{"TimeToLiveTimeSpan":"0.01:00:00","SessionId":"s"}`} {

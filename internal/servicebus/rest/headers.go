@@ -77,10 +77,10 @@ func propertyName(header string) string {
 	return header
 }
 
-// propertyValue reads the value of a property: a quoted string, a number, true or false,
-// or a date. What is none of these is taken as a string, as the examples of the API have
-// it. A date in quotes is one when it is written as HTTP does, which is how the API itself
-// writes it. ok is false when the value cannot be a string either.
+// propertyValue reads the value of a property: a quoted string, a number, true or false, or a date.
+// Any other value is taken as a string, as the examples of the API have it. A date in quotes is one
+// when it is written as HTTP does, which is how the API itself writes it. The result ok is false
+// when the value cannot be a string either.
 func propertyValue(s string) (v any, ok bool) {
 	if !utf8.ValidString(s) {
 		return nil, false
@@ -108,9 +108,9 @@ func propertyValue(s string) (v any, ok bool) {
 	return s, true
 }
 
-// unquote resolves the escapes of a quoted string: a backslash stands for the character
-// behind it (RFC 9110, section 5.6.4), but for \u and four hexadecimal digits, by which
-// AppendValue writes what a header cannot hold.
+// unquote resolves the escapes of a quoted string. A backslash stands for the character behind it
+// (RFC 9110, section 5.6.4). The exception is \u with four hexadecimal digits, by which AppendValue
+// writes characters that a header cannot hold.
 func unquote(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

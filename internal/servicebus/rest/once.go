@@ -17,9 +17,9 @@ var onceOnly = canonical(`
 	Authorization BrokerProperties Content-Encoding Content-Type If-Match ServiceBusAuthorization
 	ServiceBusDlqSupplementaryAuthorization ServiceBusSupplementaryAuthorization`)
 
-// CheckOnce refuses a request that states a header twice, in whatever case, that carries a
-// property or that somebody acts on, or a parameter of its query, which is what URLs have behind
-// the question mark. Errors: ErrBadRequest.
+// CheckOnce refuses a request that repeats a header, in any case, that carries a property or that
+// somebody acts on. It also refuses a repeated parameter of the query, which is the part of a URL
+// behind the question mark. Errors: ErrBadRequest.
 func CheckOnce(h http.Header, query string) error {
 	for header, values := range h {
 		if len(values) > 1 && (onceOnly[header] || isProperty(header)) {
@@ -41,9 +41,9 @@ func CheckOnce(h http.Header, query string) error {
 	return nil
 }
 
-// checkKeysOnce refuses JSON in which an object states a key twice. Keys are compared without
-// case, because readers of JSON differ in whether they heed it, but for those of UserProperties,
-// which are the names of properties. What is no JSON is left to the decoder.
+// checkKeysOnce refuses JSON in which an object states a key twice. Keys are compared without case,
+// because readers of JSON differ in whether they heed it, but for those of UserProperties, which
+// are the names of properties. Text that is no JSON is left to the decoder.
 func checkKeysOnce(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()

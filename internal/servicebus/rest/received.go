@@ -27,8 +27,8 @@ type Stamps struct {
 // forEver is the longest TimeSpan of .NET in seconds, which stands for no TTL.
 const forEver = "922337203685.47754"
 
-// AppendBroker appends the value of the header BrokerProperties for a received message: JSON
-// in ASCII, its keys in the order of the alphabet. What is not set is left out, but for the
+// AppendBroker appends the value of the header BrokerProperties for a received message: JSON in
+// ASCII, its keys in the order of the alphabet. Values that are not set are left out, but for the
 // numbers that every message has.
 func AppendBroker(dst []byte, b *BrokerProperties, s *Stamps) []byte {
 	o := object{dst: append(dst, '{')}
@@ -119,9 +119,9 @@ var notInAnswers = canonical(`
 	Date Keep-Alive Location Proxy-Authenticate Proxy-Connection Retry-After Server Set-Cookie
 	Strict-Transport-Security Trailer Transfer-Encoding Upgrade Www-Authenticate`)
 
-// AddProperty puts a custom property into the headers of an answer, under its own spelling.
-// It reports false when no header can carry it: one whose name is no name of a header, or is
-// one that HTTP needs, and one whose value is nil, which has no written form.
+// AddProperty puts a custom property into the headers of an answer, under its own spelling. It
+// reports false when no header can carry it. Its name is no name of a header, or is one that HTTP
+// needs, or its value is nil, which has no written form.
 func AddProperty(h http.Header, name string, value any) bool {
 	if value == nil || !isToken(name) || notInAnswers[http.CanonicalHeaderKey(name)] {
 		return false

@@ -14,8 +14,8 @@ import (
 // Serve is s.Serve on ln for a handler that reads requests with ParseSend. It blocks until s
 // is shut down or closed, and returns what s.Serve returns then.
 //
-// Served in any other way, such a handler knows the headers of a request only as net/http
-// spells them: what is sent as orderId would arrive as Orderid, where Service Bus keeps the
+// Served in any other way, such a handler knows the headers of a request only as net/http spells
+// them. A property that is sent as orderId would arrive as Orderid, where Service Bus keeps the
 // name. Serve keeps it too, over HTTP/1; for TLS, ln speaks it and offers no HTTP/2.
 func Serve(s *http.Server, ln net.Listener) error {
 	connContext, connState := s.ConnContext, s.ConnState
@@ -82,9 +82,9 @@ func spelled(c net.Conn) *spelledConn {
 
 type spelledConnKey struct{}
 
-// A spelledConn is a connection that remembers the head of the request at hand. It hands
-// on the bytes of one request at a time, so that this is the request which net/http has
-// read and is serving, even when the client does not wait for its answer.
+// A spelledConn is a connection that remembers the head of the request at hand. It hands on the
+// bytes of one request at a time. So this is the request which net/http has read and is serving,
+// even when the client does not wait for its answer.
 type spelledConn struct {
 	net.Conn
 
@@ -120,9 +120,9 @@ func (c *spelledConn) Read(b []byte) (n int, err error) {
 	return k, err
 }
 
-// follow keeps of the requests what the state of the connection asks for: nothing of those
-// that are done with, and no more at all when somebody else has taken it over, who does not
-// speak HTTP on it.
+// follow keeps the parts of requests that the state of the connection needs. It keeps nothing of
+// requests that are done with. It keeps nothing more when somebody else has taken the connection
+// over, who does not speak HTTP on it.
 func (c *spelledConn) follow(state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -134,11 +134,10 @@ func (c *spelledConn) follow(state http.ConnState) {
 	}
 }
 
-// KeepSpelling gives the properties that r carries in its headers the names that the
-// sender has given them; a header that is repeated has a name that stands beside the first
-// of its values. Names stay as they are where r did not come through Serve, or is framed in
-// a way that leaves a doubt, and where fixed, which may be nil, says that they have one
-// spelling only.
+// KeepSpelling gives the properties that r carries in its headers the names that the sender has
+// given them. A header that is repeated has the name beside the first of its values. Names stay as
+// they are if r did not come through Serve, or is framed in a way that leaves a doubt. They also
+// stay if fixed, which may be nil, says that they have one spelling only.
 func KeepSpelling(r *http.Request, properties map[string]any, fixed func(property string) bool) {
 	c, _ := r.Context().Value(spelledConnKey{}).(*spelledConn)
 	if c == nil || len(properties) == 0 {

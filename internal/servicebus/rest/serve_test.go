@@ -216,7 +216,7 @@ func converse(conn net.Conn, batches [][]sample, rng *rand.Rand) error {
 	return nil
 }
 
-// What the splitter is not sure of is spelled as net/http spells it, until the connection
+// Once the splitter is not sure, headers are spelled as net/http spells them, until the connection
 // ends: the next request must not be taken for it.
 func TestADoubtfulRequestIsSpelledAsHTTPSpellsIt(t *testing.T) {
 	const plain = postLine + "orderId: 7\r\n\r\n"
@@ -252,8 +252,8 @@ func TestADoubtfulRequestIsSpelledAsHTTPSpellsIt(t *testing.T) {
 	}
 }
 
-// Serve needs hooks of the server, which may have been given some. What a large head has
-// taken is free again while the connection is idle.
+// Serve needs hooks of the server, which may have been given some. Memory for a large head is free
+// again while the connection is idle.
 func TestServeMindsWhatTheServerWasGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)

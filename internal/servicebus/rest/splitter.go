@@ -28,9 +28,8 @@ const (
 	keptHead = 4096
 )
 
-// A splitter follows what a client writes on one connection of HTTP/1 from request to
-// request, and keeps the head of the latest: its first line and its fields, as they were
-// written.
+// A splitter follows the bytes of a client on one connection of HTTP/1 from request to request. It
+// keeps the head of the latest: its first line and its fields, as they were written.
 //
 // Its framing (RFC 9112, section 6) is stricter than that of net/http, which reads the same
 // bytes after it. What net/http refuses ends the connection there; what net/http is lenient

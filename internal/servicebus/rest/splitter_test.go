@@ -27,7 +27,7 @@ func listen(stream []byte) (requests []heard) {
 	post := false
 	for {
 		if post {
-			// Whatever Peek meets, ReadRequest meets again.
+			// An error that Peek meets, ReadRequest meets again.
 			four, _ := in.Peek(4)
 			_, _ = in.Discard(len(four) - len(bytes.TrimLeft(four, "\r\n")))
 		}

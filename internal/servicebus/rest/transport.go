@@ -24,7 +24,7 @@ const (
 )
 
 // A Transport exchanges requests and answers with one server over HTTP/1, and keeps the names of
-// headers as they are written, both ways: custom properties are headers, and http.Transport would
+// headers as they are written, both ways. Custom properties are headers, and http.Transport would
 // give those of an answer its own spelling. It is an http.RoundTripper.
 type Transport struct{ http *http.Transport }
 

@@ -82,7 +82,7 @@ func TestNamesOfHeadersAreKeptBothWays(t *testing.T) {
 	}
 }
 
-// Whatever stands in a head, the values are those that net/http has read.
+// The values are those that net/http has read, whatever stands in the head.
 func FuzzSpelledHeader(f *testing.F) {
 	for _, seed := range []string{
 		"HTTP/1.1 200 OK\r\na: 1\r\nA: 2\r\n\r\n", "HTTP/1.1 200 OK\r\na: 1\r\n b\r\n\r\n", "HTTP/1.1 200 OK\nContent-length: 3\nx:\t y \n\n", "x", "",

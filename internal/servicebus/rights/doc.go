@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights is the one table of what clients may ask for: which right on which entity every
-// link, every request to a management node and every request over HTTP needs. What is not in the
-// table is refused. Relay, proxy and broker ask it, and act on nothing but its answer.
+// Package rights is the one table of the requests that clients may make. It has the right, and the
+// entity for it, that every link, every request to a management node and every request over HTTP
+// needs. A request that is not in the table is refused. Relay, proxy and broker ask it, and act on
+// nothing but its answer.
 //
 //	Classify   a link, by role, source and target together
 //	Operation  a request to a management node

@@ -115,8 +115,8 @@ func shapeOf(path []string) shape {
 func OfHTTP(method, escaped string, hasBody bool) (Request, error) {
 	path := strings.Split(strings.TrimSuffix(strings.TrimPrefix(escaped, "/"), "/"), "/")
 	at := shapeOf(path)
-	// Others may undo the escapes before they look for slashes. What stands in the place of a
-	// message-id is looked at by itself.
+	// Others may undo the escapes before they look for slashes. Escapes in the place of a message-id
+	// are checked separately.
 	plain := path
 	if at == toLocked || at == toUnlocked {
 		plain = slices.Clone(path)

@@ -78,9 +78,9 @@ const (
 )
 
 // links is the table: what a sender or a receiver may attach to, and which right opens it. A link
-// to what is not here is refused. None is needed for $cbs, where rights are proven, nor for the
-// coordinator: what is done in a transaction is sent and settled over links that have needs, and
-// the Java SDK opens it before it puts any token. With management nodes each operation has its own,
+// to what is not here is refused. No right is needed for $cbs, where rights are proven, nor for the
+// coordinator. Transactional work is sent and settled over links that have needs, and the Java SDK
+// opens the coordinator before it puts any token. With management nodes each operation has its own,
 // see Operation, so any one opens the link.
 var links = map[amqp.Role]map[terminus]struct {
 	kind  Kind

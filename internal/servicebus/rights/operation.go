@@ -44,10 +44,10 @@ func ForOperation(name string) (oneOf sas.Rights, ok bool) {
 	return oneOf, ok
 }
 
-// Operation reads which operation a request to the management node at an address asks for and
-// which rights that needs, each alone. The error is what the request is refused with: it cannot be
-// read, or in two ways because a map of it states a key twice, or it asks for nothing that is
-// known, or for something to be sent where nothing can be.
+// Operation reads which operation a request to the management node at an address asks for and which
+// rights that needs, each alone. refusal is the error of a request that cannot be read, or can be
+// read in two ways because a map of it repeats a key. It is also the error of an unknown operation,
+// and of one that would send to a node that takes no messages.
 func Operation(at address.Address, request []byte) (name string, oneOf sas.Rights, refusal *amqp.Error) {
 	m, err := amqp.ParseMessage(request)
 	if err != nil {

@@ -4,9 +4,9 @@
 //
 //	SharedAccessSignature sr=<resource>&sig=<signature>&se=<expiry>&skn=<key name>
 //
-// The signature is HMAC-SHA256, under the key as it is written, of the resource
-// as it stands in the token (URL-encoded, and in lower case where its maker did
-// that), a line feed, and the expiry in seconds of Unix time.
+// The signature is HMAC-SHA256, under the key as it is written. It covers the resource as it stands
+// in the token, a line feed, and the expiry in seconds of Unix time. The resource is URL-encoded,
+// and in lower case where its maker did that.
 package sas
 
 import (

@@ -129,9 +129,9 @@ func (c *Client) Watch(ctx context.Context, used *azservicebus.Client) (done fun
 	}
 }
 
-// Do has f do something with the current client, which MUST end with ctx. Where it was the client
-// that failed and not what was asked of it, since its connection has ended, or it was replaced and
-// closed meanwhile, f is called again with the current one as long as ctx has time; what it sends
+// Do has f do something with the current client, which MUST end with ctx. The client may fail and
+// not the operation, since its connection has ended, or it was replaced and closed meanwhile. In
+// that case f is called again with the current one as long as ctx has time. Messages that f sends
 // may then arrive twice, as with the tries of the SDK. Without a deadline there is one try. When
 // time runs out over this, the error is [ErrConnectionEnded].
 func (c *Client) Do(ctx context.Context, f func(context.Context, *azservicebus.Client) error) error {

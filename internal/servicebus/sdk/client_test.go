@@ -227,7 +227,7 @@ func TestAClientThatIsNotAnsweredIsMadeAnew(t *testing.T) {
 	})
 }
 
-// What fails for its own reasons leaves the client alone, however often.
+// An operation that fails for its own reasons leaves the client alone, however often.
 func TestAClientThatIsAnsweredIsKept(t *testing.T) {
 	for name, refused := range map[string]*amqp.Error{
 		"full":     broker.EntityFull(),

@@ -13,7 +13,7 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
-// ErrConnectionEnded is why an operation has failed when it was the client that failed: its
+// ErrConnectionEnded is why an operation has failed when it was the client that failed. Its
 // connection has ended and it opens no other, or it was closed, because it was replaced. Callers
 // that have time try again.
 var ErrConnectionEnded = errors.New("its connection has ended and it opens no other")
@@ -28,16 +28,16 @@ func (g *generation) succeeded() {
 	}
 }
 
-// beyondRecovery is why the client is to be replaced after an operation that failed with err, which
-// is what was left after the SDK's own tries; nil where there is no need.
+// beyondRecovery is why the client is to be replaced after an operation that failed with err, after
+// the SDK's own tries; nil where there is no need.
 func (g *generation) beyondRecovery(err error, began time.Time) error {
 	took := time.Since(began)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil // whatever it was, nobody waited for it
 	case g.sitsOnDead():
-		// The SDK looks at the condition with which a connection was closed, and takes most for what
-		// they mean of a link: it gives up, waits, or attaches again on the connection that is
+		// The SDK reads the condition with which a connection was closed, and takes most conditions as
+		// they are meant of a link. It gives up, waits, or attaches again on the connection that is
 		// closed.
 		return fmt.Errorf("%w: %w", ErrConnectionEnded, err)
 	case errors.Is(err, context.DeadlineExceeded) && took >= failureTimeout:

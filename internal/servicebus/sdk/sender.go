@@ -30,7 +30,7 @@ type Sender struct {
 func (c *Client) NewSender(entity string) *Sender { return &Sender{client: c, entity: entity} }
 
 // Do has f send something, which MUST end with ctx and MUST NOT keep the sender that it is given.
-// What f fails with is returned as it is, and decides whether the next one gets another sender; see
+// The error of f is returned as it is, and decides whether the next one gets another sender; see
 // [Client.Do] for when f is called again.
 func (s *Sender) Do(ctx context.Context, f func(context.Context, *azservicebus.Sender) error) error {
 	return s.client.Do(ctx, func(ctx context.Context, client *azservicebus.Client) error {
@@ -79,7 +79,7 @@ func (s *Sender) drop(old *azservicebus.Sender) {
 	s.client.later(func(ctx context.Context) { _ = old.Close(ctx) }) // it is detached already
 }
 
-// Close closes the link. What is under way fails.
+// Close closes the link. Sends that are under way fail.
 func (s *Sender) Close(ctx context.Context) error {
 	s.mu.Lock()
 	link := s.link
