@@ -115,7 +115,7 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 		x.addNotification(&x.notified[i])
 	}
 	slices.SortStableFunc(x.Timeline, func(a, b Event) int {
-		// What is shown counts: the broker and this machine may disagree about less.
+		// The deadline counts as it is shown: the broker and this machine may disagree about less.
 		at := a.Time.Truncate(time.Millisecond)
 		return cmp.Or(at.Compare(b.Time.Truncate(time.Millisecond)), order(a.What)-order(b.What))
 	})

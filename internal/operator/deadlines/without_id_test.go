@@ -11,8 +11,8 @@ import (
 	"overdue/scheduler"
 )
 
-// A message without an id is named by its sequence number: where a slot stands for it, where a
-// reference stands for all that were enqueued then, and where only a dead letter is left.
+// A message without an id is named by its sequence number. This holds where a slot stands for it,
+// where a reference stands for all that were enqueued then, and where only a dead letter is left.
 func TestExplainShowsAMessageWithoutAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)

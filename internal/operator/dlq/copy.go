@@ -20,9 +20,9 @@ const (
 	PropertyMessageID   = "overdue-resubmitted-message-id" // of the dead letter, where the copy has another
 )
 
-// Copying says how copies differ from their dead letters, beside what all of them lose: the marks
-// of the dead letter, the time to live and the deadlines that it stated, which would be over at
-// once.
+// Copying says how copies differ from their dead letters, beside the values that all of them lose.
+// Those are the marks of the dead letter, the time to live and the deadlines that it stated, which
+// would be over at once.
 type Copying struct {
 	Within time.Duration // deadline of the copy, from when it is enqueued; 0 = what its entity gives it
 	TTL    time.Duration // time to live, whole milliseconds; 0 = what its entity gives it

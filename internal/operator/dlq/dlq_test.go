@@ -100,7 +100,7 @@ func numbersOf(ls []*Letter) map[int64]bool {
 	return all
 }
 
-// What is not meant stays where it is, as it was.
+// A letter that is not chosen stays where it is, as it was.
 func TestNothingButTheChosenIsTaken(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(250)
@@ -231,8 +231,9 @@ func (s *scene) copies() map[int64]int {
 	return all
 }
 
-// Connections are cut anywhere, so that nobody knows whether the last batch has arrived, until everything has been
-// resubmitted: every dead letter has one copy then, and there is nothing left of it.
+// Connections are cut anywhere, so that nobody knows whether the last batch has arrived, until
+// everything has been resubmitted. In the end every dead letter has one copy, and no dead letter is
+// left.
 func TestACopyIsNeverSentTwice(t *testing.T) {
 	racetest.Skip(t, "it has thousands of cases of one kind")
 	seed := testseed.Of(t)

@@ -24,8 +24,8 @@ func openJournal(t *testing.T, path string) *Journal {
 	return j
 }
 
-// What this version cannot read may be what another one has sent: it is not skipped, and not
-// removed.
+// A journal that this version cannot read may be a record of copies that another version has sent:
+// it is not skipped, and not removed.
 func TestAJournalOfAnotherVersionIsRefused(t *testing.T) {
 	for name, pair := range map[string][2][]byte{
 		"a short number": {{1}, {byte(sent), 0, 0, 0, 0, 0, 0, 0, 1}},

@@ -81,7 +81,7 @@ const (
 	deadLetterDescription = "DeadLetterErrorDescription"
 )
 
-// What states a deadline in a message's application properties.
+// Names of a message's application properties that state a deadline.
 const (
 	statesDeadline = "overdue-deadline"
 	statesWithin   = "overdue-within"
@@ -150,8 +150,8 @@ func (l *Letter) takeText(name string) string {
 	return s
 }
 
-// due is when the message was to be received: the deadline that it states, as proxy and monitor
-// read it, or the end of its time to live if that is earlier.
+// due is when the message was to be received. This is the deadline that it states, as proxy and
+// monitor read it, or the end of its time to live if that is earlier.
 func (l *Letter) due() time.Time {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return amqp.TimeOrSpan(l.Properties[name]) })
 	if err != nil {
@@ -172,8 +172,8 @@ func (l *Letter) due() time.Time {
 	return at
 }
 
-// Body is the body as text or bytes where it is data, and as a value where it is one, or the bytes
-// of that if it cannot be decoded; sections of sequences are a list.
+// Body is the body as text or bytes where it is data, and as a value where it is one. A value that
+// cannot be decoded comes as its bytes; sections of sequences are a list.
 func (l *Letter) Body() (any, error) {
 	if v, ok := l.message.Value(); ok {
 		encoded := v.Rest()

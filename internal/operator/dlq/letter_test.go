@@ -173,7 +173,7 @@ func TestALetterHasWhenItWasEnqueuedAndWhatItIsAbout(t *testing.T) {
 	}
 }
 
-// What cannot be read is no letter: a copy of it would lack what could not be read.
+// A message that cannot be read is no letter: a copy would lack the unreadable part.
 func TestAMalformedMessageIsNoLetter(t *testing.T) {
 	text := amqp.Raw{0xc0, 3, 1, 0xa1, 0}  // a list of a string, where a header has a boolean
 	truth := amqp.Raw{0xc0, 3, 1, 0x56, 1} // a list of a boolean, where properties have an id

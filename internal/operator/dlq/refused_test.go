@@ -12,7 +12,8 @@ import (
 )
 
 // A batch that is refused may be in the target all the same: a proxy says server-busy where only
-// the companion failed. What says so leaves the batch open, and the next run finds its copies.
+// the companion failed. A batch with such a condition stays open, and the next run finds its
+// copies.
 func TestABatchIsOpenUnlessItWasRefusedForGood(t *testing.T) {
 	for name, c := range map[string]struct {
 		refusal *amqp.Error

@@ -32,7 +32,7 @@ func (s *scene) takes(n int) (ts []*taken) {
 	return ts
 }
 
-// What is taken off is over, and so is what has lost its lock: neither is to be given back.
+// A message that was taken off or has lost its lock is settled: neither is to be given back.
 func TestWhatIsCompletedIsSettled(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(2)
@@ -68,7 +68,8 @@ func TestASingleOtherIsHeld(t *testing.T) {
 	})
 }
 
-// Who comes upon some each time need not give up, however often the others have to be given back.
+// A purge that comes upon some chosen letters each time need not give up, however often the others
+// have to be given back.
 func TestWhoGetsOnIsNotBuried(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(150)

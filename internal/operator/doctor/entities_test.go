@@ -231,8 +231,8 @@ func TestCompanionsThatNobodyReceivesAreReported(t *testing.T) {
 	})
 }
 
-// Two reasons for companions that are old and have no delivery behind them, though monitors are
-// well: they have them in hand and renew the locks, or it is our clock that is off.
+// Companions can be old and without a delivery behind them for two reasons, though monitors are
+// well. Monitors hold them and renew the locks, or our clock is off.
 func TestCompanionsThatMonitorsHoldAreNotUnreceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, wellMade...)

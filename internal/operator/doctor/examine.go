@@ -60,8 +60,8 @@ type Config struct {
 	Others []Check
 }
 
-// Only restricts the examination to the entities with these names. What the configuration says of
-// them is kept.
+// Only restricts the examination to the entities with these names. The configuration of these
+// entities is kept.
 func (c *Config) Only(names []string) {
 	configured := c.Entities
 	c.OnlyEntities, c.Entities = true, nil

@@ -11,7 +11,7 @@ import (
 	"overdue/internal/servicebus/entities"
 )
 
-// What the monitor queue needs.
+// Settings that the monitor queue needs.
 const (
 	// bestLock is how long the companions of a monitor that was killed wait for the next one. Monitors
 	// renew the locks of companions in hand.

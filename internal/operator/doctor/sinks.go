@@ -49,8 +49,8 @@ func HeartbeatCheck(reach func(context.Context) error) Check {
 }
 
 // SendTest sends a test event about a message that does not exist to a sink of events, or to one of
-// notifications, which gets a second one right after: the matter is resolved. One of the two is
-// nil. host is the namespace.
+// notifications. The latter gets a second one right after: the matter is resolved. One of the two
+// is nil. host is the namespace.
 func SendTest(ctx context.Context, host string, events alert.Alerter, pager alert.Notifier) error {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	source := alert.SourceOf(host, "")

@@ -111,8 +111,8 @@ func readDocument(chunk []byte) (document, error) {
 	return document{}, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
 }
 
-// nodes are a document with its comments and its order. What aliases name is written out, or a change
-// would reach every place that has the alias.
+// nodes are a document with its comments and its order. Nodes that aliases name are written out, or
+// a change would reach every place that has the alias.
 func (d document) nodes() (*yaml.RNode, error) {
 	_, body := cutMarker(d.text)
 	if json.Valid(body) {

@@ -32,8 +32,9 @@ type Result struct {
 	Skipped  []string // workloads that stay as they are, with the reason
 }
 
-// Manifest adds the sidecar to all workloads of a manifest, or takes it out. What has a sidecar
-// already gets the one that o describes. The error names each workload that cannot have one.
+// Manifest adds the sidecar to all workloads of a manifest, or takes it out. A workload that has a
+// sidecar already gets the one that o describes. The error names each workload that cannot have
+// one.
 func Manifest(in []byte, o Options) (Result, error) {
 	if len(in) > MaxManifest {
 		return Result{}, fmt.Errorf("the manifest has %d bytes; %d are possible", len(in), MaxManifest)

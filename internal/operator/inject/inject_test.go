@@ -81,7 +81,7 @@ func indented(text string, by int) string {
 	return b.String()
 }
 
-// What is added can be added again without a change, and taken out without a trace.
+// A sidecar that is added can be added again without a change, and taken out without a trace.
 func TestRemoveUndoesInject(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := drawManifest(t)

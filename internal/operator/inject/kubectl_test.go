@@ -281,7 +281,7 @@ func TestValuesMeanWhatKubectlReads(t *testing.T) {
 			t.Errorf("overdue.sidecar/inject: %q: %+v", no, r)
 		}
 	}
-	// What is written is read as what was meant.
+	// The written manifest is read with the values that were meant.
 	o := options
 	o.Identity = "secret:on/yes"
 	from := objectsOf(t, string(mustManifest(t, in(""), o).Manifest))[0]
@@ -350,7 +350,7 @@ func TestASecondRunChangesNothing(t *testing.T) {
 			t.Errorf("%s: the ends of lines are mixed: %q", name, out)
 		}
 	}
-	// What another tool has put beside the sidecar keeps its place.
+	// A container and a comment that another tool has put beside the sidecar keep their places.
 	out := strings.Replace(string(mustManifest(t, pod, options).Manifest), "  - name: overdue-data\n", "  - name: overdue-data\n    # scratch\n", 1)
 	out = strings.Replace(out, "  initContainers:\n", "  initContainers:\n  - name: first\n", 1)
 	if again := string(mustManifest(t, out, options).Manifest); again != out {
@@ -358,7 +358,7 @@ func TestASecondRunChangesNothing(t *testing.T) {
 	}
 }
 
-// What kubectl would not read, or reads in two ways, is not changed by guessing.
+// A manifest that kubectl would not read, or reads in two ways, is not changed by guessing.
 func TestDocumentsThatReadInTwoWaysAreRefused(t *testing.T) {
 	const pod = "kind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n"
 	for in, want := range map[string]string{

@@ -22,8 +22,8 @@ type Operation struct {
 // Pod returns the changes that give a pod the sidecar while it is being created, or the reason why it
 // gets none. The pod is JSON, as an API server sends it. Annotations of the pod take precedence over o.
 //
-// What Manifest puts into a ConfigMap stands in an annotation here, which the sidecar reads through a
-// volume: a pod can be changed at its admission, and nothing can be made beside it.
+// The file that Manifest puts into a ConfigMap stands in an annotation here, which the sidecar
+// reads through a volume. A pod can be changed at its admission, and nothing can be made beside it.
 func Pod(in json.RawMessage, o Options) (changes []Operation, skipped string, err error) {
 	node, err := yaml.Parse(string(escape.JSON(in))) // escaped: JSON may have characters that YAML may not
 	if err != nil {

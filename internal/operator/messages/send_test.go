@@ -20,7 +20,8 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// What the SDK says of a send becomes a sentence, without what it prints for programs.
+// An error of the SDK about a send becomes a sentence, without the part that it prints for
+// programs.
 func TestFailuresOfSendsAreSentences(t *testing.T) {
 	ns := brokertest.New(t, func(c *broker.Config) { c.AutoCreate = false })
 	sender, err := ns.Client(t).NewSender("nowhere-at-all", nil)

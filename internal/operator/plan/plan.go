@@ -129,8 +129,8 @@ func (l *Load) slotShare(perSender float64) float64 {
 }
 
 // fullest is the share of the companions on the fullest of n monitor queues, when a hash spreads
-// that many queues over them: three standard deviations above the mean, and one queue at least.
-// With few queues it may well be all of them.
+// that many queues over them. It is three standard deviations above the mean, and one queue at
+// least. With few queues it may well be all of them.
 func fullest(queues, n int) float64 {
 	mean, one := 1/float64(n), 1/float64(queues)
 	return min(1, max(one, mean+3*math.Sqrt(mean*(1-mean)*one)))

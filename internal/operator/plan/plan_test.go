@@ -32,8 +32,8 @@ func TestACurveIsStraightBetweenItsPoints(t *testing.T) {
 	}
 }
 
-// What is computed is at most twice, and not less than half, of what the last run of all
-// measurements has counted.
+// A computed value is at most twice, and not less than half, of the count in the last run of all
+// measurements.
 func TestPlanAgreesWithTheMeasurements(t *testing.T) {
 	met, missed := measured(t)
 	agree := func(what string, got, want float64) {

@@ -13,8 +13,8 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// With several quirks at once a trial may be unable to tell, and no trial says what is wrong: it
-// neither overlooks the quirk of its assumption, nor blames another assumption.
+// With several quirks at once a trial may be unable to tell, and no trial is wrong. It neither
+// overlooks the quirk of its assumption, nor blames another assumption.
 func TestRandomSetsOfQuirks(t *testing.T) {
 	sets := 12
 	if testseed.Chosen() {

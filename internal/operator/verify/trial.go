@@ -59,8 +59,8 @@ const (
 	changeTimeout = 30 * time.Second
 	// idle deletes the queues if this process does not. Service Bus accepts no shorter time.
 	idle = "PT5M"
-	// life is the time to live of messages that are to expire, and expired how long a trial waits for
-	// that: longer by what the clocks of a namespace may differ.
+	// life is the time to live of messages that are to expire. expired is how long a trial waits for
+	// that: longer by the possible difference between the clocks of a namespace.
 	life    = 2 * time.Second
 	expired = life + 1500*time.Millisecond
 	// nudgeWait is how long a receive waits for a message that need not be there.

@@ -96,7 +96,7 @@ func (t *trial) untilOverdue(ctx context.Context, q string) error {
 }
 
 // untilGone peeks for a few seconds, until no more than n messages are left and buried are dead.
-// What a receive causes may take a moment.
+// Effects of a receive may take a moment.
 func (t *trial) untilGone(ctx context.Context, q string, n, buried int) (left, dead []string, err error) {
 	for range 3 {
 		work, err := t.peek(ctx, q, 10)
@@ -253,7 +253,7 @@ func (t *trial) expireLast(ctx context.Context, q string) (before, after *link.M
 	if err := wait(ctx, expired); err != nil {
 		return nil, nil, err
 	}
-	// Whatever one receive reaches, this one reaches all.
+	// This receive reaches all messages, however many one reaches.
 	err = t.receive(ctx, q, i, func(r *link.Receiver, ms []*link.ReceivedMessage) error {
 		m, err := t.one(ctx, r)
 		if m != nil {

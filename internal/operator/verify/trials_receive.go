@@ -219,8 +219,8 @@ func forwardRenumbers(ctx context.Context, t *trial) answer {
 	if err != nil {
 		return untold(err)
 	}
-	// What forwards is never idle, and the SDK writes ForwardTo where the service does not apply it if
-	// AutoDeleteOnIdle is stated.
+	// A queue that forwards is never idle, and the SDK writes ForwardTo where the service does not
+	// apply it if AutoDeleteOnIdle is stated.
 	from, err := t.queue(ctx, func(p *admin.QueueProperties) { p.ForwardTo, p.AutoDeleteOnIdle = &target, nil })
 	if err != nil {
 		return untold(err)
