@@ -29,8 +29,8 @@ func (p *Process) actionFolder() (string, error) {
 	return filepath.Join(cache, "overdue"), nil
 }
 
-// actionSender sends to an entity through an endpoint of its own, as the commands of operators do:
-// what apps may do at the endpoints of this process has nothing to do with it.
+// actionSender sends to an entity through an endpoint of its own, as the commands of operators do.
+// The rights of apps at the endpoints of this process do not apply to it.
 func (p *Process) actionSender(ctx context.Context, to string) (out *link.Sender, done func(), err error) {
 	c := cmp.Or(p.admin.Current.Load(), p.cfg)
 	if c.Embedded() {
@@ -60,7 +60,7 @@ func (p *Process) actionSender(ctx context.Context, to string) (out *link.Sender
 	}
 	return out, func() {
 		out.Close(context.WithoutCancel(ctx))
-		// What was sent has been acknowledged by now, with its companions.
+		// Messages that were sent have been acknowledged by now, with their companions.
 		_ = links.Close()
 		_ = proc.Stop()
 	}, nil

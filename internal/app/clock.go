@@ -18,11 +18,11 @@ const (
 	clockIntervalAlone = 30 * time.Second
 )
 
-// keepClock measures the broker's clock whenever the namespace has been attached, when that is wanted, and at an
-// interval, a little early or late so that sidecars which started together do not
-// ask together. Until a measurement succeeds, deadlines are calculated on this machine's
-// clock. It does not measure at the start: before the namespace is attached that would fail, and
-// the first sends would go by this machine's clock.
+// keepClock measures the broker's clock whenever the namespace has been attached, when that is
+// wanted, and at an interval. The interval is a little shorter or longer each time, so that
+// sidecars which started together do not ask together. Until a measurement succeeds, deadlines are
+// calculated on this machine's clock. It does not measure at the start: before the namespace is
+// attached that would fail, and the first sends would go by this machine's clock.
 func keepClock(ctx context.Context, attached, wanted <-chan struct{}, measure func(context.Context) error, every time.Duration, log *zap.Logger) error {
 	wait := newBackOff(time.Second, every)
 	warned := false

@@ -79,8 +79,8 @@ type Process struct {
 // which a million messages wait. test/bench/README.md has what it is worth.
 const HeapHeadroom = 24 << 20
 
-// Start makes and starts the components of a role. What had been started is stopped again
-// when a later one cannot be.
+// Start makes and starts the components of a role. If a component cannot start, those that have
+// started are stopped again.
 func Start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (*Process, error) {
 	p := &Process{
 		role: r, cfg: c, log: log,

@@ -81,7 +81,7 @@ func TestOnlySigtermLeavesTime(t *testing.T) {
 		}, 10 * time.Second, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// What waits for signals has a goroutine of the runtime, which must not be of the bubble.
+			// The runtime starts a goroutine for signals, which must not be of the bubble.
 			warmSignals()
 			synctest.Test(t, func(t *testing.T) {
 				p := &Process{log: zap.NewNop(), life: lifecycle.New(zap.NewNop(), time.Minute)}
@@ -128,7 +128,7 @@ func TestStateIsAMetric(t *testing.T) {
 	expect(`overdue_state{state="serving"} 0`, `overdue_state{state="stopped"} 1`)
 }
 
-// What other machines may ask changes nothing, and does not go out on their behalf.
+// Requests that other machines may make change nothing, and cause no requests on their behalf.
 func TestProbesForOtherMachinesAreNoMoreThanProbes(t *testing.T) {
 	p := startTest(t, "listen: {probes: \"127.0.0.1:0\"}\n")
 	for target, want := range map[string]int{

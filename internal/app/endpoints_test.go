@@ -204,7 +204,7 @@ func post(t *testing.T, web *http.Client, endpoint, token string) (status int, b
 	return answer.StatusCode, string(text), err
 }
 
-// What others can reach takes TLS and nothing else.
+// An endpoint that others can reach takes TLS and nothing else.
 func TestAnEndpointBeyondLoopbackTakesTLSAlone(t *testing.T) {
 	p := startEndpoints(t, strings.NewReplacer("amqp: 127.0.0.1:0", "amqp: 0.0.0.0:0", "amqps: 127.0.0.1:0", "tls: {enabled: true, hosts: broker.example}").Replace(keyedEndpoints))
 	_, port, err := net.SplitHostPort(p.AMQPAddr())

@@ -67,7 +67,7 @@ func TestAProcessStartsWithoutItsHistory(t *testing.T) {
 	}
 }
 
-// What was notified before a restart is on the admin port after it.
+// Notifications from before a restart are on the admin port after it.
 func TestNotificationsSurviveARestart(t *testing.T) {
 	text := "history: {directory: " + t.TempDir() + "}\nbroker: {autoCreate: true}\n"
 	start := func() *Process {

@@ -119,7 +119,7 @@ func (f *fleetView) run(ctx context.Context, w *monitor.Worker) {
 	}
 }
 
-// show sets the metrics. What is not known is not shown.
+// show sets the metrics. Values that are not known are not shown.
 func (f *fleetView) show(ctx context.Context) {
 	totals, err := f.view.Read(ctx)
 	f.outstanding.Reset()

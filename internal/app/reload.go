@@ -18,8 +18,8 @@ import (
 	"overdue/internal/config"
 )
 
-// A reloader puts a changed configuration into force as far as that goes in a running process. What is wrong with a new
-// one changes nothing: it is in force as a whole, or not at all.
+// A reloader puts a changed configuration into force as far as that goes in a running process. A
+// new one that is wrong changes nothing: it is in force as a whole, or not at all.
 type reloader struct {
 	p    *Process
 	log  *zap.Logger
@@ -64,7 +64,7 @@ func (r *reloader) run(ctx context.Context) error {
 	} else {
 		defer files.close()
 	}
-	// What has changed between the start and the watch was not seen, and somebody may still write it.
+	// A change between the start and the watch was not seen, and somebody may still write the file.
 	if c, err := r.load(); err != nil || len(config.Differing(r.p.current(), c)) > 0 {
 		files.recheck()
 	}

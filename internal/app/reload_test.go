@@ -254,7 +254,7 @@ func TestAChangeOfFilesIsNoticed(t *testing.T) {
 	notices("the target of a link")
 	must(os.Remove(filepath.Join(dir, "plain")))
 	notices("a file that is gone")
-	// What stays the same is not logged, however often it is written.
+	// A value that stays the same is not logged, however often it is written.
 	write("other", "x")
 	w.check()
 	w.check()

@@ -44,9 +44,9 @@ type upstream struct {
 }
 
 const (
-	// While nothing is written, the namespace is asked at this interval, a little early or late,
-	// and has so long to answer: that it is gone is known within 30 s. The question is a link on
-	// the connection that stands, which is no billed operation.
+	// While nothing is written, the namespace is asked at this interval, a little early or late, and
+	// has that long to answer. So its absence is known within 30 s. The question is a link on the
+	// connection that stands, which is no billed operation.
 	probeInterval = 15 * time.Second
 	probeTimeout  = 10 * time.Second
 )
@@ -116,8 +116,9 @@ func (u *upstream) doubted() {
 	}
 }
 
-// run keeps the state until ctx ends. Nothing that the namespace says of the monitor queue ends a process: what needs no
-// companion goes on without it, and a queue that is not there may come back, as rights may.
+// run keeps the state until ctx ends. No answer of the namespace about the monitor queue ends a
+// process. Work that needs no companion goes on without the queue, and a missing queue may come
+// back, as rights may.
 func (u *upstream) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		u.attach(ctx)

@@ -16,9 +16,9 @@ import (
 	"overdue/internal/config"
 )
 
-// quiet is how long nothing may happen to the files before they are read, and how long a second
-// read comes after the first, which has to find the same: editors and deployments write in steps,
-// and not every file system sends events.
+// quiet is how long nothing may happen to the files before they are read. It is also the time
+// between the first read and a second one, which has to find the same. Editors and deployments
+// write in steps, and not every file system sends events.
 const quiet = 200 * time.Millisecond
 
 // A fileWatch reports when the content of some files has changed. It watches their folders: a file that is replaced is
@@ -154,7 +154,7 @@ func (w *fileWatch) close() {
 	<-w.done
 }
 
-// digestOf is the same for the same content. What cannot be read counts with the reason.
+// digestOf is the same for the same content. A file that cannot be read counts with the reason.
 func digestOf(files []string) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, f := range files {
