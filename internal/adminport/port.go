@@ -142,13 +142,13 @@ func (a *Port) Handler() http.Handler {
 }
 
 // adminHeader has to be 1 in a request that changes something. A process of this machine that is
-// led here by the redirect of another host does not send it, and a web page may not without asking
-// first, which is not granted.
+// led here by the redirect of another host does not send it. A web page may not send it without
+// asking first, which is not granted.
 const adminHeader = "Overdue-Admin"
 
 // local lets only callers on this machine through, and no web page that a browser on this machine
-// shows: such a page could otherwise stop the process, or read its configuration through a name
-// that it has pointed at loopback. Whatever is not a GET needs adminHeader on top.
+// shows. Such a page could otherwise stop the process, or read its configuration through a name
+// that it has pointed at loopback. Any request but a GET needs adminHeader as well.
 func local(h http.HandlerFunc) http.Handler {
 	guarded := localForm(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -179,8 +179,8 @@ func TestOperatorsEndpointsAnswerOnlyThisMachine(t *testing.T) {
 	}
 }
 
-// What a redirect brings along is the method, the body and what the one who was led here says of
-// itself.
+// A redirect brings along the method, the body and the headers by which the redirected client
+// describes itself.
 func TestWhatChangesSomethingNeedsAHeader(t *testing.T) {
 	for value, want := range map[string]bool{"1": true, "": false, "0": false, "true": false} {
 		for target, method := range map[string]string{"/drain": "POST", "/quitquitquit": "POST", "/loglevel": "PUT"} {

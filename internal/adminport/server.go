@@ -33,7 +33,7 @@ func LimitConns(ln net.Listener) net.Listener { return netutil.LimitListener(ln,
 // that waits for its next request has a place that somebody else needs. It does not outlive its
 // listener.
 func NewServer(h http.Handler, write time.Duration, log *zap.Logger) *http.Server {
-	// What a peer does wrong is the peer's business, and there may be much of it.
+	// A peer's faults are the peer's business, and there may be many of them.
 	quiet, err := zap.NewStdLogAt(log, zap.DebugLevel)
 	if err != nil {
 		quiet = zap.NewStdLog(zap.NewNop())

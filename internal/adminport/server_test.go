@@ -74,8 +74,8 @@ func askOver(c net.Conn, target string) (*http.Response, string, error) {
 	return resp, string(body), err
 }
 
-// Who is silent, who sends half a header, who keeps a connection after the answer and who states a
-// body that does not come hold connections for nothing.
+// Clients hold connections for nothing: they are silent, send half a header, keep a connection
+// after the answer, or state a body that does not come.
 func TestProbesAnswerWhileOthersHoldConnections(t *testing.T) {
 	for name, hold := range map[string]func(*probePort){
 		"silent":        func(p *probePort) { p.dial() },

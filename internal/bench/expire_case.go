@@ -216,8 +216,9 @@ func (r *expireRun) messages(began *time.Time) func(i int) *azservicebus.Message
 }
 
 // await waits until every message has been consumed or is a dead letter with its notification, and
-// no companion is left, but not for long after last, when all are due. Then it waits a little more,
-// for doubles. It asks the child for nothing before: the counts of a thousand queues take long.
+// no companion is left. It does not wait for long after last, when all are due. Then it waits a
+// little more, for doubles. It asks the child for nothing before: the counts of a thousand queues
+// take long.
 func (r *expireRun) await(ctx context.Context, last time.Time) error {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()

@@ -4,10 +4,10 @@
 //
 // Where pages are not what they should be, bbolt panics, reads memory that is not there, or follows
 // pages in circles. Its own check, Tx.Check, does so too, in a goroutine of its own, where nobody
-// can recover from a fault of memory: of 55 damaged files it ended the process at one, did not end
-// at another, and found nothing wrong with two (bbolt 1.5.0). This check reads the file page by page
-// and trusts nothing in it. Call it after the database has been
-// opened, so that no other process writes the file, and before anything is read from it.
+// can recover from a fault of memory. Of 55 damaged files it ended the process at one, did not end
+// at another, and found nothing wrong with two (bbolt 1.5.0). This check reads the file page by
+// page and trusts nothing in it. Call it after the database has been opened, so that no other
+// process writes the file, and before anything is read from it.
 package boltcheck
 
 import (
@@ -27,9 +27,8 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
-// Guard calls do and makes an error of ErrDamaged of what a damaged file can do to it: bbolt panics
-// where pages are not what they should be, and where they are missing the memory that maps them
-// faults.
+// Guard calls do and makes an ErrDamaged of each fault that a damaged file can cause. Pages in a
+// wrong form make bbolt panic, and missing pages make the memory that maps them fault.
 func Guard(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

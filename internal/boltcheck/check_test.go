@@ -81,7 +81,7 @@ func TestAnEmptyFileAndNoneAreErrors(t *testing.T) {
 	}
 }
 
-// What is not found is harmless: bbolt reads all of it, and writes to it.
+// Damage that is not found is harmless: bbolt reads all of the file, and writes to it.
 func TestDamageIsFoundOrHarmless(t *testing.T) {
 	rng := rand.New(rand.NewPCG(testseed.Of(t), 0))
 	found := map[string]int{}

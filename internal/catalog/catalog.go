@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package catalog is what one process knows of queues and topics: how the namespace says that they
-// were created, how the configuration says so where the namespace does not, and how the operator
-// wants them monitored.
+// Package catalog is the knowledge that one process has of queues and topics. It has their settings
+// from the namespace, settings from the configuration where the namespace states none, and the
+// settings by which the operator wants them monitored.
 package catalog
 
 import (
@@ -26,9 +26,9 @@ import (
 // an entity alone. Sooner, a topic would be taken for a queue that is empty.
 const unreachableFor = 15 * time.Second
 
-// Catalog is what is known of queues and topics: how the namespace says that they were made, how
-// the configuration says that they were where the namespace does not say, and how the operator
-// wants them monitored.
+// Catalog has the settings of queues and topics that are known. They come from the namespace, or
+// from the configuration where the namespace states none. It also has the settings by which the
+// operator wants them monitored.
 type Catalog struct {
 	log     *zap.Logger
 	store   *entities.Store

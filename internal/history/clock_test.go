@@ -51,8 +51,8 @@ func TestAClockThatWasSetBackRemovesNothing(t *testing.T) {
 	}
 }
 
-// What a wrong clock has dated into the future would otherwise stay for ever, and what happens
-// now would be the oldest.
+// Entries that a wrong clock has dated into the future would otherwise stay for ever, and new ones
+// would be the oldest.
 func TestEntriesOfTheFutureAreTheFirstToGo(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	year := start.Add(365 * 24 * time.Hour)

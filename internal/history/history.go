@@ -116,8 +116,9 @@ func (h *History) resume(stopped, now time.Time) {
 	}
 }
 
-// advance has the clock follow the machine's, but at most twice as fast as time passes: if that
-// jumps ahead, by mistake or after a long stop, the history does not lose everything at once.
+// advance has the clock follow the machine's, but at most twice as fast as time passes. If the
+// machine's clock jumps ahead, by mistake or after a long stop, the history does not lose
+// everything at once.
 func (h *History) advance(now time.Time) {
 	passed := max(now.Sub(h.read), 0) // on the monotonic clock
 	h.read = now
@@ -207,8 +208,8 @@ func (h *History) Run(ctx context.Context) error {
 	return h.store.close()
 }
 
-// flush writes everything that waits in one transaction, and shares it then. What cannot be written
-// waits on.
+// flush writes everything that waits in one transaction, and shares it then. Entries that cannot be
+// written wait on.
 func (h *History) flush(ctx context.Context, now time.Time) error {
 	sampleErr := h.sample(now)
 	h.advance(now)

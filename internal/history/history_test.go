@@ -246,8 +246,8 @@ func TestFetchReadsWhatIsServed(t *testing.T) {
 	}
 }
 
-// What an interval costs a process with many entities, none of which is on the path of a send: the
-// metrics are read and the increases written.
+// The cost of an interval for a process with many entities, none of which is on the path of a send:
+// the metrics are read and the increases written.
 func BenchmarkFlush(b *testing.B) {
 	r := prometheus.NewRegistry()
 	sends := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "overdue_sends_total"}, []string{"entity", "endpoint", "result"})

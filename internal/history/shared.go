@@ -27,8 +27,8 @@ const (
 // slack.Counts.
 const sharedSlack = "cells\x00"
 
-// share adds what has just been written to the history of the fleet. What Redis does not take is
-// in the file of this process alone.
+// share adds what has just been written to the history of the fleet. Entries that Redis does not
+// take are in the file of this process alone.
 func (h *History) share(ctx context.Context, b batch, now time.Time) {
 	if h.cfg.Shared == nil {
 		return

@@ -75,7 +75,7 @@ func TestATopicStandsForItsSubscriptions(t *testing.T) {
 	}
 }
 
-// What waits while the file cannot be written is bounded, and written once it can.
+// Slack that waits while the file cannot be written is bounded, and written once it can.
 func TestSlackThatCannotBeWrittenWaits(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	h.cfg.Slack = slack.NewMeter(nil)

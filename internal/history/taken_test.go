@@ -63,7 +63,7 @@ func TestNotificationsOutliveTheProcess(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"m-1": {"sink", "webhook"}, "m-2": {"sink"}}, sinks); diff != "" {
 		t.Errorf("after a restart: %s", diff)
 	}
-	// What has left the memory is found by its id.
+	// A notification that has left the memory is found by its id.
 	for i := range notifications.Capacity {
 		if err := n.Record(sink{}).Alert(t.Context(), event(fmt.Sprint("filler-", i), "overdue.deadline.met")); err != nil {
 			t.Fatal(err)

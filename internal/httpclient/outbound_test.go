@@ -78,7 +78,7 @@ func TestNoClientFollowsARedirect(t *testing.T) {
 	}
 }
 
-// What is no redirect is carried as ever.
+// An answer that is no redirect is carried as ever.
 func TestOtherAnswersPass(t *testing.T) {
 	for _, status := range []int{200, 204, 300, 304, 307, 400, 503} { // 307 does not say where to
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))

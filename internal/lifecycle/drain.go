@@ -54,7 +54,7 @@ func (f *Delays) linger(hurry context.Context, said func(func() string)) {
 }
 
 // ErrTerminated is the cause of a context that SIGTERM has ended: the one way to ask for an end
-// that leaves time. Who types Ctrl-C does not want to wait.
+// that leaves time. A user who types Ctrl-C does not want to wait.
 var ErrTerminated = errors.New("SIGTERM")
 
 // UntilSignal is a context that ends with the first SIGINT or SIGTERM. The second one has its usual

@@ -236,8 +236,8 @@ func (l *Lifecycle) Drain() error {
 	deadline := time.Now().Add(l.timeout)
 	var errs []error
 	for i, s := range slices.Backward(steps) {
-		// Every component may use half of what is left, so that one which hangs does not take it
-		// all from those that come after; and the first ones are those with work in hand.
+		// Every component may use half of the remaining time, so that one which hangs leaves time to
+		// those that come after. The first ones are those with work in hand.
 		bound := time.Until(deadline)
 		if i > 0 {
 			bound /= 2

@@ -88,8 +88,8 @@ func TestAComponentThatEndsByItselfFailsTheProcess(t *testing.T) {
 	})
 }
 
-// The process ends for one reason. What else failed meanwhile is reported when it is stopped, each
-// once.
+// The process ends for one reason. Other failures meanwhile are reported when their component is
+// stopped, each once.
 func TestComponentsThatFailTogetherAreReportedOnceEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(zap.NewNop(), time.Minute)

@@ -43,8 +43,8 @@ func (q Queues) Names() []string {
 	return all
 }
 
-// Index returns which of the queues has the companions of an entity: a queue, a topic, or one of
-// the subscriptions of a topic, which all share that of the topic.
+// Index returns which of the queues has the companions of an entity. The entity is a queue, a
+// topic, or one of the subscriptions of a topic, which all share the topic's queue.
 //
 // It is the jump consistent hash of Lamping and Veach: when there are more queues, an entity stays
 // where it is or moves to a new one.
@@ -68,8 +68,8 @@ func (q Queues) For(entity string) string { return q.Name(q.Index(entity)) }
 // subscriptions separates a topic from its subscription, in any case.
 const subscriptions = "/subscriptions/"
 
-// hash is FNV-1a of the name without regard to case, up to the name of a subscription, with the
-// last step of MurmurHash3, since names often differ in their last characters only.
+// hash is FNV-1a of the name without regard to case, up to the name of a subscription. It ends with
+// the last step of MurmurHash3, since names often differ in their last characters only.
 func hash(entity string) uint64 {
 	h := uint64(14695981039346656037)
 	for i := 0; i < len(entity); i++ {

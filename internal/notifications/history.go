@@ -57,7 +57,7 @@ type Store interface {
 	// Took gets each delivery. It must not wait.
 	Took(e *alert.Event, sink string, at time.Time)
 	// Notifications returns notifications of messages with that id, or of all messages for "", up to
-	// limit. The latest comes first. What it cannot read it leaves out.
+	// limit. The latest comes first. Notifications that it cannot read are left out.
 	Notifications(ctx context.Context, name string, limit int) []Notification
 	// Gaps returns the spans since a time of which the store may lack something.
 	Gaps(since time.Time) ([]Gap, error)

@@ -51,9 +51,9 @@ func NewDeadlines(r prometheus.Registerer) *Deadlines {
 	return d
 }
 
-// SetCanary names the queue of canaries, "" if there is none. Call it before all else. What is a
-// canary depends on the queue alone: anybody can choose a message-id, and must not hide a missed
-// deadline with it.
+// SetCanary names the queue of canaries, "" if there is none. Call it before all else. Whether a
+// message is a canary depends on the queue alone: anybody can choose a message-id, and must not
+// hide a missed deadline with it.
 func (d *Deadlines) SetCanary(queue string) {
 	if queue != "" {
 		d.canary = queue

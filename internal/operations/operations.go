@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operations has the metrics that several rooms count into: what Overdue asks of the broker
-// on its own account, overdue_broker_operations_total, and what became of deadlines,
+// Package operations has the metrics that several components count into: what Overdue asks of the
+// broker on its own account, overdue_broker_operations_total, and the outcomes of deadlines,
 // overdue_deadlines_total.
 //
-// What apps do through the AMQP endpoint is theirs and is not counted as an operation. A message
-// that is sent, received or settled is one operation each, whether or not it shares a transfer with
+// Operations of apps through the AMQP endpoint are theirs and are not counted here. A message that
+// is sent, received or settled is one operation each, whether or not it shares a transfer with
 // others. A request to a management node is one, however many messages it is about.
 package operations
 

@@ -29,7 +29,7 @@ func TestNamesFromOutsideAreBounded(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a canary, and of any message on its queue, is no outcome of a deadline.
+// The outcome of a canary, and of any message on its queue, is no outcome of a deadline.
 func TestCanariesAreCountedApart(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	d := NewDeadlines(registry)

@@ -31,10 +31,10 @@ var errAnswerTooLong = errors.New("redis sent, or announced, more than any answe
 
 type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// boundedDial has every connection of dial fail where Redis sends more than any of our questions is
-// answered with: one that is hostile or broken costs bounded memory, and is as one that is gone.
-// That goes for the connections to sentinels, for those that listen, and for what is said while a
-// connection begins.
+// boundedDial has every connection of dial fail where Redis sends more than the answer to any of
+// our questions. A server that is hostile or broken costs bounded memory, and is as one that is
+// gone. That goes for the connections to sentinels, for those that listen, and for the exchange
+// while a connection begins.
 func boundedDial(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		nc, err := dial(ctx, network, addr)

@@ -52,7 +52,8 @@ func hostile(t *testing.T, answer func(net.Conn)) (address string, closed *atomi
 	return "redis://" + ln.Addr().String(), closed
 }
 
-// What is stated and does not come must cost nothing: the client would make room for it at once.
+// Bytes that are stated and do not come must cost nothing: the client would make room for them at
+// once.
 func TestAHostileRedisIsAsOneThatIsGone(t *testing.T) {
 	endless := func(piece string) func(net.Conn) {
 		b := []byte(strings.Repeat(piece, 4096))

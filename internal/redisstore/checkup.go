@@ -77,7 +77,7 @@ func (c *Checkup) deny(command string, err error) bool {
 	return true
 }
 
-// readInfo reads what INFO says. What is not there stays zero.
+// readInfo reads the answer to INFO. A missing value stays zero.
 func readInfo(text string) (s Server) {
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")

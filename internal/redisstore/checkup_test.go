@@ -32,7 +32,7 @@ func aclRules(t *testing.T) (rules [][]string) {
 	return rules
 }
 
-// What it takes to keep companions is tried as well, where it does.
+// The trial also covers the commands that keep companions, where Redis keeps them.
 func TestATrialOfCompanionsMissesWhatTheyTake(t *testing.T) {
 	r := redistest.Start(t)
 	rules := aclRules(t)

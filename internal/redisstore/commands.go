@@ -23,7 +23,7 @@ type entry struct {
 	life       time.Duration
 }
 
-// putAll: SET key value PX life, of each, in one pipeline. What fails in the middle leaves the rest
+// putAll: SET key value PX life, of each, in one pipeline. A failure in the middle leaves the rest
 // unsaid.
 func putAll(ctx context.Context, c redis.UniversalClient, entries []entry) error {
 	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {

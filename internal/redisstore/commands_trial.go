@@ -40,8 +40,8 @@ type attempt struct {
 }
 
 // trials are the commands of commands.go and of its scripts, which need a permission each as well,
-// on keys that begin with key and are gone afterwards. What a client sends by itself has been
-// permitted by the time that it is connected.
+// on keys that begin with key and are gone afterwards. Commands that a client sends by itself have
+// been permitted by the time that it is connected.
 func trials(key string) []attempt {
 	text, hash, list := key+":text", key+":hash", key+":list"
 	const script, life = "return 1", 10_000 // ms

@@ -40,7 +40,7 @@ const (
 //	         ▲                      ├─ Bury ─▶ dead
 //	         └── GiveBack, or lapse ┘
 //
-// Whatever is asked for may be asked for twice, so what failed is tried again.
+// Every request may be made twice, so a failed one is tried again.
 type Companions struct {
 	s       *Store
 	token   string // of this process

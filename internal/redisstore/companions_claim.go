@@ -34,8 +34,8 @@ const (
 
 // Claim leases up to n items that are due at the instant now of the broker's clock, or whose leases
 // have lapsed. There is nothing more to claim before wait is over, or Woken has a value. There may
-// be leases beside an error, which says that some could not be asked for, now or the last time:
-// what one server of a cluster has does not wait for another.
+// be leases beside an error, which says that some could not be requested, now or the last time. The
+// leases of one server of a cluster do not wait for another server.
 func (c *Companions) Claim(ctx context.Context, now time.Time, n int) (leases []Lease, wait time.Duration, err error) {
 	ripe := slices.DeleteFunc(slices.Clone(c.places), func(k *place) bool { return k.rests() > 0 })
 	rand.Shuffle(len(ripe), func(i, j int) { ripe[i], ripe[j] = ripe[j], ripe[i] })

@@ -252,8 +252,8 @@ func TestAWorkerIsWokenForWhatIsDueFirst(t *testing.T) {
 	wantIDs(t, "what woke it", claimed(t, worker, noon, 1), "now")
 }
 
-// What was acknowledged is there after kill -9, and what is asked while Redis is away is answered
-// when it is back.
+// An acknowledged companion is there after kill -9, and a request that is made while Redis is away
+// is answered when it is back.
 func TestCompanionsOutliveTheirServer(t *testing.T) {
 	r := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	ctx, c := t.Context(), open(t, "redis://"+r.Addr).Companions()

@@ -16,8 +16,8 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-// What Redis refuses has not been done, and nobody learns that it has: its keys are of another
-// kind here.
+// A request that Redis refuses has not been done, and no caller gets a success for it: its keys are
+// of another kind here.
 func TestWhatRedisRefusesIsAnError(t *testing.T) {
 	m := redistest.InMemory(t)
 	lease := Lease{Item: item("x", noon)}
@@ -79,8 +79,8 @@ func TestAnAnswerOfAnotherFormIsAnError(t *testing.T) {
 	}
 }
 
-// What is brought while somebody learns that there is nothing is not left to lie until he would
-// look again.
+// An item that is brought while a worker learns that there is none does not lie until the worker
+// would check again.
 func TestWhatIsBroughtMeanwhileIsAskedForAtOnce(t *testing.T) {
 	k := &place{}
 	turn := k.turn()

@@ -9,8 +9,9 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-// A worker that comes back late renews what it still leases and nothing else: what another has got
-// since lapses when that one's lease does, and what is done does not come back.
+// A worker that comes back late renews the items that it still leases and nothing else. An item
+// that another worker has got since lapses when that worker's lease does, and a finished item does
+// not come back.
 func TestRenewalLeavesTheLeasesOfOthersAlone(t *testing.T) {
 	m := redistest.InMemory(t)
 	ctx := t.Context()

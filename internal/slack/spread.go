@@ -14,7 +14,7 @@ import (
 // that each doubling is divided into 16. So a cell is at most 6.25 % wide.
 const (
 	divisions = 16
-	// cells reach beyond 8 years. What is longer counts in the last.
+	// cells reach beyond 8 years. A longer time counts in the last.
 	cells = divisions * 35
 )
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package traceparent reads and writes trace contexts as messages, events and HTTP requests carry
-// them: W3C Trace Context, and the property Diagnostic-Id of the Azure SDKs, which has the same
-// form.
+// them. The contexts are W3C Trace Context, and the property Diagnostic-Id of the Azure SDKs, which
+// has the same form.
 //
 // Each message of each send is asked for its context. Parse takes 50 ns and no allocation, where
 // the propagator of OpenTelemetry takes 150 ns and two.

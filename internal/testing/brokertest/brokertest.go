@@ -57,7 +57,7 @@ func New(t testing.TB, configure ...func(*broker.Config)) *Namespace {
 	ns := start(t, ln, configure)
 	ns.Net, ns.endpoint = network, Host
 	ns.dial = func(ctx context.Context) (net.Conn, error) { return network.Dial(ctx, Host) }
-	// What a test has stalled must not hold up the end of it.
+	// A direction that a test has stalled must not hold up the end of it.
 	t.Cleanup(func() { network.Resume(pipenet.Both) })
 	return ns
 }

@@ -13,8 +13,8 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// Fake time stands still when the function of a bubble has returned: bytes that are under
-// way then, and a broker that cannot close, would fail the test that left them.
+// Fake time stands still when the function of a bubble has returned. Bytes that are under way then,
+// and a broker that cannot close, would fail the test that left them.
 func TestAFaultThatIsLeftSetDoesNotOutliveTheTest(t *testing.T) {
 	for name, fault := range map[string]func(*pipenet.Network){
 		"none":            func(*pipenet.Network) {},

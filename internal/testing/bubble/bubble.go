@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bubble has what the scenes of the tests share: a namespace on fake time with a work queue
-// and a monitor queue, a webhook that takes the events, and what a test asks of them.
+// Package bubble has the parts that the scenes of the tests share. They are a namespace on fake
+// time with a work queue and a monitor queue, a webhook that takes the events, and the checks of a
+// test.
 //
 // The tests of a package embed a [Scene] in a scene of their own, which adds the components that
 // they test.

@@ -66,8 +66,8 @@ func (s *Scene) AdoptPassed(within time.Duration) {
 	}
 }
 
-// WantEvents wants these and no other events, as "type subject" without what all types begin with,
-// in any order; each after the deadline that it is about, and no later than a second.
+// WantEvents wants these and no other events, as "type subject" without the prefix of all types, in
+// any order. Each must come after the deadline that it is about, and within a second.
 func (s *Scene) WantEvents(want ...string) {
 	s.Helper()
 	var got []string

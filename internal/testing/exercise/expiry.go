@@ -73,7 +73,7 @@ var expirySpecs = []spec{
 		s.must(r.Close(s.ctx))
 		peeker, d := s.receiver(), s.deadLetters()
 		if s.target.Expiry == queue.LazyHead {
-			// What stands behind the first live message stays.
+			// Messages behind the first live message stay.
 			s.wantBodies("left", s.peek(peeker), "live", "b", "c")
 			s.wantBodies("dead-lettered", s.peek(d), "a")
 		} else {

@@ -27,7 +27,7 @@ func (x *externalEntities) createQueue(t *testing.T, cfg broker.QueueConfig) str
 		t.Fatalf("create queue: %v", err)
 	}
 	t.Cleanup(func() {
-		// The case may have deleted it. What is left over deletes itself.
+		// The case may have deleted it. An entity that is left over deletes itself.
 		_, _ = x.client.DeleteQueue(context.Background(), cfg.Name, nil)
 	})
 	return cfg.Name

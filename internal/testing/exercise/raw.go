@@ -13,7 +13,7 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// What the SDK hides: drain, released, and addresses other than its own.
+// Features that the SDK hides: drain, released, and addresses other than its own.
 
 // session opens a connection of go-amqp and a session on it.
 func (s *scene) session() *amqp.Session {

@@ -203,7 +203,7 @@ var txnManageSpecs = []spec{
 		elsewhere.wantStatus(400, txn, "schedule-message", wire.Map{{Key: "messages", Value: wire.List{
 			wire.Map{{Key: "message", Value: wire.AppendData(annotated(at), []byte("c"))}},
 		}}})
-		// What only looks is answered at once.
+		// A request that only looks is answered at once.
 		m.ask(txn, "peek-message", wire.Map{{Key: "from-sequence-number", Value: int64(0)}, {Key: "message-count", Value: int32(9)}})
 		c.rollback(txn)
 		s.wantBodies("left", s.peek(s.receiver()), "a")

@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// The ports lie below those that connections, and listeners at port 0, get by themselves on Linux:
-// another process would have taken one of these by the time that the program listens.
+// The ports lie below those that connections, and listeners at port 0, get by themselves on Linux.
+// Otherwise another process would have taken one of these by the time that the program listens.
 const (
 	first = 20_000
 	ports = 12_000

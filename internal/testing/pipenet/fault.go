@@ -67,10 +67,9 @@ func (n *Network) Cut() int {
 	return count
 }
 
-// CutAfter lets n more bytes pass in direction d, counted over all connections,
-// and then cuts the connection that carries the next one, in the middle of a
-// write if need be. It happens once for each direction; a negative n takes the
-// fault back.
+// CutAfter lets n more bytes pass in direction d, counted over all connections. Then it cuts the
+// connection that carries the next byte, in the middle of a write if need be. It happens once for
+// each direction; a negative n takes the fault back.
 func (n *Network) CutAfter(d Direction, bytes int64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

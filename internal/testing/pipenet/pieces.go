@@ -4,8 +4,8 @@ package pipenet
 
 import "net"
 
-// InPieces is nc, which gives what comes in pieces of at most n bytes: all of what is short, and of
-// every 64 KiB the first eight, since a payload has no seams for pieces to fall on.
+// InPieces is nc, read in pieces of at most n bytes within the first 8 KiB of every 64 KiB. So a
+// short transfer comes all in pieces; the rest of a payload has no seams for pieces to fall on.
 func InPieces(nc net.Conn, n int) net.Conn { return &inPieces{Conn: nc, n: n} }
 
 type inPieces struct {

@@ -2,12 +2,11 @@
 
 // Package pipenet is a network in memory, with faults.
 //
-// A [Network] listens and dials like package net, over [net.Pipe]. Nothing in
-// it waits on the operating system, so testing/synctest takes a program that
-// talks over it for idle as soon as all its goroutines wait, and fake
-// time moves on. A pipe has no buffer: a write returns when the other side has
-// read it. Two peers that write from their read loops deadlock here where TCP
-// would hide it, which is wanted in tests.
+// A [Network] listens and dials like package net, over [net.Pipe]. Nothing in it waits on the
+// operating system. So testing/synctest takes a program that talks over it for idle as soon as all
+// its goroutines wait, and fake time moves on. A pipe has no buffer: a write returns when the other
+// side has read it. Two peers that write from their read loops deadlock here where TCP would hide
+// it, which is wanted in tests.
 //
 // Faults are set on the network and hit the connections that exist and those
 // that come: [Network.Cut], [Network.CutAfter], [Network.Stall],

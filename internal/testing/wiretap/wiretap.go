@@ -19,8 +19,8 @@ import (
 	"overdue/internal/amqp"
 )
 
-// A Tap takes connections and passes each on to one of its own. What is no AMQP from its first
-// bytes on passes, too, and leaves nothing. Safe for concurrent use.
+// A Tap takes connections and passes each on to one of its own. A connection without AMQP in its
+// first bytes passes, too, and leaves no record. Safe for concurrent use.
 type Tap struct {
 	Addr string // where it listens
 
@@ -141,9 +141,9 @@ func (t *Tap) Failures() int {
 	return t.failures
 }
 
-// Deliveries returns copies of what has gone by so far, by the address of their links, first what
-// came from there, then what went there; and by link, in the order of their first deliveries. Those
-// of links to $cbs, which are each hop's own affair, are left out.
+// Deliveries returns copies of the deliveries so far, by the address of their links: first those
+// from an address, then those to it. Within these they are by link, in the order of their first
+// deliveries. Those of links to $cbs, which are each hop's own affair, are left out.
 func (t *Tap) Deliveries() []Delivery {
 	t.mu.Lock()
 	defer t.mu.Unlock()
