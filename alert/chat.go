@@ -17,9 +17,9 @@ type chat struct {
 	*poster
 }
 
-// NewChat makes a Notifier that posts to a channel of a kind of chat: "slack", by an incoming
-// webhook, or "teams", an Adaptive Card to a workflow with the trigger "When a Teams webhook request
-// is received".
+// NewChat makes a Notifier that posts to a channel of a kind of chat. For "slack" it posts by an
+// incoming webhook; for "teams" it posts an Adaptive Card to a workflow with the trigger "When a
+// Teams webhook request is received".
 func NewChat(kind, name string, cfg HTTP, text Text) (Notifier, error) {
 	form := slackMessage
 	if kind == "teams" {

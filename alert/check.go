@@ -40,8 +40,8 @@ func (p *poster) post(ctx context.Context, contentType, id, trace string, body a
 // Check asks with the methods that change nothing, and with the headers of an alert. An answer
 // shows that a server is there that speaks HTTP, over TLS if the URL says so. Many servers refuse
 // these methods, so a status counts against the sink only if it says that nobody takes requests
-// there, or not ours. What a sink thinks of an alert shows only when it gets one: while it has not
-// taken the last one, it fails.
+// there, or not ours. Only an alert shows whether a sink takes alerts: while it has not taken the
+// last one, it fails.
 func (p *poster) Check(ctx context.Context) error {
 	if last := p.last.Load(); last != nil && last.err != nil {
 		return fmt.Errorf("it did not take the last alert, %v ago: %w", time.Since(last.at).Round(time.Second), last.err)

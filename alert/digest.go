@@ -35,7 +35,7 @@ type Digest struct {
 	// received the digest; zero: the latest monitor has the sink.
 	UnknownSince time.Time `json:"strange,omitzero"`
 
-	// What the sink knows already:
+	// State that the sink has already:
 	Since time.Time `json:"since,omitzero"` // when the group began to fire
 	Total int       `json:"total,omitempty"`
 }

@@ -141,7 +141,7 @@ func NamespaceOf(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// What every event states of itself, by CloudEvents 1.0.
+// Attributes that every event states of itself, by CloudEvents 1.0.
 const (
 	specVersion     = "1.0"
 	dataContentType = "application/json"

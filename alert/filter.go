@@ -92,8 +92,8 @@ func Find[T any](a Alerter) (found T, ok bool) {
 	}
 }
 
-// Delivers reports whether no filter keeps e from the sink behind a. What a filter accepts without
-// delivery says nothing about that sink.
+// Delivers reports whether no filter keeps e from the sink behind a. An event that a filter accepts
+// without a delivery says nothing about that sink.
 func Delivers(a Alerter, e *Event) bool {
 	type filter interface {
 		Passes(*Event) bool

@@ -251,7 +251,7 @@ func (f *Forward) report(ctx context.Context, e Event, m *amqp.MessageProperties
 	return nil
 }
 
-// errNoReports is the error for an address that no report may be sent to: a subscription, a
+// errNoReports is the error for an address that no report may be sent to. This is a subscription, a
 // dead-letter queue, a node of an entity, or the monitor queue, where a report would be taken for a
 // companion.
 var errNoReports = errors.New("messages cannot be sent there")

@@ -65,9 +65,9 @@ type tracker interface {
 	Notified(sink, group string, due time.Time, refused error)
 }
 
-// Groups is an [Alerter] that collects events and notifies its sink by group: of the first events
-// after Wait, of further events every Interval, and of the end once no event came for ResolveAfter
-// and the sink has all of them.
+// Groups is an [Alerter] that collects events and notifies its sink by group. It notifies of the
+// first events after Wait and of further events every Interval. It notifies of the end once no
+// event came for ResolveAfter and the sink has all of them.
 //
 // Alert returns nil once the event is in a digest on the outbox. State in memory only saves
 // operations: a process that takes over finds digests and reminders on the outbox and continues.

@@ -12,7 +12,8 @@ import (
 	"overdue/internal/escape"
 )
 
-// What services take at most, by their documentation. They refuse a larger message whole.
+// The largest messages that services take, by their documentation. They refuse a larger message
+// whole.
 const (
 	maxSlackHeader  = 150     // characters, as slackSize counts them
 	maxSlackSection = 3000    // likewise

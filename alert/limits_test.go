@@ -280,7 +280,7 @@ func TestATextIsCutBetweenCharacters(t *testing.T) {
 	}
 }
 
-// What fits is not cut, and a message shows as much as the service takes.
+// A text that fits is not cut, and a message shows as much as the service takes.
 func TestALongTextFillsAMessage(t *testing.T) {
 	address, body := received(t)
 	for _, text := range []string{strings.Repeat("<", 8000), strings.Repeat("x\n", 3999), strings.Repeat("注", 8000), strings.Repeat("😀", 8000)} {

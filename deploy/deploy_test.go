@@ -215,7 +215,7 @@ func TestPrometheusScrapesAndEvaluates(t *testing.T) {
 			t.Errorf("a refused send is a deadline with a verdict: %v", s)
 		}
 	}
-	// What only shows once messages were settled, or with Redis.
+	// Panels that have data only after messages were settled, or with Redis.
 	empty := []string{"Time left when messages were settled", "Settled after", "Redis"}
 	variables := strings.NewReplacer("$instance", ".*", "$entity", "events", "$__rate_interval", "1m")
 	for _, d := range dashboards {

@@ -24,8 +24,8 @@ import (
 // program is a running `overdue run`.
 type program struct{ rest, admin, broker string }
 
-// startOverdue builds and starts the program with a queue orders, a topic events and more settings,
-// and with its AMQP endpoint at an address of the caller's, if there is one.
+// startOverdue builds and starts the program with a queue orders, a topic events and more settings.
+// Its AMQP endpoint is at an address of the caller's, if there is one.
 func startOverdue(t *testing.T, more string, amqp ...string) program {
 	t.Helper()
 	binary, dir := built.Build(t), t.TempDir()

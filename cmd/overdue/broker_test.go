@@ -13,9 +13,9 @@ import (
 	"testing"
 )
 
-// runBroker runs `overdue broker` with these arguments until the test ends, and returns
-// what it printed up to the line that says where it is, and the address from that line:
-// what every test suite does that starts a broker.
+// runBroker runs `overdue broker` with these arguments until the test ends. It returns the output
+// up to the line with the broker's address, and that address, as every test suite does that starts
+// a broker.
 func runBroker(t *testing.T, args ...string) (printed, addr string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -95,7 +95,7 @@ func TestBannerOfTheBrokerSaysHowNamespacesAndQueuesComeToBe(t *testing.T) {
 	}
 }
 
-// What the Compose file gives the official emulator is good for the embedded broker, too.
+// The embedded broker takes the file that the Compose file gives the official emulator.
 func TestTheEmulatorsFileOfComposeIsTaken(t *testing.T) {
 	printed, addr := runBroker(t, "--broker-listen", "127.0.0.1:0", "--emulator-config", "../../deploy/compose/emulator/Config.json")
 	if got := get(t, "http://"+addr+"/_overdue/entities"); !strings.Contains(got, `"overdue-monitor"`) || !strings.Contains(got, `"orders"`) {

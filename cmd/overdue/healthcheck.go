@@ -14,8 +14,8 @@ import (
 	"overdue/internal/operator"
 )
 
-// healthcheckCommand asks the process that was started with the same settings, which is
-// how it finds the port. What is wrong goes to stderr, check by check.
+// healthcheckCommand asks the process that was started with the same settings, which is how it
+// finds the port. Faults go to stderr, check by check.
 func (p *program) healthcheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "healthcheck",

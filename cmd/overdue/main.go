@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
 	err := root.ExecuteContext(ctx)
-	// What cobra finds wrong with the arguments comes before any command has run.
+	// Cobra finds errors in the arguments before any command has run.
 	if err != nil && !p.running {
 		return &config.Error{Err: err}
 	}

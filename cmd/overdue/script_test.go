@@ -176,7 +176,7 @@ func scriptGarbage(ts *testscript.TestScript, _ bool, args []string) {
 		} {
 			c, err := net.Dial("tcp", addr)
 			ts.Check(err)
-			// What becomes of it is the server's to say; it may hang up in the middle.
+			// The server may take the bytes or hang up in the middle.
 			_, _ = io.WriteString(c, bytes)
 			ts.Check(c.Close())
 		}

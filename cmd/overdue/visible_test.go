@@ -236,7 +236,8 @@ func hostileConfig(t *testing.T) string {
 	return file
 }
 
-// What is not escaped is drawn, and where that is, is known: everything else prints through what escapes.
+// Text that is not escaped is drawn by the code in this list. All other text is printed by
+// functions that escape.
 func TestOnlyDrawnOutputIsRaw(t *testing.T) {
 	root := filepath.Join("..", "..")
 	drawn := map[string]bool{

@@ -62,7 +62,7 @@ func leastValues() map[string]any {
 	return map[string]any{"namespace": "contoso.servicebus.windows.net", "image": map[string]any{"repository": "registry.example.com/overdue"}}
 }
 
-// What the program would refuse, `helm lint` refuses before.
+// `helm lint` refuses a setting that the program would refuse.
 func TestLintRefusesASettingThatThereIsNot(t *testing.T) {
 	for want, config := range map[string]any{
 		"slak":      map[string]any{"slak": map[string]any{}},

@@ -137,8 +137,8 @@ func TestComposeFilesLoad(t *testing.T) {
 	}
 }
 
-// No compiler for Bicep is to be had here. What would be wrong without being noticed: names and
-// values that are settings' too.
+// No compiler for Bicep is to be had here. The test finds errors that nothing else would show:
+// names and values that are settings' too.
 func TestBicepNamesWhatThereIs(t *testing.T) {
 	main := read(t, "../bicep/main.bicep")
 	for what, want := range map[string]string{
@@ -194,7 +194,7 @@ func TestBicepNamesWhatThereIs(t *testing.T) {
 	}
 }
 
-// Whatever page tells somebody to run, runs.
+// Each command that a page tells somebody to run, runs.
 func TestPagesNameCommandsThatThereAre(t *testing.T) {
 	for _, page := range []string{"../README.md", "../helm/overdue/README.md", "../../docs/operate/start-and-stop.md", "../../docs/operate/troubleshoot.md", "../../docs/operate/rights.md"} {
 		for _, m := range regexp.MustCompile("`(OVERDUE_[A-Z_]+)").FindAllStringSubmatch(read(t, page), -1) {

@@ -65,8 +65,8 @@ func workloads(t *testing.T, all []object) (found []workload) {
 	return found
 }
 
-// env is the environment of the container, with what it refers to in the manifest. What comes from
-// a secret is "secret".
+// env is the environment of the container, with what it refers to in the manifest. A value from a
+// secret is "secret".
 func (w *workload) env(t *testing.T) map[string]string {
 	t.Helper()
 	env := map[string]string{}
@@ -150,7 +150,7 @@ func (w *workload) check(t *testing.T) {
 			t.Errorf("%s: the %s probe asks at port %s, listen.probes is %q", w.name, what, p.HTTPGet.Port.StrVal, w.env(t)["OVERDUE_LISTEN_PROBES"])
 		}
 	}
-	// What is cut short by SIGKILL is no clean stop.
+	// A stop that SIGKILL cuts short is not clean.
 	grace := 30 * time.Second
 	if g := w.pod.TerminationGracePeriodSeconds; g != nil {
 		grace = time.Duration(*g) * time.Second

@@ -21,9 +21,9 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// What the manifests say is run: the program with the arguments, the variables and the files of its
-// container, against the broker that comes with it instead of a namespace. Ports are others,
-// because all of them are on one machine.
+// The tests run the program with the arguments, the variables and the files of the manifests'
+// containers. The broker that comes with the program takes the place of a namespace. Ports are
+// others, because all of them are on one machine.
 
 const timeout = 2 * time.Minute
 
@@ -77,7 +77,7 @@ func TestComposeKeepsDeadlines(t *testing.T) {
 			namespace = startBroker(t, "--emulator-config", "../compose/emulator/Config.json", "--monitor-queue", "another")
 		}
 		p := w.start(t, namespace)
-		// What the service app does with curl.
+		// The commands of the service app with curl.
 		app := project.Services["app"].Command
 		url, properties := app[slices.IndexFunc(app, func(a string) bool { return strings.HasPrefix(a, "http://") })], app[slices.Index(app, "--header")+1]
 		if !strings.HasPrefix(url, "http://127.0.0.1:5300/") {

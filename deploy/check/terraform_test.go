@@ -353,7 +353,7 @@ func TestTerraformMakesWhatBicepMakes(t *testing.T) {
 				t.Errorf("%s: %s is %#v, Bicep has %s: %s", address, name, f.resources[address][name], m[1], m[2])
 			}
 		}
-		// What only one of them has: names and places, and what Premium needs.
+		// Settings that only one of them has: names and places, and the needs of Premium.
 		var others []string
 		for name := range f.resources[address] {
 			if !slices.ContainsFunc(settings, func(m []string) bool { return renamed.Replace(m[1]) == name }) {

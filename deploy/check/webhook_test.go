@@ -298,7 +298,7 @@ func TestTheTestPodIsTheMonitorsDoctor(t *testing.T) {
 			t.Errorf("%s: the disruption budget of the monitor counts the test", name)
 		}
 	}
-	// What it runs, runs: the broker has the queues that the doctor wants to see.
+	// The containers run: the broker has the queues that the doctor wants to see.
 	h := objects(t, mustHelm(t, overdueChart(t), "v1.34.0", least))
 	pod := h[slices.IndexFunc(h, func(o object) bool { return o.kind == "Pod" })].typed.(*core.Pod)
 	namespace := startBroker(t, "--config", writeFile(t, "broker: {queues: [{name: orders, deadLetteringOnMessageExpiration: true}]}\n"), "--monitor-queue", "overdue-monitor")

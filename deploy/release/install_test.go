@@ -294,7 +294,7 @@ func inImage(t *testing.T, img v1.Image, config *v1.ConfigFile) {
 	if err := content.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// What users pull has its licences and its bill of materials, those of the archive.
+	// The image that users pull has its licences and its bill of materials, those of the archive.
 	unpacked, _ := inArchive(t)
 	for name, want := range map[string]string{
 		"LICENSE":     filepath.Join(unpacked, "LICENSE"),

@@ -3,9 +3,9 @@
 // Command release does what goreleaser has no step for: the licences and the bill of materials of a
 // binary, the image, and the sections of the changelog. The rest of a release is in .goreleaser.yaml.
 //
-// The same commit gives the same bytes on every machine with the same Go: each file has the time
-// of the commit, lists are sorted, and no path of the machine gets into the output. It is a module
-// of its own, so that the program's go.mod lists what ships and nothing else. It runs in its folder.
+// The same commit gives the same bytes on every machine with the same Go. Each file has the time of
+// the commit, lists are sorted, and no path of the machine gets into the output. It is a module of
+// its own, so that the program's go.mod lists what ships and nothing else. It runs in its folder.
 package main
 
 import (
