@@ -19,8 +19,8 @@ import (
 )
 
 // BenchmarkServeAMQP sends messages of 256 bytes over loopback, 16 senders at once and each on a
-// connection of its own: straight to the broker, through the endpoint, and through it with a
-// companion for each.
+// connection of its own. They go straight to the broker, through the endpoint, and through it with
+// a companion for each.
 func BenchmarkServeAMQP(b *testing.B) {
 	const senders = 16
 	for _, name := range []string{"direct", "unmonitored", "monitored"} {
@@ -101,8 +101,8 @@ func BenchmarkServeAMQP(b *testing.B) {
 	}
 }
 
-// What the AMQP endpoint does to a message of 256 bytes on its way, in addition to relaying it:
-// reading what has to be known, working out the promise, stamping the TTL.
+// The work of the AMQP endpoint on a message of 256 bytes, in addition to relaying it: reading the
+// necessary fields, working out the promise, stamping the TTL.
 func BenchmarkCompleteADelivery(b *testing.B) {
 	id := "m1"
 	encoded, err := (&goamqp.Message{

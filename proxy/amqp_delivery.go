@@ -18,7 +18,7 @@ import (
 
 // A delivery is the send of one AMQP delivery. The relay calls Before and Settled, which must not
 // block, and the send calls the methods of endpoint. It holds a goroutine only before it begins,
-// and only while it waits for its entity's settings or for a place: a goroutine for each delivery
+// and only while it waits for its entity's settings or for a place. A goroutine for each delivery
 // was half of the processor time of a monitored message.
 type delivery struct {
 	send

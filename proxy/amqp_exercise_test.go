@@ -25,8 +25,8 @@ func (sc *amqpScene) target() *exercise.Target {
 	return target
 }
 
-// The conformance suite of the project, its cases over HTTP included, sees no difference though
-// every entity is monitored and every message has a deadline: an hour, unless it states one.
+// The conformance suite of the project, its cases over HTTP included, sees no difference. Yet every
+// entity is monitored and every message has a deadline: an hour, unless it states one.
 func TestANamespaceBehindTheAMQPDoorPassesTheConformanceSuite(t *testing.T) {
 	exercise.Run(t, synctest.Test, func(t *testing.T) *exercise.Target {
 		sc := setupREST(t, func(s *setting) {

@@ -16,8 +16,8 @@ import (
 	"overdue/internal/testing/racetest"
 )
 
-// A message as large as the namespace takes passes the endpoint both ways, monitored or not,
-// whatever the frames are that either side takes and the pieces in which bytes come.
+// A message as large as the namespace takes passes the endpoint both ways, monitored or not. The
+// frame sizes of either side and the pieces in which bytes come make no difference.
 func TestLargeMessagesPassTheEndpoint(t *testing.T) {
 	frames := []struct {
 		client, endpoint uint32 // bytes; go-amqp takes 512 for none

@@ -22,9 +22,9 @@ const (
 	transactionTime = 2 * time.Minute
 )
 
-// watch chooses the links of the AMQP endpoint to watch: those that send to an entity or schedule
-// messages there, unless it is excluded, and those that would write to the monitor queue. All
-// other links pass untouched. Each send asks for the entity's settings: this call must not wait
+// watch chooses the links of the AMQP endpoint to watch. These are links that send to an entity or
+// schedule messages there, unless it is excluded, and those that would write to the monitor queue.
+// All other links pass untouched. Each send asks for the entity's settings: this call must not wait
 // for them, and the entity may be deleted and created again while the link is open.
 func (p *Proxy) watch(l relay.Link) relay.Watcher {
 	entity := l.Class.Entity()

@@ -11,8 +11,8 @@ import (
 	"overdue/internal/testing/pipenet"
 )
 
-// Whatever a delivery waits for when its link goes, its place is free for others at once, and what
-// comes later is about nothing.
+// When a link goes, the place of its delivery is free for others at once, whatever the delivery
+// waits for, and later answers about it have no effect.
 func TestALinkThatGoesGivesItsPlacesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) { s.proxy.MaxInFlight = 3 })

@@ -142,8 +142,8 @@ func TestOtherRequestsPass(t *testing.T) {
 	})
 }
 
-// What the proxy cannot read, the namespace perhaps can: then it would be a send that nobody
-// watches.
+// The namespace may be able to read a request that the proxy cannot read: then it would be a send
+// that nobody watches.
 func TestRequestsThatCannotBeReadAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t, func(s *setting) { s.proxy.MonitorQueue = monitorQueue })

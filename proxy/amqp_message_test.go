@@ -53,7 +53,8 @@ func fieldsOf(t *testing.T, section [][]byte) [][]byte {
 }
 
 // checkCompleted fails the test unless got is sent with its TTL stamped and its missing id added,
-// and nothing else: every other section byte for byte, every other field of the two byte for byte.
+// and nothing else. Every other section is the same byte for byte, and so is every other field of
+// the two.
 func checkCompleted(t *testing.T, sent, got []byte, stamp time.Duration) {
 	t.Helper()
 	if _, err := amqp.ParseMessage(got); err != nil {

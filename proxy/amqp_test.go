@@ -111,7 +111,7 @@ func TestAnAppSchedulesThroughTheAMQPDoor(t *testing.T) {
 	})
 }
 
-// What counts is the response, not that the request was accepted.
+// The response counts, not that the request was accepted.
 func TestARequestThatTheBrokerRefusesIsNoSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t)
@@ -276,7 +276,7 @@ func TestManyAppsShareThePlaces(t *testing.T) {
 	})
 }
 
-// Whatever happens to the connections, what was acknowledged is there and has a companion.
+// An acknowledged message is there and has a companion, whatever happens to the connections.
 func TestAppsSurviveConnectionsThatAreCut(t *testing.T) {
 	w := seeded(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestAppsSurviveConnectionsThatAreCut(t *testing.T) {
 	})
 }
 
-// What is under way when the proxy closes is finished, companion included, and acknowledged.
+// A send that is under way when the proxy closes is finished, companion included, and acknowledged.
 func TestCloseFinishesWhatIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t)

@@ -169,9 +169,9 @@ func TestTheTTLIsStampedWhereTheDeadlineComesFirst(t *testing.T) {
 	}
 }
 
-// The sidecar's clock is wrong by skew, the broker's is right, and the message arrives
-// after some time on the way. What the broker makes of the TTL is held against the
-// deadline, for every way to know the broker's clock.
+// The sidecar's clock is wrong by skew, the broker's is right, and the message arrives after some
+// time on the way. The test compares the broker's expiry by that TTL with the deadline, for every
+// way to know the broker's clock.
 func TestTheBrokerNeverExpiresBeforeTheDeadlineWhateverTheSkew(t *testing.T) {
 	for _, skew := range []time.Duration{0, time.Millisecond, 10 * time.Minute, -10 * time.Minute} {
 		for _, uncertainty := range []time.Duration{0, 3 * time.Millisecond, time.Second} {

@@ -19,7 +19,7 @@ import (
 	"overdue/scheduler"
 )
 
-// What a monitored delivery costs the sidecar in addition to being relayed, its companions
+// The cost of a monitored delivery for the sidecar in addition to being relayed, its companions
 // included, until its app has the outcome.
 func BenchmarkDelivery(b *testing.B) {
 	encode := func(m *goamqp.Message) []byte {

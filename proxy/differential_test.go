@@ -18,8 +18,8 @@ import (
 	"overdue/internal/servicebus/rights"
 )
 
-// Whatever a request over HTTP does to the messages of a queue where the namespace gets it
-// directly, the proxy has taken it for that, or has refused it.
+// If a request over HTTP that reaches the namespace directly changes the messages of a queue, the
+// proxy has taken it for that, or has refused it.
 func FuzzURLsAreReadAsTheNamespaceReadsThem(f *testing.F) {
 	const locked = "/orders/messages/1/" + matrixToken
 	for _, target := range []string{

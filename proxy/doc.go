@@ -33,12 +33,12 @@
 // Neither endpoint gives access to the monitor queue.
 //
 // A message arrives as the app sent it, body and properties, with the case of their names. Only a
-// message with a deadline changes: it gets a TTL if its deadline comes before the end of its own,
+// message with a deadline changes. It gets a TTL if its deadline comes before the end of its own,
 // and a message-id if it has none and its companion has to name it. A slot names none.
 //
 // The deadline of a message is the first of these that it has: the property overdue-deadline or
-// overdue-within, CloudEvents' ce-expirytime, its TTL, the deadline configured for its entity, the
-// entity's default TTL. The property overdue-complete-within, or completeWithin of its entity, states
-// when a consumer must have completed it (completion.go). The clock of the broker counts
+// overdue-within, CloudEvents' ce-expirytime, its TTL, its entity's configured deadline, its
+// entity's default TTL. The property overdue-complete-within, or completeWithin of its entity,
+// states when a consumer must have completed it (completion.go). The clock of the broker counts
 // (deadline.go).
 package proxy

@@ -42,10 +42,10 @@ var (
 	errCompanion    = errors.New("companion was not written")        // the message may be in the queue
 )
 
-// failures maps each error to the answers of both endpoints: the status of the Service Bus REST
-// API, the seconds after which a retry may help (0 = a retry does not help), the AMQP condition,
-// by which the SDKs decide whether to retry, and a sentence. %s is the entity. If the sentence is
-// empty, the error's own applies.
+// failures maps each error to the answers of both endpoints. An answer has the status of the
+// Service Bus REST API, the seconds after which a retry may help (0 = it does not help), and the
+// AMQP condition. By the condition the SDKs decide whether to retry. An answer also has a sentence,
+// in which %s is the entity. If the sentence is empty, the error's own applies.
 //
 // The SDKs of every language retry server-busy and timeout; not-allowed and message-size-exceeded
 // end the send in each. Errors that only the REST endpoint meets have no condition.

@@ -13,8 +13,8 @@ import (
 	"overdue/internal/servicebus/rest"
 )
 
-// checkPromise fails the test when what a message says leads to a promise or a stamp that
-// the wire cannot hold, or to an error that is none of the client's.
+// checkPromise fails the test when a message leads to a promise or a stamp that the wire cannot
+// hold, or to an error that is none of the client's.
 func checkPromise(t *testing.T, ms []*rest.Message, err error) {
 	t.Helper()
 	if err != nil {

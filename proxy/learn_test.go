@@ -124,7 +124,7 @@ func TestWhatIsNotMonitoredPassesOnceThatIsKnown(t *testing.T) {
 	})
 }
 
-// What cannot be learnt in time is refused with an error that SDKs retry.
+// A send to an entity that is not known in time is refused with an error that SDKs retry.
 func TestASendDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, change := unknown(Settings{})

@@ -17,8 +17,7 @@ import (
 
 const matrixToken = "7da9cfd5-40d5-4bb1-8d64-ec5a52e1c547"
 
-// What requests over HTTP are about, by the right that each method needs: "" = it is in no
-// document.
+// Paths of requests over HTTP, with the right that each method needs: "" = it is in no document.
 var matrixPaths = []struct {
 	path      string
 	get, post string
@@ -68,7 +67,7 @@ var matrixURLs = []struct {
 }
 
 // Which request needs which right is written down here, from the documents of the API and not from
-// the table. What is not plain is refused to everybody.
+// the table. A request that is not plain is refused to everybody.
 func TestEveryRequestOverHTTPNeedsWhatTheMatrixSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := []sas.Key{

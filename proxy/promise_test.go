@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Whatever is found in the window of a reference without a name is taken for its message, so it is
-// as short as is sure: that of a slot where the broker expires the message itself and enqueues it
-// at once, and otherwise that of every send.
+// A message that is found in the window of a reference without a name is taken for the reference's
+// message, so the window is as short as is sure. It is that of a slot where the broker expires the
+// message itself and enqueues it at once. Otherwise it is that of every send.
 func TestTheWindowOfAMessageWithoutANameIsAsShortAsIsSure(t *testing.T) {
 	const uncertainty = 5 * time.Millisecond
 	scheduled := noon.Truncate(time.Millisecond).Add(time.Hour)

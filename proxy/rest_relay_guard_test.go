@@ -64,8 +64,8 @@ func TestTheRESTDoorKeepsAppsFromTheMonitorQueue(t *testing.T) {
 	})
 }
 
-// Who has the key of one queue does not have its messages forwarded to others with the proxy's
-// rights.
+// A client with the key of one queue does not have its messages forwarded to others with the
+// proxy's rights.
 func TestAForwardNeedsAKeyThatIsGoodForItsTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name, key = "apps", "a2V5"

@@ -10,7 +10,8 @@ import (
 
 const description = `<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription xmlns="http://schemas.microsoft.com/netservices/2010/10/servicebus/connect">%</QueueDescription></content></entry>`
 
-// What the namespace says of itself is in the words of the app, which knows the endpoint alone.
+// The namespace's names for itself are replaced by those of the app, which knows the endpoint
+// alone.
 func TestAnswersNameTheNamespaceAsTheAppDoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupREST(t, func(s *setting) { s.queues = append(s.queues, "target") })

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What differs from one exchange to the next though nothing is different.
+// Values that differ from one exchange to the next though nothing is different.
 var varying = []struct {
 	what *regexp.Regexp
 	with string

@@ -23,7 +23,7 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// What a client has locked it settles where the answer says, which is at this endpoint.
+// A client settles a message that it has locked where the answer says, which is at this endpoint.
 func TestAMessageIsLockedRenewedUnlockedAndCompletedThroughTheRESTDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupREST(t)
@@ -286,7 +286,7 @@ func TestAnAnswerThatEndsEarlyIsNotTakenForWhole(t *testing.T) {
 	}
 }
 
-// What is about one connection stays on it; what is not passes as it is, and nothing is added.
+// Headers about one connection stay on it. Others pass as they are, and nothing is added.
 func TestHeadersOfAConnectionStayOnIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		heads := make(chan string, 1)

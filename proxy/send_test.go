@@ -97,9 +97,8 @@ func TestAScheduledMessageIsDueAfterItsActivation(t *testing.T) {
 	})
 }
 
-// The machine's clock and the broker's differ; the app computes its deadline on the
-// broker's. Whatever the proxy makes of it, the broker must not expire the message
-// before.
+// The machine's clock and the broker's differ; the app computes its deadline on the broker's. The
+// broker must not expire the message before, whatever TTL the proxy makes of it.
 func TestAnAbsoluteDeadlineHoldsOnTheBrokersClock(t *testing.T) {
 	for _, skew := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute} {
 		for _, measure := range []bool{true, false} {

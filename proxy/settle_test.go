@@ -98,8 +98,8 @@ func TestLinksThatAreObserved(t *testing.T) {
 	})
 }
 
-// What a delivery says that must not be taken for the message that was sent from here, or cannot
-// be read.
+// Deliveries with values that must not be taken for the message that was sent from here, or that
+// cannot be read.
 func TestDeliveriesThatAreNotTiedToASend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setupAMQP(t)

@@ -20,7 +20,7 @@ import (
 	"overdue/scheduler"
 )
 
-// What the slack of a settlement costs, beside what its observation costs anyway.
+// The cost of the slack of a settlement, beside that of its observation.
 func BenchmarkSettle(b *testing.B) {
 	message := &goamqp.Message{
 		Header: &goamqp.MessageHeader{TTL: time.Minute}, Properties: &goamqp.MessageProperties{MessageID: "0f8fad5b-d9cb-469f-a165-70867728950e"},

@@ -16,8 +16,8 @@ import (
 
 const postLine = "POST /orders/messages HTTP/1.1\r\nHost: h\r\n"
 
-// What states a deadline has one spelling, the one that the monitor knows. Everything else
-// arrives as it was sent.
+// A property that states a deadline has one spelling, the one that the monitor knows. Everything
+// else arrives as it was sent.
 func TestPropertiesKeepTheSpellingOfTheSender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)

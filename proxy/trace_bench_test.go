@@ -21,7 +21,7 @@ import (
 	"overdue/scheduler"
 )
 
-// What traces cost a monitored delivery, the export included.
+// The cost of traces for a monitored delivery, the export included.
 func BenchmarkTracedDelivery(b *testing.B) {
 	const context0 = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0"
 	for _, tt := range []struct{ name, flags string }{{"off", "1"}, {"unsampled", "0"}, {"sampled", "1"}} {

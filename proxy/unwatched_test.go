@@ -56,7 +56,7 @@ func (sc *scene) watchedMessages() (n int) {
 	return n
 }
 
-// What is stated twice, one reader finds here and another there.
+// If a value is stated twice, one reader takes the first and another the second.
 func TestWhatIsStatedTwiceIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)

@@ -91,7 +91,7 @@ func TestMessagesOfSlotsGetATimeToLiveAlone(t *testing.T) {
 }
 
 // Where slots cannot stand for the messages of a send, each gets an id by which its companion names
-// it; a message of a batch that has no deadline has no companion, and gets none.
+// it. A message of a batch that has no deadline has no companion, and gets no id.
 func TestMessagesWithoutAnIDGetOneWhereACompanionNamesThem(t *testing.T) {
 	at := time.Now().Add(time.Hour)
 	for name, c := range map[string]struct {
