@@ -21,8 +21,8 @@ var distant = map[string]string{
 // bandwidth of a distance, in bytes per second.
 const bandwidth = 8 << 20
 
-// distance is a way to a namespace that takes time, as the way to a data centre does: the
-// same ports at another address, and what comes from there comes with limited bandwidth.
+// distance is a way to a namespace that takes time, as the way to a data centre does. It has the
+// same ports at another address, and bytes from there come with limited bandwidth.
 type distance struct {
 	addr      netip.Addr
 	listeners []net.Listener

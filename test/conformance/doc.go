@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command conformance runs the live tests of the Go SDK for Service Bus against the
-// embedded broker, directly and through the relay: the tests with which Microsoft checks
-// azservicebus against the real service, their source taken from the module cache as it
-// is. `make conformance` runs it.
+// Command conformance runs the live tests of the Go SDK for Service Bus against the embedded
+// broker, directly and through the relay. With these tests Microsoft checks azservicebus against
+// the real service. Their source is taken from the module cache as it is. `make conformance` runs
+// it.
 //
 //	prepare   copy the SDK out of the module cache, build its test binaries and overdue,
 //	          and ask the SDK which tests are live: those that skip in playback mode
@@ -13,11 +13,11 @@
 //	          its own: the lane takes the next test, runs it in a process of its own, takes the next
 //	report    what failed with its output, the counts of each way, and their sum
 //
-// The tests dial the ports that Service Bus has, 5671 and 443, at the bare address of a
-// namespace, and they authenticate with a token of Microsoft Entra. So a broker listens
-// on addresses of loopback from 127.0.0.2 on (127.0.0.1 stays empty, a test wants nobody
-// there), its certificate names that address, and a token server plays a managed identity.
+// The tests dial the ports that Service Bus has, 5671 and 443, at the bare address of a namespace,
+// and they authenticate with a token of Microsoft Entra. So a broker listens on addresses of
+// loopback from 127.0.0.2 on (127.0.0.1 stays empty, a test wants nobody there). Its certificate
+// names that address, and a token server plays a managed identity.
 //
-// What cannot pass stands in exceptions.go with its reason. An exception that passes is a
+// Tests that cannot pass stand in exceptions.go with their reasons. An exception that passes is a
 // failure, so that the list stays true.
 package main

@@ -13,10 +13,10 @@ import (
 	"unsafe"
 )
 
-// isolate runs this program again in a user and network namespace of its own: there every
-// address of loopback and every port is ours, whatever our user is and whatever else runs on the
-// machine, and nothing can reach a network. It reports false where the kernel, or the
-// container we are in, does not allow that.
+// isolate runs this program again in a user and network namespace of its own. There every address
+// of loopback and every port is ours, for any user and beside any other program on the machine, and
+// nothing can reach a network. It reports false where the kernel, or the container we are in, does
+// not allow that.
 func isolate(ctx context.Context, args []string, out io.Writer) (entered bool, err error) {
 	self, err := os.Executable()
 	if err != nil {

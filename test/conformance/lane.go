@@ -120,8 +120,8 @@ func laneAddr(lane, i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 0, byte(2 + 3*lane + i)})
 }
 
-// environment is what the tests of one lane see: nothing of ours but the way to the Go
-// toolchain's caches, so that a developer's Azure account stays out of the game.
+// environment is the environment of the tests of one lane. It has nothing of ours but the way to
+// the Go toolchain's caches, so that a developer's Azure account stays out of the game.
 func environment(dir, tokens string, standard, premium *namespace) ([]string, error) {
 	bundle := filepath.Join(dir, "ca.pem")
 	if err := os.WriteFile(bundle, append(standard.certificate, premium.certificate...), 0o600); err != nil {

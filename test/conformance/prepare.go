@@ -22,7 +22,7 @@ const sdkModule = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 // The packages of the SDK that have live tests, by folder.
 var packages = []string{".", "internal", "admin"}
 
-// What stands in the prepared folder.
+// Files of the prepared folder.
 const (
 	sdkDir   = "sdk"       // the SDK's source
 	planFile = "plan.json" // the live tests

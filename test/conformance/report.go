@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// What a whole run has to come to. They are exact or just below what was seen, and move with the
-// version of the SDK.
+// Results that a whole run has to reach. They are exact or just below what was seen, and move with
+// the version of the SDK.
 const (
 	// liveTests is how many results each way brings. A test that is gone, or no longer found, fails
 	// the run.

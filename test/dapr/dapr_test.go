@@ -28,7 +28,7 @@ const (
 	timeout = 3 * time.Minute
 )
 
-// What daprd does with the component file and with the request of the README.
+// Requests by daprd with the component file and with the request of the README.
 func TestDaprPublishesThroughTheEndpoint(t *testing.T) {
 	endpoint, broker := startOverdue(t)
 	c := queues.NewAzureServiceBusQueues(logger.NewLogger("test"))

@@ -60,8 +60,8 @@ func TestCanaryComesBackWhileTheMonitorRuns(t *testing.T) {
 				s.Errorf("Run = %v", err)
 			}
 		}
-		// What the monitor found late was lost to its canary, and the next of them buried it
-		// once it was stale.
+		// A message that the monitor found late was lost to its canary, and the next canary dead-lettered
+		// it once it was stale.
 		if c := s.Queue(workQueue).Counts(); c.Active != 0 || c.DeadLetter > 10 {
 			t.Errorf("left: %+v", c)
 		}

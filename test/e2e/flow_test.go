@@ -14,9 +14,9 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// The whole promise in one test: nobody consumes, and yet each message is in the
-// dead-letter queue right after its own deadline and is notified once, while the same messages on
-// a queue that is not watched stay where they are until somebody receives.
+// The whole promise in one test: nobody consumes, and yet each message is in the dead-letter queue
+// right after its own deadline and is notified once. The same messages on a queue that is not
+// watched stay where they are until somebody receives.
 func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
 	n := racetest.Sized(1000, 100)
 	seed := testseed.Of(t)
@@ -64,8 +64,8 @@ func TestMissedDeadlinesAreDeadLetteredAndNotified(t *testing.T) {
 }
 
 // Nobody can receive a message after its time to live, so a deadline that it states for later does
-// not delay its expiry: not one of a queue, and not the copy in a subscription whose default is
-// shorter.
+// not delay its expiry. This holds for a message of a queue, and for the copy in a subscription
+// whose default is shorter.
 func TestTimeToLiveThatEndsBeforeTheStatedDeadline(t *testing.T) {
 	const life = 3 * time.Second
 	brief := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{

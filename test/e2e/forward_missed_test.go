@@ -20,8 +20,8 @@ import (
 	"overdue/internal/testing/racetest"
 )
 
-// What has missed its deadline is on the other queue, once and as it was, and no dead letter any
-// more; its sender is notified. Foreign dead letters stay as they are.
+// A message that has missed its deadline is on the other queue, once and as it was, and no dead
+// letter any more; its sender is notified. Foreign dead letters stay as they are.
 func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 	play(t, func(s *scene) {
 		s.forward = func(links *link.Namespace) *alert.Forward {

@@ -59,8 +59,9 @@ func TestMonitorIsKilledAndRestarted(t *testing.T) {
 		kill()
 		kill = p.start("monitor")
 	}
-	// What a killed one held comes back when its locks lapse, after five seconds on both queues: the
-	// companions, and a message that its nudge received right before its deadline.
+	// Messages that a killed process held come back when their locks lapse, after five seconds on both
+	// queues. They are the companions, and a message that its nudge received right before its
+	// deadline.
 	end := time.Now().Add(2 * time.Minute)
 	for len(slices.Compact(h.Subjects())) < overdue && time.Now().Before(end) {
 		time.Sleep(100 * time.Millisecond)

@@ -13,9 +13,9 @@ import (
 	"overdue/scheduler"
 )
 
-// A life that no header holds is stated by when the message was made and when it ends. Nobody
-// may take it for the 49.7 days that the header stops at: the proxy would have the monitor look
-// too early, and the monitor would expire by hand what lives on.
+// A life that no header holds is stated by when the message was made and when it ends. Nobody may
+// take it for the 49.7 days that the header stops at. Otherwise the proxy would have the monitor
+// check too early, and the monitor would expire by hand a message that lives on.
 func TestALifeThatNoHeaderHolds(t *testing.T) {
 	const life = 100 * 24 * time.Hour
 	made := time.Now()
@@ -70,7 +70,7 @@ func TestALifeThatNoHeaderHolds(t *testing.T) {
 				if len(m) != 1 || m[0].TTL != life || m[0].ExpiresAt.Sub(m[0].EnqueuedTime) != life {
 					s.Fatalf("there wait %+v, want one that lives for %v", m, life)
 				}
-				// What the header says is over: a check then must see that it lives on.
+				// The time in the header is over: a check then must see that the message lives on.
 				s.Namespace.Broker.SetClockOffset(amqp.MaxTTL + time.Hour)
 				now := s.Namespace.Broker.Now()
 				err := s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, Due: now, References: []scheduler.Reference{{

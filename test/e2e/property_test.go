@@ -26,11 +26,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Whatever is sent, to whatever kind of entity, whatever consumers, monitors and clocks do: what
-// nobody has settled by its deadline is expired, never early, and notified once; what was settled
-// is neither; what is not overdue stays as it is; and nothing is left on the monitor queue.
-// OVERDUE_SCENARIOS plays more of them. Each scenario has its own chances, so one can be played
-// alone: with the same OVERDUE_SEED and OVERDUE_SCENARIOS, and -run 'TestWhateverHappens/^n$'.
+// Four promises hold, whatever is sent to any kind of entity, and whatever consumers, monitors and
+// clocks do. A message that nobody has settled by its deadline is expired, never early, and
+// notified once. A message that was settled is neither. A message that is not overdue stays as it
+// is. Nothing is left on the monitor queue. OVERDUE_SCENARIOS plays more of them. Each scenario has
+// its own chances, so one can be played alone: with the same OVERDUE_SEED and OVERDUE_SCENARIOS,
+// and -run 'TestWhateverHappens/^n$'.
 func TestWhateverHappens(t *testing.T) {
 	seed, n := testseed.Of(t), uint64(racetest.Sized(40, 8))
 	if text := os.Getenv("OVERDUE_SCENARIOS"); text != "" {
@@ -165,8 +166,9 @@ func hasExpired(v queue.View) bool {
 	return v.DeadLetterReason == "TTLExpiredException" || v.DeadLetterReason == "DeadlineExceeded"
 }
 
-// mayAlertFalsely reports whether a monitor may take what a consumer settles past the endpoints for
-// expired: over a line that was frozen, what it saw right before its nudge is old.
+// mayAlertFalsely reports whether a monitor may take a message that a consumer settles past the
+// endpoints for expired. Over a line that was frozen, the monitor's state from right before its
+// nudge is old.
 func (p *played) mayAlertFalsely() bool { return p.drained && len(p.line) > 0 && p.consumers > 0 }
 
 // notifiedOften reports whether n notifications are right for an expired message with that id. One
@@ -319,9 +321,9 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 }
 
 // hasDoubtfulDefault reports whether v may be older than the default time to live, as far as a
-// monitor knows: it was enqueued within a moment of the change, or scheduled at an unknown instant:
-// without a measured clock its companion has no window, so that it may be of another message with
-// that id. Then only a nudge may expire v, and a live message before it stops each one.
+// monitor knows. It was enqueued within a moment of the change, or it was scheduled and the clock
+// is not measured. In the second case its companion has no window, so it may be of another message
+// with that id. Then only a nudge may expire v, and a live message before it stops each one.
 func (p *played) hasDoubtfulDefault(v queue.View) bool {
 	isNearChange := v.EnqueuedTime.Sub(p.changedAt).Abs() < search.WindowMargin
 	isScheduled := !p.measured && !v.ScheduledEnqueueTime.IsZero()
@@ -347,8 +349,9 @@ func (p *played) expired(at place, m drawnMessage, dead queue.View, seen *histor
 	}
 }
 
-// takeInnocents receives what lives at a place, in half of the scenarios and where there are no
-// sessions: in order, and all that does not belong to somebody who has set it aside.
+// takeInnocents receives the live messages at a place, in half of the scenarios and where there are
+// no sessions. It takes them in order, and all that do not belong to a consumer who has set them
+// aside.
 func (p *played) takeInnocents(at place, st standing, i int) {
 	p.Helper()
 	if at.sessions || p.consumers%2 == 0 || p.anyOf(quirk.ReleaseCounts|quirk.ReleaseLast) || p.unreachable() {

@@ -85,7 +85,7 @@ const eventsNeedOne = quirk.DeadLettersRenumbered | quirk.DeadLettersRestamped |
 // several reports whether the broker differs in more than one way.
 func (p *plan) several() bool { return bits.OnesCount32(uint32(p.quirks)) > 1 }
 
-// unreachable reports whether an expired message may be neither seen nor expired: a peek hides it,
+// unreachable reports whether an expired message may be neither seen nor expired. A peek hides it,
 // and a nudge does not reach behind the first live message, takes seconds, or cannot be made as
 // long as a consumer holds the session.
 func (p *plan) unreachable() bool {
@@ -104,8 +104,8 @@ func (p *plan) eventsDiffer(id string, n int) bool {
 	case p.anyOf(quirk.ScheduleLate) && n > 1: // two monitors have its companion at one time
 		return len(p.changes) > 0
 	}
-	// What a nudge leaves, for a while or for good, seems to be held. Where letters are taken away,
-	// its verdict is unknown then.
+	// A message that a nudge leaves, for a while or for good, seems to be held. Where letters are
+	// taken away, its verdict is unknown then.
 	return n == 0 && (p.unreachable() || p.drained && p.anyOf(quirk.StampsSeconds|quirk.CleanupLate))
 }
 

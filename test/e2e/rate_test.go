@@ -21,15 +21,15 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// What ten thousand deadlines a second may cost: the targets of `overdue bench`, which
+// Bounds for the cost of ten thousand deadlines a second: the targets of `overdue bench`, which
 // internal/testing/arch holds these to.
 const (
 	mostLag        = 10 * time.Millisecond // of 99 in 100
 	mostOperations = 0.12                  // a message, where slots stand for messages
 )
 
-// Ten thousand deadlines a second are kept as if they were few: each message has a time to live
-// of its own, and nobody receives. What that costs is shared by all of them.
+// Ten thousand deadlines a second are kept as if they were few: each message has a time to live of
+// its own, and nobody receives. All of them share the cost.
 func TestTenThousandDeadlinesASecond(t *testing.T) {
 	racetest.Skip(t, "it needs thousands of messages; small scenes show the races")
 	seed := testseed.Of(t)
@@ -90,9 +90,9 @@ func TestTenThousandDeadlinesASecond(t *testing.T) {
 	}
 }
 
-// What is sent at once has deadlines all over the time that follows, and most of it slots; the
-// first ones are named. Nobody receives. What is read for either serves both: a message costs a
-// few hundredths of a peek.
+// Messages that are sent at once have deadlines all over the time that follows. Most of that time
+// has slots; the first companions are named. Nobody receives. A read for either serves both: a
+// message costs a few hundredths of a peek.
 func TestSlotsAndNamesShareWhatIsRead(t *testing.T) {
 	racetest.Skip(t, "it needs thousands of messages; small scenes show the races")
 	seed := testseed.Of(t)

@@ -31,8 +31,8 @@ func withSlack(t *testing.T, slack float64, act func(*scene, *redistest.Server),
 }
 
 // Two companions stand for one missed message, as when two proxies have slots, and come to two
-// monitors: the second comes back to one that was not there when the first notified of it. With
-// Redis they notify once; without Redis each of them does.
+// monitors. The second comes back to a monitor that was not there when the first notified of it.
+// With Redis they notify once; without Redis each of them does.
 func TestMonitorsTogetherNotifyOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		fail     func(*redistest.Server)
@@ -86,8 +86,8 @@ var redisFails = map[string]func(r *redistest.Server) (end func()){
 	},
 }
 
-// Whatever happens to Redis while deadlines pass, each is kept in time and notified, and what
-// was settled is left alone.
+// Deadlines that pass are kept in time and notified, and settled messages are left alone, whatever
+// happens to Redis meanwhile.
 func TestDeadlinesThatPassWhileRedisFails(t *testing.T) {
 	for name, fail := range redisFails {
 		for _, slots := range []bool{false, true} {

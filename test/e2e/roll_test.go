@@ -23,10 +23,10 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-// Proxies and monitors, each a process of its own, become three of each, and then one of each
-// that was not there at first, while apps send, receive and settle through the endpoints. What
-// was acknowledged waits, was received, or is a dead letter that was notified of; nothing is
-// early, and nothing that nobody received was delivered. Where processes are stopped and not
+// Proxies and monitors, each a process of its own, become three of each, and then one of each that
+// was not there at first. Meanwhile apps send, receive and settle through the endpoints. An
+// acknowledged message waits, was received, or is a dead letter that was notified of. Nothing is
+// early, and a message that nobody received was not delivered. Where processes are stopped and not
 // killed nothing is notified twice.
 //
 // Like TestMonitorIsKilledAndRestarted it runs on the real clock.
@@ -162,7 +162,7 @@ func (r *roll) load() (stop func()) {
 	return func() {
 		r.Helper()
 		quiet()
-		// What is left is received, once its locks have lapsed.
+		// The remaining messages are received, once their locks have lapsed.
 		for end := time.Now().Add(2 * time.Minute); len(r.peek(served, 0)) > 0; time.Sleep(50 * time.Millisecond) {
 			if time.Now().After(end) {
 				r.Error("the queue that is served is not empty after a minute")

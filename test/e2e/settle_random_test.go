@@ -109,9 +109,9 @@ func (f *fates) receiveSome(r *azservicebus.Receiver) []*azservicebus.ReceivedMe
 	return ms
 }
 
-// Whatever consumers do through the endpoints: what is not settled is expired at its deadline,
-// or as soon as its lock ends, and notified once; nothing is expired early; nothing that was
-// settled is notified.
+// Consumers do anything that they can through the endpoints. A message that is not settled is
+// expired at its deadline, or as soon as its lock ends, and notified once. Nothing is expired
+// early, and no settled message is notified.
 func TestRandomSettlementsCostNoDeadline(t *testing.T) {
 	seed := testseed.Of(t)
 	for round := range uint64(racetest.Sized(4, 2)) {

@@ -254,7 +254,8 @@ func TestSettlementOfAnEarlierMessageWithTheSameID(t *testing.T) {
 	}, early)
 }
 
-// What is due too soon to be cancelled becomes due, and is not searched for.
+// A companion that is due too soon to be cancelled becomes due, and its message is not searched
+// for.
 func TestDueCompanionOfSettledMessagesCostsNoCheck(t *testing.T) {
 	play(t, func(s *scene) {
 		tr := s.traffic()
@@ -308,8 +309,8 @@ func TestEarlyCancelSparesOperations(t *testing.T) {
 }
 
 // A consumer settles its message late, at the very instants in which the monitor searches for it
-// and nudges. What passes an endpoint is no missed deadline, whatever its companion names, and
-// whether or not somebody takes the dead letters of others away.
+// and nudges. A message that passes an endpoint has missed no deadline, whatever its companion
+// names, and whether or not somebody takes the dead letters of others away.
 func TestSettlementDuringTheNudge(t *testing.T) {
 	for name, drained := range map[string]bool{"dead letters stay": false, "dead letters are drained": true} {
 		for companions, slots := range map[string]bool{"each": false, "slot": true} {

@@ -32,9 +32,9 @@ func notifiedOnceEachOf(s *scene, ids ...string) {
 	}
 }
 
-// Whatever happens to the Redis that has the companions while deadlines pass: what was
-// acknowledged is notified, once it is back, and never early. A send that cannot be promised is
-// refused, or has its companion in the journal.
+// An acknowledged message is notified, and never early, once the Redis that has the companions is
+// back, whatever happens to it while deadlines pass. A send that cannot be promised is refused, or
+// has its companion in the journal.
 func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 	for name, fail := range redisFails {
 		if name == "flushed" {
@@ -86,8 +86,8 @@ func TestDeadlinesThatPassWhileTheStoreFails(t *testing.T) {
 						}
 					}
 					for id := range due {
-						// What was not answered may have come in, and is next to what the journal brings: at two
-						// monitors, which do not know of each other here, that is two events.
+						// A companion whose write was not answered may be in Redis, beside the one that the journal
+						// brings. At two monitors, which do not know of each other here, that is two events.
 						if notified[id] == 0 || notified[id] > 1 && !pass {
 							t.Errorf("%s was notified %d times, want once", id, notified[id])
 						}

@@ -26,8 +26,9 @@ import (
 )
 
 // Processes of the previous version and of this one work with one broker while apps send and
-// receive: the previous proxy with this monitor, and this proxy with the previous monitor. What was
-// acknowledged waits, was received, or was notified of once: see docs/operate/start-and-stop.md.
+// receive. The previous proxy runs with this monitor, and this proxy with the previous monitor. An
+// acknowledged message waits, was received, or was notified of once: see
+// docs/operate/start-and-stop.md.
 //
 // Like TestRollingRestarts it runs on the real clock.
 func TestUpgrades(t *testing.T) {

@@ -75,8 +75,8 @@ func (s *scene) brim(entity string, n int, change func(i int, m *amqp.Message)) 
 }
 
 // A batch that has no room for the ids that its messages lack passes the proxy, and each message
-// that nobody receives in time is dead-lettered, with one event. What the monitor does in other
-// kinds of entities, its own tests play.
+// that nobody receives in time is dead-lettered, with one event. The monitor's own tests play other
+// kinds of entities.
 func TestBatchWithoutRoomForIDsPassesTheProxy(t *testing.T) {
 	const n, life = 25, 3 * time.Second
 	for _, slots := range []bool{false, true} {

@@ -147,8 +147,8 @@ func TestEachExampleHasItsOwnQueues(t *testing.T) {
 	}
 }
 
-// exampleFiles is what the files below examples hold, by name. What package managers have put there
-// is left out.
+// exampleFiles is what the files below examples hold, by name. Files of package managers are left
+// out.
 func exampleFiles(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}

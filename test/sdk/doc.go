@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sdk puts the embedded broker before the JavaScript, Python and Java SDKs as they
-// are published. The folders js, python and java hold one program each, which
-// goes through its scenarios with a namespace given by a connection string; the
-// test starts a namespace for each and reports every scenario as a subtest.
+// Package sdk puts the embedded broker before the JavaScript, Python and Java SDKs as they are
+// published. The folders js, python and java hold one program each, which goes through its
+// scenarios with a namespace given by a connection string. The test starts a namespace for each and
+// reports every scenario as a subtest.
 //
 // The folder examples has the test suites that docs/broker/README.md names, one for each SDK and
 // one in Go. They run too, each with a broker that it starts itself.

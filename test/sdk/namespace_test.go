@@ -35,9 +35,9 @@ func buildBroker(t *testing.T) (file string) {
 	return program.Build(t)
 }
 
-// A namespace is what one suite talks to: `overdue broker` with broker.yaml, on a
-// port of its own that takes AMQP, TLS, WebSocket and HTTP; or `overdue run`, which
-// has its endpoints in front of the same.
+// A namespace is the server of one suite. It is `overdue broker` with broker.yaml, on a port of its
+// own that takes AMQP, TLS, WebSocket and HTTP. Or it is `overdue run`, which has its endpoints in
+// front of the same.
 type namespace struct {
 	endpoint  string // takes AMQP: the broker, or the proxy in front of it
 	secure    string // takes AMQP and WebSocket over TLS; likewise

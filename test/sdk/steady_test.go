@@ -215,7 +215,7 @@ func TestAppsOutliveWhatFailsBeneathThem(t *testing.T) {
 			await("sends")
 			b.stop()
 			b = namespace()
-			// What the embedded broker had is gone with it, so the apps count from here.
+			// The messages of the embedded broker are gone with it, so the apps count from here.
 			if _, err := io.WriteString(stdin, "anew\n"); err != nil {
 				t.Fatal(err)
 			}

@@ -86,8 +86,8 @@ func exchangeOne(ctx context.Context, client *azservicebus.Client, sender *azser
 	return receiver.Close(ctx)
 }
 
-// goMessages are what the Go SDK can write, each property on a message of its own: the order of a
-// map is random, and the bytes have to be the same twice.
+// goMessages are the messages that the Go SDK can write, each property on a message of its own. The
+// order of a map is random, and the bytes have to be the same twice.
 func goMessages(kind string) []*azservicebus.AMQPAnnotatedMessage {
 	at := time.UnixMilli(4_102_542_245_678).UTC()
 	text := func(s string) *string { return &s }
@@ -176,8 +176,8 @@ func exchangeSpelled(ctx context.Context, client *azservicebus.Client, addr, que
 	return receiver.Close(ctx)
 }
 
-// spelled are messages in encodings that are allowed and that no SDK chooses: wide where narrow
-// would do, descriptors by name, empty sections, fields that are absent at the end or null.
+// spelled are messages in encodings that are allowed and that no SDK chooses. Values are wide where
+// narrow would do, descriptors go by name, sections are empty, and last fields are absent or null.
 func spelled(kind string) [][]byte {
 	const (
 		wideHeader     = "\x00\x80\x00\x00\x00\x00\x00\x00\x00\x70" // descriptor as an eight-byte ulong

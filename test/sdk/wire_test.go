@@ -20,8 +20,8 @@ import (
 	"overdue/internal/testing/wiretap"
 )
 
-// What an SDK puts on the wire, by the argument of its program. The queues of a kind have its
-// name behind that of the SDK.
+// Kinds of messages that an SDK puts on the wire, by the argument of its program. The queues of a
+// kind have its name behind that of the SDK.
 const (
 	wholeKind = "whole" // messages with ids and times to live
 	bareKind  = "bare"  // messages without

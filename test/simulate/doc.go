@@ -5,6 +5,6 @@
 //
 // The proxies are real as far as companions go: each has a scheduler of its own, with its slots,
 // its transfers and its companions as they are encoded. The monitor queue is a simulated one, and
-// monitors are counted and not run: for each companion they get, the simulation adds up the
+// monitors are counted and not run. For each companion they get, the simulation adds up the
 // operations that the benchmarks have counted for one.
 package simulate

@@ -111,7 +111,7 @@ type tab struct {
 	problems []string // that no page may have
 }
 
-// open opens a tab. What goes wrong in it fails the test at its end.
+// open opens a tab. A fault in it fails the test at its end.
 func (s *scene) open(on screen) *tab {
 	s.Helper()
 	prepare(s.T)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command broker measures the embedded broker: a process of its own behind its real endpoint, on
-// TCP loopback, with the Go SDK, with a plain go-amqp client, and with a client that costs next to
-// nothing. In addition to the rate, it reports the processor time of a message on either side: on a
-// shared machine the rate says what the machine was doing, and the processor time what the code
-// does. test/bench/README.md says what the lines mean.
+// TCP loopback. The clients are the Go SDK, a plain go-amqp client, and a client that costs next to
+// nothing. In addition to the rate, it reports the processor time of a message on either side. On a
+// shared machine the rate depends on the load of the machine, and the processor time on the code.
+// The file test/bench/README.md says what the lines mean.
 //
 //	go run ./test/bench/broker
 package main
@@ -77,7 +77,7 @@ func (b *bench) run(ctx context.Context) (err error) {
 // skips reports whether a line was not asked for.
 func (b *bench) skips(name string) bool { return !b.only.MatchString(name) }
 
-// rate prints a line about f, which returns how many messages it moved. What it does before it
+// rate prints a line about f, which returns how many messages it moved. The work of f before it
 // calls begin does not count.
 func (b *bench) rate(name string, f func(begin func()) (int, error)) error {
 	if b.skips(name) {

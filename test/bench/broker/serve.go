@@ -19,7 +19,7 @@ import (
 	"overdue/internal/broker/httpapi"
 )
 
-// What lives in the broker that is measured. A queue of any other name is plain.
+// Queues of the broker that is measured. A queue of any other name is plain.
 const (
 	plainQueue     = "plain"
 	duplicateQueue = "duplicates" // duplicate detection is on

@@ -19,8 +19,8 @@ import (
 const (
 	firedQueue = "fired"
 	publishers = 4
-	// rung is how long the lowest queue of the ladder holds a message back, and rungs is how many
-	// there are: each holds it back twice as long as the one below.
+	// rung is how long the lowest queue of the ladder holds a message back, and rungs is the number of
+	// queues. Each holds it back twice as long as the one below.
 	rung  = 500 * time.Millisecond
 	rungs = 6
 )

@@ -21,7 +21,7 @@ const (
 	senders  = 16
 )
 
-// Every message lives for an hour, which is its deadline where it is monitored, and has no
+// Every message lives for an hour, which is its deadline where it is monitored. It has no
 // message-id, as the SDKs send it: the endpoint makes one where a companion has to name it.
 var (
 	body  = bytes.Repeat([]byte("x"), 256)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command relay measures what the AMQP endpoint costs: the same clients send straight to the embedded
-// broker, through the endpoint to a queue that is not monitored, and through it to one that is. Broker,
-// sidecar and clients are processes of their own, all on TCP loopback. Rounds are short and take
-// turns, so that all ways see the same machine, and what is printed of a line is the median of its
-// rounds. test/bench/README.md says what the lines mean.
+// Command relay measures the cost of the AMQP endpoint. The same clients send straight to the
+// embedded broker, through the endpoint to a queue that is not monitored, and through it to one
+// that is. Broker, sidecar and clients are processes of their own, all on TCP loopback. Rounds are
+// short and take turns, so that all ways see the same machine, and each printed figure is the
+// median of its rounds. The file test/bench/README.md says what the lines mean.
 //
 //	go build -o bin/overdue ./cmd/overdue && go run ./test/bench/relay -overdue bin/overdue
 package main
