@@ -63,8 +63,7 @@ func TestMessagesThatBypassTheEndpoints(t *testing.T) {
 	})
 }
 
-// What was late before anybody checked is expired with the first adopt pass, however much it is,
-// and read once.
+// The first adopt pass expires the whole overdue backlog, however large it is, and reads it once.
 func TestBacklogIsAdopted(t *testing.T) {
 	inModes(t, adopts(workQueue), func(s *scene) {
 		s.MeasureClock()
@@ -87,8 +86,8 @@ func TestBacklogIsAdopted(t *testing.T) {
 		if got := len(s.Lags(workQueue)); got != 300 {
 			t.Errorf("%d messages are dead letters, want 300", got)
 		}
-		// What a broker has expired by itself before anybody checked is a dead letter, and was
-		// on no queue to be found.
+		// A message that a broker expired by itself before anybody checked is a dead letter, and was on
+		// no queue to be found.
 		found := 600
 		if s.Expiry == queue.Eager {
 			found = 300

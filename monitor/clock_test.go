@@ -127,9 +127,8 @@ func TestAbsoluteDeadlineOnASkewedClock(t *testing.T) {
 	}, func(_ *scene, c *broker.Config) { c.ClockOffset = offset })
 }
 
-// The broker's clock is ahead of what was measured. What the measurement says until the next one
-// must not show that a deadline is still to come, and the next one counts, however sharp the last
-// was.
+// The broker's clock is ahead of what was measured. Until the next measurement, the old one must
+// not show that a deadline is still to come. The next one counts, however sharp the last was.
 func TestAClockThatIsAheadOfItsMeasurement(t *testing.T) {
 	play(t, func(s *scene) {
 		s.MeasureClock()

@@ -151,8 +151,8 @@ func TestCompletionOfATopicsCopies(t *testing.T) {
 	})
 }
 
-// What is notified of a message that is still there is as durable as any alert, and notified
-// once although monitors change.
+// A notification of a message that is still there is as durable as any alert, and is sent once
+// although monitors change.
 func TestIncompleteMessageWhoseSinkIsDown(t *testing.T) {
 	inModes(t, nothing, func(s *scene) {
 		s.MeasureClock()

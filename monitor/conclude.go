@@ -77,9 +77,9 @@ func (e *entity) postpone(ctx context.Context, wt *watch) {
 }
 
 const (
-	// What is not over is checked again after half of the time that it has lasted, checkMin at least:
-	// a message in flight after checkMax at most, so that its notification follows within a second
-	// after a consumer gives it back, and all else after waitMax.
+	// A watch that is not over is checked again after half of the time that it has lasted, checkMin at
+	// least. A message in flight is checked after checkMax at most, so that its notification follows
+	// within a second after a consumer gives it back. Any other is checked after waitMax at most.
 	checkMin = 200 * time.Millisecond
 	checkMax = 750 * time.Millisecond
 	waitMax  = 2 * time.Minute

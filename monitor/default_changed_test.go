@@ -27,9 +27,8 @@ func (s *scene) setDefaultLife(d time.Duration) {
 	s.Must(err)
 }
 
-// The default time to live changes while companions are outstanding: a message keeps the life
-// that it was enqueued with, and its companion stands for the life that was stated when it was
-// written.
+// The default time to live changes while companions are outstanding. A message keeps the life that
+// it was enqueued with, and its companion stands for the life that was stated when it was written.
 func TestDefaultTimeToLiveThatChangesUnderCompanions(t *testing.T) {
 	for _, slots := range []bool{true, false} {
 		for _, to := range []time.Duration{2 * time.Second, time.Hour, 0} {

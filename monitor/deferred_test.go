@@ -83,7 +83,7 @@ func TestDeferredAndLockedAtItsDeadline(t *testing.T) {
 	}
 }
 
-// What else is deferred there, and not due, stays as it is.
+// Other deferred messages there, which are not due, stay as they are.
 func TestOtherDeferredMessagesAreNotDisturbed(t *testing.T) {
 	inModes(t, plain, func(s *scene) {
 		s.MeasureClock()

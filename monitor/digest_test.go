@@ -92,9 +92,9 @@ func TestMissedDeadlinesAreOnePageOfTheirGroup(t *testing.T) {
 	})
 }
 
-// The sinks of a monitor change while it runs: events of the same second go to whom they were
-// meant for, what a group that stays has gathered is notified, and what comes later goes to
-// those that are new.
+// The sinks of a monitor change while it runs. Events of the same second go to the sinks that they
+// were meant for, and the events of a group that stays are notified. Later events go to the new
+// sinks.
 func TestSinksChangeWhileTheMonitorRuns(t *testing.T) {
 	play(t, func(s *scene) {
 		stays, goes := &pages{}, &events{name: "goes"}

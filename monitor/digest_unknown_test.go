@@ -14,9 +14,9 @@ import (
 	"overdue/scheduler"
 )
 
-// rolledOut plays a scene in which a monitor has gathered a group for a sink, and a monitor
-// whose configuration does not have that sink takes its place before the page is due. know has
-// monitors that are started later know it again.
+// rolledOut plays a scene in which a monitor has gathered a group for a sink. A monitor whose
+// configuration does not have that sink takes its place before the page is due. Calling know makes
+// monitors that are started later know the sink again.
 func rolledOut(t *testing.T, act func(s *scene, sink *pages, digests int, know func())) {
 	t.Helper()
 	play(t, func(s *scene) {

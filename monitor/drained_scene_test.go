@@ -121,9 +121,9 @@ func (s *scene) drainDeadLetters() (stop func()) {
 }
 
 // A consumer settles its message late, at the very instants in which the monitor searches for it
-// and nudges. It is not known yet whether dead letters stay, so a message that is settled between
+// and nudges. It is not known yet whether dead letters stay. So a message that is settled between
 // the last peek before the nudge and the first one after it counts as missed. Those are few
-// milliseconds; and none once a dead letter was seen to stay.
+// milliseconds, and none once a dead letter was seen to stay.
 func TestSettledDuringTheNudge(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		mistaken := 0
@@ -233,8 +233,8 @@ func TestSettledDuringANudgeThatCannotExpireIt(t *testing.T) {
 }
 
 // Deadlines are missed faster than checks can come before them, while a consumer completes the dead
-// letters as they come. What is read right behind each nudge shows most of them. The others were
-// there before, while nobody received.
+// letters as they come. The read right behind each nudge shows most of them. The others were there
+// before, while nobody received.
 func TestManyDeadLettersThatAreTakenAway(t *testing.T) {
 	racetest.Skip(t, "it needs thousands of messages; small scenes show the races")
 	play(t, func(s *scene) {

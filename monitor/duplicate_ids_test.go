@@ -136,8 +136,8 @@ func (s *scene) deferFrom(name string, n int) {
 	s.Must(r.Close(s.Context()))
 }
 
-// What a message is sent with may say that its deadline is the one of another, or that is where
-// its life ends.
+// A message may state a deadline that is the one of another message, or that is the end of its own
+// life.
 func TestEqualDeadlinesOfMessagesWhoseIDRepeats(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -169,10 +169,10 @@ func TestEqualDeadlinesOfMessagesWhoseIDRepeats(t *testing.T) {
 	}
 }
 
-// One id for all is what some apps use. What that costs grows with the messages, and not with how
-// many others each reference matches.
-// A message has expired, and a live one has its id. A monitor that stops at any moment of the check
-// leaves the expired one to the next monitor, which does not wait for the deadline of the other.
+// One id for all is what some apps use. The cost grows with the messages, and not with how many
+// others each reference matches. A message has expired, and a live one has its id. A monitor that
+// stops at any moment of the check leaves the expired one to the next monitor, which does not wait
+// for the deadline of the other.
 func TestMonitorThatStopsBetweenTwoMessagesWithOneID(t *testing.T) {
 	for wait := 100 * time.Millisecond; wait < 4*time.Second; wait += 100 * time.Millisecond {
 		t.Run(fmt.Sprint(wait), func(t *testing.T) {

@@ -24,9 +24,10 @@ const (
 	// the next one.
 	idleLinks = time.Second
 	// maxRemembered bounds the entities of which anything is known, since every writer to the monitor
-	// queue can choose names, and the messages of which each knows that a deadline does not hold.
+	// queue can choose names. It also bounds the messages of each entity whose deadlines are known not
+	// to hold.
 	maxRemembered = 10_000
-	// maxRound bounds the watches of a round, so that it is over in some ten milliseconds: a message
+	// maxRound bounds the watches of a round, so that it is over in some ten milliseconds. A message
 	// that is due meanwhile expires in its nudge, and was not seen before.
 	maxRound = 96
 	// maxWatches bounds the watches of an entity, to about 100 MiB. Beyond that, companions wait.

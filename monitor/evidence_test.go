@@ -41,7 +41,8 @@ func TestSettledLateIsUnknownUntilDeadLettersAreSeenToStay(t *testing.T) {
 	}
 }
 
-// What is settled well before its deadline is met, whatever is known of dead letters.
+// A message that is settled well before its deadline is met, whether or not dead letters are known
+// to stay.
 func TestSettledEarlyIsMet(t *testing.T) {
 	play(t, func(s *scene) {
 		s.MeasureClock()
@@ -58,7 +59,7 @@ func TestSettledEarlyIsMet(t *testing.T) {
 }
 
 // In each session live messages stand before the overdue one, so that a nudge may not reach it and
-// a scan expires it, while somebody deletes the dead letters as they come.
+// a scan expires it. Meanwhile somebody deletes the dead letters as they come.
 func TestSessionsWhoseDeadLettersAreTakenAway(t *testing.T) {
 	inModes(t, withSessions, func(s *scene) {
 		s.MeasureClock()

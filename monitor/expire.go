@@ -78,8 +78,8 @@ func eachScope(scopes []*scope, do func(*scope) error) error {
 
 // openScopes opens the receivers. One of a queue stays open for the next round.
 //
-// An open receiver takes a session from its consumers for that time, which costs them one attempt:
-// messages go back uncounted and in order, and the state of the session stays (Azure/amqpnetlite
+// An open receiver takes a session from its consumers for that time, which costs them one attempt.
+// Messages go back uncounted and in order, and the state of the session stays (Azure/amqpnetlite
 // issue 342).
 func (r *round) openScopes(ctx context.Context) error {
 	return eachScope(r.scopes, func(s *scope) (err error) {

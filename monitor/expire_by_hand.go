@@ -12,9 +12,9 @@ import (
 	"overdue/monitor/search"
 )
 
-// mayScan reports whether to take the message of wt off its queue by hand: its deadline comes
-// before the end of its time to live, or a live message before it took the credit of the nudge.
-// The numbers of partitions do not show their order.
+// mayScan reports whether to take the message of wt off its queue by hand. Its deadline comes
+// before the end of its time to live, or a live message before it took the credit of the nudge. The
+// numbers of partitions do not show their order.
 func (r *round) mayScan(s *scope, wt *watch) bool {
 	switch {
 	case r.settings.Strategy == strategyNative || wt.judgement.Assumed:

@@ -11,9 +11,9 @@ import (
 	"overdue/monitor/nudge"
 )
 
-// Where dead letters are known to stay, the letter decides. Then no peek comes before the nudge:
-// nudges follow the deadlines in a goroutine of their own, and one read of letters by number serves
-// all messages whose nudge was made. What has no letter is looked for.
+// Where dead letters are known to stay, the letter decides. Then no peek comes before the nudge.
+// Nudges follow the deadlines in a goroutine of their own, and one read of letters by number serves
+// all messages whose nudge was made. The queue is searched for messages without a letter.
 
 const (
 	// After a read of letters, none are read for restPerPage times its pages, but restMax at most.

@@ -10,8 +10,8 @@ import (
 	"overdue/internal/broker"
 )
 
-// What is sent to a queue that forwards is watched where it ends: in a queue, in one with
-// sessions behind another hop, in the subscriptions of a topic.
+// A message that is sent to a queue that forwards is watched where it ends. It ends in a queue, in
+// one with sessions behind another hop, or in the subscriptions of a topic.
 func TestForwardedMessagesAreFollowed(t *testing.T) {
 	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true}
 	sessions := end
@@ -90,8 +90,8 @@ func TestForwardedMessagesAreCountedOnce(t *testing.T) {
 	})
 }
 
-// What it forwards to takes nothing: nobody has received the message, which is a dead letter of
-// the queue, or where that forwards its dead letters.
+// The entity that it forwards to takes nothing. Nobody has received the message, which is a dead
+// letter of the queue, or of the entity to which the queue forwards its dead letters.
 func TestMessageThatCannotBeForwarded(t *testing.T) {
 	for name, deadTo := range map[string]string{"dead letters stay": "", "dead letters are forwarded": "central"} {
 		t.Run(name, func(t *testing.T) {

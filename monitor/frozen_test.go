@@ -15,9 +15,9 @@ import (
 	"overdue/internal/testing/racetest"
 )
 
-// A line that freezes while the monitor scans keeps what is on its way over it locked, until the
-// locks lapse, and each of those messages is delivered once more than it was. No monitor can
-// undo that, so it asks for no more than stands before what it is after: a hundred live messages
+// A line may freeze while the monitor scans. Messages on their way over it stay locked, until the
+// locks lapse, and each of them is delivered once more than it was. No monitor can undo that, so it
+// asks for no more messages than stand before the one that it searches for. A hundred live messages
 // behind it are left alone, but for the one that shows that a consumer has it.
 func TestAFrozenLineKeepsFewMessages(t *testing.T) {
 	const lock, behind = 10 * time.Second, 100

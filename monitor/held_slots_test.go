@@ -16,9 +16,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
-// Times to live of several lengths, each with slots of its own and together with those of spans,
-// while a consumer holds messages far beyond their deadlines: what was read of the queue for one
-// slot must not hide what another one is for.
+// Times to live of several lengths have slots of their own each and share those of spans, while a
+// consumer holds messages far beyond their deadlines. A read of the queue for one slot must not
+// hide the messages of another.
 func TestMessagesHeldAtTheirDeadlineBySlotsOfManyLengths(t *testing.T) {
 	seed := testseed.Of(t)
 	rounds := uint64(racetest.Sized(2, 1))

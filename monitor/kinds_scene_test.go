@@ -21,8 +21,8 @@ func (s *scene) describe(ctx context.Context, name string, since time.Time) (ent
 	return s.Describe(name)
 }
 
-// wantDead wants these messages, in this order of their numbers, to be the dead letters at a
-// path, for that reason, none of them early and none later than late by its deadline.
+// wantDead wants these messages, in this order of their numbers, to be the dead letters at a path,
+// for that reason. None may be early and none later than late by its deadline.
 func (s *scene) wantDead(path, reason string, within, late time.Duration, ids ...string) {
 	s.Helper()
 	var got []string

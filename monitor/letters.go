@@ -41,7 +41,7 @@ func (l *letters) stay() bool {
 func (l *letters) areTaken() bool { return time.Since(l.taken) < lettersHold }
 
 // stayedSince reports whether none can have been taken since an instant: a witness from before is
-// still there. Who takes letters takes the oldest first, or all.
+// still there. A consumer that takes letters takes the oldest first, or all.
 func (l *letters) stayedSince(t time.Time) bool {
 	return !l.since.IsZero() && l.since.Before(t) && l.stayed.After(t)
 }
@@ -54,8 +54,9 @@ func (l *letters) note(identity search.Identity) {
 	}
 }
 
-// read reads letters: the first page where they may be taken away, on which new ones stand, and
-// then those with identities that wanted still returns, as far as that did not reach.
+// read reads letters. Where they may be taken away, it reads the first page, on which new ones
+// stand. Then it reads those with identities that wanted still returns, as far as the page did not
+// have them.
 func (l *letters) read(ctx context.Context, wanted func() []search.Identity, see func(*link.Message)) (err error) {
 	asks, found := !l.since.IsZero() && time.Since(l.since) >= witnessAge, false
 	seeAny := func(m *link.Message) {

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Live messages stand around overdue ones, and before them. Whatever the monitor has to
-// touch on its way, it gives back as it was.
+// Live messages stand around overdue ones, and before them. The monitor gives back each message
+// that it has to touch on its way, as it was.
 func TestLiveMessagesAreNotDisturbed(t *testing.T) {
 	for _, mode := range []struct {
 		name   string

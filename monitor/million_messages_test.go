@@ -16,7 +16,7 @@ import (
 	"overdue/scheduler"
 )
 
-// What a few overdue messages cost does not grow with the queue in which they stand: a million
+// The cost of a few overdue messages does not grow with the queue in which they stand: a million
 // live ones are not read.
 func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 	racetest.Skip(t, "it needs thousands of messages; small scenes show the races")

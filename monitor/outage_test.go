@@ -12,9 +12,9 @@ import (
 	"overdue/internal/testing/racetest"
 )
 
-// However long the line was down: a second after it is back what has become due meanwhile is
-// dead-lettered, and what comes then is not late for what had failed before. One message is held
-// by a consumer all along, so that a watch fails all along.
+// The line may be down for any time. A second after it is back, all messages that have become due
+// meanwhile are dead-lettered, and later ones are not late because of earlier failures. One message
+// is held by a consumer all along, so that a watch fails all along.
 func TestMissedDeadlinesAfterAnOutage(t *testing.T) {
 	const bound = time.Second
 	outages := []time.Duration{300 * time.Millisecond, 1200 * time.Millisecond, 7 * time.Second, time.Minute, 10 * time.Minute, time.Hour}

@@ -21,9 +21,9 @@ import (
 )
 
 // Consumers do whatever they can with messages whose deadlines come meanwhile: complete them in
-// time or late, give them back, set them aside, dead-letter them, let their locks lapse.
-// Whatever they do, and in whatever kind of entity: what somebody has settled is not notified,
-// all else is dead-lettered, never early, and notified once, and nothing is left.
+// time or late, give them back, set them aside, dead-letter them, let their locks lapse. For every
+// behaviour and every kind of entity, a message that somebody has settled is not notified. Any
+// other message is dead-lettered, never early, and notified once, and nothing is left.
 func TestWhateverConsumersDo(t *testing.T) {
 	end := broker.QueueConfig{Name: "end", DeadLetteringOnMessageExpiration: true, LockDuration: 5 * time.Second}
 	turn := 0

@@ -134,9 +134,9 @@ func merged(windows []window) []window {
 }
 
 // readBacklog takes messages from the backlog, as far as windows are long. It returns the windows,
-// or parts of windows, that the backlog does not cover, which are still to be read, and those that
-// it did not cover before: what has expired there was never seen. A backlog goes by today's default,
-// so it has no messages from before that.
+// or parts of windows, that the backlog does not cover, which are still to be read. It also returns
+// those that it did not cover before: a message that has expired there was never seen. A backlog
+// goes by today's default, so it has no messages from before that.
 func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err error) {
 	e := r.e
 	var byLife, others []*rule

@@ -10,9 +10,9 @@ import (
 	"overdue/internal/broker"
 )
 
-// A work queue is deleted and recreated with the same settings, while its deadlines are watched:
-// its numbers begin at 1 again, and nothing that was known of the first ones may hide the new
-// messages. Those that died with the old queue are notified of nowhere.
+// A work queue is deleted and recreated with the same settings, while its deadlines are watched.
+// Its numbers begin at 1 again, and no knowledge of the first messages may hide the new ones. Those
+// that died with the old queue are notified of nowhere.
 func TestDeadlinesOfARecreatedQueue(t *testing.T) {
 	turn := 0
 	for _, slots := range []bool{true, false} {

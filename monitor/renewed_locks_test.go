@@ -14,7 +14,7 @@ import (
 )
 
 // A consumer works on a message far beyond its deadline and renews its lock all the while, for
-// longer than a companion can be held. What it makes of the message is noticed at once.
+// longer than a companion can be held. The outcome of the message is noticed at once.
 func TestRenewedFarBeyondTheDeadline(t *testing.T) {
 	for _, mode := range []struct {
 		name     string

@@ -104,8 +104,8 @@ func TestMessageWithoutADeadlineThatSharesAnID(t *testing.T) {
 	}
 }
 
-// The dead letter of yesterday's message with the same id is not the one that is due today, not
-// even to a monitor that has only just seen it and cannot know when the other was sent.
+// The dead letter of yesterday's message with the same id is not the one that is due today. This
+// also holds for a monitor that has only just seen it and cannot know when the other was sent.
 func TestRepeatedMessageIDOfADeadLetter(t *testing.T) {
 	play(t, func(s *scene) {
 		stop := s.startMonitor()

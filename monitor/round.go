@@ -178,8 +178,8 @@ func (r *round) findExpired(ctx context.Context, gone, tried []*watch) error {
 const evidenceAge = 200 * time.Millisecond
 
 // isExpired reports whether the message of wt, which stood there overdue in this round and is gone
-// behind an attempt to expire it, has expired: its time to live has passed, and no consumer held
-// it. While the monitor has accepted a session, nobody else settles its messages.
+// behind an attempt to expire it, has expired. It has if its time to live has passed and no
+// consumer held it. While the monitor has accepted a session, nobody else settles its messages.
 func (r *round) isExpired(wt *watch) bool {
 	expiry, mortal := judge.NativeExpiry(wt.reference(), wt.seen, r.settings.Settings)
 	if wt.judgement.Assumed || !mortal || expiry.After(r.w.clock.Latest()) {

@@ -133,8 +133,8 @@ func (r *rule) window(margin time.Duration) (from, until time.Time) {
 	return r.ref.From.Add(-margin), r.ref.Until.Add(margin)
 }
 
-// earliest returns an instant that no deadline of r precedes; zero: unknown. What is gone by then
-// was received in time.
+// earliest returns an instant that no deadline of r precedes; zero: unknown. A message that is gone
+// by then was received in time.
 func (r *rule) earliest(s *entitySettings) time.Time {
 	if r.slot != nil {
 		return r.slot.SlotStart()
@@ -214,7 +214,7 @@ func (r *rule) statesNoDeadline(m *link.Message) bool {
 
 // isNear reports whether an instant of the clock of the broker is so near that a companion is held
 // until then. Where the clock of the worker is that far behind, since its companion was due long
-// ago, it seems nearer than it is: a rewritten companion comes with a new stamp.
+// ago, the instant seems nearer than it is. A rewritten companion comes with a new stamp.
 func isNear(clock *judge.Clock, t time.Time) bool {
 	wait := clock.Until(t)
 	isBehind := clock.Latest().Sub(t) > nearDeadline

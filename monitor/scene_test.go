@@ -34,7 +34,7 @@ const (
 	topic        = bubble.Topic
 )
 
-// What the scenes share, under the names that the tests use.
+// Helpers that the scenes share, under the names that the tests use.
 var (
 	ttl, lives, subscription, of = bubble.TTL, bubble.Lives, bubble.Subscription, bubble.SubscriptionPath
 

@@ -15,10 +15,10 @@ import (
 	"overdue/scheduler"
 )
 
-// The sender of the scenes does what the proxy does for an app: it works out the deadline of
-// each message, stamps a time to live where it may, and sends the messages while the scheduler
-// writes their companions. The rules are those of proxy/deadline.go; test/e2e checks that
-// monitor and proxy agree.
+// The sender of the scenes does the work of the proxy for an app. It works out the deadline of each
+// message, stamps a time to live where it may, and sends the messages while the scheduler writes
+// their companions. The rules are those of proxy/deadline.go; test/e2e checks that monitor and
+// proxy agree.
 
 const (
 	sendTimeout      = 30 * time.Second

@@ -61,9 +61,9 @@ func TestMissedDeadlineInTheSessionWithAnEmptyID(t *testing.T) {
 	})
 }
 
-// A consumer holds the session, and with it all that waits there. What it has not received when
-// it gives the session up is expired then; what it has completed is not.
-// A peek without a session is empty at times, although there are messages. No verdict rests on one.
+// A consumer holds the session, and with it all messages that wait there. Messages that it has not
+// received when it gives the session up are expired then; those that it has completed are not. A
+// peek without a session is empty at times, although there are messages. No verdict rests on one.
 func TestASearchInSessionsThatIsEmptyAtTimes(t *testing.T) {
 	for empty := 1; empty <= 2; empty++ {
 		t.Run(fmt.Sprint(empty, " in a row"), func(t *testing.T) {

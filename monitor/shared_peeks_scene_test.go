@@ -12,8 +12,8 @@ import (
 )
 
 // Few deadlines are missed on a queue, one after the other, and dead letters stay. Each but the
-// first takes its nudge and one read of dead letters: where its message stands was on a page that
-// was read for another one, and the same read shows that dead letters still stay.
+// first takes its nudge and one read of dead letters. The position of its message was on a page
+// that was read for another one, and the same read shows that dead letters still stay.
 func TestFewDeadlinesOfOneQueueShareTheirPeeks(t *testing.T) {
 	play(t, func(s *scene) {
 		s.MeasureClock()
@@ -61,7 +61,7 @@ func TestReminderWhereTheNudgeComesFirst(t *testing.T) {
 }
 
 // A consumer holds a message beyond its deadline, and settles it while the monitor opens the
-// receiver of its nudge. What the search has found before is no evidence then.
+// receiver of its nudge. The earlier result of the search is no evidence then.
 func TestSettledWhileTheReceiverOfTheNudgeOpens(t *testing.T) {
 	for _, opens := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
 		play(t, func(s *scene) {

@@ -58,8 +58,8 @@ func TestAlertThatOutlastsItsLock(t *testing.T) {
 	}, func(_ *scene, c *broker.Config) { c.Queues[2].LockDuration = 5 * time.Second })
 }
 
-// What one companion names stays together when it is rewritten: a companion for each
-// message would make a sink that is down for a day cost far more than the sends did.
+// References of one companion stay together when it is rewritten. A companion for each message
+// would make a sink that is down for a day cost far more than the sends did.
 func TestRewrittenCompanionStaysWhole(t *testing.T) {
 	racetest.Skip(t, "it lasts for days of fake time")
 	inStores(t, func(s *scene) {

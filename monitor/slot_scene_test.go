@@ -20,9 +20,9 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-// With slots for companions every missed deadline is notified once and none early, whatever
-// consumers do meanwhile: those that complete in time, hold beyond the deadline, give back, set
-// aside, or are not there; in every mode of expiry.
+// With slots for companions every missed deadline is notified once and none early, in every mode of
+// expiry. Meanwhile consumers complete in time, hold beyond the deadline, give back, set aside, or
+// are not there.
 func TestSlotsKeepEveryDeadline(t *testing.T) {
 	seed := testseed.Of(t)
 	for name, mode := range map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager, "redis": queue.Lazy} {
@@ -120,8 +120,8 @@ func (s *scene) consumeAtRandom(ctx context.Context, seed uint64) map[string]boo
 	return completed
 }
 
-// What is met in time costs next to nothing: a companion for each slot and time to live, and a
-// look or two.
+// Messages that are met in time cost next to nothing: a companion for each slot and time to live,
+// and a check or two.
 func TestSlotsCostLittle(t *testing.T) {
 	for _, rate := range []int{1000, 10_000}[:racetest.Sized(2, 1)] {
 		t.Run(fmt.Sprint(rate), func(t *testing.T) {
@@ -178,8 +178,7 @@ func (s *scene) drainForever(ctx context.Context) {
 }
 
 // The same where slots stand for spans of times to live, whose messages are read once for many
-// slots: some of them are received after that, given back or held until long after their
-// deadlines.
+// slots. Some of them are received after that, given back or held until long after their deadlines.
 func TestSlotsOfSpansKeepEveryDeadline(t *testing.T) {
 	seed := testseed.Of(t)
 	play(t, func(s *scene) {

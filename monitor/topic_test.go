@@ -218,7 +218,7 @@ func TestTopicWithManySubscriptions(t *testing.T) {
 	}, withTopic(many...))
 }
 
-// What is scheduled waits at the topic; its copies come to be when it is activated, and their
+// A scheduled message waits at the topic; its copies come to be when it is activated, and their
 // clocks start then.
 func TestScheduledMessageOfATopic(t *testing.T) {
 	inModes(t, withTopic(subscription("served"), subscription("offline")), func(s *scene) {

@@ -64,8 +64,8 @@ const (
 )
 
 // see moves wt on to what was seen of its message. Missed and met are final. Anything else may come
-// and go: a peek may show a message late. What stays gone is unexplained once its letter was waited
-// for.
+// and go: a peek may show a message late. A message that stays gone is unexplained once its letter
+// was waited for.
 func (wt *watch) see(seen state) {
 	staysGone := wt.state == stateUnexplained && seen == stateGone
 	if !wt.isDecided() && !staysGone {
@@ -82,8 +82,8 @@ func (wt *watch) isOverdue() bool {
 }
 
 // setDeadline takes the deadline of wt from its judgement. The proxy stamps the rest of the time to
-// an absolute deadline as a time to live, which counts from when the broker enqueues the message:
-// it ends later than the deadline, by the duration of the send. A nudge then disturbs no other
+// an absolute deadline as a time to live, which counts from when the broker enqueues the message.
+// So it ends later than the deadline, by the duration of the send. A nudge then disturbs no other
 // message, as a scan before would.
 func (wt *watch) setDeadline(s Settings) {
 	wt.deadline = wt.judgement.Deadline
@@ -219,8 +219,8 @@ func (a *agenda) takeDue(now time.Time) (rules []*rule, watches []*watch) {
 	return rules, watches
 }
 
-// putOff returns the latest watches that are due, maxRound at most, and puts the others back: they
-// have probably expired in the nudge of the last round, and come in the next one.
+// putOff returns the latest watches that are due, maxRound at most, and puts the others back. The
+// others have probably expired in the nudge of the last round, and come in the next one.
 func (a *agenda) putOff(due []*watch) (latest []*watch) {
 	rest := max(len(due)-maxRound, 0)
 	for _, wt := range due[:rest] {

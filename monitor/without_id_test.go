@@ -28,8 +28,8 @@ func (s *scene) sendWithoutIDs(entity string, n int, change func(i int, m *azser
 	s.Must(s.sendAll(entity, ms...))
 }
 
-// In every kind of entity, batches that have no room for the ids that their messages lack pass,
-// and each message that nobody receives in time is dead-lettered and notified once, however its
+// In every kind of entity, batches that have no room for the ids that their messages lack pass.
+// Each message that nobody receives in time is dead-lettered and notified once, however its
 // deadline is stated.
 func TestBatchesWithoutRoomForIDs(t *testing.T) {
 	const n, within = 25, 3 * time.Second
@@ -156,9 +156,9 @@ func TestBatchesWithoutRoomForIDs(t *testing.T) {
 	}
 }
 
-// What consumers have received in time is not notified, what they hold is left alone until they
-// give it back, and messages that have names or no deadlines at all are none of a batch's that
-// has no names.
+// Messages that consumers have received in time are not notified, and held ones are left alone
+// until the consumers give them back. Messages that have names or no deadlines at all do not belong
+// to a batch without names.
 func TestMessagesWithoutIDsAmongOthers(t *testing.T) {
 	for _, slots := range []bool{false, true} {
 		t.Run(fmt.Sprint("slots ", slots), func(t *testing.T) {

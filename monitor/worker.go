@@ -224,7 +224,7 @@ func (w *Worker) stop(stopWork context.CancelFunc) {
 	}
 }
 
-// newAdopter makes the Adopter of w. What it writes are companions and notes on the monitor queue.
+// newAdopter makes the Adopter of w. It writes companions and notes to the monitor queue.
 func (w *Worker) newAdopter() *adopt.Adopter {
 	cfg := adopt.Config{
 		Links: w.cfg.Links, Scheduler: w.cfg.Scheduler, MonitorQueue: w.cfg.Queues.Name(0),

@@ -104,7 +104,7 @@ func (a *Adopter) Set(all []Entity) {
 }
 
 // Saw takes the description of a queue or topic. If its settings have changed since the last one,
-// or a moment ago, senders may not know that for a while: their companions are due by a default
+// or a moment ago, senders may not know that for a while. Their companions are due by a default
 // time to live that does not hold any more.
 func (a *Adopter) Saw(entity string, info *entities.Info) {
 	all := append([]entities.Subscription{{

@@ -211,8 +211,9 @@ func reference(m *link.Message, s judge.Settings, now time.Time) (r scheduler.Re
 	return r, true
 }
 
-// take takes a message, unless it needs no companion: its deadline was before an instant, or one
-// without an id was taken that stands for all of that instant with that deadline.
+// take takes a message, unless it needs no companion. It needs none if its deadline was before an
+// instant, or if one without an id was taken that stands for all of that instant with that
+// deadline.
 func (p *pass) take(m *link.Message, since time.Time) {
 	r, ok := reference(m, p.settings, p.limit)
 	r.Ahead = min(r.Ahead, r.Deadline.Sub(p.limit)) // what is overdue is due at one instant

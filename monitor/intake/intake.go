@@ -99,8 +99,8 @@ func (in *Intake) addLocked(s *source) {
 	in.added <- s
 }
 
-// Run receives companions until ctx ends. What it has received stays locked until work ends, and
-// can be settled until then.
+// Run receives companions until ctx ends. The companions that it has received stay locked until
+// work ends, and can be settled until then.
 func (in *Intake) Run(ctx, work context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -187,8 +187,8 @@ func (in *Intake) remove(gone *source) {
 }
 
 // Yield has the worker give way to the others that receive from the first monitor queue, where
-// digests are, by taking back its credit and granting it again: a broker serves first whose credit
-// is the oldest. A store serves all alike.
+// digests are. It takes back its credit and grants it again, because a broker serves the oldest
+// credit first. A store serves all alike.
 func (in *Intake) Yield() { in.all()[0].mustYield.Store(true) }
 
 // Watching returns how many messages are in hand.

@@ -175,7 +175,7 @@ func TestACompanionWhosePartIsNotWrittenComesBack(t *testing.T) {
 	})
 }
 
-// What waits makes room for others when there are many.
+// Companions that wait for long make room for others when there are many.
 func TestWhatWaitsForLongMakesRoom(t *testing.T) {
 	in, _ := newIntake()
 	h := (&settled{}).open(t, in, 1)

@@ -162,8 +162,8 @@ func Agrees(r *scheduler.Reference, m *link.Message, s Settings) bool {
 	return !at.Before(DeadlineOf(r, m, s).Add(-time.Millisecond)) && !at.After(statedBy(r, m, s).Add(time.Millisecond))
 }
 
-// StatedDeadline returns the deadline that m states in a property, and how. What the proxy would
-// refuse as invalid states none.
+// StatedDeadline returns the deadline that m states in a property, and how. A deadline that the
+// proxy would refuse as invalid is none.
 func StatedDeadline(m *link.Message) (how string, deadline time.Time) {
 	at, within, err := scheduler.StatedDeadline(func(name string) any { return m.Properties[name] })
 	switch {

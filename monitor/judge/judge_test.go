@@ -151,8 +151,9 @@ func TestADefaultThatMayBeNewerThanTheMessageIsAnAssumption(t *testing.T) {
 	}
 }
 
-// A reference may be of another message with the same id: of another subscription, whose default is
-// none of this one's, or of another send. What only it says never dead-letters a message.
+// A reference may be of another message with the same id. That is a message of another
+// subscription, whose default is none of this one's, or of another send. A deadline that only the
+// reference states never dead-letters a message.
 func TestWhatOnlyAReferenceSaysIsAssumed(t *testing.T) {
 	changed := noon.Add(-time.Minute)
 	scheduled := func(life time.Duration) *link.Message {

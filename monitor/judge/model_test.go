@@ -83,8 +83,9 @@ func TestNothingIsOverdueForCertainBeforeItsDeadline(t *testing.T) {
 	})
 }
 
-// Who judges a message at each instant that the last judgement names, and has the broker expire
-// what is overdue, does so at the deadline, also where the default of the entity has changed.
+// A monitor judges a message at each instant that the last judgement names, and has the broker
+// expire an overdue one. So it does at the deadline, also where the default of the entity has
+// changed.
 func TestEveryDeadlineIsJudgedAtItsInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sent := drawMessage(t)

@@ -29,11 +29,11 @@ func WindowsOf(slot *scheduler.Companion) (windows []Window) {
 	return windows
 }
 
-// SlotOf returns the slot of a message with that stamp and stated time to live, of slots by when
-// they end, and the life that puts it there; nil if it belongs to none. A slot stands for the times
-// to live that were stated when it was written, so today's default is only one that the message may
-// have. Stamps are cut to whole milliseconds, so the message may belong to the previous slot, which
-// has its own check.
+// SlotOf returns the slot of a message with that stamp and stated time to live, and the life that
+// puts it there. The slots are by their ends. It returns nil if the message belongs to none. A slot
+// stands for the times to live that were stated when it was written, so today's default is only one
+// that the message may have. Stamps are cut to whole milliseconds, so the message may belong to the
+// previous slot, which has its own check.
 func SlotOf(slots []*scheduler.Companion, enqueued time.Time, ttl time.Duration, s Settings) (slot *scheduler.Companion, life time.Duration) {
 	for _, life := range [...]time.Duration{ttl, duration.Shorter(ttl, s.DefaultMessageTimeToLive)} {
 		end := enqueued.Add(life)

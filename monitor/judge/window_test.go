@@ -14,8 +14,8 @@ func slotAt(end time.Duration, lives ...time.Duration) *scheduler.Companion {
 	return &scheduler.Companion{SlotEnd: noon.Add(end), SlotLength: 100 * time.Millisecond, Lives: lives}
 }
 
-// A message belongs to the slot in which its life ends, by the time to live that it states, by the
-// default that caps it, or by the default that the slot knows.
+// A message belongs to the slot in which its life ends. The life is the time to live that it
+// states, the default that caps it, or the default that the slot knows.
 func TestSlotOfAMessage(t *testing.T) {
 	withDefault := slotAt(200*time.Millisecond, 10*time.Second)
 	withDefault.Defaults = []time.Duration{10 * time.Second}
@@ -50,7 +50,8 @@ func TestSlotOfAMessage(t *testing.T) {
 	}
 }
 
-// What lies in the windows of a slot and belongs to it is found, wherever in them it lies.
+// A message that lies in the windows of a slot and belongs to it is found, wherever in them it
+// lies.
 func TestMessagesOfASlotLieInItsWindows(t *testing.T) {
 	slot := slotAt(0, time.Second, time.Minute)
 	windows := WindowsOf(slot)

@@ -39,8 +39,8 @@ type job struct {
 }
 
 // A line has jobs wait for their turn: no goroutine waits with them. After an attempt that fails,
-// the whole line pauses, see package pace, and the job goes to its end. What waits for too long is
-// put off, so that a sink that is slow or down does not fill the memory.
+// the whole line pauses, see package pace, and the job goes to its end. A job that waits for too
+// long is put off, so that a sink that is slow or down does not fill the memory.
 type line struct {
 	limit int // of attempts at once
 
@@ -117,8 +117,8 @@ func (l *line) wakeLocked(left, pause time.Duration) {
 	l.timer.Reset(left)
 }
 
-// bookLocked returns for how long a job is put off: until the line can take it after those that were
-// put off before, or from the beginning if that is too long.
+// bookLocked returns for how long a job is put off, which is until the line can take it after those
+// that were put off before. If that is too long, it counts from the beginning.
 func (l *line) bookLocked() time.Duration {
 	now := time.Now()
 	if wait := l.booked.Sub(now); wait < 0 || wait >= longestPutOff {

@@ -83,8 +83,8 @@ func TestAnAttemptIsRepeatedForAFewSeconds(t *testing.T) {
 	})
 }
 
-// What would wait for more than a few seconds must not wait in memory. The times at which it comes
-// back are as far apart as the sink is slow.
+// An event that would wait for more than a few seconds must not wait in memory. The times at which
+// it comes back are as far apart as the sink is slow.
 func TestWhatASlowSinkCannotTakeSoonIsPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &line{limit: maxAttempts}
@@ -129,8 +129,8 @@ func TestWhatASlowSinkCannotTakeSoonIsPutOff(t *testing.T) {
 	})
 }
 
-// What is put off again and again, since a sink takes next to nothing, comes back within minutes,
-// and not all at once.
+// A job that is put off again and again, since a sink takes next to nothing, comes back within
+// minutes. Such jobs do not come back all at once.
 func TestWhatIsPutOffComesBackWithinMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &line{limit: maxAttempts}
@@ -188,7 +188,7 @@ func TestASingleLineSendsOneAtOnce(t *testing.T) {
 }
 
 // A sink that fails gets little more than one attempt for each pause, however many events there
-// are. What waits is put off with the reason, which counts as a failed attempt.
+// are. Events that wait are put off with the reason, which counts as a failed attempt.
 func TestASinkThatFailsIsNotHammered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &line{limit: maxAttempts}

@@ -66,7 +66,7 @@ func (n *Notifier) SetSinks(all []alert.Alerter) {
 			line:    &line{limit: maxAttempts},
 		}
 		s.groups, _ = alert.Find[*alert.Groups](a)
-		// What waits for no network gets slower with each that competes for the processors.
+		// A sink that waits for no network gets slower with each job that competes for the processors.
 		if _, isLocal := alert.Find[interface{ Local() }](a); isLocal {
 			s.line.limit = 1
 		}

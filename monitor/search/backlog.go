@@ -91,8 +91,8 @@ func (b *Backlog) Covered(from time.Time) (until time.Time) {
 	return from
 }
 
-// reaches reports whether the backlog goes on to what was enqueued from an instant on. What lies in
-// between is read, too, unless nothing is lost without it.
+// reaches reports whether the backlog goes on to what was enqueued from an instant on. Messages
+// that lie in between are read, too, unless nothing is lost without them.
 func (b *Backlog) reaches(from time.Time) bool {
 	return !from.Before(b.from) && (b.waiting > 0 || !from.After(b.until))
 }

@@ -165,7 +165,7 @@ func TestAFullBacklogOfWhatNobodyTakesStartsOver(t *testing.T) {
 	})
 }
 
-// What states no life is not kept, nor what is scheduled: it gets another identity.
+// A message that states no life is not kept, nor a scheduled one: it gets another identity.
 func TestABacklogKeepsWhatEnds(t *testing.T) {
 	play(t, func(s *scene) {
 		began := time.Now().Truncate(time.Millisecond)

@@ -116,7 +116,8 @@ func TestWindowsOfARecreatedQueue(t *testing.T) {
 	})
 }
 
-// What was found by number in the new queue is newer than all that is known of the old one.
+// A message that was found by number in the new queue is newer than all known messages of the old
+// one.
 func TestWindowsOfARecreatedQueueThatWasReadByNumber(t *testing.T) {
 	play(t, func(s *scene) {
 		noticed := 0

@@ -47,8 +47,8 @@ func arrivals(rng *rand.Rand, n int, pause func(i int) time.Duration) (all []*li
 	return all
 }
 
-// A seek ends at the page on which the messages of a time begin, or right before it, after few
-// peeks where messages arrived evenly, and after a bounded number of them however they arrived.
+// A seek ends at the page on which the messages of a time begin, or right before it. It takes few
+// peeks where messages arrived evenly, and a bounded number of them however they arrived.
 func TestASeekTakesFewPeeksHoweverMessagesArrived(t *testing.T) {
 	seed := testseed.Of(t)
 	for name, c := range map[string]struct {
