@@ -25,8 +25,8 @@ const (
 	cancelBatch = 250
 )
 
-// RunCancel cancels companions that have become needless until ctx ends. What it does not get to
-// becomes due for nothing. A failure ends a round; Config.Cancelled gets it.
+// RunCancel cancels companions that have become needless until ctx ends. Companions that it does
+// not get to become due for nothing. A failure ends a round; Config.Cancelled gets it.
 func (s *Scheduler) RunCancel(ctx context.Context) error {
 	for delay := cancelDelay; ; {
 		if len(s.listNeedless()) == 0 {

@@ -66,7 +66,7 @@ func (c *clock) suspendedLocked(ours time.Time) bool {
 }
 
 // set takes the stamp that the broker made between the instants sent and received of our clock, and
-// rounded down to the grain, unless what is known is still sharper and agrees with it.
+// rounded down to the grain. It does not if the known offset is still sharper and agrees with it.
 func (c *clock) set(stamp time.Time, grain time.Duration, sent, received time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,7 +112,7 @@ func (s *Scheduler) Now() Instant {
 // Measured is closed when the broker's clock has been measured.
 func (s *Scheduler) Measured() <-chan struct{} { return s.measured }
 
-// Blurred has a value when the clock had better be measured before its turn: slots pay, and soon it
+// Blurred has a value when the clock had better be measured before its turn. Slots pay, and soon it
 // is not known well enough for them, or this machine was suspended.
 func (s *Scheduler) Blurred() <-chan struct{} { return s.blurred }
 

@@ -17,17 +17,17 @@ const (
 // A Companion asks the monitor to check messages of one entity when it becomes due: each message
 // that it names, or those for which a slot stands.
 //
-// The companion of a slot names no message. A message that expires after one of its times to live
-// and has its deadline in the slot was enqueued in a window of the same length, and the monitor
-// finds it there.
+// The companion of a slot names no message. If a message expires after one of its times to live and
+// has its deadline in the slot, it was enqueued in a window of the same length. The monitor finds
+// it there.
 type Companion struct {
 	Entity     string    // queue, topic, or the path of one subscription: where the monitored messages are
 	Due        time.Time // when it becomes due, by the broker's clock; zero: shortly before its deadlines
 	References []Reference
 	Attempt    int // how often it was written again because an alert found no taker
 
-	// Findable says, of a companion that is asked for, that each of its messages has its time to
-	// live for a deadline, so that slots may stand for them, see [Scheduler.Pays].
+	// Findable is set on a companion that is requested. It says that each of its messages has its time
+	// to live for a deadline, so that slots may stand for them, see [Scheduler.Pays].
 	Findable bool
 
 	// Of the companion of a slot alone:
@@ -127,8 +127,8 @@ type Missed struct {
 	WarnBeforeMs int64  `json:"warnBeforeMs,omitempty"` // how long before the deadline the reminder is due
 }
 
-// WithoutID reports whether r stands for messages that were sent without a name. What the broker
-// calls them is not known.
+// WithoutID reports whether r stands for messages that were sent without a name. The broker's names
+// for them are not known.
 func (r *Reference) WithoutID() bool { return r.MessageID == "" }
 
 // DeadlineAt is the deadline of the message by the broker's clock, given the

@@ -19,10 +19,10 @@ type group struct {
 	composed bool
 }
 
-// compose turns the tickets of one transfer into companions: references of one entity
-// with deadlines in one slot share one, and so do slots that end at one instant, and references that
-// are written again and are due in the same second, with the first of them. A ticket whose references
-// fall into several slots is done when all of its companions are.
+// compose turns the tickets of one transfer into companions. References of one entity with
+// deadlines in one slot share one, and so do slots that end at one instant. References that are
+// written again and are due in the same second share the companion of the first of them. A ticket
+// whose references fall into several slots is done when all of its companions are.
 func compose(tickets []*ticket) []*group {
 	type key struct {
 		entity  string

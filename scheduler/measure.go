@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// probeDelay is how far ahead a probe is scheduled: so far that no clock is wrong by as much, so
-	// near that a probe which could not be cancelled goes away.
+	// probeDelay is how far ahead a probe is scheduled. No clock is wrong by as much, and a probe
+	// which could not be cancelled goes away soon enough.
 	probeDelay = 24 * time.Hour
 	// probeGrace is how long a measurement may go on when its context has ended. One that stopped
 	// at once would leave its probe on the monitor queue for a day.
@@ -63,8 +63,9 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	return nil
 }
 
-// measure sets the clock by a probe. Another one follows where that opened the links, which blurs
-// when it was sent, or where its stamp is a whole second: all stamps may be, or that one by chance.
+// measure sets the clock by a probe. Another one follows if that opened the links, which blurs when
+// it was sent. Another one follows, too, if its stamp is a whole second: all stamps may be, or that
+// one by chance.
 func (s *Scheduler) measure(ctx context.Context, l *lane) error {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

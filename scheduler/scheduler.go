@@ -68,8 +68,8 @@ type Config struct {
 // A store keeps companions until they are due where the monitor queue cannot: its tier has no
 // scheduled messages.
 type store interface {
-	// Put returns when all items are kept, or with why they may not be. What is kept under an id
-	// already stays as it is.
+	// Put returns when all items are kept, or with why they may not be. An item that is kept under an
+	// id already stays as it is.
 	Put(ctx context.Context, items []redisstore.Item) error
 	// Withdraw forgets companions that nobody has claimed, and returns the ids of those it
 	// has found.

@@ -60,7 +60,7 @@ func TestCompanionIsHeldBackByTheBrokerUntilItIsDue(t *testing.T) {
 	})
 }
 
-// What comes while a transfer is in flight leaves together with the next one.
+// Companions that come while a transfer is in flight leave together with the next one.
 func TestSendsShareTransfers(t *testing.T) {
 	var transfers, written atomic.Int64
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, s *scheduler.Scheduler) {

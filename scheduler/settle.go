@@ -63,8 +63,8 @@ func (s *Scheduler) Settle(d index.Delivered) {
 }
 
 // IsSettled reports whether the message of a queue, or of a subscription by its path, was settled
-// lately, whatever its companion names, or else whether it may have been: its settlement is not
-// confirmed.
+// lately, whatever its companion names. Otherwise it reports whether the message may have been
+// settled: its settlement is not confirmed.
 func (s *Scheduler) IsSettled(entity string, number int64, enqueued time.Time) (settled, maybe bool) {
 	return s.settlements.Has(entity, number, enqueued)
 }
@@ -75,8 +75,9 @@ func (s *Scheduler) Settled(entity string, r *Reference) bool {
 }
 
 // Watches reports whether this process knows of a companion that finds the message of r, which was
-// found at path, a queue of that name or a subscription of entity: one that names it, or a slot
-// that stands for it. Of what other processes have sent, or this one long ago, it knows nothing.
+// found at path, a queue of that name or a subscription of entity. The companion names it, or a
+// slot stands for it. Watches does not know companions that other processes have sent, or this one
+// long ago.
 func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
 	if s.index.Carries(r.indexed(entity)) {
 		return true

@@ -95,7 +95,7 @@ type registeredSlot struct {
 func numberOf(t time.Time) int64 { return slotEnd(t).UnixNano() / int64(slot) }
 
 // Pays reports whether slots may stand for messages with these times to live that are sent now, and
-// do so for less than their references would cost: there are many with that time to live, or with
+// cost less than their references would. They do if there are many with that time to live, or with
 // similar ones, and the broker's clock is known well enough.
 func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool {
 	if s.cfg.Companions == companionsEach || len(lives) == 0 || !now.Measured || !s.areMany(entity, lives, now.Time) {
@@ -108,7 +108,7 @@ func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool
 }
 
 // areMany counts these messages and reports whether there are so many that slots cost less than
-// references, for most of them: for the others a slot costs no more than a companion of their own.
+// references, for most of them. For the others a slot costs no more than a companion of their own.
 func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time) bool {
 	shortest := slices.Min(lives)
 	if shortest < shortLife {
@@ -128,8 +128,8 @@ func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time)
 	return 2*paying > len(lives) || s.cfg.Companions == companionsSlot
 }
 
-// countLocked counts n messages and reports whether slots pay for what has that key: in this
-// second, or in one whose slots stand for what is sent now, as many were sent as pay for them.
+// countLocked counts n messages and reports whether slots pay for messages with that key. They do
+// if enough were sent in this second, or in one whose slots stand for messages that are sent now.
 func (sr *slotRegistry) countLocked(k seriesKey, n int, now time.Time) bool {
 	c := sr.seriesLocked(k, now)
 	if c == nil {
@@ -169,9 +169,9 @@ func (sr *slotRegistry) seriesLocked(k seriesKey, now time.Time) *series {
 	return c
 }
 
-// pruneLocked drops, once a second, the slots that no message has fallen in for 2 spanWidth and
-// that none can fall in any more, and the series with which nothing is lost. So what is remembered
-// does not grow with the deadlines that are outstanding.
+// pruneLocked drops slots once a second: those that no message has fallen in for 2 spanWidth and
+// that none can fall in any more. It also drops the series with which nothing is lost. So the
+// registry does not grow with the deadlines that are outstanding.
 func (sr *slotRegistry) pruneLocked(now time.Time) {
 	if sr.pruned == now.Unix() {
 		return

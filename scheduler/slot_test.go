@@ -194,7 +194,7 @@ func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// What is remembered does not grow with the deadlines that are outstanding.
+// The registry does not grow with the deadlines that are outstanding.
 func TestCoveredSlotsAreForgotten(t *testing.T) {
 	s := &Scheduler{}
 	at := time.Now()
@@ -258,7 +258,7 @@ func TestSlotsPayFromARateOn(t *testing.T) {
 }
 
 // Where each message has a time to live of its own, those that are less than five seconds apart
-// share slots once they are many together, and for a while after that.
+// share slots. They do once they are many together, and for a while after that.
 func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
 	s := &Scheduler{}
 	now := Instant{Time: time.Unix(1000, 0), Measured: true}

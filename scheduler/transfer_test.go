@@ -17,7 +17,7 @@ import (
 	"overdue/scheduler"
 )
 
-// Whatever happens on the way, the companion is on the monitor queue when Schedule returns.
+// For any fault on the way, the companion is on the monitor queue when Schedule returns.
 func TestACompanionIsWrittenAgainAfterATransientError(t *testing.T) {
 	for name, hurt := range map[string]func(*brokertest.Namespace){
 		"cut": func(ns *brokertest.Namespace) { ns.Net.Cut() },

@@ -128,10 +128,9 @@ func milliseconds(lives []time.Duration) []int64 {
 	return all
 }
 
-// ParseCompanion reads the wire form. Due is not part of it: it is the companion's
-// own scheduled enqueue time. Every error means that the body can never be read, by
-// this version at least; its text is a sentence for an operator who finds the companion in
-// the dead-letter queue.
+// ParseCompanion reads the wire form. Due is not part of it: it is the companion's own scheduled
+// enqueue time. Every error means that the body can never be read, by this version at least. Its
+// text is a sentence for an operator who finds the companion in the dead-letter queue.
 func ParseCompanion(body []byte) (Companion, error) {
 	if len(body) > maxBody {
 		return Companion{}, fmt.Errorf("scheduler: companion of %d bytes, at most %d are read", len(body), maxBody)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A companion that waits no longer is not reported, and has no number. What is left of its
-// references goes with newer ones.
+// A companion that waits no longer is not reported, and has no number. The remaining references of
+// it go with newer ones.
 func TestTheIndexForgetsCompanionsThatAreDue(t *testing.T) {
 	x := New(4)
 	for round := range 100 {

@@ -26,10 +26,10 @@ const (
 	// that, messages with repeated ids cannot be distinguished.
 	maxAlike = 16
 	// takeWindow is how long the instants may span at which the broker can have stamped a message that
-	// is to be taken off, and how far the window of another reference that could be meant is widened:
-	// the nodes of a broker need not agree to the millisecond. It MUST NOT be more than the margin by
-	// which the monitor widens a reference's window: then references that could be confused are
-	// interchangeable, and the one that is left finds both messages.
+	// is to be taken off. It is also how far the window of another reference that could be meant is
+	// widened, since the nodes of a broker need not agree to the millisecond. It MUST NOT be more than
+	// the margin by which the monitor widens a reference's window. In that case references that could
+	// be confused are interchangeable, and the one that is left finds both messages.
 	takeWindow = 250 * time.Millisecond
 )
 
@@ -141,7 +141,7 @@ func (x *Index) forgetLocked(in *reference) {
 }
 
 // Forbid makes that no message of entity is taken off which the broker stamps at the instant until
-// or before: others were sent by then that the index does not know.
+// or before. Others were sent by then that the index does not know.
 func (x *Index) Forbid(entity string, until time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -309,8 +309,8 @@ func (x *Index) Refused(r Reference) bool {
 	return x.findLocked(r, func(in *reference) bool { return in.refused }) != nil
 }
 
-// Carries reports whether a companion waits for the message of r, which was found on its entity:
-// the companion carries a reference with its id and deadline, in whose window it was stamped.
+// Carries reports whether a companion waits for the message of r, which was found on its entity.
+// Such a companion carries a reference with its id and deadline, in whose window it was stamped.
 func (x *Index) Carries(r Reference) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -332,7 +332,7 @@ func TestEveryMessageKeepsACompanion(t *testing.T) {
 	}
 }
 
-// What a monitored message costs the index from its send to its settlement, in batches of 100.
+// The cost of a monitored message for the index from its send to its settlement, in batches of 100.
 func BenchmarkIndex(b *testing.B) {
 	x := New(References)
 	refs := make([]Reference, 100)

@@ -53,8 +53,8 @@ func (j *Journal) Run(ctx context.Context) error {
 	}
 }
 
-// retry finds out whether companions are still refused: it opens the file where there was no room
-// for it, and otherwise asks again with the companion that was refused last, of the queue and then
+// retry finds out whether companions are still refused. It opens the file where there was no room
+// for it. Otherwise it asks again with the companion that was refused last, of the queue and then
 // of the file. Nobody else may ask: a process that refuses is not ready. That companion costs a
 // needless check.
 func (j *Journal) retry(ctx context.Context) {
@@ -69,9 +69,9 @@ func (j *Journal) retry(ctx context.Context) {
 	}
 }
 
-// drain writes what is due first, n companions, and takes out what is accepted. What could not be
-// taken out has another try before anything else is written: a disk that has no room for that
-// either would have the same companions written again and again.
+// drain writes what is due first, n companions, and takes out what is accepted. Companions that
+// could not be taken out have another try before anything else is written. A disk that has no room
+// for that either would have the same companions written again and again.
 func (j *Journal) drain(ctx context.Context) (n int, err error) {
 	var writeErr error
 	if len(j.accepted) == 0 {

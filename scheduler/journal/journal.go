@@ -107,7 +107,7 @@ var errFull = errors.New("it is full")
 var errNoAnswer = fmt.Errorf("journal: the monitor queue has not answered for %v", answerTimeout)
 
 // Open opens the journal in cfg.Directory and makes it where there is none. It fails when another
-// process has it, when the directory cannot be written, and when the file is damaged; the error is
+// process has it, when the directory cannot be written, and when the file is damaged. The error is
 // a sentence, and the file stays as it is. Where the disk has no room for the file, the journal
 // takes nothing until there is some, which Run finds out.
 func Open(cfg Config) (*Journal, error) {
@@ -280,7 +280,7 @@ func (j *Journal) Status() Status {
 }
 
 // Close refuses new companions, waits for those on their way to the disk and closes the file. Run
-// has to have ended. What is in the file stays there for the next process.
+// has to have ended. Companions in the file stay there for the next process.
 func (j *Journal) Close(ctx context.Context) error {
 	j.mu.Lock()
 	j.closed = true

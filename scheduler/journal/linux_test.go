@@ -18,8 +18,8 @@ import (
 	"overdue/scheduler/journal"
 )
 
-// A disk that takes no more refuses companions in one sentence. What is on it stays, and is written
-// to the monitor queue and taken out though there is no room.
+// A disk that takes no more refuses companions in one sentence. Companions on it stay, and are
+// written to the monitor queue and taken out though there is no room.
 func TestAFullDiskRefusesAndLosesNothing(t *testing.T) {
 	if !alone(t) {
 		return
@@ -114,7 +114,7 @@ func TestAJournalWithoutRoomAtTheStartTakesCompanionsOnceThereIsSome(t *testing.
 	}
 }
 
-// What an earlier run has left goes to the monitor queue, room or not.
+// Companions that an earlier run has left go to the monitor queue, room or not.
 func TestAJournalOnAFullDiskIsWrittenToTheMonitorQueue(t *testing.T) {
 	if !alone(t) {
 		return

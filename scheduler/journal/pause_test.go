@@ -14,7 +14,7 @@ import (
 )
 
 // A monitor queue that is down is asked again after pauses that grow to between half of five
-// seconds and five seconds: it is neither flooded, nor does it wait longer when it is back.
+// seconds and five seconds. It is neither flooded, nor does it wait longer when it is back.
 func TestAMonitorQueueThatIsDownIsAskedAgainWithinFiveSeconds(t *testing.T) {
 	directory := t.TempDir()
 	var mu sync.Mutex

@@ -83,7 +83,7 @@ func schedule(t *testing.T, j *journal.Journal, c scheduler.Companion) {
 	}
 }
 
-// What keeps a monitor queue from taking companions, and what ends it.
+// Causes that keep a monitor queue from taking companions, each with its end.
 var outages = map[string]func(*testing.T, *brokertest.Namespace) (end func()){
 	"the network is cut": func(_ *testing.T, ns *brokertest.Namespace) func() {
 		ns.Net.Refuse(true)

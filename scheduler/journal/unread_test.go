@@ -18,8 +18,8 @@ import (
 	"overdue/scheduler"
 )
 
-// What keeps a journal from being read may pass, with a disk that answers again. So it is read
-// again by itself, and the unreadable journal is reported once.
+// The cause that keeps a journal from being read may pass, with a disk that answers again. So it is
+// read again by itself, and the unreadable journal is reported once.
 func TestAJournalThatCannotBeReadIsReadAgain(t *testing.T) {
 	directory := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
