@@ -137,13 +137,15 @@ $(GOLANGCI):
 	mv bin/golangci-lint $@
 
 # Vale reads the pages that people write: decisions are history, and generated pages come from code. Of the Go code it reads all
-# comments, those of tests included.
+# comments, those of tests included, as Markdown: its rules for sentences do not see comments otherwise.
 PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md test/bench/README.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md docs/reference/webhooks.md \
 	$(addprefix docs/internals/,broker.md monitor.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md $(wildcard examples/README.md examples/*/README.md)
 prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue
 	$(VALE) $(PROSE)
-	@find * -name '*.go' -not -path '*/node_modules/*' -print0 | xargs -0 $(VALE)
+	@rm -rf bin/comments && mkdir -p bin/comments
+	@find * -name '*.go' -not -path '*/node_modules/*' -print0 | xargs -0 awk -v out=bin/comments -f .vale/comments.awk
+	@$(VALE) --output=line bin/comments > bin/comments.txt || { sed 's|^bin/comments/||; s|%|/|g; s|\.go\.md:|.go:|' bin/comments.txt; exit 1; }
 	@# What is unreleased, and the newest release: older ones stay as they were published.
 	awk '/^## [^U]/ {n++} /^## / {on = n < 2} on' CHANGELOG.md | $(VALE) --ext=.md
 
