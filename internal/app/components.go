@@ -76,7 +76,7 @@ type Process struct {
 // as is in use. A busy sidecar has some 8 MB in use and fills as much again twenty times a second; each collection
 // wakes every processor. It is memory that counts as in use and is never touched, so that
 // none stands behind it. Unlike a higher GOGC it adds the same to a small heap and to that of a broker in
-// which a million messages wait. test/bench/README.md has what it is worth.
+// which a million messages wait.
 const HeapHeadroom = 24 << 20
 
 // Start makes and starts the components of a role. If a component cannot start, those that have
