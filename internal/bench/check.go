@@ -111,43 +111,30 @@ func (r *CheckResult) WriteTable(w io.Writer) error {
 func (r *CheckResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
-		for _, broken := range []struct {
-			n    int
-			what string
-		}{
-			{c.Overdue - c.DeadLettered, "were not dead-lettered"},
-			{c.DeadLettered - c.Notified, "were dead-lettered without a notification"},
-			{c.Early, "were dead-lettered before their deadline"},
-			{c.Twice, "were dead-lettered twice or had two notifications"},
-			{c.Disturbed, "live ones were lost"},
-		} {
-			if broken.n > 0 {
-				errs = append(errs, fmt.Errorf("of %d messages among %d %d %s", c.Overdue, c.Live,
-					broken.n, broken.what))
-			}
-		}
+		errs = append(errs, breachesIn(fmt.Sprintf("of %d messages among %d", c.Overdue, c.Live),
+			breach{c.Overdue - c.DeadLettered, "were not dead-lettered"},
+			breach{c.DeadLettered - c.Notified, "were dead-lettered without a notification"},
+			breach{c.Early, "were dead-lettered before their deadline"},
+			breach{c.Twice, "were dead-lettered twice or had two notifications"},
+			breach{c.Disturbed, "live ones were lost"},
+		))
 	}
 	return errors.Join(errs...)
 }
 
 // tally counts the outcomes of messages with these times to live.
-func (c *checkCase) tally(due map[string]time.Duration, notified map[string]int,
-	letters []deadLetter, left int) {
-	dead := map[string]int{}
+func (c *checkCase) tally(ttl map[string]time.Duration, outcomes map[string]outcome, left int) {
 	var lags []time.Duration
-	for _, l := range letters {
-		if dead[l.MessageID]++; dead[l.MessageID] == 1 {
-			lags = append(lags, l.DeadLetteredTime.Sub(l.EnqueuedTime.Add(due[l.MessageID])))
-		}
-	}
-	for id := range due {
-		if dead[id] > 0 {
+	for id, d := range ttl {
+		o := outcomes[id]
+		if o.dead > 0 {
 			c.DeadLettered++
+			lags = append(lags, o.letter.DeadLetteredTime.Sub(o.letter.EnqueuedTime.Add(d)))
 		}
-		if notified[id] > 0 {
+		if o.notice.count > 0 {
 			c.Notified++
 		}
-		if dead[id] > 1 || notified[id] > 1 {
+		if o.twice() {
 			c.Twice++
 		}
 	}

@@ -98,7 +98,7 @@ func (plan *Check) once(ctx context.Context, p *Program, live int,
 	if err != nil {
 		return nil, err
 	}
-	c.tally(ttl, monitor.notified(), letters, queues[workQueue].Active)
+	c.tally(ttl, outcomesOf(nil, monitor.notices(), letters), queues[workQueue].Active)
 	return c, nil
 }
 

@@ -21,9 +21,9 @@ func TestACheckCountsWhatBecameOfEachMessage(t *testing.T) {
 		letters = append(letters, deadLetter{MessageID: messageID(i), EnqueuedTime: enqueued,
 			DeadLetteredTime: enqueued.Add(due[messageID(i)] + lag)})
 	}
-	notified := map[string]int{messageID(0): 1, messageID(1): 2, messageID(2): 1}
+	notices := map[string]notice{messageID(0): {count: 1}, messageID(1): {count: 2}, messageID(2): {count: 1}}
 	c := checkCase{Live: 100, Overdue: 5}
-	c.tally(due, notified, letters[:4], 98)
+	c.tally(due, outcomesOf(nil, notices, letters[:4]), 98)
 	want := checkCase{Live: 100, Overdue: 5, DeadLettered: 4, Notified: 3, Early: 1, Twice: 1,
 		Disturbed: 2, LagMs: lag.Milliseconds{P50: 5, P99: 20, Max: 20}}
 	if diff := cmp.Diff(want, c); diff != "" {

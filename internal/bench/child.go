@@ -3,111 +3,82 @@
 package bench
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"overdue/internal/httpclient"
 )
 
-const (
-	startTimeout = time.Minute
-	// stopTimeout bounds the stop of a child, whose own timeouts are shorter.
-	stopTimeout = 40 * time.Second
-	// maxAnswer bounds an answer of the child, in bytes: a thousand of the largest messages, escaped.
-	maxAnswer = 512 << 20
-)
+const startTimeout = time.Minute
 
 // A child is a command of the overdue binary as a process of its own. So the memory, processor
 // time and garbage collection of senders and consumers are not part of the measurement, and
 // they reach Overdue over TCP as an app does.
 type child struct {
-	cmd  *exec.Cmd
-	name string // of the command
-	// the child ends when stdin is closed, also if this process is killed
-	stdin               io.Closer
+	process
 	amqp, broker, admin string        // addresses; "" = none
 	ready               time.Duration // from its start until it was ready
-	reading             sync.WaitGroup
-	gone                chan struct{} // closed when the child has closed its output
 	http                *http.Client
 
-	mu     sync.Mutex
-	events map[string]notice // of missed deadlines, by message-id
-	other  []byte            // the beginning of the rest of the log
+	events map[string]notice // of missed deadlines, by message-id; with mu
 }
-
-var bannerAddress = regexp.MustCompile(`^  (AMQP endpoint|embedded broker|admin) +\w+://(\S+)`)
 
 // settings are environment variables without their prefix.
 type settings map[string]string
 
-// anyPort makes everything listen on free ports of loopback.
-var anyPort = settings{
-	"LISTEN_AMQP": "127.0.0.1:0", "LISTEN_HTTP": "127.0.0.1:0", "LISTEN_ADMIN": "127.0.0.1:0",
-	"BROKER_LISTEN": "127.0.0.1:0",
-}
-
 // settingPrefix is the prefix of the variables that overdue reads.
 const settingPrefix = "OVERDUE_"
 
-// startChild starts a command with these settings and none of the caller's, and returns when it
-// is ready.
-func startChild(ctx context.Context, p *Program, command string, given settings) (_ *child, err error) {
-	c := &child{name: command, gone: make(chan struct{}), events: map[string]notice{},
-		http: httpclient.New(nil, time.Minute)}
-	c.cmd = exec.Command(p.Binary, command, "--stop-with-stdin")
-	c.cmd.Args[0] = "overdue" // the test binary has another name
+// monitorQueue is empty again when a case has ended.
+const monitorQueue = "overdue-monitor"
+
+// usualSettings make everything listen on free ports of loopback. The log is always a sink, and the
+// cheapest one for the child, so it disturbs the measurement least.
+var usualSettings = settings{
+	"LISTEN_AMQP": "127.0.0.1:0", "LISTEN_HTTP": "127.0.0.1:0", "LISTEN_ADMIN": "127.0.0.1:0",
+	"BROKER_LISTEN": "127.0.0.1:0",
+	"MONITOR_QUEUE": monitorQueue,
+	"LOG_LEVEL":     "warn", "LOG_FORMAT": "json",
+}
+
+// environment returns the variables of a child: these settings and none of the caller's.
+func environment(given settings) (env []string) {
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, settingPrefix) {
-			c.cmd.Env = append(c.cmd.Env, v)
+			env = append(env, v)
 		}
 	}
-	for _, some := range []settings{anyPort, given} {
+	for _, some := range []settings{usualSettings, given} {
 		for name, v := range some {
-			c.cmd.Env = append(c.cmd.Env, settingPrefix+name+"="+v)
+			env = append(env, settingPrefix+name+"="+v)
 		}
 	}
-	stdin, err := c.cmd.StdinPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start overdue: %w", err)
-	}
-	c.stdin = stdin
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start overdue: %w", err)
-	}
-	stderr, err := c.cmd.StderrPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start overdue: %w", err)
+	return env
+}
+
+// startChild starts a command with these settings, and returns when it is ready.
+func startChild(ctx context.Context, p *Program, command string, given settings) (*child, error) {
+	c := &child{events: map[string]notice{}, http: httpclient.New(nil, time.Minute)}
+	cmd := overdueCommand(p, command, "--stop-with-stdin")
+	cmd.Env = environment(given)
+	banner := &bannerReader{child: c, last: "Endpoint=", addressed: make(chan struct{})}
+	if command == "monitor" { // it has no endpoint for apps
+		banner.last = "  namespace "
 	}
 	began := time.Now()
-	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start overdue: %w", err)
+	if err := c.start("overdue "+command, cmd, banner.read, c.logged); err != nil {
+		return nil, err
 	}
-	c.reading.Go(func() { c.readLog(stderr) })
-	// The banner is written at once. It ends with a connection string, unless the command has no
-	// endpoint for apps.
-	last := "Endpoint="
-	if command == "monitor" {
-		last = "  namespace "
-	}
-	addressed := make(chan struct{})
-	c.reading.Go(func() { c.readBanner(stdout, last, addressed) })
-	if err := c.awaitReady(ctx, addressed); err != nil {
-		err = fmt.Errorf("overdue %s did not become ready: %w", c.name, err)
+	if err := c.awaitReady(ctx, banner.addressed); err != nil {
+		err = fmt.Errorf("overdue %s did not become ready: %w", command, err)
 		if stopped := c.stop(); stopped != nil {
 			return nil, errors.Join(err, stopped) // with the child's log
 		}
@@ -117,42 +88,31 @@ func startChild(ctx context.Context, p *Program, command string, given settings)
 	return c, nil
 }
 
-// readBanner takes the addresses from what the child prints when it serves. It closes addressed
-// after a line that begins with last.
-func (c *child) readBanner(r io.Reader, last string, addressed chan struct{}) {
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		if m := bannerAddress.FindStringSubmatch(lines.Text()); m != nil {
-			*map[string]*string{"AMQP endpoint": &c.amqp, "embedded broker": &c.broker,
-				"admin": &c.admin}[m[1]] = m[2]
-		}
-		if addressed != nil && strings.HasPrefix(lines.Text(), last) {
-			close(addressed)
-			addressed = nil
-		}
-	}
-	_, _ = io.Copy(io.Discard, r) // after a line that is too long; ends with the process
+// A bannerReader takes the addresses from what a child prints when it serves, at once. It closes
+// addressed after a line that begins with last.
+type bannerReader struct {
+	child     *child
+	last      string
+	addressed chan struct{}
+	ended     bool
 }
 
-// readLog counts notifications. The log is always a sink, and the cheapest one for the child, so it
-// disturbs the measurement least.
-func (c *child) readLog(r io.Reader) {
-	defer close(c.gone)
-	lines := bufio.NewReaderSize(r, 64<<10)
-	for {
-		line, err := lines.ReadSlice('\n')
-		if len(line) > 0 {
-			c.logged(line)
-		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return
-		}
+var bannerAddress = regexp.MustCompile(`^  (AMQP endpoint|embedded broker|admin) +\w+://(\S+)`)
+
+func (b *bannerReader) read(line []byte) {
+	if b.ended {
+		return
+	}
+	if m := bannerAddress.FindSubmatch(line); m != nil {
+		*map[string]*string{"AMQP endpoint": &b.child.amqp, "embedded broker": &b.child.broker,
+			"admin": &b.child.admin}[string(m[1])] = string(m[2])
+	}
+	if b.ended = strings.HasPrefix(string(line), b.last); b.ended {
+		close(b.addressed)
 	}
 }
 
-// maxComplaint bounds the part of a child's log that an error quotes, in bytes.
-const maxComplaint = 2 << 10
-
+// logged counts a notification, or keeps the line for complaint.
 func (c *child) logged(line []byte) {
 	read := time.Now()
 	var e struct {
@@ -160,20 +120,18 @@ func (c *child) logged(line []byte) {
 		MessageID              string `json:"message_id"`
 		Deadline               time.Time
 	}
-	err := json.Unmarshal(line, &e)
+	if err := json.Unmarshal(line, &e); err != nil || e.Verdict != "missed" {
+		c.keepLine(line)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case err == nil && e.Verdict == "missed":
-		n, again := c.events[e.MessageID]
-		if lag, err := time.ParseDuration(e.Lag); !again && err == nil {
-			n.at, n.evidence, n.moved = read, e.Evidence, e.Deadline.Add(lag)
-		}
-		n.count++
-		c.events[e.MessageID] = n
-	case len(c.other) < maxComplaint:
-		c.other = append(c.other, line[:min(len(line), maxComplaint)]...)
+	n, again := c.events[e.MessageID]
+	if lag, err := time.ParseDuration(e.Lag); !again && err == nil {
+		n.at, n.evidence, n.moved = read, e.Evidence, e.Deadline.Add(lag)
 	}
+	n.count++
+	c.events[e.MessageID] = n
 }
 
 // A notice is the child's log of one missed deadline.
@@ -191,32 +149,11 @@ func (c *child) notices() map[string]notice {
 	return maps.Clone(c.events)
 }
 
-// notified returns how often each of them was notified.
-func (c *child) notified() map[string]int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	counts := make(map[string]int, len(c.events))
-	for id, n := range c.events {
-		counts[id] = n.count
-	}
-	return counts
-}
-
 // notifiedCount is how many messages have a notification.
 func (c *child) notifiedCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.events)
-}
-
-// complaint returns the child's log without events as an error, or nil if there is none.
-func (c *child) complaint() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.other) == 0 {
-		return nil
-	}
-	return fmt.Errorf("its log: %s", bytes.TrimSpace(c.other))
 }
 
 func (c *child) awaitReady(ctx context.Context, addressed chan struct{}) error {
@@ -242,19 +179,4 @@ func (c *child) awaitReady(ctx context.Context, addressed chan struct{}) error {
 			return err
 		}
 	}
-}
-
-// stop ends the child and waits until it has.
-func (c *child) stop() error {
-	closeErr := c.stdin.Close()
-	stuck := time.AfterFunc(stopTimeout, func() { _ = c.cmd.Process.Kill() }) // then Wait reports it
-	defer stuck.Stop()
-	c.reading.Wait() // before Wait, which closes the pipes
-	if err := c.cmd.Wait(); err != nil {
-		return errors.Join(fmt.Errorf("the measured overdue %s: %w", c.name, err), c.complaint())
-	}
-	if closeErr != nil {
-		return fmt.Errorf("stop the measured overdue %s: %w", c.name, closeErr)
-	}
-	return nil
 }

@@ -12,12 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/prometheus/procfs"
 )
 
 // maxQuoted bounds the part of an answer that an error quotes, in bytes.
 const maxQuoted = 60
+
+// maxAnswer bounds an answer of the child, in bytes: a thousand of the largest messages, escaped.
+const maxAnswer = 512 << 20
 
 // get requests a path of the child over HTTP.
 func (c *child) get(ctx context.Context, addr, path string) ([]byte, error) {
@@ -61,10 +62,8 @@ func (c *child) metrics(ctx context.Context) (map[string]float64, error) {
 
 // resident returns the child's resident memory, in bytes, mostly without a request to the child.
 func (c *child) resident(ctx context.Context) (float64, error) {
-	if proc, err := procfs.NewProc(c.cmd.Process.Pid); err == nil {
-		if stat, err := proc.Stat(); err == nil {
-			return float64(stat.ResidentMemory()), nil
-		}
+	if stat, ok := processStat(c.cmd.Process.Pid); ok {
+		return float64(stat.ResidentMemory()), nil
 	}
 	samples, err := c.metrics(ctx)
 	return samples[sampleMemory], err

@@ -105,35 +105,26 @@ func (r *CostResult) WriteTable(w io.Writer) error {
 func (r *CostResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
-		if c.Lost > 0 {
-			errs = append(errs, fmt.Errorf("of %d messages %d were lost", c.Sent, c.Lost))
-		}
-		if c.Twice > 0 {
-			errs = append(errs, fmt.Errorf("of %d messages %d came twice or had two notifications",
-				c.Sent, c.Twice))
-		}
+		errs = append(errs, breachesIn(fmt.Sprintf("of %d messages", c.Sent),
+			breach{c.Lost, "were lost"}, breach{c.Twice, "came twice or had two notifications"}))
 	}
 	return errors.Join(errs...)
 }
 
 // tally counts the outcomes of the messages.
-func (c *costCase) tally(completed, notified map[string]int, letters []deadLetter) {
-	dead := make(map[string]int, len(letters))
-	for _, l := range letters {
-		dead[l.MessageID]++
-	}
+func (c *costCase) tally(outcomes map[string]outcome) {
 	for i := range c.Sent {
-		id := messageID(i)
-		if completed[id] > 0 {
+		o := outcomes[messageID(i)]
+		if o.completed > 0 {
 			c.Met++
 		}
-		if dead[id] > 0 {
+		if o.dead > 0 {
 			c.Missed++
 		}
-		switch ends := completed[id] + dead[id]; {
-		case ends == 0:
+		switch {
+		case o.lost():
 			c.Lost++
-		case ends > 1 || notified[id] > 1:
+		case o.twice():
 			c.Twice++
 		}
 	}

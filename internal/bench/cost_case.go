@@ -60,7 +60,7 @@ func (plan *Cost) measure(ctx context.Context, p *Program, rate int) (_ *costCas
 	if err != nil {
 		return nil, err
 	}
-	c.tally(completed, monitor.notified(), letters)
+	c.tally(outcomesOf(completed, monitor.notices(), letters))
 	return c, nil
 }
 

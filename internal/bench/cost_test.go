@@ -24,7 +24,11 @@ func TestMessagesThatCostSomethingAreEachCountedOnce(t *testing.T) {
 	}
 	c := costCase{Sent: 7}
 	// 0 and 1 are met, 2 and 3 missed, 4 is both, 5 nowhere, 6 has two notifications.
-	c.tally(once(0, 1, 4), once(2, 3, 4, 6, 6), letters(2, 3, 4, 6))
+	notices := map[string]notice{}
+	for id, n := range once(2, 3, 4, 6, 6) {
+		notices[id] = notice{count: n}
+	}
+	c.tally(outcomesOf(once(0, 1, 4), notices, letters(2, 3, 4, 6)))
 	want := costCase{Sent: 7, Met: 3, Missed: 4, Lost: 1, Twice: 2}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("case (-want +got):\n%s", diff)

@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// monitorQueue is empty again when a case has ended.
-	monitorQueue = "overdue-monitor"
 	pollInterval = 200 * time.Millisecond
 	// completionTimeout is how long after its deadline a message counts as lost. It is longer
 	// than a lock, which a consumer may leave behind.
@@ -79,8 +77,7 @@ func (r *expireRun) start(ctx context.Context, p *Program) (err error) {
 		"BROKER_QUEUES": listOf(r.queues, fmt.Sprintf("{name: %%s, deadLetteringOnMessageExpiration: true, lockDuration: %s}",
 			lockDuration)),
 		"MONITOR_ENTITIES": listOf(r.queues, "{queue: %s}"),
-		"MONITOR_QUEUE":    monitorQueue, "COMPANIONS": r.plan.Companions,
-		"LOG_LEVEL": "warn", "LOG_FORMAT": "json",
+		"COMPANIONS":       r.plan.Companions,
 	})
 	return err
 }
@@ -144,7 +141,7 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 		}
 		letters = append(letters, more...)
 	}
-	c.tally(r.ttl, r.completed, r.child.notices(), letters)
+	c.tally(r.ttl, outcomesOf(r.completed, r.child.notices(), letters))
 	return c, nil
 }
 
@@ -266,7 +263,7 @@ func (r *expireRun) pause(ctx context.Context, tick <-chan time.Time) error {
 	case <-tick:
 		return nil
 	case <-r.child.gone:
-		return errors.Join(fmt.Errorf("the measured overdue %s has ended", r.child.name),
+		return errors.Join(fmt.Errorf("the measured %s has ended", r.child.name),
 			r.child.complaint())
 	case <-ctx.Done():
 		return ctx.Err()
@@ -304,51 +301,42 @@ func operationsBetween(before, after map[string]float64, n int) (byKind map[stri
 	return byKind, rounded(float64(total) / float64(n))
 }
 
-// tally counts the outcomes of messages by their times to live, completions, notifications and
-// the broker's timestamps on dead letters.
-func (c *expireCase) tally(ttl []time.Duration, completed map[string]int, notices map[string]notice, letters []deadLetter) {
-	dead := make(map[string]int, len(letters))
-	stamps := make(map[string]deadLetter, len(letters))
-	for _, l := range letters {
-		dead[l.MessageID]++
-		stamps[l.MessageID] = l
-	}
+// tally counts the outcomes of messages by their times to live and the broker's timestamps on dead
+// letters.
+func (c *expireCase) tally(ttl []time.Duration, outcomes map[string]outcome) {
+	c.Evidence = map[string]int{}
 	var lags, notifiedLags, untilEvent []time.Duration
 	for i := range ttl {
-		id := messageID(i)
-		l, letter := stamps[id]
-		n := notices[id]
-		if c.Drained && !n.moved.IsZero() && n.moved.Before(l.DeadLetteredTime) {
-			l.DeadLetteredTime = n.moved // the consumer that drains the queue has received it later
+		o := outcomes[messageID(i)]
+		due, moved := o.letter.EnqueuedTime.Add(ttl[i]), o.letter.DeadLetteredTime
+		if logged := o.notice.moved; c.Drained && !logged.IsZero() && logged.Before(moved) {
+			moved = logged // the consumer that drains the queue has received it later
 		}
-		if letter {
-			c.DeadLettered++
-			lags = append(lags, l.DeadLetteredTime.Sub(l.EnqueuedTime.Add(ttl[i])))
-		}
-		if completed[id] > 0 {
+		if o.completed > 0 {
 			c.Consumed++
 		}
-		if n.count > 0 {
+		if o.dead > 0 {
+			c.DeadLettered++
+			lags = append(lags, moved.Sub(due))
+		}
+		if o.notice.count > 0 {
 			c.Notified++
 		}
-		if n.evidence != "" {
-			if c.Evidence == nil {
-				c.Evidence = map[string]int{}
-			}
-			c.Evidence[n.evidence]++
+		if o.dead > 0 && o.notice.count > 0 {
+			notifiedLags = append(notifiedLags, o.notice.at.Sub(due))
+			untilEvent = append(untilEvent, o.notice.at.Sub(moved))
 		}
-		if letter && n.count > 0 {
-			notifiedLags = append(notifiedLags, n.at.Sub(l.EnqueuedTime.Add(ttl[i])))
-			untilEvent = append(untilEvent, n.at.Sub(l.DeadLetteredTime))
+		if o.notice.evidence != "" {
+			c.Evidence[o.notice.evidence]++
 		}
-		switch ends := completed[id] + dead[id]; {
-		case ends == 0:
+		switch {
+		case o.lost():
 			c.Lost++
-		case ends > 1 || n.count > 1:
+		case o.twice():
 			c.Twice++
-		case dead[id] > 0 && n.count == 0:
+		case o.dead > 0 && o.notice.count == 0:
 			c.Unnotified++
-		case dead[id] == 0 && n.count > 0:
+		case o.dead == 0 && o.notice.count > 0:
 			c.FalselyNotified++
 		}
 	}

@@ -186,20 +186,13 @@ func listCounts(byKind map[string]int) string {
 func (r *ExpireResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
-		for _, broken := range []struct {
-			n    int
-			what string
-		}{
-			{c.Lost, "were lost"},
-			{c.Early, "were dead-lettered before their deadline"},
-			{c.Twice, "came twice or had two notifications"},
-			{c.Unnotified, "were dead-lettered without a notification"},
-			{c.FalselyNotified, "had a notification though they were received in time"},
-		} {
-			if broken.n > 0 {
-				errs = append(errs, fmt.Errorf("%s: %d messages %s", c, broken.n, broken.what))
-			}
-		}
+		errs = append(errs, breachesIn(c.String()+":",
+			breach{c.Lost, "messages were lost"},
+			breach{c.Early, "messages were dead-lettered before their deadline"},
+			breach{c.Twice, "messages came twice or had two notifications"},
+			breach{c.Unnotified, "messages were dead-lettered without a notification"},
+			breach{c.FalselyNotified, "messages had a notification though they were received in time"},
+		))
 	}
 	return errors.Join(errs...)
 }

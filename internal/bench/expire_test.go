@@ -73,7 +73,7 @@ func TestExpireSaysWhatBecameOfEachMessage(t *testing.T) {
 		},
 	} {
 		var got expireCase
-		got.tally(ttl, c.completed, c.notified, c.letters)
+		got.tally(ttl, outcomesOf(c.completed, c.notified, c.letters))
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

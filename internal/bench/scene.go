@@ -6,13 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"overdue/internal/bench/haproxy"
 )
 
 // plainQueue is not monitored; workQueue is.
@@ -25,7 +21,7 @@ type scene struct {
 	others   []*child          // in the order in which they were started
 	gone     chan *child       // the first child that has ended
 	sidecars map[string]*child // by the kind of their companions
-	haproxy  *haproxy.Process  // nil: not started
+	haproxy  *haproxyProcess   // nil: not started
 }
 
 // setScene starts the broker, which creates the monitor queue by itself.
@@ -36,11 +32,10 @@ func setScene(ctx context.Context, p *Program) (*scene, error) {
 		queues = append(queues, fmt.Sprintf(queue, name))
 	}
 	broker, err := startChild(ctx, p, "broker", settings{
-		"BROKER_AUTO_CREATE": "false", "MONITOR_QUEUE": monitorQueue,
-		"BROKER_QUEUES": "[" + strings.Join(queues, ", ") + "]",
+		"BROKER_AUTO_CREATE": "false",
+		"BROKER_QUEUES":      "[" + strings.Join(queues, ", ") + "]",
 		// as in a Premium namespace, so that batches have the same size
 		"BROKER_MAX_MESSAGE_SIZE": "1MiB",
-		"LOG_LEVEL":               "warn", "LOG_FORMAT": "json",
 	})
 	if err != nil {
 		return nil, err
@@ -67,8 +62,7 @@ func (s *scene) add(ctx context.Context, command, address, companions string) (*
 	c, err := startChild(ctx, s.program, command, settings{
 		"NAMESPACE":        connectionString(address),
 		"MONITOR_ENTITIES": fmt.Sprintf("[{queue: %s}]", workQueue),
-		"MONITOR_QUEUE":    monitorQueue, "COMPANIONS": companions,
-		"LOG_LEVEL": "warn", "LOG_FORMAT": "json",
+		"COMPANIONS":       companions,
 	})
 	if err != nil {
 		return nil, err
@@ -95,7 +89,7 @@ func (s *scene) stop() error {
 	errs := make([]error, len(s.others)+1)
 	var wg sync.WaitGroup
 	if s.haproxy != nil {
-		wg.Go(func() { errs[len(s.others)] = s.haproxy.Stop() })
+		wg.Go(func() { errs[len(s.others)] = s.haproxy.stop() })
 	}
 	for i, c := range s.others {
 		wg.Go(func() { errs[i] = c.stop() })
@@ -110,7 +104,7 @@ func (s *scene) complaint() (err error) {
 		err = errors.Join(err, c.complaint())
 	}
 	if s.haproxy != nil {
-		err = errors.Join(err, s.haproxy.Complaint())
+		err = errors.Join(err, s.haproxy.complaint())
 	}
 	return err
 }
@@ -139,7 +133,7 @@ func (s *scene) pause(ctx context.Context, tick <-chan time.Time) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case c := <-s.gone:
-		return errors.Join(fmt.Errorf("the measured overdue %s has ended", c.name), s.complaint())
+		return errors.Join(fmt.Errorf("the measured %s has ended", c.name), s.complaint())
 	}
 }
 
@@ -169,23 +163,4 @@ func (s *scene) samples(ctx context.Context) (map[string]float64, error) {
 		}
 	}
 	return sum, nil
-}
-
-// processCPU returns the processor time of a process in seconds, or 0 if the system does not report
-// it. Unlike a request for its metrics, it costs the process nothing.
-func processCPU(pid int) float64 {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	ticks := 0.0
-	if fields := strings.Fields(rest); len(fields) > 12 {
-		for _, f := range fields[11:13] { // in user mode, in system mode
-			n, _ := strconv.ParseFloat(f, 64) // the kernel writes numbers
-			ticks += n
-		}
-	}
-	const perSecond = 100 // USER_HZ, on every architecture that Go runs on
-	return ticks / perSecond
 }

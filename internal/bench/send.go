@@ -8,8 +8,6 @@ import (
 	"io"
 	"slices"
 	"time"
-
-	"overdue/internal/bench/haproxy"
 )
 
 // A way is a path of messages to the broker.
@@ -88,7 +86,7 @@ func (*Send) Name() string { return "send" }
 func (plan *Send) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
 	r := &SendResult{Head: p.head(), Rounds: plan.Rounds, SpanMs: plan.Span.Milliseconds(),
 		PayloadBytes: plan.Payload}
-	version, err := haproxy.Version(ctx)
+	version, err := haproxyVersion(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"overdue/internal/bench/haproxy"
 )
 
 // sendRound is the result of one way in one round.
@@ -109,10 +107,10 @@ func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []wa
 func (s *scene) open(ctx context.Context, w way) (address string, between int, err error) {
 	switch {
 	case w.name == wayHAProxy.name:
-		if s.haproxy, err = haproxy.Start(s.broker.broker); err != nil {
+		if s.haproxy, err = startHAProxy(s.broker.broker); err != nil {
 			return "", 0, err
 		}
-		return s.haproxy.Address, s.haproxy.PID, nil
+		return s.haproxy.address, s.haproxy.pid, nil
 	case w.companions != "":
 		c, err := s.sidecar(ctx, s.broker.broker, w.companions)
 		if err != nil {

@@ -98,37 +98,35 @@ func (r *SettleResult) WriteTable(w io.Writer) error {
 func (r *SettleResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
-		if c.Way == wayEndpoint && c.FalselyNotified > 0 {
-			errs = append(errs, fmt.Errorf("%d messages had a notification though they were completed through the endpoint", c.FalselyNotified))
+		breaches := []breach{{c.Missed - c.MissedNotified, "missed messages had no notification"}}
+		if c.Way == wayEndpoint {
+			breaches = append(breaches, breach{c.FalselyNotified,
+				"messages had a notification though they were completed"})
 		}
-		if n := c.Missed - c.MissedNotified; n > 0 {
-			errs = append(errs, fmt.Errorf("over the %s: %d missed messages had no notification", c.Way, n))
-		}
+		errs = append(errs, breachesIn("over the "+c.Way+":", breaches...))
 	}
 	return errors.Join(errs...)
 }
 
 // tally counts notifications of the first messages, which consumers held, and of the missed ones
 // after them.
-func (c *settleCase) tally(received int, completed map[string]int, notices map[string]notice) {
-	for i := range received {
-		id := messageID(i)
-		if completed[id] == 0 {
-			c.Expired++
-			continue
-		}
-		c.Completed++
-		if n := notices[id]; n.count > 0 {
-			c.FalselyNotified++
-			if c.Evidence == nil {
-				c.Evidence = map[string]int{}
-			}
-			c.Evidence[n.evidence]++
-		}
-	}
-	for i := received; i < received+c.Missed; i++ {
-		if notices[messageID(i)].count > 0 {
+func (c *settleCase) tally(received int, outcomes map[string]outcome) {
+	c.Evidence = map[string]int{}
+	for i := range received + c.Missed {
+		o := outcomes[messageID(i)]
+		notified := o.notice.count > 0
+		switch {
+		case i >= received && notified:
 			c.MissedNotified++
+		case i >= received:
+		case o.completed == 0:
+			c.Expired++
+		default:
+			c.Completed++
+			if notified {
+				c.FalselyNotified++
+				c.Evidence[o.notice.evidence]++
+			}
 		}
 	}
 }

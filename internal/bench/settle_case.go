@@ -44,7 +44,7 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 	c := &settleCase{Way: way, Missed: missed}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.tally(plan.Messages, r.completed, r.child.notices())
+	c.tally(plan.Messages, outcomesOf(r.completed, r.child.notices(), nil))
 	return c, nil
 }
 

@@ -4,9 +4,7 @@ package bench
 
 import (
 	"errors"
-	"fmt"
 	"io"
-	"os/exec"
 	"sync/atomic"
 )
 
@@ -23,27 +21,21 @@ func Spin(r io.Reader) error {
 	return err
 }
 
-// startSpinners starts n processes that each keep a processor busy, at normal priority. They also
-// end with this process.
+// startSpinners starts n processes that each keep a processor busy, at normal priority.
 func startSpinners(p *Program, n int) (stop func() error, err error) {
-	var stops []func() error
+	var busy []*process
 	stop = func() (err error) {
-		for _, one := range stops {
-			err = errors.Join(err, one())
+		for _, one := range busy {
+			err = errors.Join(err, one.stop())
 		}
 		return err
 	}
 	for range n {
-		cmd := exec.Command(p.Binary, "bench", "spin")
-		cmd.Args[0] = "overdue" // the test binary has another name
-		stdin, err := cmd.StdinPipe()
-		if err == nil {
-			err = cmd.Start()
+		one := &process{}
+		if err := one.start("busy process", overdueCommand(p, "bench", "spin"), one.keepLine, one.keepLine); err != nil {
+			return nil, errors.Join(err, stop())
 		}
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("start a busy process: %w", err), stop())
-		}
-		stops = append(stops, func() error { return errors.Join(stdin.Close(), cmd.Wait()) })
+		busy = append(busy, one)
 	}
 	return stop, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package haproxy
+package bench
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // installedHAProxy fails the test where HAProxy is missing: one that is skipped tests nothing.
 func installedHAProxy(t *testing.T) {
 	t.Helper()
-	version, err := Version(t.Context())
+	version, err := haproxyVersion(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,13 +43,13 @@ func TestHAProxyRelaysUntilItIsStopped(t *testing.T) {
 			go func() { _, _ = io.Copy(c, c) }() // the client sees what is missing
 		}
 	}()
-	h, err := Start(far.Addr().String())
+	h, err := startHAProxy(far.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := net.DialTimeout("tcp", h.Address, time.Minute)
+	c, err := net.DialTimeout("tcp", h.address, time.Minute)
 	if err != nil {
-		t.Fatal(err, h.Complaint())
+		t.Fatal(err, h.complaint())
 	}
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
@@ -60,41 +60,33 @@ func TestHAProxyRelaysUntilItIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(c, back); err != nil || string(back) != "hello" {
-		t.Fatalf("%q came back, %v, want what was sent; %v", back, err, h.Complaint())
+		t.Fatalf("%q came back, %v, want what was sent; %v", back, err, h.complaint())
 	}
-	if err := h.Complaint(); err != nil {
+	if err := h.complaint(); err != nil {
 		t.Errorf("complaint = %v, want none", err)
 	}
-	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", h.PID)); err != nil || string(name) != "haproxy\n" {
-		t.Errorf("process %d is %q, %v, want HAProxy", h.PID, name, err)
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", h.pid)); err != nil || string(name) != "haproxy\n" {
+		t.Errorf("process %d is %q, %v, want HAProxy", h.pid, name, err)
 	}
-	if err := h.Stop(); err != nil {
+	if err := h.stop(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(c, back); err == nil {
 		t.Error("the connection goes on after the stop, want its end")
 	}
-	if c, err := net.Dial("tcp", h.Address); err == nil {
+	if c, err := net.Dial("tcp", h.address); err == nil {
 		_ = c.Close()
-		t.Errorf("somebody listens at %s after the stop", h.Address)
-	}
-	if _, err := os.Stat(h.dir); !os.IsNotExist(err) {
-		t.Errorf("its folder %s is there after the stop: %v", h.dir, err)
+		t.Errorf("somebody listens at %s after the stop", h.address)
 	}
 }
 
 func TestHAProxyThatRefusesItsConfigurationSaysWhy(t *testing.T) {
 	installedHAProxy(t)
-	h, err := Start("nowhere.invalid:1:2")
+	h, err := startHAProxy("nowhere.invalid:1:2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := h.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	c, err := net.Dial("tcp", h.Address)
+	c, err := net.Dial("tcp", h.address)
 	if err == nil { // it was in the queue of the listener, which ends with HAProxy
 		_, err = c.Read(make([]byte, 1))
 		_ = c.Close()
@@ -102,14 +94,17 @@ func TestHAProxyThatRefusesItsConfigurationSaysWhy(t *testing.T) {
 	if err == nil {
 		t.Error("it relays to an address that is none")
 	}
-	if err := h.Complaint(); err == nil || !strings.Contains(err.Error(), "nowhere.invalid") {
+	if err := h.stop(); err != nil { // then its log is complete
+		t.Error(err)
+	}
+	if err := h.complaint(); err == nil || !strings.Contains(err.Error(), "nowhere.invalid") {
 		t.Errorf("complaint = %v, want one about the address", err)
 	}
 }
 
 func TestWithoutHAProxyThereIsNoVersion(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if version, err := Version(t.Context()); version != "" || err != nil {
+	if version, err := haproxyVersion(t.Context()); version != "" || err != nil {
 		t.Errorf("version = %q, %v, want none", version, err)
 	}
 }
