@@ -49,10 +49,10 @@ func Short(scale float64) Plan {
 		&Memory{Outstanding: []int{n(50_000, 10), n(100_000, 20)}, Companions: "each",
 			Pause: d(5*time.Second, 10*ms)},
 		&Send{
-			Rounds: n(5, 1), Span: d(500*ms, 20*ms), Payload: 256,
+			Rounds: n(5, 1), Span: d(500*ms, 20*ms), Payload: usualPayload,
 			Clients: []string{kindBatches, kindSingle, kindOne},
 		},
-		&Latency{Sends: n(500, 5), Delayed: n(40, 2), RoundTrip: 5 * ms, Payload: 256},
+		&Latency{Sends: n(500, 5), Delayed: n(40, 2), RoundTrip: 5 * ms, Payload: usualPayload},
 		&Cost{
 			Rates: []int{1000, 10_000}, Span: d(5*time.Second, 100*ms),
 			Deadline:   d(3*time.Second, 500*ms),
@@ -61,7 +61,7 @@ func Short(scale float64) Plan {
 		&Expire{
 			Outstanding: []int{n(100_000, 20)}, Shortest: d(5*time.Second, 300*ms),
 			Longest: d(15*time.Second, 500*ms),
-			Payload: 256, Companions: "auto", Drained: true, Quiet: quiet,
+			Payload: usualPayload, Companions: "auto", Drained: true, Quiet: quiet,
 		},
 		&Check{Live: []int{1000, n(1_000_000, 2000)}, Overdue: 10, Notice: d(2*time.Second, 500*ms),
 			Quiet: quiet},

@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -116,14 +115,14 @@ func (s *scene) both(ctx context.Context, monitor *child) (m, broker map[string]
 // when they end.
 func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int,
 	slack time.Duration) (ttl map[string]time.Duration, due time.Time, err error) {
-	senders, shut, err := openSDKSenders(ctx, proxy.amqp, workQueue, 1, 1)
+	senders, shut, err := openSenders(ctx, proxy.amqp, []string{workQueue}, 1)
 	if err != nil {
 		return nil, due, err
 	}
 	defer shut()
-	body, day := bytes.Repeat([]byte("x"), 256), 24*time.Hour
+	body, day := payload(usualPayload), 24*time.Hour
 	ttl = map[string]time.Duration{}
-	load, err := openLoad(ctx, sc.broker.broker, workQueue, func(int) *azservicebus.Message {
+	load, err := openLoad(ctx, sc.broker.broker, []string{workQueue}, func(int) *azservicebus.Message {
 		return &azservicebus.Message{Body: body, TimeToLive: &day}
 	})
 	if err != nil {

@@ -3,9 +3,11 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +22,8 @@ const (
 	batchSize   = 100 // messages
 	consumers   = 4
 	prefetch    = 100 // messages that a consumer holds
+	// usualPayload is the size of a message that no flag states, in bytes.
+	usualPayload = 256
 	// settleTimeout bounds the time in which a client settles its messages, or closes its connections,
 	// at the end.
 	settleTimeout = 5 * time.Second
@@ -53,16 +57,17 @@ func openClients(address string, n int) (_ []*azservicebus.Client, shut func(), 
 	return all, shut, nil
 }
 
-// openSDKSenders opens n senders to a queue, with their links, on several connections.
-func openSDKSenders(ctx context.Context, address, queue string, n,
+// openSenders opens a sender for each of the queues, with their links, on several connections.
+func openSenders(ctx context.Context, address string, queues []string,
 	connections int) (_ []*azservicebus.Sender, shut func(), err error) {
 	clients, shut, err := openClients(address, connections)
 	if err != nil {
 		return nil, nil, err
 	}
-	senders := make([]*azservicebus.Sender, n)
+	senders := make([]*azservicebus.Sender, len(queues))
 	opening, opened := errgroup.WithContext(ctx)
-	for i := range senders {
+	opening.SetLimit(parallelSenders)
+	for i, queue := range queues {
 		opening.Go(func() error {
 			s, err := clients[i%connections].NewSender(queue, nil)
 			if err == nil {
@@ -85,47 +90,8 @@ func openSDKSenders(ctx context.Context, address, queue string, n,
 // messageID returns the message-id of the i-th message.
 func messageID(i int) string { return fmt.Sprintf("message-%d", i) }
 
-// sendAcross sends messages to several queues, to each the same number of them and from a sender of its
-// own. ready is called when all links are open.
-func sendAcross(ctx context.Context, address string, queues []string, n int, ready func(),
-	message func(i int) *azservicebus.Message) error {
-	clients, shut, err := openClients(address, loadSenders)
-	if err != nil {
-		return err
-	}
-	defer shut()
-	senders := make([]*azservicebus.Sender, len(queues))
-	opening, opened := errgroup.WithContext(ctx)
-	opening.SetLimit(loadSenders)
-	for q, name := range queues {
-		opening.Go(func() error {
-			s, err := clients[q%loadSenders].NewSender(name, nil)
-			if err == nil {
-				_, err = s.NewMessageBatch(opened, nil) // opens the link
-			}
-			if err != nil {
-				return fmt.Errorf("open a sender: %w", err)
-			}
-			senders[q] = s
-			return nil
-		})
-	}
-	if err := opening.Wait(); err != nil {
-		return err
-	}
-	ready()
-	sending, ctx := errgroup.WithContext(ctx)
-	sending.SetLimit(loadSenders)
-	for q, s := range senders {
-		sending.Go(func() error {
-			if err := sendBatches(ctx, s, n*q/len(queues), n*(q+1)/len(queues), message); err != nil {
-				return fmt.Errorf("send: %w", err)
-			}
-			return nil
-		})
-	}
-	return sending.Wait()
-}
+// payload returns a body of n bytes.
+func payload(n int) []byte { return bytes.Repeat([]byte("x"), n) }
 
 // A load sends messages as fast as possible, in batches, from several senders in parallel.
 type load struct {
@@ -134,31 +100,35 @@ type load struct {
 	message func(i int) *azservicebus.Message
 }
 
-// openLoad returns when all links are open.
-func openLoad(ctx context.Context, address, queue string, message func(i int) *azservicebus.Message) (*load, error) {
-	senders, shut, err := openSDKSenders(ctx, address, queue, loadSenders, loadSenders)
+// openLoad opens several senders for one queue, or one for each of several. It returns when all
+// links are open.
+func openLoad(ctx context.Context, address string, queues []string, message func(i int) *azservicebus.Message) (*load, error) {
+	if len(queues) == 1 {
+		queues = slices.Repeat(queues, loadSenders)
+	}
+	senders, shut, err := openSenders(ctx, address, queues, loadSenders)
 	if err != nil {
 		return nil, err
 	}
 	return &load{senders, shut, message}, nil
 }
 
-// send sends the messages from first up to end, and returns when all are acknowledged.
+// send sends the messages from first up to end, to each queue the same number of them, and returns
+// when all are acknowledged.
 func (l *load) send(ctx context.Context, first, end int) error {
-	var next atomic.Int64
-	next.Store(int64(first))
+	part := batchSize
+	if len(l.senders) > loadSenders { // a part for each queue
+		part = min(part, (end-first+len(l.senders)-1)/len(l.senders))
+	}
 	g, ctx := errgroup.WithContext(ctx)
-	for _, s := range l.senders {
+	g.SetLimit(loadSenders)
+	for at, turn := first, 0; at < end; at, turn = at+part, turn+1 {
+		s := l.senders[turn%len(l.senders)]
 		g.Go(func() error {
-			for {
-				at := int(next.Add(batchSize)) - batchSize
-				if at >= end {
-					return nil
-				}
-				if err := sendBatches(ctx, s, at, min(at+batchSize, end), l.message); err != nil {
-					return fmt.Errorf("send: %w", err)
-				}
+			if err := sendBatches(ctx, s, at, min(at+part, end), l.message); err != nil {
+				return fmt.Errorf("send: %w", err)
 			}
+			return nil
 		})
 	}
 	return g.Wait()
@@ -197,8 +167,8 @@ func consume(ctx context.Context, address, queue string, most int,
 		return err
 	}
 	defer shut()
-	var left atomic.Int64 // messages that no consumer has requested
-	left.Store(int64(most))
+	left := &claims{}
+	left.n.Store(int64(most))
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range clients {
 		g.Go(func() error {
@@ -206,17 +176,9 @@ func consume(ctx context.Context, address, queue string, most int,
 			if err != nil {
 				return fmt.Errorf("open a receiver: %w", err)
 			}
-			for {
-				asked := prefetch
-				if rest := int(left.Add(-prefetch)); rest < 0 {
-					asked = max(0, asked+rest)
-					left.Add(int64(prefetch - asked))
-				}
-				if asked == 0 {
-					return nil
-				}
+			for asked := left.take(); asked > 0; asked = left.take() {
 				done, err := receiveAndComplete(ctx, receiver, asked, completed)
-				left.Add(int64(asked - done))
+				left.n.Add(int64(asked - done))
 				if err != nil && ctx.Err() != nil {
 					return nil
 				}
@@ -224,9 +186,33 @@ func consume(ctx context.Context, address, queue string, most int,
 					return err
 				}
 			}
+			return nil
 		})
 	}
 	return g.Wait()
+}
+
+// claims share out messages that no consumer has requested yet.
+type claims struct{ n atomic.Int64 }
+
+// take returns how many messages a consumer may request: prefetch at most.
+func (c *claims) take() int {
+	rest := int(c.n.Add(-prefetch))
+	short := min(prefetch, max(0, -rest))
+	c.n.Add(int64(short))
+	return prefetch - short
+}
+
+// completeMessage completes a message, and reports whether its lock was still held.
+func completeMessage(ctx context.Context, receiver *azservicebus.Receiver, m *azservicebus.ReceivedMessage) (bool, error) {
+	err := receiver.CompleteMessage(ctx, m, nil)
+	if lost := (*azservicebus.Error)(nil); errors.As(err, &lost) && lost.Code == azservicebus.CodeLockLost {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("complete: %w", err)
+	}
+	return true, nil
 }
 
 // receiveAndComplete receives up to n messages and completes them in parallel. It returns how many
@@ -245,17 +231,12 @@ func receiveAndComplete(ctx context.Context, receiver *azservicebus.Receiver, n 
 	var g errgroup.Group
 	for _, m := range ms {
 		g.Go(func() error {
-			err := receiver.CompleteMessage(settling, m, nil)
-			if lost := (*azservicebus.Error)(nil); errors.As(err, &lost) &&
-				lost.Code == azservicebus.CodeLockLost {
-				return nil
+			held, err := completeMessage(settling, receiver, m)
+			if held {
+				count.Add(1)
+				completed(m)
 			}
-			if err != nil {
-				return fmt.Errorf("complete: %w", err)
-			}
-			count.Add(1)
-			completed(m)
-			return nil
+			return err
 		})
 	}
 	err = g.Wait()

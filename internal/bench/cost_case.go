@@ -3,12 +3,12 @@
 package bench
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,12 +100,12 @@ func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child,
 // send sends the messages of each tick as a batch. Several senders take turns, so that a sender
 // that waits for its answer does not hold up the next tick.
 func (plan *Cost) send(ctx context.Context, proxy *child, c *costCase) error {
-	senders, shut, err := openSDKSenders(ctx, proxy.amqp, workQueue, loadSenders, loadSenders)
+	senders, shut, err := openSenders(ctx, proxy.amqp, slices.Repeat([]string{workQueue}, loadSenders), loadSenders)
 	if err != nil {
 		return err
 	}
 	defer shut()
-	body := bytes.Repeat([]byte("x"), 256)
+	body := payload(usualPayload)
 	message := func(i int) *azservicebus.Message {
 		id := messageID(i)
 		return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &plan.Deadline}

@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -182,26 +181,19 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 
 // send closes begun when all links are open, and returns when it sent the first message.
 func (r *expireRun) send(ctx context.Context, begun chan struct{}) (began time.Time, err error) {
-	message := r.messages(&began)
-	ready := func() {
-		close(begun)
-		began = time.Now()
-	}
-	if len(r.queues) > 1 {
-		return began, sendAcross(ctx, r.child.amqp, r.queues, len(r.ttl), ready, message)
-	}
-	load, err := openLoad(ctx, r.child.amqp, workQueue, message)
+	load, err := openLoad(ctx, r.child.amqp, r.queues, r.messages(&began))
 	if err != nil {
 		return began, err
 	}
 	defer load.shut()
-	ready()
+	close(begun)
+	began = time.Now()
 	return began, load.send(ctx, 0, len(r.ttl))
 }
 
 // messages returns a function that makes each message when it is sent.
 func (r *expireRun) messages(began *time.Time) func(i int) *azservicebus.Message {
-	body := bytes.Repeat([]byte("x"), r.plan.Payload)
+	body := payload(r.plan.Payload)
 	return func(i int) *azservicebus.Message {
 		id := messageID(i)
 		r.ttl[i] = r.drawn[i]

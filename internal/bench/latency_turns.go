@@ -86,7 +86,7 @@ func (plan *Latency) atHand(ctx context.Context, p *Program) (_ []*latencyLine, 
 // open opens senders of the Go SDK, each on its own connection.
 func (plan *Latency) open(ctx context.Context, address string, w way,
 	n int) (senders []sender, shut func(), err error) {
-	return openSenders(ctx, address, w.queue, plan.Payload, n, n, false)
+	return sdkClients{senders: n, connections: n}.open(ctx, address, w.queue, plan.Payload)
 }
 
 // turns is the number of parts of the sends to a distant broker. The ways take turns with them.

@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -90,8 +89,8 @@ func (plan *Memory) Measure(ctx context.Context, p *Program,
 
 // send sends the messages from first up to end.
 func (plan *Memory) send(ctx context.Context, sc *scene, first, end int) error {
-	body, hour := bytes.Repeat([]byte("x"), 256), time.Hour
-	load, err := openLoad(ctx, sc.others[0].amqp, workQueue, func(i int) *azservicebus.Message {
+	body, hour := payload(usualPayload), time.Hour
+	load, err := openLoad(ctx, sc.others[0].amqp, []string{workQueue}, func(i int) *azservicebus.Message {
 		id := messageID(i)
 		return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &hour}
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -24,7 +25,7 @@ type sender func(ctx context.Context) (int, error)
 // A clientKind is one kind of client. It opens clients to a queue at an address.
 type clientKind struct {
 	name string
-	open func(ctx context.Context, address, queue string, payload int) (senders []sender,
+	open func(ctx context.Context, address, queue string, size int) (senders []sender,
 		shut func(), err error)
 }
 
@@ -38,10 +39,10 @@ const (
 )
 
 var clientKinds = []clientKind{
-	{kindBatches, openSDK(parallelSenders, 1, true)},
-	{kindSingle, openSDK(parallelSenders, 1, false)},
-	{kindOne, openSDK(1, 1, false)},
-	{kindSpread, openSDK(parallelSenders, parallelSenders, false)},
+	{kindBatches, sdkClients{senders: parallelSenders, connections: 1, batches: true}.open},
+	{kindSingle, sdkClients{senders: parallelSenders, connections: 1}.open},
+	{kindOne, sdkClients{senders: 1, connections: 1}.open},
+	{kindSpread, sdkClients{senders: parallelSenders, connections: parallelSenders}.open},
 	{kindREST, openREST},
 }
 
@@ -53,37 +54,29 @@ func ClientKinds() (names []string) {
 	return names
 }
 
-// openSDK opens n senders of the Go SDK on several connections.
-func openSDK(n, connections int, batches bool) func(context.Context, string, string,
-	int) ([]sender, func(), error) {
-	return func(ctx context.Context, address, queue string, payload int) ([]sender, func(), error) {
-		return openSenders(ctx, address, queue, payload, n, connections, batches)
-	}
+// sdkClients are senders of the Go SDK on several connections.
+type sdkClients struct {
+	senders, connections int
+	batches              bool
 }
 
-// openSenders opens n such senders. Every message has a time to live of an hour, which is its
-// deadline on a monitored queue. It has no message-id, as in the SDK: the proxy has to make one.
-func openSenders(ctx context.Context, address, queue string, payload, n, connections int,
-	batches bool) ([]sender, func(), error) {
-	links, shut, err := openSDKSenders(ctx, address, queue, n, connections)
+// open opens them. Every message has a time to live of an hour, which is its deadline on a
+// monitored queue. It has no message-id, as in the SDK: the proxy has to make one.
+func (k sdkClients) open(ctx context.Context, address, queue string, size int) ([]sender, func(), error) {
+	links, shut, err := openSenders(ctx, address, slices.Repeat([]string{queue}, k.senders), k.connections)
 	if err != nil {
 		return nil, nil, err
 	}
-	body, hour := bytes.Repeat([]byte("x"), payload), time.Hour
+	body, hour := payload(size), time.Hour
 	message := func(int) *azservicebus.Message {
-		return &azservicebus.Message{Body: body,
-			TimeToLive: &hour}
+		return &azservicebus.Message{Body: body, TimeToLive: &hour}
 	}
 	senders := make([]sender, len(links))
 	for i, s := range links {
-		senders[i] = func(ctx context.Context) (int, error) {
-			return 1,
-				s.SendMessage(ctx, message(0), nil)
-		}
-		if batches { // a new batch each time, because an app has to encode its messages
+		senders[i] = func(ctx context.Context) (int, error) { return 1, s.SendMessage(ctx, message(0), nil) }
+		if k.batches { // a new batch each time, because an app has to encode its messages
 			senders[i] = func(ctx context.Context) (int, error) {
-				return batchSize,
-					sendBatches(ctx, s, 0, batchSize, message)
+				return batchSize, sendBatches(ctx, s, 0, batchSize, message)
 			}
 		}
 	}
@@ -91,10 +84,10 @@ func openSenders(ctx context.Context, address, queue string, payload, n, connect
 }
 
 // openREST opens HTTP clients that post the same message.
-func openREST(_ context.Context, address, queue string, payload int) ([]sender, func(), error) {
+func openREST(_ context.Context, address, queue string, size int) ([]sender, func(), error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: parallelSenders}
 	client := httpclient.New(transport, time.Minute)
-	url, body := "http://"+address+"/"+queue+"/messages", bytes.Repeat([]byte("x"), payload)
+	url, body := "http://"+address+"/"+queue+"/messages", payload(size)
 	send := func(ctx context.Context) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -52,7 +51,7 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 // former around their deadlines.
 func (plan *Settle) play(ctx context.Context, r *expireRun, address string) error {
 	began := time.Now()
-	load, err := openLoad(ctx, r.child.amqp, workQueue, r.messages(&began))
+	load, err := openLoad(ctx, r.child.amqp, r.queues, r.messages(&began))
 	if err != nil {
 		return err
 	}
@@ -66,14 +65,14 @@ func (plan *Settle) play(ctx context.Context, r *expireRun, address string) erro
 		return err
 	}
 	defer shut()
-	var left atomic.Int64 // messages that no consumer has requested
-	left.Store(int64(plan.Messages))
+	left := &claims{}
+	left.n.Store(int64(plan.Messages))
 	all := make(chan struct{}, consumers)
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range clients {
 		g.Go(func() error {
 			var completing errgroup.Group
-			err := plan.receive(ctx, c, &left, func(receiver *azservicebus.Receiver, m *azservicebus.ReceivedMessage) {
+			err := plan.receive(ctx, c, left, func(receiver *azservicebus.Receiver, m *azservicebus.ReceivedMessage) {
 				completing.Go(func() error { return plan.complete(ctx, r, receiver, m) })
 			})
 			all <- struct{}{}
@@ -90,17 +89,13 @@ func (plan *Settle) play(ctx context.Context, r *expireRun, address string) erro
 }
 
 // receive receives until none is left, and keeps the locks.
-func (plan *Settle) receive(ctx context.Context, c *azservicebus.Client, left *atomic.Int64,
+func (plan *Settle) receive(ctx context.Context, c *azservicebus.Client, left *claims,
 	received func(*azservicebus.Receiver, *azservicebus.ReceivedMessage)) error {
 	receiver, err := c.NewReceiverForQueue(workQueue, nil)
 	if err != nil {
 		return fmt.Errorf("open a receiver: %w", err)
 	}
-	for {
-		asked := min(prefetch, int(left.Add(-prefetch))+prefetch)
-		if asked <= 0 {
-			return nil
-		}
+	for asked := left.take(); asked > 0; asked = left.take() {
 		for asked > 0 {
 			ms, err := receiver.ReceiveMessages(ctx, asked, nil)
 			if err != nil {
@@ -112,6 +107,7 @@ func (plan *Settle) receive(ctx context.Context, c *azservicebus.Client, left *a
 			}
 		}
 	}
+	return nil
 }
 
 // complete waits until about the deadline. A message whose lock was lost has expired.
@@ -126,13 +122,9 @@ func (plan *Settle) complete(ctx context.Context, r *expireRun, receiver *azserv
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	err := receiver.CompleteMessage(ctx, m, nil)
-	if lost := (*azservicebus.Error)(nil); errors.As(err, &lost) && lost.Code == azservicebus.CodeLockLost {
-		return nil
+	held, err := completeMessage(ctx, receiver, m)
+	if held {
+		r.consumed(m)
 	}
-	if err != nil {
-		return fmt.Errorf("complete: %w", err)
-	}
-	r.consumed(m)
-	return nil
+	return err
 }
