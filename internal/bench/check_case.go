@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,16 +35,12 @@ func (plan *Check) measure(ctx context.Context, p *Program, live int) (*checkCas
 
 func (plan *Check) once(ctx context.Context, p *Program, live int,
 	slack time.Duration) (_ *checkCase, err error) {
-	sc, err := setScene(ctx, p)
+	sc, err := startBroker(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sc.stop()) }()
-	monitor, err := sc.add(ctx, "monitor", sc.broker.broker, "auto")
-	if err != nil {
-		return nil, err
-	}
-	proxy, err := sc.add(ctx, "proxy", sc.broker.broker, "auto")
+	monitor, proxy, err := sc.addBoth(ctx, "auto")
 	if err != nil {
 		return nil, err
 	}
@@ -60,14 +55,14 @@ func (plan *Check) once(ctx context.Context, p *Program, live int,
 	if time.Until(due) < plan.Notice/2 {
 		return nil, errFilledLate
 	}
-	if err := sc.pause(ctx, time.After(time.Until(due)-plan.Notice/4)); err != nil {
+	if err := sc.pause(ctx, time.Until(due)-plan.Notice/4); err != nil {
 		return nil, err
 	}
 	before, brokerBefore, err := sc.both(ctx, monitor)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := sc.await(ctx, time.Until(due)+completionTimeout, func() (bool, error) {
+	if err := sc.await(ctx, time.Until(due)+completionTimeout, func() (bool, error) {
 		all, err := sc.settled(ctx, monitor, live)
 		return all && time.Now().After(due) && monitor.notifiedCount() >= plan.Overdue, err
 	}); err != nil {
@@ -78,8 +73,7 @@ func (plan *Check) once(ctx context.Context, p *Program, live int,
 	if err != nil {
 		return nil, err
 	}
-	// Doubles come later.
-	if err := sc.pause(ctx, time.After(cmp.Or(plan.Quiet, quietPeriod))); err != nil {
+	if err := sc.awaitDoubles(ctx, plan.Quiet); err != nil {
 		return nil, err
 	}
 	c.Operations, _ = operationsBetween(before, after, 1)

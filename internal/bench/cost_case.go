@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,16 +20,12 @@ const sendInterval = 10 * time.Millisecond
 
 // measure measures one rate with its own proxy, monitor and broker.
 func (plan *Cost) measure(ctx context.Context, p *Program, rate int) (_ *costCase, err error) {
-	sc, err := setScene(ctx, p)
+	sc, err := startBroker(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sc.stop()) }()
-	monitor, err := sc.add(ctx, "monitor", sc.broker.broker, plan.Companions)
-	if err != nil {
-		return nil, err
-	}
-	proxy, err := sc.add(ctx, "proxy", sc.broker.broker, plan.Companions)
+	monitor, proxy, err := sc.addBoth(ctx, plan.Companions)
 	if err != nil {
 		return nil, err
 	}
@@ -43,11 +38,11 @@ func (plan *Cost) measure(ctx context.Context, p *Program, rate int) (_ *costCas
 	if err != nil {
 		return nil, errors.Join(err, sc.complaint())
 	}
-	if _, err := sc.await(ctx, plan.Deadline+completionTimeout,
+	if err := sc.await(ctx, plan.Deadline+completionTimeout,
 		func() (bool, error) { return sc.settled(ctx, monitor, 0) }); err != nil {
 		return nil, err
 	}
-	if err := sc.pause(ctx, time.After(cmp.Or(plan.Quiet, quietPeriod))); err != nil {
+	if err := sc.awaitDoubles(ctx, plan.Quiet); err != nil {
 		return nil, err
 	}
 	after, err := sc.samples(ctx)

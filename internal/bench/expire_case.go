@@ -3,7 +3,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,24 +17,15 @@ import (
 	"overdue/internal/lag"
 )
 
-const (
-	pollInterval = 200 * time.Millisecond
-	// completionTimeout is how long after its deadline a message counts as lost. It is longer
-	// than a lock, which a consumer may leave behind.
-	completionTimeout = 90 * time.Second
-	// quietPeriod is how long a measurement usually waits at its end for second notifications.
-	quietPeriod = time.Second
-)
-
 // An expireRun is one running case.
 type expireRun struct {
 	plan   *Expire
-	child  *child
+	scene  *scene
 	queues []string
 	drawn  []time.Duration // when each message is due, after its send or the first send
 	last   time.Time       // when all messages are due
 	ttl    []time.Duration // of each message; its sender's until all are sent
-	peak   float64         // resident memory of the child, in bytes
+	peak   float64         // resident memory of Overdue, in bytes
 
 	mu        sync.Mutex
 	completed map[string]int // by consumers, by message-id
@@ -49,14 +39,14 @@ func (r *expireRun) consumed(m *azservicebus.ReceivedMessage) {
 	r.completed[m.MessageID]++
 }
 
-// measureExpiry measures one case, in a child of its own.
+// measureExpiry measures one case, in a process of its own.
 func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
 	variant expireVariant) (_ *expireCase, err error) {
 	r := newExpireRun(plan, n)
 	if err := r.start(ctx, p); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.child.stop()) }()
+	defer func() { err = errors.Join(err, r.scene.stop()) }()
 	return r.measure(ctx, variant)
 }
 
@@ -69,25 +59,10 @@ func newExpireRun(plan *Expire, n int) *expireRun {
 	return r
 }
 
-// start starts the child.
+// start starts Overdue.
 func (r *expireRun) start(ctx context.Context, p *Program) (err error) {
-	r.child, err = startChild(ctx, p, "run", settings{
-		"BROKER_AUTO_CREATE": "false",
-		"BROKER_QUEUES": listOf(r.queues, fmt.Sprintf("{name: %%s, deadLetteringOnMessageExpiration: true, lockDuration: %s}",
-			lockDuration)),
-		"MONITOR_ENTITIES": listOf(r.queues, "{queue: %s}"),
-		"COMPANIONS":       r.plan.Companions,
-	})
+	r.scene, err = startAll(ctx, p, r.queues, r.plan.Companions)
 	return err
-}
-
-// listOf returns a setting with an element of this form for each name.
-func listOf(names []string, form string) string {
-	elements := make([]string, len(names))
-	for i, name := range names {
-		elements[i] = fmt.Sprintf(form, name)
-	}
-	return "[" + strings.Join(elements, ", ") + "]"
 }
 
 // deadlines returns the times to live of n messages, uniform over the range and the same in every
@@ -104,7 +79,7 @@ func (plan *Expire) deadlines(n int) []time.Duration {
 
 // measure sends, waits until all deadlines have passed and have outcomes, and counts these.
 func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expireCase, err error) {
-	before, err := r.child.metrics(ctx)
+	before, err := r.scene.broker.metrics(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +92,7 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 		defer func() { err = errors.Join(err, stop()) }()
 	}
 	if err := r.sendAndConsume(ctx, c); err != nil {
-		return nil, errors.Join(err, r.child.complaint())
+		return nil, errors.Join(err, r.scene.complaint())
 	}
 	noise := watchTimers()
 	err = r.await(ctx, r.last)
@@ -125,7 +100,7 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 	if err != nil {
 		return nil, err
 	}
-	after, err := r.child.metrics(ctx)
+	after, err := r.scene.broker.metrics(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -134,13 +109,13 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 		mebibytes(max(r.peak, after[sampleMemory]))
 	letters := r.takenLetters()
 	for _, queue := range r.queues {
-		more, err := r.child.deadLetters(ctx, queue)
+		more, err := r.scene.broker.deadLetters(ctx, queue)
 		if err != nil {
 			return nil, err
 		}
 		letters = append(letters, more...)
 	}
-	c.tally(r.ttl, outcomesOf(r.completed, r.child.notices(), letters))
+	c.tally(r.ttl, outcomesOf(r.completed, r.scene.broker.notices(), letters))
 	return c, nil
 }
 
@@ -162,7 +137,7 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 		c.SendsPerSecond = float64(len(r.ttl)) / took.Seconds()
 		c.LoadedBeforeFirstDue = took < r.plan.Shortest
 		time.AfterFunc(r.plan.Longest, stop)
-		samples, err := r.child.metrics(ctx)
+		samples, err := r.scene.broker.metrics(ctx)
 		c.MemoryMiB.Loaded = mebibytes(samples[sampleMemory])
 		return err
 	})
@@ -170,7 +145,7 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 		g.Go(func() error {
 			select {
 			case <-begun:
-				return consume(consuming, r.child.amqp, workQueue, len(r.ttl)*9/10, r.consumed)
+				return consume(consuming, r.scene.broker.amqp, workQueue, len(r.ttl)*9/10, r.consumed)
 			case <-ctx.Done():
 				return nil // the sender returns the reason
 			}
@@ -181,7 +156,7 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 
 // send closes begun when all links are open, and returns when it sent the first message.
 func (r *expireRun) send(ctx context.Context, begun chan struct{}) (began time.Time, err error) {
-	load, err := openLoad(ctx, r.child.amqp, r.queues, r.messages(&began))
+	load, err := openLoad(ctx, r.scene.broker.amqp, r.queues, r.messages(&began))
 	if err != nil {
 		return began, err
 	}
@@ -205,61 +180,21 @@ func (r *expireRun) messages(began *time.Time) func(i int) *azservicebus.Message
 }
 
 // await waits until every message has been consumed or is a dead letter with its notification, and
-// no companion is left. It does not wait for long after last, when all are due. Then it waits a
-// little more, for doubles. It asks the child for nothing before: the counts of a thousand queues
-// take long.
+// no companion is left, but not for long after last, when all are due. It asks for no counts before:
+// those of a thousand queues take long.
 func (r *expireRun) await(ctx context.Context, last time.Time) error {
-	poll := time.NewTicker(pollInterval)
-	defer poll.Stop()
-	for {
-		resident, err := r.child.resident(ctx)
-		if err != nil {
-			return err
-		}
+	overdue := r.scene.broker
+	if err := r.scene.await(ctx, time.Until(last)+completionTimeout, func() (bool, error) {
+		resident, err := overdue.resident(ctx)
 		r.peak = max(r.peak, resident)
-		if now := time.Now(); now.After(last) {
-			done, err := r.settled(ctx)
-			if err != nil {
-				return err
-			}
-			if done || now.After(last.Add(completionTimeout)) {
-				break
-			}
+		if err != nil || time.Now().Before(last) {
+			return false, err
 		}
-		if err := r.pause(ctx, poll.C); err != nil {
-			return err
-		}
+		return r.scene.settled(ctx, overdue, 0)
+	}); err != nil {
+		return err
 	}
-	return r.pause(ctx, time.After(cmp.Or(r.plan.Quiet, quietPeriod)))
-}
-
-// settled reports whether all messages have outcomes.
-func (r *expireRun) settled(ctx context.Context) (bool, error) {
-	queues, err := r.child.counts(ctx)
-	if err != nil {
-		return false, err
-	}
-	monitor := queues[monitorQueue]
-	left, dead := monitor.Active+monitor.Scheduled, 0
-	for _, queue := range r.queues {
-		work := queues[queue]
-		left += work.Active + work.Deferred + work.Scheduled
-		dead += work.DeadLetter
-	}
-	return left == 0 && r.child.notifiedCount() >= dead, nil
-}
-
-// pause waits for a tick, unless ctx or the child ends.
-func (r *expireRun) pause(ctx context.Context, tick <-chan time.Time) error {
-	select {
-	case <-tick:
-		return nil
-	case <-r.child.gone:
-		return errors.Join(fmt.Errorf("the measured %s has ended", r.child.name),
-			r.child.complaint())
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return r.scene.awaitDoubles(ctx, r.plan.Quiet)
 }
 
 // The samples of /metrics that a case uses.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"golang.org/x/sync/errgroup"
@@ -17,7 +16,7 @@ import (
 func (r *expireRun) drain(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	g, ctx := errgroup.WithContext(ctx)
-	clients, shut, err := openClients(r.child.broker, consumers)
+	clients, shut, err := openClients(r.scene.broker.broker, consumers)
 	if err != nil {
 		cancel()
 		return func() error { return err }
@@ -38,9 +37,6 @@ func (r *expireRun) drain(ctx context.Context) (stop func() error) {
 		return err
 	}
 }
-
-// lockDuration is the lock duration of the measured queue.
-const lockDuration = time.Minute
 
 // drainDeadLetters completes dead letters until ctx ends, and calls took with each.
 func drainDeadLetters(ctx context.Context, c *azservicebus.Client, took func(*azservicebus.ReceivedMessage)) error {

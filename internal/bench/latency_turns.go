@@ -16,151 +16,98 @@ import (
 // warmUpSends is the number of sends before the measurement, which open the links and warm up.
 const warmUpSends = 100
 
-// latencyScene starts a broker, and for each kind of companions a sidecar that reaches it at an
-// address.
-func latencyScene(ctx context.Context, p *Program, ways []way,
-	address func(*scene) (string, error)) (_ *scene, at []string, err error) {
-	sc, err := setScene(ctx, p)
-	if err != nil {
-		return nil, nil, err
-	}
-	broker, err := address(sc)
-	for _, w := range ways {
-		if err != nil {
-			break
-		}
-		if w.companions == "" {
-			at = append(at, broker)
-			continue
-		}
-		var c *child
-		if c, err = sc.sidecar(ctx, broker, w.companions); err == nil {
-			at = append(at, c.amqp)
-		}
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, sc.stop())
-	}
-	return sc, at, nil
-}
-
-// atHand measures one send at a time, the ways in turns. All ways are open at once, with one
-// broker. It sends so many that most fall into covered slots.
-func (plan *Latency) atHand(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
-	ways := []way{wayDirect, wayUnmonitored, wayEach, waySlot}
-	sc, at, err := latencyScene(ctx, p, ways,
-		func(s *scene) (string, error) { return s.broker.broker, nil })
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, sc.stop()) }()
-	send := make([]sender, len(ways))
-	for i, w := range ways {
-		senders, shut, err := plan.open(ctx, at[i], w, 1)
-		if err != nil {
-			return nil, errors.Join(err, sc.complaint())
-		}
-		defer shut()
-		send[i] = senders[0]
-	}
-	took := make([][]time.Duration, len(ways))
-	for k := range min(warmUpSends, plan.Sends) + plan.Sends {
-		for i := range ways {
-			began := time.Now()
-			if _, err := send[i](ctx); err != nil {
-				return nil, errors.Join(fmt.Errorf("send: %w", err), sc.complaint())
-			}
-			if k >= warmUpSends || plan.Sends < warmUpSends && k >= plan.Sends {
-				took[i] = append(took[i], time.Since(began))
-			}
-		}
-	}
-	lines := make([]*latencyLine, len(ways))
-	for i, w := range ways {
-		lines[i] = newLatencyLine(w, 1, took[i])
-		lines[i].AddedMicros = rounded(lines[i].P50Micros - lines[0].P50Micros)
-	}
-	return lines, nil
-}
-
-// open opens senders of the Go SDK, each on its own connection.
-func (plan *Latency) open(ctx context.Context, address string, w way,
-	n int) (senders []sender, shut func(), err error) {
-	return sdkClients{senders: n, connections: n}.open(ctx, address, w.queue, plan.Payload)
-}
+// latencyWays are measured side by side.
+var latencyWays = []way{wayDirect, wayUnmonitored, wayEach, waySlot}
 
 // turns is the number of parts of the sends to a distant broker. The ways take turns with them.
 const turns = 4
 
-// away measures sends to a distant broker, by one sender and by many.
-func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
-	var wire *delay.Link
-	ways := []way{wayDirect, wayUnmonitored, wayEach, waySlot}
-	sc, at, err := latencyScene(ctx, p, ways, func(s *scene) (_ string, err error) {
-		if wire, err = delay.New(s.broker.broker, plan.RoundTrip); err != nil {
-			return "", err
-		}
-		return wire.Address(), nil
-	})
-	if wire != nil {
-		defer wire.Close()
-	}
+// atHand measures one send at a time. It sends so many that most fall into covered slots.
+func (plan *Latency) atHand(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
+	sc, err := startBroker(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sc.stop()) }()
+	return plan.compare(ctx, sc, latencyWays,
+		latencyTurns{senders: 1, warmUp: min(warmUpSends, plan.Sends), sends: plan.Sends, turns: plan.Sends})
+}
+
+// away measures sends to a distant broker, by one sender and by many.
+func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, err error) {
+	sc, err := startBroker(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	wire, err := delay.New(sc.upstream, plan.RoundTrip)
+	if err != nil {
+		return nil, errors.Join(err, sc.stop())
+	}
+	defer wire.Close()
+	defer func() { err = errors.Join(err, sc.stop()) }() // over the wire
+	sc.upstream = wire.Address()
 	var lines []*latencyLine
 	for _, senders := range []int{1, parallelSenders} {
-		some := ways
+		ways := latencyWays
 		if senders == 1 {
-			some = ways[:3] // a single sender finds no covered slot
+			ways = ways[:3] // a single sender finds no covered slot
 		}
-		took, err := plan.sideBySide(ctx, at, some, senders)
+		// The first send waits for the settings of the queue.
+		some, err := plan.compare(ctx, sc, ways,
+			latencyTurns{senders: senders, warmUp: 1, sends: plan.Delayed, turns: turns})
 		if err != nil {
-			return nil, errors.Join(err, sc.complaint())
+			return nil, err
 		}
-		for i, w := range some {
-			l := newLatencyLine(w, senders, took[i])
-			first := l
-			if i > 0 {
-				first = lines[len(lines)-i] // direct
-			}
-			l.AddedMicros = rounded(l.P50Micros - first.P50Micros)
+		for _, l := range some {
 			l.RoundTrips = rounded(l.AddedMicros / float64(plan.RoundTrip.Microseconds()))
-			lines = append(lines, l)
 		}
+		lines = append(lines, some...)
 	}
 	return lines, nil
 }
 
-// sideBySide returns the duration of each send, by way. All senders of all ways have open links at
-// once.
-func (plan *Latency) sideBySide(ctx context.Context, at []string, ways []way,
-	senders int) ([][]time.Duration, error) {
+// latencyTurns say how the ways take turns.
+type latencyTurns struct {
+	senders int // in parallel, each on its own connection
+	warmUp  int // sends of each before the measurement
+	sends   int // of each
+	turns   int // in which they are sent
+}
+
+// compare measures the ways in turns. All senders of all ways have open links at once, with one
+// broker. The first way is what the others are compared with.
+func (plan *Latency) compare(ctx context.Context, sc *scene, ways []way, t latencyTurns) ([]*latencyLine, error) {
 	clients := make([][]sender, len(ways))
 	for i, w := range ways {
-		var shut func()
-		var err error
-		if clients[i], shut, err = plan.open(ctx, at[i], w, senders); err != nil {
+		address, _, err := sc.open(ctx, w)
+		if err != nil {
 			return nil, err
 		}
+		var shut func()
+		if clients[i], shut, err = (sdkClients{senders: t.senders, connections: t.senders}).open(ctx, address, w.queue, plan.Payload); err != nil {
+			return nil, errors.Join(err, sc.complaint())
+		}
 		defer shut()
-		// The first send waits for the settings of the queue.
-		if _, err := sendInTurn(ctx, clients[i], 1); err != nil {
-			return nil, err
+		if _, err := sendInTurn(ctx, clients[i], t.warmUp); err != nil {
+			return nil, errors.Join(err, sc.complaint())
 		}
 	}
 	took := make([][]time.Duration, len(ways))
-	for k := range turns {
+	for k := range t.turns {
 		for i := range ways {
-			some, err := sendInTurn(ctx, clients[i], plan.Delayed*(k+1)/turns-plan.Delayed*k/turns)
+			some, err := sendInTurn(ctx, clients[i], t.sends*(k+1)/t.turns-t.sends*k/t.turns)
 			if err != nil {
-				return nil, err
+				return nil, errors.Join(err, sc.complaint())
 			}
 			took[i] = append(took[i], some...)
 		}
 	}
-	return took, nil
+	lines := make([]*latencyLine, len(ways))
+	for i, w := range ways {
+		lines[i] = newLatencyLine(w, t.senders, took[i])
+		lines[i].AddedMicros = rounded(lines[i].P50Micros - lines[0].P50Micros)
+	}
+	return lines, nil
 }
 
 // sendInTurn makes all senders send n times in parallel. It returns the duration of each send.
@@ -172,7 +119,8 @@ func sendInTurn(ctx context.Context, senders []sender, n int) ([]time.Duration, 
 		wg.Go(func() {
 			for range n {
 				began := time.Now()
-				if _, errs[i] = send(ctx); errs[i] != nil {
+				if _, err := send(ctx); err != nil {
+					errs[i] = fmt.Errorf("send: %w", err)
 					return
 				}
 				took[i] = append(took[i], time.Since(began))

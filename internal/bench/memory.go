@@ -50,13 +50,13 @@ func (*Memory) Name() string { return "memory" }
 func (plan *Memory) Measure(ctx context.Context, p *Program,
 	progress func(string)) (_ Result, err error) {
 	r := &MemoryResult{Head: p.head(), Companions: plan.Companions}
-	sc, err := setScene(ctx, p)
+	sc, err := startBroker(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sc.stop()) }()
 	for _, command := range []string{"proxy", "monitor"} {
-		if _, err := sc.add(ctx, command, sc.broker.broker, plan.Companions); err != nil {
+		if _, err := sc.add(ctx, command, plan.Companions); err != nil {
 			return nil, err
 		}
 		r.Processes = append(r.Processes, &processMemory{Process: command})
@@ -104,7 +104,7 @@ func (plan *Memory) send(ctx context.Context, sc *scene, first, end int) error {
 // sample reads the memory of each process after the pause, before and after a collection.
 func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene,
 	outstanding int) ([]memorySample, error) {
-	if err := sc.pause(ctx, time.After(plan.Pause)); err != nil {
+	if err := sc.pause(ctx, plan.Pause); err != nil {
 		return nil, err
 	}
 	var points []memorySample

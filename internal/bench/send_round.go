@@ -66,7 +66,7 @@ const slicesPerRound = 5
 // round measures all ways once, with one broker.
 func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []way,
 	turn int) (_ []sendRound, err error) {
-	sc, err := setScene(ctx, p)
+	sc, err := startBroker(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -100,25 +100,6 @@ func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []wa
 		rounds[i] = l.result()
 	}
 	return rounds, nil
-}
-
-// open starts the process on a way, unless it runs already. It returns the address for clients, and
-// the id of the process between them and the broker, 0 if there is none.
-func (s *scene) open(ctx context.Context, w way) (address string, between int, err error) {
-	switch {
-	case w.name == wayHAProxy.name:
-		if s.haproxy, err = startHAProxy(s.broker.broker); err != nil {
-			return "", 0, err
-		}
-		return s.haproxy.address, s.haproxy.pid, nil
-	case w.companions != "":
-		c, err := s.sidecar(ctx, s.broker.broker, w.companions)
-		if err != nil {
-			return "", 0, err
-		}
-		return c.amqp, c.cmd.Process.Pid, nil
-	}
-	return s.broker.broker, 0, nil
 }
 
 // together makes the senders send in parallel for a span, each at least once, and counts the

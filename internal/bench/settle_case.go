@@ -23,7 +23,7 @@ const (
 // dead-letter queue busy.
 const missedShare = 10
 
-// measure measures one case, in a child of its own.
+// measure measures one case, in a process of its own.
 func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *settleCase, err error) {
 	missed := max(1, plan.Messages/missedShare)
 	r := newExpireRun(&Expire{Shortest: plan.Shortest, Longest: plan.Longest, Companions: "auto",
@@ -31,11 +31,11 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 	if err := r.start(ctx, p); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.child.stop()) }()
+	defer func() { err = errors.Join(err, r.scene.stop()) }()
 	stop := r.drain(ctx)
 	defer func() { err = errors.Join(err, stop()) }()
-	if err := plan.play(ctx, r, map[string]string{wayEndpoint: r.child.amqp, wayBroker: r.child.broker}[way]); err != nil {
-		return nil, errors.Join(err, r.child.complaint())
+	if err := plan.play(ctx, r, map[string]string{wayEndpoint: r.scene.broker.amqp, wayBroker: r.scene.broker.broker}[way]); err != nil {
+		return nil, errors.Join(err, r.scene.complaint())
 	}
 	if err := r.await(ctx, time.Now()); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 	c := &settleCase{Way: way, Missed: missed}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c.tally(plan.Messages, outcomesOf(r.completed, r.child.notices(), nil))
+	c.tally(plan.Messages, outcomesOf(r.completed, r.scene.broker.notices(), nil))
 	return c, nil
 }
 
@@ -51,7 +51,7 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 // former around their deadlines.
 func (plan *Settle) play(ctx context.Context, r *expireRun, address string) error {
 	began := time.Now()
-	load, err := openLoad(ctx, r.child.amqp, r.queues, r.messages(&began))
+	load, err := openLoad(ctx, r.scene.broker.amqp, r.queues, r.messages(&began))
 	if err != nil {
 		return err
 	}

@@ -17,11 +17,8 @@ type Link struct {
 	ln    net.Listener
 	to    string
 	delay time.Duration // one way
-
 	ends  context.CancelFunc
 	all   sync.WaitGroup
-	mu    sync.Mutex
-	conns map[net.Conn]struct{} // nil when the link is closed
 }
 
 // New opens a link on a port of its own.
@@ -31,69 +28,44 @@ func New(to string, roundTrip time.Duration) (*Link, error) {
 		return nil, fmt.Errorf("open a link with a delay: %w", err)
 	}
 	ctx, ends := context.WithCancel(context.Background())
-	w := &Link{ln: ln, to: to, delay: roundTrip / 2, ends: ends,
-		conns: map[net.Conn]struct{}{}}
-	w.all.Go(func() { w.accept(ctx) })
-	return w, nil
+	l := &Link{ln: ln, to: to, delay: roundTrip / 2, ends: ends}
+	l.all.Go(func() { l.accept(ctx) })
+	return l, nil
 }
 
 // Address is where it listens.
-func (w *Link) Address() string { return w.ln.Addr().String() }
+func (l *Link) Address() string { return l.ln.Addr().String() }
 
 // Close ends all connections and waits until they have. It may be called again.
-func (w *Link) Close() {
-	w.ends()
-	_ = w.ln.Close() // ends accept
-	w.mu.Lock()
-	conns := w.conns
-	w.conns = nil
-	w.mu.Unlock()
-	for c := range conns {
-		_ = c.Close() // ends its readers
-	}
-	w.all.Wait()
+func (l *Link) Close() {
+	l.ends()
+	_ = l.ln.Close() // ends accept
+	l.all.Wait()
 }
 
-// keep records a connection, to close it with the link.
-func (w *Link) keep(c net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.conns == nil {
-		return false
-	}
-	w.conns[c] = struct{}{}
-	return true
-}
-
-func (w *Link) accept(ctx context.Context) {
+func (l *Link) accept(ctx context.Context) {
 	for {
-		near, err := w.ln.Accept()
+		near, err := l.ln.Accept()
 		if err != nil {
 			return
 		}
-		w.all.Go(func() { w.join(ctx, near) })
+		l.all.Go(func() { l.join(ctx, near) })
 	}
 }
 
-// join relays in both directions until either side ends.
-func (w *Link) join(ctx context.Context, near net.Conn) {
+// join relays in both directions until either side, or ctx, ends.
+func (l *Link) join(ctx context.Context, near net.Conn) {
 	defer near.Close()
-	far, err := (&net.Dialer{}).DialContext(ctx, "tcp", w.to)
+	far, err := (&net.Dialer{}).DialContext(ctx, "tcp", l.to)
 	if err != nil {
 		return // like a broken network; the dialler reports it
 	}
 	defer far.Close()
-	if !w.keep(near) || !w.keep(far) {
-		return
-	}
+	defer context.AfterFunc(ctx, func() { _, _ = near.Close(), far.Close() })() // ends their readers
 	var both sync.WaitGroup
-	both.Go(func() { w.pass(far, near) })
-	both.Go(func() { w.pass(near, far) })
+	both.Go(func() { l.pass(far, near) })
+	both.Go(func() { l.pass(near, far) })
 	both.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.conns, near)
-	delete(w.conns, far)
 }
 
 // A parcel is bytes in transit.
@@ -103,12 +75,12 @@ type parcel struct {
 }
 
 // pass copies from src to dst, and delays each piece.
-func (w *Link) pass(dst, src net.Conn) {
-	under := make(chan parcel, 4096) // in transit; when full, it delays the sender, like a network
+func (l *Link) pass(dst, src net.Conn) {
+	transit := make(chan parcel, 4096) // when full, it delays the sender, like a network
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		failed := false
-		for p := range under {
+		for p := range transit {
 			if failed {
 				continue
 			}
@@ -124,12 +96,12 @@ func (w *Link) pass(dst, src net.Conn) {
 		buf := make([]byte, 32<<10)
 		n, err := src.Read(buf)
 		if n > 0 {
-			under <- parcel{buf[:n], time.Now().Add(w.delay)}
+			transit <- parcel{buf[:n], time.Now().Add(l.delay)}
 		}
 		if err != nil {
 			break
 		}
 	}
-	close(under)
+	close(transit)
 	writing.Wait()
 }
