@@ -95,16 +95,11 @@ func (r *CheckResult) WriteTable(w io.Writer) error {
 		"disturbed", "lag max ms", "operations", "monitor ms", "broker ms", "broker MiB"}}
 	notes := ""
 	for _, c := range r.Cases {
-		row := make([]string, 0, len(rows[0]))
-		for _, v := range []any{c.Live, c.Overdue, c.DeadLettered, c.Notified, c.Early, c.Twice,
-			c.Disturbed, c.LagMs.Max, c.Total, c.MonitorCPUMs, c.BrokerCPUMs, c.BrokerMiB} {
-			row = append(row, fmt.Sprint(v))
-		}
-		rows = append(rows, row)
+		rows = append(rows, cells(c.Live, c.Overdue, c.DeadLettered, c.Notified, c.Early, c.Twice,
+			c.Disturbed, c.LagMs.Max, c.Total, c.MonitorCPUMs, c.BrokerCPUMs, c.BrokerMiB))
 		notes += fmt.Sprintf("%d live: %s\n", c.Live, listCounts(c.Operations))
 	}
-	return writeLines(w, fmt.Sprintf("%s\n\n%s%s\n%s", r.where(), tableOf(rows), notes,
-		tableOfFigures(r.Figures())))
+	return (&report{headline: r.where(), rows: rows, notes: notes, figures: r.Figures()}).write(w)
 }
 
 // Verdict returns an error if a promise was broken.

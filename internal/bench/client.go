@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -190,6 +191,28 @@ func consume(ctx context.Context, address, queue string, most int,
 		})
 	}
 	return g.Wait()
+}
+
+// completions count how often consumers have completed each message.
+type completions struct {
+	mu   sync.Mutex
+	byID map[string]int // by message-id
+}
+
+func (c *completions) add(m *azservicebus.ReceivedMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byID == nil {
+		c.byID = map[string]int{}
+	}
+	c.byID[m.MessageID]++
+}
+
+// counts returns the completions so far.
+func (c *completions) counts() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.byID)
 }
 
 // claims share out messages that no consumer has requested yet.

@@ -90,15 +90,13 @@ func (r *CostResult) WriteTable(w io.Writer) error {
 		"operations", "sidecar µs"}}
 	notes := ""
 	for _, c := range r.Cases {
-		rows = append(rows, []string{
-			fmt.Sprint(c.Asked), fmt.Sprintf("%.0f", c.SendsPerSecond), fmt.Sprint(c.Sent),
-			fmt.Sprint(c.Met), fmt.Sprint(c.Missed), fmt.Sprint(c.Lost), fmt.Sprint(c.Twice),
-			fmt.Sprintf("%.3f", c.OperationsPerMessage), fmt.Sprintf("%.1f", c.SidecarMicros),
-		})
+		rows = append(rows, cells(c.Asked, fmt.Sprintf("%.0f", c.SendsPerSecond), c.Sent, c.Met, c.Missed, c.Lost,
+			c.Twice, fmt.Sprintf("%.3f", c.OperationsPerMessage), fmt.Sprintf("%.1f", c.SidecarMicros)))
 		notes += fmt.Sprintf("%d a second: %s\n", c.Asked, listCounts(c.Operations))
 	}
-	return writeLines(w, fmt.Sprintf("deadlines %d ms after each send, companions: %s, %s\n\n%s%s\n%s",
-		r.DeadlineMs, r.Companions, r.where(), tableOf(rows), notes, tableOfFigures(r.Figures())))
+	headline := fmt.Sprintf("deadlines %d ms after each send, companions: %s, %s",
+		r.DeadlineMs, r.Companions, r.where())
+	return (&report{headline: headline, rows: rows, notes: notes, figures: r.Figures()}).write(w)
 }
 
 // Verdict returns an error if a message was lost or came twice. Slow consumers are no error.

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -63,17 +61,12 @@ func (plan *Cost) measure(ctx context.Context, p *Program, rate int) (_ *costCas
 // was completed.
 func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child,
 	c *costCase) (map[string]int, error) {
-	var mu sync.Mutex
-	completed := map[string]int{}
+	var completed completions
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return consume(consuming, proxy.amqp, workQueue, 1<<40, func(m *azservicebus.ReceivedMessage) {
-			mu.Lock()
-			defer mu.Unlock()
-			completed[m.MessageID]++
-		})
+		return consume(consuming, proxy.amqp, workQueue, 1<<40, completed.add)
 	})
 	g.Go(func() error {
 		defer stop()
@@ -87,9 +80,7 @@ func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child,
 		return ctx.Err()
 	})
 	err := g.Wait()
-	mu.Lock()
-	defer mu.Unlock()
-	return maps.Clone(completed), err
+	return completed.counts(), err
 }
 
 // send sends the messages of each tick as a batch. Several senders take turns, so that a sender

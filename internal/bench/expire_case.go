@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -27,16 +26,8 @@ type expireRun struct {
 	ttl    []time.Duration // of each message; its sender's until all are sent
 	peak   float64         // resident memory of Overdue, in bytes
 
-	mu        sync.Mutex
-	completed map[string]int // by consumers, by message-id
-	drained   []deadLetter   // taken out of the dead-letter queue
-}
-
-// consumed records that a consumer has completed a message.
-func (r *expireRun) consumed(m *azservicebus.ReceivedMessage) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.completed[m.MessageID]++
+	completed completions // by consumers
+	drained   drainedLetters
 }
 
 // measureExpiry measures one case, in a process of its own.
@@ -52,7 +43,7 @@ func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
 
 func newExpireRun(plan *Expire, n int) *expireRun {
 	r := &expireRun{plan: plan, queues: []string{workQueue}, drawn: plan.deadlines(n),
-		ttl: make([]time.Duration, n), completed: map[string]int{}}
+		ttl: make([]time.Duration, n)}
 	for q := 1; q < plan.Queues; q++ {
 		r.queues = append(r.queues, fmt.Sprintf("%s-%d", workQueue, q))
 	}
@@ -107,7 +98,7 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 	c.account(before, after)
 	c.MemoryMiB.Idle, c.MemoryMiB.Peak = mebibytes(before[sampleMemory]),
 		mebibytes(max(r.peak, after[sampleMemory]))
-	letters := r.takenLetters()
+	letters := r.drained.all()
 	for _, queue := range r.queues {
 		more, err := r.scene.broker.deadLetters(ctx, queue)
 		if err != nil {
@@ -115,7 +106,7 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 		}
 		letters = append(letters, more...)
 	}
-	c.tally(r.ttl, outcomesOf(r.completed, r.scene.broker.notices(), letters))
+	c.tally(r.ttl, outcomesOf(r.completed.counts(), r.scene.broker.notices(), letters))
 	return c, nil
 }
 
@@ -145,7 +136,7 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 		g.Go(func() error {
 			select {
 			case <-begun:
-				return consume(consuming, r.scene.broker.amqp, workQueue, len(r.ttl)*9/10, r.consumed)
+				return consume(consuming, r.scene.broker.amqp, workQueue, len(r.ttl)*9/10, r.completed.add)
 			case <-ctx.Done():
 				return nil // the sender returns the reason
 			}

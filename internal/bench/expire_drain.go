@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"golang.org/x/sync/errgroup"
@@ -23,7 +24,7 @@ func (r *expireRun) drain(ctx context.Context) (stop func() error) {
 	}
 	for _, c := range clients {
 		g.Go(func() error {
-			err := drainDeadLetters(ctx, c, r.took)
+			err := drainDeadLetters(ctx, c, r.drained.add)
 			if ctx.Err() != nil {
 				return nil // stopped
 			}
@@ -52,26 +53,29 @@ func drainDeadLetters(ctx context.Context, c *azservicebus.Client, took func(*az
 	}
 }
 
-// took records a dead letter. The broker stamped the end of the delivery's lock, so it was a dead
+// drainedLetters are taken out of the dead-letter queue.
+type drainedLetters struct {
+	mu   sync.Mutex
+	list []deadLetter
+}
+
+// add records a dead letter. The broker stamped the end of the delivery's lock, so it was a dead
 // letter by then. The event may show an earlier time.
-func (r *expireRun) took(m *azservicebus.ReceivedMessage) {
+func (d *drainedLetters) add(m *azservicebus.ReceivedMessage) {
 	l := deadLetter{MessageID: m.MessageID}
 	if m.LockedUntil != nil {
 		l.DeadLetteredTime = m.LockedUntil.Add(-lockDuration)
 	}
-	if m.SequenceNumber != nil {
-		l.SequenceNumber = *m.SequenceNumber
-	}
 	if m.EnqueuedTime != nil {
 		l.EnqueuedTime = *m.EnqueuedTime
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drained = append(r.drained, l)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.list = append(d.list, l)
 }
 
-func (r *expireRun) takenLetters() []deadLetter {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.drained)
+func (d *drainedLetters) all() []deadLetter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.list)
 }

@@ -87,20 +87,10 @@ const targetOutstanding = 100_000
 // Figures are the lags. The targets are for cases of targetOutstanding or more without consumers.
 func (r *ExpireResult) Figures() (all []Figure) {
 	for _, c := range r.Cases {
-		name, who := fmt.Sprintf("expire.%d.%d", c.Outstanding, c.Consumers),
-			plural.Of(c.Consumers, "consumer", "consumers")
-		if c.Drained {
-			name, who = name+".drained", "dead letters drained"
-		}
-		if c.Queues > 1 {
-			name, who = fmt.Sprintf("%s.queues%d", name, c.Queues), fmt.Sprintf("%s, %d queues", who, c.Queues)
-		}
-		if c.Load > 0 {
-			name, who = fmt.Sprintf("%s.load%d", name, c.Load), fmt.Sprintf("%s, with %s", who, plural.Of(c.Load, "busy process", "busy processes"))
-		}
+		name := c.name()
 		f := Figure{
 			Name: name, Value: c.LagMs.P99, Unit: "ms",
-			What: fmt.Sprintf("missed deadlines: lag p99, %d outstanding, %s", c.Outstanding, who),
+			What: "missed deadlines: lag p99, " + c.String(),
 		}
 		switch {
 		case c.Outstanding < targetOutstanding || c.Consumers > 0 || c.Load > 0 || c.Queues > 1:
@@ -139,15 +129,33 @@ func (r *ExpireResult) WriteTable(w io.Writer) error {
 				c.LoadMs/1000)
 		}
 	}
-	return writeLines(w, fmt.Sprintf("deadlines %d to %d ms after each send, payloads of %d bytes, companions: %s, %s\n\n%s\n%s\n%s",
-		r.DeadlineRangeMs[0], r.DeadlineRangeMs[1], r.PayloadBytes, r.Companions, r.where(),
-		tableOf(rows), notes.String(), tableOfFigures(r.Figures())))
+	headline := fmt.Sprintf("deadlines %d to %d ms after each send, payloads of %d bytes, companions: %s, %s",
+		r.DeadlineRangeMs[0], r.DeadlineRangeMs[1], r.PayloadBytes, r.Companions, r.where())
+	return (&report{headline: headline, rows: rows, notes: "\n" + notes.String(), figures: r.Figures()}).write(w)
 }
 
-func (c *expireCase) String() string {
-	text := fmt.Sprintf("%d outstanding, %s", c.Outstanding, plural.Of(c.Consumers, "consumer", "consumers"))
+// name returns the case in names of figures.
+func (c *expireCase) name() string {
+	name := fmt.Sprintf("expire.%d.%d", c.Outstanding, c.Consumers)
 	if c.Drained {
-		text += ", dead letters drained"
+		name += ".drained"
+	}
+	if c.Queues > 1 {
+		name += fmt.Sprintf(".queues%d", c.Queues)
+	}
+	if c.Load > 0 {
+		name += fmt.Sprintf(".load%d", c.Load)
+	}
+	return name
+}
+
+// String returns the case in words.
+func (c *expireCase) String() string {
+	text := fmt.Sprintf("%d outstanding, ", c.Outstanding)
+	if c.Drained {
+		text += "dead letters drained"
+	} else {
+		text += plural.Of(c.Consumers, "consumer", "consumers")
 	}
 	if c.Queues > 1 {
 		text += fmt.Sprintf(", %d queues", c.Queues)
@@ -159,13 +167,9 @@ func (c *expireCase) String() string {
 }
 
 func (c *expireCase) row() []string {
-	row := []string{fmt.Sprint(c.Outstanding), fmt.Sprint(c.Consumers),
-		map[bool]string{true: "yes", false: "no"}[c.Drained], fmt.Sprintf("%.0f", c.SendsPerSecond)}
-	for _, v := range []any{c.Consumed, c.DeadLettered, c.Notified, c.Early, c.Twice, c.Lost,
-		c.LagMs.P50, c.LagMs.P99, c.LagMs.Max} {
-		row = append(row, fmt.Sprint(v))
-	}
-	return append(row, fmt.Sprintf("%.3f", c.OperationsPerMessage),
+	return cells(c.Outstanding, c.Consumers, map[bool]string{true: "yes", false: "no"}[c.Drained],
+		fmt.Sprintf("%.0f", c.SendsPerSecond), c.Consumed, c.DeadLettered, c.Notified, c.Early, c.Twice, c.Lost,
+		c.LagMs.P50, c.LagMs.P99, c.LagMs.Max, fmt.Sprintf("%.3f", c.OperationsPerMessage),
 		fmt.Sprintf("%.0f", c.CPUMicrosPerMessage), fmt.Sprintf("%.0f", c.MemoryMiB.Peak))
 }
 

@@ -111,16 +111,10 @@ func (r *LatencyResult) WriteTable(w io.Writer) error {
 			if part.name != "local" {
 				trips = fmt.Sprintf("%.3f", l.RoundTrips)
 			}
-			rows = append(rows, []string{
-				"  " + l.Way, fmt.Sprint(l.Senders), fmt.Sprint(l.Sends),
-				fmt.Sprintf("%.1f", l.P50Micros), fmt.Sprintf("%.1f", l.P99Micros),
-				fmt.Sprintf("%.1f", l.AddedMicros), trips,
-			})
+			rows = append(rows, cells("  "+l.Way, l.Senders, l.Sends, fmt.Sprintf("%.1f", l.P50Micros),
+				fmt.Sprintf("%.1f", l.P99Micros), fmt.Sprintf("%.1f", l.AddedMicros), trips))
 		}
 	}
-	return writeLines(w, fmt.Sprintf("payloads of %d bytes, %s\n\n%s\n%s", r.PayloadBytes, r.where(),
-		tableOf(rows), tableOfFigures(r.Figures())))
+	headline := fmt.Sprintf("payloads of %d bytes, %s", r.PayloadBytes, r.where())
+	return (&report{headline: headline, rows: rows, figures: r.Figures()}).write(w)
 }
-
-// Verdict returns nil: a slow send breaks no promise.
-func (r *LatencyResult) Verdict() error { return nil }

@@ -173,9 +173,6 @@ func (r *MemoryResult) WriteTable(w io.Writer) error {
 				fmt.Sprintf("%.1f", p.LiveMiB))
 		}
 	}
-	return writeLines(w, fmt.Sprintf("companions: %s, %s\n\n%s\n%s", r.Companions, r.where(),
-		tableOf(rows), tableOfFigures(r.Figures())))
+	headline := fmt.Sprintf("companions: %s, %s", r.Companions, r.where())
+	return (&report{headline: headline, rows: rows, figures: r.Figures()}).write(w)
 }
-
-// Verdict returns nil: memory breaks no promise.
-func (r *MemoryResult) Verdict() error { return nil }

@@ -223,10 +223,7 @@ func (r *SendResult) WriteTable(w io.Writer) error {
 	if r.HAProxy != nil {
 		against = "HAProxy " + *r.HAProxy
 	}
-	return writeLines(w, fmt.Sprintf("%d rounds of %d ms for each way, payloads of %d bytes, %s\n%s\n\n%s\n%s",
-		r.Rounds, r.SpanMs, r.PayloadBytes, r.where(), against, tableOf(rows),
-		tableOfFigures(r.Figures())))
+	headline := fmt.Sprintf("%d rounds of %d ms for each way, payloads of %d bytes, %s\n%s",
+		r.Rounds, r.SpanMs, r.PayloadBytes, r.where(), against)
+	return (&report{headline: headline, rows: rows, figures: r.Figures()}).write(w)
 }
-
-// Verdict returns nil: slow sends break no promise.
-func (r *SendResult) Verdict() error { return nil }

@@ -41,9 +41,7 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 		return nil, err
 	}
 	c := &settleCase{Way: way, Missed: missed}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c.tally(plan.Messages, outcomesOf(r.completed, r.scene.broker.notices(), nil))
+	c.tally(plan.Messages, outcomesOf(r.completed.counts(), r.scene.broker.notices(), nil))
 	return c, nil
 }
 
@@ -124,7 +122,7 @@ func (plan *Settle) complete(ctx context.Context, r *expireRun, receiver *azserv
 	}
 	held, err := completeMessage(ctx, receiver, m)
 	if held {
-		r.consumed(m)
+		r.completed.add(m)
 	}
 	return err
 }

@@ -46,9 +46,6 @@ func (r *StartResult) Figures() []Figure {
 
 // WriteTable writes the figures.
 func (r *StartResult) WriteTable(w io.Writer) error {
-	return writeLines(w, fmt.Sprintf("%d starts, %s\n\n%s", len(r.ReadyMs), r.where(),
-		tableOfFigures(r.Figures())))
+	headline := fmt.Sprintf("%d starts, %s", len(r.ReadyMs), r.where())
+	return (&report{headline: headline, figures: r.Figures()}).write(w)
 }
-
-// Verdict returns nil: a slow start breaks no promise.
-func (r *StartResult) Verdict() error { return nil }

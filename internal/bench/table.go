@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -103,4 +104,29 @@ func writeLines(w io.Writer, text string) error {
 		b.WriteString(line)
 	}
 	return writeText(w, b.String())
+}
+
+// cells formats the cells of a row.
+func cells(values ...any) []string {
+	row := make([]string, len(values))
+	for i, v := range values {
+		row[i] = fmt.Sprint(v)
+	}
+	return row
+}
+
+// A report is a result for people.
+type report struct {
+	headline string     // how it was measured
+	rows     [][]string // nil: none
+	notes    string     // below the rows, in lines
+	figures  []Figure
+}
+
+func (r *report) write(w io.Writer) error {
+	text := r.headline + "\n\n"
+	if r.rows != nil {
+		text += tableOf(r.rows) + r.notes + "\n"
+	}
+	return writeLines(w, text+tableOfFigures(r.figures))
 }
