@@ -22,7 +22,6 @@ type Program struct {
 
 // A Plan is one measurement.
 type Plan interface {
-	Name() string
 	// Measure reports progress in short texts. If it fails, the result has the measurements until
 	// then, or is nil.
 	Measure(ctx context.Context, p *Program, progress func(string)) (Result, error)
@@ -45,49 +44,71 @@ func Short(scale float64) Plan {
 	const ms = time.Millisecond
 	quiet := d(quietPeriod, 50*ms)
 	return allPlans{
-		&Start{Starts: n(11, 2)},
-		&Memory{Outstanding: []int{n(50_000, 10), n(100_000, 20)}, Companions: "each",
-			Pause: d(5*time.Second, 10*ms)},
-		&Send{
-			Rounds: n(5, 1), Span: d(500*ms, 20*ms), Payload: usualPayload,
+		{"start", &Start{Starts: n(11, 2)}},
+		{"memory", &Memory{
+			Outstanding: []int{n(50_000, 10), n(100_000, 20)},
+			Companions:  "each",
+			Pause:       d(5*time.Second, 10*ms),
+		}},
+		{"send", &Send{
+			Rounds:  n(5, 1),
+			Span:    d(500*ms, 20*ms),
+			Payload: usualPayload,
 			Clients: []string{kindBatches, kindSingle, kindOne},
-		},
-		&Latency{Sends: n(500, 5), Delayed: n(40, 2), RoundTrip: 5 * ms, Payload: usualPayload},
-		&Cost{
-			Rates: []int{1000, 10_000}, Span: d(5*time.Second, 100*ms),
+		}},
+		{"latency", &Latency{
+			Sends:     n(500, 5),
+			Delayed:   n(40, 2),
+			RoundTrip: 5 * ms,
+			Payload:   usualPayload,
+		}},
+		{"cost", &Cost{
+			Rates:      []int{1000, 10_000},
+			Span:       d(5*time.Second, 100*ms),
 			Deadline:   d(3*time.Second, 500*ms),
-			Companions: "slot", Quiet: quiet,
-		},
-		&Expire{
-			Outstanding: []int{n(100_000, 20)}, Shortest: d(5*time.Second, 300*ms),
-			Longest: d(15*time.Second, 500*ms),
-			Payload: usualPayload, Companions: "auto", Drained: true, Quiet: quiet,
-		},
-		&Check{Live: []int{1000, n(1_000_000, 2000)}, Overdue: 10, Notice: d(2*time.Second, 500*ms),
-			Quiet: quiet},
+			Companions: "slot",
+			Quiet:      quiet,
+		}},
+		{"expire", &Expire{
+			Outstanding: []int{n(100_000, 20)},
+			Shortest:    d(5*time.Second, 300*ms),
+			Longest:     d(15*time.Second, 500*ms),
+			Payload:     usualPayload,
+			Companions:  "auto",
+			Drained:     true,
+			Quiet:       quiet,
+		}},
+		{"check", &Check{
+			Live:    []int{1000, n(1_000_000, 2000)},
+			Overdue: 10,
+			Notice:  d(2*time.Second, 500*ms),
+			Quiet:   quiet,
+		}},
 	}
 }
 
 // allPlans are measurements, made one after the other.
-type allPlans []Plan
+type allPlans []namedPlan
 
-// Name is the name of the command.
-func (plans allPlans) Name() string { return "bench" }
+// A namedPlan is the measurement of a command.
+type namedPlan struct {
+	name string
+	Plan
+}
 
 // If one of the measurements fails, Measure returns the results so far.
-func (plans allPlans) Measure(ctx context.Context, p *Program,
-	progress func(string)) (Result, error) {
+func (plans allPlans) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
 	all := &allResults{Head: p.head(), results: map[string]Result{}}
 	for i, plan := range plans {
 		r, err := plan.Measure(ctx, p, func(text string) {
-			progress(fmt.Sprintf("%d/%d %s: %s", i+1, len(plans), plan.Name(), text))
+			progress(fmt.Sprintf("%d/%d %s: %s", i+1, len(plans), plan.name, text))
 		})
 		if r != nil {
-			all.names = append(all.names, plan.Name())
-			all.results[plan.Name()] = r
+			all.names = append(all.names, plan.name)
+			all.results[plan.name] = r
 		}
 		if err != nil {
-			return all, fmt.Errorf("bench %s: %w", plan.Name(), err)
+			return all, fmt.Errorf("bench %s: %w", plan.name, err)
 		}
 	}
 	return all, nil
@@ -109,7 +130,7 @@ func (r *allResults) Figures() (all []Figure) {
 
 func (r *allResults) WriteTable(w io.Writer) error {
 	hint := ""
-	if send, ok := r.results[(*Send)(nil).Name()].(*SendResult); ok && send.HAProxy == nil {
+	if send, ok := r.results["send"].(*SendResult); ok && send.HAProxy == nil {
 		hint = "\n" + haproxyHint + "\n"
 	}
 	return writeLines(w, fmt.Sprintf("overdue %s, %s\n\n%s%s", r.Version, r.where(),

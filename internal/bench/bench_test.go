@@ -29,13 +29,10 @@ func (r *aResult) Verdict() error               { return r.broken }
 
 // aPlan measures nothing.
 type aPlan struct {
-	name   string
 	result Result
 	err    error
 	say    string
 }
-
-func (plan *aPlan) Name() string { return plan.name }
 
 func (plan *aPlan) Measure(_ context.Context, _ *Program, progress func(string)) (Result, error) {
 	if plan.say != "" {
@@ -56,11 +53,10 @@ func TestTheProcessorTimeOfAProcessIsRead(t *testing.T) {
 func TestABenchOfAllKeepsWhatItHasMeasuredBeforeAFailure(t *testing.T) {
 	var said []string
 	plans := allPlans{
-		&aPlan{name: "first", result: &aResult{Value: 0.5}, say: "under way"},
-		&aPlan{name: "second", result: &aResult{Value: 2,
-			broken: errors.New("of 10 messages 1 was lost")}},
-		&aPlan{name: "third", err: errors.New("no room")},
-		&aPlan{name: "fourth", result: &aResult{}},
+		{"first", &aPlan{result: &aResult{Value: 0.5}, say: "under way"}},
+		{"second", &aPlan{result: &aResult{Value: 2, broken: errors.New("of 10 messages 1 was lost")}}},
+		{"third", &aPlan{err: errors.New("no room")}},
+		{"fourth", &aPlan{result: &aResult{}}},
 	}
 	r, err := plans.Measure(t.Context(), &Program{Version: "v1"},
 		func(text string) { said = append(said, text) })

@@ -49,9 +49,6 @@ type checkCase struct {
 	FilledAgainst int `json:"filledAgainst"`
 }
 
-// Name is the name of the command.
-func (*Check) Name() string { return "check" }
-
 // Measure measures one length after the other.
 func (plan *Check) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
 	r := &CheckResult{Head: p.head()}

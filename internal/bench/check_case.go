@@ -33,8 +33,7 @@ func (plan *Check) measure(ctx context.Context, p *Program, live int) (*checkCas
 	return nil, errFilledLate
 }
 
-func (plan *Check) once(ctx context.Context, p *Program, live int,
-	slack time.Duration) (_ *checkCase, err error) {
+func (plan *Check) once(ctx context.Context, p *Program, live int, slack time.Duration) (_ *checkCase, err error) {
 	sc, err := startBroker(ctx, p)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -136,8 +135,7 @@ func (l *load) send(ctx context.Context, first, end int) error {
 }
 
 // sendBatches sends the messages from first up to end, in as few batches as their size allows.
-func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int,
-	message func(i int) *azservicebus.Message) error {
+func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int, message func(i int) *azservicebus.Message) error {
 	for i := first; i < end; {
 		batch, err := s.NewMessageBatch(ctx, nil)
 		if err != nil {
@@ -159,9 +157,12 @@ func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int,
 	return nil
 }
 
-// consume receives and completes until most messages have been completed, or ctx ends, which is not
+// unlimited is a number of messages that no consumer receives.
+const unlimited = 1 << 40
+
+// consume receives from the work queue and completes until most messages have been completed, or ctx ends, which is not
 // an error. It calls completed with each of them.
-func consume(ctx context.Context, address, queue string, most int,
+func consume(ctx context.Context, address string, from *azservicebus.ReceiverOptions, most int,
 	completed func(*azservicebus.ReceivedMessage)) error {
 	clients, shut, err := openClients(address, consumers)
 	if err != nil {
@@ -173,7 +174,7 @@ func consume(ctx context.Context, address, queue string, most int,
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range clients {
 		g.Go(func() error {
-			receiver, err := c.NewReceiverForQueue(queue, nil)
+			receiver, err := c.NewReceiverForQueue(workQueue, from)
 			if err != nil {
 				return fmt.Errorf("open a receiver: %w", err)
 			}
@@ -193,26 +194,22 @@ func consume(ctx context.Context, address, queue string, most int,
 	return g.Wait()
 }
 
-// completions count how often consumers have completed each message.
-type completions struct {
+// collected is what several goroutines have added.
+type collected[T any] struct {
 	mu   sync.Mutex
-	byID map[string]int // by message-id
+	list []T
 }
 
-func (c *completions) add(m *azservicebus.ReceivedMessage) {
+func (c *collected[T]) add(v T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byID == nil {
-		c.byID = map[string]int{}
-	}
-	c.byID[m.MessageID]++
+	c.list = append(c.list, v)
 }
 
-// counts returns the completions so far.
-func (c *completions) counts() map[string]int {
+func (c *collected[T]) all() []T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return maps.Clone(c.byID)
+	return slices.Clone(c.list)
 }
 
 // claims share out messages that no consumer has requested yet.

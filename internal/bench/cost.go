@@ -46,9 +46,6 @@ type costCase struct {
 	SidecarMicros float64 `json:"sidecarMicros"`
 }
 
-// Name is the name of the command.
-func (*Cost) Name() string { return "cost" }
-
 // Measure measures one rate after the other.
 func (plan *Cost) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
 	r := &CostResult{Head: p.head(), Companions: plan.Companions,

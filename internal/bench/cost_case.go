@@ -57,16 +57,16 @@ func (plan *Cost) measure(ctx context.Context, p *Program, rate int) (_ *costCas
 	return c, nil
 }
 
-// sendAndConsume sends at the rate, while consumers receive. It returns how often each message
-// was completed.
-func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child,
-	c *costCase) (map[string]int, error) {
-	var completed completions
+// sendAndConsume sends at the rate, while consumers receive. It returns the ids of
+// completed messages.
+func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child, c *costCase) ([]string, error) {
+	var completed collected[string]
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return consume(consuming, proxy.amqp, workQueue, 1<<40, completed.add)
+		return consume(consuming, proxy.amqp, nil, unlimited,
+			func(m *azservicebus.ReceivedMessage) { completed.add(m.MessageID) })
 	})
 	g.Go(func() error {
 		defer stop()
@@ -80,7 +80,7 @@ func (plan *Cost) sendAndConsume(ctx context.Context, proxy *child,
 		return ctx.Err()
 	})
 	err := g.Wait()
-	return completed.counts(), err
+	return completed.all(), err
 }
 
 // send sends the messages of each tick as a batch. Several senders take turns, so that a sender

@@ -9,12 +9,11 @@ import (
 )
 
 func TestMessagesThatCostSomethingAreEachCountedOnce(t *testing.T) {
-	once := func(numbers ...int) map[string]int {
-		m := map[string]int{}
+	ids := func(numbers ...int) (all []string) {
 		for _, i := range numbers {
-			m[messageID(i)]++
+			all = append(all, messageID(i))
 		}
-		return m
+		return all
 	}
 	letters := func(numbers ...int) (all []deadLetter) {
 		for _, i := range numbers {
@@ -25,10 +24,10 @@ func TestMessagesThatCostSomethingAreEachCountedOnce(t *testing.T) {
 	c := costCase{Sent: 7}
 	// 0 and 1 are met, 2 and 3 missed, 4 is both, 5 nowhere, 6 has two notifications.
 	notices := map[string]notice{}
-	for id, n := range once(2, 3, 4, 6, 6) {
-		notices[id] = notice{count: n}
+	for _, id := range ids(2, 3, 4, 6, 6) {
+		notices[id] = notice{count: notices[id].count + 1}
 	}
-	c.tally(outcomesOf(once(0, 1, 4), notices, letters(2, 3, 4, 6)))
+	c.tally(outcomesOf(ids(0, 1, 4), notices, letters(2, 3, 4, 6)))
 	want := costCase{Sent: 7, Met: 3, Missed: 4, Lost: 1, Twice: 2}
 	if diff := cmp.Diff(want, c); diff != "" {
 		t.Errorf("case (-want +got):\n%s", diff)

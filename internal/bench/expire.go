@@ -32,27 +32,13 @@ const (
 	mixed      expireVariant = "with consumers"
 )
 
-// Name is the name of the command.
-func (*Expire) Name() string { return "expire" }
-
-// Measure measures one case after the other.
-func (plan *Expire) Measure(ctx context.Context, p *Program,
-	progress func(string)) (Result, error) {
+// Measure measures one case after the other. It returns no result if no case was measured.
+func (plan *Expire) Measure(ctx context.Context, p *Program, progress func(string)) (_ Result, err error) {
 	stop, err := startSpinners(p, plan.Load)
 	if err != nil {
 		return nil, err
 	}
-	r, err := plan.measureAll(ctx, p, progress)
-	if err = errors.Join(err, stop()); r == nil {
-		return nil, err
-	}
-	return r, err
-}
-
-// measureAll returns nil if no case was measured.
-func (plan *Expire) measureAll(ctx context.Context, p *Program,
-	progress func(string)) (*ExpireResult, error) {
-	r := newExpireResult(p, plan)
+	defer func() { err = errors.Join(err, stop()) }()
 	variants := []expireVariant{unreceived}
 	if plan.Drained && plan.Queues <= 1 {
 		variants = append(variants, drained)
@@ -60,16 +46,16 @@ func (plan *Expire) measureAll(ctx context.Context, p *Program,
 	if plan.Mixed && plan.Queues <= 1 {
 		variants = append(variants, mixed)
 	}
+	r := newExpireResult(p, plan)
 	for _, v := range variants {
 		for _, n := range plan.Outstanding {
 			progress(fmt.Sprintf("%d deadlines, the last in %v, %s", n, plan.Longest, v))
 			c, err := measureExpiry(ctx, p, plan, n, v)
+			if err != nil && len(r.Cases) == 0 {
+				return nil, fmt.Errorf("%d outstanding deadlines: %w", n, err)
+			}
 			if err != nil {
-				err = fmt.Errorf("%d outstanding deadlines: %w", n, err)
-				if len(r.Cases) == 0 {
-					return nil, err
-				}
-				return r, err
+				return r, fmt.Errorf("%d outstanding deadlines: %w", n, err)
 			}
 			r.Cases = append(r.Cases, c)
 		}

@@ -22,17 +22,18 @@ type expireRun struct {
 	scene  *scene
 	queues []string
 	drawn  []time.Duration // when each message is due, after its send or the first send
+	body   []byte
+	began  time.Time       // of the first send
 	last   time.Time       // when all messages are due
 	ttl    []time.Duration // of each message; its sender's until all are sent
 	peak   float64         // resident memory of Overdue, in bytes
 
-	completed completions // by consumers
-	drained   drainedLetters
+	completed collected[string] // by consumers, by message-id
+	drained   collected[deadLetter]
 }
 
 // measureExpiry measures one case, in a process of its own.
-func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
-	variant expireVariant) (_ *expireCase, err error) {
+func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int, variant expireVariant) (_ *expireCase, err error) {
 	r := newExpireRun(plan, n)
 	if err := r.start(ctx, p); err != nil {
 		return nil, err
@@ -42,8 +43,13 @@ func measureExpiry(ctx context.Context, p *Program, plan *Expire, n int,
 }
 
 func newExpireRun(plan *Expire, n int) *expireRun {
-	r := &expireRun{plan: plan, queues: []string{workQueue}, drawn: plan.deadlines(n),
-		ttl: make([]time.Duration, n)}
+	r := &expireRun{
+		plan:   plan,
+		queues: []string{workQueue},
+		drawn:  plan.deadlines(n),
+		ttl:    make([]time.Duration, n),
+		body:   payload(plan.Payload),
+	}
 	for q := 1; q < plan.Queues; q++ {
 		r.queues = append(r.queues, fmt.Sprintf("%s-%d", workQueue, q))
 	}
@@ -106,25 +112,29 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 		}
 		letters = append(letters, more...)
 	}
-	c.tally(r.ttl, outcomesOf(r.completed.counts(), r.scene.broker.notices(), letters))
+	c.tally(r.ttl, outcomesOf(r.completed.all(), r.scene.broker.notices(), letters))
 	return c, nil
 }
 
 // sendAndConsume sends the messages. In the mixed case, consumers work from the first send on,
 // until they have nine tenths of the messages or the last deadline has passed.
 func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
+	load, err := openLoad(ctx, r.scene.broker.amqp, r.queues, r.message)
+	if err != nil {
+		return err
+	}
+	defer load.shut()
 	g, ctx := errgroup.WithContext(ctx)
 	consuming, stop := context.WithCancel(ctx)
 	defer stop()
-	begun := make(chan struct{})
+	r.began = time.Now()
 	g.Go(func() error {
-		began, err := r.send(ctx, begun)
-		if err != nil {
+		if err := load.send(ctx, 0, len(r.ttl)); err != nil {
 			return err
 		}
-		took := time.Since(began)
+		took := time.Since(r.began)
 		r.last = time.Now().Add(r.plan.Longest)
-		c.LoadMs = float64(took.Microseconds()) / 1000
+		c.LoadMs = inMilliseconds(took)
 		c.SendsPerSecond = float64(len(r.ttl)) / took.Seconds()
 		c.LoadedBeforeFirstDue = took < r.plan.Shortest
 		time.AfterFunc(r.plan.Longest, stop)
@@ -134,40 +144,21 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 	})
 	if c.Consumers > 0 {
 		g.Go(func() error {
-			select {
-			case <-begun:
-				return consume(consuming, r.scene.broker.amqp, workQueue, len(r.ttl)*9/10, r.completed.add)
-			case <-ctx.Done():
-				return nil // the sender returns the reason
-			}
+			return consume(consuming, r.scene.broker.amqp, nil, len(r.ttl)*9/10,
+				func(m *azservicebus.ReceivedMessage) { r.completed.add(m.MessageID) })
 		})
 	}
 	return g.Wait()
 }
 
-// send closes begun when all links are open, and returns when it sent the first message.
-func (r *expireRun) send(ctx context.Context, begun chan struct{}) (began time.Time, err error) {
-	load, err := openLoad(ctx, r.scene.broker.amqp, r.queues, r.messages(&began))
-	if err != nil {
-		return began, err
+// message makes a message when it is sent.
+func (r *expireRun) message(i int) *azservicebus.Message {
+	id := messageID(i)
+	r.ttl[i] = r.drawn[i]
+	if r.plan.FromFirstSend {
+		r.ttl[i] = max(time.Millisecond, (r.drawn[i] - time.Since(r.began)).Truncate(time.Millisecond))
 	}
-	defer load.shut()
-	close(begun)
-	began = time.Now()
-	return began, load.send(ctx, 0, len(r.ttl))
-}
-
-// messages returns a function that makes each message when it is sent.
-func (r *expireRun) messages(began *time.Time) func(i int) *azservicebus.Message {
-	body := payload(r.plan.Payload)
-	return func(i int) *azservicebus.Message {
-		id := messageID(i)
-		r.ttl[i] = r.drawn[i]
-		if r.plan.FromFirstSend {
-			r.ttl[i] = max(time.Millisecond, (r.drawn[i] - time.Since(*began)).Truncate(time.Millisecond))
-		}
-		return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &r.ttl[i]}
-	}
+	return &azservicebus.Message{Body: r.body, MessageID: &id, TimeToLive: &r.ttl[i]}
 }
 
 // await waits until every message has been consumed or is a dead letter with its notification, and

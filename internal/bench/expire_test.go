@@ -22,12 +22,11 @@ func TestExpireSaysWhatBecameOfEachMessage(t *testing.T) {
 	for i := range ttl {
 		ttl[i] = 5 * time.Second
 	}
-	once := func(numbers ...int) map[string]int {
-		m := map[string]int{}
+	ids := func(numbers ...int) (all []string) {
 		for _, i := range numbers {
-			m[messageID(i)]++
+			all = append(all, messageID(i))
 		}
-		return m
+		return all
 	}
 	// Notified a millisecond after it was dead-lettered, if it was on time.
 	notices := func(numbers ...int) map[string]notice {
@@ -40,13 +39,13 @@ func TestExpireSaysWhatBecameOfEachMessage(t *testing.T) {
 		return m
 	}
 	for name, c := range map[string]struct {
-		completed map[string]int
+		completed []string
 		notified  map[string]notice
 		letters   []deadLetter
 		want      expireCase
 	}{
 		"all as it should be": {
-			completed: once(0, 1, 2, 3, 4, 5), notified: notices(6, 7, 8),
+			completed: ids(0, 1, 2, 3, 4, 5), notified: notices(6, 7, 8),
 			letters: []deadLetter{letter(6, 500*time.Microsecond), letter(7, 250*time.Microsecond),
 				letter(8, time.Millisecond)},
 			want: expireCase{Consumed: 6, DeadLettered: 3, Notified: 3,
@@ -56,9 +55,9 @@ func TestExpireSaysWhatBecameOfEachMessage(t *testing.T) {
 				Evidence:      map[string]int{"deadLetter": 2, "expired": 1}},
 		},
 		"each kind of wrong once": {
-			completed: once(0, 1, 2, 3), notified: notices(0, 5, 6, 6, 7),
-			// 0 has a notification though it was received; 1 is a dead letter, too; 4 is nowhere; 5 is one
-			// twice. 6 has two notifications, 7 comes early, 8 has none.
+			completed: ids(0, 1, 2, 3), notified: notices(0, 5, 6, 6, 7),
+			// 0 has a notification though it was received, 1 is a dead letter, too, 4 is
+			// nowhere, 5 is one twice, 6 has two notifications, 7 comes early, 8 has none.
 			letters: []deadLetter{letter(1, time.Second), letter(5, time.Second),
 				letter(5, time.Second), letter(6, time.Second), letter(7, -time.Millisecond),
 				letter(8, time.Second)},

@@ -40,12 +40,8 @@ type latencyLine struct {
 	RoundTrips float64 `json:"roundTrips"`
 }
 
-// Name is the name of the command.
-func (*Latency) Name() string { return "latency" }
-
 // Measure measures with a local broker first, then with a distant one.
-func (plan *Latency) Measure(ctx context.Context, p *Program,
-	progress func(string)) (Result, error) {
+func (plan *Latency) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
 	r := &LatencyResult{Head: p.head(), RoundTripMs: inMilliseconds(plan.RoundTrip),
 		PayloadBytes: plan.Payload}
 	progress("a local broker")

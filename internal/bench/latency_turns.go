@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"overdue/internal/bench/delay"
 )
@@ -113,20 +114,19 @@ func (plan *Latency) compare(ctx context.Context, sc *scene, ways []way, t laten
 // sendInTurn makes all senders send n times in parallel. It returns the duration of each send.
 func sendInTurn(ctx context.Context, senders []sender, n int) ([]time.Duration, error) {
 	took := make([][]time.Duration, len(senders))
-	errs := make([]error, len(senders))
-	var wg sync.WaitGroup
+	g, ctx := errgroup.WithContext(ctx)
 	for i, send := range senders {
-		wg.Go(func() {
+		g.Go(func() error {
 			for range n {
 				began := time.Now()
 				if _, err := send(ctx); err != nil {
-					errs[i] = fmt.Errorf("send: %w", err)
-					return
+					return fmt.Errorf("send: %w", err)
 				}
 				took[i] = append(took[i], time.Since(began))
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	return slices.Concat(took...), errors.Join(errs...)
+	err := g.Wait()
+	return slices.Concat(took...), err
 }

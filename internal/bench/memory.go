@@ -43,12 +43,8 @@ type memorySample struct {
 	LiveMiB float64 `json:"liveMiB"`
 }
 
-// Name is the name of the command.
-func (*Memory) Name() string { return "memory" }
-
 // Measure sends messages through the proxy, and samples proxy and monitor before and after.
-func (plan *Memory) Measure(ctx context.Context, p *Program,
-	progress func(string)) (_ Result, err error) {
+func (plan *Memory) Measure(ctx context.Context, p *Program, progress func(string)) (_ Result, err error) {
 	r := &MemoryResult{Head: p.head(), Companions: plan.Companions}
 	sc, err := startBroker(ctx, p)
 	if err != nil {
@@ -102,8 +98,7 @@ func (plan *Memory) send(ctx context.Context, sc *scene, first, end int) error {
 }
 
 // sample reads the memory of each process after the pause, before and after a collection.
-func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene,
-	outstanding int) ([]memorySample, error) {
+func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene, outstanding int) ([]memorySample, error) {
 	if err := sc.pause(ctx, plan.Pause); err != nil {
 		return nil, err
 	}

@@ -16,12 +16,14 @@ type outcome struct {
 	notice    notice
 }
 
-// outcomesOf returns the outcomes of messages, by message-id.
-func outcomesOf(completed map[string]int, notices map[string]notice,
-	letters []deadLetter) map[string]outcome {
+// outcomesOf returns the outcomes of messages by message-id, from the ids of completed ones, the
+// notifications by message-id, and dead letters.
+func outcomesOf(completed []string, notices map[string]notice, letters []deadLetter) map[string]outcome {
 	all := make(map[string]outcome, len(completed)+len(letters))
-	for id, n := range completed {
-		all[id] = outcome{completed: n}
+	for _, id := range completed {
+		o := all[id]
+		o.completed++
+		all[id] = o
 	}
 	for _, l := range letters {
 		o := all[l.MessageID]

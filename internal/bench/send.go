@@ -79,9 +79,6 @@ type comparison struct {
 	cost   float64   // processor time of a message on the other way ÷ on this one; 0: unknown
 }
 
-// Name is the name of the command.
-func (*Send) Name() string { return "send" }
-
 // Measure measures one kind of client after the other.
 func (plan *Send) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
 	r := &SendResult{Head: p.head(), Rounds: plan.Rounds, SpanMs: plan.Span.Milliseconds(),
@@ -109,8 +106,7 @@ func (plan *Send) Measure(ctx context.Context, p *Program, progress func(string)
 }
 
 // measure measures one kind of client on all ways, in turns.
-func (plan *Send) measure(ctx context.Context, p *Program, k clientKind, ways []way,
-	progress func(string)) ([]*sendLine, error) {
+func (plan *Send) measure(ctx context.Context, p *Program, k clientKind, ways []way, progress func(string)) ([]*sendLine, error) {
 	rounds := map[string][]sendRound{} // by way
 	for i := range plan.Rounds {
 		progress(fmt.Sprintf("%s, round %d of %d", k.name, i+1, plan.Rounds))

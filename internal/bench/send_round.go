@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // sendRound is the result of one way in one round.
@@ -64,8 +65,7 @@ func (l *lane) result() sendRound {
 const slicesPerRound = 5
 
 // round measures all ways once, with one broker.
-func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []way,
-	turn int) (_ []sendRound, err error) {
+func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []way, turn int) (_ []sendRound, err error) {
 	sc, err := startBroker(ctx, p)
 	if err != nil {
 		return nil, err
@@ -106,23 +106,20 @@ func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []wa
 // messages.
 func together(ctx context.Context, senders []sender, span time.Duration) (int, error) {
 	var n atomic.Int64
-	var failed atomic.Bool
-	var wg sync.WaitGroup
-	errs := make([]error, len(senders))
+	g, ctx := errgroup.WithContext(ctx)
 	began := time.Now()
-	for i, send := range senders {
-		wg.Go(func() {
-			for more := true; more && !failed.Load(); more = time.Since(began) < span {
+	for _, send := range senders {
+		g.Go(func() error {
+			for more := true; more; more = time.Since(began) < span {
 				k, err := send(ctx)
 				if err != nil {
-					failed.Store(true)
-					errs[i] = fmt.Errorf("send: %w", err)
-					return
+					return fmt.Errorf("send: %w", err)
 				}
 				n.Add(int64(k))
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	return int(n.Load()), errors.Join(errs...)
+	err := g.Wait()
+	return int(n.Load()), err
 }

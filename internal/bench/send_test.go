@@ -84,7 +84,7 @@ func TestSendsAreHeldAgainstHAProxy(t *testing.T) {
 func TestTheTableOfAllSaysHowToInstallHAProxy(t *testing.T) {
 	for _, installed := range []bool{true, false} {
 		var table bytes.Buffer
-		plans := allPlans{&aPlan{name: "send", result: aSendResult("single", installed)}}
+		plans := allPlans{{"send", &aPlan{result: aSendResult("single", installed)}}}
 		r, err := plans.Measure(t.Context(), &Program{}, func(string) {})
 		if err != nil {
 			t.Fatal(err)

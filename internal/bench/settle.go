@@ -40,12 +40,8 @@ type settleCase struct {
 	Evidence       map[string]int `json:"evidence,omitempty"` // of false notifications
 }
 
-// Name is the name of the command.
-func (*Settle) Name() string { return "settle" }
-
 // Measure measures completions through the endpoint, and then straight to the broker.
-func (plan *Settle) Measure(ctx context.Context, p *Program,
-	progress func(string)) (Result, error) {
+func (plan *Settle) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
 	r := &SettleResult{Head: p.head(), SpreadMs: inMilliseconds(plan.Spread)}
 	for _, way := range []string{wayEndpoint, wayBroker} {
 		progress(fmt.Sprintf("%d messages completed at their deadlines, over the %s", plan.Messages, way))

@@ -41,20 +41,19 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 		return nil, err
 	}
 	c := &settleCase{Way: way, Missed: missed}
-	c.tally(plan.Messages, outcomesOf(r.completed.counts(), r.scene.broker.notices(), nil))
+	c.tally(plan.Messages, outcomesOf(r.completed.all(), r.scene.broker.notices(), nil))
 	return c, nil
 }
 
 // play sends messages for the consumers, then messages that nobody receives. It completes the
 // former around their deadlines.
 func (plan *Settle) play(ctx context.Context, r *expireRun, address string) error {
-	began := time.Now()
-	load, err := openLoad(ctx, r.scene.broker.amqp, r.queues, r.messages(&began))
+	load, err := openLoad(ctx, r.scene.broker.amqp, r.queues, r.message)
 	if err != nil {
 		return err
 	}
 	defer load.shut()
-	began = time.Now()
+	r.began = time.Now()
 	if err := load.send(ctx, 0, plan.Messages); err != nil {
 		return err
 	}
@@ -122,7 +121,7 @@ func (plan *Settle) complete(ctx context.Context, r *expireRun, receiver *azserv
 	}
 	held, err := completeMessage(ctx, receiver, m)
 	if held {
-		r.completed.add(m)
+		r.completed.add(m.MessageID)
 	}
 	return err
 }

@@ -18,7 +18,7 @@ func TestSettleCountsFalseNotificationsApartFromThoseOfMissedMessages(t *testing
 		messageID(3): {count: 1, at: time.Now(), evidence: "deadLetter"},
 	}
 	c := settleCase{Missed: 2}
-	c.tally(3, outcomesOf(map[string]int{messageID(0): 1, messageID(1): 1}, notices, nil))
+	c.tally(3, outcomesOf([]string{messageID(0), messageID(1)}, notices, nil))
 	want := settleCase{Completed: 2, Expired: 1, FalselyNotified: 1, Missed: 2, MissedNotified: 1,
 		Evidence: map[string]int{"expired": 1}}
 	if diff := cmp.Diff(want, c); diff != "" {

@@ -18,9 +18,6 @@ type StartResult struct {
 	ReadyMs []float64 `json:"readyMs"`
 }
 
-// Name is the name of the command.
-func (*Start) Name() string { return "start" }
-
 // Measure starts overdue run again and again.
 func (plan *Start) Measure(ctx context.Context, p *Program, progress func(string)) (Result, error) {
 	r := &StartResult{Head: p.head()}
