@@ -129,15 +129,14 @@ func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int,
 	}
 	due = time.Now().Add(plan.Notice + time.Since(began)*15*slack)
 	for i := range plan.Overdue {
-		id, left := messageID(i), time.Until(due).Truncate(time.Millisecond)
+		left := time.Until(due).Truncate(time.Millisecond)
 		if left < time.Millisecond {
 			return nil, due, errFilledLate
 		}
-		if err := senders[0].SendMessage(ctx,
-			&azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &left}, nil); err != nil {
+		if err := senders[0].SendMessage(ctx, newMessage(i, body, &left), nil); err != nil {
 			return nil, due, fmt.Errorf("send: %w", err)
 		}
-		ttl[id] = left
+		ttl[messageID(i)] = left
 		if err := load.send(ctx, tenth+(live-tenth)*i/plan.Overdue,
 			tenth+(live-tenth)*(i+1)/plan.Overdue); err != nil {
 			return nil, due, err

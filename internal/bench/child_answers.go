@@ -60,6 +60,31 @@ func (c *child) metrics(ctx context.Context) (map[string]float64, error) {
 	return samples, nil
 }
 
+// The samples of /metrics that measurements use.
+const (
+	sampleMemory     = "process_resident_memory_bytes"
+	sampleCPU        = "process_cpu_seconds_total"
+	sampleOperations = `overdue_broker_operations_total{operation="`
+)
+
+func mebibytes(bytes float64) float64 { return float64(int(bytes/(1<<20)*10+0.5)) / 10 }
+
+// operationsBetween returns the operations between two readings of the metrics, by kind, and per
+// message for n messages.
+func operationsBetween(before, after map[string]float64, n int) (byKind map[string]int, each float64) {
+	byKind = map[string]int{}
+	total := 0
+	for name, v := range after {
+		if kind, ok := strings.CutPrefix(name, sampleOperations); ok {
+			if n := int(v - before[name]); n > 0 {
+				byKind[strings.TrimSuffix(kind, `"}`)] = n
+				total += n
+			}
+		}
+	}
+	return byKind, rounded(float64(total) / float64(n))
+}
+
 // resident returns the child's resident memory, in bytes, mostly without a request to the child.
 func (c *child) resident(ctx context.Context) (float64, error) {
 	if stat, ok := processStat(c.cmd.Process.Pid); ok {

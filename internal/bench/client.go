@@ -90,6 +90,12 @@ func openSenders(ctx context.Context, address string, queues []string,
 // messageID returns the message-id of the i-th message.
 func messageID(i int) string { return fmt.Sprintf("message-%d", i) }
 
+// newMessage returns the i-th message.
+func newMessage(i int, body []byte, ttl *time.Duration) *azservicebus.Message {
+	id := messageID(i)
+	return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: ttl}
+}
+
 // payload returns a body of n bytes.
 func payload(n int) []byte { return bytes.Repeat([]byte("x"), n) }
 

@@ -92,10 +92,7 @@ func (plan *Cost) send(ctx context.Context, proxy *child, c *costCase) error {
 	}
 	defer shut()
 	body := payload(usualPayload)
-	message := func(i int) *azservicebus.Message {
-		id := messageID(i)
-		return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &plan.Deadline}
-	}
+	message := func(i int) *azservicebus.Message { return newMessage(i, body, &plan.Deadline) }
 	type stretch struct{ first, end int }
 	ticks := make(chan stretch)
 	g, ctx := errgroup.WithContext(ctx)

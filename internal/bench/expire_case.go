@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -91,9 +90,9 @@ func (r *expireRun) measure(ctx context.Context, variant expireVariant) (_ *expi
 	if err := r.sendAndConsume(ctx, c); err != nil {
 		return nil, errors.Join(err, r.scene.complaint())
 	}
-	noise := watchTimers()
+	lateTimers := watchTimers()
 	err = r.await(ctx, r.last)
-	c.TimerLateMs = noise.end()
+	c.TimerLateMs = lateTimers()
 	if err != nil {
 		return nil, err
 	}
@@ -153,12 +152,11 @@ func (r *expireRun) sendAndConsume(ctx context.Context, c *expireCase) error {
 
 // message makes a message when it is sent.
 func (r *expireRun) message(i int) *azservicebus.Message {
-	id := messageID(i)
 	r.ttl[i] = r.drawn[i]
 	if r.plan.FromFirstSend {
 		r.ttl[i] = max(time.Millisecond, (r.drawn[i] - time.Since(r.began)).Truncate(time.Millisecond))
 	}
-	return &azservicebus.Message{Body: r.body, MessageID: &id, TimeToLive: &r.ttl[i]}
+	return newMessage(i, r.body, &r.ttl[i])
 }
 
 // await waits until every message has been consumed or is a dead letter with its notification, and
@@ -179,35 +177,10 @@ func (r *expireRun) await(ctx context.Context, last time.Time) error {
 	return r.scene.awaitDoubles(ctx, r.plan.Quiet)
 }
 
-// The samples of /metrics that a case uses.
-const (
-	sampleMemory     = "process_resident_memory_bytes"
-	sampleCPU        = "process_cpu_seconds_total"
-	sampleOperations = `overdue_broker_operations_total{operation="`
-)
-
-func mebibytes(bytes float64) float64 { return float64(int(bytes/(1<<20)*10+0.5)) / 10 }
-
 // account calculates the cost of the case from the metrics before and after it.
 func (c *expireCase) account(before, after map[string]float64) {
 	c.Operations, c.OperationsPerMessage = operationsBetween(before, after, c.Outstanding)
 	c.CPUMicrosPerMessage = rounded((after[sampleCPU] - before[sampleCPU]) * 1e6 / float64(c.Outstanding))
-}
-
-// operationsBetween returns the operations between two readings of the metrics, by kind, and per
-// message for n messages.
-func operationsBetween(before, after map[string]float64, n int) (byKind map[string]int, each float64) {
-	byKind = map[string]int{}
-	total := 0
-	for name, v := range after {
-		if kind, ok := strings.CutPrefix(name, sampleOperations); ok {
-			if n := int(v - before[name]); n > 0 {
-				byKind[strings.TrimSuffix(kind, `"}`)] = n
-				total += n
-			}
-		}
-	}
-	return byKind, rounded(float64(total) / float64(n))
 }
 
 // tally counts the outcomes of messages by their times to live and the broker's timestamps on dead

@@ -57,27 +57,26 @@ func (plan *Memory) Measure(ctx context.Context, p *Program, progress func(strin
 		}
 		r.Processes = append(r.Processes, &processMemory{Process: command})
 	}
-	progress("idle")
-	points, err := plan.sample(ctx, p, sc, 0)
-	if err != nil {
-		return nil, err
-	}
-	for i, p := range points {
-		r.Processes[i].Idle = p
-	}
 	sent := 0
-	for _, n := range plan.Outstanding {
+	for _, n := range append([]int{0}, plan.Outstanding...) {
 		progress(fmt.Sprintf("%d outstanding deadlines", n))
 		if err := plan.send(ctx, sc, sent, n); err != nil {
 			return nil, errors.Join(err, sc.complaint())
 		}
 		sent = n
-		points, err := plan.sample(ctx, p, sc, n)
-		if err != nil {
+		if err := sc.pause(ctx, plan.Pause); err != nil {
 			return nil, err
 		}
-		for i, p := range points {
-			r.Processes[i].Outstanding = append(r.Processes[i].Outstanding, p)
+		for i, c := range sc.others {
+			sample, err := c.sampleMemory(ctx, n, p.HeapHeadroom)
+			if err != nil {
+				return nil, err
+			}
+			if l := r.Processes[i]; n == 0 {
+				l.Idle = sample
+			} else {
+				l.Outstanding = append(l.Outstanding, sample)
+			}
 		}
 	}
 	return r, nil
@@ -85,11 +84,12 @@ func (plan *Memory) Measure(ctx context.Context, p *Program, progress func(strin
 
 // send sends the messages from first up to end.
 func (plan *Memory) send(ctx context.Context, sc *scene, first, end int) error {
+	if first == end {
+		return nil // idle, without a connection
+	}
 	body, hour := payload(usualPayload), time.Hour
-	load, err := openLoad(ctx, sc.others[0].amqp, []string{workQueue}, func(i int) *azservicebus.Message {
-		id := messageID(i)
-		return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: &hour}
-	})
+	load, err := openLoad(ctx, sc.others[0].amqp, []string{workQueue},
+		func(i int) *azservicebus.Message { return newMessage(i, body, &hour) })
 	if err != nil {
 		return err
 	}
@@ -97,30 +97,21 @@ func (plan *Memory) send(ctx context.Context, sc *scene, first, end int) error {
 	return load.send(ctx, first, end)
 }
 
-// sample reads the memory of each process after the pause, before and after a collection.
-func (plan *Memory) sample(ctx context.Context, p *Program, sc *scene, outstanding int) ([]memorySample, error) {
-	if err := sc.pause(ctx, plan.Pause); err != nil {
-		return nil, err
+// sampleMemory reads the memory before and after a collection.
+func (c *child) sampleMemory(ctx context.Context, outstanding, headroom int) (memorySample, error) {
+	resident, err := c.metrics(ctx)
+	if err != nil {
+		return memorySample{}, err
 	}
-	var points []memorySample
-	for _, c := range sc.others {
-		resident, err := c.metrics(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := c.get(ctx, c.admin, "/debug/pprof/heap?gc=1"); err != nil {
-			return nil, err
-		}
-		live, err := c.metrics(ctx)
-		if err != nil {
-			return nil, err
-		}
-		points = append(points, memorySample{
-			Outstanding: outstanding, ResidentMiB: mebibytes(resident[sampleMemory]),
-			LiveMiB: mebibytes(live["go_memstats_heap_alloc_bytes"] - float64(p.HeapHeadroom)),
-		})
+	if _, err := c.get(ctx, c.admin, "/debug/pprof/heap?gc=1"); err != nil {
+		return memorySample{}, err
 	}
-	return points, nil
+	live, err := c.metrics(ctx)
+	return memorySample{
+		Outstanding: outstanding,
+		ResidentMiB: mebibytes(resident[sampleMemory]),
+		LiveMiB:     mebibytes(live["go_memstats_heap_alloc_bytes"] - float64(headroom)),
+	}, err
 }
 
 // Figures have the idle memory, and the growth of the used memory from the second-last to the last

@@ -3,42 +3,33 @@
 package bench
 
 import (
-	"sync"
 	"time"
 
 	"overdue/internal/lag"
 )
 
-// timerInterval is the interval between the timers of a timerWatch.
+// timerInterval is the interval between the timers of watchTimers.
 const timerInterval = 5 * time.Millisecond
 
-// A timerWatch measures how late timers are in this mostly idle process. No program on this machine
-// can be more punctual.
-type timerWatch struct {
-	stop chan struct{}
-	all  sync.WaitGroup
-	late []time.Duration // the goroutine's own until it has ended
-}
-
-func watchTimers() *timerWatch {
-	n := &timerWatch{stop: make(chan struct{})}
-	n.all.Go(func() {
+// watchTimers measures how late timers are in this mostly idle process, until end is called once.
+// No program on this machine can be more punctual.
+func watchTimers() (end func() lag.Milliseconds) {
+	stop, lateness := make(chan struct{}), make(chan []time.Duration)
+	go func() {
+		var late []time.Duration
 		for {
 			due := time.Now().Add(timerInterval)
 			select {
 			case <-time.After(timerInterval):
-				n.late = append(n.late, max(0, time.Since(due)))
-			case <-n.stop:
+				late = append(late, max(0, time.Since(due)))
+			case <-stop:
+				lateness <- late
 				return
 			}
 		}
-	})
-	return n
-}
-
-// end stops the watch and returns how late the timers were. Call it once.
-func (n *timerWatch) end() lag.Milliseconds {
-	close(n.stop)
-	n.all.Wait()
-	return lag.Of(n.late)
+	}()
+	return func() lag.Milliseconds {
+		close(stop)
+		return lag.Of(<-lateness)
+	}
 }
