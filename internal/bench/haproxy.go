@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -81,11 +80,15 @@ func startHAProxy(to string) (_ *haproxyProcess, err error) {
 		return nil, err
 	}
 	defer func() { _ = inherited.Close() }() // HAProxy has a copy
-	config, err := unnamedFile(fmt.Sprintf(haproxyConfig, to))
+	config, text, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = config.Close() }() // so it has of this
+	defer func() { _ = config.Close() }()         // so it has of this
+	_, err = fmt.Fprintf(text, haproxyConfig, to) // a pipe holds as much
+	if err = errors.Join(err, text.Close()); err != nil {
+		return nil, err
+	}
 	cmd := exec.Command("sh", "-c", haproxyLeash, "sh", "haproxy", "-db", "-f", "/dev/fd/4")
 	cmd.ExtraFiles = []*os.File{inherited, config}
 	lines := make(chan string, 1)
@@ -109,20 +112,4 @@ func startHAProxy(to string) (_ *haproxyProcess, err error) {
 		return nil, errors.Join(err, h.stop())
 	}
 	return h, nil
-}
-
-// unnamedFile returns an open file with this text, which is gone when it is closed.
-func unnamedFile(text string) (_ *os.File, err error) {
-	f, err := os.CreateTemp("", "overdue-bench-")
-	if err != nil {
-		return nil, err
-	}
-	_, err = io.WriteString(f, text)
-	if err == nil {
-		_, err = f.Seek(0, io.SeekStart)
-	}
-	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
