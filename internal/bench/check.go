@@ -94,11 +94,11 @@ func (r *CheckResult) WriteTable(w io.Writer) error {
 		"disturbed", "lag max ms", "operations", "monitor ms", "broker ms", "broker MiB"}}
 	notes := ""
 	for _, c := range r.Cases {
-		rows = append(rows, cells(c.Live, c.Overdue, c.DeadLettered, c.Notified, c.Early, c.Twice,
+		rows = append(rows, formatCells(c.Live, c.Overdue, c.DeadLettered, c.Notified, c.Early, c.Twice,
 			c.Disturbed, c.LagMs.Max, c.Total, c.MonitorCPUMs, c.BrokerCPUMs, c.BrokerMiB))
 		notes += fmt.Sprintf("%d live: %s\n", c.Live, listCounts(c.Operations))
 	}
-	return (&report{headline: r.where(), rows: rows, notes: notes, figures: r.Figures()}).write(w)
+	return writeReport(w, r.where(), rows, notes, r.Figures())
 }
 
 // Verdict returns an error if a promise was broken.
@@ -239,7 +239,7 @@ func (plan *Check) fill(ctx context.Context, sc *scene, proxy *child, live int,
 		return nil, due, err
 	}
 	defer shut()
-	body, day := payload(usualPayload), 24*time.Hour
+	body, day := makePayload(usualPayload), 24*time.Hour
 	ttl = map[string]time.Duration{}
 	load, err := openLoad(ctx, sc.broker.broker, []string{workQueue}, func(int) *azservicebus.Message {
 		return &azservicebus.Message{Body: body, TimeToLive: &day}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -96,8 +97,8 @@ func newMessage(i int, body []byte, ttl *time.Duration) *azservicebus.Message {
 	return &azservicebus.Message{Body: body, MessageID: &id, TimeToLive: ttl}
 }
 
-// payload returns a body of n bytes.
-func payload(n int) []byte { return bytes.Repeat([]byte("x"), n) }
+// makePayload returns a body of n bytes.
+func makePayload(n int) []byte { return bytes.Repeat([]byte("x"), n) }
 
 // A load sends messages as fast as possible, in batches, from several senders in parallel.
 type load struct {
@@ -164,10 +165,10 @@ func sendBatches(ctx context.Context, s *azservicebus.Sender, first, end int, me
 }
 
 // unlimited is a number of messages that no consumer receives.
-const unlimited = 1 << 40
+const unlimited = math.MaxInt32
 
-// consume receives from the work queue and completes until most messages have been completed, or ctx ends, which is not
-// an error. It calls completed with each of them.
+// consume receives from the work queue and completes until most messages have been completed, or
+// ctx ends, which is not an error. It calls completed with each of them.
 func consume(ctx context.Context, address string, from *azservicebus.ReceiverOptions, most int,
 	completed func(*azservicebus.ReceivedMessage)) error {
 	clients, shut, err := openClients(address, consumers)

@@ -91,13 +91,13 @@ func (r *CostResult) WriteTable(w io.Writer) error {
 		"operations", "sidecar µs"}}
 	notes := ""
 	for _, c := range r.Cases {
-		rows = append(rows, cells(c.Asked, fmt.Sprintf("%.0f", c.SendsPerSecond), c.Sent, c.Met, c.Missed, c.Lost,
+		rows = append(rows, formatCells(c.Asked, fmt.Sprintf("%.0f", c.SendsPerSecond), c.Sent, c.Met, c.Missed, c.Lost,
 			c.Twice, fmt.Sprintf("%.3f", c.OperationsPerMessage), fmt.Sprintf("%.1f", c.SidecarMicros)))
 		notes += fmt.Sprintf("%d a second: %s\n", c.Asked, listCounts(c.Operations))
 	}
 	headline := fmt.Sprintf("deadlines %d ms after each send, companions: %s, %s",
 		r.DeadlineMs, r.Companions, r.where())
-	return (&report{headline: headline, rows: rows, notes: notes, figures: r.Figures()}).write(w)
+	return writeReport(w, headline, rows, notes, r.Figures())
 }
 
 // Verdict returns an error if a message was lost or came twice. Slow consumers are no error.
@@ -207,7 +207,7 @@ func (plan *Cost) send(ctx context.Context, proxy *child, c *costCase) error {
 		return err
 	}
 	defer shut()
-	body := payload(usualPayload)
+	body := makePayload(usualPayload)
 	message := func(i int) *azservicebus.Message { return newMessage(i, body, &plan.Deadline) }
 	type stretch struct{ first, end int }
 	ticks := make(chan stretch)

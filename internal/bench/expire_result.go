@@ -131,7 +131,7 @@ func (r *ExpireResult) WriteTable(w io.Writer) error {
 	}
 	headline := fmt.Sprintf("deadlines %d to %d ms after each send, payloads of %d bytes, companions: %s, %s",
 		r.DeadlineRangeMs[0], r.DeadlineRangeMs[1], r.PayloadBytes, r.Companions, r.where())
-	return (&report{headline: headline, rows: rows, notes: "\n" + notes.String(), figures: r.Figures()}).write(w)
+	return writeReport(w, headline, rows, "\n"+notes.String(), r.Figures())
 }
 
 // name returns the case in names of figures.
@@ -167,7 +167,7 @@ func (c *expireCase) String() string {
 }
 
 func (c *expireCase) row() []string {
-	return cells(c.Outstanding, c.Consumers, map[bool]string{true: "yes", false: "no"}[c.Drained],
+	return formatCells(c.Outstanding, c.Consumers, map[bool]string{true: "yes", false: "no"}[c.Drained],
 		fmt.Sprintf("%.0f", c.SendsPerSecond), c.Consumed, c.DeadLettered, c.Notified, c.Early, c.Twice, c.Lost,
 		c.LagMs.P50, c.LagMs.P99, c.LagMs.Max, fmt.Sprintf("%.3f", c.OperationsPerMessage),
 		fmt.Sprintf("%.0f", c.CPUMicrosPerMessage), fmt.Sprintf("%.0f", c.MemoryMiB.Peak))

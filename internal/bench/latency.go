@@ -112,12 +112,12 @@ func (r *LatencyResult) WriteTable(w io.Writer) error {
 			if part.name != "local" {
 				trips = fmt.Sprintf("%.3f", l.RoundTrips)
 			}
-			rows = append(rows, cells("  "+l.Way, l.Senders, l.Sends, fmt.Sprintf("%.1f", l.P50Micros),
+			rows = append(rows, formatCells("  "+l.Way, l.Senders, l.Sends, fmt.Sprintf("%.1f", l.P50Micros),
 				fmt.Sprintf("%.1f", l.P99Micros), fmt.Sprintf("%.1f", l.AddedMicros), trips))
 		}
 	}
 	headline := fmt.Sprintf("payloads of %d bytes, %s", r.PayloadBytes, r.where())
-	return (&report{headline: headline, rows: rows, figures: r.Figures()}).write(w)
+	return writeReport(w, headline, rows, "", r.Figures())
 }
 
 // warmUpSends is the number of sends before the measurement, which open the links and warm up.
@@ -136,8 +136,12 @@ func (plan *Latency) atHand(ctx context.Context, p *Program) (_ []*latencyLine, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, sc.stop()) }()
-	return plan.compare(ctx, sc, latencyWays,
-		latencyTurns{senders: 1, warmUp: min(warmUpSends, plan.Sends), sends: plan.Sends, turns: plan.Sends})
+	return plan.compare(ctx, sc, latencyWays, latencyTurns{
+		senders: 1,
+		warmUp:  min(warmUpSends, plan.Sends),
+		sends:   plan.Sends,
+		turns:   plan.Sends,
+	})
 }
 
 // away measures sends to a distant broker, by one sender and by many.
@@ -159,9 +163,12 @@ func (plan *Latency) away(ctx context.Context, p *Program) (_ []*latencyLine, er
 		if senders == 1 {
 			ways = ways[:3] // a single sender finds no covered slot
 		}
-		// The first send waits for the settings of the queue.
-		some, err := plan.compare(ctx, sc, ways,
-			latencyTurns{senders: senders, warmUp: 1, sends: plan.Delayed, turns: turns})
+		some, err := plan.compare(ctx, sc, ways, latencyTurns{
+			senders: senders,
+			warmUp:  1, // the first send waits for the settings of the queue
+			sends:   plan.Delayed,
+			turns:   turns,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -87,7 +87,7 @@ func (plan *Memory) send(ctx context.Context, sc *scene, first, end int) error {
 	if first == end {
 		return nil // idle, without a connection
 	}
-	body, hour := payload(usualPayload), time.Hour
+	body, hour := makePayload(usualPayload), time.Hour
 	load, err := openLoad(ctx, sc.others[0].amqp, []string{workQueue},
 		func(i int) *azservicebus.Message { return newMessage(i, body, &hour) })
 	if err != nil {
@@ -160,5 +160,5 @@ func (r *MemoryResult) WriteTable(w io.Writer) error {
 		}
 	}
 	headline := fmt.Sprintf("companions: %s, %s", r.Companions, r.where())
-	return (&report{headline: headline, rows: rows, figures: r.Figures()}).write(w)
+	return writeReport(w, headline, rows, "", r.Figures())
 }

@@ -78,8 +78,13 @@ func newScene(ctx context.Context, p *Program, command string, given settings) (
 	if err != nil {
 		return nil, err
 	}
-	s := &scene{program: p, broker: broker, upstream: broker.broker, gone: make(chan *process, 1),
-		sidecars: map[string]*child{}}
+	s := &scene{
+		program:  p,
+		broker:   broker,
+		upstream: broker.broker,
+		gone:     make(chan *process, 1),
+		sidecars: map[string]*child{},
+	}
 	s.watch(&broker.process)
 	return s, nil
 }

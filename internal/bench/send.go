@@ -226,7 +226,7 @@ func (r *SendResult) WriteTable(w io.Writer) error {
 	}
 	headline := fmt.Sprintf("%d rounds of %d ms for each way, payloads of %d bytes, %s\n%s",
 		r.Rounds, r.SpanMs, r.PayloadBytes, r.where(), against)
-	return (&report{headline: headline, rows: rows, figures: r.Figures()}).write(w)
+	return writeReport(w, headline, rows, "", r.Figures())
 }
 
 // sendRound is the result of one way in one round.

@@ -39,7 +39,7 @@ const (
 )
 
 var clientKinds = []clientKind{
-	{kindBatches, sdkClients{senders: parallelSenders, connections: 1, batches: true}.open},
+	{kindBatches, sdkClients{senders: parallelSenders, connections: 1}.openBatches},
 	{kindSingle, sdkClients{senders: parallelSenders, connections: 1}.open},
 	{kindOne, sdkClients{senders: 1, connections: 1}.open},
 	{kindSpread, sdkClients{senders: parallelSenders, connections: parallelSenders}.open},
@@ -55,39 +55,50 @@ func ClientKinds() (names []string) {
 }
 
 // sdkClients are senders of the Go SDK on several connections.
-type sdkClients struct {
-	senders, connections int
-	batches              bool
+type sdkClients struct{ senders, connections int }
+
+// open opens senders of one message at a time.
+func (k sdkClients) open(ctx context.Context, address, queue string, size int) ([]sender, func(), error) {
+	message := hourlyMessage(size)
+	return k.openEach(ctx, address, queue, func(ctx context.Context, s *azservicebus.Sender) (int, error) {
+		return 1, s.SendMessage(ctx, message(0), nil)
+	})
 }
 
-// open opens them. Every message has a time to live of an hour, which is its deadline on a
-// monitored queue. It has no message-id, as in the SDK: the proxy has to make one.
-func (k sdkClients) open(ctx context.Context, address, queue string, size int) ([]sender, func(), error) {
+// openBatches opens senders of batches. Each makes a new batch each time, because an app has to
+// encode its messages.
+func (k sdkClients) openBatches(ctx context.Context, address, queue string, size int) ([]sender, func(), error) {
+	message := hourlyMessage(size)
+	return k.openEach(ctx, address, queue, func(ctx context.Context, s *azservicebus.Sender) (int, error) {
+		return batchSize, sendBatches(ctx, s, 0, batchSize, message)
+	})
+}
+
+func (k sdkClients) openEach(ctx context.Context, address, queue string,
+	send func(context.Context, *azservicebus.Sender) (int, error)) ([]sender, func(), error) {
 	links, shut, err := openSenders(ctx, address, slices.Repeat([]string{queue}, k.senders), k.connections)
 	if err != nil {
 		return nil, nil, err
 	}
-	body, hour := payload(size), time.Hour
-	message := func(int) *azservicebus.Message {
-		return &azservicebus.Message{Body: body, TimeToLive: &hour}
-	}
 	senders := make([]sender, len(links))
 	for i, s := range links {
-		senders[i] = func(ctx context.Context) (int, error) { return 1, s.SendMessage(ctx, message(0), nil) }
-		if k.batches { // a new batch each time, because an app has to encode its messages
-			senders[i] = func(ctx context.Context) (int, error) {
-				return batchSize, sendBatches(ctx, s, 0, batchSize, message)
-			}
-		}
+		senders[i] = func(ctx context.Context) (int, error) { return send(ctx, s) }
 	}
 	return senders, shut, nil
+}
+
+// hourlyMessage makes messages with a time to live of an hour, which is their deadline on a
+// monitored queue. They have no message-id, as in the SDK: the proxy has to make one.
+func hourlyMessage(size int) func(int) *azservicebus.Message {
+	body, hour := makePayload(size), time.Hour
+	return func(int) *azservicebus.Message { return &azservicebus.Message{Body: body, TimeToLive: &hour} }
 }
 
 // openREST opens HTTP clients that post the same message.
 func openREST(_ context.Context, address, queue string, size int) ([]sender, func(), error) {
 	transport := &http.Transport{MaxIdleConnsPerHost: parallelSenders}
 	client := httpclient.New(transport, time.Minute)
-	url, body := "http://"+address+"/"+queue+"/messages", payload(size)
+	url, body := "http://"+address+"/"+queue+"/messages", makePayload(size)
 	send := func(ctx context.Context) (int, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 		if err != nil {

@@ -80,13 +80,13 @@ func (r *SettleResult) WriteTable(w io.Writer) error {
 	rows := [][]string{{"over the", "completed", "expired", "notified falsely", "missed", "notified"}}
 	notes := ""
 	for _, c := range r.Cases {
-		rows = append(rows, cells(c.Way, c.Completed, c.Expired, c.FalselyNotified, c.Missed, c.MissedNotified))
+		rows = append(rows, formatCells(c.Way, c.Completed, c.Expired, c.FalselyNotified, c.Missed, c.MissedNotified))
 		if c.FalselyNotified > 0 {
 			notes += fmt.Sprintf("%s: false notifications by evidence: %s\n", c.Way, listCounts(c.Evidence))
 		}
 	}
 	headline := fmt.Sprintf("completed up to %v ms before and after the deadline, %s", r.SpreadMs, r.where())
-	return (&report{headline: headline, rows: rows, notes: notes, figures: r.Figures()}).write(w)
+	return writeReport(w, headline, rows, notes, r.Figures())
 }
 
 // Verdict returns an error if a promise was broken. Without the endpoint, Overdue may not

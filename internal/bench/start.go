@@ -44,5 +44,5 @@ func (r *StartResult) Figures() []Figure {
 // WriteTable writes the figures.
 func (r *StartResult) WriteTable(w io.Writer) error {
 	headline := fmt.Sprintf("%d starts, %s", len(r.ReadyMs), r.where())
-	return (&report{headline: headline, figures: r.Figures()}).write(w)
+	return writeReport(w, headline, nil, "", r.Figures())
 }

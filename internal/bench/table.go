@@ -106,8 +106,8 @@ func writeLines(w io.Writer, text string) error {
 	return writeText(w, b.String())
 }
 
-// cells formats the cells of a row.
-func cells(values ...any) []string {
+// formatCells formats the cells of a row.
+func formatCells(values ...any) []string {
 	row := make([]string, len(values))
 	for i, v := range values {
 		row[i] = fmt.Sprint(v)
@@ -115,18 +115,12 @@ func cells(values ...any) []string {
 	return row
 }
 
-// A report is a result for people.
-type report struct {
-	headline string     // how it was measured
-	rows     [][]string // nil: none
-	notes    string     // below the rows, in lines
-	figures  []Figure
-}
-
-func (r *report) write(w io.Writer) error {
-	text := r.headline + "\n\n"
-	if r.rows != nil {
-		text += tableOf(r.rows) + r.notes + "\n"
+// writeReport writes a result for people: how it was measured, rows if there are any, notes on them
+// in lines, and the figures.
+func writeReport(w io.Writer, headline string, rows [][]string, notes string, figures []Figure) error {
+	text := headline + "\n\n"
+	if rows != nil {
+		text += tableOf(rows) + notes + "\n"
 	}
-	return writeLines(w, text+tableOfFigures(r.figures))
+	return writeLines(w, text+tableOfFigures(figures))
 }
