@@ -214,8 +214,8 @@ func (r *expireRun) message(i int) *azservicebus.Message {
 }
 
 // await waits until every message has been consumed or is a dead letter with its notification, and
-// no companion is left, but not for long after last, when all are due. It asks for no counts
-// before: those of a thousand queues take long.
+// no companion is left. It does not wait for long after last, when all are due. It asks for no
+// counts before: those of a thousand queues take long.
 func (r *expireRun) await(ctx context.Context, last time.Time) error {
 	overdue := r.scene.broker
 	if err := r.scene.await(ctx, time.Until(last)+completionTimeout, func() (bool, error) {

@@ -56,8 +56,8 @@ func TestExpireSaysWhatBecameOfEachMessage(t *testing.T) {
 		},
 		"each kind of wrong once": {
 			completed: ids(0, 1, 2, 3), notified: notices(0, 5, 6, 6, 7),
-			// 0 has a notification though it was received, 1 is a dead letter, too, 4 is
-			// nowhere, 5 is one twice, 6 has two notifications, 7 comes early, 8 has none.
+			// 0 has a notification though it was received; 1 is a dead letter, too; 4 is nowhere; 5 is one
+			// twice. 6 has two notifications, 7 comes early, 8 has none.
 			letters: []deadLetter{letter(1, time.Second), letter(5, time.Second),
 				letter(5, time.Second), letter(6, time.Second), letter(7, -time.Millisecond),
 				letter(8, time.Second)},
