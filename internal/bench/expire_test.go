@@ -86,7 +86,7 @@ func TestExpireFailsWhenAPromiseIsBroken(t *testing.T) {
 		"10 outstanding, 4 consumers: 1 messages were lost":           {Outstanding: 10, Consumers: 4, Lost: 1},
 		"2 messages were dead-lettered before":                        {Early: 2},
 		"3 messages came twice or had two":                            {Twice: 3},
-		"dead letters drained: 4 messages were dead-lettered without": {Drained: true, Unnotified: 4},
+		"dead letters drained: 4 messages were dead-lettered without": {Drained: true, Unnotified: 5, Unknown: 1},
 		"5 messages had a notification though":                        {FalselyNotified: 5},
 	} {
 		r := newExpireResult(&Program{}, plan)
