@@ -250,7 +250,9 @@ func (r *reading) fitting(m *link.Message) (fitting []*rule) {
 func (r *reading) watchFound(ctx context.Context, rl *rule, found []*link.Message) {
 	from, until := rl.window(search.StampPrecision)
 	found = preferred(found, func(m *link.Message) bool { return !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) })
-	found = preferred(found, func(m *link.Message) bool { return rl.agrees(m, r.e.settings.Settings) })
+	if !rl.ref.From.Before(r.e.settings.DefaultSince) { // otherwise it may have had another default
+		found = preferred(found, func(m *link.Message) bool { return rl.agrees(m, r.e.settings.Settings) })
+	}
 	for _, m := range found {
 		r.watchMessage(ctx, rl, m, r.now)
 	}

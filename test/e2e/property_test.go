@@ -321,12 +321,12 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 }
 
 // hasDoubtfulDefault reports whether v may be older than the default time to live, as far as a
-// monitor knows. It was enqueued within a moment of the change, or it was scheduled and the clock
-// is not measured. In the second case its companion has no window, so it may be of another message
-// with that id. Then only a nudge may expire v, and a live message before it stops each one.
+// monitor knows: it was enqueued within a moment of the change, or it was scheduled, and a companion
+// that was adopted does not know when. Then only a nudge may expire v, and a live message before it
+// stops each one.
 func (p *played) hasDoubtfulDefault(v queue.View) bool {
 	isNearChange := v.EnqueuedTime.Sub(p.changedAt).Abs() < search.WindowMargin
-	isScheduled := !p.measured && !v.ScheduledEnqueueTime.IsZero()
+	isScheduled := !v.ScheduledEnqueueTime.IsZero()
 	return p.expiry == queue.LazyHead && !p.changedAt.IsZero() && (isNearChange || isScheduled)
 }
 
