@@ -157,8 +157,7 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 	final := e.w.clock.Now().Add(-search.SettledAge)
 	for _, w := range merged(windows) {
 		isLong := w.until.Sub(w.from) >= backlogSpan && final.After(w.from) && !w.from.IsZero()
-		mayHaveOtherDefault := w.from.Before(e.settings.DefaultSince.Add(search.WindowMargin))
-		if !isLong || mayHaveOtherDefault || e.work.Unordered {
+		if !isLong || e.settings.mayPrecedeDefault(w.from) || e.work.Unordered {
 			unread, unseen = append(unread, w), append(unseen, w)
 			continue
 		}
@@ -250,7 +249,7 @@ func (r *reading) fitting(m *link.Message) (fitting []*rule) {
 func (r *reading) watchFound(ctx context.Context, rl *rule, found []*link.Message) {
 	from, until := rl.window(search.StampPrecision)
 	found = preferred(found, func(m *link.Message) bool { return !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) })
-	if !rl.ref.From.Before(r.e.settings.DefaultSince) { // otherwise it may have had another default
+	if !r.e.settings.mayPrecedeDefault(rl.ref.From) {
 		found = preferred(found, func(m *link.Message) bool { return rl.agrees(m, r.e.settings.Settings) })
 	}
 	for _, m := range found {

@@ -139,6 +139,13 @@ func (t *entitySettings) lifeOf(m *link.Message) time.Duration {
 	return duration.Shorter(m.TimeToLive, t.DefaultMessageTimeToLive)
 }
 
+// mayPrecedeDefault reports whether a message that was enqueued at an instant may have another default
+// than today's. A default that the entity was made with has no other before it.
+func (t *entitySettings) mayPrecedeDefault(enqueued time.Time) bool {
+	isFirst := !t.created.IsZero() && t.DefaultSince.Sub(t.created) < search.WindowMargin
+	return !isFirst && enqueued.Before(t.DefaultSince.Add(search.WindowMargin))
+}
+
 // isEndless reports whether m states no deadline, and its entity gives it none. One that was
 // scheduled got its time to live at its send.
 func (t *entitySettings) isEndless(m *link.Message) bool {
