@@ -108,7 +108,7 @@ type postableAlert struct {
 }
 
 func (a *alertmanager) Notify(ctx context.Context, p Notification) error {
-	p, title, text, err := a.text.of(p)
+	p, title, text, err := a.text.render(p)
 	if err != nil {
 		return err
 	}

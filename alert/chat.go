@@ -35,7 +35,7 @@ func NewChat(kind, name string, cfg HTTP, text Text) (Notifier, error) {
 func (c *chat) Name() string { return c.name }
 
 func (c *chat) Notify(ctx context.Context, p Notification) error {
-	p, title, text, err := c.text.of(p)
+	p, title, text, err := c.text.render(p)
 	if err != nil {
 		return err
 	}

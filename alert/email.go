@@ -123,7 +123,7 @@ func (a *email) message(p Notification, title, text string) *mail.Msg {
 }
 
 func (a *email) Notify(ctx context.Context, p Notification) error {
-	p, title, text, err := a.text.of(p)
+	p, title, text, err := a.text.render(p)
 	if err != nil {
 		return err
 	}

@@ -240,7 +240,7 @@ func TestLinesOfAMailStayWithinTheirLimit(t *testing.T) {
 func TestTextsForShoutrrrStayWithinTheLimitsOfItsServices(t *testing.T) {
 	r := rand.New(rand.NewPCG(testseed.Of(t), 0))
 	for range limitsRounds() {
-		p, title, text, err := hostileWording(t, r).of(hostileNotification(r))
+		p, title, text, err := hostileWording(t, r).render(hostileNotification(r))
 		if err != nil {
 			t.Fatal(err)
 		}

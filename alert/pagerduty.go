@@ -42,7 +42,7 @@ func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Notifier, error)
 func (a *pagerDuty) Name() string { return a.name }
 
 func (a *pagerDuty) Notify(ctx context.Context, p Notification) error {
-	p, title, text, err := a.text.of(p)
+	p, title, text, err := a.text.render(p)
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func (a *shoutrrr) Name() string { return a.name }
 
 // Notify waits for the service for at most shoutrrrTimeout: the library takes no context.
 func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
-	p, title, text, err := a.text.of(p)
+	p, title, text, err := a.text.render(p)
 	if err != nil {
 		return err
 	}

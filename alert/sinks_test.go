@@ -37,8 +37,8 @@ func hooked(t *testing.T) (url string, posted func() (path string, body any)) {
 	return srv.URL, func() (string, any) { return (<-got)() }
 }
 
-// at is what lies in v under keys and indexes.
-func at(t *testing.T, v any, path ...any) any {
+// valueAt is what lies in v under keys and indexes.
+func valueAt(t *testing.T, v any, path ...any) any {
 	t.Helper()
 	for _, p := range path {
 		switch p := p.(type) {
@@ -111,7 +111,7 @@ func TestDefaultWordingOfNotifications(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, title, body, err := text.of(p); title != "10 in orders" || body != "m-1;" || err != nil {
+	if _, title, body, err := text.render(p); title != "10 in orders" || body != "m-1;" || err != nil {
 		t.Errorf("with templates: %q, %q, %v", title, body, err)
 	}
 	for _, bad := range []string{"{{", "{{.Nothing}}", "{{.Oldest.Data.Nothing}}"} {
@@ -133,10 +133,10 @@ func TestAlertmanager(t *testing.T) {
 		}
 		path, body := posted()
 		want := map[string]any{"alertname": "OverdueDeadlineMissed", "source": "sb://n", "entity": "orders", "severity": "critical"}
-		if diff := cmp.Diff(want, at(t, body, 0, "labels")); diff != "" || path != "/am/api/v2/alerts" {
+		if diff := cmp.Diff(want, valueAt(t, body, 0, "labels")); diff != "" || path != "/am/api/v2/alerts" {
 			t.Errorf("labels at %s (-want +got):\n%s", path, diff)
 		}
-		if got := at(t, body, 0, "startsAt"); got != "2026-01-31T11:00:00Z" {
+		if got := valueAt(t, body, 0, "startsAt"); got != "2026-01-31T11:00:00Z" {
 			t.Errorf("startsAt = %v", got)
 		}
 	}
@@ -221,14 +221,14 @@ func TestPagerDuty(t *testing.T) {
 		for path, want := range map[string]any{
 			"routing_key": "r", "dedup_key": "overdue-k", "event_action": tc.action,
 		} {
-			if got := at(t, body, path); got != want {
+			if got := valueAt(t, body, path); got != want {
 				t.Errorf("%s = %v, want %v", path, got, want)
 			}
 		}
 		for path, want := range map[string]any{
 			"summary": tc.title, "source": "sb://n", "severity": "error", "timestamp": "2026-01-31T12:00:00Z", "component": "orders", "class": TypeMissed,
 		} {
-			if got := at(t, body, "payload", path); got != want {
+			if got := valueAt(t, body, "payload", path); got != want {
 				t.Errorf("payload.%s = %v, want %v", path, got, want)
 			}
 		}
@@ -259,17 +259,17 @@ func TestChats(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, body := posted()
-			if got := at(t, body, tc.title...); got != firingTitle {
+			if got := valueAt(t, body, tc.title...); got != firingTitle {
 				t.Errorf("title = %v, want %q", got, firingTitle)
 			}
-			if got := at(t, body, tc.text...); !strings.HasPrefix(got.(string), "Namespace: n") {
+			if got := valueAt(t, body, tc.text...); !strings.HasPrefix(got.(string), "Namespace: n") {
 				t.Errorf("text = %v", got)
 			}
 			if err := c.Notify(t.Context(), hostile); err != nil {
 				t.Fatal(err)
 			}
 			_, body = posted()
-			if got := at(t, body, tc.title...).(string); !strings.HasPrefix(got, tc.hostile) {
+			if got := valueAt(t, body, tc.title...).(string); !strings.HasPrefix(got, tc.hostile) {
 				t.Errorf("a hostile name is shown as %q, want %q", got, tc.hostile)
 			}
 			if fallback, ok := body.(map[string]any)["text"].(string); ok && strings.Contains(fallback, "<!channel>") {
@@ -279,7 +279,7 @@ func TestChats(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, body = posted()
-			if got := at(t, body, tc.title...); got != resolvedTitle {
+			if got := valueAt(t, body, tc.title...); got != resolvedTitle {
 				t.Errorf("title = %v, want %q", got, resolvedTitle)
 			}
 		})
@@ -297,21 +297,21 @@ func TestGroupedWebhookPostsLikeAlertmanager(t *testing.T) {
 	}
 	_, body := posted()
 	for path, want := range map[string]any{"version": "4", "status": "firing", "groupKey": "overdue-k", "receiver": "hook", "truncatedAlerts": 2.0} {
-		if got := at(t, body, path); got != want {
+		if got := valueAt(t, body, path); got != want {
 			t.Errorf("%s = %v, want %v", path, got, want)
 		}
 	}
-	if got := at(t, body, "alerts", 0, "labels", "message_id"); got != "m-1" {
+	if got := valueAt(t, body, "alerts", 0, "labels", "message_id"); got != "m-1" {
 		t.Errorf("message_id of the first alert = %v", got)
 	}
-	if got := at(t, body, "alerts", 0, "event", "data", "entity"); got != "orders" {
+	if got := valueAt(t, body, "alerts", 0, "event", "data", "entity"); got != "orders" {
 		t.Errorf("entity in the event of the first alert = %v", got)
 	}
 	if err := a.Notify(t.Context(), resolved()); err != nil {
 		t.Fatal(err)
 	}
 	_, body = posted()
-	if got := at(t, body, "alerts", 0, "status"); got != "resolved" {
+	if got := valueAt(t, body, "alerts", 0, "status"); got != "resolved" {
 		t.Errorf("status of the alert in the end = %v", got)
 	}
 }

@@ -62,7 +62,7 @@ func NewText(title, text string) (t Text, err error) {
 		{Labels: map[string]string{"entity": "orders"}, Count: 1, Total: 1, Oldest: &e, Samples: []Event{e}},
 		{Labels: map[string]string{"entity": "orders"}, Resolved: true, Total: 1, DeadLetters: &DeadLetters{}},
 	} {
-		if _, _, _, err := t.of(p); err != nil {
+		if _, _, _, err := t.render(p); err != nil {
 			return Text{}, err
 		}
 	}
@@ -105,9 +105,9 @@ func (b *boundedBuilder) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// of returns p with every text made visible, its title and its text. Errors are permanent, since
+// render returns p with every text made visible, its title and its text. Errors are permanent, since
 // a template fails each time in the same way.
-func (t Text) of(raw Notification) (p Notification, title, text string, err error) {
+func (t Text) render(raw Notification) (p Notification, title, text string, err error) {
 	show := func(s string) string { return cut(escape.Text(s), maxName) }
 	if t.mentions {
 		show = func(s string) string {

@@ -25,7 +25,7 @@ func TestTemplatesUseTheFieldsAndMethodsOfAPage(t *testing.T) {
 			t.Errorf("NewText(%q) = %v", text, err)
 			continue
 		}
-		if _, _, got, err := words.of(firing()); got != want || err != nil {
+		if _, _, got, err := words.render(firing()); got != want || err != nil {
 			t.Errorf("%s = %q, %v, want %q", text, got, err, want)
 		}
 	}

@@ -75,7 +75,7 @@ type hookAlert struct {
 }
 
 func (a *webhookNotifier) Notify(ctx context.Context, p Notification) error {
-	seen, title, text, err := a.text.of(p)
+	seen, title, text, err := a.text.render(p)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func TestALinkNamesTheGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, _, err = text.of(p)
+	p, _, _, err = text.render(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestEverySinkLinks(t *testing.T) {
 		}
 		_, body := posted()
 		for want, path := range tt.want {
-			if got := at(t, body, path...); got != want {
+			if got := valueAt(t, body, path...); got != want {
 				t.Errorf("%s: %v = %v, want %s", name, path, got, want)
 			}
 		}
@@ -129,10 +129,10 @@ func TestAlertmanagerGetsConfiguredLabels(t *testing.T) {
 		want := map[string]any{
 			"alertname": alertName(p.Labels["type"]), "source": "sb://n", "entity": "orders", "severity": severity, "team": "payments",
 		}
-		if diff := cmp.Diff(want, at(t, body, 0, "labels")); diff != "" {
+		if diff := cmp.Diff(want, valueAt(t, body, 0, "labels")); diff != "" {
 			t.Errorf("labels (-want +got):\n%s", diff)
 		}
-		if got := at(t, body, 0, "annotations", "owner"); got != "p@example.com" {
+		if got := valueAt(t, body, 0, "annotations", "owner"); got != "p@example.com" {
 			t.Errorf("annotation owner = %v", got)
 		}
 	}
@@ -182,7 +182,7 @@ func TestSinksNameAnEntityAsTheMetricsDo(t *testing.T) {
 			}
 			_, body := posted()
 			for _, path := range tt.paths {
-				if got := at(t, body, append(path, "entity")...); got != tc.want {
+				if got := valueAt(t, body, append(path, "entity")...); got != tc.want {
 					t.Errorf("%s: entity in %v = %v, want %s", name, path, got, tc.want)
 				}
 			}

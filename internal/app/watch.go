@@ -16,16 +16,16 @@ import (
 	"overdue/internal/config"
 )
 
-// quiet is how long nothing may happen to the files before they are read. It is also the time
-// between the first read and a second one, which has to find the same. Editors and deployments
-// write in steps, and not every file system sends events.
-const quiet = 200 * time.Millisecond
+// fileSettleTime is how long nothing may happen to the files before they are read, and how long a second
+// read comes after the first, which has to find the same: editors and deployments write in steps,
+// and not every file system sends events.
+const fileSettleTime = 200 * time.Millisecond
 
 // A fileWatch reports when the content of some files has changed. It watches their folders: a file that is replaced is
 // another one, and what a cluster mounts is a link to a folder that is replaced as a whole. A nil one reports nothing.
 type fileWatch struct {
 	watcher *fsnotify.Watcher
-	settled *time.Timer // fires when nothing has happened to the files for quiet
+	settled *time.Timer // fires when nothing has happened to the files for fileSettleTime
 	news    chan struct{}
 	done    chan struct{}
 
@@ -42,7 +42,7 @@ func watchFiles(files []string) (*fileWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &fileWatch{watcher: watcher, settled: time.NewTimer(quiet), news: make(chan struct{}, 1), done: make(chan struct{}), folders: map[string]bool{}}
+	w := &fileWatch{watcher: watcher, settled: time.NewTimer(fileSettleTime), news: make(chan struct{}, 1), done: make(chan struct{}), folders: map[string]bool{}}
 	if err := w.add(files); err != nil {
 		return nil, errors.Join(err, watcher.Close())
 	}
@@ -74,7 +74,7 @@ func (w *fileWatch) follow(files []string) {
 	}
 }
 
-// recheck reports the files once nothing has happened to them for quiet, changed or not.
+// recheck reports the files once nothing has happened to them for fileSettleTime, changed or not.
 func (w *fileWatch) recheck() {
 	if w == nil {
 		return
@@ -82,7 +82,7 @@ func (w *fileWatch) recheck() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.digest, w.seen = [sha256.Size]byte{}, [sha256.Size]byte{}
-	w.settled.Reset(quiet)
+	w.settled.Reset(fileSettleTime)
 }
 
 // add watches the folders of the files, and of what they are links to.
@@ -115,12 +115,12 @@ func (w *fileWatch) run() {
 			if !ok {
 				return
 			}
-			w.settled.Reset(quiet)
+			w.settled.Reset(fileSettleTime)
 		case _, ok := <-w.watcher.Errors: // events were lost, most likely
 			if !ok {
 				return
 			}
-			w.settled.Reset(quiet)
+			w.settled.Reset(fileSettleTime)
 		case <-w.settled.C:
 			w.check()
 		}
@@ -136,7 +136,7 @@ func (w *fileWatch) check() {
 	d := digestOf(w.files)
 	if d != w.seen {
 		w.seen = d
-		w.settled.Reset(quiet)
+		w.settled.Reset(fileSettleTime)
 		return
 	}
 	if d == w.digest {

@@ -102,7 +102,7 @@ func TestAClientGetsOverIdleRules(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			again(t, "receive and complete", func() error {
+			retry(t, "receive and complete", func() error {
 				ms, err := r.ReceiveMessages(ctx, 1, nil)
 				if err != nil || len(ms) == 0 {
 					return cmp.Or(err, errors.New("no message"))

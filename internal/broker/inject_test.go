@@ -28,9 +28,9 @@ func briefly(t *testing.T) context.Context {
 	return ctx
 }
 
-// again does something until it works: the SDK tries again on its own, but not
+// retry does something until it works: the SDK tries again on its own, but not
 // after everything.
-func again(t *testing.T, what string, do func() error) {
+func retry(t *testing.T, what string, do func() error) {
 	t.Helper()
 	var err error
 	for range 4 {
@@ -69,10 +69,10 @@ func TestAClientGetsOverWhatANamespaceSuffers(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					again(t, "SendMessage", func() error {
+					retry(t, "SendMessage", func() error {
 						return sender.SendMessage(t.Context(), &azservicebus.Message{Body: []byte("x")}, nil)
 					})
-					again(t, "receive, renew and complete", func() error {
+					retry(t, "receive, renew and complete", func() error {
 						ms, err := r.ReceiveMessages(t.Context(), 1, nil)
 						if err != nil || len(ms) != 1 {
 							return cmp.Or(err, errors.New("no message"))

@@ -68,7 +68,7 @@ func (c *Config) WithLive(next *Config) *Config {
 
 // Keep makes what c shows of a setting, and of where it came from, that of another configuration.
 func (c *Config) Keep(path string, from *Config) {
-	put(c.raw, path, at(from.raw, path))
+	put(c.raw, path, valueAt(from.raw, path))
 	below := func(key string) bool {
 		rest, ok := strings.CutPrefix(key, path)
 		return ok && (rest == "" || rest[0] == '[')
@@ -85,14 +85,14 @@ func (c *Config) Keep(path string, from *Config) {
 	}
 }
 
-// at is the value under a dotted key.
-func at(m map[string]any, key string) any {
+// valueAt is the value under a dotted key.
+func valueAt(m map[string]any, key string) any {
 	head, rest, nested := strings.Cut(key, ".")
 	if !nested {
 		return m[head]
 	}
 	inner, _ := m[head].(map[string]any)
-	return at(inner, rest)
+	return valueAt(inner, rest)
 }
 
 // Differing names the settings in which two configurations differ, what files hold among it, in the order of config.

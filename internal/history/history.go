@@ -145,17 +145,19 @@ func (r recorder) Unwrap() alert.Alerter { return r.Alerter }
 
 // Alert keeps the event if a deadline was missed. It never waits for the disk.
 func (r recorder) Alert(ctx context.Context, e alert.Event) error {
-	if kept(&e) {
+	if isRecorded(&e) {
 		r.history.add(&e)
 	}
 	return r.Alerter.Alert(ctx, e)
 }
 
-func kept(e *alert.Event) bool { return e.Type == alert.TypeMissed || e.Type == alert.TypeIncomplete }
+func isRecorded(e *alert.Event) bool {
+	return e.Type == alert.TypeMissed || e.Type == alert.TypeIncomplete
+}
 
 // Took keeps that a sink took the event of a missed deadline. It never waits for the disk.
 func (h *History) Took(e *alert.Event, sink string, at time.Time) {
-	if h != nil && kept(e) {
+	if h != nil && isRecorded(e) {
 		h.add(e, notifications.Delivery{Sink: sink, Time: at.UTC()})
 	}
 }

@@ -180,16 +180,16 @@ func texts(answer any) ([]string, error) {
 	return all, nil
 }
 
-// layScript puts a field into a hash that lives for a while.
+// putExpiringScript puts a field into a hash that lives for a while.
 //
 //	KEYS[1] the hash · ARGV[1] field · ARGV[2] value · ARGV[3] life in ms
-var layScript = redis.NewScript(`
+var putExpiringScript = redis.NewScript(`
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1`)
 
-func lay(ctx context.Context, c redis.UniversalClient, hash, field, value string, life time.Duration) error {
-	return layScript.Run(ctx, c, []string{hash}, field, value, life.Milliseconds()).Err()
+func putExpiring(ctx context.Context, c redis.UniversalClient, hash, field, value string, life time.Duration) error {
+	return putExpiringScript.Run(ctx, c, []string{hash}, field, value, life.Milliseconds()).Err()
 }
 
 // takeScript takes all fields of a hash, and a note with them, unless somebody else has claimed

@@ -75,7 +75,7 @@ func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (l
 		})
 	}
 	if err != nil {
-		k.rest(turn, time.Now().Add(claimRest), 0, err)
+		k.setNext(turn, time.Now().Add(claimRest), 0, err)
 		return nil
 	}
 	leases = c.take(k, got)
@@ -90,7 +90,7 @@ func (c *Companions) ask(ctx context.Context, k *place, now time.Time, n int) (l
 	if ms, err := strconv.ParseInt(lapse, 10, 64); err == nil {
 		next = earlier(next, asked.Add(time.Duration(ms)*time.Millisecond))
 	}
-	k.rest(turn, next, soon, nil)
+	k.setNext(turn, next, soon, nil)
 	return leases
 }
 
@@ -166,9 +166,9 @@ func (k *place) turn() int {
 	return k.brought
 }
 
-// rest has k left alone until an instant of our clock, unless something was brought since that
+// setNext has k left alone until an instant of our clock, unless something was brought since that
 // turn. soon is when the next item is due, in ms, and err what kept us from learning that.
-func (k *place) rest(turn int, next time.Time, soon int64, err error) {
+func (k *place) setNext(turn int, next time.Time, soon int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.err = err

@@ -378,7 +378,7 @@ func TestAClaimWithoutAnAnswerIsMadeAnew(t *testing.T) {
 	_, _, _, err := lease(ctx, c.s.client, k, noon.UnixMilli(), c.life, 5, claimBytes, c.token) // whose answer is lost
 	must(t, err)
 	wantIDs(t, "before it knows", claimed(t, c, noon, 5))
-	k.rest(k.turn(), time.Now(), 0, errors.New("no answer"))
+	k.setNext(k.turn(), time.Now(), 0, errors.New("no answer"))
 	wantIDs(t, "what was lost", claimed(t, c, noon, 5), "i-1", "i-2")
 	wantIDs(t, "and then", claimed(t, c, noon, 5))
 }

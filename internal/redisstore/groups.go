@@ -30,7 +30,7 @@ func (s *Store) Groups() *Groups {
 	claimKey, parts, note := s.groupKeys(p.token)
 	part := s.key("t", p.token)
 	p.c = s.circuit("groups", groupTime,
-		func(ctx context.Context) error { return lay(ctx, s.client, parts, "trial", "x", trialLife) },
+		func(ctx context.Context) error { return putExpiring(ctx, s.client, parts, "trial", "x", trialLife) },
 		func(ctx context.Context) error {
 			_, _, _, err := take(ctx, s.client, claimKey, parts, note, p.token, trialLife)
 			return err
@@ -56,7 +56,9 @@ func (s *Store) groupKeys(group string) (claim, parts, note string) {
 // Add stores a part of a group's next notification.
 func (p *Groups) Add(ctx context.Context, group, part string, body []byte) error {
 	_, parts, _ := p.keys(group)
-	return p.c.do(ctx, func(ctx context.Context) error { return lay(ctx, p.c.s.client, parts, part, string(body), partLife) })
+	return p.c.do(ctx, func(ctx context.Context) error {
+		return putExpiring(ctx, p.c.s.client, parts, part, string(body), partLife)
+	})
 }
 
 // Claim asks to send the notification of a group. mine: nobody else is sending, parts are those

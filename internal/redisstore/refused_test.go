@@ -87,11 +87,11 @@ func TestWhatIsBroughtMeanwhileIsAskedForAtOnce(t *testing.T) {
 	if !k.brings(5) {
 		t.Error("the first that is brought is not before all else")
 	}
-	k.rest(turn, time.Now().Add(time.Hour), 0, nil)
+	k.setNext(turn, time.Now().Add(time.Hour), 0, nil)
 	if rests := k.rests(); rests != 0 {
 		t.Errorf("the place rests for %v, want not at all", rests)
 	}
-	k.rest(k.turn(), time.Now().Add(time.Hour), 5, nil)
+	k.setNext(k.turn(), time.Now().Add(time.Hour), 5, nil)
 	if rests := k.rests(); rests < time.Minute {
 		t.Errorf("the place rests for %v when all is known, want about an hour", rests)
 	}

@@ -61,7 +61,7 @@ func Open(cfg Config) (*Store, error) {
 	if cfg.Slack == 0 {
 		cfg.Slack = 1
 	}
-	quiet.Do(func() { redis.SetLogger(silence{}) })
+	silenceOnce.Do(func() { redis.SetLogger(silence{}) })
 	a := cfg.Address
 	options := &redis.UniversalOptions{
 		Addrs:            a.Hosts,
@@ -109,8 +109,8 @@ func Open(cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// quiet keeps go-redis from writing to stderr by itself; what matters comes as errors.
-var quiet sync.Once
+// silenceOnce keeps go-redis from writing to stderr by itself; what matters comes as errors.
+var silenceOnce sync.Once
 
 type silence struct{}
 

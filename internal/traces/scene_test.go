@@ -51,8 +51,8 @@ func run(t *testing.T, tr *Tracer) (stop func()) {
 
 func monitorQueueOf(string) string { return "monitor" }
 
-// of are the properties of messages.
-func of(messages ...map[string]any) iter.Seq[func(string) any] {
+// propertiesOf are the properties of messages.
+func propertiesOf(messages ...map[string]any) iter.Seq[func(string) any] {
 	return func(yield func(func(string) any) bool) {
 		for _, m := range messages {
 			if !yield(func(name string) any { return m[name] }) {
@@ -65,7 +65,7 @@ func of(messages ...map[string]any) iter.Seq[func(string) any] {
 const appTrace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 func sent(tr *Tracer, messages ...map[string]any) *Send {
-	s := tr.Begin(Start{Entity: "orders", Endpoint: "amqp", Messages: len(messages), Began: time.Now()}, of(messages...))
+	s := tr.Begin(Start{Entity: "orders", Endpoint: "amqp", Messages: len(messages), Began: time.Now()}, propertiesOf(messages...))
 	s.Promised("order-1", time.Now().Add(time.Minute), "ttl", false)
 	s.Schedules(1)
 	s.Scheduled(Failure{})

@@ -101,7 +101,7 @@ func TestABatchIsOneSpanWithLinks(t *testing.T) {
 func TestAFailedSendSaysWhy(t *testing.T) {
 	r := otlptest.New(t, otlptest.HTTP)
 	tr, stop := tracer(t, r)
-	s := tr.Begin(Start{Entity: "orders", Endpoint: "rest", Messages: 1, Began: time.Now()}, of())
+	s := tr.Begin(Start{Entity: "orders", Endpoint: "rest", Messages: 1, Began: time.Now()}, propertiesOf())
 	s.Schedules(1)
 	s.Scheduled(Failure{Type: "com.microsoft:server-busy", Text: "busy \xff" + strings.Repeat("x", 5000)})
 	s.End(Failure{Type: "com.microsoft:server-busy", Text: "send it again"})

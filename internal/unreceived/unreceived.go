@@ -27,26 +27,26 @@ import (
 )
 
 const (
-	// every is the interval of the checks. A dead monitor is noticed within grace and two of them.
-	every = 12 * time.Second
-	// grace is for how long a companion is due before anybody asks whether it is held. A monitor
+	// checkInterval is the interval of the checks. A dead monitor is noticed within unheldPeriod and two of them.
+	checkInterval = 12 * time.Second
+	// unheldPeriod is for how long a companion is due before anybody asks whether it is held. A monitor
 	// rewrites what it holds for 40 s.
-	grace = 42 * time.Second
-	// again is how long after it was free a companion that is still there counts as unreceived,
+	unheldPeriod = 42 * time.Second
+	// unreceivedPeriod is how long after it was free a companion that is still there counts as unreceived,
 	// although others are before it now.
-	again = time.Minute
-	// quiet is how long the watch goes on after the last companion of its process was due, and
+	unreceivedPeriod = time.Minute
+	// watchPeriod is how long the watch goes on after the last companion of its process was due, and
 	// after the start: companions of the process before may be due.
-	quiet = 3 * time.Minute
+	watchPeriod = 3 * time.Minute
 	// page and pages bound what one check peeks at.
 	page, pages = 250, 4
-	// leap is how many numbers a check passes over at first, if the one before did not get to the
+	// firstLeap is how many numbers a check passes over at first, if the one before did not get to the
 	// end of the queue.
-	leap = page * pages
-	// tries is how often a check receives, pause how long it waits between: another watch may have
+	firstLeap = page * pages
+	// suspectTries is how often a check receives, suspectPause how long it waits between: another watch may have
 	// the suspect at this instant.
-	tries, pause = 3, 200 * time.Millisecond
-	timeout      = 30 * time.Second // of one check
+	suspectTries, suspectPause = 3, 200 * time.Millisecond
+	timeout                    = 30 * time.Second // of one check
 )
 
 // Config holds the settings of a Watch. Links, Queue, Now and LastDue are required.
@@ -142,11 +142,11 @@ func (w *Watch) Run(ctx context.Context) error {
 	started := time.Now()
 	for {
 		select {
-		case <-time.After(time.Duration(float64(every) * (0.9 + 0.2*rand.Float64()))):
+		case <-time.After(time.Duration(float64(checkInterval) * (0.9 + 0.2*rand.Float64()))):
 		case <-ctx.Done():
 			return nil
 		}
-		if time.Since(started) > quiet && w.suspect == nil && w.cfg.Now().Sub(w.cfg.LastDue()) > quiet {
+		if time.Since(started) > watchPeriod && w.suspect == nil && w.cfg.Now().Sub(w.cfg.LastDue()) > watchPeriod {
 			continue
 		}
 		trial, cancel := context.WithTimeout(ctx, timeout)
@@ -178,7 +178,7 @@ func (w *Watch) check(ctx context.Context) error {
 	p.Close(ctx)
 	w.settle(due)
 	received := w.suspect == nil || w.state().n == 0
-	if w.suspect != nil && received && time.Since(w.suspect.since) >= grace {
+	if w.suspect != nil && received && time.Since(w.suspect.since) >= unheldPeriod {
 		if received, err = w.isReceived(ctx); err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (w *Watch) peek(ctx context.Context, p *link.Peeker) (due []*link.Message, 
 			return due, !end, nil
 		}
 	}
-	w.leap = max(w.leap, leap)
+	w.leap = max(w.leap, firstLeap)
 	if len(due) > 0 {
 		w.leap = 0
 	}
@@ -241,7 +241,7 @@ func (w *Watch) peek(ctx context.Context, p *link.Peeker) (due []*link.Message, 
 // isLast reports whether a page ends the queue. It may be short although there is more. If its last
 // message came just now, there is little.
 func (w *Watch) isLast(ms []*link.Message) bool {
-	return len(ms) == 0 || len(ms) < page && w.cfg.Now().Sub(ms[len(ms)-1].EnqueuedTime) < 2*every
+	return len(ms) == 0 || len(ms) < page && w.cfg.Now().Sub(ms[len(ms)-1].EnqueuedTime) < 2*checkInterval
 }
 
 // settle judges the suspect by what is due, and chooses another one if it is gone.
@@ -270,7 +270,7 @@ func (w *Watch) settle(due []*link.Message) {
 // isReceived reports whether a monitor may have the suspect, or those before it.
 func (w *Watch) isReceived(ctx context.Context) (bool, error) {
 	s := w.suspect
-	if !s.free.IsZero() && time.Since(s.free) >= again {
+	if !s.free.IsZero() && time.Since(s.free) >= unreceivedPeriod {
 		return false, nil
 	}
 	r, err := w.cfg.Links.BareReceiver(ctx, w.cfg.Queue, nil)
@@ -278,7 +278,7 @@ func (w *Watch) isReceived(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer r.Close(ctx)
-	for range tries {
+	for range suspectTries {
 		m, err := r.Next(ctx)
 		if err != nil {
 			return false, err
@@ -302,7 +302,7 @@ func (w *Watch) isReceived(ctx context.Context) (bool, error) {
 			return true, nil
 		}
 		select { // another watch has it, or a monitor
-		case <-time.After(time.Duration(float64(pause) * (0.5 + rand.Float64()))):
+		case <-time.After(time.Duration(float64(suspectPause) * (0.5 + rand.Float64()))):
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		}

@@ -23,7 +23,7 @@ import (
 )
 
 // noticed is how long after the first companion was due a dead monitor is known.
-const noticed = grace + 3*every
+const noticed = unheldPeriod + 3*checkInterval
 
 type scene struct {
 	*testing.T
@@ -112,8 +112,8 @@ func (s *scene) serve(r *link.Receiver, n int, each time.Duration) {
 	}
 }
 
-// quiet fails if the watch claims anything within d.
-func (s *scene) quiet(w *Watch, d time.Duration) {
+// claimsNothing fails if the watch claims anything within d.
+func (s *scene) claimsNothing(w *Watch, d time.Duration) {
 	s.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
 		if err := w.Check(s.Context()); err != nil {
@@ -148,7 +148,7 @@ overdue_unreceived_companions 7
 					t.Error(err)
 				}
 				s.serve(s.monitor(), 7, 0)
-				time.Sleep(2 * every)
+				time.Sleep(2 * checkInterval)
 				if err := w.Check(t.Context()); err != nil {
 					t.Errorf("Check = %v after a monitor has received them", err)
 				}
@@ -202,10 +202,10 @@ func TestABusyMonitorIsNoDeadOne(t *testing.T) {
 		s.schedule(200, time.Second)
 		time.Sleep(2 * time.Second)
 		r := s.monitor()
-		go s.quiet(w, 200*time.Second)
+		go s.claimsNothing(w, 200*time.Second)
 		s.serve(r, 100, time.Second)
 		late := s.watch() // sees only the middle of what is behind
-		go s.quiet(late, 100*time.Second)
+		go s.claimsNothing(late, 100*time.Second)
 		s.serve(r, 100, time.Second)
 	})
 }
@@ -229,7 +229,7 @@ func TestACompanionInHandIsReceived(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go renewer.Run(ctx)
-		s.quiet(w, 10*time.Minute)
+		s.claimsNothing(w, 10*time.Minute)
 	})
 }
 
@@ -264,7 +264,7 @@ func TestAnIdleProcessDoesNotPeek(t *testing.T) {
 	play(t, func(t *testing.T, s *scene) {
 		registry := s.registry
 		s.watch()
-		time.Sleep(quiet + time.Minute)
+		time.Sleep(watchPeriod + time.Minute)
 		peeks := func() float64 {
 			n := 0.0
 			families, err := registry.Gather()

@@ -227,7 +227,7 @@ func (d *Dashboard) purge(ctx context.Context, j *job) (results []string, err er
 		return nil, dlq.Failure(p.place, err)
 	}
 	locked, gone, err := dlq.Sort(ctx, links, p.place, chosen)
-	return left(locked, gone, nil), dlq.Failure(p.place, err)
+	return describeUntouched(locked, gone, nil), dlq.Failure(p.place, err)
 }
 
 func (d *Dashboard) resubmit(ctx context.Context, j *job) (results []string, err error) {
@@ -257,15 +257,15 @@ func (d *Dashboard) resubmit(ctx context.Context, j *job) (results []string, err
 	if outcome.Finished > 0 {
 		results = append(results, number(float64(outcome.Finished))+" more had been sent by an earlier run, and have been taken off now.")
 	}
-	results = append(results, left(outcome.Locked, outcome.Gone, outcome.Unsure)...)
+	results = append(results, describeUntouched(outcome.Locked, outcome.Gone, outcome.Unsure)...)
 	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
 		return results, dlq.SendFailure(j.options.to, err)
 	}
 	return results, dlq.Failure(p.place, err)
 }
 
-// left says which dead letters an action has left, and why.
-func left(locked, gone, unsure []int64) (results []string) {
+// describeUntouched says which dead letters an action has left, and why.
+func describeUntouched(locked, gone, unsure []int64) (results []string) {
 	if len(locked) > 0 {
 		results = append(results, number(float64(len(locked)))+" are locked by another client and were left. Try again when their locks have lapsed.")
 	}

@@ -143,12 +143,12 @@ func (c *drawnConsumer) run() {
 			_ = r.Close(ctx) // an error: the lock of its session has lapsed, or its connection is gone
 			cancel()
 		}
-		c.rest(600)
+		c.pauseAtMost(600)
 	}
 	c.disconnect()
 }
 
-func (c *drawnConsumer) rest(most int) {
+func (c *drawnConsumer) pauseAtMost(most int) {
 	time.Sleep(time.Duration(c.rng.IntN(most)) * time.Millisecond)
 }
 
@@ -222,7 +222,7 @@ func (c *drawnConsumer) turn(r receiver) {
 	}
 	for _, m := range ms {
 		if c.rng.IntN(2) == 0 {
-			c.rest(5000)
+			c.pauseAtMost(5000)
 		}
 		switch c.rng.IntN(8) {
 		case 0, 1, 2:
@@ -243,14 +243,14 @@ func (c *drawnConsumer) setAside(r receiver, m *azservicebus.ReceivedMessage) {
 	if err := r.DeferMessage(c.Context(), m, nil); err != nil || c.rng.IntN(2) == 0 {
 		return // its lock has lapsed, or it stays where it is
 	}
-	c.rest(4000)
+	c.pauseAtMost(4000)
 	again, err := r.ReceiveDeferredMessages(c.Context(), []int64{*m.SequenceNumber}, nil)
 	if err != nil {
 		return // it has been expired
 	}
 	c.note(again)
 	for _, m := range again {
-		c.rest(4000)
+		c.pauseAtMost(4000)
 		switch c.rng.IntN(4) {
 		case 0, 1:
 			c.settle(m, func() error { return r.CompleteMessage(c.Context(), m, nil) })

@@ -181,10 +181,10 @@ func compareMessages(t *testing.T, what string, a, b []wiretap.Delivery, made ma
 	}
 }
 
-// kept are the deliveries that their receiver did not release, by sequence number. A receiver that
-// gets more than it wants at the moment releases the rest, and gets these again, maybe behind later
-// ones. How many they are depends on how busy the machine is.
-func kept(t *testing.T, all []wiretap.Delivery) []wiretap.Delivery {
+// unreleased are the deliveries that their receiver did not release, by sequence number. A receiver that gets
+// more than it wants at the moment releases the rest, and gets these again, maybe behind later ones: how
+// many they are depends on how busy the machine is.
+func unreleased(t *testing.T, all []wiretap.Delivery) []wiretap.Delivery {
 	t.Helper()
 	all = slices.DeleteFunc(slices.Clone(all), func(d wiretap.Delivery) bool { return strings.HasPrefix(d.Outcome, "released") })
 	slices.SortStableFunc(all, func(a, b wiretap.Delivery) int { return cmp.Compare(sequenceNumber(t, a), sequenceNumber(t, b)) })

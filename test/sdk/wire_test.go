@@ -190,7 +190,7 @@ func (sc *wireScene) try(t *testing.T, sdk string, exchange func(ctx context.Con
 		}
 		received := sc.front.Received(name)
 		compareDeliveries(t, name+": received (-behind the endpoint +before it)", sc.behind.Received(name), received)
-		compareMessages(t, name+": received (-directly +through the endpoint)", kept(t, sc.direct.Received(name)), kept(t, received), made|byBroker)
+		compareMessages(t, name+": received (-directly +through the endpoint)", unreleased(t, sc.direct.Received(name)), unreleased(t, received), made|byBroker)
 	}
 }
 

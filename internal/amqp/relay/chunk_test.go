@@ -37,13 +37,12 @@ func inChunks(s *scene, n int) {
 // passThrough watches every link and changes nothing.
 type passThrough struct{}
 
-func (passThrough) Deliver(d *Delivery) (DeliveryHandler, *amqp.Error) { return at(d), nil }
-func (passThrough) Detached()                                          {}
+func (passThrough) Deliver(*Delivery) (DeliveryHandler, *amqp.Error) { return atOnce{}, nil }
+func (passThrough) Detached()                                        {}
 
 // atOnce holds nothing longer than a call.
 type atOnce struct{}
 
-func at(*Delivery) DeliveryHandler                             { return atOnce{} }
 func (atOnce) Before(r Resumer) bool                           { r.Resume(nil); return true }
 func (atOnce) Settled(_ amqp.DeliveryState, answerer Answerer) { answerer.Answer(nil) }
 

@@ -136,9 +136,9 @@ func limit[T any](name string, low time.Duration, at func(*T) *time.Duration, st
 	return f
 }
 
-// kept is what the service keeps of an element, and the broker does not go by:
+// storedText is what the service keeps of an element, and the broker does not go by:
 // one of these words, the first of them unless a client says otherwise.
-func kept[T any](name string, stated func(*T) *map[string]string, words ...string) field[T] {
+func storedText[T any](name string, stated func(*T) *map[string]string, words ...string) field[T] {
 	f := text(name, func(v *T) string { return cmp.Or((*stated(v))[name], words[0]) })
 	f.read = func(n *node, v *T) error {
 		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, n.value()) })
@@ -161,7 +161,7 @@ func keep(stated *map[string]string, name, text string) {
 // supportOrdering is false where there are partitions, unless a client says otherwise: the live
 // test TestAdminClient_TopicAndSubscription_Standard of the Go SDK does.
 func supportOrdering[T any](partitioned func(*T) *bool, stated func(*T) *map[string]string) field[T] {
-	f := kept("SupportOrdering", stated, "true", "false")
+	f := storedText("SupportOrdering", stated, "true", "false")
 	f.write = func(w writer, v *T) {
 		w.text(f.name, cmp.Or((*stated(v))[f.name], strconv.FormatBool(!*partitioned(v))))
 	}
@@ -171,7 +171,7 @@ func supportOrdering[T any](partitioned func(*T) *bool, stated func(*T) *map[str
 // availability says what an entity can be used for. On Standard it is Unknown after
 // an update that does not say.
 func availability[T any](stated func(*T) *map[string]string) field[T] {
-	return kept("EntityAvailabilityStatus", stated, "Available", "Limited", "Renaming", "Restoring", unknownAvailability)
+	return storedText("EntityAvailabilityStatus", stated, "Available", "Limited", "Renaming", "Restoring", unknownAvailability)
 }
 
 const unknownAvailability = "Unknown"

@@ -28,7 +28,7 @@ var queueFields = slices.Concat([]field[broker.QueueInfo]{
 	inverse("EnableBatchedOperations", func(q *broker.QueueInfo) *bool { return &q.Config.DisableBatchedOperations }),
 	text("SizeInBytes", func(q *broker.QueueInfo) string { return strconv.FormatInt(q.Counts.Size, 10) }),
 	text("MessageCount", func(q *broker.QueueInfo) string { return messageCount(q.Counts) }),
-	kept("IsAnonymousAccessible", queueStated, "false", "true"),
+	storedText("IsAnonymousAccessible", queueStated, "false", "true"),
 	authorizationRules(func(q *broker.QueueInfo) *[]broker.AuthorizationRule { return &q.Config.AuthorizationRules }),
 	status(func(q *broker.QueueInfo) *broker.Status { return &q.Config.Status }),
 	destination("ForwardTo", func(q *broker.QueueInfo) *string { return &q.Config.ForwardTo }),

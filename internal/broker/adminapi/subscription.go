@@ -46,7 +46,7 @@ var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
 	limit("AutoDeleteOnIdle", minAutoDelete,
 		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.AutoDeleteOnIdle }, subscriptionStated),
 	availability(subscriptionStated),
-	kept("IsClientAffine", subscriptionStated, "false", "true"),
+	storedText("IsClientAffine", subscriptionStated, "false", "true"),
 })
 
 // defaultRule is read once more where a subscription is made, and shown nowhere.

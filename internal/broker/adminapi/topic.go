@@ -22,8 +22,8 @@ var topicFields = slices.Concat([]field[broker.TopicInfo]{
 		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DuplicateDetectionHistoryTimeWindow }),
 	inverse("EnableBatchedOperations", func(t *broker.TopicInfo) *bool { return &t.Config.DisableBatchedOperations }),
 	text("SizeInBytes", func(t *broker.TopicInfo) string { return strconv.FormatInt(t.Counts.Size, 10) }),
-	kept("FilteringMessagesBeforePublishing", topicStated, "false", "true"),
-	kept("IsAnonymousAccessible", topicStated, "false", "true"),
+	storedText("FilteringMessagesBeforePublishing", topicStated, "false", "true"),
+	storedText("IsAnonymousAccessible", topicStated, "false", "true"),
 	authorizationRules(func(t *broker.TopicInfo) *[]broker.AuthorizationRule { return &t.Config.AuthorizationRules }),
 	status(func(t *broker.TopicInfo) *broker.Status { return &t.Config.Status }),
 }, instants(
@@ -41,7 +41,7 @@ var topicFields = slices.Concat([]field[broker.TopicInfo]{
 		func(t *broker.TopicInfo) *time.Duration { return &t.Config.AutoDeleteOnIdle }, topicStated),
 	boolean("EnablePartitioning", func(t *broker.TopicInfo) *bool { return &t.Config.EnablePartitioning }),
 	availability(topicStated),
-	kept("EnableSubscriptionPartitioning", topicStated, "false", "true"),
+	storedText("EnableSubscriptionPartitioning", topicStated, "false", "true"),
 	boolean("EnableExpress", func(t *broker.TopicInfo) *bool { return &t.Config.EnableExpress }),
 	since("2021-05", kilobytes(func(t *broker.TopicInfo) *uint64 { return &t.Config.MaxMessageSize })),
 })

@@ -174,7 +174,7 @@ func (p compare) test(m Message) (truth, error) {
 	if err != nil {
 		return unknown, err
 	}
-	return p.op.of(a, b), nil
+	return p.op.compare(a, b), nil
 }
 
 func (p isNull) test(m Message) (truth, error) {
@@ -204,7 +204,7 @@ func (p in) test(m Message) (truth, error) {
 		if err != nil {
 			return unknown, err
 		}
-		switch equal.of(a, b) {
+		switch equal.compare(a, b) {
 		case isTrue:
 			return truthOf(!p.negated), nil
 		case unknown:

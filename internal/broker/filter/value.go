@@ -160,7 +160,7 @@ func (v Value) Duration() time.Duration {
 func (v Value) Ticks() int64 { return int64(v.n) }
 
 // Equal reports whether a = b is true.
-func Equal(a, b Value) bool { return equal.of(a, b) == isTrue }
+func Equal(a, b Value) bool { return equal.compare(a, b) == isTrue }
 
 // absent reports whether operators have nothing to work on.
 func (v Value) absent() bool { return v.kind <= Null }

@@ -359,7 +359,7 @@ func TestACopyIsTheMessageWithoutItsMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	encoded, err := Copying{Within: time.Minute, NewIDs: true}.of(orders, l)
+	encoded, err := Copying{Within: time.Minute, NewIDs: true}.encode(orders, l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +398,7 @@ func FuzzLetter(f *testing.F) {
 			return
 		}
 		_, _ = l.Body()
-		c, err := Copying{Within: time.Second}.of(orders, l)
+		c, err := Copying{Within: time.Second}.encode(orders, l)
 		if err != nil {
 			return
 		}

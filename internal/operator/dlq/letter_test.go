@@ -112,7 +112,7 @@ func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 			if _, err := l.Body(); err != nil {
 				s.Errorf("body of letter %d: %v", l.Number, err)
 			}
-			if _, err := (Copying{}).of(orders, l); err != nil {
+			if _, err := (Copying{}).encode(orders, l); err != nil {
 				s.Errorf("copy of letter %d: %v", l.Number, err)
 			}
 		}
@@ -122,7 +122,7 @@ func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		copied, err := Copying{}.of(orders, l)
+		copied, err := Copying{}.encode(orders, l)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestAMalformedMessageIsNoLetter(t *testing.T) {
 		if l, err := parse(m.Append(nil)); err == nil {
 			t.Errorf("parse of a message with malformed %s = %+v, want an error", name, l)
 		}
-		if _, err := (Copying{}).of(orders, &Letter{message: m}); err == nil {
+		if _, err := (Copying{}).encode(orders, &Letter{message: m}); err == nil {
 			t.Errorf("a message with malformed %s has a copy, want an error", name)
 		}
 	}

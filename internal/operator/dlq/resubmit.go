@@ -254,7 +254,7 @@ func (r *Resubmission) copyAll(ctx context.Context, ts []*taken, pace *pace, o *
 		if l == nil {
 			continue // another client has settled it
 		}
-		encoded, err := r.Copying.of(r.Place, l)
+		encoded, err := r.Copying.encode(r.Place, l)
 		if err != nil {
 			return fmt.Errorf("copy dead letter %d: %w", t.number, err)
 		}

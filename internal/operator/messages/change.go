@@ -121,10 +121,10 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	bar.End()
 	if o.JSON {
 		printed := escape.WriteJSON(stdout, resubmitResult{survey, o.To, outcome.Copied, outcome.Finished, list(outcome.Unsure), list(outcome.Locked), list(outcome.Gone)})
-		return errors.Join(resubmitFailure(place, o.To, err), lock.left(outcome.Locked), unsure(outcome.Unsure), printed)
+		return errors.Join(resubmitFailure(place, o.To, err), lock.lockedError(outcome.Locked), unsure(outcome.Unsure), printed)
 	}
 	printed := reportResubmission(stdout, o.To, &outcome, err != nil)
-	return errors.Join(resubmitFailure(place, o.To, err), lock.left(outcome.Locked), unsure(outcome.Unsure), printed)
+	return errors.Join(resubmitFailure(place, o.To, err), lock.lockedError(outcome.Locked), unsure(outcome.Unsure), printed)
 }
 
 // resubmitFailure returns an error that says at which end it went wrong.
@@ -226,7 +226,7 @@ func Purge(ctx context.Context, conn *operator.Connection, place dlq.Place, o *L
 		if err == nil {
 			locked, gone, err = dlq.Sort(ctx, conn.Links, place, survey.Numbers)
 		}
-		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlq.Failure(place, err), lock.left(locked))
+		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlq.Failure(place, err), lock.lockedError(locked))
 		if !o.JSON {
 			fmt.Fprintf(stdout, "%d purged.\n", r.Purged) // a reader that is gone changes nothing
 			if len(gone) > 0 {

@@ -122,11 +122,11 @@ func TestResubmitSendsCopiesOnceAndTakesOff(t *testing.T) {
 				t.Errorf("answered with %q = %v\n%swant %q, and an error without an answer", answer, err, out, want)
 			}
 		}
-		s.left(3)
+		s.checkDeadLetters(3)
 		if out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.To, o.Yes, o.In = "again", false, strings.NewReader("y\n") }); err != nil || !strings.Contains(out, "3 resubmitted to again.") {
 			t.Errorf("resubmission = %v\n%s", err, out)
 		}
-		s.left(0)
+		s.checkDeadLetters(0)
 		if again, _ := s.ns.Broker.Queue("again"); again.Counts().Active != 3 {
 			t.Errorf("the target has %d messages, want 3", again.Counts().Active)
 		}
@@ -159,7 +159,7 @@ func TestCopiesHaveIDsOfTheirOwnWhereTheTargetDetectsDuplicates(t *testing.T) {
 			}
 			s.conn.Admin = admin
 		}
-		s.left(2)
+		s.checkDeadLetters(2)
 		out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.To, o.JSON = "unique", true })
 		got := resubmitResult{survey: &survey{&dlq.Survey{}}}
 		if err != nil || json.Unmarshal([]byte(out), &got) != nil || got.Copied != 2 {
@@ -209,12 +209,12 @@ func TestPurgeTakesOffWhatIsMeant(t *testing.T) {
 		if got := purge(&LettersOptions{Yes: true, Filter: dlq.Filter{MessageIDs: []string{"m-1", "m-3"}}}); !strings.HasSuffix(got, "\n2 purged.\n") {
 			t.Errorf("Purge printed\n%s", got)
 		}
-		s.left(1)
+		s.checkDeadLetters(1)
 		got := purgeResult{survey: &survey{&dlq.Survey{}}}
 		if err := json.Unmarshal([]byte(purge(&LettersOptions{Yes: true, All: true, JSON: true})), &got); err != nil || got.Purged != 1 || len(got.Locked)+len(got.Gone) != 0 {
 			t.Errorf("Purge as JSON = %+v, %v; want 1 purged", got, err)
 		}
-		s.left(0)
+		s.checkDeadLetters(0)
 		if got, want := purge(&LettersOptions{Yes: true, All: true}), "orders has no dead letters.\nThere is nothing to do.\n"; got != want {
 			t.Errorf("Purge of nothing printed %q, want %q", got, want)
 		}
@@ -236,7 +236,7 @@ func TestLockedDeadLettersAreLeft(t *testing.T) {
 		if err == nil || err.Error() != want || !strings.HasSuffix(out.String(), "\n1 purged.\n") {
 			t.Errorf("Purge = %v, want %q\n%s", err, want, &out)
 		}
-		s.left(1)
+		s.checkDeadLetters(1)
 		if _, err := s.resubmission(filepath.Join(t.TempDir(), "journal.db"), func(o *ResubmitOptions) { o.To = "again" }); err == nil || err.Error() != want {
 			t.Errorf("Resubmit = %v, want %q", err, want)
 		}
@@ -253,7 +253,7 @@ func TestTheLockIsThatOfThePlace(t *testing.T) {
 			}
 		}
 	})
-	if err := (lockState{}).left([]int64{1}); err == nil || !strings.HasSuffix(err.Error(), "in 5m0s at most") {
+	if err := (lockState{}).lockedError([]int64{1}); err == nil || !strings.HasSuffix(err.Error(), "in 5m0s at most") {
 		t.Errorf("the error of an unknown lock = %v", err)
 	}
 }

@@ -36,8 +36,8 @@ func lockOf(ctx context.Context, conn *operator.Connection, place dlq.Place) loc
 // hold is how long a dead letter may be kept, well below its lock duration.
 func (l lockState) hold() time.Duration { return dlq.Hold(l.Duration) }
 
-// left returns the error of dead letters that are locked, or nil if there are none.
-func (l lockState) left(locked []int64) error {
+// lockedError returns the error of dead letters that are locked, or nil if there are none.
+func (l lockState) lockedError(locked []int64) error {
 	if len(locked) == 0 {
 		return nil
 	}

@@ -65,7 +65,7 @@ func setup(t *testing.T, n int, act func(t *testing.T, s *scene)) {
 				t.Errorf("Send printed %q, want %q", got, want)
 			}
 			time.Sleep(2 * time.Second)
-			s.left(n)
+			s.checkDeadLetters(n)
 		}
 		act(t, s)
 	})
@@ -115,8 +115,8 @@ func (s *scene) output(f func(io.Writer) error) string {
 	return b.String()
 }
 
-// left checks how many dead letters orders has.
-func (s *scene) left(want int) {
+// checkDeadLetters checks how many dead letters orders has.
+func (s *scene) checkDeadLetters(want int) {
 	s.Helper()
 	if got := s.queue.Counts().DeadLetter; got != want {
 		s.Errorf("%d dead letters are left, want %d", got, want)

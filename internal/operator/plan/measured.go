@@ -10,8 +10,8 @@ type curve []point
 
 type point struct{ rate, cost float64 }
 
-// at returns the cost of one message at a rate.
-func (c curve) at(rate float64) float64 {
+// costAt returns the cost of one message at a rate.
+func (c curve) costAt(rate float64) float64 {
 	if rate <= c[0].rate {
 		return c[0].cost
 	}

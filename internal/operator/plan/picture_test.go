@@ -143,7 +143,7 @@ func measured(t *testing.T) (met, missed []point) {
 }
 
 func TestPicturesAreFresh(t *testing.T) {
-	of := func(l Load) *Plan {
+	premium := func(l Load) *Plan {
 		l.Tier = Premium
 		p, err := Of(l)
 		if err != nil {
@@ -152,13 +152,13 @@ func TestPicturesAreFresh(t *testing.T) {
 		return p
 	}
 	one := func(rate, missed float64, companions string) *Plan {
-		return of(Load{Rate: rate, Deadline: 30 * time.Second, Missed: missed, Queues: 1, Senders: 1, MonitorQueues: 1, Companions: companions})
+		return premium(Load{Rate: rate, Deadline: 30 * time.Second, Missed: missed, Queues: 1, Senders: 1, MonitorQueues: 1, Companions: companions})
 	}
 	waiting := func(n float64, monitorQueues int) float64 {
-		return of(Load{Rate: n / 3600, Deadline: time.Hour, Queues: 200, Senders: 1, MonitorQueues: monitorQueues, Companions: Each}).MonitorQueueSize
+		return premium(Load{Rate: n / 3600, Deadline: time.Hour, Queues: 200, Senders: 1, MonitorQueues: monitorQueues, Companions: Each}).MonitorQueueSize
 	}
 	senders := func(n float64, rate float64) float64 {
-		return of(Load{Rate: rate, Deadline: 30 * time.Second, Queues: 1, Senders: max(int(math.Round(n)), 1), MonitorQueues: 1, Companions: Auto}).Written
+		return premium(Load{Rate: rate, Deadline: 30 * time.Second, Queues: 1, Senders: max(int(math.Round(n)), 1), MonitorQueues: 1, Companions: Auto}).Written
 	}
 	met, missed := measured(t)
 	const green, blue, brown = "#1a7f37", "#0969da", "#9a6700"

@@ -156,14 +156,14 @@ func Of(l Load) (*Plan, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
 	}
-	p := of(l)
+	p := newPlan(l)
 	if l.Tier == Standard {
 		p.StopsAt = stopsAt(l)
 	}
 	return p, nil
 }
 
-func of(l Load) *Plan {
+func newPlan(l Load) *Plan {
 	perQueue := l.Rate / float64(l.Queues)
 	senders := float64(l.Senders)
 	perSender := perQueue / senders
@@ -180,20 +180,20 @@ func of(l Load) *Plan {
 	named := (1 - slots) * l.Rate
 	outstandingSlots := min(slots*inFlight, slotCompanions*(l.Deadline.Seconds()+1))
 	p.Written = slotCompanions + named
-	p.Met = slots*l.Rate*metSlot.at(perSender) + named*(1-l.Missed)*metEach.at(perSender)
+	p.Met = slots*l.Rate*metSlot.costAt(perSender) + named*(1-l.Missed)*metEach.costAt(perSender)
 	p.Outstanding = outstandingSlots + (1-slots)*inFlight
 	p.MonitorQueueSize = (outstandingSlots*slotBytes + (1-slots)*inFlight*eachBytes) * fullest(l.Queues, l.MonitorQueues)
 	perProcess := l.Rate // of the one that sends everything
 	if l.Senders > 1 {
 		perProcess = perSender
 	}
-	p.ProxyCores = l.Rate * (slots*sendSlot.at(perProcess) + (1-slots)*sendEach.at(perProcess)) / 1e6
+	p.ProxyCores = l.Rate * (slots*sendSlot.costAt(perProcess) + (1-slots)*sendEach.costAt(perProcess)) / 1e6
 	if missed := perQueue * l.Missed; missed > 0 {
 		// A slot of each sender stands for the message, and any monitor may have it: each of them
 		// nudges.
 		times := slots*senders + 1 - slots
-		p.Missed = times * l.Rate * l.Missed * missedOperations.at(missed)
-		p.MonitorCores = times * l.Rate * l.Missed * missedMicros.at(missed) / 1e6
+		p.Missed = times * l.Rate * l.Missed * missedOperations.costAt(missed)
+		p.MonitorCores = times * l.Rate * l.Missed * missedMicros.costAt(missed) / 1e6
 	}
 	if l.Tier == Basic { // it has no scheduled messages: companions are kept in Redis
 		p.Met, p.Written, p.Outstanding, p.MonitorQueueSize = 0, 0, 0, 0
@@ -225,7 +225,7 @@ func stopsAt(l Load) float64 {
 	for range 60 {
 		l.Rate = (low + high) / 2
 		reached := false
-		for _, limit := range of(l).Limits {
+		for _, limit := range newPlan(l).Limits {
 			reached = reached || limit.Share() >= 1
 		}
 		if reached {

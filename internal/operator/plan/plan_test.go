@@ -26,7 +26,7 @@ func mustPlan(t *testing.T, change func(*Load)) *Plan {
 func TestACurveIsStraightBetweenItsPoints(t *testing.T) {
 	c := curve{{10, 4}, {1000, 1}}
 	for rate, want := range map[float64]float64{1: 4, 10: 4, 100: 2, 1000: 1, 1e6: 1} {
-		if got := c.at(rate); math.Abs(got-want) > 1e-9 {
+		if got := c.costAt(rate); math.Abs(got-want) > 1e-9 {
 			t.Errorf("at %v it is %v, want %v", rate, got, want)
 		}
 	}

@@ -64,7 +64,7 @@ func (s *ReconnectingSender) Send(ctx context.Context, b *Batch) error {
 	pause := time.Duration(0)
 	for left := mostAttempts - 1; ; left-- {
 		fresh, err := s.attempt(ctx, b)
-		if err == nil || left == 0 || final(err) && (fresh || stands(err)) {
+		if err == nil || left == 0 || final(err) && (fresh || keepsLink(err)) {
 			return err
 		}
 		if pause == 0 && rejected(err) {
@@ -99,7 +99,7 @@ func (s *ReconnectingSender) attempt(ctx context.Context, b *Batch) (fresh bool,
 	defer cancel()
 	err = l.send(ctx, b.bytes)
 	switch {
-	case err == nil, stands(err):
+	case err == nil, keepsLink(err):
 	case refused(err):
 		s.forget(l)
 	default:
@@ -163,8 +163,8 @@ func (s *ReconnectingSender) Close(ctx context.Context) error {
 	return s.ns.Close()
 }
 
-// stands reports whether the link can be used again after err.
-func stands(err error) bool { return rejected(err) || errors.Is(err, errNoToken) }
+// keepsLink reports whether the link can be used again after err.
+func keepsLink(err error) bool { return rejected(err) || errors.Is(err, errNoToken) }
 
 // rejected reports whether the broker has answered a transfer, and its link still stands.
 func rejected(err error) bool {

@@ -23,8 +23,8 @@ const (
 	shortestPause = time.Second
 	longestPause  = time.Minute
 	lasted        = 5 * time.Minute
-	// grace is how long what is under way on a client that was replaced may take to end.
-	grace = 30 * time.Second
+	// replacedGracePeriod is how long what is under way on a client that was replaced may take to end.
+	replacedGracePeriod = 30 * time.Second
 	// maxReplaced bounds the clients that were replaced and have connections still.
 	maxReplaced = 4
 	// closeTime bounds the goodbye to a client or a link.
@@ -198,7 +198,7 @@ func (c *Client) renew(old *generation, why error) {
 // connection was closed with server-busy.
 func (c *Client) bury(g *generation) {
 	defer c.closing.Done()
-	wait := grace
+	wait := replacedGracePeriod
 	if g.idle() {
 		wait = 0
 	}

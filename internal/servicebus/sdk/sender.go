@@ -34,7 +34,7 @@ func (c *Client) NewSender(entity string) *Sender { return &Sender{client: c, en
 // [Client.Do] for when f is called again.
 func (s *Sender) Do(ctx context.Context, f func(context.Context, *azservicebus.Sender) error) error {
 	return s.client.Do(ctx, func(ctx context.Context, client *azservicebus.Client) error {
-		link, err := s.of(client)
+		link, err := s.linkOf(client)
 		if err != nil {
 			return err
 		}
@@ -50,8 +50,8 @@ func (s *Sender) Send(ctx context.Context, m *azservicebus.Message) error {
 	return s.Do(ctx, func(ctx context.Context, link *azservicebus.Sender) error { return link.SendMessage(ctx, m, nil) })
 }
 
-// of is the sender to use that is client's.
-func (s *Sender) of(client *azservicebus.Client) (*azservicebus.Sender, error) {
+// linkOf is the sender to use that is client's.
+func (s *Sender) linkOf(client *azservicebus.Client) (*azservicebus.Sender, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -67,12 +67,12 @@ var authSpecs = []spec{
 			return []string{"Authorization", sas.Make(k.KeyName, k.PrimaryKey, s.field("Endpoint")+"/"+s.queue, time.Now().Add(life))}
 		}
 		head := s.restQueue() + "/head?timeout=1"
-		s.wantAnswer("send", s.rest(http.MethodPost, s.restQueue(), "x", as(sendKey, time.Hour)...), http.StatusCreated)
-		s.wantAnswer("send with Listen", s.rest(http.MethodPost, s.restQueue(), "x", as(listenKey, time.Hour)...), http.StatusUnauthorized)
-		s.wantAnswer("receive with Send", s.rest(http.MethodDelete, head, "", as(sendKey, time.Hour)...), http.StatusUnauthorized)
-		s.wantAnswer("receive with an expired token", s.rest(http.MethodDelete, head, "", as(listenKey, -time.Hour)...), http.StatusUnauthorized)
-		s.wantAnswer("receive with another's token", s.rest(http.MethodDelete, head, "", "Authorization", "Bearer eyJh.eyJh.c2ln"), http.StatusUnauthorized)
-		s.wantAnswer("receive", s.rest(http.MethodDelete, head, "", as(listenKey, time.Hour)...), http.StatusOK)
+		s.wantAnswer("send", s.callREST(http.MethodPost, s.restQueue(), "x", as(sendKey, time.Hour)...), http.StatusCreated)
+		s.wantAnswer("send with Listen", s.callREST(http.MethodPost, s.restQueue(), "x", as(listenKey, time.Hour)...), http.StatusUnauthorized)
+		s.wantAnswer("receive with Send", s.callREST(http.MethodDelete, head, "", as(sendKey, time.Hour)...), http.StatusUnauthorized)
+		s.wantAnswer("receive with an expired token", s.callREST(http.MethodDelete, head, "", as(listenKey, -time.Hour)...), http.StatusUnauthorized)
+		s.wantAnswer("receive with another's token", s.callREST(http.MethodDelete, head, "", "Authorization", "Bearer eyJh.eyJh.c2ln"), http.StatusUnauthorized)
+		s.wantAnswer("receive", s.callREST(http.MethodDelete, head, "", as(listenKey, time.Hour)...), http.StatusOK)
 	}},
 	{"a client without rights does not learn whether an entity exists", broker.QueueConfig{}, func(s *scene) {
 		c := s.clientWithToken("/"+s.queue, time.Now().Add(time.Hour))

@@ -101,7 +101,7 @@ var partitionSpecs = []spec{
 		s.wantDeliverable("besides")
 		if s.target.HTTP != nil {
 			batch := `[{"Body":"1","BrokerProperties":{"PartitionKey":"a"}},{"Body":"2","BrokerProperties":{"PartitionKey":"b"}}]`
-			s.wantAnswer("a batch over REST", s.rest(http.MethodPost, s.restQueue(), batch,
+			s.wantAnswer("a batch over REST", s.callREST(http.MethodPost, s.restQueue(), batch,
 				"Content-Type", "application/vnd.microsoft.servicebus.json"), http.StatusBadRequest)
 		}
 	}},

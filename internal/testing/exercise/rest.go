@@ -42,9 +42,9 @@ type restAnswer struct {
 	broker   map[string]any // BrokerProperties
 }
 
-// rest sends a request with headers, given as pairs. Where the namespace has no
+// callREST sends a request with headers, given as pairs. Where the namespace has no
 // such API the case ends.
-func (s *scene) rest(method, path, body string, headers ...string) restAnswer {
+func (s *scene) callREST(method, path, body string, headers ...string) restAnswer {
 	s.Helper()
 	if s.target.HTTP == nil {
 		s.Skip("the target has no endpoint for HTTP")
@@ -86,13 +86,13 @@ func (s *scene) restQueue() string { return "/" + s.queue + "/messages" }
 // restLock locks the next message.
 func (s *scene) restLock() restAnswer {
 	s.Helper()
-	a := s.rest(http.MethodPost, s.restQueue()+"/head?timeout=5", "")
+	a := s.callREST(http.MethodPost, s.restQueue()+"/head?timeout=5", "")
 	s.wantAnswer("peek-lock", a, http.StatusCreated)
 	return a
 }
 
 func restSends(s *scene) {
-	a := s.rest(http.MethodPost, s.restQueue(), "hello", "Content-Type", "text/plain",
+	a := s.callREST(http.MethodPost, s.restQueue(), "hello", "Content-Type", "text/plain",
 		"BrokerProperties", `{"Label":"M1","MessageId":"id","CorrelationId":"c","TimeToLive":600}`, "Priority", `"High"`, "Count", "7")
 	s.wantAnswer("send", a, http.StatusCreated)
 	m := s.one(s.receiver())
@@ -134,7 +134,7 @@ func asInt(v any) (int64, bool) {
 }
 
 func restSendsBatches(s *scene) {
-	a := s.rest(http.MethodPost, s.restQueue(),
+	a := s.callREST(http.MethodPost, s.restQueue(),
 		`[{"Body":"first","BrokerProperties":{"Label":"M1","TimeToLiveTimeSpan":"0.00:10:00"}},{"Body":"second","UserProperties":{"Priority":"Low"}}]`,
 		"Content-Type", "application/vnd.microsoft.servicebus.json")
 	s.wantAnswer("send", a, http.StatusCreated)
@@ -161,8 +161,8 @@ func restReceives(s *scene) {
 			s.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	s.wantAnswer("complete", s.rest(http.MethodDelete, a.location, ""), http.StatusOK)
-	a = s.rest(http.MethodDelete, s.restQueue()+"/head?timeout=5", "")
+	s.wantAnswer("complete", s.callREST(http.MethodDelete, a.location, ""), http.StatusOK)
+	a = s.callREST(http.MethodDelete, s.restQueue()+"/head?timeout=5", "")
 	s.wantAnswer("receive and delete", a, http.StatusOK)
 	if a.body != "b" || a.location != "" || a.broker["LockToken"] != nil {
 		s.Errorf("body %q, location %q, BrokerProperties %v; want the other message, without a lock", a.body, a.location, a.broker)
@@ -173,13 +173,13 @@ func restReceives(s *scene) {
 func restUnlocks(s *scene) {
 	s.text("a", "b")
 	first := s.restLock()
-	s.wantAnswer("unlock", s.rest(http.MethodPut, first.location, ""), http.StatusOK)
+	s.wantAnswer("unlock", s.callREST(http.MethodPut, first.location, ""), http.StatusOK)
 	again := s.restLock()
 	if again.body != "a" || again.broker["LockToken"] == first.broker["LockToken"] {
 		s.Errorf("body %q under the token %v, want the first message under another than %v", again.body, again.broker["LockToken"], first.broker["LockToken"])
 	}
-	s.wantAnswer("complete by the lock that is no more", s.rest(http.MethodDelete, first.location, ""), http.StatusNotFound, http.StatusGone)
-	s.wantAnswer("complete", s.rest(http.MethodDelete, again.location, ""), http.StatusOK)
+	s.wantAnswer("complete by the lock that is no more", s.callREST(http.MethodDelete, first.location, ""), http.StatusNotFound, http.StatusGone)
+	s.wantAnswer("complete", s.callREST(http.MethodDelete, again.location, ""), http.StatusOK)
 }
 
 func restRenews(s *scene) {
@@ -188,10 +188,10 @@ func restRenews(s *scene) {
 	most := s.target.LockDuration * 2 / 3
 	for range 2 {
 		s.target.Wait(most)
-		s.wantAnswer("renew", s.rest(http.MethodPost, a.location, ""), http.StatusOK)
+		s.wantAnswer("renew", s.callREST(http.MethodPost, a.location, ""), http.StatusOK)
 	}
 	s.target.Wait(most)
-	s.wantAnswer("complete", s.rest(http.MethodDelete, a.location, ""), http.StatusOK)
+	s.wantAnswer("complete", s.callREST(http.MethodDelete, a.location, ""), http.StatusOK)
 }
 
 func restLapses(s *scene) {
@@ -199,14 +199,14 @@ func restLapses(s *scene) {
 	a := s.restLock()
 	s.lapse()
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
-		s.wantAnswer(method+" of a lock that has lapsed", s.rest(method, a.location, ""), http.StatusNotFound, http.StatusGone)
+		s.wantAnswer(method+" of a lock that has lapsed", s.callREST(method, a.location, ""), http.StatusNotFound, http.StatusGone)
 	}
 	s.wantCount("after the lock lapsed", s.one(s.receiver()), 2)
 }
 
 func restWaits(s *scene) {
-	s.wantAnswer("peek-lock", s.rest(http.MethodPost, s.restQueue()+"/head?timeout=1", ""), http.StatusNoContent)
-	s.wantAnswer("receive and delete", s.rest(http.MethodDelete, s.restQueue()+"/head?timeout=1", ""), http.StatusNoContent)
+	s.wantAnswer("peek-lock", s.callREST(http.MethodPost, s.restQueue()+"/head?timeout=1", ""), http.StatusNoContent)
+	s.wantAnswer("receive and delete", s.callREST(http.MethodDelete, s.restQueue()+"/head?timeout=1", ""), http.StatusNoContent)
 }
 
 func restDeadLetters(s *scene) {
@@ -214,30 +214,30 @@ func restDeadLetters(s *scene) {
 	r := s.receiver()
 	s.must(r.DeadLetterMessage(s.ctx, s.one(r), &azservicebus.DeadLetterOptions{Reason: to.Ptr("Unreadable")}))
 	dead := "/" + s.queue + "/$DeadLetterQueue/messages/head?timeout=5"
-	a := s.rest(http.MethodPost, dead, "")
+	a := s.callREST(http.MethodPost, dead, "")
 	s.wantAnswer("peek-lock", a, http.StatusCreated)
 	if got := a.header.Get("DeadLetterReason"); a.body != "a" || got != `"Unreadable"` {
 		s.Errorf("body %q, DeadLetterReason: %s; want the message and its reason", a.body, got)
 	}
-	s.wantAnswer("complete", s.rest(http.MethodDelete, a.location, ""), http.StatusOK)
+	s.wantAnswer("complete", s.callREST(http.MethodDelete, a.location, ""), http.StatusOK)
 	s.wantBodies("dead letters left", s.peek(s.deadLetters()))
 }
 
 func restMissing(s *scene) {
 	gone := []int{http.StatusGone, http.StatusNotFound}
-	s.wantAnswer("send", s.rest(http.MethodPost, "/no-such-queue/messages", "a"), gone...)
-	s.wantAnswer("peek-lock", s.rest(http.MethodPost, "/no-such-queue/messages/head?timeout=1", ""), gone...)
-	s.wantAnswer("complete", s.rest(http.MethodDelete, "/no-such-queue/messages/1/7da9cfd5-40d5-4bb1-8d64-ec5a52e1c547", ""), gone...)
+	s.wantAnswer("send", s.callREST(http.MethodPost, "/no-such-queue/messages", "a"), gone...)
+	s.wantAnswer("peek-lock", s.callREST(http.MethodPost, "/no-such-queue/messages/head?timeout=1", ""), gone...)
+	s.wantAnswer("complete", s.callREST(http.MethodDelete, "/no-such-queue/messages/1/7da9cfd5-40d5-4bb1-8d64-ec5a52e1c547", ""), gone...)
 }
 
 func restSessions(s *scene) {
-	s.wantAnswer("send", s.rest(http.MethodPost, s.restQueue(), "a", "BrokerProperties", `{"SessionId":"s"}`), http.StatusCreated)
-	s.wantAnswer("send without a session", s.rest(http.MethodPost, s.restQueue(), "a"), http.StatusBadRequest)
-	s.wantAnswer("peek-lock", s.rest(http.MethodPost, s.restQueue()+"/head?timeout=1", ""), http.StatusBadRequest)
+	s.wantAnswer("send", s.callREST(http.MethodPost, s.restQueue(), "a", "BrokerProperties", `{"SessionId":"s"}`), http.StatusCreated)
+	s.wantAnswer("send without a session", s.callREST(http.MethodPost, s.restQueue(), "a"), http.StatusBadRequest)
+	s.wantAnswer("peek-lock", s.callREST(http.MethodPost, s.restQueue()+"/head?timeout=1", ""), http.StatusBadRequest)
 }
 
 func restRefuses(s *scene) {
-	s.wantAnswer("no JSON", s.rest(http.MethodPost, s.restQueue(), "a", "BrokerProperties", "{"), http.StatusBadRequest)
-	s.wantAnswer("no batch", s.rest(http.MethodPost, s.restQueue(), "{", "Content-Type", "application/vnd.microsoft.servicebus.json"), http.StatusBadRequest)
-	s.wantAnswer("no timeout", s.rest(http.MethodPost, s.restQueue()+"/head?timeout=soon", ""), http.StatusBadRequest)
+	s.wantAnswer("no JSON", s.callREST(http.MethodPost, s.restQueue(), "a", "BrokerProperties", "{"), http.StatusBadRequest)
+	s.wantAnswer("no batch", s.callREST(http.MethodPost, s.restQueue(), "{", "Content-Type", "application/vnd.microsoft.servicebus.json"), http.StatusBadRequest)
+	s.wantAnswer("no timeout", s.callREST(http.MethodPost, s.restQueue()+"/head?timeout=soon", ""), http.StatusBadRequest)
 }

@@ -180,12 +180,12 @@ func (t *Tap) Deliveries() []Delivery {
 }
 
 // Sent returns the complete deliveries that clients sent to an address, in their order.
-func (t *Tap) Sent(address string) []Delivery { return t.of(address, true) }
+func (t *Tap) Sent(address string) []Delivery { return t.completeDeliveries(address, true) }
 
 // Received returns the complete deliveries that clients got from an address, in their order.
-func (t *Tap) Received(address string) []Delivery { return t.of(address, false) }
+func (t *Tap) Received(address string) []Delivery { return t.completeDeliveries(address, false) }
 
-func (t *Tap) of(address string, sent bool) []Delivery {
+func (t *Tap) completeDeliveries(address string, sent bool) []Delivery {
 	return slices.DeleteFunc(t.Deliveries(), func(d Delivery) bool {
 		return d.FromClient != sent || !d.Complete || !named(d.Address, address)
 	})

@@ -21,7 +21,7 @@ const fill = (parent, children) => {
 };
 
 const status = document.getElementById("status");
-const pause = document.getElementById("pause");
+const pauseButton = document.getElementById("pause");
 const say = (text, state) => {
   if (status.textContent !== text) status.textContent = text;
   status.dataset.state = state;
@@ -53,8 +53,8 @@ const connect = () => {
 };
 
 if (document.body.dataset.events) {
-  pause.hidden = false;
-  pause.onclick = () => {
+  pauseButton.hidden = false;
+  pauseButton.onclick = () => {
     if (events) {
       events.close();
       clearTimeout(lost);
@@ -63,7 +63,7 @@ if (document.body.dataset.events) {
     } else {
       connect();
     }
-    pause.textContent = events ? "Pause" : "Go on";
+    pauseButton.textContent = events ? "Pause" : "Go on";
   };
   connect();
 }

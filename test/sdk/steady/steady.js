@@ -22,7 +22,7 @@ const sent = [];
 process.stdin.on("end", () => (stopping = true));
 process.stdin.on("data", () => (sent.length = 0));
 const note = (id) => sent.push(id) === 1 && console.log("sends");
-const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const sender = client.createSender(process.argv[2]);
 for (let n = 0; !stopping; n++) {
   try {
@@ -31,14 +31,14 @@ for (let n = 0; !stopping; n++) {
   } catch (err) {
     // This SDK does not try again when nobody listens.
     console.error(`${err}`);
-    await pause(100);
+    await sleep(100);
     n--;
   }
-  await pause(5);
+  await sleep(5);
 }
 const until = Date.now() + 60_000;
 const missing = () => sent.filter((id) => !got.has(id));
-while (missing().length > 0 && Date.now() < until) await pause(100);
+while (missing().length > 0 && Date.now() < until) await sleep(100);
 console.log(`sent ${sent.length}`);
 console.log(`missing ${missing().length}`);
 await client.close();
