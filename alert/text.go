@@ -105,8 +105,8 @@ func (b *boundedBuilder) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// render returns p with every text made visible, its title and its text. Errors are permanent, since
-// a template fails each time in the same way.
+// render returns p with every text made visible, its title and its text. Errors are permanent,
+// since a template fails each time in the same way.
 func (t Text) render(raw Notification) (p Notification, title, text string, err error) {
 	show := func(s string) string { return cut(escape.Text(s), maxName) }
 	if t.mentions {

@@ -112,7 +112,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 
 	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AMQPAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
 	waitUntil(t, "the history has it", func() bool { // it is written every few seconds
-		missed, err := history.Fetch(t.Context(), p.AdminAddr, "", time.Now().Add(-time.Hour))
+		missed, err := history.Fetch(t.Context(), p.AdminAddress(), "", time.Now().Add(-time.Hour))
 		return err == nil && len(missed.Found) > 0
 	})
 	asked := map[string]bool{}
@@ -173,7 +173,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		}
 	})
 	for _, target := range []string{notifications.Path, "/configz", "/readyz?verbose", "/healthz/outbound?verbose"} {
-		resp, err := http.Get("http://" + p.AdminAddr + target)
+		resp, err := http.Get("http://" + p.AdminAddress() + target)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,7 +3,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/web"
@@ -18,9 +18,9 @@ import (
 
 // actionFolder is where the dashboard keeps the journals of resubmissions: with the state of this
 // process, or where the commands of this user keep theirs.
-func (p *Process) actionFolder() (string, error) {
-	if p.cfg.StateDirectory != "" {
-		return filepath.Join(p.cfg.StateDirectory, "resubmit"), nil
+func actionFolder(c *config.Config) (string, error) {
+	if c.StateDirectory != "" {
+		return filepath.Join(c.StateDirectory, "resubmit"), nil
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -32,7 +32,7 @@ func (p *Process) actionFolder() (string, error) {
 // actionSender sends to an entity through an endpoint of its own, as the commands of operators do.
 // The rights of apps at the endpoints of this process do not apply to it.
 func (p *Process) actionSender(ctx context.Context, to string) (out *link.Sender, done func(), err error) {
-	c := cmp.Or(p.admin.Current.Load(), p.cfg)
+	c := p.current()
 	if c.Embedded() {
 		c = c.WithNamespace(p.OwnConnectionString())
 	}
@@ -67,7 +67,7 @@ func (p *Process) actionSender(ctx context.Context, to string) (out *link.Sender
 }
 
 // audit writes one line of the log about an action of the dashboard.
-func (p *Process) audit(a web.Audit) {
+func audit(log *zap.Logger, a web.Audit) {
 	fields := []zap.Field{zap.String("action", a.Action), zap.String("work_queue", a.Entity), zap.Int("chosen", a.Chosen), zap.String("caller", a.Caller)}
 	if a.To != "" {
 		fields = append(fields, zap.String("to", a.To))
@@ -78,7 +78,6 @@ func (p *Process) audit(a web.Audit) {
 	if a.Event == "ended" {
 		fields = append(fields, zap.Int("done", a.Done))
 	}
-	log := p.log.Named("dashboard")
 	if a.Event == "refused" {
 		log.Warn("action refused", append(fields, zap.Error(a.Err))...)
 		return

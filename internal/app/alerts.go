@@ -10,25 +10,30 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"overdue/alert"
 	"overdue/internal/adminport"
+	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/notifications"
-	"overdue/internal/servicebus/link"
+	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/sdk"
+	"overdue/internal/traces"
 )
 
 // A sinkSet makes the sinks of configurations, and keeps those that the next one has, too: what groups know of the
 // events of the last minutes is theirs.
 type sinkSet struct {
-	p       *Process
-	client  *sdk.Client
-	links   *link.Namespace
-	outbox  alert.Outbox
-	log     alert.Alerter
-	forward atomic.Pointer[alert.Forward] // nil until a configuration needs it
-	history *notifications.History
+	*environment
+	namespace *connection
+	catalog   *catalog.Catalog
+	traces    *traces.Tracer // nil: off
+	pages     alert.Pool     // of the fleet; nil without Redis
+	outbox    alert.Outbox
+	logged    alert.Alerter                 // every event is
+	forward   atomic.Pointer[alert.Forward] // nil until a configuration needs it
+	history   *notifications.History
 
 	active []activeSink
 }
@@ -41,22 +46,23 @@ type activeSink struct {
 	ask  adminport.Check
 }
 
-func (p *Process) newSinkSet(client *sdk.Client, links *link.Namespace, outbox alert.Outbox) *sinkSet {
+// open makes the sinks that every configuration has: the log, and the notifications of the last
+// minutes.
+func (s *sinkSet) open() {
 	var store notifications.Store
-	past := p.admin.Past.Load()
+	past := s.admin.Past.Load()
 	if past != nil {
 		store = past
 	}
-	history := notifications.Open(context.Background(), store)
-	p.admin.Notified.Store(history)
-	s := &sinkSet{p: p, client: client, links: links, outbox: outbox, log: past.Record(history.Record(alert.NewLog(p.log.Named(alertLog)))), history: history}
-	p.life.Links("forwarding", func(ctx context.Context) error {
+	s.history = notifications.Open(context.Background(), store)
+	s.admin.Notified.Store(s.history)
+	s.logged = past.Record(s.history.Record(alert.NewLog(s.log.Named(alertLog))))
+	s.life.Links("forwarding", func(ctx context.Context) error {
 		if f := s.forward.Load(); f != nil {
 			return f.Close(ctx)
 		}
 		return nil
 	})
-	return s
 }
 
 // fill makes what c has and the set has not. Nothing of it counts before take is called with what it returns. An error
@@ -80,7 +86,7 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 		next = append(next, activeSink{key, a, sink, ask})
 	}
 	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e config.Entity) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
-		f, err := alert.NewForward(alert.ForwardConfig{Client: s.client, Links: s.links, Handling: s.p.handling, MonitorQueue: s.p.cfg.MonitorQueue, Log: s.p.log.Named(alertLog)})
+		f, err := alert.NewForward(alert.ForwardConfig{Client: s.namespace.client, Links: s.namespace.links, Handling: s.handling, MonitorQueue: s.cfg.MonitorQueue, Log: s.log.Named(alertLog)})
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +112,7 @@ func sinkAt(c *config.Config, key string, err error) string {
 // take returns the sinks that get events from now on: the log always, then those of the configuration.
 func (s *sinkSet) take(next []activeSink) []alert.Alerter {
 	s.active = next
-	all := []alert.Alerter{s.log}
+	all := []alert.Alerter{s.logged}
 	var checks []adminport.Check
 	for i := range next {
 		all = append(all, next[i].sink)
@@ -116,20 +122,25 @@ func (s *sinkSet) take(next []activeSink) []alert.Alerter {
 		all = append(all, f)
 	}
 	for i := range all {
-		all[i] = s.p.traced(all[i], i == 0)
+		all[i] = tracedSink{Alerter: all[i], tracer: s.traces, records: i == 0}
 	}
-	if queue := s.p.cfg.Canary.Queue; queue != "" {
+	if queue := s.cfg.Canary.Queue; queue != "" {
 		for i := range all {
 			all[i] = alert.Without(all[i], queue)
 		}
 	}
-	s.p.admin.Sinks.Store(&checks)
+	s.admin.Sinks.Store(&checks)
 	return all
 }
 
+// describe says how an entity was made.
+func (s *sinkSet) describe(ctx context.Context, name string) (entities.Info, error) {
+	return s.catalog.Describe(ctx, name, time.Time{})
+}
+
 // handling says what to do with a message that has missed its deadline, in addition to notifications.
-func (p *Process) handling(entity string) alert.Handling {
-	e, _ := p.catalog.View().Entity(entity)
+func (s *sinkSet) handling(entity string) alert.Handling {
+	e, _ := s.catalog.View().Entity(entity)
 	if e == nil {
 		return alert.Handling{}
 	}
@@ -138,7 +149,7 @@ func (p *Process) handling(entity string) alert.Handling {
 
 // alerter is one sink: of events, or of notifications behind groups. ask is its check.
 func (s *sinkSet) alerter(a *config.Alert) (sink alert.Alerter, ask adminport.Check, err error) {
-	events, pager, err := NewSink(a, s.client)
+	events, pager, err := NewSink(a, s.namespace.client)
 	if err != nil {
 		return nil, ask, err
 	}
@@ -147,9 +158,9 @@ func (s *sinkSet) alerter(a *config.Alert) (sink alert.Alerter, ask adminport.Ch
 		return events, ask, nil
 	}
 	sink, err = alert.NewGroups(alert.GroupsConfig{
-		Outbox: s.outbox, Source: alert.SourceOf(s.p.namespace.Host, ""), Sink: pager, Pool: s.p.pages,
+		Outbox: s.outbox, Source: alert.SourceOf(s.namespace.Host, ""), Sink: pager, Pool: s.pages,
 		Tracker: s.history, By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
-		DeadLetters: deadLetters(s.links).below(s.p.describe), Log: s.p.log.Named(alertLog),
+		DeadLetters: deadLetters(s.namespace.links).below(s.describe), Log: s.log.Named(alertLog),
 	})
 	return sink, ask, err
 }

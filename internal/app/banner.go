@@ -23,22 +23,26 @@ func (p *Process) banner(w io.Writer) {
 		b.WriteString(strings.TrimRight(head+terminal.Wrap(note, bannerWidth, len(head)), " ") + "\n")
 	}
 	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.Name, version.String())
-	p.rowsOfEndpoints(row)
-	row("admin", "http://"+p.AdminAddr, "/readyz, /metrics")
-	if p.probesAddr != "" {
-		row("probes", "http://"+p.probesAddr, "the same, for other machines")
+	if p.endpoints.proxy != nil {
+		p.endpoints.rows(row)
 	}
-	for i, addr := range p.brokerAddrs {
-		row("embedded broker", "amqp://"+addr, p.brokerNote(i))
+	row("admin", "http://"+p.servers.addr, "/readyz, /metrics")
+	if p.servers.probesAddr != "" {
+		row("probes", "http://"+p.servers.probesAddr, "the same, for other machines")
+	}
+	if p.broker != nil {
+		for i, addr := range p.broker.addrs {
+			row("embedded broker", "amqp://"+addr, p.broker.note(i, p.role.Monitor))
+		}
 	}
 	if p.namespace != nil && !p.cfg.Embedded() {
 		row("namespace", p.namespace.Host, monitorQueuesNote(p.cfg.AllMonitorQueues().Names()))
 	}
-	if len(p.endpointAddrs) > 0 {
-		p.bannerOfEndpoints(&b)
+	if p.endpoints.proxy != nil {
+		p.endpoints.banner(&b)
 	}
 	if p.broker != nil {
-		p.bannerOfBroker(&b)
+		p.broker.banner(&b)
 	}
 	_, _ = io.WriteString(w, b.String()) // nobody reads it, nobody misses it
 }
@@ -46,42 +50,42 @@ func (p *Process) banner(w io.Writer) {
 // bannerWidth is how many columns a line of the banner has at most, unless it is there to be copied.
 const bannerWidth = 100
 
-// brokerNote says what an address of the embedded broker is for.
-func (p *Process) brokerNote(i int) string {
+// note says what an address of the embedded broker is for.
+func (b *embedded) note(i int, beside bool) string {
 	if i > 0 {
 		return "the same"
 	}
 	note := "AMQP, WebSocket and HTTP"
-	if p.certificate != nil {
+	if b.certificate != nil {
 		note += ", each with and without TLS"
 	}
-	if p.role.Monitor {
+	if beside {
 		note += "; what is sent here is not monitored"
 	}
 	return note
 }
 
-// bannerOfBroker prints the connection strings to paste into an app.
-func (p *Process) bannerOfBroker(b *strings.Builder) {
-	b.WriteString("\nMessages of the embedded broker are in memory: lost at stop.\n")
+// banner prints the connection strings to paste into an app.
+func (b *embedded) banner(w *strings.Builder) {
+	w.WriteString("\nMessages of the embedded broker are in memory: lost at stop.\n")
 	how := ""
-	if p.cfg.Broker.AutoCreate {
+	if b.cfg.Broker.AutoCreate {
 		how += "Queues are made when a client names them. They dead-letter what expires (in Azure: if set). "
 	}
-	switch c := &p.cfg.Broker; {
+	switch c := &b.cfg.Broker; {
 	case c.Isolate && len(c.Keys) > 0: // their names are theirs
 		how += "The first label of a host name, such as t1.localhost, is a namespace of its own. "
 	case c.Isolate:
 		how += "Every SharedAccessKeyName but " + config.AnyKeyName + " is a namespace of its own. "
 	}
 	if how != "" {
-		fmt.Fprintf(b, "%s\n", strings.TrimRight(how, " "))
+		fmt.Fprintf(w, "%s\n", strings.TrimRight(how, " "))
 	}
-	fmt.Fprintf(b, "\nConnection string of the embedded broker, to paste into an app:\n%s\n", p.shownConnectionString())
-	if p.certificate != nil {
-		fmt.Fprintf(b, "and over TLS:\n%s\n", p.shownSecureConnectionString())
+	fmt.Fprintf(w, "\nConnection string of the embedded broker, to paste into an app:\n%s\n", b.shownConnectionString())
+	if b.certificate != nil {
+		fmt.Fprintf(w, "and over TLS:\n%s\n", b.shownSecureConnectionString())
 	}
-	b.WriteString(trust(p.certificate))
+	w.WriteString(trust(b.certificate))
 }
 
 // trust says how to make clients trust a certificate.
@@ -102,12 +106,13 @@ func trust(c *listener.Certificate) string {
 		strings.Join(c.Names, ", "), c.CAFile)
 }
 
-func (p *Process) monitored() string {
-	if len(p.cfg.Monitor.Entities) == 0 {
+// monitored names the monitored entities.
+func monitored(c *config.Config) string {
+	if len(c.Monitor.Entities) == 0 {
 		return "everything is monitored"
 	}
-	names := make([]string, 0, len(p.cfg.Monitor.Entities))
-	for _, e := range p.cfg.Monitor.Entities {
+	names := make([]string, 0, len(c.Monitor.Entities))
+	for _, e := range c.Monitor.Entities {
 		names = append(names, e.Name())
 	}
 	return "monitored: " + config.Clip(strings.Join(names, ", "))

@@ -14,56 +14,34 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
-	"overdue/internal/adminport"
 	"overdue/internal/config"
-	"overdue/internal/lifecycle"
 	"overdue/internal/operator/canary"
-	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
 	"overdue/proxy"
 	"overdue/scheduler"
 )
 
-// startWatch starts the canary and the heartbeat. px is nil where there is no proxy.
-func (p *Process) startWatch(client *sdk.Client, links *link.Namespace, s *scheduler.Scheduler, px *proxy.Proxy) error {
-	if queue := p.cfg.Canary.Queue; queue != "" {
-		send, err := p.canarySend(client, s, px)
+// startCanary starts the canary and the heartbeat. px is nil where there is no proxy.
+func startCanary(e *environment, ns *connection, s *scheduler.Scheduler, px *proxy.Proxy) error {
+	if queue := e.cfg.Canary.Queue; queue != "" {
+		send, err := canarySend(e, ns.client, s, px)
 		if err != nil {
 			return err
 		}
 		bird, err := canary.New(canary.Config{
-			Links: links, Queue: queue, Interval: p.cfg.Canary.Interval, Send: send,
-			Log: p.log.Named("canary"), Registerer: p.registry,
+			Links: ns.links, Queue: queue, Interval: e.cfg.Canary.Interval, Send: send,
+			Log: e.log.Named("canary"), Registerer: e.registry,
 		})
 		if err != nil {
 			return err
 		}
-		p.life.Background("canary", bird.Run)
-		p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "canary", OK: bird.Check})
+		e.life.Background("canary", bird.Run)
+		e.addOutbound("canary", bird.Check)
 	}
-	if url := p.cfg.Heartbeat.URL; url != "" {
-		p.life.Background("heartbeat", func(ctx context.Context) error {
-			return canary.Heartbeat(ctx, url, p.cfg.Heartbeat.Interval, p.well, p.log.Named("heartbeat"))
+	if url := e.cfg.Heartbeat.URL; url != "" {
+		e.life.Background("heartbeat", func(ctx context.Context) error {
+			return canary.Heartbeat(ctx, url, e.cfg.Heartbeat.Interval, e.well, e.log.Named("heartbeat"))
 		})
-	}
-	return nil
-}
-
-// well is nil when this process is ready and the canary, if there is one, comes back.
-func (p *Process) well(ctx context.Context) error {
-	if s := p.life.State(); s != lifecycle.StateServing {
-		return fmt.Errorf("the process is %s", s)
-	}
-	checks := p.admin.Ready
-	for _, c := range p.admin.Outbound {
-		if c.Name == "canary" {
-			checks = append(checks[:len(checks):len(checks)], c)
-		}
-	}
-	for _, o := range adminport.Ask(ctx, checks) {
-		if o.Err != nil {
-			return fmt.Errorf("%s: %w", o.Name, o.Err)
-		}
 	}
 	return nil
 }
@@ -79,11 +57,11 @@ func (a *endpointAnswer) Header() http.Header         { return a.header }
 func (a *endpointAnswer) WriteHeader(status int)      { a.status = status }
 func (a *endpointAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// canarySend sends a canary the way of any message, through the endpoint. If no endpoint lets us in
-// without a key, it sends with a companion that this process makes.
-func (p *Process) canarySend(client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
-	queue := p.cfg.Canary.Queue
-	if px != nil && len(p.cfg.Listen.Keys) == 0 && !p.cfg.PassesCredentials() {
+// canarySend sends a canary the way of any message: through the endpoint, or, where there is none that lets us in without a
+// key, with a companion of our own making.
+func canarySend(e *environment, client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
+	queue := e.cfg.Canary.Queue
+	if px != nil && len(e.cfg.Listen.Keys) == 0 && !e.cfg.PassesCredentials() {
 		return func(ctx context.Context, id string, ttl time.Duration) error {
 			properties, err := json.Marshal(map[string]any{"MessageId": id, "TimeToLive": ttl.Seconds()})
 			if err != nil {
@@ -103,7 +81,7 @@ func (p *Process) canarySend(client *sdk.Client, s *scheduler.Scheduler, px *pro
 		}, nil
 	}
 	sender := client.NewSender(queue)
-	p.life.Links("canary", sender.Close)
+	e.life.Links("canary", sender.Close)
 	return func(ctx context.Context, id string, ttl time.Duration) error {
 		now := s.Now().Time
 		err := s.Schedule(ctx, scheduler.Companion{Entity: queue, References: []scheduler.Reference{

@@ -50,7 +50,7 @@ func TestACanaryIsSentThroughTheEndpointOrWithACompanionOfItsOwn(t *testing.T) {
 			if err := s.MeasureClock(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			send, err := p.canarySend(client, s, p.proxy)
+			send, err := canarySend(p.environment, client, s, p.endpoints.proxy)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestACanaryIsSentThroughTheEndpointOrWithACompanionOfItsOwn(t *testing.T) {
 
 func TestACanaryThatTheEndpointRefusesIsAnErrorWithItsAnswer(t *testing.T) {
 	p := startTest(t, "canary: {queue: canaries, interval: 1h}\n")
-	send, err := p.canarySend(nil, nil, p.proxy)
+	send, err := canarySend(p.environment, nil, nil, p.endpoints.proxy)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestAProcessIsWellWhenItServesIsReadyAndItsCanaryComesBack(t *testing.T) {
 		return adminport.Check{Name: name, OK: func(context.Context) error { return context.DeadlineExceeded }}
 	}
 	life := lifecycle.New(zap.NewNop(), time.Second)
-	p := &Process{life: life, admin: &adminport.Port{}}
+	p := &environment{life: life, admin: &adminport.Port{}}
 	if err := p.well(t.Context()); err == nil || err.Error() != "the process is starting" {
 		t.Errorf("before it serves: %v, want its state", err)
 	}

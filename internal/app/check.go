@@ -51,7 +51,7 @@ func Check(c *config.Config, r config.Role) error {
 		return errors.Join(errs...)
 	}
 	pair("broker.tls.certFile", c.Broker.TLS.CertFile, c.Broker.TLS.KeyFile)
-	cfg, _ := embeddedBroker(c, r, zap.NewNop())
+	cfg, _ := brokerConfig(c, r, zap.NewNop())
 	b, err := broker.New(cfg)
 	if err != nil {
 		return errors.Join(append(errs, err)...)

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
-	"overdue/internal/adminport"
 	"overdue/internal/redisstore"
 )
 
@@ -39,12 +38,12 @@ type companionStore struct {
 }
 
 // startStore opens the companion store, nil where the monitor queue has the companions.
-func (p *Process) startStore(shared *redisstore.Store) *companionStore {
-	if !p.cfg.CompanionsInRedis() {
+func startStore(e *environment, shared *redisstore.Store) *companionStore {
+	if !e.cfg.CompanionsInRedis() {
 		return nil
 	}
 	s := &companionStore{
-		Companions: shared.Companions(), log: p.log.Named("store"), counts: p.role.Monitor, doubt: make(chan struct{}, 1), err: errNotTried,
+		Companions: shared.Companions(), log: e.log.Named("store"), counts: e.role.Monitor, doubt: make(chan struct{}, 1), err: errNotTried,
 		durable: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "overdue_companion_store_durable", Help: "Whether Redis persists the companions, as far as it says: 1 or 0.",
 		}),
@@ -53,13 +52,13 @@ func (p *Process) startStore(shared *redisstore.Store) *companionStore {
 			Help: "Companions and notes in Redis: waiting for their time, leased by a monitor, dead (could not be done). Every monitor shows the same. Absent while Redis is.",
 		}, []string{"state"}),
 	}
-	p.registry.MustRegister(s.durable)
+	e.registry.MustRegister(s.durable)
 	if s.counts {
-		p.registry.MustRegister(s.kept)
-		p.life.Background("companions that others keep", s.Listen)
+		e.registry.MustRegister(s.kept)
+		e.life.Background("companions that others keep", s.Listen)
 	}
-	p.life.Background("companion store", s.run)
-	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "companion store", OK: func(ctx context.Context) error {
+	e.life.Background("companion store", s.run)
+	e.addOutbound("companion store", func(ctx context.Context) error {
 		if err := s.state(ctx); err != nil {
 			return err
 		}
@@ -69,7 +68,7 @@ func (p *Process) startStore(shared *redisstore.Store) *companionStore {
 			return errors.New(s.problem)
 		}
 		return nil
-	}})
+	})
 	return s
 }
 

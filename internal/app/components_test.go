@@ -151,8 +151,8 @@ func TestBannerNamesWhatListens(t *testing.T) {
 	var b strings.Builder
 	p.banner(&b)
 	for _, want := range []string{
-		"http://" + p.RestAddr(), "http://" + p.AdminAddr, "amqp://" + p.brokerAddrs[0], "monitored: orders",
-		"AMQP endpoint", "Endpoint=sb://" + p.AMQPAddr(), p.shownConnectionString(),
+		"http://" + p.RestAddr(), "http://" + p.AdminAddress(), "amqp://" + p.broker.addrs[0], "monitored: orders",
+		"AMQP endpoint", "Endpoint=sb://" + p.AMQPAddr(), p.broker.shownConnectionString(),
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the banner lacks %q:\n%s", want, b.String())
@@ -163,7 +163,11 @@ func TestBannerNamesWhatListens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	remote := &Process{role: config.RoleMonitor, AdminAddr: "127.0.0.1:1", cfg: &config.Config{Namespace: "x", MonitorQueue: "m"}, namespace: ns}
+	remote := &Process{
+		environment: &environment{role: config.RoleMonitor, cfg: &config.Config{Namespace: "x", MonitorQueue: "m"}},
+		servers:     adminServers{addr: "127.0.0.1:1"},
+		namespace:   &connection{Namespace: ns},
+	}
 	remote.banner(&b)
 	if !strings.Contains(b.String(), "contoso.servicebus.windows.net") || strings.Contains(b.String(), "s3cr3t") {
 		t.Errorf("the banner of a namespace:\n%s", b.String())
@@ -174,7 +178,7 @@ func TestBannerNamesWhatListens(t *testing.T) {
 func TestTheEmbeddedBrokerIsReadyByItself(t *testing.T) {
 	p := startTest(t, "")
 	eventually(t, "ready", func() bool {
-		resp, err := http.Get(fmt.Sprintf("http://%s/readyz", p.AdminAddr))
+		resp, err := http.Get(fmt.Sprintf("http://%s/readyz", p.AdminAddress()))
 		if err != nil {
 			return false
 		}
@@ -188,7 +192,7 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 	space := startTest(t, "broker: {autoCreate: true}\n") // only its broker is used here
 	c, err := loadText(t, "", map[string]string{
 		"OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0",
-		"OVERDUE_NAMESPACE": space.shownConnectionString(), "OVERDUE_COMPANIONS": "each", // which are counted
+		"OVERDUE_NAMESPACE": space.broker.shownConnectionString(), "OVERDUE_COMPANIONS": "each", // which are counted
 	}, nil)
 	if err != nil {
 		t.Fatal(err)

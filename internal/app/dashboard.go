@@ -6,10 +6,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"overdue/internal/adminport"
 	"overdue/internal/catalog"
 	"overdue/internal/connect"
 	"overdue/internal/operator/deadlines"
@@ -23,7 +21,7 @@ func (p *Process) startDashboard() error {
 	s := web.Source{
 		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Checks: p.checks,
 		State:    func() string { return string(p.life.State()) },
-		Settings: func() any { return cmp.Or(p.admin.Current.Load(), p.cfg).Redacted() },
+		Settings: func() any { return p.current().Redacted() },
 	}
 	if h := p.admin.Notified.Load(); h != nil {
 		s.Missed = h.Find
@@ -48,8 +46,10 @@ func (p *Process) startDashboard() error {
 // dashboardNamespace is what the pages about messages read. They have connections of their own, which
 // are made when somebody opens such a page: reading a long queue takes nothing from the monitor.
 func (p *Process) dashboardNamespace() (*web.Namespace, error) {
-	ns := p.namespace
-	if ns == nil { // a broker alone
+	var ns *connect.Namespace
+	if p.namespace != nil {
+		ns = p.namespace.Namespace
+	} else { // a broker alone
 		var err error
 		if ns, err = connect.Parse(p.OwnConnectionString()); err != nil {
 			return nil, fmt.Errorf("the dashboard cannot reach the broker: %w", err)
@@ -62,7 +62,14 @@ func (p *Process) dashboardNamespace() (*web.Namespace, error) {
 	p.life.Connection("dashboard links", func(context.Context) error { return links.Close() })
 	var actions *web.Actions
 	if p.cfg.Dashboard.Token != "" {
-		actions = &web.Actions{Token: p.cfg.Dashboard.Token, Namespace: ns.Host, Folder: p.actionFolder, Sender: p.actionSender, Audit: p.audit}
+		log := p.log.Named("dashboard")
+		actions = &web.Actions{
+			Token:     p.cfg.Dashboard.Token,
+			Namespace: ns.Host,
+			Folder:    func() (string, error) { return actionFolder(p.cfg) },
+			Sender:    p.actionSender,
+			Audit:     func(a web.Audit) { audit(log, a) },
+		}
 	}
 	return &web.Namespace{
 		Actions: actions,
@@ -77,14 +84,14 @@ func (p *Process) dashboardNamespace() (*web.Namespace, error) {
 // describe says how an entity was made.
 func (p *Process) describe(ctx context.Context, name string) (entities.Info, error) {
 	if p.catalog == nil {
-		return catalog.NewEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate).Read(ctx, name)
+		return catalog.NewEmbeddedSource(p.broker.Broker, p.cfg.Broker.AutoCreate).Read(ctx, name)
 	}
 	return p.catalog.Describe(ctx, name, time.Time{})
 }
 
 // names are the queues and topics that the configuration in force names.
 func (p *Process) names() (all []string) {
-	c := cmp.Or(p.admin.Current.Load(), p.cfg)
+	c := p.current()
 	for i := range c.Monitor.Entities {
 		all = append(all, cmp.Or(c.Monitor.Entities[i].Queue, c.Monitor.Entities[i].Topic))
 	}
@@ -98,20 +105,4 @@ func (p *Process) names() (all []string) {
 		all = append(all, c.Broker.Topics[i].Name)
 	}
 	return all
-}
-
-// checks makes the checks of /readyz and /healthz/outbound.
-func (p *Process) checks(ctx context.Context) (results []web.Check) {
-	all := slices.Concat(p.admin.Ready, p.admin.Outbound)
-	if sinks := p.admin.Sinks.Load(); sinks != nil {
-		all = append(all, *sinks...)
-	}
-	for _, o := range adminport.Ask(ctx, all) {
-		c := web.Check{Name: o.Name, Failed: o.Err != nil, Message: o.Remark}
-		if c.Failed {
-			c.Message = o.Err.Error()
-		}
-		results = append(results, c)
-	}
-	return results
 }

@@ -10,7 +10,7 @@ import (
 
 // hurryOn cuts a drain short when somebody asks for the end once more, by a signal or by quitquitquit,
 // or when a component fails, which is remembered. done ends the watch, and returns that failure.
-func (p *Process) hurryOn() (done func() error) {
+func (e *environment) hurryOn() (done func() error) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	end, ended := make(chan struct{}), make(chan struct{})
@@ -20,12 +20,12 @@ func (p *Process) hurryOn() (done func() error) {
 		defer signal.Stop(again)
 		select {
 		case <-end:
-		case <-p.life.Stopping: // the drain is over
+		case <-e.life.Stopping: // the drain is over
 		case <-again:
-		case <-p.admin.Quit:
-		case failure = <-p.life.Failed:
+		case <-e.admin.Quit:
+		case failure = <-e.life.Failed:
 		}
-		p.life.Hurry()
+		e.life.Hurry()
 	}()
 	return func() error {
 		close(end)

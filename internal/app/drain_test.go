@@ -84,7 +84,7 @@ func TestOnlySigtermLeavesTime(t *testing.T) {
 			// The runtime starts a goroutine for signals, which must not be of the bubble.
 			warmSignals()
 			synctest.Test(t, func(t *testing.T) {
-				p := &Process{log: zap.NewNop(), life: lifecycle.New(zap.NewNop(), time.Minute)}
+				p := &Process{environment: &environment{log: zap.NewNop(), life: lifecycle.New(zap.NewNop(), time.Minute)}}
 				p.admin = &adminport.Port{Life: p.life, Quit: make(chan struct{}, 1)}
 				p.life.Delays = lifecycle.Delays{Max: patient, Apps: apptest.Connected(1)}
 				p.life.Serving()
@@ -134,7 +134,7 @@ func TestProbesForOtherMachinesAreNoMoreThanProbes(t *testing.T) {
 	for target, want := range map[string]int{
 		"/livez": 200, "/startupz": 200, "/metrics": 200, "/healthz/outbound": 404, "/configz": 404, "/debug/pprof/cmdline": 404,
 	} {
-		resp, err := http.Get("http://" + p.probesAddr + target)
+		resp, err := http.Get("http://" + p.servers.probesAddr + target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func TestProbesForOtherMachinesAreNoMoreThanProbes(t *testing.T) {
 		}
 	}
 	for _, target := range []string{"/drain", "/quitquitquit"} {
-		resp, err := http.Post("http://"+p.probesAddr+target, "", nil)
+		resp, err := http.Post("http://"+p.servers.probesAddr+target, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

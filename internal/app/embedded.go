@@ -26,9 +26,10 @@ import (
 	"overdue/internal/version"
 )
 
-// embeddedBroker is how the embedded broker of a role is set up, and the key that the components of the same
-// process use where it has keys. broker.New refuses what reading the configuration has not.
-func embeddedBroker(c *config.Config, r config.Role, log *zap.Logger) (cfg broker.Config, own broker.AuthorizationRule) {
+// brokerConfig is how the embedded broker of a role is set up, and the key that the components of
+// the same process use where it has keys. broker.New refuses what reading the configuration has
+// not.
+func brokerConfig(c *config.Config, r config.Role, log *zap.Logger) (cfg broker.Config, own broker.AuthorizationRule) {
 	b := &c.Broker
 	cfg = broker.Config{
 		Quirks:                quirk.Of(b.Quirks...),
@@ -92,47 +93,52 @@ func brokerCertificate(c *config.Config, changed func(error)) (*listener.Certifi
 }
 
 // certificateChanged logs that the files of a certificate have been replaced.
-func (p *Process) certificateChanged(err error) {
+func (e *environment) certificateChanged(err error) {
 	if err != nil {
-		p.log.Warn("the new certificate is invalid; the previous one is still served", zap.Error(err))
+		e.log.Warn("the new certificate is invalid; the previous one is still served", zap.Error(err))
 		return
 	}
-	p.log.Info("certificate reloaded")
+	e.log.Info("certificate reloaded")
 }
 
 // logNotApplied says what a client will miss in Azure. The names are in the message, since equal
 // messages are sampled.
-func (p *Process) logNotApplied(u httpapi.Unapplied) {
-	p.log.Warn(fmt.Sprintf("%s of %.260s is not applied: in the request it stands behind %s; Azure Service Bus keeps and shows it, and does not apply it either",
+func (e *environment) logNotApplied(u httpapi.Unapplied) {
+	e.log.Warn(fmt.Sprintf("%s of %.260s is not applied: in the request it stands behind %s; Azure Service Bus keeps and shows it, and does not apply it either",
 		u.Element, u.Path, u.Behind), zap.String("client", u.Client))
 }
 
+// embedded is the embedded broker of a process, and how clients reach it.
+type embedded struct {
+	*broker.Broker
+	cfg         *config.Config
+	key         broker.AuthorizationRule // our own, where the broker has keys
+	certificate *listener.Certificate    // nil without TLS
+	addrs       []string                 // as bound; the first is that of broker.listen
+}
+
 // startBroker serves the embedded broker on all its endpoints.
-func (p *Process) startBroker(endpoints []net.Listener) error {
-	cfg, own := embeddedBroker(p.cfg, p.role, p.log)
-	cert, err := brokerCertificate(p.cfg, p.certificateChanged)
+func startBroker(e *environment, endpoints []net.Listener) (*embedded, error) {
+	cfg, own := brokerConfig(e.cfg, e.role, e.log)
+	cert, err := brokerCertificate(e.cfg, e.certificateChanged)
 	if err != nil {
-		return &config.Error{Err: fmt.Errorf("the embedded broker has no certificate: %w", err)}
+		return nil, &config.Error{Err: fmt.Errorf("the embedded broker has no certificate: %w", err)}
 	}
 	b, err := broker.New(cfg)
 	if err != nil {
-		return &config.Error{Err: fmt.Errorf("the embedded broker cannot be made: %w", err)}
+		return nil, &config.Error{Err: fmt.Errorf("the embedded broker cannot be made: %w", err)}
 	}
-	p.broker, p.brokerKey, p.certificate = b, own, cert
-	for _, ln := range endpoints {
-		p.brokerAddrs = append(p.brokerAddrs, ln.Addr().String())
+	for _, w := range e.cfg.EmulatorWarnings() {
+		e.log.Warn("a property of the emulator's configuration has no effect",
+			zap.String("file", e.cfg.Broker.EmulatorConfig), zap.String("what", w))
 	}
-	for _, w := range p.cfg.EmulatorWarnings() {
-		p.log.Warn("a property of the emulator's configuration has no effect",
-			zap.String("file", p.cfg.Broker.EmulatorConfig), zap.String("what", w))
-	}
-	web := httpapi.Config{Broker: b, Version: version.String(), ErrorLog: cfg.ErrorLog, NotApplied: p.logNotApplied}
+	web := httpapi.Config{Broker: b, Version: version.String(), ErrorLog: cfg.ErrorLog, NotApplied: e.logNotApplied}
 	if cert != nil {
 		web.TLS = cert.TLS
 	}
 	server := httpapi.New(web)
 	var stopping atomic.Bool
-	p.life.Run("embedded broker", func() error {
+	e.life.Run("embedded broker", func() error {
 		var all errgroup.Group
 		for _, ln := range endpoints {
 			all.Go(func() error { return server.Serve(ln) })
@@ -144,29 +150,35 @@ func (p *Process) startBroker(endpoints []net.Listener) error {
 	}, func(ctx context.Context) error {
 		stopping.Store(true)
 		err := server.Shutdown(ctx)
-		if n := b.Held(p.cfg.AllMonitorQueues().Has); n > 0 {
-			p.log.Warn("messages of the embedded broker are lost, as it keeps them in memory", zap.Int("messages", n))
+		if n := b.Held(e.cfg.AllMonitorQueues().Has); n > 0 {
+			e.log.Warn("messages of the embedded broker are lost, as it keeps them in memory", zap.Int("messages", n))
 		}
 		return errors.Join(err, b.Shutdown(ctx))
 	})
-	return nil
+	return &embedded{
+		Broker:      b,
+		cfg:         e.cfg,
+		key:         own,
+		certificate: cert,
+		addrs:       addresses(endpoints),
+	}, nil
 }
 
-// OwnConnectionString is how proxy and monitor reach the embedded broker.
-func (p *Process) OwnConnectionString() string {
-	return config.ConnectionString(p.brokerAddrs[0], cmp.Or(p.brokerKey.KeyName, config.AnyKeyName), cmp.Or(p.brokerKey.PrimaryKey, config.AnyKey))
+// ownConnectionString is how proxy and monitor reach the embedded broker.
+func (b *embedded) ownConnectionString() string {
+	return config.ConnectionString(b.addrs[0], cmp.Or(b.key.KeyName, config.AnyKeyName), cmp.Or(b.key.PrimaryKey, config.AnyKey))
 }
 
 // shownConnectionString is what a user pastes into an app. Keys are not shown.
-func (p *Process) shownConnectionString() string {
-	name, key := p.shownKey()
-	return config.ConnectionString(reachable(p.brokerAddrs[0]), name, key)
+func (b *embedded) shownConnectionString() string {
+	name, key := b.shownKey()
+	return config.ConnectionString(reachable(b.addrs[0]), name, key)
 }
 
 // shownSecureConnectionString is the same for clients that use TLS.
-func (p *Process) shownSecureConnectionString() string {
-	name, key := p.shownKey()
-	return secureConnectionString(p.brokerAddrs[0], p.certificate.Names, name, key)
+func (b *embedded) shownSecureConnectionString() string {
+	name, key := b.shownKey()
+	return secureConnectionString(b.addrs[0], b.certificate.Names, name, key)
 }
 
 // secureConnectionString is how a client reaches addr over TLS: without the flag of the emulator,
@@ -192,8 +204,8 @@ func named(addr string, names []string) string {
 	return net.JoinHostPort(host, port)
 }
 
-func (p *Process) shownKey() (name, key string) {
-	if keys := p.cfg.Broker.Keys; len(keys) > 0 {
+func (b *embedded) shownKey() (name, key string) {
+	if keys := b.cfg.Broker.Keys; len(keys) > 0 {
 		return keys[0].Name, "<the key>"
 	}
 	return config.AnyKeyName, config.AnyKey

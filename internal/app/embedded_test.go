@@ -28,10 +28,13 @@ func TestSecureConnectionStringNamesWhatTheCertificateIsFor(t *testing.T) {
 		{"[::]:5673", []string{"build.example", "localhost"}, "localhost:5673"},
 		{"192.0.2.1:5673", []string{"*.example", "build.example"}, "build.example:5673"},
 	} {
-		p := &Process{cfg: &config.Config{}, brokerAddrs: []string{tt.addr}}
-		p.certificate = &listener.Certificate{Names: tt.names}
+		b := &embedded{
+			cfg:         &config.Config{},
+			addrs:       []string{tt.addr},
+			certificate: &listener.Certificate{Names: tt.names},
+		}
 		want := "Endpoint=sb://" + tt.want + ";SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
-		if got := p.shownSecureConnectionString(); got != want {
+		if got := b.shownSecureConnectionString(); got != want {
 			t.Errorf("at %s for %v: %s, want %s", tt.addr, tt.names, got, want)
 		}
 	}
@@ -67,7 +70,7 @@ func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
 		}
 		for _, r := range []config.Role{config.RoleRun, config.RoleBroker} {
 			var found []broker.QueueConfig
-			set, _ := embeddedBroker(c, r, zap.NewNop())
+			set, _ := brokerConfig(c, r, zap.NewNop())
 			for _, q := range set.Queues {
 				if strings.EqualFold(q.Name, "overdue-monitor") {
 					found = append(found, q)
@@ -100,7 +103,7 @@ func TestExampleOfTheBrokerIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the example does not load: %v", err)
 	}
-	cfg, _ := embeddedBroker(c, config.RoleBroker, zap.NewNop())
+	cfg, _ := brokerConfig(c, config.RoleBroker, zap.NewNop())
 	b, err := broker.New(cfg)
 	if err != nil {
 		t.Fatalf("the broker refuses the example: %v", err)

@@ -16,7 +16,6 @@ import (
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
 	"overdue/internal/listener"
-	"overdue/internal/servicebus/link"
 	"overdue/proxy"
 )
 
@@ -61,38 +60,46 @@ func selfMade(c *config.Config, section, directory string) (*listener.Certificat
 	return cert, nil
 }
 
-// newProxy gives the proxy its endpoints.
-func (p *Process) newProxy(cfg proxy.Config, ns *connect.Namespace, tokens link.TokenSource) (*proxy.Proxy, error) {
-	cert, err := endpointCertificate(p.cfg, p.certificateChanged)
+// endpoints are where apps connect to the proxy.
+type endpoints struct {
+	cfg         *config.Config
+	proxy       *proxy.Proxy          // nil: there are none
+	certificate *listener.Certificate // nil without TLS
+	addrs       []string              // of config.endpoints, as bound
+}
+
+// newEndpoints makes the proxy with its endpoints, which serve opens.
+func newEndpoints(e *environment, cfg proxy.Config, ns *connection) (endpoints, error) {
+	cert, err := endpointCertificate(e.cfg, e.certificateChanged)
 	if err != nil {
-		return nil, &config.Error{Err: fmt.Errorf("the endpoints have no certificate: %w", err)}
+		return endpoints{}, &config.Error{Err: fmt.Errorf("the endpoints have no certificate: %w", err)}
 	}
-	if p.endpointCertificate = cert; cert != nil {
+	if cert != nil {
 		cfg.TLS = cert.TLS
 	}
-	cfg.Keys, cfg.ClientTokens = p.cfg.EndpointKeys(), p.cfg.PassesCredentials()
-	cfg.AMQP = relayTo(ns)
-	if p.cfg.Log.Frames {
-		cfg.AMQP.Trace = traceFrames(p.log)
+	cfg.Keys, cfg.ClientTokens = e.cfg.EndpointKeys(), e.cfg.PassesCredentials()
+	cfg.AMQP = relayTo(ns.Namespace)
+	if e.cfg.Log.Frames {
+		cfg.AMQP.Trace = traceFrames(e.log)
 	}
-	cfg.AMQP.MaxConns = int(p.cfg.Listen.MaxConnections)
+	cfg.AMQP.MaxConns = int(e.cfg.Listen.MaxConnections)
 	cfg.AMQP.MaxMessageSize = uint64(cfg.MaxBodySize)
 	cfg.Upstream = proxy.Upstream{Dial: ns.OpenHTTP, Host: ns.Host}
 	if !cfg.ClientTokens {
 		cfg.Upstream.Authorize = func(ctx context.Context, address string) (string, error) {
-			t, err := tokens.Token(ctx, address)
+			t, err := ns.tokens.Token(ctx, address)
 			return t.Authorization(), err
 		}
 		cfg.AMQP.Tokens = func(ctx context.Context, audience string) (relay.Token, error) {
-			t, err := tokens.Token(ctx, audience)
+			t, err := ns.tokens.Token(ctx, audience)
 			return relay.Token{Text: t.Value, Type: t.Type, Expires: t.Expires}, err
 		}
 	}
 	px, err := proxy.New(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make the proxy: %w", err)
+		return endpoints{}, fmt.Errorf("make the proxy: %w", err)
 	}
-	return px, nil
+	return endpoints{cfg: e.cfg, proxy: px, certificate: cert}, nil
 }
 
 // relayTo is where the AMQP endpoint leads.
@@ -104,21 +111,19 @@ func relayTo(ns *connect.Namespace) relay.Config {
 	return relay.Config{Dial: ns.Open, Hostname: host}
 }
 
-// openEndpoints serves the listeners, one for each of config.endpoints.
-func (p *Process) openEndpoints(px *proxy.Proxy, listeners []net.Listener) {
-	p.life.Links("proxy", px.Close)
-	for _, ln := range listeners {
-		p.endpointAddrs = append(p.endpointAddrs, ln.Addr().String())
-	}
-	endpoints := p.cfg.Endpoints()
-	p.life.Delays = lifecycle.Delays{Min: p.cfg.MinSigtermDelay, Max: p.cfg.MaxSigtermDelay, Apps: px}
-	registerConnections(p.registry, px)
+// serve serves the listeners, one for each of config.endpoints.
+func (d *endpoints) serve(e *environment, listeners []net.Listener) {
+	px, settings := d.proxy, d.cfg.Endpoints()
+	d.addrs = addresses(listeners)
+	e.life.Links("proxy", px.Close)
+	e.life.Delays = lifecycle.Delays{Min: d.cfg.MinSigtermDelay, Max: d.cfg.MaxSigtermDelay, Apps: px}
+	registerConnections(e.registry, px)
 	closed := make(chan struct{})
-	p.life.Run("endpoints", func() error {
+	e.life.Run("endpoints", func() error {
 		var all errgroup.Group
 		for i, ln := range listeners {
 			serve := px.Serve
-			if endpoints[i].TLSOnly() {
+			if settings[i].TLSOnly() {
 				serve = px.ServeTLS
 			}
 			all.Go(func() error { return serve(ln) })
@@ -136,68 +141,63 @@ func (p *Process) openEndpoints(px *proxy.Proxy, listeners []net.Listener) {
 	})
 }
 
-// AMQPAddr is where the first endpoint listens, "" if there is none.
-func (p *Process) AMQPAddr() string { return p.endpointAddr(0) }
-
-// RestAddr is likewise that of listen.http.
-func (p *Process) RestAddr() string { return p.endpointAddr(1) }
-
-func (p *Process) endpointAddr(i int) string {
-	if i >= len(p.endpointAddrs) {
+// addr is where one of config.endpoints listens, "" if there is none.
+func (d *endpoints) addr(i int) string {
+	if i >= len(d.addrs) {
 		return ""
 	}
-	return p.endpointAddrs[i]
+	return d.addrs[i]
 }
 
-// rowsOfEndpoints says what listens where.
-func (p *Process) rowsOfEndpoints(row func(what, where, note string)) {
-	notes := [...]string{"for the Service Bus SDKs; " + p.monitored(), "POST /{queue}/messages; " + p.monitored(), "both, over TLS"}
-	for i, addr := range p.endpointAddrs {
-		d := p.cfg.Endpoints()[i]
+// rows says what listens where.
+func (d *endpoints) rows(row func(what, where, note string)) {
+	notes := [...]string{"for the Service Bus SDKs; " + monitored(d.cfg), "POST /{queue}/messages; " + monitored(d.cfg), "both, over TLS"}
+	for i, addr := range d.addrs {
+		s := d.cfg.Endpoints()[i]
 		what, scheme, note := "AMQP endpoint", "amqp", notes[i]
-		switch d.Key {
+		switch s.Key {
 		case "listen.http":
 			what, scheme = "REST endpoint", "http"
 		case "listen.amqps":
 			what = "TLS endpoint"
 		}
-		if d.TLSOnly() {
+		if s.TLSOnly() {
 			scheme += "s"
 		}
 		row(what, scheme+"://"+addr, note)
 	}
 }
 
-// bannerOfEndpoints prints the connection strings to paste into an app. Keys are not shown.
-func (p *Process) bannerOfEndpoints(b *strings.Builder) {
+// banner prints the connection strings to paste into an app. Keys are not shown.
+func (d *endpoints) banner(b *strings.Builder) {
 	name, key := config.AnyKeyName, config.AnyKey
-	if keys := p.cfg.Listen.Keys; len(keys) > 0 {
+	if keys := d.cfg.Listen.Keys; len(keys) > 0 {
 		name, key = keys[0].Name, "<the key>"
 	}
-	endpoints := p.cfg.Endpoints()
+	endpoints := d.cfg.Endpoints()
 	secure := slices.IndexFunc(endpoints, func(a config.Address) bool { return a.Key == "listen.amqps" })
 	if secure < 0 {
 		secure = 0
 	}
-	if p.cfg.PassesCredentials() {
+	if d.cfg.PassesCredentials() {
 		fmt.Fprintf(b, "\nApps keep the connection string of the namespace, and come here by the custom endpoint address of their SDK")
-		if p.endpointCertificate != nil {
-			fmt.Fprintf(b, ":\n  %s\n", "sb://"+named(p.endpointAddrs[secure], p.endpointCertificate.Names))
+		if d.certificate != nil {
+			fmt.Fprintf(b, ":\n  %s\n", "sb://"+named(d.addrs[secure], d.certificate.Names))
 		} else {
 			fmt.Fprintf(b, ", for which the endpoints need TLS: see listen.amqps.\n")
 		}
-		b.WriteString(trust(p.endpointCertificate))
+		b.WriteString(trust(d.certificate))
 		return
 	}
 	what := "Connection string of the AMQP endpoint, to paste into an app"
 	if !endpoints[0].TLSOnly() {
-		fmt.Fprintf(b, "\n%s:\n%s\n", what, config.ConnectionString(reachable(p.endpointAddrs[0]), name, key))
+		fmt.Fprintf(b, "\n%s:\n%s\n", what, config.ConnectionString(reachable(d.addrs[0]), name, key))
 		what = "and over TLS"
 	} else {
 		b.WriteByte('\n')
 	}
-	if p.endpointCertificate != nil {
-		fmt.Fprintf(b, "%s:\n%s\n", what, secureConnectionString(p.endpointAddrs[secure], p.endpointCertificate.Names, name, key))
+	if d.certificate != nil {
+		fmt.Fprintf(b, "%s:\n%s\n", what, secureConnectionString(d.addrs[secure], d.certificate.Names, name, key))
 	}
-	b.WriteString(trust(p.endpointCertificate))
+	b.WriteString(trust(d.certificate))
 }

@@ -60,13 +60,13 @@ func startEndpoints(t *testing.T, text string) *Process {
 // trusts is what a client has to know of the endpoints' certificate.
 func trusts(t *testing.T, p *Process) *tls.Config {
 	t.Helper()
-	ca, err := os.ReadFile(p.endpointCertificate.CAFile)
+	ca, err := os.ReadFile(p.endpoints.certificate.CAFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		t.Fatalf("%s has no certificate", p.endpointCertificate.CAFile)
+		t.Fatalf("%s has no certificate", p.endpoints.certificate.CAFile)
 	}
 	return &tls.Config{RootCAs: pool, ServerName: "localhost"}
 }
@@ -125,13 +125,13 @@ func overWebSocket(addr string, trust *tls.Config) func(context.Context, azservi
 
 func TestAppsComeThroughTheTLSEndpointWithTheirKey(t *testing.T) {
 	p := startEndpoints(t, keyedEndpoints)
-	trust, secure := trusts(t, p), p.endpointAddrs[2]
+	trust, secure := trusts(t, p), p.endpoints.addrs[2]
 	with := func(name, key string) string {
-		return secureConnectionString(secure, p.endpointCertificate.Names, name, key)
+		return secureConnectionString(secure, p.endpoints.certificate.Names, name, key)
 	}
 	for name, c := range map[string]*azservicebus.Client{
 		"AMQP over TLS":                        sdkClient(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
-		"AMQP over TLS at the first endpoint":  sdkClient(t, secureConnectionString(p.AMQPAddr(), p.endpointCertificate.Names, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
+		"AMQP over TLS at the first endpoint":  sdkClient(t, secureConnectionString(p.AMQPAddr(), p.endpoints.certificate.Names, "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{TLSConfig: trust}),
 		"AMQP over WebSocket":                  sdkClient(t, with("app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{NewWebSocketConn: overWebSocket(secure, trust)}),
 		"AMQP without TLS, on loopback":        sdkClient(t, config.ConnectionString(p.AMQPAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
 		"AMQP without TLS, the other endpoint": sdkClient(t, config.ConnectionString(p.RestAddr(), "app", "c2VjcmV0c2VjcmV0"), &azservicebus.ClientOptions{}),
@@ -172,11 +172,11 @@ func TestRequestsComeThroughTheTLSEndpointWithTheirKey(t *testing.T) {
 		status     int
 		want       string
 	}{
-		"over TLS":                    {"https://" + p.endpointAddrs[2], token, 201, ""},
+		"over TLS":                    {"https://" + p.endpoints.addrs[2], token, 201, ""},
 		"over TLS, the REST endpoint": {"https://" + p.RestAddr(), token, 201, ""},
 		"without TLS":                 {"http://" + p.RestAddr(), token, 201, ""},
-		"no token":                    {"https://" + p.endpointAddrs[2], "", 401, "MissingToken: The authorization header was not found."},
-		"http at the TLS endpoint":    {"http://" + p.endpointAddrs[2], token, 403, "This port speaks TLS only. Begin the URL with https."},
+		"no token":                    {"https://" + p.endpoints.addrs[2], "", 401, "MissingToken: The authorization header was not found."},
+		"http at the TLS endpoint":    {"http://" + p.endpoints.addrs[2], token, 403, "This port speaks TLS only. Begin the URL with https."},
 	} {
 		if status, body, err := post(t, web, c.url, c.token); err != nil || status != c.status || !strings.Contains(body, c.want) {
 			t.Errorf("%s: %d %s, %v; want %d with %q", name, status, body, err, c.status, c.want)
@@ -238,7 +238,7 @@ broker:
   autoCreate: true
   keys: [{name: theirs, key: bmFtZXNwYWNl, send: true, listen: true}]
 `)
-	at := &azservicebus.ClientOptions{TLSConfig: trusts(t, p), CustomEndpoint: named(p.endpointAddrs[2], p.endpointCertificate.Names)}
+	at := &azservicebus.ClientOptions{TLSConfig: trusts(t, p), CustomEndpoint: named(p.endpoints.addrs[2], p.endpoints.certificate.Names)}
 	if err := exchange(t, sdkClient(t, "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=theirs;SharedAccessKey=bmFtZXNwYWNl", at), "orders"); err != nil {
 		t.Errorf("with the namespace's key = %v, want nil", err)
 	}
@@ -252,7 +252,7 @@ broker:
 		say    string
 	}{"bmFtZXNwYWNl": {201, ""}, "d3Jvbmc=": {401, "InvalidSignature: The token has an invalid signature."}} {
 		token := sas.Make("theirs", key, "https://contoso.servicebus.windows.net/orders", time.Now().Add(time.Hour))
-		if status, body, err := post(t, web, "https://"+p.endpointAddrs[2], token); err != nil || status != want.status || !strings.Contains(body, want.say) {
+		if status, body, err := post(t, web, "https://"+p.endpoints.addrs[2], token); err != nil || status != want.status || !strings.Contains(body, want.say) {
 			t.Errorf("over REST: %d %s, %v; want %d with %q", status, body, err, want.status, want.say)
 		}
 	}

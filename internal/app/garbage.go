@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"overdue/internal/lifecycle"
 )
 
 const (
@@ -22,9 +24,9 @@ const (
 
 // startGarbageBound bounds the garbage of a large heap, unless the operator does, by GOGC or
 // GOMEMLIMIT.
-func (p *Process) startGarbageBound() {
+func startGarbageBound(life *lifecycle.Lifecycle) {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
-		p.life.Background("garbage bound", boundGarbage)
+		life.Background("garbage bound", boundGarbage)
 	}
 }
 

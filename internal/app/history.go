@@ -18,23 +18,19 @@ import (
 	"overdue/internal/operator/dlq"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
-	"overdue/internal/slack"
 )
 
 // startHistory opens the history, if there is to be one. No guarantee depends on it, so a directory
 // that cannot be written fails no start.
-func (p *Process) startHistory(shared *redisstore.Store) {
-	if p.role.Proxy {
-		p.slack = slack.NewMeter(p.registry)
-	}
+func (p *Process) startHistory() {
 	c, directory := p.cfg.History, historyDirectory(p.cfg, stateFolder)
 	if directory == "" || !p.role.Proxy && !p.role.Monitor {
 		return
 	}
 	log := p.log.Named("history")
 	var fleet *redisstore.History
-	if shared != nil {
-		fleet = shared.History()
+	if p.shared != nil {
+		fleet = p.shared.History()
 	}
 	writable := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "overdue_history_writable", Help: "Whether the file of the history can be written: 0 after a write that failed, or during one that takes longer than 10 s. What is not written waits in memory.",
@@ -76,7 +72,7 @@ func (p *Process) missing(ctx context.Context, name string, known []string) erro
 	describe := p.describe
 	if p.broker != nil { // a queue that would be made on demand is not there
 		describe = func(ctx context.Context, name string) (entities.Info, error) {
-			return catalog.NewEmbeddedSource(p.broker, false).Read(ctx, name)
+			return catalog.NewEmbeddedSource(p.broker.Broker, false).Read(ctx, name)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, missingTimeout)

@@ -13,72 +13,70 @@ import (
 
 	"overdue/internal/adminport"
 	"overdue/internal/config"
-	"overdue/internal/connect"
 	"overdue/internal/plural"
 	"overdue/scheduler"
 	"overdue/scheduler/journal"
 )
 
 // passes reports whether sends go through while the monitor queue cannot be written.
-func (p *Process) passes() bool {
-	return p.role.Proxy && p.cfg.OnMonitorDown == config.OnMonitorDownPass
+func (e *environment) passes() bool {
+	return e.role.Proxy && e.cfg.OnMonitorDown == config.OnMonitorDownPass
 }
 
 // startJournal opens the journal and starts to write what it holds to the monitor queue. It returns nil when
 // sends are to be refused: then a journal that is there is only emptied.
-func (p *Process) startJournal(ns *connect.Namespace, s *scheduler.Scheduler, kept func(n int)) (*journal.Journal, error) {
-	if !p.role.Proxy || p.cfg.Journal.Directory == "" {
+func startJournal(e *environment, host string, s *scheduler.Scheduler, kept func(n int)) (*journal.Journal, error) {
+	if !e.role.Proxy || e.cfg.Journal.Directory == "" {
 		return nil, nil
 	}
-	host := ns.Host
-	if p.cfg.Embedded() {
+	if e.cfg.Embedded() {
 		host = "(embedded)" // wherever it listens
 	}
-	log := p.log.Named("journal")
+	log := e.log.Named("journal")
 	j, err := journal.Open(journal.Config{
-		Scheduler: s, Directory: p.cfg.Journal.Directory, MaxSize: p.cfg.Journal.MaxSize, Namespace: host,
-		MustExist: !p.passes(),
+		Scheduler: s, Directory: e.cfg.Journal.Directory, MaxSize: e.cfg.Journal.MaxSize, Namespace: host,
+		MustExist: !e.passes(),
 		Kept:      kept, Changed: journalLog(log),
 	})
 	switch {
-	case !p.passes() && errors.Is(err, fs.ErrNotExist):
+	case !e.passes() && errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", p.cfg.At("journal.directory"), err)
+		return nil, fmt.Errorf("%s: %w", e.cfg.At("journal.directory"), err)
 	}
-	p.life.Started("journal", func(ctx context.Context) error {
+	e.life.Started("journal", func(ctx context.Context) error {
 		if n := j.Status().Companions; n > 0 {
 			log.Warn("journal is closed with companions in it: the next start writes them to the monitor queue", zap.Int("companions", n))
 		}
 		return j.Close(ctx)
 	})
-	registerJournal(p.registry, j)
+	registerJournal(e.registry, j)
 	st := j.Status()
 	if st.Companions > 0 {
 		log.Info("journal holds companions of an earlier run: they are written to the monitor queue",
-			zap.Int("companions", st.Companions), zap.String("monitor_queue", p.cfg.MonitorQueue), zap.Bool("takes_more", p.passes()))
+			zap.Int("companions", st.Companions), zap.String("monitor_queue", e.cfg.MonitorQueue), zap.Bool("takes_more", e.passes()))
 	}
 	if st.Elsewhere > 0 {
 		log.Warn("journal holds companions of another namespace: they stay in it",
 			zap.Int("companions", st.Elsewhere), zap.String("namespace", host),
 			zap.String("next", "start a proxy for their namespace with this journal.directory, or their deadlines go unwatched"))
 	}
-	p.life.Background("journal to monitor queue", j.Run)
+	e.life.Background("journal to monitor queue", j.Run)
 	inUse := func(context.Context) error {
-		if st := j.Status(); st.Companions > 0 || p.passes() && st.Refusing != nil {
+		if st := j.Status(); st.Companions > 0 || e.passes() && st.Refusing != nil {
 			return errors.New(describeJournal(st))
 		}
 		return nil
 	}
-	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "journal", OK: func(ctx context.Context) error {
+	e.addReady("journal", func(ctx context.Context) error {
 		err := inUse(ctx)
 		if st := j.Status(); err != nil && (st.Down == nil || st.Refusing == nil) {
 			return adminport.Remark(err.Error()) // sends are accepted
 		}
 		return err
-	}})
-	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "journal", OK: inUse})
-	if !p.passes() {
+	})
+	e.addOutbound("journal", inUse)
+	if !e.passes() {
 		return nil, nil
 	}
 	return j, nil
@@ -123,13 +121,13 @@ func registerJournal(r prometheus.Registerer, j *journal.Journal) {
 
 // passing is a readiness check of a process that may go on without its monitor queue: a failure is
 // only logged while sends go through all the same.
-func passing(up *upstream, j *journal.Journal, ok func(context.Context) error) func(context.Context) error {
-	if j == nil {
+func (c *companions) passing(ok func(context.Context) error) func(context.Context) error {
+	if c.journal == nil {
 		return ok
 	}
 	return func(ctx context.Context) error {
 		err := ok(ctx)
-		if err != nil && up.answers() && j.Status().Refusing == nil {
+		if err != nil && c.upstream.answers() && c.journal.Status().Refusing == nil {
 			return adminport.Remark(err.Error())
 		}
 		return err

@@ -38,7 +38,7 @@ func Run(ctx context.Context, r config.Role, c *config.Config, load func() (*con
 		proc.life.Background("configuration", reloads.run)
 	}
 	proc.banner(stdout)
-	log.Info("serving", zap.String("role", r.Name), zap.String("version", version.String()), zap.String("admin", proc.AdminAddr))
+	log.Info("serving", zap.String("role", r.Name), zap.String("version", version.String()), zap.String("admin", proc.AdminAddress()))
 	err = proc.wait(ctx)
 	log.Info("stopped", zap.Error(err))
 	return err
@@ -99,13 +99,27 @@ func (p *Process) UntilReady(ctx context.Context) error {
 }
 
 // Embedded is the broker of this process; nil where there is a namespace.
-func (p *Process) Embedded() *broker.Broker { return p.broker }
+func (p *Process) Embedded() *broker.Broker {
+	if p.broker == nil {
+		return nil
+	}
+	return p.broker.Broker
+}
+
+// OwnConnectionString is how proxy and monitor reach the embedded broker.
+func (p *Process) OwnConnectionString() string { return p.broker.ownConnectionString() }
+
+// AMQPAddr is where the first endpoint listens, "" if there is none.
+func (p *Process) AMQPAddr() string { return p.endpoints.addr(0) }
+
+// RestAddr is likewise that of listen.http.
+func (p *Process) RestAddr() string { return p.endpoints.addr(1) }
 
 // Dashboard is that of the admin port.
 func (p *Process) Dashboard() *web.Dashboard { return p.dashboard }
 
 // AdminAddress is where the admin port listens.
-func (p *Process) AdminAddress() string { return p.AdminAddr }
+func (p *Process) AdminAddress() string { return p.servers.addr }
 
 // Failure gets the first error of a component that ended by itself.
 func (p *Process) Failure() <-chan error { return p.life.Failed }

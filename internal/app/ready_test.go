@@ -41,7 +41,7 @@ func TestUntilReadyWaitsForWhatHasNotFailed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &Process{admin: &adminport.Port{}, life: lifecycle.New(zap.NewNop(), time.Second)}
+				p := &Process{environment: &environment{admin: &adminport.Port{}, life: lifecycle.New(zap.NewNop(), time.Second)}}
 				p.admin.Ready = []adminport.Check{
 					{Name: "upstream", OK: pendingFor(100*time.Millisecond, c.upstream)},
 					{Name: "monitor queue", OK: pendingFor(200*time.Millisecond, c.monitor)},

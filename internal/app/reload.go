@@ -96,7 +96,7 @@ func (r *reloader) reload(reason string) {
 	}
 	var changed, restart []string
 	if err == nil {
-		changed, restart, err = r.p.adopt(next)
+		changed, restart, err = r.adopt(next)
 	}
 	if err != nil {
 		r.successful.Set(0)
@@ -115,26 +115,9 @@ func (r *reloader) reload(reason string) {
 	}
 }
 
-// excluded reports that an entity will never be monitored. A file may list an entity later on, and
-// a link lives longer than a configuration: so links to entities that it does not list are watched
-// too.
-func (p *Process) excluded(name string) bool {
-	if p.reloads {
-		return p.cfg.AllMonitorQueues().Has(name)
-	}
-	return p.catalog.Excluded(name)
-}
-
-// current is the configuration in force.
-func (p *Process) current() *config.Config {
-	if c := p.admin.Current.Load(); c != nil {
-		return c
-	}
-	return p.cfg
-}
-
 // adopt puts what is live of next into force. restart names the settings that differ and have to wait for that.
-func (p *Process) adopt(next *config.Config) (changed, restart []string, err error) {
+func (r *reloader) adopt(next *config.Config) (changed, restart []string, err error) {
+	p := r.p
 	before := p.current()
 	for _, key := range config.Differing(before, next) {
 		if !config.IsLive(key) {
@@ -152,13 +135,13 @@ func (p *Process) adopt(next *config.Config) (changed, restart []string, err err
 	if err != nil {
 		return nil, nil, fmt.Errorf("log.level: %w", err)
 	}
-	if p.proxy != nil {
+	if p.endpoints.proxy != nil {
 		if (len(c.Listen.Keys) == 0) != (len(before.Listen.Keys) == 0) {
 			// Whether an endpoint asks for keys is decided when it opens, and must not change by the way.
 			restart = append(restart, "listen.keys")
 			c.Keep("listen.keys", before)
 			c.Listen.Keys = before.Listen.Keys
-		} else if err := p.proxy.SetKeys(c.EndpointKeys()); err != nil {
+		} else if err := p.endpoints.proxy.SetKeys(c.EndpointKeys()); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -53,7 +53,7 @@ func reloaded(t *testing.T, text string) (*Process, func(text string) (changed, 
 		if err != nil {
 			return nil, nil, err
 		}
-		return p.adopt(c)
+		return (&reloader{p: p}).adopt(c)
 	}
 }
 

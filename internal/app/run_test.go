@@ -195,7 +195,7 @@ func TestUntilReadySaysWhyTheNamespaceCannotBeWorkedWith(t *testing.T) {
 	if err := absent.UntilReady(t.Context()); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("with a namespace that is not there: %v, want its refusal", err)
 	}
-	if absent.Embedded() != nil || p.Embedded() != p.broker || p.AdminAddress() != p.AdminAddr {
+	if absent.Embedded() != nil || p.Embedded() != p.broker.Broker || p.AdminAddress() != p.servers.addr {
 		t.Error("a process without an embedded broker has one, or the other one has not its own")
 	}
 	p.life.Fail("monitor", errors.New("no such queue"))

@@ -99,7 +99,7 @@ func TestAMissedMessageIsHandledAsItsEntitySays(t *testing.T) {
 	for entity, want := range map[string]alert.Handling{
 		"orders": {ForwardTo: "late", Report: true}, "bills": {}, "unknown": {},
 	} {
-		if got := p.handling(entity); got != want {
+		if got := p.sinks.handling(entity); got != want {
 			t.Errorf("handling of %s = %+v, want %+v", entity, got, want)
 		}
 	}

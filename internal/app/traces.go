@@ -13,34 +13,31 @@ import (
 	"overdue/internal/version"
 )
 
-// startTraces starts the export of spans, if the variables of OpenTelemetry name a receiver. They
-// are often set for a whole fleet, so a mistake in them turns traces off and stops nothing.
-func (p *Process) startTraces(namespace string) {
+// startTraces starts the export of spans, and returns nil unless the variables of OpenTelemetry
+// name a receiver. They are often set for a whole fleet, so a mistake in them turns traces off and
+// stops nothing.
+func startTraces(e *environment, namespace string) *traces.Tracer {
 	t, err := traces.New(traces.Options{
 		Namespace:    namespace,
-		MonitorQueue: p.cfg.AllMonitorQueues().For,
+		MonitorQueue: e.cfg.AllMonitorQueues().For,
 		Version:      version.String(),
-		Log:          p.log.Named("traces"),
-		Registerer:   p.registry,
+		Log:          e.log.Named("traces"),
+		Registerer:   e.registry,
 	})
 	if err != nil {
-		p.log.Warn("traces are off", zap.Error(err), zap.String("next", "docs/operate/traces.md has the variables; restart after a change"))
-		return
+		e.log.Warn("traces are off", zap.Error(err), zap.String("next", "docs/operate/traces.md has the variables; restart after a change"))
+		return nil
 	}
 	if t == nil {
-		return
+		return nil
 	}
-	p.traces = t
-	p.log.Info("traces are on", zap.String("receiver", t.Receiver()))
-	p.life.Background("traces", t.Run)
+	e.log.Info("traces are on", zap.String("receiver", t.Receiver()))
+	e.life.Background("traces", t.Run)
+	return t
 }
 
-// traced returns a sink that gives each event the traceparent of its span, and passes it on to a.
-// The first sink records the span. It takes each event once, whatever becomes of the other sinks.
-func (p *Process) traced(a alert.Alerter, records bool) alert.Alerter {
-	return tracedSink{a, p.traces, records}
-}
-
+// A tracedSink gives each event the traceparent of its span before it passes it on. The first sink
+// records the span: it takes each event once, whatever becomes of the other sinks.
 type tracedSink struct {
 	alert.Alerter
 	tracer  *traces.Tracer // nil: events get the traceparent of their message

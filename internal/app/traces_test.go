@@ -247,7 +247,7 @@ func TestRESTSendsAreTracedAndMetricsHaveTheirTraces(t *testing.T) {
 		t.Errorf("send has %v, want that it came over REST", about)
 	}
 	scrape := func(accept string) string {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+tr.AdminAddr+"/metrics", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+tr.AdminAddress()+"/metrics", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,36 +11,68 @@ import (
 
 	"go.uber.org/zap"
 
-	"overdue/internal/adminport"
+	"overdue/alert"
 	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sdk"
+	"overdue/internal/slack"
 	"overdue/internal/unreceived"
 	"overdue/monitor"
 	"overdue/monitor/notify"
 	"overdue/proxy"
 	"overdue/scheduler"
+	"overdue/scheduler/journal"
 )
 
-// noteWritten notes how a write of companions ended, for the health of what takes them.
-func noteWritten(store *companionStore, up *upstream, err error) {
-	switch {
-	case store != nil && err != nil:
-		store.doubted()
-	case store != nil:
-	case err == nil:
-		up.written()
-	default:
-		up.doubted()
+// startComponents makes the clients of the namespace, embedded or not, and the components that use
+// them. Nothing here waits for the network. There are no listeners when the role has no proxy.
+func (p *Process) startComponents(listeners []net.Listener) (err error) {
+	if err := p.connect(); err != nil {
+		return err
 	}
+	p.traces = startTraces(p.environment, p.namespace.Host)
+	if err := p.startCatalog(listeners); err != nil {
+		return err
+	}
+	if p.shared, err = startRedis(p.environment, p.namespace.Host); err != nil {
+		return err
+	}
+	if p.role.Proxy {
+		p.slack = slack.NewMeter(p.registry)
+	}
+	p.startHistory()
+	c, err := p.startCompanions()
+	if err != nil {
+		return err
+	}
+	p.warnOfDrops()
+	if p.role.Monitor {
+		if err := p.startMonitor(c); err != nil {
+			return err
+		}
+	}
+	if p.role.Proxy {
+		if err := p.startProxy(c, listeners); err != nil {
+			return err
+		}
+	}
+	return startCanary(p.environment, p.namespace, c.scheduler, p.endpoints.proxy)
 }
 
-// startComponents makes the clients of the namespace, embedded or not, and the components that use
-// them. Nothing here waits for the network. There are no endpoints when the role has no proxy.
-func (p *Process) startComponents(endpoints []net.Listener) error {
+// A connection is the namespace that a process works on, with the clients that its components
+// share.
+type connection struct {
+	*connect.Namespace
+	client *sdk.Client
+	links  *link.Namespace
+	tokens link.TokenSource
+}
+
+// connect makes the clients. They dial when somebody uses them.
+func (p *Process) connect() error {
 	text := p.cfg.Namespace
 	if p.cfg.Embedded() {
 		text = p.OwnConnectionString()
@@ -53,130 +85,38 @@ func (p *Process) startComponents(endpoints []net.Listener) error {
 	if err != nil {
 		return err
 	}
-	p.namespace = ns
+	p.namespace = &connection{
+		Namespace: ns,
+		client:    client,
+		links:     links,
+		tokens:    tokens,
+	}
 	p.life.Connection("namespace client", client.Close)
 	p.life.Connection("namespace links", func(context.Context) error { return links.Close() })
-
-	p.startTraces(ns.Host)
-	if err := p.startKnowledge(ns, tokens, endpoints); err != nil {
-		return err
-	}
-
-	up := newUpstream(ns, links, p.cfg.AllMonitorQueues().Names(), p.log)
-	up.goesOn = p.passes()
-	count, kept, cancelled := companionCounter(p.registry)
-	ops, deadlines := operations.New(p.registry), operations.NewDeadlines(p.registry)
-	deadlines.SetCanary(p.cfg.Canary.Queue)
-	shared, err := p.startRedis(ns)
-	if err != nil {
-		return err
-	}
-	p.shared = shared
-	p.startHistory(shared)
-	store := p.startStore(shared)
-	sc := scheduler.Config{
-		Client: client, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Companions: p.cfg.Companions,
-		Written: func(n int, err error) {
-			count(n, err)
-			noteWritten(store, up, err)
-		},
-		Links: links, Operations: ops, Deadlines: deadlines,
-		Cancelled: func(n int, err error) {
-			cancelled(n)
-			if err != nil {
-				p.log.Info("companions not cancelled, they become due needlessly", zap.Error(err))
-			}
-		},
-	}
-	every := clockInterval
-	if store != nil {
-		sc.Store, every = store, clockIntervalAlone
-	}
-	s, err := scheduler.New(sc)
-	if err != nil {
-		return fmt.Errorf("make the scheduler: %w", err)
-	}
-	p.life.Links("scheduler", s.Close)
-	registerClock(p.registry, s)
-	journal, err := p.startJournal(ns, s, kept)
-	if err != nil {
-		return err
-	}
-	p.life.Background("broker clock", func(ctx context.Context) error {
-		return keepClock(ctx, up.up, s.Blurred(), s.MeasureClock, every, p.log)
-	})
-	p.life.Background("early cancel", s.RunCancel)
-	p.life.Background("upstream", up.run)
-	if store != nil {
-		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "companion store", OK: passing(up, journal, store.state)})
-	}
-	p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "upstream", OK: passing(up, journal, up.attached)})
-	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "namespace", OK: up.outbound})
-
-	p.warnOfDrops()
-	if p.role.Monitor {
-		c := monitor.Config{Links: links, Scheduler: s, Operations: ops, Deadlines: deadlines, Namespace: ns.Host}
-		if store != nil {
-			c.Store = store
-		}
-		showFleet := p.shareNotifications(shared, &c)
-		w, err := p.newMonitor(client, c)
-		if err != nil {
-			return err
-		}
-		showFleet(w)
-		p.life.Background("monitor", w.Run)
-		if p.source != nil && store == nil {
-			f := &former{queues: p.cfg.AllMonitorQueues(), source: p.source, links: links, worker: w, log: p.log.Named("monitor")}
-			p.life.Background("former monitor queues", f.run)
-		}
-		p.admin.Ready = append(p.admin.Ready, adminport.Check{Name: "monitor queue", OK: passing(up, journal, func(context.Context) error {
-			missing := w.Unattached()
-			switch {
-			case len(missing) == 0:
-				return nil
-			case store != nil:
-				return errors.New("the monitor has no companions from the companion store: it needs that, and the broker's clock")
-			}
-			return notReceiving(missing)
-		})})
-	}
-	if !p.role.Proxy {
-		return p.startWatch(client, links, s, nil)
-	}
-	px, err := p.newProxy(proxy.Config{
-		Client: client, Scheduler: s, Journal: journal, Operations: ops, Settings: p.catalog.Settings, Learn: p.catalog.Learn, Excluded: p.excluded,
-		MonitorQueue: p.cfg.MonitorQueue,
-		MaxInFlight:  int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
-		Log: p.log.Named(proxyLog), Registerer: p.registry, Entities: p.cfg.MonitoredNames(), Canary: p.cfg.Canary.Queue, Slack: p.slack, Traces: p.traces,
-	}, ns, tokens)
-	if err != nil {
-		return err
-	}
-	p.proxy = px
-	if err := p.watchMonitorQueues(links, s, ops); err != nil {
-		return err
-	}
-	p.openEndpoints(px, endpoints)
-	return p.startWatch(client, links, s, px)
+	return nil
 }
 
-// startKnowledge makes what is known of entities: by the embedded broker itself, or by the administration API.
-func (p *Process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource, endpoints []net.Listener) error {
+// startCatalog makes what is known of entities: by the embedded broker itself, or by the
+// administration API of the namespace, with our own credentials. Our own endpoints are not that
+// API.
+func (p *Process) startCatalog(endpoints []net.Listener) error {
 	if p.broker != nil {
-		source := catalog.NewEmbeddedSource(p.broker, p.cfg.Broker.AutoCreate)
+		source := catalog.NewEmbeddedSource(p.broker.Broker, p.cfg.Broker.AutoCreate)
 		p.catalog = catalog.New(p.cfg, source, p.broker.Default().Changes, p.log)
 	} else {
-		source, client, err := p.adminSource(ns, tokens, endpoints)
+		api, err := connect.AdminAPI(p.cfg, p.namespace.Namespace, p.namespace.tokens, addresses(endpoints)...)
 		if err != nil {
 			return err
 		}
 		p.life.Started("administration API", func(context.Context) error {
-			client.CloseIdleConnections()
+			api.Client.CloseIdleConnections()
 			return nil
 		})
-		p.source = source
-		p.catalog = catalog.New(p.cfg, source, nil, p.log)
+		p.source = catalog.Nowhere{}
+		if len(api.Endpoints) > 0 {
+			p.source = api
+		}
+		p.catalog = catalog.New(p.cfg, p.source, nil, p.log)
 	}
 	p.life.Started("entities", func(context.Context) error {
 		p.catalog.Close()
@@ -186,32 +126,200 @@ func (p *Process) startKnowledge(ns *connect.Namespace, tokens link.TokenSource,
 	return nil
 }
 
+// companions are what writes companions, and knows whether they can be written.
+type companions struct {
+	scheduler  *scheduler.Scheduler
+	upstream   *upstream
+	store      *companionStore  // nil: companions are on the monitor queue
+	journal    *journal.Journal // nil: sends are refused while companions cannot be written
+	operations *operations.Counter
+	deadlines  *operations.Deadlines
+}
+
+// startCompanions starts the scheduler, and keeps the broker's clock and the state of the
+// namespace.
+func (p *Process) startCompanions() (*companions, error) {
+	ns := p.namespace
+	c := &companions{
+		upstream:   newUpstream(ns.Namespace, ns.links, p.cfg.AllMonitorQueues().Names(), p.log),
+		store:      startStore(p.environment, p.shared),
+		operations: operations.New(p.registry),
+		deadlines:  operations.NewDeadlines(p.registry),
+	}
+	c.upstream.goesOn = p.passes()
+	c.deadlines.SetCanary(p.cfg.Canary.Queue)
+	count, journaled, cancelled := companionCounter(p.registry)
+	sc := scheduler.Config{
+		Client: ns.client, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Companions: p.cfg.Companions,
+		Written: func(n int, err error) {
+			count(n, err)
+			c.noteWritten(err)
+		},
+		Links: ns.links, Operations: c.operations, Deadlines: c.deadlines,
+		Cancelled: func(n int, err error) {
+			cancelled(n)
+			if err != nil {
+				p.log.Info("companions not cancelled, they become due needlessly", zap.Error(err))
+			}
+		},
+	}
+	interval := clockInterval
+	if c.store != nil {
+		sc.Store, interval = c.store, clockIntervalAlone
+	}
+	s, err := scheduler.New(sc)
+	if err != nil {
+		return nil, fmt.Errorf("make the scheduler: %w", err)
+	}
+	c.scheduler = s
+	p.life.Links("scheduler", s.Close)
+	registerClock(p.registry, s)
+	if c.journal, err = startJournal(p.environment, ns.Host, s, journaled); err != nil {
+		return nil, err
+	}
+	p.life.Background("broker clock", func(ctx context.Context) error {
+		return keepClock(ctx, c.upstream.up, s.Blurred(), s.MeasureClock, interval, p.log)
+	})
+	p.life.Background("early cancel", s.RunCancel)
+	p.life.Background("upstream", c.upstream.run)
+	if c.store != nil {
+		p.addReady("companion store", c.passing(c.store.state))
+	}
+	p.addReady("upstream", c.passing(c.upstream.attached))
+	p.addOutbound("namespace", c.upstream.outbound)
+	return c, nil
+}
+
+// noteWritten notes how a write of companions ended, for the health of what takes them.
+func (c *companions) noteWritten(err error) {
+	switch {
+	case c.store != nil && err != nil:
+		c.store.doubted()
+	case c.store != nil:
+	case err == nil:
+		c.upstream.written()
+	default:
+		c.upstream.doubted()
+	}
+}
+
+// startMonitor starts the monitor with its sinks: the log always, then those of the configuration.
+func (p *Process) startMonitor(c *companions) (err error) {
+	cfg := monitor.Config{
+		Links: p.namespace.links, Scheduler: c.scheduler, Operations: c.operations, Deadlines: c.deadlines, Namespace: p.namespace.Host,
+		Queues: p.cfg.AllMonitorQueues(), Entities: p.cfg.MonitoredNames(),
+		Settings: p.catalog.Monitored, Describe: p.catalog.Describe, Known: p.catalog.Known, Adopt: catalog.Adoptions(p.cfg),
+		Log: p.log.Named("monitor"), Registerer: p.registry,
+	}
+	if c.store != nil {
+		cfg.Store = c.store
+	}
+	var pages alert.Pool
+	var fleet *fleetView
+	if p.shared != nil { // each missed deadline is notified once in the fleet, and a group is sent as one page
+		cfg.Notified, pages = p.shared.Notified(), p.shared.Groups()
+		fleet = newFleetView(p.registry, p.shared.View())
+	}
+	p.sinks = &sinkSet{
+		environment: p.environment,
+		namespace:   p.namespace,
+		catalog:     p.catalog,
+		traces:      p.traces,
+		pages:       pages,
+		outbox:      notify.NewOutbox(c.scheduler),
+	}
+	p.sinks.open()
+	active, err := p.sinks.fill(p.cfg)
+	if err != nil {
+		return err
+	}
+	cfg.Alerters = p.sinks.take(active)
+	if p.worker, err = monitor.New(cfg); err != nil {
+		return fmt.Errorf("make the monitor: %w", err)
+	}
+	p.catalog.OnDescribed(p.worker.Described)
+	if fleet != nil {
+		p.life.Background("view of the fleet", func(ctx context.Context) error { return fleet.run(ctx, p.worker) })
+	}
+	p.life.Background("monitor", p.worker.Run)
+	if p.source != nil && c.store == nil {
+		f := &former{
+			queues: p.cfg.AllMonitorQueues(),
+			source: p.source,
+			links:  p.namespace.links,
+			worker: p.worker,
+			log:    p.log.Named("monitor"),
+		}
+		p.life.Background("former monitor queues", f.run)
+	}
+	p.addReady("monitor queue", c.passing(func(context.Context) error {
+		missing := p.worker.Unattached()
+		switch {
+		case len(missing) == 0:
+			return nil
+		case c.store != nil:
+			return errors.New("the monitor has no companions from the companion store: it needs that, and the broker's clock")
+		}
+		return notReceiving(missing)
+	}))
+	return nil
+}
+
+// startProxy starts the proxy and opens its endpoints.
+func (p *Process) startProxy(c *companions, listeners []net.Listener) (err error) {
+	p.endpoints, err = newEndpoints(p.environment, proxy.Config{
+		Client: p.namespace.client, Scheduler: c.scheduler, Journal: c.journal, Operations: c.operations,
+		Settings: p.catalog.Settings, Learn: p.catalog.Learn, Excluded: p.excluded,
+		MonitorQueue: p.cfg.MonitorQueue, Entities: p.cfg.MonitoredNames(), Canary: p.cfg.Canary.Queue,
+		MaxInFlight: int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
+		Log: p.log.Named(proxyLog), Registerer: p.registry, Slack: p.slack, Traces: p.traces,
+	}, p.namespace)
+	if err != nil {
+		return err
+	}
+	if err := watchMonitorQueues(p.environment, p.namespace.links, c); err != nil {
+		return err
+	}
+	p.endpoints.serve(p.environment, listeners)
+	return nil
+}
+
+// excluded reports that an entity will never be monitored. A file may list an entity later on, and
+// a link lives longer than a configuration: so links to entities that it does not list are watched
+// too.
+func (p *Process) excluded(name string) bool {
+	if p.cfg.Reloads() {
+		return p.cfg.AllMonitorQueues().Has(name)
+	}
+	return p.catalog.Excluded(name)
+}
+
 // watchMonitorQueues notices companions that are due and that no monitor receives. A monitor
 // notices that about others as little as about itself, so proxies do.
-func (p *Process) watchMonitorQueues(links *link.Namespace, s *scheduler.Scheduler, ops *operations.Counter) error {
-	if p.cfg.CompanionsInRedis() {
+func watchMonitorQueues(e *environment, links *link.Namespace, c *companions) error {
+	if c.store != nil {
 		return nil // no companion is on the monitor queue
 	}
 	var watches []*unreceived.Watch
-	for _, queue := range p.cfg.AllMonitorQueues().Names() {
+	for _, queue := range e.cfg.AllMonitorQueues().Names() {
 		w, err := unreceived.New(unreceived.Config{
-			Links: links, Queue: queue, Now: func() time.Time { return s.Now().Time },
-			LastDue: func() time.Time { return s.LastDue(queue) }, Operations: ops, Log: p.log,
+			Links: links, Queue: queue, Now: func() time.Time { return c.scheduler.Now().Time },
+			LastDue: func() time.Time { return c.scheduler.LastDue(queue) }, Operations: c.operations, Log: e.log,
 		})
 		if err != nil {
 			return err
 		}
 		watches = append(watches, w)
-		p.life.Background("unreceived companions", w.Run)
+		e.life.Background("unreceived companions", w.Run)
 	}
-	unreceived.Register(p.registry, watches...)
-	p.admin.Outbound = append(p.admin.Outbound, adminport.Check{Name: "monitor", OK: func(ctx context.Context) error {
+	unreceived.Register(e.registry, watches...)
+	e.addOutbound("monitor", func(ctx context.Context) error {
 		var errs []error
 		for _, w := range watches {
 			errs = append(errs, w.Check(ctx))
 		}
 		return errors.Join(errs...)
-	}})
+	})
 	return nil
 }
 
@@ -227,23 +335,4 @@ func (p *Process) warnOfDrops() {
 				zap.String("next", "set its deadLetteringOnMessageExpiration: true, or its missed deadlines go unseen"))
 		}
 	}
-}
-
-// newMonitor gives the monitor its sinks: the log always, then those of the configuration.
-func (p *Process) newMonitor(client *sdk.Client, c monitor.Config) (*monitor.Worker, error) {
-	c.Queues = p.cfg.AllMonitorQueues()
-	c.Settings, c.Describe, c.Known = p.catalog.Monitored, p.catalog.Describe, p.catalog.Known
-	c.Log, c.Adopt = p.log.Named("monitor"), catalog.Adoptions(p.cfg)
-	c.Registerer, c.Entities = p.registry, p.cfg.MonitoredNames()
-	p.sinks = p.newSinkSet(client, c.Links, notify.NewOutbox(c.Scheduler))
-	active, err := p.sinks.fill(p.cfg)
-	if err != nil {
-		return nil, err
-	}
-	c.Alerters = p.sinks.take(active)
-	if p.worker, err = monitor.New(c); err != nil {
-		return nil, fmt.Errorf("make the monitor: %w", err)
-	}
-	p.catalog.OnDescribed(p.worker.Described)
-	return p.worker, nil
 }

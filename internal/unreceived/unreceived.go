@@ -27,13 +27,14 @@ import (
 )
 
 const (
-	// checkInterval is the interval of the checks. A dead monitor is noticed within unheldPeriod and two of them.
+	// checkInterval is the interval of the checks. A dead monitor is noticed within unheldPeriod and
+	// two of them.
 	checkInterval = 12 * time.Second
-	// unheldPeriod is for how long a companion is due before anybody asks whether it is held. A monitor
-	// rewrites what it holds for 40 s.
+	// unheldPeriod is for how long a companion is due before anybody asks whether it is held. A
+	// monitor rewrites what it holds for 40 s.
 	unheldPeriod = 42 * time.Second
-	// unreceivedPeriod is how long after it was free a companion that is still there counts as unreceived,
-	// although others are before it now.
+	// unreceivedPeriod is how long after it was free a companion that is still there counts as
+	// unreceived, although others are before it now.
 	unreceivedPeriod = time.Minute
 	// watchPeriod is how long the watch goes on after the last companion of its process was due, and
 	// after the start: companions of the process before may be due.
@@ -43,8 +44,8 @@ const (
 	// firstLeap is how many numbers a check passes over at first, if the one before did not get to the
 	// end of the queue.
 	firstLeap = page * pages
-	// suspectTries is how often a check receives, suspectPause how long it waits between: another watch may have
-	// the suspect at this instant.
+	// suspectTries is how often a check receives, suspectPause how long it waits between: another
+	// watch may have the suspect at this instant.
 	suspectTries, suspectPause = 3, 200 * time.Millisecond
 	timeout                    = 30 * time.Second // of one check
 )

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"overdue/internal/adminport"
+	"overdue/internal/config"
+	"overdue/internal/lifecycle"
+	"overdue/internal/web"
+)
+
+// An environment is what all components of a process get: its settings, and where they log, count,
+// say how they are and are stopped.
+type environment struct {
+	role     config.Role
+	cfg      *config.Config // of the start
+	log      *zap.Logger
+	life     *lifecycle.Lifecycle
+	registry *prometheus.Registry
+	admin    *adminport.Port
+}
+
+func newEnvironment(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLevel) *environment {
+	e := &environment{
+		role:     r,
+		cfg:      c,
+		log:      log,
+		life:     lifecycle.New(log, c.ShutdownTimeout),
+		registry: newRegistry(r),
+	}
+	registerState(e.registry, e.life)
+	e.admin = &adminport.Port{Life: e.life, Level: level, Metrics: e.registry, Config: c, Quit: make(chan struct{}, 1)}
+	return e
+}
+
+// current is the configuration in force.
+func (e *environment) current() *config.Config { return cmp.Or(e.admin.Current.Load(), e.cfg) }
+
+// addReady adds a check to readiness.
+func (e *environment) addReady(name string, ok func(context.Context) error) {
+	e.admin.Ready = append(e.admin.Ready, adminport.Check{Name: name, OK: ok})
+}
+
+// addOutbound adds a check of what the process depends on.
+func (e *environment) addOutbound(name string, ok func(context.Context) error) {
+	e.admin.Outbound = append(e.admin.Outbound, adminport.Check{Name: name, OK: ok})
+}
+
+// checks makes the checks of /readyz and /healthz/outbound, and those of the sinks.
+func (e *environment) checks(ctx context.Context) (results []web.Check) {
+	all := slices.Concat(e.admin.Ready, e.admin.Outbound)
+	if sinks := e.admin.Sinks.Load(); sinks != nil {
+		all = append(all, *sinks...)
+	}
+	for _, o := range adminport.Ask(ctx, all) {
+		c := web.Check{Name: o.Name, Failed: o.Err != nil, Message: o.Remark}
+		if c.Failed {
+			c.Message = o.Err.Error()
+		}
+		results = append(results, c)
+	}
+	return results
+}
+
+// well is nil when this process is ready and the canary, if there is one, comes back.
+func (e *environment) well(ctx context.Context) error {
+	if s := e.life.State(); s != lifecycle.StateServing {
+		return fmt.Errorf("the process is %s", s)
+	}
+	checks := e.admin.Ready
+	for _, c := range e.admin.Outbound {
+		if c.Name == "canary" {
+			checks = append(checks[:len(checks):len(checks)], c)
+		}
+	}
+	for _, o := range adminport.Ask(ctx, checks) {
+		if o.Err != nil {
+			return fmt.Errorf("%s: %w", o.Name, o.Err)
+		}
+	}
+	return nil
+}
