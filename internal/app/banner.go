@@ -111,11 +111,7 @@ func monitored(c *config.Config) string {
 	if len(c.Monitor.Entities) == 0 {
 		return "everything is monitored"
 	}
-	names := make([]string, 0, len(c.Monitor.Entities))
-	for _, e := range c.Monitor.Entities {
-		names = append(names, e.Name())
-	}
-	return "monitored: " + config.Clip(strings.Join(names, ", "))
+	return "monitored: " + config.Clip(strings.Join(c.MonitoredNames(), ", "))
 }
 
 // monitorQueuesNote names the monitor queues.

@@ -26,8 +26,8 @@ const (
 type companionStore struct {
 	*redisstore.Companions
 	log    *zap.Logger
-	counts bool // it shows how many there are
-	doubt  chan struct{}
+	counts bool   // it shows how many there are
+	doubt  wakeup // asks for another check
 
 	durable prometheus.Gauge
 	kept    *prometheus.GaugeVec
@@ -43,7 +43,7 @@ func startStore(e *environment, shared *redisstore.Store) *companionStore {
 		return nil
 	}
 	s := &companionStore{
-		Companions: shared.Companions(), log: e.log.Named("store"), counts: e.role.Monitor, doubt: make(chan struct{}, 1), err: errNotTried,
+		Companions: shared.Companions(), log: e.log.Named("store"), counts: e.role.Monitor, doubt: newWakeup(), err: errNotTried,
 		durable: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "overdue_companion_store_durable", Help: "Whether Redis persists the companions, as far as it says: 1 or 0.",
 		}),
@@ -80,14 +80,6 @@ func (s *companionStore) state(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
-}
-
-// doubted asks for another check.
-func (s *companionStore) doubted() {
-	select {
-	case s.doubt <- struct{}{}:
-	default: // a check is pending
-	}
 }
 
 // run checks the store until ctx ends. It fails where the store forgets what it is given and has done so from the start.

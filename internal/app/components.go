@@ -33,10 +33,10 @@ const adminStopTimeout = 2 * time.Second
 type Process struct {
 	*environment
 	servers   adminServers
-	broker    *embedded         // nil when there is a namespace
-	namespace *connection       // nil for a broker alone, like all that follow
+	broker    *embedded // nil when there is a namespace
+	namespace *connection
 	source    entities.Source   // of what the catalog knows; nil with an embedded broker
-	catalog   *catalog.Catalog  // of entities
+	catalog   *catalog.Catalog  // of entities; nil for a broker alone
 	shared    *redisstore.Store // nil without Redis
 	traces    *traces.Tracer    // nil: off
 	slack     *slack.Meter      // of settlements; nil without a proxy
@@ -48,15 +48,8 @@ type Process struct {
 	headroom []byte // see HeapHeadroom
 }
 
-// HeapHeadroom is how much garbage may gather, in bytes, beyond what Go lets gather anyway, which is as much again
-// as is in use. A busy sidecar has some 8 MB in use and fills as much again twenty times a second; each collection
-// wakes every processor. It is memory that counts as in use and is never touched, so that
-// none stands behind it. Unlike a higher GOGC it adds the same to a small heap and to that of a broker in
-// which a million messages wait.
-const HeapHeadroom = 24 << 20
-
-// Start makes and starts the components of a role. If a component cannot start, those that have
-// started are stopped again.
+// Start makes and starts the components of a role. What had been started is stopped again
+// when a later one cannot be.
 func Start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (*Process, error) {
 	p := &Process{environment: newEnvironment(r, c, log, level), headroom: make([]byte, HeapHeadroom)}
 	ls, err := bind(r, c)
@@ -83,6 +76,9 @@ func (p *Process) startAll(ls *listeners) (err error) {
 		if p.broker, err = startBroker(p.environment, ls.broker); err != nil {
 			return err
 		}
+	}
+	if err := p.connect(); err != nil {
+		return err
 	}
 	if p.role.Proxy || p.role.Monitor {
 		if err := p.startComponents(ls.endpoints); err != nil {

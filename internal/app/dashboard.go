@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"overdue/internal/catalog"
-	"overdue/internal/connect"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/version"
@@ -19,7 +18,7 @@ import (
 // startDashboard makes the dashboard of the admin port. Everything that it shows has to be there.
 func (p *Process) startDashboard() error {
 	s := web.Source{
-		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Checks: p.checks,
+		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Checks: p.checks, Slack: p.slack,
 		State:    func() string { return string(p.life.State()) },
 		Settings: func() any { return p.current().Redacted() },
 	}
@@ -33,7 +32,6 @@ func (p *Process) startDashboard() error {
 	if s.Namespace, err = p.dashboardNamespace(); err != nil {
 		return err
 	}
-	s.Slack = p.slack
 	d := web.New(s)
 	p.admin.Dashboard, p.dashboard = d, d
 	p.life.Background("dashboard", func(ctx context.Context) error {
@@ -46,16 +44,7 @@ func (p *Process) startDashboard() error {
 // dashboardNamespace is what the pages about messages read. They have connections of their own, which
 // are made when somebody opens such a page: reading a long queue takes nothing from the monitor.
 func (p *Process) dashboardNamespace() (*web.Namespace, error) {
-	var ns *connect.Namespace
-	if p.namespace != nil {
-		ns = p.namespace.Namespace
-	} else { // a broker alone
-		var err error
-		if ns, err = connect.Parse(p.OwnConnectionString()); err != nil {
-			return nil, fmt.Errorf("the dashboard cannot reach the broker: %w", err)
-		}
-	}
-	_, links, _, err := ns.Connect(p.log)
+	_, links, _, err := p.namespace.Connect(p.log)
 	if err != nil {
 		return nil, fmt.Errorf("the dashboard cannot reach the namespace: %w", err)
 	}
@@ -65,7 +54,7 @@ func (p *Process) dashboardNamespace() (*web.Namespace, error) {
 		log := p.log.Named("dashboard")
 		actions = &web.Actions{
 			Token:     p.cfg.Dashboard.Token,
-			Namespace: ns.Host,
+			Namespace: p.namespace.Host,
 			Folder:    func() (string, error) { return actionFolder(p.cfg) },
 			Sender:    p.actionSender,
 			Audit:     func(a web.Audit) { audit(log, a) },

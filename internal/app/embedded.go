@@ -79,28 +79,6 @@ func brokerConfig(c *config.Config, r config.Role, log *zap.Logger) (cfg broker.
 // process, where it has keys.
 const ownKeyName = "overdue-own"
 
-// brokerCertificate is the certificate that the embedded broker serves TLS with; nil without TLS. changed
-// is called when the user's own certificate has been replaced.
-func brokerCertificate(c *config.Config, changed func(error)) (*listener.Certificate, error) {
-	t := &c.Broker.TLS
-	switch {
-	case !t.Enabled:
-		return nil, nil
-	case t.CertFile != "":
-		return listener.LoadCertificate(t.CertFile, t.KeyFile, changed)
-	}
-	return selfMade(c, "broker.tls", t.Directory)
-}
-
-// certificateChanged logs that the files of a certificate have been replaced.
-func (e *environment) certificateChanged(err error) {
-	if err != nil {
-		e.log.Warn("the new certificate is invalid; the previous one is still served", zap.Error(err))
-		return
-	}
-	e.log.Info("certificate reloaded")
-}
-
 // logNotApplied says what a client will miss in Azure. The names are in the message, since equal
 // messages are sampled.
 func (e *environment) logNotApplied(u httpapi.Unapplied) {
@@ -120,9 +98,12 @@ type embedded struct {
 // startBroker serves the embedded broker on all its endpoints.
 func startBroker(e *environment, endpoints []net.Listener) (*embedded, error) {
 	cfg, own := brokerConfig(e.cfg, e.role, e.log)
-	cert, err := brokerCertificate(e.cfg, e.certificateChanged)
-	if err != nil {
-		return nil, &config.Error{Err: fmt.Errorf("the embedded broker has no certificate: %w", err)}
+	var cert *listener.Certificate
+	if t := &e.cfg.Broker.TLS; t.Enabled {
+		var err error
+		if cert, err = e.certificate("broker.tls", t.CertFile, t.KeyFile, t.Directory); err != nil {
+			return nil, &config.Error{Err: fmt.Errorf("the embedded broker has no certificate: %w", err)}
+		}
 	}
 	b, err := broker.New(cfg)
 	if err != nil {

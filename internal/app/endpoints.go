@@ -6,9 +6,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
 
 	"overdue/internal/amqp/relay"
@@ -19,16 +22,19 @@ import (
 	"overdue/proxy"
 )
 
-// endpointCertificate is the certificate that the endpoints serve TLS with; nil without TLS.
-func endpointCertificate(c *config.Config, changed func(error)) (*listener.Certificate, error) {
-	if !c.ServesTLS() {
-		return nil, nil
+// certificate is what a listener serves TLS with: the user's own, read again when its files have
+// been replaced, or else one that we make. section is where its settings are.
+func (e *environment) certificate(section, certFile, keyFile, directory string) (*listener.Certificate, error) {
+	if certFile == "" {
+		return selfMade(e.cfg, section, directory)
 	}
-	t := &c.Listen.TLS
-	if t.CertFile != "" {
-		return listener.LoadCertificate(t.CertFile, t.KeyFile, changed)
-	}
-	return selfMade(c, "listen.tls", t.Directory)
+	return listener.LoadCertificate(certFile, keyFile, func(err error) {
+		if err != nil {
+			e.log.Warn("the new certificate is invalid; the previous one is still served", zap.Error(err))
+			return
+		}
+		e.log.Info("certificate reloaded")
+	})
 }
 
 // selfMade is the certificate of our own that is kept in a folder. That of the embedded broker
@@ -69,13 +75,13 @@ type endpoints struct {
 }
 
 // newEndpoints makes the proxy with its endpoints, which serve opens.
-func newEndpoints(e *environment, cfg proxy.Config, ns *connection) (endpoints, error) {
-	cert, err := endpointCertificate(e.cfg, e.certificateChanged)
-	if err != nil {
-		return endpoints{}, &config.Error{Err: fmt.Errorf("the endpoints have no certificate: %w", err)}
-	}
-	if cert != nil {
-		cfg.TLS = cert.TLS
+func newEndpoints(e *environment, cfg proxy.Config, ns *connection) (_ endpoints, err error) {
+	d := endpoints{cfg: e.cfg}
+	if t := &e.cfg.Listen.TLS; e.cfg.ServesTLS() {
+		if d.certificate, err = e.certificate("listen.tls", t.CertFile, t.KeyFile, t.Directory); err != nil {
+			return d, &config.Error{Err: fmt.Errorf("the endpoints have no certificate: %w", err)}
+		}
+		cfg.TLS = d.certificate.TLS
 	}
 	cfg.Keys, cfg.ClientTokens = e.cfg.EndpointKeys(), e.cfg.PassesCredentials()
 	cfg.AMQP = relayTo(ns.Namespace)
@@ -95,11 +101,10 @@ func newEndpoints(e *environment, cfg proxy.Config, ns *connection) (endpoints, 
 			return relay.Token{Text: t.Value, Type: t.Type, Expires: t.Expires}, err
 		}
 	}
-	px, err := proxy.New(cfg)
-	if err != nil {
-		return endpoints{}, fmt.Errorf("make the proxy: %w", err)
+	if d.proxy, err = proxy.New(cfg); err != nil {
+		return d, fmt.Errorf("make the proxy: %w", err)
 	}
-	return endpoints{cfg: e.cfg, proxy: px, certificate: cert}, nil
+	return d, nil
 }
 
 // relayTo is where the AMQP endpoint leads.
@@ -200,4 +205,17 @@ func (d *endpoints) banner(b *strings.Builder) {
 		fmt.Fprintf(b, "%s:\n%s\n", what, secureConnectionString(d.addrs[secure], d.certificate.Names, name, key))
 	}
 	b.WriteString(trust(d.certificate))
+}
+
+// deliveryTag is the delivery tag of a frame, which Service Bus makes of the lock token.
+var deliveryTag = regexp.MustCompile(` tag=[^ ]*`)
+
+// traceFrames logs the frames of the AMQP endpoint without their tags, for relay.Config.Trace.
+// While the level is above debug a frame costs the making of its line and no more.
+func traceFrames(log *zap.Logger) func(side, dir, line string) {
+	return func(side, dir, line string) {
+		if entry := log.Check(zapcore.DebugLevel, "frame"); entry != nil {
+			entry.Write(zap.String("side", side), zap.String("dir", dir), zap.String("frame", deliveryTag.ReplaceAllString(line, "")))
+		}
+	}
 }

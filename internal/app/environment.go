@@ -41,6 +41,18 @@ func newEnvironment(r config.Role, c *config.Config, log *zap.Logger, level zap.
 	return e
 }
 
+// A wakeup wakes the goroutine that waits for it, once however often it has been signalled meanwhile.
+type wakeup chan struct{}
+
+func newWakeup() wakeup { return make(chan struct{}, 1) }
+
+func (w wakeup) signal() {
+	select {
+	case w <- struct{}{}:
+	default: // it has not been taken yet
+	}
+}
+
 // current is the configuration in force.
 func (e *environment) current() *config.Config { return cmp.Or(e.admin.Current.Load(), e.cfg) }
 

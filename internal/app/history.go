@@ -17,14 +17,13 @@ import (
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/redisstore"
-	"overdue/internal/servicebus/entities"
 )
 
 // startHistory opens the history, if there is to be one. No guarantee depends on it, so a directory
 // that cannot be written fails no start.
 func (p *Process) startHistory() {
 	c, directory := p.cfg.History, historyDirectory(p.cfg, stateFolder)
-	if directory == "" || !p.role.Proxy && !p.role.Monitor {
+	if directory == "" {
 		return
 	}
 	log := p.log.Named("history")
@@ -71,9 +70,7 @@ func (p *Process) missing(ctx context.Context, name string, known []string) erro
 	}
 	describe := p.describe
 	if p.broker != nil { // a queue that would be made on demand is not there
-		describe = func(ctx context.Context, name string) (entities.Info, error) {
-			return catalog.NewEmbeddedSource(p.broker.Broker, false).Read(ctx, name)
-		}
+		describe = catalog.NewEmbeddedSource(p.broker.Broker, false).Read
 	}
 	ctx, cancel := context.WithTimeout(ctx, missingTimeout)
 	defer cancel()

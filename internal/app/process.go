@@ -4,9 +4,13 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -65,6 +69,33 @@ func (p *Process) wait(ctx context.Context) error {
 	return p.Stop()
 }
 
+// hurryOn cuts a drain short when somebody asks for the end once more, by a signal or by
+// quitquitquit, or when a component fails, which is remembered. done ends the watch, and returns
+// that failure.
+func (e *environment) hurryOn() (done func() error) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	end, ended := make(chan struct{}), make(chan struct{})
+	var failure error
+	go func() {
+		defer close(ended)
+		defer signal.Stop(again)
+		select {
+		case <-end:
+		case <-e.life.Stopping: // the drain is over
+		case <-again:
+		case <-e.admin.Quit:
+		case failure = <-e.life.Failed:
+		}
+		e.life.Hurry()
+	}()
+	return func() error {
+		close(end)
+		<-ended
+		return failure
+	}
+}
+
 const (
 	// readyTimeout bounds how long UntilReady waits for a namespace that does not answer.
 	readyTimeout = 30 * time.Second
@@ -96,6 +127,35 @@ func (p *Process) UntilReady(ctx context.Context) error {
 		case <-time.After(readyPoll):
 		}
 	}
+}
+
+// StartPrivate starts an endpoint for one command or action, and returns its connection string.
+// What is sent there to monitored entities has companions.
+func StartPrivate(ctx context.Context, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (p *Process, text string, err error) {
+	private := *c
+	key := makePrivate(&private)
+	if p, err = Start(config.Role{Name: "operator", Proxy: true}, &private, log, level); err != nil {
+		return nil, "", err
+	}
+	if err := p.UntilReady(ctx); err != nil {
+		_ = p.Stop() // the reason why it is not ready is the one to report
+		return nil, "", err
+	}
+	return p, config.ConnectionString(p.AMQPAddr(), config.AnyKeyName, key), nil
+}
+
+// makePrivate makes the endpoints those of one command: on loopback, for one random key.
+func makePrivate(c *config.Config) (key string) {
+	const any = "127.0.0.1:0"
+	key = rand.Text()
+	c.Listen = config.Listen{AMQP: any, HTTP: any, Admin: any, MaxConnections: 100, Keys: []config.EndpointKey{{Name: config.AnyKeyName, Key: key, Manage: true}}}
+	c.Proxy.Credentials = config.OwnCredentials
+	// Journal and history are the sidecar's: two processes cannot have them.
+	c.OnMonitorDown, c.Journal.Directory = config.OnMonitorDownRefuse, ""
+	c.History.Enabled, c.Dashboard.Token = false, ""
+	c.Canary, c.Heartbeat = config.Canary{}, config.Heartbeat{}
+	c.MinSigtermDelay, c.MaxSigtermDelay = 0, 0
+	return key
 }
 
 // Embedded is the broker of this process; nil where there is a namespace.

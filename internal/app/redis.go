@@ -31,13 +31,12 @@ func startRedis(e *environment, host string) (*redisstore.Store, error) {
 	s, err := redisstore.Open(redisstore.Config{
 		Address: e.cfg.RedisAddress, Roots: e.cfg.RedisRoots, Fleet: []string{alert.NamespaceOf(host), e.cfg.MonitorQueue},
 		Asked: func(use string, err error, news bool) {
-			if err == nil {
-				requests.WithLabelValues(use, "ok").Inc()
-				up.WithLabelValues(use).Set(1)
-			} else {
-				requests.WithLabelValues(use, "error").Inc()
-				up.WithLabelValues(use).Set(0)
+			result, answers := "ok", 1.0
+			if err != nil {
+				result, answers = "error", 0
 			}
+			requests.WithLabelValues(use, result).Inc()
+			up.WithLabelValues(use).Set(answers)
 			switch {
 			case !news:
 			case err != nil:

@@ -33,9 +33,9 @@ type upstream struct {
 	links  *link.Namespace
 	queues []string // the monitor queues
 	log    *zap.Logger
-	doubt  chan struct{} // somebody saw a write fail
-	up     chan struct{} // gets a value whenever it has been attached
-	goesOn bool          // sends go through meanwhile
+	doubt  wakeup // somebody saw a write fail, and asks for another check
+	up     wakeup // whenever it has been attached
+	goesOn bool   // sends go through meanwhile
 
 	mu      sync.Mutex
 	err     error     // why it is not attached; nil when it is
@@ -68,7 +68,7 @@ func (queues notReceiving) Error() string {
 func (notReceiving) Is(target error) bool { return target == errNotTried }
 
 func newUpstream(ns *connect.Namespace, links *link.Namespace, queues []string, log *zap.Logger) *upstream {
-	return &upstream{ns: ns, dial: ns.Open, links: links, queues: queues, log: log.With(zap.String("monitor_queue", strings.Join(queues, ", "))), doubt: make(chan struct{}, 1), up: make(chan struct{}, 1), err: errNotTried}
+	return &upstream{ns: ns, dial: ns.Open, links: links, queues: queues, log: log.With(zap.String("monitor_queue", strings.Join(queues, ", "))), doubt: newWakeup(), up: newWakeup(), err: errNotTried}
 }
 
 // attached is a readiness check.
@@ -108,17 +108,8 @@ func (u *upstream) sinceProof() time.Duration {
 	return time.Since(u.proof)
 }
 
-// doubted asks for another check.
-func (u *upstream) doubted() {
-	select {
-	case u.doubt <- struct{}{}:
-	default: // a check is pending
-	}
-}
-
-// run keeps the state until ctx ends. No answer of the namespace about the monitor queue ends a
-// process. Work that needs no companion goes on without the queue, and a missing queue may come
-// back, as rights may.
+// run keeps the state until ctx ends. Nothing that the namespace says of the monitor queue ends a process: what needs no
+// companion goes on without it, and a queue that is not there may come back, as rights may.
 func (u *upstream) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		u.attach(ctx)
@@ -168,10 +159,7 @@ func (u *upstream) attach(ctx context.Context) {
 			if news {
 				u.log.Info("namespace attached", zap.String("namespace", u.ns.Host))
 			}
-			select {
-			case u.up <- struct{}{}:
-			default: // whom it concerns has not looked since the last time
-			}
+			u.up.signal()
 			return
 		}
 		if logged != event || time.Since(at) >= remindEvery {

@@ -146,7 +146,7 @@ func TestUpstreamIsCheckedAgainWhenAWriteHasFailed(t *testing.T) {
 		t.Errorf("attached = %v before anybody doubts, want nil", err)
 	}
 	for range 3 { // many writes fail at once
-		u.doubted()
+		u.doubt.signal()
 	}
 	eventually(t, "not attached", func() bool { return u.attached(t.Context()) != nil })
 	if ln, err = net.Listen("tcp", addr); err != nil {
@@ -166,7 +166,7 @@ func TestUpstreamThatWasDoubtedForNothingSaysNothing(t *testing.T) {
 	u, logs, _ := watchUpstream(t, ln.Addr().String())
 	<-u.up
 	for range 3 {
-		u.doubted()
+		u.doubt.signal()
 		<-u.up // it has looked
 	}
 	if n := logs.FilterMessage("namespace attached").Len(); n != 1 {
@@ -205,7 +205,7 @@ func TestUpstreamWaitsForAQueueThatIsNotThere(t *testing.T) {
 		if err := b.Default().DeleteQueue("overdue-monitor"); err != nil {
 			t.Fatal(err)
 		}
-		u.doubted()
+		u.doubt.signal()
 	}
 	select {
 	case err := <-ended:

@@ -26,7 +26,7 @@ const fileSettleTime = 200 * time.Millisecond
 type fileWatch struct {
 	watcher *fsnotify.Watcher
 	settled *time.Timer // fires when nothing has happened to the files for fileSettleTime
-	news    chan struct{}
+	news    wakeup
 	done    chan struct{}
 
 	mu      sync.Mutex // guards all below
@@ -42,7 +42,7 @@ func watchFiles(files []string) (*fileWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &fileWatch{watcher: watcher, settled: time.NewTimer(fileSettleTime), news: make(chan struct{}, 1), done: make(chan struct{}), folders: map[string]bool{}}
+	w := &fileWatch{watcher: watcher, settled: time.NewTimer(fileSettleTime), news: newWakeup(), done: make(chan struct{}), folders: map[string]bool{}}
 	if err := w.add(files); err != nil {
 		return nil, errors.Join(err, watcher.Close())
 	}
@@ -143,10 +143,7 @@ func (w *fileWatch) check() {
 		return
 	}
 	w.digest = d
-	select {
-	case w.news <- struct{}{}:
-	default: // it has not been taken yet
-	}
+	w.news.signal()
 }
 
 func (w *fileWatch) close() {

@@ -27,12 +27,9 @@ import (
 	"overdue/scheduler/journal"
 )
 
-// startComponents makes the clients of the namespace, embedded or not, and the components that use
-// them. Nothing here waits for the network. There are no listeners when the role has no proxy.
+// startComponents starts the components that use the namespace, embedded or not. Nothing here waits
+// for the network. There are no listeners when the role has no proxy.
 func (p *Process) startComponents(listeners []net.Listener) (err error) {
-	if err := p.connect(); err != nil {
-		return err
-	}
 	p.traces = startTraces(p.environment, p.namespace.Host)
 	if err := p.startCatalog(listeners); err != nil {
 		return err
@@ -194,12 +191,12 @@ func (p *Process) startCompanions() (*companions, error) {
 func (c *companions) noteWritten(err error) {
 	switch {
 	case c.store != nil && err != nil:
-		c.store.doubted()
+		c.store.doubt.signal()
 	case c.store != nil:
 	case err == nil:
 		c.upstream.written()
 	default:
-		c.upstream.doubted()
+		c.upstream.doubt.signal()
 	}
 }
 
@@ -227,6 +224,7 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		traces:      p.traces,
 		pages:       pages,
 		outbox:      notify.NewOutbox(c.scheduler),
+		describe:    p.describe,
 	}
 	p.sinks.open()
 	active, err := p.sinks.fill(p.cfg)

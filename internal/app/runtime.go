@@ -5,12 +5,35 @@ package app
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
 
+	"overdue/internal/config"
 	"overdue/internal/lifecycle"
 )
+
+// HeapHeadroom is how much garbage may gather, in bytes, beyond what Go lets gather anyway, which is as much again
+// as is in use. A busy sidecar has some 8 MB in use and fills as much again twenty times a second; each collection
+// wakes every processor. It is memory that counts as in use and is never touched, so that
+// none stands behind it. Unlike a higher GOGC it adds the same to a small heap and to that of a broker in
+// which a million messages wait. test/bench/README.md has what it is worth.
+const HeapHeadroom = 24 << 20
+
+// useProcessors has Go run one goroutine more at a time than there are processors, where a monitor
+// runs. Otherwise a nudge that is due waits for up to 10 ms while checks, notifications and the
+// garbage collector have all processors, and longer where other processes want them too. The
+// system runs a thread that has slept before those.
+//
+// It leaves a limit of the container alone, which an additional thread would only use up sooner,
+// and the variable GOMAXPROCS.
+func useProcessors(r config.Role) {
+	n := runtime.GOMAXPROCS(0)
+	if _, chosen := os.LookupEnv("GOMAXPROCS"); r.Monitor && !chosen && n == runtime.NumCPU() {
+		runtime.GOMAXPROCS(n + 1)
+	}
+}
 
 const (
 	// A heap of which so many bytes are in use is large, as that of a broker with some hundred
