@@ -61,7 +61,7 @@ func (a *endpointAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 // key, with a companion of our own making.
 func canarySend(e *environment, client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
 	queue := e.cfg.Canary.Queue
-	if px != nil && len(e.cfg.Listen.Keys) == 0 && !e.cfg.PassesCredentials() {
+	if px != nil && len(e.cfg.Listen.Keys) == 0 && !e.cfg.Proxy.PassesCredentials() {
 		return func(ctx context.Context, id string, ttl time.Duration) error {
 			properties, err := json.Marshal(map[string]any{"MessageId": id, "TimeToLive": ttl.Seconds()})
 			if err != nil {

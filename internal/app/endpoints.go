@@ -54,10 +54,10 @@ func selfMade(c *config.Config, section, directory string) (*listener.Certificat
 		}
 	}
 	if c.Broker.TLS.Enabled && c.Embedded() {
-		add(c.Broker.TLS.Directory, c.Broker.TLS.Hosts, c.BrokerAddresses())
+		add(c.Broker.TLS.Directory, c.Broker.TLS.Hosts, c.Broker.Addresses())
 	}
-	if c.ServesTLS() {
-		add(c.Listen.TLS.Directory, c.Listen.TLS.Hosts, c.Endpoints())
+	if c.Listen.ServesTLS() {
+		add(c.Listen.TLS.Directory, c.Listen.TLS.Hosts, c.Listen.Endpoints())
 	}
 	cert, err := listener.SelfMade(directory, names...)
 	if err != nil {
@@ -77,13 +77,13 @@ type endpoints struct {
 // newEndpoints makes the proxy with its endpoints, which serve opens.
 func newEndpoints(e *environment, cfg proxy.Config, ns *connection) (_ endpoints, err error) {
 	d := endpoints{cfg: e.cfg}
-	if t := &e.cfg.Listen.TLS; e.cfg.ServesTLS() {
+	if t := &e.cfg.Listen.TLS; e.cfg.Listen.ServesTLS() {
 		if d.certificate, err = e.certificate("listen.tls", t.CertFile, t.KeyFile, t.Directory); err != nil {
 			return d, &config.Error{Err: fmt.Errorf("the endpoints have no certificate: %w", err)}
 		}
 		cfg.TLS = d.certificate.TLS
 	}
-	cfg.Keys, cfg.ClientTokens = e.cfg.EndpointKeys(), e.cfg.PassesCredentials()
+	cfg.Keys, cfg.ClientTokens = e.cfg.Listen.SASKeys(), e.cfg.Proxy.PassesCredentials()
 	cfg.AMQP = relayTo(ns.Namespace)
 	if e.cfg.Log.Frames {
 		cfg.AMQP.Trace = traceFrames(e.log)
@@ -118,7 +118,7 @@ func relayTo(ns *connect.Namespace) relay.Config {
 
 // serve serves the listeners, one for each of config.endpoints.
 func (d *endpoints) serve(e *environment, listeners []net.Listener) {
-	px, settings := d.proxy, d.cfg.Endpoints()
+	px, settings := d.proxy, d.cfg.Listen.Endpoints()
 	d.addrs = addresses(listeners)
 	e.life.Links("proxy", px.Close)
 	e.life.Delays = lifecycle.Delays{Min: d.cfg.MinSigtermDelay, Max: d.cfg.MaxSigtermDelay, Apps: px}
@@ -158,7 +158,7 @@ func (d *endpoints) addr(i int) string {
 func (d *endpoints) rows(row func(what, where, note string)) {
 	notes := [...]string{"for the Service Bus SDKs; " + monitored(d.cfg), "POST /{queue}/messages; " + monitored(d.cfg), "both, over TLS"}
 	for i, addr := range d.addrs {
-		s := d.cfg.Endpoints()[i]
+		s := d.cfg.Listen.Endpoints()[i]
 		what, scheme, note := "AMQP endpoint", "amqp", notes[i]
 		switch s.Key {
 		case "listen.http":
@@ -179,12 +179,12 @@ func (d *endpoints) banner(b *strings.Builder) {
 	if keys := d.cfg.Listen.Keys; len(keys) > 0 {
 		name, key = keys[0].Name, "<the key>"
 	}
-	endpoints := d.cfg.Endpoints()
+	endpoints := d.cfg.Listen.Endpoints()
 	secure := slices.IndexFunc(endpoints, func(a config.Address) bool { return a.Key == "listen.amqps" })
 	if secure < 0 {
 		secure = 0
 	}
-	if d.cfg.PassesCredentials() {
+	if d.cfg.Proxy.PassesCredentials() {
 		fmt.Fprintf(b, "\nApps keep the connection string of the namespace, and come here by the custom endpoint address of their SDK")
 		if d.certificate != nil {
 			fmt.Fprintf(b, ":\n  %s\n", "sb://"+named(d.addrs[secure], d.certificate.Names))

@@ -47,12 +47,12 @@ func bind(r config.Role, c *config.Config) (*listeners, error) {
 		ls.probes = open("listen.probes", c.Listen.Probes)
 	}
 	if r.Proxy {
-		for _, d := range c.Endpoints() {
+		for _, d := range c.Listen.Endpoints() {
 			ls.endpoints = append(ls.endpoints, open(d.Key, d.Addr))
 		}
 	}
 	if r.Broker && c.Embedded() {
-		for _, d := range c.BrokerAddresses() {
+		for _, d := range c.Broker.Addresses() {
 			ls.broker = append(ls.broker, open(d.Key, d.Addr))
 		}
 	}

@@ -141,7 +141,7 @@ func (r *reloader) adopt(next *config.Config) (changed, restart []string, err er
 			restart = append(restart, "listen.keys")
 			c.Keep("listen.keys", before)
 			c.Listen.Keys = before.Listen.Keys
-		} else if err := p.endpoints.proxy.SetKeys(c.EndpointKeys()); err != nil {
+		} else if err := p.endpoints.proxy.SetKeys(c.Listen.SASKeys()); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -152,7 +152,7 @@ func (c *Config) completeAlerts() error {
 			continue
 		}
 		a.Key = element + "." + kinds[0]
-		errs = append(errs, c.completeSink(a), c.checkFilters(a), c.checkWording(a, element))
+		errs = append(errs, a.complete(c), a.checkFilters(c), a.checkWording(c, element))
 		if a.Alertmanager != nil && c.origin[element+".group.wait"] == "" {
 			a.Group.Wait = 0
 		}
@@ -171,7 +171,7 @@ func (c *Config) completeAlerts() error {
 
 // checkWording refuses the wording of notifications for a sink that gets single events. The settings
 // of groups pass: a configuration that was printed has their defaults.
-func (c *Config) checkWording(a *Alert, element string) error {
+func (a *Alert) checkWording(c *Config, element string) error {
 	cure := "remove it"
 	switch {
 	case a.Webhook != nil && !a.Webhook.Grouped:
@@ -188,8 +188,8 @@ func (c *Config) checkWording(a *Alert, element string) error {
 	return errors.Join(errs...)
 }
 
-// completeSink puts what files hold in its place.
-func (c *Config) completeSink(a *Alert) error {
+// complete puts what files hold in its place.
+func (a *Alert) complete(c *Config) error {
 	url := func(r *Request) error {
 		if err := c.secret(a.Key, "url", &r.URL, "urlFile", r.URLFile); err != nil {
 			return err
@@ -202,10 +202,10 @@ func (c *Config) completeSink(a *Alert) error {
 	switch {
 	case a.Webhook != nil:
 		w := a.Webhook
-		return errors.Join(url(&w.Request), c.completeServer(a.Key, &w.Server),
+		return errors.Join(url(&w.Request), w.complete(c, a.Key),
 			c.optionalSecret(a.Key, "signingSecret", &w.SigningSecret, "signingSecretFile", w.SigningSecretFile))
 	case a.Alertmanager != nil:
-		return errors.Join(url(&a.Alertmanager.Request), c.completeServer(a.Key, &a.Alertmanager.Server))
+		return errors.Join(url(&a.Alertmanager.Request), a.Alertmanager.complete(c, a.Key))
 	case a.Slack != nil:
 		return url(a.Slack)
 	case a.Teams != nil:
@@ -237,8 +237,8 @@ func (c *Config) completeSink(a *Alert) error {
 	return c.secret(a.Key, "password", &e.Password, "passwordFile", e.PasswordFile)
 }
 
-// completeServer reads the files with the credentials of a server.
-func (c *Config) completeServer(section string, s *Server) error {
+// complete reads the files with the credentials of a server.
+func (s *Server) complete(c *Config, section string) error {
 	errs := []error{c.optionalSecret(section, "bearerToken", &s.BearerToken, "bearerTokenFile", s.BearerTokenFile)}
 	if s.Username != "" {
 		errs = append(errs, c.secret(section, "password", &s.Password, "passwordFile", s.PasswordFile))
@@ -257,11 +257,11 @@ func (c *Config) completeServer(section string, s *Server) error {
 			errs = append(errs, fmt.Errorf("%s is given, and the URL is not https; write https for TLS", c.At(section+".authorityFile")))
 		}
 	}
-	return errors.Join(append(errs, c.readHeaders(section, s))...)
+	return errors.Join(append(errs, s.readHeaders(c, section))...)
 }
 
 // readHeaders adds the headers of a file, one on each line. No error shows a value.
-func (c *Config) readHeaders(section string, s *Server) error {
+func (s *Server) readHeaders(c *Config, section string) error {
 	if s.HeadersFile == "" {
 		return nil
 	}

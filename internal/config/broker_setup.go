@@ -21,31 +21,31 @@ import (
 // An Address is where to listen, and the setting that says so.
 type Address struct{ Key, Addr string }
 
-// BrokerAddresses are those of the embedded broker, that of broker.listen first.
-func (c *Config) BrokerAddresses() []Address {
-	endpoints := []Address{{"broker.listen", c.Broker.Listen}}
-	for _, addr := range c.Broker.AlsoListen {
+// Addresses are where the embedded broker listens, that of broker.listen first.
+func (b *Broker) Addresses() []Address {
+	endpoints := []Address{{"broker.listen", b.Listen}}
+	for _, addr := range b.AlsoListen {
 		endpoints = append(endpoints, Address{"broker.alsoListen", addr})
 	}
-	if c.Broker.TLS.Enabled && c.Broker.TLS.Listen != "" {
-		endpoints = append(endpoints, Address{"broker.tls.listen", c.Broker.TLS.Listen})
+	if b.TLS.Enabled && b.TLS.Listen != "" {
+		endpoints = append(endpoints, Address{"broker.tls.listen", b.TLS.Listen})
 	}
 	return endpoints
 }
 
-// checkBrokerAddresses demands TLS and keys of what others can reach.
-func (c *Config) checkBrokerAddresses() error {
-	t := &c.Broker.TLS
+// checkAddresses demands TLS and keys of what others can reach.
+func (b *Broker) checkAddresses(c *Config) error {
+	t := &b.TLS
 	if (t.CertFile == "") != (t.KeyFile == "") {
 		return fmt.Errorf("%s and %s belong together; give both, or none for a certificate that the broker makes itself",
 			c.At("broker.tls.certFile"), c.At("broker.tls.keyFile"))
 	}
-	for _, d := range c.BrokerAddresses() {
+	for _, d := range b.Addresses() {
 		host, err := SplitAddress(d.Addr)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.At(d.Key), err)
 		}
-		if !OnLoopback(host) && (!t.Enabled || len(c.Broker.Keys) == 0) {
+		if !OnLoopback(host) && (!t.Enabled || len(b.Keys) == 0) {
 			return fmt.Errorf("%s: %s is not on loopback, where others can reach it; set broker.tls.enabled and broker.keys, "+
 				"or listen on 127.0.0.1, [::1] or localhost", c.At(d.Key), d.Addr)
 		}
@@ -54,10 +54,10 @@ func (c *Config) checkBrokerAddresses() error {
 }
 
 // readKeys puts what keyFiles hold in its place.
-func (c *Config) readKeys() error {
-	check := c.newKeyCheck("broker.keys")
-	for i := range c.Broker.Keys {
-		k := &c.Broker.Keys[i]
+func (b *Broker) readKeys(c *Config) error {
+	check := newKeyCheck(c, "broker.keys")
+	for i := range b.Keys {
+		k := &b.Keys[i]
 		if err := check(i, k.Name, &k.Key, k.KeyFile, rights(k.Send, k.Listen, k.Manage)); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (c *Config) readKeys() error {
 
 // newKeyCheck returns what checks the keys of a list, one after the other, and puts what their
 // files hold in its place.
-func (c *Config) newKeyCheck(list string) func(i int, name string, key *string, file string, rights sas.Rights) error {
+func newKeyCheck(c *Config, list string) func(i int, name string, key *string, file string, rights sas.Rights) error {
 	seen := map[string]bool{}
 	return func(i int, name string, key *string, file string, rights sas.Rights) error {
 		at := func(field string) string { return c.At(fmt.Sprintf("%s[%d].%s", list, i, field)) }
@@ -117,19 +117,19 @@ const minKey = 12
 // MaxEmulatorConfig bounds the emulator's file. Fifty queues and topics have some 100 KiB.
 const MaxEmulatorConfig = 4 << 20
 
-func (c *Config) readEmulatorConfig() error {
-	name := c.Broker.EmulatorConfig
+func (b *Broker) readEmulatorConfig(c *Config) error {
+	name := b.EmulatorConfig
 	if name == "" {
 		return nil
 	}
 	if _, given := c.origin["broker.autoCreate"]; !given {
-		c.Broker.AutoCreate = false // it lists all queues, as a file of ours does
+		b.AutoCreate = false // it lists all queues, as a file of ours does
 	}
 	text, err := ReadBounded(name, MaxEmulatorConfig)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.At("broker.emulatorConfig"), err)
 	}
-	if c.Broker.emulator, err = emulator.Parse(text); err != nil {
+	if b.emulator, err = emulator.Parse(text); err != nil {
 		return fmt.Errorf("%s: %s: %w", c.At("broker.emulatorConfig"), name, err)
 	}
 	return nil

@@ -21,29 +21,43 @@ type Heartbeat struct {
 	Interval time.Duration `mapstructure:"interval"`
 }
 
-// completeWatch checks how Overdue watches itself. The canary's queue is monitored, also where others are listed.
-func (c *Config) completeWatch() error {
-	if q := c.Canary.Queue; q != "" {
-		if err := CheckEntity(q); err != nil {
-			return fmt.Errorf("%s: %w", c.At("canary.queue"), err)
+// complete checks the canary. Its queue is monitored, also where others are listed.
+func (y *Canary) complete(c *Config) error {
+	if y.Queue == "" {
+		if c.aimless("canary.interval", y.Interval, "canary.queue") {
+			return fmt.Errorf("%s is given, but there is no canary; set canary.queue, or remove it", c.At("canary.interval"))
 		}
-		if c.isMonitorQueue(q) {
-			return fmt.Errorf("%s is %q, the monitor queue; the canary needs a queue of its own", c.At("canary.queue"), q)
-		}
-		c.watchCanary()
-	} else if c.aimless("canary.interval", c.Canary.Interval, "canary.queue") {
-		return fmt.Errorf("%s is given, but there is no canary; set canary.queue, or remove it", c.At("canary.interval"))
+		return nil
 	}
-	if c.Heartbeat.URL == "" && c.Heartbeat.URLFile == "" {
-		if c.aimless("heartbeat.interval", c.Heartbeat.Interval, "heartbeat.url", "heartbeat.urlFile") {
+	if err := CheckEntity(y.Queue); err != nil {
+		return fmt.Errorf("%s: %w", c.At("canary.queue"), err)
+	}
+	if c.isMonitorQueue(y.Queue) {
+		return fmt.Errorf("%s is %q, the monitor queue; the canary needs a queue of its own", c.At("canary.queue"), y.Queue)
+	}
+	y.addToMonitored(c)
+	return nil
+}
+
+// addToMonitored adds the queue to the list of monitored entities, where there is one.
+func (y *Canary) addToMonitored(c *Config) {
+	if y.Queue != "" && !c.Lists(y.Queue) && len(c.Monitor.Entities) > 0 {
+		c.Monitor.Entities = append(slices.Clone(c.Monitor.Entities), Entity{Queue: y.Queue, Expire: "auto", StampTTL: true, DeadLetteringOnMessageExpiration: true})
+	}
+}
+
+// complete reads the URL of the heartbeat.
+func (h *Heartbeat) complete(c *Config) error {
+	if h.URL == "" && h.URLFile == "" {
+		if c.aimless("heartbeat.interval", h.Interval, "heartbeat.url", "heartbeat.urlFile") {
 			return fmt.Errorf("%s is given, but there is no URL to ask for; set heartbeat.url or heartbeat.urlFile, or remove it", c.At("heartbeat.interval"))
 		}
 		return nil
 	}
-	if err := c.secret("heartbeat", "url", &c.Heartbeat.URL, "urlFile", c.Heartbeat.URLFile); err != nil {
+	if err := c.secret("heartbeat", "url", &h.URL, "urlFile", h.URLFile); err != nil {
 		return err
 	}
-	if err := checkURL(c.Heartbeat.URL); err != nil {
+	if err := checkURL(h.URL); err != nil {
 		return fmt.Errorf("%s: %w", c.At("heartbeat.urlFile"), err)
 	}
 	return nil
@@ -54,13 +68,6 @@ func (c *Config) completeWatch() error {
 func (c *Config) aimless(key string, interval time.Duration, needs ...string) bool {
 	listed := slices.ContainsFunc(needs, func(need string) bool { return c.blank[need] })
 	return c.Given(key) && (!listed || interval != byPath[key].standard())
-}
-
-// watchCanary adds the canary's queue to the list of monitored entities, where there is one.
-func (c *Config) watchCanary() {
-	if q := c.Canary.Queue; q != "" && !c.Lists(q) && len(c.Monitor.Entities) > 0 {
-		c.Monitor.Entities = append(slices.Clone(c.Monitor.Entities), Entity{Queue: q, Expire: "auto", StampTTL: true, DeadLetteringOnMessageExpiration: true})
-	}
 }
 
 // readToken reads the token of the dashboard. A short one could be guessed.

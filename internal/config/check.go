@@ -24,10 +24,10 @@ func (c *Config) complete() error {
 	}
 	c.normalise()
 	c.choosePorts()
-	if err := c.readEmulatorConfig(); err != nil {
+	if err := c.Broker.readEmulatorConfig(c); err != nil {
 		return err
 	}
-	return errors.Join(c.checkBrokerAddresses(), c.readKeys(), c.checkQueues(), c.checkRules(), c.checkForwards(), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), c.completeWatch(), c.readToken(), c.checkDelays())
+	return errors.Join(c.Broker.checkAddresses(c), c.Broker.readKeys(c), c.Broker.checkQueues(c), c.Broker.checkRules(c), c.Broker.checkForwards(c), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), cmp.Or(c.Canary.complete(c), c.Heartbeat.complete(c)), c.readToken(), c.checkDelays())
 }
 
 // Unlimited is from when on a time to live is none.
@@ -141,14 +141,14 @@ func (c *Config) checkAddresses(r Role) error {
 	taken := map[string]string{}
 	var all []Address
 	if r.Proxy {
-		all = append(all, c.Endpoints()...)
+		all = append(all, c.Listen.Endpoints()...)
 	}
 	all = append(all, Address{"listen.admin", c.Listen.Admin})
 	if c.Listen.Probes != "" {
 		all = append(all, Address{"listen.probes", c.Listen.Probes})
 	}
 	if r.Broker && c.Embedded() {
-		all = append(all, c.BrokerAddresses()...)
+		all = append(all, c.Broker.Addresses()...)
 	}
 	for _, a := range all {
 		_, port, err := net.SplitHostPort(a.Addr)
@@ -167,7 +167,7 @@ func (c *Config) checkAddresses(r Role) error {
 }
 
 // checkQueues refuses what the embedded broker would refuse, in the words of the file.
-func (c *Config) checkQueues() error {
+func (b *Broker) checkQueues(c *Config) error {
 	seen := map[string]bool{}
 	another := func(key, name string) error {
 		folded := strings.ToLower(name)
@@ -187,7 +187,7 @@ func (c *Config) checkQueues() error {
 		return nil
 	}
 	var errs []error
-	if e := c.Broker.emulator; e != nil {
+	if e := b.emulator; e != nil {
 		const key = "broker.emulatorConfig"
 		for _, q := range e.Queues {
 			errs = append(errs, another(key, q.Name))
@@ -200,19 +200,19 @@ func (c *Config) checkQueues() error {
 			errs = append(errs, one(key, t.Name))
 		}
 	}
-	for i, q := range c.Broker.Queues {
+	for i, q := range b.Queues {
 		errs = append(errs, another(fmt.Sprintf("broker.queues[%d].name", i), q.Name))
 	}
-	for i, t := range c.Broker.Topics {
+	for i, t := range b.Topics {
 		errs = append(errs, one(fmt.Sprintf("broker.topics[%d].name", i), t.Name))
 	}
 	return cmp.Or(errs...)
 }
 
-// checkOwnQueue refuses a monitor queue that is listed where Overdue makes one that is fit for it. With a broker alone it is a queue like
+// checkMonitorQueue refuses a monitor queue that is listed where Overdue makes one that is fit for it. With a broker alone it is a queue like
 // any other.
-func (c *Config) checkOwnQueue() error {
-	for i, q := range c.Broker.Queues {
+func (b *Broker) checkMonitorQueue(c *Config) error {
+	for i, q := range b.Queues {
 		if c.isMonitorQueue(q.Name) {
 			return fmt.Errorf("%s is %q, the monitor queue, which the broker makes by itself; remove it or change monitorQueue", c.At(fmt.Sprintf("broker.queues[%d].name", i)), q.Name)
 		}
@@ -221,8 +221,8 @@ func (c *Config) checkOwnQueue() error {
 }
 
 // checkRules refuses rules with two filters, which may have been meant as both or as either.
-func (c *Config) checkRules() error {
-	for i, t := range c.Broker.Topics {
+func (b *Broker) checkRules(c *Config) error {
+	for i, t := range b.Topics {
 		for j, s := range t.Subscriptions {
 			for k, r := range s.Rules {
 				if r.SQL != "" && r.broker().Filter.Correlation != nil {
@@ -238,8 +238,8 @@ func (c *Config) checkRules() error {
 // checkForwards refuses to forward to what will not be there. The broker takes it, as
 // the service does when the target is deleted later, and every message would be a
 // dead letter.
-func (c *Config) checkForwards() error {
-	if c.Broker.AutoCreate {
+func (b *Broker) checkForwards(c *Config) error {
+	if b.AutoCreate {
 		return nil
 	}
 	known := c.AllMonitorQueues().Names()
@@ -256,16 +256,16 @@ func (c *Config) checkForwards() error {
 			errs = append(errs, fmt.Errorf("%s: there is no queue or topic %q; add it to broker.queues or broker.topics%s", c.At(key), name, place))
 		}
 	}
-	if e := c.Broker.emulator; e != nil {
+	if e := b.emulator; e != nil {
 		for _, f := range e.Forwards {
 			check("broker.emulatorConfig", f.To, fmt.Sprintf(" (line %d: %s)", f.Line, f.What))
 		}
 	}
-	for i, q := range c.Broker.Queues {
+	for i, q := range b.Queues {
 		check(fmt.Sprintf("broker.queues[%d].forwardTo", i), q.ForwardTo, "")
 		check(fmt.Sprintf("broker.queues[%d].forwardDeadLetteredMessagesTo", i), q.ForwardDeadLetteredMessagesTo, "")
 	}
-	for i, t := range c.Broker.Topics {
+	for i, t := range b.Topics {
 		for j, s := range t.Subscriptions {
 			check(fmt.Sprintf("broker.topics[%d].subscriptions[%d].forwardTo", i, j), s.ForwardTo, "")
 			check(fmt.Sprintf("broker.topics[%d].subscriptions[%d].forwardDeadLetteredMessagesTo", i, j), s.ForwardDeadLetteredMessagesTo, "")
@@ -279,13 +279,13 @@ func (c *Config) checkEntities() error {
 	seen := map[string]bool{}
 	var errs []error
 	for i := range c.Monitor.Entities {
-		errs = append(errs, c.checkMonitored(&c.Monitor.Entities[i], fmt.Sprintf("monitor.entities[%d]", i), seen))
+		errs = append(errs, c.Monitor.Entities[i].check(c, fmt.Sprintf("monitor.entities[%d]", i), seen))
 	}
 	return errors.Join(errs...)
 }
 
-// checkMonitored is checkEntities for one element. seen has the names of those before it.
-func (c *Config) checkMonitored(e *Entity, key string, seen map[string]bool) error {
+// check is checkEntities for one element. seen has the names of those before it.
+func (e *Entity) check(c *Config, key string, seen map[string]bool) error {
 	if (e.Queue == "") == (e.Topic == "") {
 		return fmt.Errorf("%s: an element has either queue or topic; give one of them", c.At(key))
 	}
@@ -302,7 +302,7 @@ func (c *Config) checkMonitored(e *Entity, key string, seen map[string]bool) err
 	if c.isMonitorQueue(name) {
 		return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", place, e.Name())
 	}
-	if err := errors.Join(c.checkMade(e, key), c.checkForwardMissed(e, key), c.checkReminders(e, key)); err != nil {
+	if err := errors.Join(e.checkMade(c, key), e.checkForwardMissed(c, key), e.checkReminders(c, key)); err != nil {
 		return err
 	}
 	if !c.Embedded() || !c.Broker.Enabled {
@@ -324,7 +324,7 @@ func (c *Config) checkMonitored(e *Entity, key string, seen map[string]bool) err
 }
 
 // checkForwardMissed refuses to send missed messages where they came from, or among the companions.
-func (c *Config) checkForwardMissed(e *Entity, key string) error {
+func (e *Entity) checkForwardMissed(c *Config, key string) error {
 	to, place := e.ForwardMissedTo, c.At(key+".forwardMissedTo")
 	switch {
 	case to == "":
@@ -346,7 +346,7 @@ func (c *Config) checkForwardMissed(e *Entity, key string) error {
 }
 
 // checkMade refuses words about how an entity was made that no entity can be made like.
-func (c *Config) checkMade(e *Entity, key string) error {
+func (e *Entity) checkMade(c *Config, key string) error {
 	if e.Queue != "" && len(e.Subscriptions) > 0 {
 		return fmt.Errorf("%s: %q is a queue and has no subscriptions; write it under topic", c.At(key+".subscriptions"), e.Queue)
 	}

@@ -64,19 +64,19 @@ const (
 )
 
 // PassesCredentials reports whether the namespace judges the clients of the endpoints.
-func (c *Config) PassesCredentials() bool { return c.Proxy.Credentials == clientCredentials }
+func (p *Proxy) PassesCredentials() bool { return p.Credentials == clientCredentials }
 
 // Endpoints are the addresses of the endpoints, that of listen.amqp first.
-func (c *Config) Endpoints() []Address {
-	endpoints := []Address{{"listen.amqp", c.Listen.AMQP}, {"listen.http", c.Listen.HTTP}}
-	if c.Listen.AMQPS != "" {
-		endpoints = append(endpoints, Address{"listen.amqps", c.Listen.AMQPS})
+func (l *Listen) Endpoints() []Address {
+	endpoints := []Address{{"listen.amqp", l.AMQP}, {"listen.http", l.HTTP}}
+	if l.AMQPS != "" {
+		endpoints = append(endpoints, Address{"listen.amqps", l.AMQPS})
 	}
 	return endpoints
 }
 
 // ServesTLS reports whether the endpoints speak TLS.
-func (c *Config) ServesTLS() bool { return c.Listen.TLS.Enabled || c.Listen.AMQPS != "" }
+func (l *Listen) ServesTLS() bool { return l.TLS.Enabled || l.AMQPS != "" }
 
 // TLSOnly reports whether nothing but TLS is taken at the address: everywhere but on loopback,
 // and where the setting says so.
@@ -85,29 +85,29 @@ func (a Address) TLSOnly() bool {
 	return err == nil && !OnLoopback(host) || a.Key == "listen.amqps"
 }
 
-// checkListen demands TLS of the endpoints that others can reach, and that somebody judges who comes.
-func (c *Config) checkListen() error {
-	t := &c.Listen.TLS
+// check demands TLS of the endpoints that others can reach, and that somebody judges who comes.
+func (l *Listen) check(c *Config) error {
+	t := &l.TLS
 	switch {
 	case (t.CertFile == "") != (t.KeyFile == ""):
 		return fmt.Errorf("%s and %s belong together; give both, or none for a certificate that Overdue makes itself",
 			c.At("listen.tls.certFile"), c.At("listen.tls.keyFile"))
-	case t.CertFile != "" && !c.ServesTLS():
+	case t.CertFile != "" && !l.ServesTLS():
 		return fmt.Errorf("%s: no endpoint speaks TLS; set listen.tls.enabled or listen.amqps", c.At("listen.tls.certFile"))
-	case c.PassesCredentials() && len(c.Listen.Keys) > 0:
+	case c.Proxy.PassesCredentials() && len(l.Keys) > 0:
 		return fmt.Errorf("%s: with proxy.credentials: client the namespace judges the keys of apps; remove listen.keys, or set proxy.credentials: own", c.At("listen.keys"))
 	}
-	for _, d := range c.Endpoints() {
+	for _, d := range l.Endpoints() {
 		host, err := SplitAddress(d.Addr)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.At(d.Key), err)
 		}
-		switch judged := len(c.Listen.Keys) > 0 || c.PassesCredentials(); {
+		switch judged := len(l.Keys) > 0 || c.Proxy.PassesCredentials(); {
 		case OnLoopback(host):
-		case !c.ServesTLS() || !judged:
+		case !l.ServesTLS() || !judged:
 			return fmt.Errorf("%s: %s is not on loopback, where others can reach it; set listen.tls.enabled and listen.keys (or proxy.credentials: client), "+
 				"or listen on 127.0.0.1, [::1] or localhost", c.At(d.Key), d.Addr)
-		case c.PassesCredentials() && c.Embedded() && len(c.Broker.Keys) == 0:
+		case c.Proxy.PassesCredentials() && c.Embedded() && len(c.Broker.Keys) == 0:
 			return fmt.Errorf("%s: %s is not on loopback, and the embedded broker, which is to judge who comes, has no keys; set broker.keys, or listen.keys and proxy.credentials: own",
 				c.At(d.Key), d.Addr)
 		}
@@ -115,11 +115,11 @@ func (c *Config) checkListen() error {
 	return nil
 }
 
-// readEndpointKeys puts what keyFiles hold in its place.
-func (c *Config) readEndpointKeys() error {
-	check := c.newKeyCheck("listen.keys")
-	for i := range c.Listen.Keys {
-		k := &c.Listen.Keys[i]
+// readKeys puts what keyFiles hold in its place.
+func (l *Listen) readKeys(c *Config) error {
+	check := newKeyCheck(c, "listen.keys")
+	for i := range l.Keys {
+		k := &l.Keys[i]
 		if err := check(i, k.Name, &k.Key, k.KeyFile, rights(k.Send, k.Listen, k.Manage)); err != nil {
 			return err
 		}
@@ -140,9 +140,9 @@ func (c *Config) readEndpointKeys() error {
 	return nil
 }
 
-// EndpointKeys are the keys that the endpoints accept.
-func (c *Config) EndpointKeys() (keys sas.Keys) {
-	for _, k := range c.Listen.Keys {
+// SASKeys are the keys that the endpoints accept.
+func (l *Listen) SASKeys() (keys sas.Keys) {
+	for _, k := range l.Keys {
 		keys = append(keys, sas.Key{Name: k.Name, Value: k.Key, Rights: rights(k.Send, k.Listen, k.Manage), Entity: k.Entity})
 	}
 	return keys

@@ -19,7 +19,7 @@ func (c *Config) Redacted() map[string]any {
 
 // YAML writes the settings in the order of the table, with the origin of each as a comment.
 func (c *Config) YAML(given bool) ([]byte, error) {
-	root := c.section(c.raw, "", "", given)
+	root := printer{c.origin, given}.section(c.raw, "", "")
 	if len(root.Content) == 0 {
 		return []byte("# Nothing is set; every setting has its default.\n"), nil
 	}
@@ -32,26 +32,32 @@ func (c *Config) YAML(given bool) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// A printer makes YAML of settings, with their origins.
+type printer struct {
+	origin    map[string]string
+	givenOnly bool
+}
+
 // section is a mapping. path names it in the table, shown in the configuration: they differ by the index of a list's
 // element. Both end in a dot unless they are empty.
-func (c *Config) section(values map[string]any, path, shown string, given bool) *yaml.Node {
+func (p printer) section(values map[string]any, path, shown string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, key := range children(path) {
 		v, there := values[key]
-		if !there || given && !c.givenBelow(shown+key) {
+		if !there || p.givenOnly && !p.givenBelow(shown+key) {
 			continue
 		}
-		name, came := scalarNode(key), c.came(shown+key)
+		name, came := scalarNode(key), p.came(shown+key)
 		var node *yaml.Node
 		switch v := v.(type) {
 		case map[string]any:
 			if s := byPath[path+key]; s != nil { // a mapping of the user's own
 				node, name.LineComment = scalarNode(redact(v, path+key)), came
-			} else if node = c.section(v, path+key+".", shown+key+".", given); len(node.Content) == 0 {
+			} else if node = p.section(v, path+key+".", shown+key+"."); len(node.Content) == 0 {
 				continue
 			}
 		case []any:
-			if node = c.sequence(v, path+key, shown+key, given); len(node.Content) == 0 {
+			if node = p.sequence(v, path+key, shown+key); len(node.Content) == 0 {
 				node.Style, node.LineComment = yaml.FlowStyle, came
 			} else {
 				name.LineComment = came
@@ -65,19 +71,19 @@ func (c *Config) section(values map[string]any, path, shown string, given bool) 
 	return n
 }
 
-func (c *Config) sequence(list []any, path, shown string, given bool) *yaml.Node {
+func (p printer) sequence(list []any, path, shown string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.SequenceNode}
 	for i, element := range list {
 		if m, ok := element.(map[string]any); ok {
-			n.Content = append(n.Content, c.section(m, path+"[].", fmt.Sprintf("%s[%d].", shown, i), given))
+			n.Content = append(n.Content, p.section(m, path+"[].", fmt.Sprintf("%s[%d].", shown, i)))
 		}
 	}
 	return n
 }
 
 // givenBelow reports whether somebody has set the key, or one below it.
-func (c *Config) givenBelow(key string) bool {
-	for k := range c.origin {
+func (p printer) givenBelow(key string) bool {
+	for k := range p.origin {
 		if rest, ok := strings.CutPrefix(k, key); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
 			return true
 		}
@@ -86,8 +92,8 @@ func (c *Config) givenBelow(key string) bool {
 }
 
 // came is where a value came from, as a comment.
-func (c *Config) came(key string) string {
-	if place := c.origin[key]; place != "" {
+func (p printer) came(key string) string {
+	if place := p.origin[key]; place != "" {
 		return "# " + place
 	}
 	return "# default"

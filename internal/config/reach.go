@@ -12,11 +12,11 @@ import (
 
 // checkFilters refuses filters of a sink that no event passes: a sink that stays silent looks like a
 // namespace where all is well.
-func (c *Config) checkFilters(a *Alert) error {
+func (a *Alert) checkFilters(c *Config) error {
 	element, _, _ := strings.Cut(a.Key, ".")
 	var errs []error
 	for _, pattern := range a.Entities {
-		errs = append(errs, c.checkPattern(c.At(element+".entities"), pattern))
+		errs = append(errs, c.Monitor.checkPattern(c.At(element+".entities"), pattern))
 	}
 	for _, name := range a.Events {
 		switch {
@@ -32,18 +32,18 @@ func (c *Config) checkFilters(a *Alert) error {
 
 // checkPattern refuses a pattern that no monitored entity matches. Without monitor.entities any name may be one. A pattern
 // that is none is for the sink to refuse.
-func (c *Config) checkPattern(at, pattern string) error {
+func (m *Monitor) checkPattern(at, pattern string) error {
 	if !strings.ContainsAny(pattern, `*?[\`) {
 		if err := CheckEntity(pattern); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
-	if len(c.Monitor.Entities) == 0 {
+	if len(m.Entities) == 0 {
 		return nil
 	}
-	names := make([]string, 0, len(c.Monitor.Entities))
-	for i := range c.Monitor.Entities {
-		name := c.Monitor.Entities[i].Name()
+	names := make([]string, 0, len(m.Entities))
+	for i := range m.Entities {
+		name := m.Entities[i].Name()
 		if ok, err := path.Match(pattern, name); ok || err != nil {
 			return nil
 		}

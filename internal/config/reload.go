@@ -62,7 +62,7 @@ func (c *Config) WithLive(next *Config) *Config {
 	for _, path := range live {
 		all.Keep(path, next)
 	}
-	all.watchCanary()
+	all.Canary.addToMonitored(&all)
 	return &all
 }
 

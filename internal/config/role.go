@@ -67,12 +67,12 @@ func (c *Config) CheckRole(r Role) error {
 		return fmt.Errorf("%s is %s, which needs journal.directory: a directory on a disk, for the companions that the monitor queue does not take", c.At("onMonitorDown"), OnMonitorDownPass)
 	}
 	if r.Proxy || r.Monitor {
-		if err := c.checkOwnQueue(); err != nil {
+		if err := c.Broker.checkMonitorQueue(c); err != nil {
 			return err
 		}
 	}
 	if r.Proxy {
-		if err := errors.Join(c.checkListen(), c.readEndpointKeys()); err != nil {
+		if err := errors.Join(c.Listen.check(c), c.Listen.readKeys(c)); err != nil {
 			return err
 		}
 	}

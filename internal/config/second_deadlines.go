@@ -28,7 +28,7 @@ func (s *Setting) parseDurations(text string) ([]string, error) {
 }
 
 // checkReminders refuses reminders that can never be sent.
-func (c *Config) checkReminders(e *Entity, key string) error {
+func (e *Entity) checkReminders(c *Config, key string) error {
 	within, of := e.Deadline, "deadline"
 	if ttl := e.DefaultMessageTimeToLive; ttl > 0 && (within == 0 || ttl < within) {
 		within, of = ttl, "defaultMessageTimeToLive"

@@ -62,7 +62,7 @@ func Open(c *config.Config) (*Client, error) {
 	if ns.Plain {
 		// If Overdue runs beside an emulator, its endpoints may have the port where the emulator
 		// has its API by default.
-		for _, a := range c.Endpoints() {
+		for _, a := range c.Listen.Endpoints() {
 			if c.Given(a.Key) {
 				taken = append(taken, a.Addr)
 			}

@@ -39,7 +39,7 @@ func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 	}
 	cfg.MonitorQueue, cfg.MonitorQueues = c.Config.MonitorQueue, int(c.Config.MonitorQueues)
 	cfg.CompanionsInRedis, cfg.Clock = c.Config.CompanionsInRedis(), c.MeasureClock
-	cfg.Proxy, cfg.Monitor, cfg.ClientTokens = o.Role != roleMonitor, o.Role != roleProxy, c.Config.PassesCredentials()
+	cfg.Proxy, cfg.Monitor, cfg.ClientTokens = o.Role != roleMonitor, o.Role != roleProxy, c.Config.Proxy.PassesCredentials()
 	cfg.Deadline = c.Config.Monitor.Deadline
 	cfg.ListsAll = len(c.Config.Monitor.Entities) > 0
 	cfg.OnlyEntities = cfg.ListsAll
