@@ -40,9 +40,9 @@ func (p *program) benchCommand() *cobra.Command {
 		}
 		return bench.Short(*scale), nil
 	})
-	cmd.AddCommand(p.benchStartCommand(), p.benchMemoryCommand(), p.benchSendCommand(),
-		p.benchLatencyCommand(),
-		p.benchCostCommand(), p.benchExpireCommand(), p.benchCheckCommand(), p.benchSettleCommand(),
+	cmd.AddCommand(benchStartCommand(p), benchMemoryCommand(p), benchSendCommand(p),
+		benchLatencyCommand(p),
+		benchCostCommand(p), benchExpireCommand(p), benchCheckCommand(p), benchSettleCommand(p),
 		&cobra.Command{Use: "spin", Hidden: true, Args: cobra.NoArgs,
 			Short: "Keep a processor busy until standard input ends",
 			RunE:  func(*cobra.Command, []string) error { return bench.Spin(os.Stdin) }})
@@ -94,7 +94,7 @@ func benchFailure(ctx context.Context, err error) error {
 	return err
 }
 
-func (p *program) benchStartCommand() *cobra.Command {
+func benchStartCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Measure how long it takes from the start until everything is ready",
@@ -108,7 +108,7 @@ func (p *program) benchStartCommand() *cobra.Command {
 	})
 }
 
-func (p *program) benchMemoryCommand() *cobra.Command {
+func benchMemoryCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory",
 		Short: "Measure the resident memory of a sidecar, idle and with deadlines outstanding",
@@ -137,7 +137,7 @@ func (p *program) benchMemoryCommand() *cobra.Command {
 	})
 }
 
-func (p *program) benchSendCommand() *cobra.Command {
+func benchSendCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send",
 		Short: "Measure sends through the sidecar, through HAProxy, and straight to the broker",
@@ -175,7 +175,7 @@ func (p *program) benchSendCommand() *cobra.Command {
 	})
 }
 
-func (p *program) benchLatencyCommand() *cobra.Command {
+func benchLatencyCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "latency",
 		Short: "Measure how much longer one send takes through the sidecar",
@@ -207,7 +207,7 @@ func (p *program) benchLatencyCommand() *cobra.Command {
 	})
 }
 
-func (p *program) benchCostCommand() *cobra.Command {
+func benchCostCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cost",
 		Short: "Measure what Overdue asks of the broker for a message that is received in time",
@@ -237,7 +237,7 @@ func (p *program) benchCostCommand() *cobra.Command {
 	})
 }
 
-func (p *program) benchExpireCommand() *cobra.Command {
+func benchExpireCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "expire",
 		Short: "Measure how late missed deadlines are honoured, and what that costs",
@@ -284,7 +284,7 @@ func (p *program) benchExpireCommand() *cobra.Command {
 	})
 }
 
-func (p *program) benchSettleCommand() *cobra.Command {
+func benchSettleCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "settle",
 		Short: "Count notifications of messages that consumers complete around their deadlines",
@@ -310,7 +310,7 @@ func (p *program) benchSettleCommand() *cobra.Command {
 	})
 }
 
-func (p *program) benchCheckCommand() *cobra.Command {
+func benchCheckCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Measure what it costs to expire a few messages in a long queue",

@@ -44,7 +44,7 @@ func (p *program) minutesCommand() *cobra.Command {
 		case asJSON:
 			err = escape.WriteJSON(p.stdout, found.Found)
 		case len(found.Found) == 0:
-			err = p.printNone(found.Gaps, "Nothing happened", "Nothing is recorded", since)
+			err = printNone(p.stdout, found.Gaps, "Nothing happened", "Nothing is recorded", since)
 		default:
 			err = writeMinutes(p.stdout, found.Found)
 		}

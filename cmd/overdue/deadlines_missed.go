@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -41,9 +42,9 @@ func (p *program) missedCommand() *cobra.Command {
 		case asJSON:
 			err = escape.WriteJSON(p.stdout, missed.Found)
 		case len(missed.Found) == 0:
-			err = p.printNone(missed.Gaps, "No deadline was missed", "No missed deadline is recorded", since)
+			err = printNone(p.stdout, missed.Gaps, "No deadline was missed", "No missed deadline is recorded", since)
 		default:
-			err = p.printMissed(missed.Found)
+			err = printMissed(p.stdout, missed.Found)
 		}
 		return errors.Join(err, p.printCoverage(missed.Scope, missed.Gaps, asJSON))
 	}
@@ -75,11 +76,11 @@ func (p *program) historyFlags(cmd *cobra.Command, name string, since *time.Dura
 }
 
 // printNone says that nothing happened, or else that nothing is recorded in a history with gaps.
-func (p *program) printNone(gaps []notifications.Gap, happened, recorded string, since time.Duration) error {
+func printNone(w io.Writer, gaps []notifications.Gap, happened, recorded string, since time.Duration) error {
 	if len(gaps) > 0 {
 		happened = recorded
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s in the last %s.\n", happened, shortSpan(since))
+	_, err := fmt.Fprintf(w, "%s in the last %s.\n", happened, shortSpan(since))
 	return err
 }
 
@@ -104,17 +105,17 @@ func (p *program) printCoverage(scope string, gaps []notifications.Gap, asJSON b
 	return err
 }
 
-func (p *program) printMissed(missed []history.Fetched) error {
+func printMissed(w io.Writer, missed []history.Fetched) error {
 	for i := range missed {
 		d := &missed[i].Data
-		_, err := fmt.Fprintf(p.stdout, "%s  %s  %s  %s late  %s\n", d.Deadline.UTC().Format("2006-01-02 15:04:05.000Z"),
+		_, err := fmt.Fprintf(w, "%s  %s  %s  %s late  %s\n", d.Deadline.UTC().Format("2006-01-02 15:04:05.000Z"),
 			escape.Text(d.Path()), escape.Text(d.Name()), d.Lag().Round(time.Millisecond), escape.Text(d.DeadLetterReason))
 		if err != nil {
 			return err
 		}
 	}
 	if len(missed) == history.MaxShown {
-		_, err := fmt.Fprintf(p.stdout, "These are the latest %d; there may be more.\n", history.MaxShown)
+		_, err := fmt.Fprintf(w, "These are the latest %d; there may be more.\n", history.MaxShown)
 		return err
 	}
 	return nil

@@ -49,7 +49,7 @@ func (p *program) slackCommand() *cobra.Command {
 		case asJSON:
 			err = escape.WriteJSON(p.stdout, found.Found)
 		case len(found.Found) == 0:
-			err = p.printNone(found.Gaps, "No message with a deadline was settled through this process", "No settlement of a message with a deadline is recorded", since)
+			err = printNone(p.stdout, found.Gaps, "No message with a deadline was settled through this process", "No settlement of a message with a deadline is recorded", since)
 		default:
 			err = writeSlack(p.stdout, found.Found)
 		}
