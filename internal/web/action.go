@@ -4,12 +4,9 @@ package web
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,7 +64,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 	if !d.mayAct(w, r) {
 		return
 	}
-	p := d.previewOf(r.PostForm.Get("id"))
+	p := d.jobs.previewOf(r.PostForm.Get("id"))
 	if p == nil {
 		show(w, http.StatusGone, "preview.html", &previewView{page: d.page("deadletters", "Dead letters"), Error: errExpired.Error()})
 		return
@@ -98,7 +95,7 @@ func (d *Dashboard) mayAct(w http.ResponseWriter, r *http.Request) bool {
 
 // begin checks the token and the form, and starts the job.
 func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
-	if err := d.checkToken(r); err != nil {
+	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token); err != nil {
 		if errors.Is(err, errToken) {
 			d.source.Namespace.Actions.Audit(Audit{Event: "refused", Action: p.action, Entity: p.place.String(), Chosen: p.survey.Chosen, Caller: r.RemoteAddr, Err: err})
 		}
@@ -109,56 +106,19 @@ func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
 		return nil, err
 	}
 	if p.action == resubmit {
-		if err := d.readTarget(r.Context(), &o); err != nil {
+		if err := d.source.Namespace.readTarget(r.Context(), &o); err != nil {
 			return nil, err
 		}
 	}
 	j := &job{id: p.id[:12], preview: p, options: o, caller: r.RemoteAddr, began: time.Now()}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	i := slices.Index(d.previews, p)
-	switch {
-	case i < 0:
-		return nil, errExpired // somebody was faster
-	case p.survey.Chosen == 0:
-		return nil, badRequest{errors.New("no dead letter was chosen")}
-	}
-	if d.running {
-		return nil, errRunning
-	}
-	d.running = true
-	d.starts <- j // has room, because no other one runs
-	d.previews = slices.Delete(d.previews, i, i+1)
-	if d.jobs = append(d.jobs, j); len(d.jobs) > maxJobs {
-		d.jobs = d.jobs[1:]
-	}
-	return j, nil
-}
-
-// checkToken compares the token of a form. Hashes have one length, so the time tells nothing of it.
-func (d *Dashboard) checkToken(r *http.Request) error {
-	select {
-	case d.guess <- struct{}{}:
-		defer func() { <-d.guess }()
-	case <-r.Context().Done():
-		return errBusy
-	}
-	given, want := sha256.Sum256([]byte(r.PostForm.Get("token"))), sha256.Sum256([]byte(d.source.Namespace.Actions.Token))
-	if subtle.ConstantTimeCompare(given[:], want[:]) == 1 {
-		return nil
-	}
-	select {
-	case <-time.After(guessTime):
-	case <-r.Context().Done():
-	}
-	return forbidden{errToken}
+	return j, d.jobs.start(j)
 }
 
 // readTarget reads the settings of the target: where it detects duplicates, copies need other ids.
-func (d *Dashboard) readTarget(ctx context.Context, o *options) error {
+func (n *Namespace) readTarget(ctx context.Context, o *options) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	info, err := d.source.Namespace.Deadlines.Describe(ctx, o.to)
+	info, err := n.Deadlines.Describe(ctx, o.to)
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
 		return badRequest{fmt.Errorf("there is no queue or topic %q; create it, or correct the name", o.to)}
@@ -184,9 +144,9 @@ func (d *Dashboard) runJob(ctx context.Context, j *job) {
 	var results []string
 	var err error
 	if p.action == purge {
-		results, err = d.purge(ctx, j)
+		results, err = d.source.Namespace.purge(ctx, j)
 	} else {
-		results, err = d.resubmit(ctx, j)
+		results, err = d.source.Namespace.resubmit(ctx, j)
 	}
 	j.mu.Lock()
 	if err != nil && ctx.Err() != nil {
@@ -199,16 +159,14 @@ func (d *Dashboard) runJob(ctx context.Context, j *job) {
 	line.Event, line.Done, line.Err = "ended", j.done, err
 	j.mu.Unlock()
 	a.Audit(line)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.running = false
+	d.jobs.end()
 }
 
 // hold is how long a dead letter of a place may be kept under lock.
-func (d *Dashboard) hold(ctx context.Context, place dlq.Place) time.Duration {
+func (n *Namespace) hold(ctx context.Context, place dlq.Place) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	info, err := d.source.Namespace.Deadlines.Describe(ctx, place.Entity)
+	info, err := n.Deadlines.Describe(ctx, place.Entity)
 	if err != nil {
 		return dlq.Hold(0)
 	}
@@ -220,18 +178,18 @@ func (d *Dashboard) hold(ctx context.Context, place dlq.Place) time.Duration {
 	return dlq.Hold(info.LockDuration)
 }
 
-func (d *Dashboard) purge(ctx context.Context, j *job) (results []string, err error) {
-	p, links := j.preview, d.source.Namespace.Deadlines.Links
+func (n *Namespace) purge(ctx context.Context, j *job) (results []string, err error) {
+	p, links := j.preview, n.Deadlines.Links
 	chosen := p.survey.Numbers
-	if err := dlq.Purge(ctx, links, p.place, chosen, d.hold(ctx, p.place), j.options.rate, j.add); err != nil {
+	if err := dlq.Purge(ctx, links, p.place, chosen, n.hold(ctx, p.place), j.options.rate, j.add); err != nil {
 		return nil, dlq.Failure(p.place, err)
 	}
 	locked, gone, err := dlq.Sort(ctx, links, p.place, chosen)
 	return describeUntouched(locked, gone, nil), dlq.Failure(p.place, err)
 }
 
-func (d *Dashboard) resubmit(ctx context.Context, j *job) (results []string, err error) {
-	a, p := d.source.Namespace.Actions, j.preview
+func (n *Namespace) resubmit(ctx context.Context, j *job) (results []string, err error) {
+	a, p := n.Actions, j.preview
 	folder, err := a.Folder()
 	if err != nil {
 		return nil, err
@@ -247,8 +205,8 @@ func (d *Dashboard) resubmit(ctx context.Context, j *job) (results []string, err
 	}
 	defer done()
 	r := dlq.Resubmission{
-		Links: d.source.Namespace.Deadlines.Links, Place: p.place, Out: out, Copying: j.options.copying, Journal: journal,
-		Rate: j.options.rate, Hold: d.hold(ctx, p.place), Copied: j.add,
+		Links: n.Deadlines.Links, Place: p.place, Out: out, Copying: j.options.copying, Journal: journal,
+		Rate: j.options.rate, Hold: n.hold(ctx, p.place), Copied: j.add,
 	}
 	if j.options.isQueue {
 		r.Search = j.options.to

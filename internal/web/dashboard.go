@@ -79,22 +79,18 @@ type Dashboard struct {
 	source Source
 	mux    *http.ServeMux
 
-	mu       sync.Mutex
-	samples  samples
-	checks   []Check
-	checked  time.Time // of checks; zero = never
-	previews []*preview
-	jobs     []*job // the latest last
-	running  bool   // one of the jobs
+	mu      sync.Mutex
+	samples samples
+	checks  []Check
+	checked time.Time // of checks; zero = never
 
+	jobs jobList
 	demo atomic.Pointer[func() *Demo] // nil = this is no demo
 
 	streams chan struct{} // holds a value for each stream that is open
 	ended   chan struct{} // closed when Run ends
 	check   chan struct{} // has a value when somebody waits for new checks
 	reads   chan struct{} // holds a value for each page that reads the namespace
-	starts  chan *job     // has the job that is about to run
-	guess   chan struct{} // holds a value while a token is compared
 }
 
 //go:embed assets
@@ -107,7 +103,8 @@ func New(s Source) *Dashboard {
 	d := &Dashboard{
 		source: s, mux: http.NewServeMux(),
 		streams: make(chan struct{}, maxStreams), ended: make(chan struct{}), check: make(chan struct{}, 1),
-		reads: make(chan struct{}, maxReads), starts: make(chan *job, 1), guess: make(chan struct{}, 1),
+		reads: make(chan struct{}, maxReads),
+		jobs:  jobList{starts: make(chan *job, 1), guess: make(chan struct{}, 1)},
 	}
 	files, err := fs.Sub(assets, "assets")
 	if err != nil {

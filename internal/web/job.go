@@ -4,7 +4,6 @@ package web
 
 import (
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -55,31 +54,9 @@ func (j *job) row() *jobRow {
 	return r
 }
 
-// jobOf returns the job with an id, or nil.
-func (d *Dashboard) jobOf(id string) *job {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.jobs, func(j *job) bool { return j.id == id })
-	if i < 0 {
-		return nil
-	}
-	return d.jobs[i]
-}
-
-// jobRows are the latest actions, the last first.
-func (d *Dashboard) jobRows() (rows []*jobRow) {
-	d.mu.Lock()
-	jobs := slices.Clone(d.jobs)
-	d.mu.Unlock()
-	for _, j := range slices.Backward(jobs) {
-		rows = append(rows, j.row())
-	}
-	return rows
-}
-
 func (d *Dashboard) jobView(id string) (*jobView, bool) {
 	v := &jobView{page: d.page("deadletters", "Action"), ID: id, Back: Path + "deadletters"}
-	j := d.jobOf(id)
+	j := d.jobs.find(id)
 	if j == nil {
 		return v, false
 	}
@@ -105,12 +82,12 @@ func (d *Dashboard) stop(w http.ResponseWriter, r *http.Request) {
 	if !d.mayAct(w, r) {
 		return
 	}
-	j := d.jobOf(r.PostForm.Get("id"))
+	j := d.jobs.find(r.PostForm.Get("id"))
 	if j == nil {
 		http.Error(w, "this action is not known", http.StatusNotFound)
 		return
 	}
-	if err := d.checkToken(r); err != nil {
+	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token); err != nil {
 		v, _ := d.jobView(j.id)
 		v.Error = err.Error()
 		show(w, statusOf(err), "action.html", v)

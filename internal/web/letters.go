@@ -73,7 +73,7 @@ func (v *lettersView) HasSessions() bool {
 
 // deadLetters lists the dead letters of one place, or the places.
 func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
-	v := &lettersView{page: d.page("deadletters", "Dead letters"), Entity: strings.TrimSpace(parameter(r, "entity")), Reason: parameter(r, "reason"), Query: query(r), Jobs: d.jobRows()}
+	v := &lettersView{page: d.page("deadletters", "Dead letters"), Entity: strings.TrimSpace(parameter(r, "entity")), Reason: parameter(r, "reason"), Query: query(r), Jobs: d.jobs.rows()}
 	v.CanAct = d.source.Namespace != nil && d.source.Namespace.Actions != nil
 	if d.source.Namespace == nil {
 		v.NoNamespace = true

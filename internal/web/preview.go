@@ -152,7 +152,7 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 	case p.survey.Read == 0 && d.source.Namespace.Deadlines.IsTopic(ctx, place):
 		return nil, badRequest{dlq.NoMessages(place)}
 	}
-	d.keepPreview(p)
+	d.jobs.keepPreview(p)
 	return p, nil
 }
 
@@ -173,28 +173,6 @@ func filterText(reason, q string, numbers int) string {
 		parts = append(parts, "containing "+q)
 	}
 	return strings.Join(parts, ", ")
-}
-
-// keepPreview keeps p for a while, instead of the oldest if there are many.
-func (d *Dashboard) keepPreview(p *preview) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.previews = slices.DeleteFunc(d.previews, func(old *preview) bool { return time.Since(old.made) > previewTime })
-	if len(d.previews) == maxPreviews {
-		d.previews = d.previews[1:]
-	}
-	d.previews = append(d.previews, p)
-}
-
-// previewOf returns the preview with an id, or nil.
-func (d *Dashboard) previewOf(id string) *preview {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	i := slices.IndexFunc(d.previews, func(p *preview) bool { return p.id == id && time.Since(p.made) <= previewTime })
-	if i < 0 {
-		return nil
-	}
-	return d.previews[i]
 }
 
 func (v *previewView) fill(p *preview) {

@@ -43,7 +43,7 @@ func (d *Dashboard) Run(ctx context.Context) {
 			return
 		case <-d.check:
 			d.makeChecks(ctx)
-		case j := <-d.starts:
+		case j := <-d.jobs.starts:
 			jobs.Go(func() { d.runJob(ctx, j) })
 		case <-tick.C:
 			d.Sample()
@@ -100,7 +100,7 @@ func (d *Dashboard) live(r *http.Request) (parts []string, read func() (any, err
 		return []string{"figures", "lag", "slack", "missed"}, func() (any, error) { return d.entityView(name) }, nil
 	case "action":
 		id := parameter(r, "id")
-		if d.jobOf(id) == nil {
+		if d.jobs.find(id) == nil {
 			return nil, nil, errors.New("this action is not known")
 		}
 		return []string{"action"}, func() (any, error) {
