@@ -41,7 +41,8 @@ func newEnvironment(r config.Role, c *config.Config, log *zap.Logger, level zap.
 	return e
 }
 
-// A wakeup wakes the goroutine that waits for it, once however often it has been signalled meanwhile.
+// A wakeup wakes the goroutine that waits for it, once however often it has been signalled
+// meanwhile.
 type wakeup chan struct{}
 
 func newWakeup() wakeup { return make(chan struct{}, 1) }

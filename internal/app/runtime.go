@@ -14,11 +14,12 @@ import (
 	"overdue/internal/lifecycle"
 )
 
-// HeapHeadroom is how much garbage may gather, in bytes, beyond what Go lets gather anyway, which is as much again
-// as is in use. A busy sidecar has some 8 MB in use and fills as much again twenty times a second; each collection
-// wakes every processor. It is memory that counts as in use and is never touched, so that
-// none stands behind it. Unlike a higher GOGC it adds the same to a small heap and to that of a broker in
-// which a million messages wait. test/bench/README.md has what it is worth.
+// HeapHeadroom is how much garbage may gather, in bytes, beyond what Go lets gather anyway, which
+// is as much again as is in use. A busy sidecar has some 8 MB in use and fills as much again twenty
+// times a second; each collection wakes every processor. It is memory that counts as in use and is
+// never touched, so that none stands behind it. Unlike a higher GOGC it adds the same to a small
+// heap and to that of a broker in which a million messages wait. test/bench/README.md has what it
+// is worth.
 const HeapHeadroom = 24 << 20
 
 // useProcessors has Go run one goroutine more at a time than there are processors, where a monitor

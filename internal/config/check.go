@@ -209,8 +209,8 @@ func (b *Broker) checkQueues(c *Config) error {
 	return cmp.Or(errs...)
 }
 
-// checkMonitorQueue refuses a monitor queue that is listed where Overdue makes one that is fit for it. With a broker alone it is a queue like
-// any other.
+// checkMonitorQueue refuses a monitor queue that is listed where Overdue makes one that is fit for
+// it. With a broker alone it is a queue like any other.
 func (b *Broker) checkMonitorQueue(c *Config) error {
 	for i, q := range b.Queues {
 		if c.isMonitorQueue(q.Name) {
