@@ -362,13 +362,13 @@ func (x *examiner) discover(ctx context.Context, n *notes, known []Monitored) (a
 func (x *examiner) others(ctx context.Context) []Finding {
 	all := x.redis(ctx)
 	for _, c := range x.cfg.Others {
-		all = append(all, x.other(ctx, c)...)
+		all = append(all, c.examine(ctx)...)
 	}
 	return all
 }
 
-// other makes one of these checks.
-func (x *examiner) other(ctx context.Context, c Check) []Finding {
+// examine makes the check.
+func (c Check) examine(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	n := &notes{subject: c.Subject}

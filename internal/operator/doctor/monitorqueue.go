@@ -89,7 +89,7 @@ func (x *examiner) judgeMonitorQueue(n *notes, name string, d *entities.Details)
 		n.addChange(Advice, "max-delivery-count", fmt.Sprintf("Its max delivery count is %d. The maximum, %d, is best.", c, maxDeliveries), set(maxDelivery, strconv.Itoa(maxDeliveries)))
 	}
 	if dead := d.Counts.DeadLetter; dead > 0 {
-		x.failedCompanions(n, name, strconv.FormatInt(dead, 10))
+		n.addFailedCompanions(name, strconv.FormatInt(dead, 10))
 	}
 	if due := d.Counts.Active; due > maxBacklog {
 		n.add(Warning, "backlog", fmt.Sprintf("%d companions are due and not finished.", due), "make sure that `overdue monitor` is running, and check its metrics; more replicas share the work")
@@ -99,8 +99,8 @@ func (x *examiner) judgeMonitorQueue(n *notes, name string, d *entities.Details)
 	}
 }
 
-// failedCompanions reports companions that no monitor could finish with.
-func (x *examiner) failedCompanions(n *notes, name, many string) {
+// addFailedCompanions reports companions that no monitor could finish with.
+func (n *notes) addFailedCompanions(name, many string) {
 	n.add(Warning, "failed-companions", many+" of its messages are dead letters: companions that could not be read, or notifications that no sink took.",
 		fmt.Sprintf("look at the reasons in %s/$DeadLetterQueue: CompanionMalformed means that another program wrote it, AlertUndeliverable that a sink was down for a day or is no longer configured", name))
 }

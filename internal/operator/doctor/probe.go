@@ -67,7 +67,7 @@ func (x *examiner) monitorQueue(ctx context.Context, name string) []Finding {
 	case err != nil && conditionOf(err) != unauthorized: // that the right is missing is known
 		n.add(Unknown, "failed-companions", fmt.Sprintf("Its dead letters could not be read: %s.", failure.Reason(err)), "")
 	case some:
-		x.failedCompanions(n, name, "Some")
+		n.addFailedCompanions(name, "Some")
 	}
 	return n.all
 }
