@@ -57,8 +57,8 @@ func (a *endpointAnswer) Header() http.Header         { return a.header }
 func (a *endpointAnswer) WriteHeader(status int)      { a.status = status }
 func (a *endpointAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// canarySend sends a canary the way of any message: through the endpoint, or, where there is none that lets us in without a
-// key, with a companion of our own making.
+// canarySend sends a canary the way of any message, through the endpoint. If no endpoint lets us in
+// without a key, it sends with a companion that this process makes.
 func canarySend(e *environment, client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
 	queue := e.cfg.Canary.Queue
 	if px != nil && len(e.cfg.Listen.Keys) == 0 && !e.cfg.Proxy.PassesCredentials() {

@@ -48,8 +48,8 @@ type Process struct {
 	headroom []byte // see HeapHeadroom
 }
 
-// Start makes and starts the components of a role. What had been started is stopped again
-// when a later one cannot be.
+// Start makes and starts the components of a role. If a component cannot start, those that have
+// started are stopped again.
 func Start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (*Process, error) {
 	p := &Process{environment: newEnvironment(r, c, log, level), headroom: make([]byte, HeapHeadroom)}
 	ls, err := bind(r, c)

@@ -130,7 +130,7 @@ func (p *Process) UntilReady(ctx context.Context) error {
 }
 
 // StartPrivate starts an endpoint for one command or action, and returns its connection string.
-// What is sent there to monitored entities has companions.
+// Messages that are sent there to monitored entities have companions.
 func StartPrivate(ctx context.Context, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (p *Process, text string, err error) {
 	private := *c
 	key := makePrivate(&private)

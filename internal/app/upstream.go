@@ -108,8 +108,9 @@ func (u *upstream) sinceProof() time.Duration {
 	return time.Since(u.proof)
 }
 
-// run keeps the state until ctx ends. Nothing that the namespace says of the monitor queue ends a process: what needs no
-// companion goes on without it, and a queue that is not there may come back, as rights may.
+// run keeps the state until ctx ends. No answer of the namespace about the monitor queue ends a
+// process. Work that needs no companion goes on without the queue, and a missing queue may come
+// back, as rights may.
 func (u *upstream) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		u.attach(ctx)
