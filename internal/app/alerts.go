@@ -125,9 +125,7 @@ func (s *sinkSet) take(next []activeSink) []alert.Alerter {
 	}
 	for i := range all {
 		all[i] = tracedSink{Alerter: all[i], tracer: s.traces, records: i == 0}
-	}
-	if queue := s.cfg.Canary.Queue; queue != "" {
-		for i := range all {
+		if queue := s.cfg.Canary.Queue; queue != "" {
 			all[i] = alert.Without(all[i], queue)
 		}
 	}
@@ -137,11 +135,10 @@ func (s *sinkSet) take(next []activeSink) []alert.Alerter {
 
 // handling says what to do with a message that has missed its deadline, in addition to notifications.
 func (s *sinkSet) handling(entity string) alert.Handling {
-	e, _ := s.catalog.View().Entity(entity)
-	if e == nil {
-		return alert.Handling{}
+	if e, _ := s.catalog.View().Entity(entity); e != nil {
+		return alert.Handling{ForwardTo: e.ForwardMissedTo, Report: e.ReportToSender}
 	}
-	return alert.Handling{ForwardTo: e.ForwardMissedTo, Report: e.ReportToSender}
+	return alert.Handling{}
 }
 
 // alerter is one sink: of events, or of notifications behind groups. ask is its check.
