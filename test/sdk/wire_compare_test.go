@@ -183,7 +183,7 @@ func compareMessages(t *testing.T, what string, a, b []wiretap.Delivery, made ma
 
 // unreleased are the deliveries that their receiver did not release, by sequence number. A receiver
 // that gets more than it wants at the moment releases the rest, and gets these again, maybe behind
-// later ones: how many they are depends on how busy the machine is.
+// later ones. How many they are depends on how busy the machine is.
 func unreleased(t *testing.T, all []wiretap.Delivery) []wiretap.Delivery {
 	t.Helper()
 	all = slices.DeleteFunc(slices.Clone(all), func(d wiretap.Delivery) bool { return strings.HasPrefix(d.Outcome, "released") })
