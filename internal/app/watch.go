@@ -21,8 +21,9 @@ import (
 // steps, and not every file system sends events.
 const fileSettleTime = 200 * time.Millisecond
 
-// A fileWatch reports when the content of some files has changed. It watches their folders: a file that is replaced is
-// another one, and what a cluster mounts is a link to a folder that is replaced as a whole. A nil one reports nothing.
+// A fileWatch reports when the content of some files has changed. It watches their folders: a file
+// that is replaced is another one. A cluster mounts a link to a folder that is replaced as a whole.
+// A nil one reports nothing.
 type fileWatch struct {
 	watcher *fsnotify.Watcher
 	settled *time.Timer // fires when nothing has happened to the files for fileSettleTime

@@ -321,8 +321,8 @@ func (p *played) fate(at place, m drawnMessage, st standing, seen *history, noti
 }
 
 // hasDoubtfulDefault reports whether v may be older than the default time to live, as far as a
-// monitor knows: it was enqueued within a moment of the change, or it was scheduled, and a companion
-// that was adopted does not know when. Then only a nudge may expire v, and a live message before it
+// monitor knows. Either it was enqueued within a moment of the change, or it was scheduled: a
+// companion that was adopted does not know when. Then only a nudge may expire v, and a live message before it
 // stops each one.
 func (p *played) hasDoubtfulDefault(v queue.View) bool {
 	isNearChange := v.EnqueuedTime.Sub(p.changedAt).Abs() < search.WindowMargin
