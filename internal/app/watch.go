@@ -16,9 +16,9 @@ import (
 	"overdue/internal/config"
 )
 
-// fileSettleTime is how long nothing may happen to the files before they are read, and how long a
-// second read comes after the first, which has to find the same: editors and deployments write in
-// steps, and not every file system sends events.
+// fileSettleTime is how long nothing may happen to the files before they are read. A second read
+// comes so long after the first and has to find the same: editors and deployments write in steps,
+// and not every file system sends events.
 const fileSettleTime = 200 * time.Millisecond
 
 // A fileWatch reports when the content of some files has changed. It watches their folders: a file
