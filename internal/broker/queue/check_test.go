@@ -57,13 +57,13 @@ func (q *Queue) check(t *rapid.T) {
 		if items[waitsIn] == nil {
 			items[waitsIn] = waitsIn.check(t)
 		}
-		for h, in := range map[*lazyHeap]bool{waitsIn: waits, &q.expiry: waits && e.expiresAt != never && !q.frozen()} {
+		for h, in := range map[*lazyHeap]bool{waitsIn: waits, &q.expiry: waits && e.expiresAt != never && !q.cfg.frozen} {
 			has := e.items&h.own != 0
 			if n := items[h][e]; has != (n == 1) || n > 1 || in && !has {
 				t.Fatalf("entry %d (waits: %v) has %d items in heap %d, and says %v", e.seq, e.waiting, n, h.own, has)
 			}
 		}
-		if e.waiting && e.expiresAt != never && !q.frozen() {
+		if e.waiting && e.expiresAt != never && !q.cfg.frozen {
 			expiring++
 		}
 		if e.state == Deferred {

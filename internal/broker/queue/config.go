@@ -75,12 +75,18 @@ type Config struct {
 	Now func() time.Time
 }
 
-// frozen is the settings of a dead-letter queue. Nothing expires there, and nobody sends to it.
-func (c Config) frozen() Config {
+// settings is the Config of a queue, which those inside it share.
+type settings struct {
+	Config
+	frozen bool // of a dead-letter queue: nothing expires there, and nobody sends to it
+}
+
+// forDeadLetters is the settings of the dead-letter queue of a queue with these.
+func (c Config) forDeadLetters() settings {
 	c.DefaultMessageTimeToLive = 0
 	c.RequiresDuplicateDetection = false
 	c.RequiresSession = false // dead letters are received as they come
-	return c
+	return settings{c, true}
 }
 
 func (c Config) withDefaults() Config {

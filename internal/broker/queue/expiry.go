@@ -4,7 +4,7 @@ package queue
 
 // expired: the time to live of e has passed, in a queue where that matters.
 func (q *Queue) expired(e *entry, now instant) bool {
-	return e.expiresAt <= now && !q.frozen()
+	return e.expiresAt <= now && !q.cfg.frozen
 }
 
 // expire is the end of an expired message, which must be unlocked and not waiting.

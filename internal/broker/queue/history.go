@@ -2,12 +2,13 @@
 
 package queue
 
-import "time"
-
-// A history remembers which messages were sent, to detect duplicates. It is a map for lookups and a
-// queue of the same ids for the clock. An id is forgotten when its time is over, at the cost of one
-// comparison per operation.
+// A history remembers which messages were sent, to detect duplicates. It is a map for the question
+// and a queue of the same for the clock: an id is forgotten when its time is over, at the cost of
+// one comparison per operation.
 type history struct {
+	cfg   *settings
+	quota *Quota
+
 	seen map[string]instant // when the first was sent
 	line []remembered       // in order of arrival, from head on
 	head int
@@ -25,10 +26,43 @@ const historyOverhead = 112
 
 func historyCost(key string) int64 { return historyOverhead + int64(len(key)) }
 
+// addAll remembers ms and marks those that were sent before, or twice among them. It is nil when
+// there are none; need is what the others cost in the history, added how many they are.
+func (h *history) addAll(ms []Message, now instant) (marks []bool, need int64, added int) {
+	if !h.cfg.RequiresDuplicateDetection {
+		return nil, 0, 0
+	}
+	for i := range ms {
+		key := h.key(&ms[i])
+		if key == "" {
+			continue // no name, no twin
+		}
+		if h.add(key, now) {
+			need += historyCost(key)
+			added++
+			continue
+		}
+		if marks == nil {
+			marks = make([]bool, len(ms))
+		}
+		marks[i] = true
+	}
+	return marks, need, added
+}
+
+// key is what two messages have in common that are duplicates. In a partitioned queue the partition
+// key is part of it, because each partition only knows its own.
+func (h *history) key(m *Message) string {
+	if m.MessageID == "" || !h.cfg.Partitioned {
+		return m.MessageID
+	}
+	return m.partitionKey() + "\x00" + m.MessageID
+}
+
 // add remembers key, unless it is known: then the message is a duplicate. The time counts from the
 // first message, so a duplicate does not extend it.
-func (h *history) add(key string, now instant, window time.Duration) (added bool) {
-	if at, known := h.seen[key]; known && now < at.add(window) {
+func (h *history) add(key string, now instant) (added bool) {
+	if sentAt, known := h.seen[key]; known && now < h.end(sentAt) {
 		return false
 	}
 	if h.seen == nil {
@@ -53,22 +87,24 @@ func (h *history) undo(n int) {
 	}
 }
 
-// prune forgets what is older than window and returns how many bytes that was.
-func (h *history) prune(now instant, window time.Duration) (freed int64) {
+// prune forgets what is older than the window.
+func (h *history) prune(now instant) {
 	before := h.size
-	for h.head < len(h.line) && h.line[h.head].at.add(window) <= now {
+	for h.head < len(h.line) && h.end(h.line[h.head].at) <= now {
 		h.forget(h.line[h.head])
 		h.line[h.head] = remembered{}
 		h.head++
 	}
 	switch {
 	case h.head == len(h.line) && h.head > 0:
-		*h = history{size: h.size} // a map does not shrink by itself
+		h.seen, h.line, h.head = nil, nil, 0 // a map does not shrink by itself
 	case h.head > 1024 && h.head > len(h.line)/2:
 		h.line = append(make([]remembered, 0, len(h.line)-h.head), h.line[h.head:]...)
 		h.head = 0
 	}
-	return before - h.size
+	if h.size < before {
+		h.quota.add(h.size - before)
+	}
 }
 
 // forget drops one place in the line. After the clock was set back the id may have been added once
@@ -83,52 +119,16 @@ func (h *history) forget(r remembered) {
 // len is how many ids are remembered.
 func (h *history) len() int { return len(h.line) - h.head }
 
-// end is when all of it can be forgotten. The timer waits for that alone: before, every send
+// end is when an id is forgotten that was sent at that time.
+func (h *history) end(sentAt instant) instant {
+	return sentAt.add(h.cfg.DuplicateDetectionHistoryTimeWindow)
+}
+
+// next is when all of it can be forgotten. The timer waits for that alone: before, every send
 // prunes.
-func (h *history) end(window time.Duration) instant {
+func (h *history) next() instant {
 	if h.len() == 0 {
 		return never
 	}
-	return h.last.add(window)
-}
-
-// duplicates remembers ms and marks those that were sent before, or twice among them. It is nil
-// when there are none; need is what the others cost in the history, added how many they are.
-func (q *Queue) duplicates(ms []Message, now instant) (marks []bool, need int64, added int) {
-	if !q.cfg.RequiresDuplicateDetection {
-		return nil, 0, 0
-	}
-	window := q.cfg.DuplicateDetectionHistoryTimeWindow
-	for i := range ms {
-		key := q.duplicateKey(&ms[i])
-		if key == "" {
-			continue // no name, no twin
-		}
-		if q.history.add(key, now, window) {
-			need += historyCost(key)
-			added++
-			continue
-		}
-		if marks == nil {
-			marks = make([]bool, len(ms))
-		}
-		marks[i] = true
-	}
-	return marks, need, added
-}
-
-// duplicateKey is what two messages have in common that are duplicates. In a partitioned queue the
-// partition key is part of it, because each partition only knows its own.
-func (q *Queue) duplicateKey(m *Message) string {
-	if m.MessageID == "" || !q.cfg.Partitioned {
-		return m.MessageID
-	}
-	return m.partitionKey() + "\x00" + m.MessageID
-}
-
-// pruneHistory is called with every operation.
-func (q *Queue) pruneHistory(now instant) {
-	if q.history.len() > 0 {
-		q.quota.add(-q.history.prune(now, q.cfg.DuplicateDetectionHistoryTimeWindow))
-	}
+	return h.end(h.last)
 }

@@ -100,7 +100,7 @@ func (h *Held) SettleEach(how func(i int) *Settlement) error {
 	defer h.q.leave(now)
 	for i, p := range h.parts {
 		s := how(i)
-		if s == nil || h.q.frozen() && s.Outcome == DeadLetter {
+		if s == nil || h.q.cfg.frozen && s.Outcome == DeadLetter {
 			h.letGoOf(p, now)
 			continue
 		}
@@ -184,7 +184,7 @@ func (q *Queue) ReserveScheduled(ms ...Message) (r *Reserved, seqs []int64, err 
 }
 
 func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
-	if q.frozen() {
+	if q.cfg.frozen {
 		return nil, ErrDeadLetterQueue
 	}
 	now, err := q.enter()
@@ -196,7 +196,7 @@ func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
 	for i := range ms {
 		r.size += ms[i].size()
 		if q.cfg.RequiresDuplicateDetection {
-			r.size += historyCost(q.duplicateKey(&ms[i]))
+			r.size += historyCost(q.history.key(&ms[i]))
 		}
 	}
 	if err := q.refusal(ms); err != nil {
@@ -206,14 +206,14 @@ func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
 		return nil, ErrFull
 	}
 	if number {
-		r.numbers = q.number(ms)
+		r.numbers = q.numbers.nextOf(ms)
 	}
 	return r, nil
 }
 
 // Partition is Held.Partition. A message that goes to any partition has none yet.
 func (r *Reserved) Partition() (p int64, one bool) {
-	return onePartition(len(r.ms), func(i int) int64 { return r.q.keyedPartition(&r.ms[i]) })
+	return onePartition(len(r.ms), func(i int) int64 { return r.q.numbers.keyedPartition(&r.ms[i]) })
 }
 
 // Send is Queue.Send of what was reserved: now the messages get their numbers, and their time to

@@ -73,7 +73,7 @@ func (q *Queue) giveBack(e *entry, failed bool, now instant) {
 // countDelivery counts a delivery that did not complete the message, and reports whether that was
 // the last it may have.
 func (q *Queue) countDelivery(e *entry) (spent bool) {
-	if q.frozen() {
+	if q.cfg.frozen {
 		return false
 	}
 	e.count++

@@ -5,7 +5,7 @@ package queue
 // PassDead is Pass for messages that nobody can receive from here: they are numbered like the
 // others and are in the dead-letter queue at once. Errors: ErrDeadLetterQueue, ErrClosed.
 func (q *Queue) PassDead(reason, description string, ms ...Message) error {
-	if q.frozen() {
+	if q.cfg.frozen {
 		return ErrDeadLetterQueue
 	}
 	now, err := q.enter()
@@ -14,8 +14,7 @@ func (q *Queue) PassDead(reason, description string, ms ...Message) error {
 	}
 	defer q.leave(now)
 	for i := range ms {
-		q.lastSeq++
-		e := q.newEntry(&ms[i], q.partition(&ms[i])|q.lastSeq, now)
+		e := q.newEntry(&ms[i], q.numbers.next(&ms[i]), now)
 		e.enqueue(now)
 		q.quota.add(e.size())
 		q.admit(e)

@@ -16,11 +16,10 @@ type Queue struct {
 	quota *Quota // of the bytes held here and in the dead-letter queue, and elsewhere when it is shared
 
 	mu            sync.Mutex
-	cfg           Config // see Update; Now never changes
+	cfg           settings // see Update; Now never changes
 	closed        bool
 	activated     instant // when a scheduled message was last activated, unset: never
-	lastSeq       int64   // without partition
-	turn          uint32  // of partitions, for messages that belong to none
+	numbers       numbers
 	entries       table
 	byNumber      index
 	waiting       lazyHeap  // active and unlocked, by sequence number
@@ -53,12 +52,12 @@ func New(cfg Config) *Queue {
 	if quota == nil {
 		quota = NewQuota(cfg.MaxSize)
 	}
-	q := newQueue(cfg, quota)
-	q.dead = newQueue(cfg.frozen(), quota)
+	q := newQueue(settings{Config: cfg}, quota)
+	q.dead = newQueue(cfg.forDeadLetters(), quota)
 	return q
 }
 
-func newQueue(cfg Config, quota *Quota) *Queue {
+func newQueue(cfg settings, quota *Quota) *Queue {
 	var seed [32]byte
 	// crypto/rand.Read never fails: it ends the program when the system has no randomness.
 	_, _ = rand.Read(seed[:])
@@ -70,6 +69,8 @@ func newQueue(cfg Config, quota *Quota) *Queue {
 		random:    mathrand.NewChaCha8(seed),
 		armedFor:  never,
 	}
+	q.numbers.cfg = &q.cfg
+	q.history.cfg, q.history.quota = &q.cfg, quota
 	q.empty()
 	if cfg.RequiresSession {
 		q.sessions = newSessions()
@@ -97,16 +98,13 @@ func (q *Queue) newLazyHeap(own uint8) lazyHeap {
 func (q *Queue) Config() Config {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.cfg
+	return q.cfg.Config
 }
 
 // DeadLetterQueue is the queue of what was dead-lettered here; nil on a dead-letter queue. There is
 // nothing it expires, and it counts no deliveries. Messages in it keep their sequence number,
 // enqueued time and delivery count.
 func (q *Queue) DeadLetterQueue() *Queue { return q.dead }
-
-// frozen: this is a dead-letter queue.
-func (q *Queue) frozen() bool { return q.dead == nil }
 
 // enter locks the queue and brings it up to date with the clock. Unless it fails, leave must
 // follow.
@@ -219,7 +217,7 @@ func (q *Queue) wait(e *entry) {
 	} else {
 		q.waiting.add(e, arrival(e.seq))
 	}
-	if e.expiresAt != never && !q.frozen() {
+	if e.expiresAt != never && !q.cfg.frozen {
 		q.expiry.add(e, int64(e.expiresAt))
 	}
 }
@@ -232,7 +230,7 @@ func (q *Queue) unwait(e *entry) {
 	} else {
 		q.waiting.leave()
 	}
-	if e.expiresAt != never && !q.frozen() {
+	if e.expiresAt != never && !q.cfg.frozen {
 		q.expiry.leave()
 	}
 }

@@ -69,8 +69,7 @@ func (q *Queue) release(e *entry, now instant) {
 	if q.sessions != nil {
 		waiting = &q.sessions.byID[e.sessionID].waiting
 	}
-	q.lastSeq++ // nothing else has this place
-	waiting.move(e, q.lastSeq)
+	waiting.move(e, q.numbers.nextArrival()) // nothing else has this place
 }
 
 // arrive takes a message that another queue has dead-lettered.
@@ -97,8 +96,7 @@ func (q *Queue) admitDead(e *entry, now instant) {
 		e.enqueuedAt = now
 	}
 	if q.cfg.Quirks.Has(quirk.DeadLettersRenumbered) {
-		q.lastSeq++
-		e.seq = q.lastSeq
+		e.seq = q.numbers.nextArrival()
 	}
 	q.admit(e)
 	q.wait(e)

@@ -82,8 +82,7 @@ func (q *Queue) activate(now instant) {
 		q.activated = now
 		q.schedule.remove(e)
 		q.strike(e)
-		q.lastSeq++
-		e.seq += q.lastSeq - arrival(e.seq) // in the same partition
+		e.seq += q.numbers.nextArrival() - arrival(e.seq) // in the same partition
 		q.enlist(e)
 		e.activated = true
 		e.enqueue(now)

@@ -17,7 +17,7 @@ func (q *Queue) Send(ms ...Message) (first int64, err error) {
 // the quota, but are not refused for it. Those without a session that the queue requires are
 // dead-lettered.
 func (q *Queue) Pass(ms ...Message) error {
-	if q.frozen() {
+	if q.cfg.frozen {
 		return ErrDeadLetterQueue
 	}
 	now, err := q.enter()
@@ -32,7 +32,7 @@ func (q *Queue) Pass(ms ...Message) error {
 
 // send is Send, or Schedule when all numbers are asked for.
 func (q *Queue) send(ms []Message, all bool) (first int64, seqs []int64, err error) {
-	if q.frozen() {
+	if q.cfg.frozen {
 		return 0, nil, ErrDeadLetterQueue
 	}
 	now, err := q.enter()
@@ -48,7 +48,7 @@ func (q *Queue) send(ms []Message, all bool) (first int64, seqs []int64, err err
 		return 0, nil, ErrFull
 	}
 	if all {
-		seqs = q.number(ms)
+		seqs = q.numbers.nextOf(ms)
 	}
 	return q.store(ms, duplicate, seqs, now), seqs, nil
 }
@@ -57,7 +57,7 @@ func (q *Queue) send(ms []Message, all bool) (first int64, seqs []int64, err err
 // the queue requires sessions and a message has none. It is ErrDistinctKeys or ErrDistinctIDs when
 // the queue is partitioned and they do not all belong together.
 func (q *Queue) refusal(ms []Message) error {
-	apart := func(m Message) bool { return q.routing(&m) != q.routing(&ms[0]) }
+	apart := func(m Message) bool { return q.numbers.routing(&m) != q.numbers.routing(&ms[0]) }
 	switch {
 	case q.sessions != nil && slices.ContainsFunc(ms, func(m Message) bool { return !m.HasSession }):
 		return ErrSessionRequired
@@ -72,7 +72,7 @@ func (q *Queue) refusal(ms []Message) error {
 // room finds out which of ms are duplicates, and asks take for the bytes that the others need; when
 // it refuses, they were not here.
 func (q *Queue) room(ms []Message, now instant, take func(int64) bool) (duplicate []bool, ok bool) {
-	duplicate, need, added := q.duplicates(ms, now)
+	duplicate, need, added := q.history.addAll(ms, now)
 	for i := range ms {
 		if duplicate == nil || !duplicate[i] {
 			need += ms[i].size()
@@ -88,13 +88,13 @@ func (q *Queue) room(ms []Message, now instant, take func(int64) bool) (duplicat
 // store stores those of ms that are no duplicates, under seqs, or under new numbers when that is
 // nil. It returns the first of them.
 func (q *Queue) store(ms []Message, duplicate []bool, seqs []int64, now instant) (first int64) {
-	first = q.lastSeq + 1
+	first = q.numbers.last + 1
 	for i := range ms {
 		var seq int64
 		if seqs != nil {
 			seq = seqs[i]
 		} else {
-			seq = q.nextNumber(&ms[i])
+			seq = q.numbers.next(&ms[i])
 		}
 		if i == 0 {
 			first = seq
@@ -111,21 +111,6 @@ func (q *Queue) store(ms []Message, duplicate []bool, seqs []int64, now instant)
 		}
 	}
 	return first
-}
-
-// number is the next sequence numbers, for ms.
-func (q *Queue) number(ms []Message) []int64 {
-	seqs := make([]int64, len(ms))
-	for i := range ms {
-		seqs[i] = q.nextNumber(&ms[i])
-	}
-	return seqs
-}
-
-// nextNumber is the next sequence number, for m.
-func (q *Queue) nextNumber(m *Message) int64 {
-	q.lastSeq++
-	return q.partition(m) | q.lastSeq
 }
 
 // insert starts e on its way: to the schedule or to those who wait.

@@ -80,7 +80,7 @@ func (s *HeldState) Possible() bool { return s.underLock(func(*session, instant)
 
 // Partition is Held.Partition.
 func (s *HeldState) Partition() (p int64, one bool) {
-	return s.h.q.keyedPartition(&Message{SessionID: s.h.s.id}), true
+	return s.h.q.numbers.keyedPartition(&Message{SessionID: s.h.s.id}), true
 }
 
 // Set does what HoldSessionState has prepared. Errors: ErrSessionLockLost, ErrClosed.

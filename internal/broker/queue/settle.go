@@ -62,7 +62,7 @@ func (q *Queue) prepare(s *Settlement, t LockToken) (e *entry, x *extra, err err
 		return nil, nil, ErrLockLost
 	}
 	if s.Outcome == DeadLetter {
-		if q.frozen() {
+		if q.cfg.frozen {
 			return nil, nil, ErrDeadLetterQueue
 		}
 		if len(s.DeadLetterReason)+len(s.DeadLetterErrorDescription) > MaxPropertiesSize {

@@ -17,7 +17,7 @@ func (q *Queue) catchUp(now instant) {
 	q.activate(now)
 	q.finishCleanup(now)
 	q.admitLate(now)
-	q.pruneHistory(now)
+	q.history.prune(now)
 	if q.cfg.Expiry == Eager {
 		q.flushWave(now)
 	}
@@ -38,7 +38,7 @@ func (q *Queue) next() instant {
 	if e := q.expiry.min(); e != nil && q.cfg.Expiry == Eager {
 		next = min(next, e.expiresAt)
 	}
-	return min(next, q.history.end(q.cfg.DuplicateDetectionHistoryTimeWindow))
+	return min(next, q.history.next())
 }
 
 // behind reports whether something is due that was left to the timer, see wave.

@@ -32,7 +32,7 @@ func (q *Queue) change(cfg Config) {
 	q.cfg.DeadLetteringOnMessageExpiration = cfg.DeadLetteringOnMessageExpiration
 	q.cfg.DuplicateDetectionHistoryTimeWindow = cfg.DuplicateDetectionHistoryTimeWindow
 	q.cfg.MaxSize = cfg.MaxSize
-	if !q.frozen() {
+	if !q.cfg.frozen {
 		q.cfg.DefaultMessageTimeToLive = cfg.DefaultMessageTimeToLive
 	}
 }

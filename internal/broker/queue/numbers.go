@@ -15,23 +15,45 @@ const partitionShift = 48
 // lives to see 2^48 messages.
 func arrival(seq int64) int64 { return seq & (1<<partitionShift - 1) }
 
-// partition is the part of the next sequence number that says where m belongs: messages of one
-// session or one partition key stay together, the others go round.
-func (q *Queue) partition(m *Message) int64 {
-	p := q.keyedPartition(m)
+// numbers gives messages their sequence numbers.
+type numbers struct {
+	cfg  *settings
+	last int64  // without partition
+	turn uint32 // of partitions, for messages that belong to none
+}
+
+// next is the next sequence number, for m. Messages of one session or one partition key stay in one
+// partition, the others go round.
+func (n *numbers) next(m *Message) int64 {
+	p := n.keyedPartition(m)
 	if p < 0 {
-		p = int64(q.turn%Partitions + 1)
-		q.turn++
+		p = int64(n.turn%Partitions + 1)
+		n.turn++
 	}
-	return p << partitionShift
+	return p<<partitionShift | n.nextArrival()
+}
+
+// nextArrival is the next place in the order of arrival.
+func (n *numbers) nextArrival() int64 {
+	n.last++
+	return n.last
+}
+
+// nextOf is the next sequence numbers, for ms.
+func (n *numbers) nextOf(ms []Message) []int64 {
+	seqs := make([]int64, len(ms))
+	for i := range ms {
+		seqs[i] = n.next(&ms[i])
+	}
+	return seqs
 }
 
 // keyedPartition is where m belongs by what it says: 0 where there are no partitions, below that
 // when it says nothing.
-func (q *Queue) keyedPartition(m *Message) int64 {
+func (n *numbers) keyedPartition(m *Message) int64 {
 	key := m.partitionKey()
 	switch {
-	case !q.cfg.Partitioned:
+	case !n.cfg.Partitioned:
 		return 0
 	case key == "":
 		return -1
@@ -40,9 +62,9 @@ func (q *Queue) keyedPartition(m *Message) int64 {
 }
 
 // onePartition is the partition of n messages when it is the same for all, and known.
-func onePartition(n int, of func(i int) int64) (p int64, one bool) {
+func onePartition(n int, partition func(i int) int64) (p int64, one bool) {
 	for i := range n {
-		next := of(i)
+		next := partition(i)
 		if next < 0 || i > 0 && next != p {
 			return 0, false
 		}
@@ -53,9 +75,9 @@ func onePartition(n int, of func(i int) int64) (p int64, one bool) {
 
 // routing is what messages have in common that are sent to a partitioned queue in one go: session,
 // partition key, and message-id where that takes the place of both.
-func (q *Queue) routing(m *Message) [3]string {
+func (n *numbers) routing(m *Message) [3]string {
 	r := [3]string{m.SessionID, m.partitionKey()}
-	if q.cfg.RequiresDuplicateDetection && r[1] == "" {
+	if n.cfg.RequiresDuplicateDetection && r[1] == "" {
 		r[2] = m.MessageID
 	}
 	return r
