@@ -55,7 +55,7 @@ func fuzzBroker(t testing.TB) *Broker {
 	if _, err := sessions.Send(body, body); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sessions.AcceptSession("a"); err != nil {
+	if _, err := sessions.Sessions().Accept("a"); err != nil {
 		t.Fatal(err)
 	}
 	return b

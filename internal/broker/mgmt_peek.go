@@ -34,7 +34,7 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 	buffer := peekBuffers.Get().(*peekBuffer)
 	show := func(from int64, most int) []queue.View {
 		if buffer.views = buffer.views[:0]; ofSession {
-			buffer.views = q.PeekSession(buffer.views, session, from, most)
+			buffer.views = q.Sessions().Peek(buffer.views, session, from, most)
 		} else {
 			buffer.views = q.Peek(buffer.views, from, most)
 		}

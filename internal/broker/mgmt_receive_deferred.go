@@ -56,7 +56,7 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 	var ds []queue.Delivery
 	var err error
 	if ofSession {
-		ds, err = q.ReceiveSessionDeferred(mode, session, numbers...)
+		ds, err = q.Sessions().ReceiveDeferred(mode, session, numbers...)
 	} else {
 		ds, err = q.ReceiveDeferred(mode, numbers...)
 	}

@@ -27,7 +27,7 @@ func (m management) renewSessionLock(_ *Entity, q *queue.Queue, a *arguments) re
 	if a.err != nil {
 		return invalid(a.err)
 	}
-	until, err := q.RenewSessionLock(id)
+	until, err := q.Sessions().RenewLock(id)
 	if err != nil {
 		return failure(err)
 	}
@@ -44,7 +44,7 @@ func (m management) sessionState(_ *Entity, q *queue.Queue, a *arguments) respon
 	if a.err != nil {
 		return invalid(a.err)
 	}
-	state, err := q.SessionState(id)
+	state, err := q.Sessions().State(id)
 	if err != nil {
 		return failure(err)
 	}
@@ -78,7 +78,7 @@ func (m management) setSessionState(e *Entity, q *queue.Queue, a *arguments) res
 		}
 		return ok(nil)
 	}
-	if err := q.SetSessionState(id, state); err != nil {
+	if err := q.Sessions().SetState(id, state); err != nil {
 		return failure(err)
 	}
 	return ok(nil)
@@ -113,7 +113,7 @@ func (m management) sessions(_ *Entity, q *queue.Queue, a *arguments) response {
 	case after.IsZero():
 		after = time.Unix(0, 0) // before any state, and no zero value
 	}
-	ids := q.Sessions(after, int(skip), int(min(top, maxSessions)))
+	ids := q.Sessions().List(after, int(skip), int(min(top, maxSessions)))
 	if len(ids) == 0 {
 		return noContent()
 	}
@@ -135,7 +135,7 @@ func (m management) sessions(_ *Entity, q *queue.Queue, a *arguments) response {
 // lockLost tells a client that names its session which of the two locks is gone:
 // without the session's there is none of a message.
 func lockLost(q *queue.Queue, id string, err error) error {
-	if _, gone := q.SessionLockedUntil(id); gone != nil {
+	if _, gone := q.Sessions().LockedUntil(id); gone != nil {
 		return gone
 	}
 	return err

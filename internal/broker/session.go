@@ -39,7 +39,7 @@ func (c *conn) attachSession(l *server.SourceLink, e *Entity, filter amqp.Raw) (
 		return nil, refusal
 	}
 	if named {
-		s, err := e.queue.AcceptSession(id)
+		s, err := e.queue.Sessions().Accept(id)
 		if err != nil {
 			return nil, errNoSession(id, err)
 		}
@@ -58,7 +58,7 @@ func (c *conn) attachSession(l *server.SourceLink, e *Entity, filter amqp.Raw) (
 // acceptNext answers a deferred attach with the next session, unless the link
 // ends before there is one.
 func (c *conn) acceptNext(l *server.SourceLink, e *Entity) {
-	s, err := e.queue.NextSession(l.Done())
+	s, err := e.queue.Sessions().Next(l.Done())
 	if err != nil {
 		e.links.remove(l)
 		l.Refuse(e.tracked(refusalOf(err))) // without effect where the link has gone

@@ -221,7 +221,7 @@ func TestTheLockOfAMessageInASessionIsNotRenewed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		until, err := q.Queue().SessionLockedUntil("a")
+		until, err := q.Queue().Sessions().LockedUntil("a")
 		if err != nil || !ms[0].LockedUntil.Equal(until.Truncate(time.Millisecond)) {
 			t.Errorf("message locked until %v, want %v like its session, %v", ms[0].LockedUntil, until, err)
 		}

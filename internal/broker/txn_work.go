@@ -84,10 +84,10 @@ func (ts *transactions) settle(
 	})
 }
 
-// setState is Queue.SetSessionState within a transaction.
+// setState is Sessions.SetState within a transaction.
 func (ts *transactions) setState(id []byte, e *Entity, session string, state []byte) *amqp.Error {
 	return ts.enlist(id, e.root(), 0, func() (part, *amqp.Error) {
-		h, err := e.queue.HoldSessionState(session, state)
+		h, err := e.queue.Sessions().HoldState(session, state)
 		if err != nil {
 			return nil, e.refusal(err)
 		}

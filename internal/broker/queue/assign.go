@@ -19,7 +19,7 @@ func (q *Queue) assign(now instant) {
 	if len(q.consumers.line) == 0 || q.cfg.Expiry != LazyHead && !q.flushWave(now) {
 		return
 	}
-	q.serve(&q.waiting, &q.consumers, now)
+	q.serve(&q.waiting.line, &q.consumers, now)
 }
 
 // serve gives what is waiting to these consumers. It reports false when it has stopped for what has
@@ -38,7 +38,7 @@ func (q *Queue) serve(waiting *lazyHeap, cs *consumers, now instant) bool {
 			q.cleanUp(e, now)
 			continue
 		}
-		q.unwait(e)
+		q.waiting.remove(e)
 		ordinal := c.grants[0].ordinal
 		c.give(e, now)
 		if !c.able() || c.grants[0].ordinal != ordinal {
@@ -56,7 +56,7 @@ type consumers struct {
 	ordinal  uint64      // the latest given
 	latest   *Consumer   // to whom
 	session  *session    // nil: of the queue
-	sessions *sessions   // beside session
+	sessions *Sessions   // beside session
 }
 
 func (cs *consumers) add(c *Consumer) {

@@ -313,7 +313,7 @@ func BenchmarkSession(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				q.send(Message{SessionID: fmt.Sprint("new-", i), HasSession: true})
-				h, err := q.NextSession(nil)
+				h, err := q.Sessions().Next(nil)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -14,13 +14,13 @@ func (q *Queue) check(t *rapid.T) {
 	var waiting, expiring, locked, scheduled, deferred, tokens, outboxes int
 	none := &entryHeap{}
 	in := func(h *entryHeap, e *entry) bool {
-		i := int(*q.entries.pos(e.ref))
+		i := int(*q.entries.table.pos(e.ref))
 		return i >= 0 && i < h.len() && h.items[i].ref == e.ref
 	}
-	items := map[*lazyHeap]map[*entry]int{&q.expiry: q.expiry.check(t)}
-	q.byNumber.ascend(-1<<63, func(e *entry) bool {
+	items := map[*lazyHeap]map[*entry]int{&q.waiting.expiry: q.waiting.expiry.check(t)}
+	q.entries.byNumber.ascend(-1<<63, func(e *entry) bool {
 		size += e.size()
-		waitsIn, locksIn := &q.waiting, &q.locks
+		waitsIn, locksIn := &q.waiting.line, &q.locks
 		waits := e.state == Active && !e.locked
 		if q.sessions != nil {
 			s := q.sessions.byID[e.sessionID]
@@ -57,7 +57,7 @@ func (q *Queue) check(t *rapid.T) {
 		if items[waitsIn] == nil {
 			items[waitsIn] = waitsIn.check(t)
 		}
-		for h, in := range map[*lazyHeap]bool{waitsIn: waits, &q.expiry: waits && e.expiresAt != never && !q.cfg.frozen} {
+		for h, in := range map[*lazyHeap]bool{waitsIn: waits, &q.waiting.expiry: waits && e.expiresAt != never && !q.cfg.frozen} {
 			has := e.items&h.own != 0
 			if n := items[h][e]; has != (n == 1) || n > 1 || in && !has {
 				t.Fatalf("entry %d (waits: %v) has %d items in heap %d, and says %v", e.seq, e.waiting, n, h.own, has)
@@ -80,7 +80,7 @@ func (q *Queue) check(t *rapid.T) {
 		}
 		return true
 	})
-	got := []int{q.waiting.len(), q.expiry.len(), q.locks.len(), q.schedule.len(), q.deferred, len(q.tokens)}
+	got := []int{q.waiting.line.len(), q.waiting.expiry.len(), q.locks.len(), q.schedule.len(), q.entries.deferred, len(q.tokens)}
 	want := []int{waiting, expiring, locked, scheduled, deferred, tokens}
 	size += q.checkSessions(t, got)
 	for i := range got {
@@ -88,11 +88,11 @@ func (q *Queue) check(t *rapid.T) {
 			t.Fatalf("waiting, expiry, locks, schedule, deferred, tokens = %d, want %d", got, want)
 		}
 	}
-	if n := q.byNumber.len(); q.entries.n != n {
-		t.Fatalf("%d entries have a ref, want %d", q.entries.n, n)
+	if n := q.entries.byNumber.len(); q.entries.table.n != n {
+		t.Fatalf("%d entries have a ref, want %d", q.entries.table.n, n)
 	}
-	if q.size != size {
-		t.Fatalf("size = %d, want %d", q.size, size)
+	if q.entries.size != size {
+		t.Fatalf("size = %d, want %d", q.entries.size, size)
 	}
 	if len(q.dying) != 0 {
 		t.Fatalf("%d dead are not buried", len(q.dying))

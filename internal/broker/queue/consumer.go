@@ -85,11 +85,11 @@ func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool) {
 	}
 	defer c.q.leave(now)
 	for _, e := range c.outbox {
-		dst = append(dst, c.q.delivery(e))
+		dst = append(dst, c.q.entries.delivery(e))
 		e.holder = nil
 		if c.mode == ReceiveAndDelete {
 			c.q.unlock(e)
-			c.q.drop(e)
+			c.q.entries.drop(e)
 		}
 	}
 	clear(c.outbox)

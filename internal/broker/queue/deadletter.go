@@ -26,7 +26,7 @@ func (q *Queue) deadLetter(e *entry, reason, description string) {
 // condemn takes e out of the queue and writes down why. Those of one critical section that die
 // alike share what is written: of a wave that would be most of what moving it costs.
 func (q *Queue) condemn(e *entry, reason, description string) {
-	q.dismiss(e)
+	q.entries.dismiss(e)
 	if e.extra == nil {
 		if q.fate == nil || q.fate.reason != reason || q.fate.description != description {
 			q.fate = &extra{reason: reason, description: description, deadLetteredAt: unset}

@@ -21,8 +21,8 @@ func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) ([]Delivery, error) {
 
 // receiveDeferred is ReceiveDeferred, with the mutex held, of messages that are fit.
 func (q *Queue) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*entry) bool) ([]Delivery, error) {
-	es, missing := q.find(seqs, func(e *entry) bool { return e.state == Deferred && !e.locked && fit(e) })
-	if q.sessions != nil && slices.ContainsFunc(es, func(e *entry) bool { return q.sessionLock(e) == nil }) {
+	es, missing := q.entries.find(seqs, func(e *entry) bool { return e.state == Deferred && !e.locked && fit(e) })
+	if q.sessions != nil && slices.ContainsFunc(es, func(e *entry) bool { return q.sessions.lockOf(e) == nil }) {
 		return nil, ErrSessionLockLost
 	}
 	for _, e := range es {
@@ -39,8 +39,8 @@ func (q *Queue) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*
 		if mode == PeekLock {
 			q.lock(e, mode, now)
 		}
-		if ds[i] = q.delivery(e); mode == ReceiveAndDelete {
-			q.drop(e)
+		if ds[i] = q.entries.delivery(e); mode == ReceiveAndDelete {
+			q.entries.drop(e)
 		}
 	}
 	return ds, nil

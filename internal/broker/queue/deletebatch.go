@@ -20,7 +20,7 @@ func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int
 	until := instantOf(before)
 	deleted := 0
 	var others []*entry // of other sessions
-	oldest := q.oldestWaiting(sessionID)
+	oldest := q.waiting.oldest(sessionID)
 	for deleted < limit {
 		e := oldest()
 		if e == nil || e.enqueuedAt > until {
@@ -30,16 +30,16 @@ func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int
 		case q.expired(e, now):
 			q.cleanUp(e, now)
 		case sessionID != nil && e.sessionID != *sessionID:
-			q.unwait(e)
+			q.waiting.remove(e)
 			others = append(others, e)
 		default:
-			q.unwait(e)
-			q.drop(e)
+			q.waiting.remove(e)
+			q.entries.drop(e)
 			deleted++
 		}
 	}
 	for _, e := range others {
-		q.wait(e)
+		q.waiting.add(e)
 	}
 	return deleted, nil
 }

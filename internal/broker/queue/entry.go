@@ -94,7 +94,8 @@ func (m *Message) extra() (x extra, has bool) {
 	return x, true
 }
 
-func (q *Queue) newEntry(m *Message, seq int64, now instant) *entry {
+// newEntry is the entry of m in a queue with these settings.
+func newEntry(m *Message, seq int64, cfg *settings, now instant) *entry {
 	e := &entry{
 		seq:         seq,
 		body:        m.Body,
@@ -109,10 +110,10 @@ func (q *Queue) newEntry(m *Message, seq int64, now instant) *entry {
 		expiresAt:   never,
 	}
 	if x, has := m.extra(); has {
-		kept := x // the one that is allocated: most messages have none
-		e.extra = &kept
+		allocated := x // most messages have none
+		e.extra = &allocated
 	}
-	if limit := q.cfg.DefaultMessageTimeToLive; limit > 0 && (e.ttl == 0 || e.ttl > limit) {
+	if limit := cfg.DefaultMessageTimeToLive; limit > 0 && (e.ttl == 0 || e.ttl > limit) {
 		e.ttl, e.entityTTL = limit, e.ttl == 0
 	}
 	if !m.ScheduledEnqueueTime.IsZero() {
@@ -129,36 +130,3 @@ func (e *entry) enqueue(now instant) {
 		e.expiresAt = now.add(e.ttl)
 	}
 }
-
-func (q *Queue) view(e *entry) View {
-	x := e.more()
-	return View{
-		Message: Message{
-			Body:                 e.body,
-			MessageID:            e.messageID,
-			SessionID:            e.sessionID,
-			HasSession:           e.hasSession,
-			TTL:                  e.ttl,
-			ScheduledEnqueueTime: e.scheduledAt.time(),
-
-			EnqueuedSequenceNumber:     x.enqueuedSeq,
-			Activated:                  e.activated,
-			Hops:                       x.hops,
-			DeadLetterReason:           x.reason,
-			DeadLetterErrorDescription: x.description,
-			DeadLetterSource:           x.source,
-			Properties:                 x.properties,
-		},
-		SequenceNumber:   e.seq,
-		EnqueuedTime:     q.stamp(e.enqueuedAt),
-		ExpiresAt:        e.expiresAt.time(),
-		DeliveryCount:    int(e.count),
-		State:            e.state,
-		EntityTTL:        e.entityTTL,
-		Locked:           e.locked,
-		LockedUntil:      e.lockedUntil.time(),
-		DeadLetteredTime: x.deadLetteredAt.time(),
-	}
-}
-
-func (q *Queue) delivery(e *entry) Delivery { return Delivery{View: q.view(e), LockToken: e.token} }

@@ -13,7 +13,7 @@ func (q *Queue) expire(e *entry) {
 		q.deadLetter(e, reasonExpired, descriptionExpired)
 		return
 	}
-	q.drop(e)
+	q.entries.drop(e)
 }
 
 // wave is how many messages change their place while the mutex is held once, for a few
@@ -26,7 +26,7 @@ const wave = 4096
 // ends, so receivers see one move. Everybody else may see how far it has come.
 func (q *Queue) flushWave(now instant) bool {
 	for range wave {
-		e := q.expiry.min()
+		e := q.waiting.expiry.min()
 		if e == nil || e.expiresAt > now {
 			return true
 		}

@@ -53,7 +53,7 @@ func bodies[T interface{ text() string }](vs []T) []string {
 
 func (v View) text() string { return string(v.Body) }
 
-// Renew is RenewSessionLock for the holder of this lock.
+// Renew is Sessions.RenewLock for the holder of this lock.
 func (h *Session) Renew() (time.Time, error) {
 	now, err := h.q.enter()
 	if err != nil {

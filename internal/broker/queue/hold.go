@@ -38,7 +38,7 @@ func (q *Queue) Hold(s Settlement, tokens ...LockToken) (*Held, error) {
 		locks, _, _ := q.lockedWith(e, now)
 		locks.remove(e)
 		q.setHeld(e, true)
-		h.parts = append(h.parts, heldPart{e, x, q.sessionLock(e)})
+		h.parts = append(h.parts, heldPart{e, x, q.sessions.lockOf(e)})
 	}
 	return h, nil
 }
@@ -80,7 +80,7 @@ func (h *Held) Settle() error {
 	for _, p := range h.parts {
 		if p.e.state == Scheduled {
 			h.q.heldScheduled--
-			h.q.drop(p.e)
+			h.q.entries.drop(p.e)
 			continue
 		}
 		h.q.perform(&h.how, p.e, p.x, now)

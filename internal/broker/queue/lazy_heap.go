@@ -13,6 +13,10 @@ type lazyHeap struct {
 	cursor int   // of leave
 }
 
+func newLazyHeap(t *table, own uint8) lazyHeap {
+	return lazyHeap{heap: entryHeap{table: t, loose: true}, own: own}
+}
+
 // The bits of entry.items.
 const (
 	itemWaiting uint8 = 1 << iota

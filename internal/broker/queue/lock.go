@@ -66,7 +66,7 @@ func (q *Queue) giveBack(e *entry, failed bool, now instant) {
 	case spent:
 		q.deadLetter(e, reasonMaxDelivery, q.maxDeliveryDescription())
 	case e.state == Active:
-		q.wait(e)
+		q.waiting.add(e)
 	}
 }
 

@@ -248,11 +248,11 @@ func (mc *machine) receiveDeferred(t *rapid.T) {
 			id = x.SessionID
 		}
 		receive = func(mode Mode, seqs ...int64) ([]Delivery, error) {
-			return mc.q.ReceiveSessionDeferred(mode, id, seqs...)
+			return mc.q.Sessions().ReceiveDeferred(mode, id, seqs...)
 		}
 		if mc.m.lockOf(id) == nil {
 			if _, err := receive(mode, seqs...); !errors.Is(err, ErrSessionLockLost) {
-				t.Fatalf("ReceiveSessionDeferred without the lock = %v, want ErrSessionLockLost", err)
+				t.Fatalf("Sessions.ReceiveDeferred without the lock = %v, want ErrSessionLockLost", err)
 			}
 			return
 		}

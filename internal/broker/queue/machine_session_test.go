@@ -49,15 +49,15 @@ func (mc *machine) onSession(op func(*rapid.T, machineSession)) func(*rapid.T) {
 
 func (mc *machine) acceptSession(t *rapid.T) {
 	id := anySession(t)
-	h, err := mc.q.AcceptSession(id)
+	h, err := mc.q.Sessions().Accept(id)
 	if mc.m.lockOf(id) != nil {
 		if !errors.Is(err, ErrSessionLocked) {
-			t.Fatalf("AcceptSession(%q) = %v, want ErrSessionLocked", id, err)
+			t.Fatalf("Accept(%q) = %v, want ErrSessionLocked", id, err)
 		}
 		return
 	}
 	if err != nil {
-		t.Fatalf("AcceptSession(%q): %v", id, err)
+		t.Fatalf("Accept(%q): %v", id, err)
 	}
 	mc.sessions = append(mc.sessions, machineSession{h, mc.m.accept(id)})
 }
@@ -66,9 +66,9 @@ func (mc *machine) acceptNext(t *rapid.T) {
 	if len(mc.waiters) >= 3 {
 		t.Skip("enough")
 	}
-	w, err := mc.q.await()
+	w, err := mc.q.sessions.await()
 	if err != nil {
-		t.Fatalf("NextSession: %v", err)
+		t.Fatalf("Next: %v", err)
 	}
 	mc.waiters = append(mc.waiters, w)
 	mc.m.waiters = append(mc.m.waiters, &modelWaiter{})
@@ -80,7 +80,7 @@ func (mc *machine) cancelAccept(t *rapid.T) {
 		t.Skip("nobody waits")
 	}
 	i := rapid.IntRange(0, len(mc.waiters)-1).Draw(t, "which")
-	mc.q.forgo(mc.waiters[i])
+	mc.q.sessions.forgo(mc.waiters[i])
 	mc.waiters = slices.Delete(mc.waiters, i, i+1)
 	mc.m.waiters = slices.Delete(mc.m.waiters, i, i+1)
 }
@@ -117,8 +117,8 @@ func (mc *machine) renewByName(t *rapid.T) {
 		mc.m.renew(l)
 		want, wantErr = l.until, nil
 	}
-	if until, err := mc.q.RenewSessionLock(id); !errors.Is(err, wantErr) || !until.Equal(want) {
-		t.Fatalf("RenewSessionLock(%q) = %v, %v, want %v, %v", id, until, err, want, wantErr)
+	if until, err := mc.q.Sessions().RenewLock(id); !errors.Is(err, wantErr) || !until.Equal(want) {
+		t.Fatalf("Sessions.RenewLock(%q) = %v, %v, want %v, %v", id, until, err, want, wantErr)
 	}
 }
 
@@ -128,8 +128,8 @@ func (mc *machine) setState(t *rapid.T) {
 	if mc.m.lockOf(id) == nil {
 		want = ErrSessionLockLost
 	}
-	if err := mc.q.SetSessionState(id, []byte(data)); !errors.Is(err, want) {
-		t.Fatalf("SetSessionState(%q) = %v, want %v", id, err, want)
+	if err := mc.q.Sessions().SetState(id, []byte(data)); !errors.Is(err, want) {
+		t.Fatalf("SetState(%q) = %v, want %v", id, err, want)
 	}
 	switch {
 	case want != nil:
@@ -151,7 +151,7 @@ func (mc *machine) getState(t *rapid.T) {
 	} else {
 		want = mc.m.states[id].data
 	}
-	if got, err := mc.q.SessionState(id); string(got) != want || !errors.Is(err, wantErr) {
+	if got, err := mc.q.Sessions().State(id); string(got) != want || !errors.Is(err, wantErr) {
 		t.Fatalf("SessionState(%q) = %q, %v, want %q, %v", id, got, err, want, wantErr)
 	}
 }
@@ -241,14 +241,14 @@ func (mc *machine) compareSessions(t *rapid.T) {
 			stated = append(stated, id)
 		}
 	}
-	if diff := gocmp.Diff(listed, mc.q.Sessions(time.Time{}, 0, 10), cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(listed, mc.q.Sessions().List(time.Time{}, 0, 10), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("Sessions: -want +got:\n%s", diff)
 	}
 	skip := min(1, len(listed))
-	if diff := gocmp.Diff(listed[skip:min(skip+2, len(listed))], mc.q.Sessions(time.Time{}, 1, 2), cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(listed[skip:min(skip+2, len(listed))], mc.q.Sessions().List(time.Time{}, 1, 2), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("Sessions, two after the first: -want +got:\n%s", diff)
 	}
-	if diff := gocmp.Diff(stated, mc.q.Sessions(after, 0, 10), cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(stated, mc.q.Sessions().List(after, 0, 10), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("Sessions with a state set lately: -want +got:\n%s", diff)
 	}
 	id := anySession(t)
@@ -258,7 +258,7 @@ func (mc *machine) compareSessions(t *rapid.T) {
 			want = append(want, x.View)
 		}
 	}
-	if diff := gocmp.Diff(want, mc.q.PeekSession(nil, id, -1, 1000), cmpopts.EquateEmpty()); diff != "" {
-		t.Fatalf("PeekSession(%q): -want +got:\n%s", id, diff)
+	if diff := gocmp.Diff(want, mc.q.Sessions().Peek(nil, id, -1, 1000), cmpopts.EquateEmpty()); diff != "" {
+		t.Fatalf("Sessions.Peek(%q): -want +got:\n%s", id, diff)
 	}
 }

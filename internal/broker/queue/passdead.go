@@ -14,10 +14,10 @@ func (q *Queue) PassDead(reason, description string, ms ...Message) error {
 	}
 	defer q.leave(now)
 	for i := range ms {
-		e := q.newEntry(&ms[i], q.numbers.next(&ms[i]), now)
+		e := newEntry(&ms[i], q.numbers.next(&ms[i]), &q.cfg, now)
 		e.enqueue(now)
 		q.quota.add(e.size())
-		q.admit(e)
+		q.entries.admit(e)
 		q.deadLetter(e, reason, description)
 	}
 	return nil

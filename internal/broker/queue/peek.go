@@ -17,14 +17,5 @@ func (q *Queue) Peek(dst []View, from int64, max int) []View {
 	defer q.leave(now)
 	// Messages that catching up gave back may belong to a consumer or be dead by now.
 	q.assign(now)
-	return q.peek(dst, &q.byNumber, from, max)
-}
-
-func (q *Queue) peek(dst []View, from *index, seq int64, max int) []View {
-	end := len(dst) + max
-	from.ascend(seq, func(e *entry) bool {
-		dst = append(dst, q.view(e))
-		return len(dst) < end
-	})
-	return dst
+	return q.entries.peek(dst, &q.entries.byNumber, from, max)
 }

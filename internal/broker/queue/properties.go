@@ -38,14 +38,6 @@ func (e *entry) withProperties(properties []Property) (*extra, error) {
 	return &x, nil
 }
 
-// setExtra replaces what e has beyond the ordinary and keeps the sizes right.
-func (q *Queue) setExtra(e *entry, x *extra) {
-	grown := x.size() - e.more().size()
-	e.extra = x
-	q.size += grown
-	q.quota.add(grown)
-}
-
 // propertySize is the cost of a property: key and value, and something for their place.
 func propertySize(p Property) int64 {
 	return int64(len(p.Key)) + valueSize(reflect.ValueOf(p.Value))

@@ -20,24 +20,20 @@ type Queue struct {
 	closed        bool
 	activated     instant // when a scheduled message was last activated, unset: never
 	numbers       numbers
-	entries       table
-	byNumber      index
-	waiting       lazyHeap  // active and unlocked, by sequence number
-	expiry        lazyHeap  // those of waiting that can expire, by expiresAt
+	entries       entries
+	waiting       waiting
 	locks         entryHeap // locked, by lockedUntil
 	schedule      entryHeap // scheduled, by scheduledAt
 	cleanup       entryHeap // expired and not moved yet, by when they are, see quirk.CleanupLate
 	tokens        map[LockToken]*entry
-	tokenPeak     int // of len(tokens) since the map was made
-	deferred      int
-	heldScheduled int // scheduled, and not in schedule, see HoldScheduled
-	size          int64
+	tokenPeak     int      // of len(tokens) since the map was made
+	heldScheduled int      // scheduled, and not in schedule, see HoldScheduled
 	history       history  // of message-ids
 	dying         []*entry // on their way to dead, moved before the mutex is given up
 	late          []*entry // dead letters that cannot be found yet, see quirk.DeadLettersLate
 	fate          *extra   // why the last of them dies, see condemn
 	consumers     consumers
-	sessions      *sessions         // nil: this is no session queue
+	sessions      *Sessions         // nil: this is no session queue
 	moving        bool              // a receive has left expired messages to the timer, see flushWave
 	undrained     []*Consumer       // their drains wait for what is due and was left to the timer
 	random        *mathrand.ChaCha8 // lock tokens
@@ -69,30 +65,31 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 		random:    mathrand.NewChaCha8(seed),
 		armedFor:  never,
 	}
+	if cfg.RequiresSession {
+		q.sessions = newSessions(q)
+	}
+	t := &q.entries.table
 	q.numbers.cfg = &q.cfg
 	q.history.cfg, q.history.quota = &q.cfg, quota
-	q.empty()
-	if cfg.RequiresSession {
-		q.sessions = newSessions()
+	q.entries = entries{
+		cfg:      &q.cfg,
+		quota:    quota,
+		sessions: q.sessions,
+		byNumber: index{table: t},
 	}
+	q.waiting = waiting{
+		cfg:      &q.cfg,
+		entries:  &q.entries,
+		sessions: q.sessions,
+		line:     newLazyHeap(t, itemWaiting),
+		expiry:   newLazyHeap(t, itemExpiry),
+	}
+	q.locks, q.schedule, q.cleanup = entryHeap{table: t}, entryHeap{table: t}, entryHeap{table: t}
 	return q
 }
 
-// empty takes all messages out of the structures that hold them.
-func (q *Queue) empty() {
-	q.entries = table{}
-	q.byNumber = q.newIndex()
-	q.waiting, q.expiry = q.newLazyHeap(itemWaiting), q.newLazyHeap(itemExpiry)
-	q.locks, q.schedule, q.cleanup = q.newHeap(), q.newHeap(), q.newHeap()
-}
-
-func (q *Queue) newIndex() index { return index{table: &q.entries} }
-
-func (q *Queue) newHeap() entryHeap { return entryHeap{table: &q.entries} }
-
-func (q *Queue) newLazyHeap(own uint8) lazyHeap {
-	return lazyHeap{heap: entryHeap{table: &q.entries, loose: true}, own: own}
-}
+// Sessions is the sessions of a session queue; nil on another, and on a dead-letter queue.
+func (q *Queue) Sessions() *Sessions { return q.sessions }
 
 // Config is what the queue was made with or updated to, defaults filled in.
 func (q *Queue) Config() Config {
@@ -157,10 +154,10 @@ func (q *Queue) Counts() Counts {
 	q.bury(now)
 	scheduled := q.schedule.len() + q.heldScheduled
 	n := Counts{
-		Active:    q.byNumber.len() - q.deferred - scheduled,
-		Deferred:  q.deferred,
+		Active:    q.entries.byNumber.len() - q.entries.deferred - scheduled,
+		Deferred:  q.entries.deferred,
 		Scheduled: scheduled,
-		Size:      q.size,
+		Size:      q.entries.size,
 
 		DuplicateHistory: q.history.len(),
 	}
@@ -190,62 +187,13 @@ func (q *Queue) Close() {
 			q.quota.add(-e.size())
 		}
 		q.late = nil
-		q.quota.add(-q.size - q.history.size)
+		q.quota.add(-q.entries.size - q.history.size)
 		// Somebody may keep the queue by a consumer; the messages need not stay with it.
-		q.tokens, q.size, q.history = nil, 0, history{}
-		q.empty()
+		q.entries, q.waiting, q.history = entries{}, waiting{}, history{}
+		q.tokens, q.locks, q.schedule, q.cleanup = nil, entryHeap{}, entryHeap{}, entryHeap{}
 	}
 	q.mu.Unlock()
 	if q.dead != nil {
 		q.dead.Close()
 	}
-}
-
-// admit, wait and drop are the three primitives that everything else is made of.
-
-// admit puts e in the index; it waits nowhere yet.
-func (q *Queue) admit(e *entry) {
-	q.enlist(e)
-	q.size += e.size()
-}
-
-// wait makes e available for consumers.
-func (q *Queue) wait(e *entry) {
-	e.waiting = true
-	if q.sessions != nil {
-		q.sessions.wait(e)
-	} else {
-		q.waiting.add(e, arrival(e.seq))
-	}
-	if e.expiresAt != never && !q.cfg.frozen {
-		q.expiry.add(e, int64(e.expiresAt))
-	}
-}
-
-// unwait is the opposite of wait.
-func (q *Queue) unwait(e *entry) {
-	e.waiting = false
-	if q.sessions != nil {
-		q.sessions.unwait(e)
-	} else {
-		q.waiting.leave()
-	}
-	if e.expiresAt != never && !q.cfg.frozen {
-		q.expiry.leave()
-	}
-}
-
-// dismiss takes e, which must be unlocked, not waiting and not scheduled, out of the queue.
-func (q *Queue) dismiss(e *entry) {
-	q.strike(e)
-	q.size -= e.size()
-	if e.state == Deferred {
-		q.deferred--
-	}
-}
-
-// drop is dismiss for good.
-func (q *Queue) drop(e *entry) {
-	q.dismiss(e)
-	q.quota.add(-e.size())
 }

@@ -23,7 +23,7 @@ const (
 // receive finds so waits no more, and stands there for up to ten steps, which its sequence number
 // decides.
 func (q *Queue) cleanUp(e *entry, now instant) {
-	q.unwait(e)
+	q.waiting.remove(e)
 	if steps := arrival(e.seq) * 7 % 11; steps > 0 && q.cfg.Quirks.Has(quirk.CleanupLate) && q.cfg.Expiry != Eager {
 		q.cleanup.push(e, int64(now.add(time.Duration(steps)*cleanupStep)))
 		return
@@ -50,26 +50,13 @@ func (q *Queue) pushSchedule(e *entry) {
 	q.schedule.push(e, int64(at))
 }
 
-// stamp is how a time is stated to clients.
-func (q *Queue) stamp(i instant) time.Time {
-	t := i.time()
-	if q.cfg.Quirks.Has(quirk.StampsSeconds) {
-		return t.Truncate(time.Second)
-	}
-	return t
-}
-
 // release gives e back for the outcome released.
 func (q *Queue) release(e *entry, now instant) {
 	q.giveBack(e, q.cfg.Quirks.Has(quirk.ReleaseCounts), now)
-	if !q.cfg.Quirks.Has(quirk.ReleaseLast) || q.byNumber.get(e.seq) != e || e.state != Active {
+	if !q.cfg.Quirks.Has(quirk.ReleaseLast) || q.entries.byNumber.get(e.seq) != e || e.state != Active {
 		return // it has expired, was delivered too often, or is deferred
 	}
-	waiting := &q.waiting
-	if q.sessions != nil {
-		waiting = &q.sessions.byID[e.sessionID].waiting
-	}
-	waiting.move(e, q.numbers.nextArrival()) // nothing else has this place
+	q.waiting.move(e, q.numbers.nextArrival()) // nothing else has this place
 }
 
 // arrive takes a message that another queue has dead-lettered.
@@ -98,6 +85,6 @@ func (q *Queue) admitDead(e *entry, now instant) {
 	if q.cfg.Quirks.Has(quirk.DeadLettersRenumbered) {
 		e.seq = q.numbers.nextArrival()
 	}
-	q.admit(e)
-	q.wait(e)
+	q.entries.admit(e)
+	q.waiting.add(e)
 }

@@ -46,7 +46,7 @@ func TestACleanUpEndsAfterTheReceive(t *testing.T) {
 			time.Sleep(time.Minute)
 			var c *Consumer
 			if sessions {
-				s, err := q.AcceptSession("s")
+				s, err := q.Sessions().Accept("s")
 				must(t, err)
 				c = s.NewConsumer(PeekLock)
 			} else {

@@ -27,7 +27,7 @@ func (q *Queue) CancelScheduled(seqs ...int64) error {
 	es, err := q.pending(seqs)
 	for _, e := range es {
 		q.schedule.remove(e)
-		q.drop(e)
+		q.entries.drop(e)
 	}
 	return err
 }
@@ -35,7 +35,7 @@ func (q *Queue) CancelScheduled(seqs ...int64) error {
 // pending is the messages that wait for their time, when that can be said of each and nobody is
 // about to cancel one.
 func (q *Queue) pending(seqs []int64) ([]*entry, error) {
-	es, missing := q.find(seqs, func(e *entry) bool { return e.state == Scheduled })
+	es, missing := q.entries.find(seqs, func(e *entry) bool { return e.state == Scheduled })
 	if missing != nil {
 		return nil, &NumberError{ErrMessageNotFound, missing}
 	}
@@ -43,23 +43,6 @@ func (q *Queue) pending(seqs []int64) ([]*entry, error) {
 		return nil, &NumberError{ErrBeingCanceled, seqs[i : i+1]}
 	}
 	return es, nil
-}
-
-// find is the entries with these numbers that are fit, and the other numbers. A number that is
-// named again counts as one that is not there.
-func (q *Queue) find(seqs []int64, fit func(*entry) bool) (es []*entry, missing []int64) {
-	es = make([]*entry, 0, len(seqs))
-	seen := make(map[int64]struct{}, len(seqs))
-	for _, seq := range seqs {
-		_, twice := seen[seq]
-		seen[seq] = struct{}{}
-		if e := q.byNumber.get(seq); e != nil && !twice && fit(e) {
-			es = append(es, e)
-		} else {
-			missing = append(missing, seq)
-		}
-	}
-	return es, missing
 }
 
 // LastActivation is when a scheduled message last became active, by the broker's clock; zero:
@@ -81,11 +64,11 @@ func (q *Queue) activate(now instant) {
 		e, _ := q.schedule.min()
 		q.activated = now
 		q.schedule.remove(e)
-		q.strike(e)
+		q.entries.strike(e)
 		e.seq += q.numbers.nextArrival() - arrival(e.seq) // in the same partition
-		q.enlist(e)
+		q.entries.enlist(e)
 		e.activated = true
 		e.enqueue(now)
-		q.wait(e)
+		q.waiting.add(e)
 	}
 }

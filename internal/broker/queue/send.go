@@ -100,9 +100,9 @@ func (q *Queue) store(ms []Message, duplicate []bool, seqs []int64, now instant)
 			first = seq
 		}
 		if duplicate == nil || !duplicate[i] {
-			e := q.newEntry(&ms[i], seq, now)
+			e := newEntry(&ms[i], seq, &q.cfg, now)
 			if q.sessions != nil && !e.hasSession {
-				q.admit(e)
+				q.entries.admit(e)
 				e.enqueue(now)
 				q.deadLetter(e, ReasonNoSession, DescriptionNoSession)
 				continue
@@ -115,12 +115,12 @@ func (q *Queue) store(ms []Message, duplicate []bool, seqs []int64, now instant)
 
 // insert starts e on its way: to the schedule or to those who wait.
 func (q *Queue) insert(e *entry, now instant) {
-	q.admit(e)
+	q.entries.admit(e)
 	if e.scheduledAt > now {
 		e.state = Scheduled
 		q.pushSchedule(e)
 		return
 	}
 	e.enqueue(now)
-	q.wait(e)
+	q.waiting.add(e)
 }

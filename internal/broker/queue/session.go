@@ -21,8 +21,10 @@ type session struct {
 	held      int // active messages that a transaction holds
 }
 
-// sessions is the sessions of a queue. The queue's mutex guards it.
-type sessions struct {
+// Sessions is the sessions of a queue; nil on a queue that has none, where all that can fail fails
+// with ErrNotSessionful. The queue's mutex guards it.
+type Sessions struct {
+	q         *Queue
 	byID      map[string]*session
 	peak      int         // of len(byID) since the map was made
 	all       sessionList // in the order in which they came to be
@@ -33,8 +35,9 @@ type sessions struct {
 	receiving int        // consumers in line, of all sessions together
 }
 
-func newSessions() *sessions {
-	return &sessions{
+func newSessions(q *Queue) *Sessions {
+	return &Sessions{
+		q:         q,
 		byID:      make(map[string]*session),
 		all:       sessionList{slot: slotAll},
 		available: sessionList{slot: slotAvailable},
@@ -57,37 +60,41 @@ type Session struct {
 	lapsed    bool // it ended by time
 }
 
-// AcceptSession takes the lock of a session, which need not have messages. The lock holds for
+// Accept takes the lock of a session, which need not have messages. The lock holds for
 // Config.LockDuration; the messages received under it are locked as long as it is. Like a peek it
 // moves nothing that has expired: only a receive does. Errors: ErrSessionLocked, ErrNotSessionful,
 // ErrClosed.
-func (q *Queue) AcceptSession(id string) (*Session, error) {
-	now, err := q.enterSessions()
+func (ss *Sessions) Accept(id string) (*Session, error) {
+	now, err := ss.enter()
 	if err != nil {
 		return nil, err
 	}
-	defer q.leave(now)
-	if s := q.sessions.byID[id]; s != nil && s.lock != nil {
+	defer ss.q.leave(now)
+	if s := ss.byID[id]; s != nil && s.lock != nil {
 		return nil, ErrSessionLocked
 	}
-	return q.lockSession(q.session(id), now), nil
+	return ss.lock(ss.get(id), now), nil
 }
 
-// enterSessions is enter for what only session queues can do.
-func (q *Queue) enterSessions() (now instant, err error) {
-	if q.sessions == nil {
+// enter is Queue.enter for what only session queues can do.
+func (ss *Sessions) enter() (now instant, err error) {
+	if ss == nil {
 		return 0, ErrNotSessionful
 	}
-	return q.enter()
+	return ss.q.enter()
 }
 
-// session is the session with this name, made when there is none. A caller that makes one gives it
-// a message or a lock.
-func (q *Queue) session(id string) *session {
-	ss := q.sessions
+// get is the session with this name, made when there is none. A caller that makes one gives it a
+// message or a lock.
+func (ss *Sessions) get(id string) *session {
 	s := ss.byID[id]
 	if s == nil {
-		s = &session{id: id, byNumber: q.newIndex(), waiting: q.newLazyHeap(itemWaiting)}
+		t := &ss.q.entries.table
+		s = &session{
+			id:       id,
+			byNumber: index{table: t},
+			waiting:  newLazyHeap(t, itemWaiting),
+		}
 		ss.byID[id] = s
 		ss.peak = max(ss.peak, len(ss.byID))
 		ss.all.push(s)
@@ -96,7 +103,7 @@ func (q *Queue) session(id string) *session {
 }
 
 // tidy forgets s when it is empty.
-func (ss *sessions) tidy(s *session) {
+func (ss *Sessions) tidy(s *session) {
 	if s.byNumber.len() > 0 || s.lock != nil || s.state != nil {
 		return
 	}
@@ -112,19 +119,18 @@ func (ss *sessions) tidy(s *session) {
 	}
 }
 
-// lockSession gives the lock of s, which must be free, to a new holder.
-func (q *Queue) lockSession(s *session, now instant) *Session {
-	ss := q.sessions
+// lock gives the lock of s, which must be free, to a new holder.
+func (ss *Sessions) lock(s *session, now instant) *Session {
 	if s.available {
 		ss.available.remove(s)
 		s.available = false
 	}
 	h := &Session{
-		q:         q,
+		q:         ss.q,
 		s:         s,
 		lost:      make(chan struct{}),
-		until:     now.add(q.cfg.LockDuration),
-		locked:    q.newHeap(),
+		until:     now.add(ss.q.cfg.LockDuration),
+		locked:    entryHeap{table: &ss.q.entries.table},
 		consumers: consumers{session: s, sessions: ss},
 	}
 	s.lock = h
@@ -159,20 +165,20 @@ func (h *Session) NewConsumer(mode Mode) *Consumer {
 	return h.q.newConsumer(mode, &h.consumers, func() bool { return h.over })
 }
 
-// RenewSessionLock extends the lock of a session to Config.LockDuration from now, for every holder.
+// RenewLock extends the lock of a session to Config.LockDuration from now, for every holder.
 // Errors: ErrSessionLockLost, ErrNotSessionful, ErrClosed.
-func (q *Queue) RenewSessionLock(id string) (until time.Time, err error) {
-	err = q.underLock(id, func(h *Session, now instant) (err error) {
+func (ss *Sessions) RenewLock(id string) (until time.Time, err error) {
+	err = ss.underLock(id, func(h *Session, now instant) (err error) {
 		until, err = h.renew(now)
 		return err
 	})
 	return until, err
 }
 
-// SessionLockedUntil is when the lock of a session lapses, for every holder. Errors:
+// LockedUntil is when the lock of a session lapses, for every holder. Errors:
 // ErrSessionLockLost when nobody does, ErrNotSessionful, ErrClosed.
-func (q *Queue) SessionLockedUntil(id string) (until time.Time, err error) {
-	err = q.underLock(id, func(h *Session, _ instant) error {
+func (ss *Sessions) LockedUntil(id string) (until time.Time, err error) {
+	err = ss.underLock(id, func(h *Session, _ instant) error {
 		until = h.until.time()
 		return nil
 	})
@@ -181,13 +187,13 @@ func (q *Queue) SessionLockedUntil(id string) (until time.Time, err error) {
 
 // underLock calls do with the lock of the session that is called id, in a critical section. Errors:
 // ErrSessionLockLost when nobody holds it, ErrNotSessionful, ErrClosed, and those of do.
-func (q *Queue) underLock(id string, do func(*Session, instant) error) error {
-	now, err := q.enterSessions()
+func (ss *Sessions) underLock(id string, do func(*Session, instant) error) error {
+	now, err := ss.enter()
 	if err != nil {
 		return err
 	}
-	defer q.leave(now)
-	s := q.sessions.byID[id]
+	defer ss.q.leave(now)
+	s := ss.byID[id]
 	if s == nil || s.lock == nil {
 		return ErrSessionLockLost
 	}
@@ -246,11 +252,19 @@ func (h *Session) finish() {
 // Python SDK's live tests of sessions with receive-and-delete expect that.
 const sessionGrace = 500 * time.Millisecond
 
-// lapseSessions ends the locks that are due. A delivery under such a lock has failed.
-func (q *Queue) lapseSessions(now instant) {
-	for len(q.sessions.locks) > 0 && q.sessions.locks[0].until.add(sessionGrace) <= now {
-		q.sessions.locks[0].end(true, now)
+// lapse ends the locks that are due. A delivery under such a lock has failed.
+func (ss *Sessions) lapse(now instant) {
+	for ss.next() <= now {
+		ss.locks[0].end(true, now)
 	}
+}
+
+// next is when a lock is due.
+func (ss *Sessions) next() instant {
+	if ss == nil || len(ss.locks) == 0 {
+		return never
+	}
+	return ss.locks[0].until.add(sessionGrace)
 }
 
 // sessionLocks is a heap of the locks held, by their end; those that end together, by session.
@@ -280,7 +294,7 @@ func (l *sessionLocks) Pop() any {
 }
 
 // closeAll is for the end of the queue.
-func (ss *sessions) closeAll() {
+func (ss *Sessions) closeAll() {
 	if ss == nil {
 		return
 	}
@@ -291,5 +305,5 @@ func (ss *sessions) closeAll() {
 	for _, w := range ss.waiters {
 		close(w.ch)
 	}
-	*ss = *newSessions()
+	*ss = *newSessions(ss.q)
 }

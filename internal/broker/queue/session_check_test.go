@@ -52,9 +52,9 @@ func (q *Queue) checkSessions(t *rapid.T, counts []int) (size int64) {
 			}
 		}
 	}
-	if len(all) != len(ss.byID) || locks != len(ss.locks) || messages != q.byNumber.len() || receiving != ss.receiving {
+	if len(all) != len(ss.byID) || locks != len(ss.locks) || messages != q.entries.byNumber.len() || receiving != ss.receiving {
 		t.Fatalf("sessions, locks, messages, receiving = %d, %d, %d, %d, want %d, %d, %d, %d",
-			len(all), locks, messages, receiving, len(ss.byID), len(ss.locks), q.byNumber.len(), ss.receiving)
+			len(all), locks, messages, receiving, len(ss.byID), len(ss.locks), q.entries.byNumber.len(), ss.receiving)
 	}
 	if len(ss.waiters) > 0 && len(available) > 0 {
 		t.Fatalf("%d wait for a session though %d are available", len(ss.waiters), len(available))

@@ -11,14 +11,14 @@ type waiters []*waiter
 // channel is closed when the queue is.
 type waiter struct{ ch chan *Session }
 
-// NextSession takes the lock of the next session that has active messages and is not locked, and
-// waits until there is one. Waiting callers are served in the order in which they came. Sessions
-// are offered in the order in which they became available, so that a busy one does not starve the
+// Next takes the lock of the next session that has active messages and is not locked, and
+// waits until there is one. Those who wait are served in the order in which they came; sessions are
+// offered in the order in which they became available, so that a busy one does not starve the
 // others. Messages that have expired and were not moved yet make a session available, too:
 // accepting is no receive. Once cancel is closed, no session is taken any more. Errors:
 // ErrCanceled, ErrNotSessionful, ErrClosed.
-func (q *Queue) NextSession(cancel <-chan struct{}) (*Session, error) {
-	w, err := q.await()
+func (ss *Sessions) Next(cancel <-chan struct{}) (*Session, error) {
+	w, err := ss.await()
 	if err != nil {
 		return nil, err
 	}
@@ -35,31 +35,31 @@ func (q *Queue) NextSession(cancel <-chan struct{}) (*Session, error) {
 			return h, nil
 		}
 	case <-cancel:
-		q.forgo(w)
+		ss.forgo(w)
 		return nil, ErrCanceled
 	}
 }
 
 // await makes a waiter, which may have its session already.
-func (q *Queue) await() (*waiter, error) {
-	now, err := q.enterSessions()
+func (ss *Sessions) await() (*waiter, error) {
+	now, err := ss.enter()
 	if err != nil {
 		return nil, err
 	}
 	w := &waiter{ch: make(chan *Session, 1)}
-	q.sessions.waiters = append(q.sessions.waiters, w)
-	q.leave(now)
+	ss.waiters = append(ss.waiters, w)
+	ss.q.leave(now)
 	return w, nil
 }
 
 // forgo makes w wait no more, and gives back what it was given meanwhile.
-func (q *Queue) forgo(w *waiter) {
-	now, err := q.enter()
+func (ss *Sessions) forgo(w *waiter) {
+	now, err := ss.enter()
 	if err != nil {
 		return
 	}
-	defer q.leave(now)
-	ws := &q.sessions.waiters
+	defer ss.q.leave(now)
+	ws := &ss.waiters
 	if i := slices.Index(*ws, w); i >= 0 {
 		*ws = slices.Delete(*ws, i, i+1)
 		return
@@ -70,7 +70,7 @@ func (q *Queue) forgo(w *waiter) {
 }
 
 // offer puts s among the available when it has become so.
-func (ss *sessions) offer(s *session) {
+func (ss *Sessions) offer(s *session) {
 	if s.lock == nil && !s.available && s.waiting.len() > 0 {
 		ss.available.push(s)
 		s.available = true
@@ -78,7 +78,7 @@ func (ss *sessions) offer(s *session) {
 }
 
 // withdraw is the opposite of offer.
-func (ss *sessions) withdraw(s *session) {
+func (ss *Sessions) withdraw(s *session) {
 	if s.available && s.waiting.len() == 0 {
 		ss.available.remove(s)
 		s.available = false
@@ -86,18 +86,17 @@ func (ss *sessions) withdraw(s *session) {
 }
 
 // serveWaiters gives available sessions to those who wait.
-func (q *Queue) serveWaiters(now instant) {
-	ss := q.sessions
+func (ss *Sessions) serveWaiters(now instant) {
 	for len(ss.waiters) > 0 && ss.available.first != nil {
 		w := ss.waiters[0]
 		ss.waiters[0] = nil
 		ss.waiters = ss.waiters[1:]
-		w.ch <- q.lockSession(ss.available.first, now)
+		w.ch <- ss.lock(ss.available.first, now)
 	}
 }
 
 // touch makes the next assign look at s.
-func (ss *sessions) touch(s *session) {
+func (ss *Sessions) touch(s *session) {
 	if s.lock != nil && !s.touched {
 		s.touched = true
 		ss.touched = append(ss.touched, s)
@@ -113,7 +112,7 @@ func (q *Queue) assignSessions(now instant) {
 	if ss.receiving == 0 || q.cfg.Expiry == LazyHead || q.flushWave(now) {
 		q.assignTouched(now)
 	}
-	q.serveWaiters(now)
+	q.sessions.serveWaiters(now)
 }
 
 // assignTouched gives messages to the holders of sessions in which something has changed.

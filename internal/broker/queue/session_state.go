@@ -21,11 +21,11 @@ func (s *session) stateSize() int64 {
 	return sessionStateOverhead + int64(len(s.id)+len(s.state.data))
 }
 
-// SessionState is the state of a session, nil when it has none. The caller must not change it.
+// State is the state of a session, nil when it has none. The caller must not change it.
 // Errors: ErrSessionLockLost when nobody holds the lock of the session, ErrNotSessionful,
 // ErrClosed.
-func (q *Queue) SessionState(id string) (state []byte, err error) {
-	err = q.underLock(id, func(h *Session, _ instant) error {
+func (ss *Sessions) State(id string) (state []byte, err error) {
+	err = ss.underLock(id, func(h *Session, _ instant) error {
 		if h.s.state != nil {
 			state = h.s.state.data
 		}
@@ -34,11 +34,11 @@ func (q *Queue) SessionState(id string) (state []byte, err error) {
 	return state, err
 }
 
-// SetSessionState replaces the state of a session; an empty one clears it. The queue owns state
+// SetState replaces the state of a session; an empty one clears it. The queue owns state
 // from then on. It stays when the session has no messages any more. Errors: ErrSessionLockLost when
 // nobody holds the lock of the session, ErrFull, ErrNotSessionful, ErrClosed.
-func (q *Queue) SetSessionState(id string, state []byte) error {
-	h, err := q.HoldSessionState(id, state)
+func (ss *Sessions) SetState(id string, state []byte) error {
+	h, err := ss.HoldState(id, state)
 	if err != nil {
 		return err
 	}
@@ -53,13 +53,13 @@ type HeldState struct {
 	size int64 // reserved
 }
 
-// HoldSessionState prepares SetSessionState. Errors are the same. The lock of the session is not
+// HoldState prepares SetState. Errors are the same. The lock of the session is not
 // held meanwhile.
-func (q *Queue) HoldSessionState(id string, state []byte) (held *HeldState, err error) {
-	err = q.underLock(id, func(h *Session, _ instant) error {
+func (ss *Sessions) HoldState(id string, state []byte) (held *HeldState, err error) {
+	err = ss.underLock(id, func(h *Session, _ instant) error {
 		held = &HeldState{h: h, data: state}
 		held.size = max(0, (&session{id: id, state: held.state(0)}).stateSize()-h.s.stateSize())
-		if !q.quota.take(held.size) {
+		if !ss.q.quota.take(held.size) {
 			return ErrFull
 		}
 		return nil
@@ -83,14 +83,14 @@ func (s *HeldState) Partition() (p int64, one bool) {
 	return s.h.q.numbers.keyedPartition(&Message{SessionID: s.h.s.id}), true
 }
 
-// Set does what HoldSessionState has prepared. Errors: ErrSessionLockLost, ErrClosed.
+// Set does what HoldState has prepared. Errors: ErrSessionLockLost, ErrClosed.
 func (s *HeldState) Set() error {
 	err := s.underLock(func(in *session, now instant) {
 		before := in.stateSize()
 		in.state = s.state(now)
 		grown := in.stateSize() - before
 		s.h.q.quota.add(grown - s.size)
-		s.h.q.size += grown
+		s.h.q.entries.size += grown
 	})
 	if err != nil {
 		s.Cancel()
@@ -99,7 +99,7 @@ func (s *HeldState) Set() error {
 }
 
 func (s *HeldState) underLock(do func(*session, instant)) error {
-	return s.h.q.underLock(s.h.s.id, func(h *Session, now instant) error {
+	return s.h.q.sessions.underLock(s.h.s.id, func(h *Session, now instant) error {
 		if h != s.h {
 			return ErrSessionLockLost
 		}
@@ -111,17 +111,17 @@ func (s *HeldState) underLock(do func(*session, instant)) error {
 // Cancel releases the space.
 func (s *HeldState) Cancel() { s.h.q.quota.add(-s.size) }
 
-// Sessions lists sessions in the order in which they came to be: at most top of them after the
+// List lists sessions in the order in which they came to be: at most top of them after the
 // first skip. A zero updatedAfter means those with active messages, locked ones included, and those
 // with a state; any other time, those with a state that was set after it. It changes nothing. A
 // queue without sessions, or a closed one, has none.
-func (q *Queue) Sessions(updatedAfter time.Time, skip, top int) (ids []string) {
-	now, err := q.enterSessions()
+func (ss *Sessions) List(updatedAfter time.Time, skip, top int) (ids []string) {
+	now, err := ss.enter()
 	if err != nil {
 		return nil
 	}
-	defer q.leave(now)
-	q.assign(now) // what catching up gave back may be dead by now
+	defer ss.q.leave(now)
+	ss.q.assign(now) // what catching up gave back may be dead by now
 	listed := func(s *session) bool {
 		return s.state != nil || s.waiting.len() > 0 || s.held > 0 || s.lock != nil && s.lock.hasActive()
 	}
@@ -129,7 +129,7 @@ func (q *Queue) Sessions(updatedAfter time.Time, skip, top int) (ids []string) {
 		after := instantOf(updatedAfter)
 		listed = func(s *session) bool { return s.state != nil && s.state.updatedAt > after }
 	}
-	for s := q.sessions.all.first; s != nil && len(ids) < top; s = s.links[slotAll].next {
+	for s := ss.all.first; s != nil && len(ids) < top; s = s.links[slotAll].next {
 		if !listed(s) {
 			continue
 		}

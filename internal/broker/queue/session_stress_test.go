@@ -85,14 +85,14 @@ func (s *sessionStress) accept(r *rand.Rand, sessions int) *Session {
 	var err error
 	switch r.IntN(4) {
 	case 0:
-		h, err = s.q.AcceptSession(fmt.Sprint(r.IntN(sessions)))
+		h, err = s.q.Sessions().Accept(fmt.Sprint(r.IntN(sessions)))
 	case 1:
 		cancel := make(chan struct{})
 		timer := time.AfterFunc(time.Duration(r.IntN(1000))*time.Microsecond, func() { close(cancel) })
 		defer timer.Stop()
-		h, err = s.q.NextSession(cancel)
+		h, err = s.q.Sessions().Next(cancel)
 	default:
-		h, err = s.q.NextSession(s.done)
+		h, err = s.q.Sessions().Next(s.done)
 	}
 	if err != nil && !errors.Is(err, ErrSessionLocked) && !errors.Is(err, ErrCanceled) {
 		s.t.Errorf("accepting a session: %v", err)

@@ -17,9 +17,9 @@ func inSession(id, body string) Message {
 
 func accept(t *testing.T, q *Queue, id string) *Session {
 	t.Helper()
-	h, err := q.AcceptSession(id)
+	h, err := q.Sessions().Accept(id)
 	if err != nil {
-		t.Fatalf("AcceptSession(%q): %v", id, err)
+		t.Fatalf("Accept(%q): %v", id, err)
 	}
 	return h
 }
@@ -42,9 +42,9 @@ func TestNextSessionGoesRoundFromTheOneThatHasWaitedLongest(t *testing.T) {
 		}
 		var got []string
 		for range 6 {
-			h, err := q.NextSession(nil)
+			h, err := q.Sessions().Next(nil)
 			if err != nil {
-				t.Fatalf("NextSession: %v", err)
+				t.Fatalf("Next: %v", err)
 			}
 			got = append(got, h.ID())
 			h.Close()
@@ -60,7 +60,7 @@ func TestThoseWhoWaitForASessionAreServedInOrder(t *testing.T) {
 		got := make(chan string)
 		for i := range 3 {
 			go func() {
-				h, err := q.NextSession(nil)
+				h, err := q.Sessions().Next(nil)
 				if err != nil {
 					got <- err.Error()
 					return
@@ -82,7 +82,7 @@ func TestWhoGivesUpWaitingTakesNoSession(t *testing.T) {
 	sessionQueue(t, Config{}, func(t *testing.T, q *Queue) {
 		cancel, done := make(chan struct{}), make(chan error)
 		go func() {
-			_, err := q.NextSession(cancel)
+			_, err := q.Sessions().Next(cancel)
 			done <- err
 		}()
 		synctest.Wait()
@@ -91,7 +91,7 @@ func TestWhoGivesUpWaitingTakesNoSession(t *testing.T) {
 			t.Fatalf("NextSession = %v, want ErrCanceled", err)
 		}
 		send(t, q, inSession("a", ""))
-		if _, err := q.NextSession(cancel); !errors.Is(err, ErrCanceled) {
+		if _, err := q.Sessions().Next(cancel); !errors.Is(err, ErrCanceled) {
 			t.Fatalf("NextSession, given up before it began, = %v, want ErrCanceled", err)
 		}
 		accept(t, q, "a") // nobody has it
@@ -100,15 +100,15 @@ func TestWhoGivesUpWaitingTakesNoSession(t *testing.T) {
 
 func TestASessionGivenToWhoGivesUpIsGivenBack(t *testing.T) {
 	sessionQueue(t, Config{}, func(t *testing.T, q *Queue) {
-		w, err := q.await()
+		w, err := q.sessions.await()
 		if err != nil {
 			t.Fatalf("await: %v", err)
 		}
 		send(t, q, inSession("a", ""))
-		if _, err := q.AcceptSession("a"); !errors.Is(err, ErrSessionLocked) {
-			t.Fatalf("AcceptSession while the one who waits has it = %v, want ErrSessionLocked", err)
+		if _, err := q.Sessions().Accept("a"); !errors.Is(err, ErrSessionLocked) {
+			t.Fatalf("Accept while the one who waits has it = %v, want ErrSessionLocked", err)
 		}
-		q.forgo(w)
+		q.sessions.forgo(w)
 		accept(t, q, "a")
 	})
 }
@@ -119,7 +119,7 @@ func TestClosingTheQueueWakesWhoWaitsAndWhoHoldsASession(t *testing.T) {
 		c := h.NewConsumer(PeekLock)
 		done := make(chan error)
 		go func() {
-			_, err := q.NextSession(nil)
+			_, err := q.Sessions().Next(nil)
 			done <- err
 		}()
 		synctest.Wait()
@@ -133,8 +133,8 @@ func TestClosingTheQueueWakesWhoWaitsAndWhoHoldsASession(t *testing.T) {
 		}
 		h.Close()
 		c.Close()
-		if _, err := q.AcceptSession("a"); !errors.Is(err, ErrClosed) {
-			t.Errorf("AcceptSession = %v, want ErrClosed", err)
+		if _, err := q.Sessions().Accept("a"); !errors.Is(err, ErrClosed) {
+			t.Errorf("Accept = %v, want ErrClosed", err)
 		}
 	})
 }
@@ -155,7 +155,7 @@ func TestASessionLockThatLapsesEndsItsHolderAndCountsDeliveries(t *testing.T) {
 			t.Errorf("Complete = %v, want ErrLockLost", err)
 		}
 		var counts []int
-		for _, v := range q.PeekSession(nil, "a", 0, 9) {
+		for _, v := range q.Sessions().Peek(nil, "a", 0, 9) {
 			counts = append(counts, v.DeliveryCount)
 		}
 		if want := []int{1, 0, 0}; !slices.Equal(counts, want) {
@@ -213,7 +213,7 @@ func TestASessionOfDeferredMessagesAloneIsNeitherOfferedNorListed(t *testing.T) 
 		h.Close()
 		cancel, done := make(chan struct{}), make(chan error)
 		go func() {
-			_, err := q.NextSession(cancel)
+			_, err := q.Sessions().Next(cancel)
 			done <- err
 		}()
 		synctest.Wait()
@@ -221,7 +221,7 @@ func TestASessionOfDeferredMessagesAloneIsNeitherOfferedNorListed(t *testing.T) 
 		if err := <-done; !errors.Is(err, ErrCanceled) {
 			t.Errorf("NextSession = %v, want it to wait", err)
 		}
-		if got := q.Sessions(time.Time{}, 0, 9); len(got) != 0 {
+		if got := q.Sessions().List(time.Time{}, 0, 9); len(got) != 0 {
 			t.Errorf("Sessions = %q, want none", got)
 		}
 		if _, err := q.ReceiveDeferred(PeekLock, 1); !errors.Is(err, ErrSessionLockLost) {
@@ -229,7 +229,7 @@ func TestASessionOfDeferredMessagesAloneIsNeitherOfferedNorListed(t *testing.T) 
 		}
 		for _, receive := range []func(Mode, ...int64) ([]Delivery, error){
 			q.ReceiveDeferred,
-			func(m Mode, seqs ...int64) ([]Delivery, error) { return q.ReceiveSessionDeferred(m, "a", seqs...) },
+			func(m Mode, seqs ...int64) ([]Delivery, error) { return q.Sessions().ReceiveDeferred(m, "a", seqs...) },
 		} {
 			h = accept(t, q, "a")
 			if ds, err := receive(PeekLock, 1); err != nil || len(ds) != 1 {
@@ -301,8 +301,8 @@ func TestASessionQueueRefusesWhatNeedsASession(t *testing.T) {
 			t.Errorf("Reserve = %v, want ErrSessionRequired", err)
 		}
 		dead := q.DeadLetterQueue()
-		if _, err := dead.AcceptSession("a"); !errors.Is(err, ErrNotSessionful) {
-			t.Errorf("AcceptSession on the dead-letter queue = %v, want ErrNotSessionful", err)
+		if _, err := dead.Sessions().Accept("a"); !errors.Is(err, ErrNotSessionful) {
+			t.Errorf("Accept on the dead-letter queue = %v, want ErrNotSessionful", err)
 		}
 		send(t, q, inSession("a", ""))
 		h := accept(t, q, "a")
@@ -336,21 +336,21 @@ func TestAMessageThatATopicPassesOnWithoutASessionIsDeadLettered(t *testing.T) {
 func TestAQueueWithoutSessionsHasNone(t *testing.T) {
 	q := New(Config{})
 	defer q.Close()
-	_, nextErr := q.NextSession(nil)
-	_, acceptErr := q.AcceptSession("a")
-	_, renewErr := q.RenewSessionLock("a")
-	_, stateErr := q.SessionState("a")
-	_, deferredErr := q.ReceiveSessionDeferred(PeekLock, "a", 1)
-	for i, err := range []error{nextErr, acceptErr, renewErr, stateErr, deferredErr, q.SetSessionState("a", nil)} {
+	_, nextErr := q.Sessions().Next(nil)
+	_, acceptErr := q.Sessions().Accept("a")
+	_, renewErr := q.Sessions().RenewLock("a")
+	_, stateErr := q.Sessions().State("a")
+	_, deferredErr := q.Sessions().ReceiveDeferred(PeekLock, "a", 1)
+	for i, err := range []error{nextErr, acceptErr, renewErr, stateErr, deferredErr, q.Sessions().SetState("a", nil)} {
 		if !errors.Is(err, ErrNotSessionful) {
 			t.Errorf("operation %d = %v, want ErrNotSessionful", i, err)
 		}
 	}
-	if got := q.Sessions(time.Time{}, 0, 9); got != nil {
+	if got := q.Sessions().List(time.Time{}, 0, 9); got != nil {
 		t.Errorf("Sessions = %q, want none", got)
 	}
-	if got := q.PeekSession(nil, "", 0, 9); got != nil {
-		t.Errorf("PeekSession = %v, want nothing", got)
+	if got := q.Sessions().Peek(nil, "", 0, 9); got != nil {
+		t.Errorf("Sessions.Peek = %v, want nothing", got)
 	}
 }
 
@@ -364,9 +364,9 @@ func TestSessionsThatHaveNothingLeftCostNothing(t *testing.T) {
 	}
 	t.Logf("%d bytes per session of one empty message", (heapInUse()-before)/n)
 	for range n {
-		h, err := q.NextSession(nil)
+		h, err := q.Sessions().Next(nil)
 		if err != nil {
-			t.Fatalf("NextSession: %v", err)
+			t.Fatalf("Next: %v", err)
 		}
 		if err := q.Complete(receive(h.NewConsumer(PeekLock), 1)[0].LockToken); err != nil {
 			t.Fatalf("Complete: %v", err)

@@ -79,12 +79,12 @@ func (q *Queue) prepare(s *Settlement, t LockToken) (e *entry, x *extra, err err
 
 func (q *Queue) perform(s *Settlement, e *entry, x *extra, now instant) {
 	if x != nil {
-		q.setExtra(e, x)
+		q.entries.setExtra(e, x)
 	}
 	switch s.Outcome {
 	case Complete:
 		q.unlock(e)
-		q.drop(e)
+		q.entries.drop(e)
 	case Abandon:
 		q.giveBack(e, true, now)
 	case Release:
@@ -93,7 +93,7 @@ func (q *Queue) perform(s *Settlement, e *entry, x *extra, now instant) {
 		q.unlock(e)
 		if e.state != Deferred {
 			e.state = Deferred
-			q.deferred++
+			q.entries.deferred++
 		}
 		if q.countDelivery(e) {
 			q.deadLetter(e, reasonMaxDelivery, q.maxDeliveryDescription())

@@ -230,7 +230,7 @@ func TestClockThatIsSetBackDelaysButNeverHurries(t *testing.T) {
 func length(q *Queue) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.byNumber.len()
+	return q.entries.byNumber.len()
 }
 
 func TestALargeWaveIsActivatedInParts(t *testing.T) {
@@ -245,7 +245,7 @@ func TestALargeWaveIsActivatedInParts(t *testing.T) {
 		synctest.Wait()
 		// Nobody but the timer has touched the queue.
 		q.mu.Lock()
-		waiting, scheduled := q.waiting.len(), q.schedule.len()
+		waiting, scheduled := q.waiting.line.len(), q.schedule.len()
 		q.mu.Unlock()
 		if waiting != n || scheduled != 0 {
 			t.Errorf("%d are activated, %d still scheduled, want all %d", waiting, scheduled, n)
@@ -256,7 +256,7 @@ func TestALargeWaveIsActivatedInParts(t *testing.T) {
 	send(t, q, slices.Repeat([]Message{{ScheduledEnqueueTime: now.Add(time.Hour)}}, wave+1)...)
 	q.mu.Lock()
 	q.catchUp(instantOf(now.Add(time.Hour))) // as one operation does
-	waiting := q.waiting.len()
+	waiting := q.waiting.line.len()
 	q.mu.Unlock()
 	if waiting != wave {
 		t.Errorf("one operation activates %d, want %d", waiting, wave)

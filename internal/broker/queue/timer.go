@@ -11,9 +11,7 @@ const maxNap = time.Minute
 // catchUp does what has become due since the last operation, or the timer, looked at the clock.
 func (q *Queue) catchUp(now instant) {
 	q.lapse(now)
-	if q.sessions != nil {
-		q.lapseSessions(now)
-	}
+	q.sessions.lapse(now)
 	q.activate(now)
 	q.finishCleanup(now)
 	q.admitLate(now)
@@ -28,14 +26,11 @@ func (q *Queue) next() instant {
 	if q.moving {
 		return unset
 	}
-	next := min(q.locks.next(), q.schedule.next(), q.cleanup.next())
-	if q.sessions != nil && len(q.sessions.locks) > 0 {
-		next = min(next, q.sessions.locks[0].until.add(sessionGrace))
-	}
+	next := min(q.locks.next(), q.sessions.next(), q.schedule.next(), q.cleanup.next())
 	if len(q.late) > 0 {
 		next = min(next, q.late[0].extra.deadLetteredAt.add(lateness))
 	}
-	if e := q.expiry.min(); e != nil && q.cfg.Expiry == Eager {
+	if e := q.waiting.expiry.min(); e != nil && q.cfg.Expiry == Eager {
 		next = min(next, e.expiresAt)
 	}
 	return min(next, q.history.next())

@@ -29,9 +29,9 @@ func waveQueues(t *testing.T, n int, f func(t *testing.T, q *Queue, receiver fun
 						if !sessions {
 							return q.NewConsumer(PeekLock)
 						}
-						s, err := q.AcceptSession("")
+						s, err := q.Sessions().Accept("")
 						if err != nil {
-							t.Fatalf("AcceptSession: %v", err)
+							t.Fatalf("Accept: %v", err)
 						}
 						return s.NewConsumer(PeekLock)
 					})
@@ -65,9 +65,9 @@ func TestAReceiveMovesALargeWaveInPartsAndDeliversOnlyAfterAllOfIt(t *testing.T)
 				t.Errorf("%d messages were given amid the wave, want none", len(c.outbox))
 			}
 			q.dead.mu.Lock()
-			dead := q.dead.byNumber.len()
+			dead := q.dead.entries.byNumber.len()
 			q.dead.mu.Unlock()
-			if active := q.byNumber.len(); dead == 0 || dead >= n || active+dead != n+1 {
+			if active := q.entries.byNumber.len(); dead == 0 || dead >= n || active+dead != n+1 {
 				t.Errorf("amid the wave %d messages are active and %d dead, want some of each and %d in all", active, dead, n+1)
 			}
 		})
@@ -158,14 +158,14 @@ func TestAnEagerQueueMovesALargeWaveInParts(t *testing.T) {
 		time.Sleep(time.Minute - time.Microsecond)
 		q.mu.Lock()
 		q.catchUp(instantOf(time.Now().Add(time.Second)))
-		if got, want := q.waiting.len(), many+1-wave; got != want {
+		if got, want := q.waiting.line.len(), many+1-wave; got != want {
 			t.Errorf("%d wait after one operation, want %d", got, want)
 		}
 		q.leave(instantOf(time.Now()))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		q.mu.Lock()
-		got := q.waiting.len()
+		got := q.waiting.line.len()
 		q.mu.Unlock()
 		if got != 1 {
 			t.Errorf("%d wait after the timer, want the live one", got)

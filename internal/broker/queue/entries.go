@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import (
+	"time"
+
+	"overdue/internal/broker/quirk"
+)
+
+// entries is all messages of a queue. An entry is in the table, in the index by sequence number
+// and, in a session queue, in the index of its session.
+type entries struct {
+	cfg      *settings
+	quota    *Quota
+	sessions *Sessions
+	table    table
+	byNumber index
+	size     int64 // bytes of all of them
+	deferred int
+}
+
+// enlist gives e its places.
+func (es *entries) enlist(e *entry) {
+	es.table.add(e)
+	es.byNumber.insert(e)
+	if es.sessions != nil {
+		es.sessions.get(e.sessionID).byNumber.insert(e)
+	}
+}
+
+// strike is the opposite of enlist.
+func (es *entries) strike(e *entry) {
+	es.byNumber.remove(e.seq)
+	if es.sessions != nil {
+		s := es.sessions.byID[e.sessionID]
+		s.byNumber.remove(e.seq)
+		es.sessions.tidy(s)
+	}
+	es.table.remove(e)
+	e.items = 0
+}
+
+// admit takes e in; it waits nowhere yet.
+func (es *entries) admit(e *entry) {
+	es.enlist(e)
+	es.size += e.size()
+}
+
+// dismiss takes e, which must be unlocked, not waiting and not scheduled, out of the queue.
+func (es *entries) dismiss(e *entry) {
+	es.strike(e)
+	es.size -= e.size()
+	if e.state == Deferred {
+		es.deferred--
+	}
+}
+
+// drop is dismiss for good.
+func (es *entries) drop(e *entry) {
+	es.dismiss(e)
+	es.quota.add(-e.size())
+}
+
+// setExtra replaces what e has beyond the ordinary and keeps the sizes right.
+func (es *entries) setExtra(e *entry, x *extra) {
+	grown := x.size() - e.more().size()
+	e.extra = x
+	es.size += grown
+	es.quota.add(grown)
+}
+
+// find is the entries with these numbers that are fit, and the other numbers. A number that is
+// named again counts as one that is not there.
+func (es *entries) find(seqs []int64, fit func(*entry) bool) (found []*entry, missing []int64) {
+	found = make([]*entry, 0, len(seqs))
+	seen := make(map[int64]struct{}, len(seqs))
+	for _, seq := range seqs {
+		_, twice := seen[seq]
+		seen[seq] = struct{}{}
+		if e := es.byNumber.get(seq); e != nil && !twice && fit(e) {
+			found = append(found, e)
+		} else {
+			missing = append(missing, seq)
+		}
+	}
+	return found, missing
+}
+
+// peek appends views of up to max entries of x, from sequence number seq upwards.
+func (es *entries) peek(dst []View, x *index, seq int64, max int) []View {
+	end := len(dst) + max
+	x.ascend(seq, func(e *entry) bool {
+		dst = append(dst, es.view(e))
+		return len(dst) < end
+	})
+	return dst
+}
+
+func (es *entries) view(e *entry) View {
+	x := e.more()
+	enqueued := e.enqueuedAt.time()
+	if es.cfg.Quirks.Has(quirk.StampsSeconds) {
+		enqueued = enqueued.Truncate(time.Second)
+	}
+	return View{
+		Message: Message{
+			Body:                 e.body,
+			MessageID:            e.messageID,
+			SessionID:            e.sessionID,
+			HasSession:           e.hasSession,
+			TTL:                  e.ttl,
+			ScheduledEnqueueTime: e.scheduledAt.time(),
+
+			EnqueuedSequenceNumber:     x.enqueuedSeq,
+			Activated:                  e.activated,
+			Hops:                       x.hops,
+			DeadLetterReason:           x.reason,
+			DeadLetterErrorDescription: x.description,
+			DeadLetterSource:           x.source,
+			Properties:                 x.properties,
+		},
+		SequenceNumber:   e.seq,
+		EnqueuedTime:     enqueued,
+		ExpiresAt:        e.expiresAt.time(),
+		DeliveryCount:    int(e.count),
+		State:            e.state,
+		EntityTTL:        e.entityTTL,
+		Locked:           e.locked,
+		LockedUntil:      e.lockedUntil.time(),
+		DeadLetteredTime: x.deadLetteredAt.time(),
+	}
+}
+
+func (es *entries) delivery(e *entry) Delivery {
+	return Delivery{View: es.view(e), LockToken: e.token}
+}
