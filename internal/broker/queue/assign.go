@@ -15,8 +15,8 @@ func (q *Queue) assign(now instant) {
 		q.assignSessions(now)
 		return
 	}
-	q.moving = false
-	if len(q.consumers.line) == 0 || q.cfg.Expiry != LazyHead && !q.flushWave(now) {
+	q.expiry.moving = false
+	if len(q.consumers.line) == 0 || q.cfg.Expiry != LazyHead && !q.expiry.flushWave(now) {
 		return
 	}
 	q.serve(&q.waiting.line, &q.consumers, now)
@@ -30,12 +30,12 @@ func (q *Queue) serve(waiting *lazyHeap, cs *consumers, now instant) bool {
 		if e == nil {
 			break
 		}
-		if q.expired(e, now) {
+		if q.expiry.expired(e, now) {
 			if moved++; moved > wave {
-				q.moving = true
+				q.expiry.moving = true
 				return false
 			}
-			q.cleanUp(e, now)
+			q.expiry.cleanUp(e, now)
 			continue
 		}
 		q.waiting.remove(e)

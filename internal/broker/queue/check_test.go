@@ -33,8 +33,8 @@ func (q *Queue) check(t *rapid.T) {
 			}
 		}
 		where := map[*entryHeap]bool{
-			locksIn:     e.locked && !e.held,
-			&q.schedule: e.state == Scheduled && !e.held,
+			locksIn:          e.locked && !e.held,
+			&q.schedule.heap: e.state == Scheduled && !e.held,
 		}
 		for h, want := range where {
 			if in(h, e) != want {
@@ -42,7 +42,7 @@ func (q *Queue) check(t *rapid.T) {
 			}
 		}
 		for h, n := range map[*entryHeap]*int{
-			locksIn: &locked, &q.schedule: &scheduled,
+			locksIn: &locked, &q.schedule.heap: &scheduled,
 		} {
 			if where[h] {
 				*n++
@@ -80,7 +80,7 @@ func (q *Queue) check(t *rapid.T) {
 		}
 		return true
 	})
-	got := []int{q.waiting.line.len(), q.waiting.expiry.len(), q.locks.len(), q.schedule.len(), q.entries.deferred, len(q.tokens)}
+	got := []int{q.waiting.line.len(), q.waiting.expiry.len(), q.locks.len(), q.schedule.heap.len(), q.entries.deferred, len(q.tokens)}
 	want := []int{waiting, expiring, locked, scheduled, deferred, tokens}
 	size += q.checkSessions(t, got)
 	for i := range got {
@@ -94,8 +94,8 @@ func (q *Queue) check(t *rapid.T) {
 	if q.entries.size != size {
 		t.Fatalf("size = %d, want %d", q.entries.size, size)
 	}
-	if len(q.dying) != 0 {
-		t.Fatalf("%d dead are not buried", len(q.dying))
+	if len(q.deadLetters.dying) != 0 {
+		t.Fatalf("%d dead are not buried", len(q.deadLetters.dying))
 	}
 	outboxes -= q.consumers.check(t)
 	if q.sessions != nil {

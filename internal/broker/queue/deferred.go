@@ -26,8 +26,8 @@ func (q *Queue) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*
 		return nil, ErrSessionLockLost
 	}
 	for _, e := range es {
-		if q.expired(e, now) {
-			q.expire(e)
+		if q.expiry.expired(e, now) {
+			q.expiry.expire(e)
 			missing = append(missing, e.seq)
 		}
 	}

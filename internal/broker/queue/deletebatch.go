@@ -15,7 +15,7 @@ func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int
 	}
 	defer q.leave(now)
 	q.assign(now) // what catching up gave back may belong to a consumer
-	for q.cfg.Expiry != LazyHead && !q.flushWave(now) {
+	for q.cfg.Expiry != LazyHead && !q.expiry.flushWave(now) {
 	}
 	until := instantOf(before)
 	deleted := 0
@@ -27,8 +27,8 @@ func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int
 			break
 		}
 		switch {
-		case q.expired(e, now):
-			q.cleanUp(e, now)
+		case q.expiry.expired(e, now):
+			q.expiry.cleanUp(e, now)
 		case sessionID != nil && e.sessionID != *sessionID:
 			q.waiting.remove(e)
 			others = append(others, e)

@@ -51,17 +51,15 @@ func (q *Queue) HoldScheduled(seqs ...int64) (*Held, error) {
 		return nil, err
 	}
 	defer q.leave(now)
-	es, err := q.pending(seqs)
+	es, err := q.schedule.pending(seqs)
 	if err != nil {
 		return nil, err
 	}
 	h := &Held{q: q, parts: make([]heldPart, len(es))}
 	for i, e := range es {
-		q.schedule.remove(e)
-		q.setHeld(e, true)
+		q.schedule.hold(e)
 		h.parts[i].e = e
 	}
-	q.heldScheduled += len(es)
 	return h, nil
 }
 
@@ -79,7 +77,7 @@ func (h *Held) Settle() error {
 	defer h.q.leave(now)
 	for _, p := range h.parts {
 		if p.e.state == Scheduled {
-			h.q.heldScheduled--
+			h.q.schedule.held--
 			h.q.entries.drop(p.e)
 			continue
 		}
@@ -137,16 +135,16 @@ func (h *Held) letGoOf(p heldPart, now instant) {
 		h.q.giveBack(p.e, p.session.lapsed, now)
 		return
 	}
-	h.q.setHeld(p.e, false)
-	switch {
-	case p.e.state == Scheduled:
-		h.q.heldScheduled--
-		h.q.pushSchedule(p.e)
-	case p.session == nil:
-		h.q.locks.push(p.e, int64(p.e.lockedUntil))
-	default:
-		p.session.locked.push(p.e, arrival(p.e.seq))
+	if p.e.state == Scheduled {
+		h.q.schedule.release(p.e)
+		return
 	}
+	h.q.setHeld(p.e, false)
+	if p.session == nil {
+		h.q.locks.push(p.e, int64(p.e.lockedUntil))
+		return
+	}
+	p.session.locked.push(p.e, arrival(p.e.seq))
 }
 
 // setHeld notes that e stands in none of the heaps, or does again.

@@ -4,7 +4,10 @@ package queue
 
 import (
 	"encoding/binary"
+	"fmt"
 	"time"
+
+	"overdue/internal/broker/quirk"
 )
 
 // lock takes e, which must not be waiting any more, for one delivery. A token is for those who
@@ -61,13 +64,22 @@ func (q *Queue) giveBack(e *entry, failed bool, now instant) {
 	q.unlock(e)
 	spent := failed && q.countDelivery(e)
 	switch {
-	case q.expired(e, now):
-		q.expire(e)
+	case q.expiry.expired(e, now):
+		q.expiry.expire(e)
 	case spent:
-		q.deadLetter(e, reasonMaxDelivery, q.maxDeliveryDescription())
+		q.deadLetters.add(e, reasonMaxDelivery, q.maxDeliveryDescription())
 	case e.state == Active:
 		q.waiting.add(e)
 	}
+}
+
+// release gives e back for the outcome released.
+func (q *Queue) release(e *entry, now instant) {
+	q.giveBack(e, q.cfg.Quirks.Has(quirk.ReleaseCounts), now)
+	if !q.cfg.Quirks.Has(quirk.ReleaseLast) || q.entries.byNumber.get(e.seq) != e || e.state != Active {
+		return // it has expired, was delivered too often, or is deferred
+	}
+	q.waiting.move(e, q.numbers.nextArrival()) // nothing else has this place
 }
 
 // countDelivery counts a delivery that did not complete the message, and reports whether that was
@@ -130,4 +142,8 @@ func (q *Queue) RenewLocks(ts []LockToken) ([]time.Time, error) {
 		times[i] = until.time()
 	}
 	return times, nil
+}
+
+func (q *Queue) maxDeliveryDescription() string {
+	return fmt.Sprintf("Message could not be consumed after %d delivery attempts.", q.cfg.MaxDeliveryCount)
 }

@@ -18,7 +18,7 @@ func (q *Queue) PassDead(reason, description string, ms ...Message) error {
 		e.enqueue(now)
 		q.quota.add(e.size())
 		q.entries.admit(e)
-		q.deadLetter(e, reason, description)
+		q.deadLetters.add(e, reason, description)
 	}
 	return nil
 }

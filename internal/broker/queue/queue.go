@@ -15,30 +15,25 @@ type Queue struct {
 	dead  *Queue // nil: this is a dead-letter queue
 	quota *Quota // of the bytes held here and in the dead-letter queue, and elsewhere when it is shared
 
-	mu            sync.Mutex
-	cfg           settings // see Update; Now never changes
-	closed        bool
-	activated     instant // when a scheduled message was last activated, unset: never
-	numbers       numbers
-	entries       entries
-	waiting       waiting
-	locks         entryHeap // locked, by lockedUntil
-	schedule      entryHeap // scheduled, by scheduledAt
-	cleanup       entryHeap // expired and not moved yet, by when they are, see quirk.CleanupLate
-	tokens        map[LockToken]*entry
-	tokenPeak     int      // of len(tokens) since the map was made
-	heldScheduled int      // scheduled, and not in schedule, see HoldScheduled
-	history       history  // of message-ids
-	dying         []*entry // on their way to dead, moved before the mutex is given up
-	late          []*entry // dead letters that cannot be found yet, see quirk.DeadLettersLate
-	fate          *extra   // why the last of them dies, see condemn
-	consumers     consumers
-	sessions      *Sessions         // nil: this is no session queue
-	moving        bool              // a receive has left expired messages to the timer, see flushWave
-	undrained     []*Consumer       // their drains wait for what is due and was left to the timer
-	random        *mathrand.ChaCha8 // lock tokens
-	timer         *time.Timer
-	armedFor      instant // when timer runs, by the broker's clock; never: it does not
+	mu          sync.Mutex
+	cfg         settings // see Update; Now never changes
+	closed      bool
+	numbers     numbers
+	entries     entries
+	waiting     waiting
+	locks       entryHeap // locked, by lockedUntil
+	schedule    schedule
+	expiry      expiry
+	deadLetters deadLetters
+	tokens      map[LockToken]*entry
+	tokenPeak   int     // of len(tokens) since the map was made
+	history     history // of message-ids
+	consumers   consumers
+	sessions    *Sessions         // nil: this is no session queue
+	undrained   []*Consumer       // their drains wait for what is due and was left to the timer
+	random      *mathrand.ChaCha8 // lock tokens
+	timer       *time.Timer
+	armedFor    instant // when timer runs, by the broker's clock; never: it does not
 }
 
 // New makes an empty queue. Close stops its timer.
@@ -58,12 +53,11 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 	// crypto/rand.Read never fails: it ends the program when the system has no randomness.
 	_, _ = rand.Read(seed[:])
 	q := &Queue{
-		cfg:       cfg,
-		quota:     quota,
-		activated: unset,
-		tokens:    make(map[LockToken]*entry),
-		random:    mathrand.NewChaCha8(seed),
-		armedFor:  never,
+		cfg:      cfg,
+		quota:    quota,
+		tokens:   make(map[LockToken]*entry),
+		random:   mathrand.NewChaCha8(seed),
+		armedFor: never,
 	}
 	if cfg.RequiresSession {
 		q.sessions = newSessions(q)
@@ -84,7 +78,28 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 		line:     newLazyHeap(t, itemWaiting),
 		expiry:   newLazyHeap(t, itemExpiry),
 	}
-	q.locks, q.schedule, q.cleanup = entryHeap{table: t}, entryHeap{table: t}, entryHeap{table: t}
+	q.schedule = schedule{
+		cfg:         &q.cfg,
+		entries:     &q.entries,
+		numbers:     &q.numbers,
+		waiting:     &q.waiting,
+		heap:        entryHeap{table: t},
+		activatedAt: unset,
+	}
+	q.deadLetters = deadLetters{
+		cfg:     &q.cfg,
+		entries: &q.entries,
+		numbers: &q.numbers,
+		waiting: &q.waiting,
+	}
+	q.expiry = expiry{
+		cfg:         &q.cfg,
+		entries:     &q.entries,
+		waiting:     &q.waiting,
+		deadLetters: &q.deadLetters,
+		cleanup:     entryHeap{table: t},
+	}
+	q.locks = entryHeap{table: t}
 	return q
 }
 
@@ -121,7 +136,7 @@ func (q *Queue) enter() (now instant, err error) {
 func (q *Queue) leave(now instant) {
 	q.assign(now)
 	q.endDrains(now)
-	q.bury(now)
+	q.deadLetters.bury(q.dead, now)
 	q.arm(now)
 	q.mu.Unlock()
 }
@@ -151,8 +166,8 @@ func (q *Queue) Counts() Counts {
 		return Counts{}
 	}
 	q.assign(now) // what catching up gave back is counted the same, but may expire here
-	q.bury(now)
-	scheduled := q.schedule.len() + q.heldScheduled
+	q.deadLetters.bury(q.dead, now)
+	scheduled := q.schedule.len()
 	n := Counts{
 		Active:    q.entries.byNumber.len() - q.entries.deferred - scheduled,
 		Deferred:  q.entries.deferred,
@@ -183,14 +198,14 @@ func (q *Queue) Close() {
 		q.consumers.closeAll()
 		q.sessions.closeAll()
 		q.undrained = nil
-		for _, e := range q.late {
+		for _, e := range q.deadLetters.late {
 			q.quota.add(-e.size())
 		}
-		q.late = nil
 		q.quota.add(-q.entries.size - q.history.size)
 		// Somebody may keep the queue by a consumer; the messages need not stay with it.
 		q.entries, q.waiting, q.history = entries{}, waiting{}, history{}
-		q.tokens, q.locks, q.schedule, q.cleanup = nil, entryHeap{}, entryHeap{}, entryHeap{}
+		q.schedule, q.expiry, q.deadLetters = schedule{}, expiry{}, deadLetters{}
+		q.tokens, q.locks = nil, entryHeap{}
 	}
 	q.mu.Unlock()
 	if q.dead != nil {

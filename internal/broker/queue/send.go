@@ -104,7 +104,7 @@ func (q *Queue) store(ms []Message, duplicate []bool, seqs []int64, now instant)
 			if q.sessions != nil && !e.hasSession {
 				q.entries.admit(e)
 				e.enqueue(now)
-				q.deadLetter(e, ReasonNoSession, DescriptionNoSession)
+				q.deadLetters.add(e, ReasonNoSession, DescriptionNoSession)
 				continue
 			}
 			q.insert(e, now)
@@ -117,8 +117,7 @@ func (q *Queue) store(ms []Message, duplicate []bool, seqs []int64, now instant)
 func (q *Queue) insert(e *entry, now instant) {
 	q.entries.admit(e)
 	if e.scheduledAt > now {
-		e.state = Scheduled
-		q.pushSchedule(e)
+		q.schedule.add(e)
 		return
 	}
 	e.enqueue(now)

@@ -108,8 +108,8 @@ func (ss *Sessions) touch(s *session) {
 // it moves those that stand before the first live message of its session.
 func (q *Queue) assignSessions(now instant) {
 	ss := q.sessions
-	q.moving = false
-	if ss.receiving == 0 || q.cfg.Expiry == LazyHead || q.flushWave(now) {
+	q.expiry.moving = false
+	if ss.receiving == 0 || q.cfg.Expiry == LazyHead || q.expiry.flushWave(now) {
 		q.assignTouched(now)
 	}
 	q.sessions.serveWaiters(now)

@@ -96,11 +96,11 @@ func (q *Queue) perform(s *Settlement, e *entry, x *extra, now instant) {
 			q.entries.deferred++
 		}
 		if q.countDelivery(e) {
-			q.deadLetter(e, reasonMaxDelivery, q.maxDeliveryDescription())
+			q.deadLetters.add(e, reasonMaxDelivery, q.maxDeliveryDescription())
 		}
 	case DeadLetter:
 		q.unlock(e)
-		q.deadLetter(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
+		q.deadLetters.add(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
 	}
 }
 

@@ -245,7 +245,7 @@ func TestALargeWaveIsActivatedInParts(t *testing.T) {
 		synctest.Wait()
 		// Nobody but the timer has touched the queue.
 		q.mu.Lock()
-		waiting, scheduled := q.waiting.line.len(), q.schedule.len()
+		waiting, scheduled := q.waiting.line.len(), q.schedule.heap.len()
 		q.mu.Unlock()
 		if waiting != n || scheduled != 0 {
 			t.Errorf("%d are activated, %d still scheduled, want all %d", waiting, scheduled, n)

@@ -12,28 +12,19 @@ const maxNap = time.Minute
 func (q *Queue) catchUp(now instant) {
 	q.lapse(now)
 	q.sessions.lapse(now)
-	q.activate(now)
-	q.finishCleanup(now)
-	q.admitLate(now)
+	q.schedule.activate(now)
+	q.expiry.finishCleanup(now)
+	q.deadLetters.admitLate(now)
 	q.history.prune(now)
 	if q.cfg.Expiry == Eager {
-		q.flushWave(now)
+		q.expiry.flushWave(now)
 	}
 }
 
 // next is when something becomes due by itself.
 func (q *Queue) next() instant {
-	if q.moving {
-		return unset
-	}
-	next := min(q.locks.next(), q.sessions.next(), q.schedule.next(), q.cleanup.next())
-	if len(q.late) > 0 {
-		next = min(next, q.late[0].extra.deadLetteredAt.add(lateness))
-	}
-	if e := q.waiting.expiry.min(); e != nil && q.cfg.Expiry == Eager {
-		next = min(next, e.expiresAt)
-	}
-	return min(next, q.history.next())
+	return min(q.locks.next(), q.sessions.next(), q.schedule.heap.next(),
+		q.expiry.next(), q.deadLetters.next(), q.history.next())
 }
 
 // behind reports whether something is due that was left to the timer, see wave.

@@ -51,7 +51,7 @@ func amid(t *testing.T, q *Queue, operate func(now instant), check func()) {
 	}
 	operate(now)
 	q.assign(now)
-	q.bury(now)
+	q.deadLetters.bury(q.dead, now)
 	check()
 	q.mu.Unlock()
 }
