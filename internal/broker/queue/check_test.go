@@ -20,7 +20,7 @@ func (q *Queue) check(t *rapid.T) {
 	items := map[*lazyHeap]map[*entry]int{&q.waiting.expiry: q.waiting.expiry.check(t)}
 	q.entries.byNumber.ascend(-1<<63, func(e *entry) bool {
 		size += e.size()
-		waitsIn, locksIn := &q.waiting.line, &q.locks
+		waitsIn, locksIn := &q.waiting.line, &q.locks.heap
 		waits := e.state == Active && !e.locked
 		if q.sessions != nil {
 			s := q.sessions.byID[e.sessionID]
@@ -71,7 +71,7 @@ func (q *Queue) check(t *rapid.T) {
 		}
 		if e.token != (LockToken{}) {
 			tokens++
-			if q.tokens[e.token] != e || !e.locked {
+			if q.locks.tokens[e.token] != e || !e.locked {
 				t.Fatalf("entry %d: its token leads elsewhere, or it is not locked", e.seq)
 			}
 		}
@@ -80,7 +80,7 @@ func (q *Queue) check(t *rapid.T) {
 		}
 		return true
 	})
-	got := []int{q.waiting.line.len(), q.waiting.expiry.len(), q.locks.len(), q.schedule.heap.len(), q.entries.deferred, len(q.tokens)}
+	got := []int{q.waiting.line.len(), q.waiting.expiry.len(), q.locks.heap.len(), q.schedule.heap.len(), q.entries.deferred, len(q.locks.tokens)}
 	want := []int{waiting, expiring, locked, scheduled, deferred, tokens}
 	size += q.checkSessions(t, got)
 	for i := range got {

@@ -88,7 +88,7 @@ func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool) {
 		dst = append(dst, c.q.entries.delivery(e))
 		e.holder = nil
 		if c.mode == ReceiveAndDelete {
-			c.q.unlock(e)
+			c.q.locks.unlock(e)
 			c.q.entries.drop(e)
 		}
 	}
@@ -167,7 +167,7 @@ func (c *Consumer) Close() {
 	outbox := c.outbox
 	c.shut()
 	for _, e := range outbox {
-		c.q.giveBack(e, false, now)
+		c.q.locks.giveBack(e, false, now)
 	}
 }
 
@@ -188,7 +188,7 @@ func (c *Consumer) signal() {
 
 // give assigns e, which waits no more, to c.
 func (c *Consumer) give(e *entry, now instant) {
-	c.q.lock(e, c.mode, now)
+	c.q.locks.lock(e, c.mode, now)
 	e.holder = c
 	c.outbox = append(c.outbox, e)
 	c.spend()

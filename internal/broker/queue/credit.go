@@ -115,7 +115,7 @@ func (c *Consumer) reduce(n int64, now instant) {
 		e := c.outbox[last]
 		c.outbox[last] = nil
 		c.outbox = c.outbox[:last]
-		c.q.giveBack(e, false, now)
+		c.q.locks.giveBack(e, false, now)
 	}
 	c.credit -= n - k
 }

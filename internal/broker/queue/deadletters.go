@@ -30,34 +30,29 @@ type deadLetters struct {
 	numbers *numbers
 	waiting *waiting
 	dying   []*entry // leave this queue, moved before the mutex is given up
-	fate    *extra   // why the last of them dies, see condemn
+	fate    *extra   // why the last of them dies, see add
 	late    []*entry // have come to this dead-letter queue and cannot be found yet, see quirk.DeadLettersLate
 }
 
-// add takes e, which must be unlocked and not waiting, out of the queue and leaves it to
-// bury.
+// add takes e, which must be unlocked and not waiting, out of the queue, writes down why, and leaves
+// it to bury. Those of one critical section that die alike share what is written: of a wave that
+// would be most of what moving it costs.
 func (d *deadLetters) add(e *entry, reason, description string) {
-	d.condemn(e, reason, description)
-	d.dying = append(d.dying, e)
-}
-
-// condemn takes e out of the queue and writes down why. Those of one critical section that die
-// alike share what is written: of a wave that would be most of what moving it costs.
-func (d *deadLetters) condemn(e *entry, reason, description string) {
 	d.entries.dismiss(e)
-	if e.extra == nil {
-		if d.fate == nil || d.fate.reason != reason || d.fate.description != description {
-			d.fate = &extra{reason: reason, description: description, deadLetteredAt: unset}
-		}
+	before := e.more().size()
+	switch {
+	case e.extra != nil:
+		x := *e.extra
+		x.reason, x.description = reason, description
+		e.extra = &x
+	case d.fate == nil || d.fate.reason != reason || d.fate.description != description:
+		d.fate = &extra{reason: reason, description: description, deadLetteredAt: unset}
+		fallthrough
+	default:
 		e.extra = d.fate
-		d.entries.quota.add(e.extra.size())
-		return
 	}
-	x := *e.more()
-	before := x.size()
-	x.reason, x.description = reason, description
-	d.entries.quota.add(x.size() - before)
-	e.extra = &x
+	d.entries.quota.add(e.extra.size() - before)
+	d.dying = append(d.dying, e)
 }
 
 // bury moves those that die to the dead-letter queue, with one lock of its mutex. The mutex of their
@@ -65,14 +60,14 @@ func (d *deadLetters) condemn(e *entry, reason, description string) {
 func (d *deadLetters) bury(dead *Queue, now instant) {
 	d.fate = nil
 	if len(d.dying) > 0 {
-		dead.inter(d.dying, now)
+		dead.receiveDead(d.dying, now)
 		d.dying = nil
 	}
 }
 
-// inter takes what another queue has dead-lettered. The sequence numbers are the other queue's, so
+// receiveDead takes what another queue has dead-lettered. The sequence numbers are the other queue's, so
 // they may arrive in any order. When q is closed, the messages are gone.
-func (q *Queue) inter(es []*entry, now instant) {
+func (q *Queue) receiveDead(es []*entry, now instant) {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()

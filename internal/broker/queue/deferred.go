@@ -37,7 +37,7 @@ func (q *Queue) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*
 	ds := make([]Delivery, len(es))
 	for i, e := range es {
 		if mode == PeekLock {
-			q.lock(e, mode, now)
+			q.locks.lock(e, mode, now)
 		}
 		if ds[i] = q.entries.delivery(e); mode == ReceiveAndDelete {
 			q.entries.drop(e)

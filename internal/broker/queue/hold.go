@@ -29,15 +29,15 @@ func (q *Queue) Hold(s Settlement, tokens ...LockToken) (*Held, error) {
 	defer q.leave(now)
 	h := &Held{q: q, how: s, parts: make([]heldPart, 0, len(tokens))}
 	for _, t := range tokens {
-		e, x, err := q.prepare(&s, t)
+		e, x, err := q.locks.prepare(&s, t)
 		if err != nil {
 			h.letGo(now)
-			q.lapse(now)
+			q.locks.lapse(now)
 			return nil, err
 		}
-		locks, _, _ := q.lockedWith(e, now)
+		locks, _, _ := q.locks.lockedWith(e, now)
 		locks.remove(e)
-		q.setHeld(e, true)
+		q.locks.setHeld(e, true)
 		h.parts = append(h.parts, heldPart{e, x, q.sessions.lockOf(e)})
 	}
 	return h, nil
@@ -81,7 +81,7 @@ func (h *Held) Settle() error {
 			h.q.entries.drop(p.e)
 			continue
 		}
-		h.q.perform(&h.how, p.e, p.x, now)
+		h.q.locks.perform(&h.how, p.e, p.x, now)
 	}
 	h.parts = nil
 	return nil
@@ -102,7 +102,7 @@ func (h *Held) SettleEach(how func(i int) *Settlement) error {
 			h.letGoOf(p, now)
 			continue
 		}
-		h.q.perform(s, p.e, nil, now)
+		h.q.locks.perform(s, p.e, nil, now)
 	}
 	h.parts = nil
 	h.q.catchUp(now)
@@ -132,32 +132,19 @@ func (h *Held) letGo(now instant) {
 
 func (h *Held) letGoOf(p heldPart, now instant) {
 	if p.session != nil && p.session.over {
-		h.q.giveBack(p.e, p.session.lapsed, now)
+		h.q.locks.giveBack(p.e, p.session.lapsed, now)
 		return
 	}
 	if p.e.state == Scheduled {
 		h.q.schedule.release(p.e)
 		return
 	}
-	h.q.setHeld(p.e, false)
+	h.q.locks.setHeld(p.e, false)
 	if p.session == nil {
-		h.q.locks.push(p.e, int64(p.e.lockedUntil))
+		h.q.locks.heap.push(p.e, int64(p.e.lockedUntil))
 		return
 	}
 	p.session.locked.push(p.e, arrival(p.e.seq))
-}
-
-// setHeld notes that e stands in none of the heaps, or does again.
-func (q *Queue) setHeld(e *entry, held bool) {
-	e.held = held
-	if q.sessions == nil || e.state != Active {
-		return
-	}
-	if s := q.sessions.byID[e.sessionID]; held {
-		s.held++
-	} else {
-		s.held--
-	}
 }
 
 // Reserved is messages that have a place in the queue and are not in it yet: a part of a

@@ -21,17 +21,14 @@ type Queue struct {
 	numbers     numbers
 	entries     entries
 	waiting     waiting
-	locks       entryHeap // locked, by lockedUntil
 	schedule    schedule
 	expiry      expiry
 	deadLetters deadLetters
-	tokens      map[LockToken]*entry
-	tokenPeak   int     // of len(tokens) since the map was made
+	locks       locks
 	history     history // of message-ids
 	consumers   consumers
-	sessions    *Sessions         // nil: this is no session queue
-	undrained   []*Consumer       // their drains wait for what is due and was left to the timer
-	random      *mathrand.ChaCha8 // lock tokens
+	sessions    *Sessions   // nil: this is no session queue
+	undrained   []*Consumer // their drains wait for what is due and was left to the timer
 	timer       *time.Timer
 	armedFor    instant // when timer runs, by the broker's clock; never: it does not
 }
@@ -55,8 +52,6 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 	q := &Queue{
 		cfg:      cfg,
 		quota:    quota,
-		tokens:   make(map[LockToken]*entry),
-		random:   mathrand.NewChaCha8(seed),
 		armedFor: never,
 	}
 	if cfg.RequiresSession {
@@ -99,7 +94,18 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 		deadLetters: &q.deadLetters,
 		cleanup:     entryHeap{table: t},
 	}
-	q.locks = entryHeap{table: t}
+	q.locks = locks{
+		cfg:         &q.cfg,
+		entries:     &q.entries,
+		numbers:     &q.numbers,
+		sessions:    q.sessions,
+		waiting:     &q.waiting,
+		expiry:      &q.expiry,
+		deadLetters: &q.deadLetters,
+		heap:        entryHeap{table: t},
+		tokens:      make(map[LockToken]*entry),
+		random:      mathrand.NewChaCha8(seed),
+	}
 	return q
 }
 
@@ -204,8 +210,8 @@ func (q *Queue) Close() {
 		q.quota.add(-q.entries.size - q.history.size)
 		// Somebody may keep the queue by a consumer; the messages need not stay with it.
 		q.entries, q.waiting, q.history = entries{}, waiting{}, history{}
-		q.schedule, q.expiry, q.deadLetters = schedule{}, expiry{}, deadLetters{}
-		q.tokens, q.locks = nil, entryHeap{}
+		q.schedule, q.expiry = schedule{}, expiry{}
+		q.deadLetters, q.locks = deadLetters{}, locks{}
 	}
 	q.mu.Unlock()
 	if q.dead != nil {

@@ -233,7 +233,7 @@ func (h *Session) end(failed bool, now instant) {
 	h.lapsed = failed
 	h.consumers.closeAll()
 	for e, _ := h.locked.min(); e != nil; e, _ = h.locked.min() {
-		q.giveBack(e, failed && e.holder == nil, now)
+		q.locks.giveBack(e, failed && e.holder == nil, now)
 	}
 	s.lock = nil
 	h.finish()

@@ -54,12 +54,3 @@ func (ss *Sessions) lockOf(e *entry) *Session {
 	}
 	return ss.byID[e.sessionID].lock
 }
-
-// lockedWith is where e stands while it is locked, with its place there and the end of its lock.
-func (q *Queue) lockedWith(e *entry, now instant) (h *entryHeap, key int64, until instant) {
-	if lock := q.sessions.lockOf(e); lock != nil {
-		return &lock.locked, arrival(e.seq), lock.until
-	}
-	until = now.add(q.cfg.LockDuration)
-	return &q.locks, int64(until), until
-}

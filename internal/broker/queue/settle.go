@@ -2,6 +2,8 @@
 
 package queue
 
+import "time"
+
 // Outcome is a way to settle a delivery.
 type Outcome int
 
@@ -34,7 +36,7 @@ func (q *Queue) Settle(s Settlement, tokens ...LockToken) (errs []error) {
 	for i, t := range tokens {
 		failure := err
 		if failure == nil {
-			failure = q.settle(&s, t, now)
+			failure = q.locks.settle(&s, t, now)
 		}
 		if failure != nil {
 			if errs == nil {
@@ -46,23 +48,23 @@ func (q *Queue) Settle(s Settlement, tokens ...LockToken) (errs []error) {
 	return errs
 }
 
-func (q *Queue) settle(s *Settlement, t LockToken, now instant) error {
-	e, x, err := q.prepare(s, t)
+func (l *locks) settle(s *Settlement, t LockToken, now instant) error {
+	e, x, err := l.prepare(s, t)
 	if err == nil {
-		q.perform(s, e, x, now)
+		l.perform(s, e, x, now)
 	}
 	return err
 }
 
 // prepare is the half of a settlement that can fail; perform is the other. x is what e will have
 // beyond the ordinary, nil when that does not change.
-func (q *Queue) prepare(s *Settlement, t LockToken) (e *entry, x *extra, err error) {
-	e = q.tokens[t]
+func (l *locks) prepare(s *Settlement, t LockToken) (e *entry, x *extra, err error) {
+	e = l.tokens[t]
 	if e == nil || e.held {
 		return nil, nil, ErrLockLost
 	}
 	if s.Outcome == DeadLetter {
-		if q.cfg.frozen {
+		if l.cfg.frozen {
 			return nil, nil, ErrDeadLetterQueue
 		}
 		if len(s.DeadLetterReason)+len(s.DeadLetterErrorDescription) > MaxPropertiesSize {
@@ -77,31 +79,52 @@ func (q *Queue) prepare(s *Settlement, t LockToken) (e *entry, x *extra, err err
 	return e, x, nil
 }
 
-func (q *Queue) perform(s *Settlement, e *entry, x *extra, now instant) {
+func (l *locks) perform(s *Settlement, e *entry, x *extra, now instant) {
 	if x != nil {
-		q.entries.setExtra(e, x)
+		l.entries.setExtra(e, x)
 	}
 	switch s.Outcome {
 	case Complete:
-		q.unlock(e)
-		q.entries.drop(e)
+		l.unlock(e)
+		l.entries.drop(e)
 	case Abandon:
-		q.giveBack(e, true, now)
+		l.giveBack(e, true, now)
 	case Release:
-		q.release(e, now)
+		l.release(e, now)
 	case Defer: // that it counts, the JavaScript SDK's live tests and Azure/azure-service-bus issue 375 show
-		q.unlock(e)
+		l.unlock(e)
 		if e.state != Deferred {
 			e.state = Deferred
-			q.entries.deferred++
+			l.entries.deferred++
 		}
-		if q.countDelivery(e) {
-			q.deadLetters.add(e, reasonMaxDelivery, q.maxDeliveryDescription())
+		if l.countDelivery(e) {
+			l.deadLetters.add(e, reasonMaxDelivery, l.maxDeliveryDescription())
 		}
 	case DeadLetter:
-		q.unlock(e)
-		q.deadLetters.add(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
+		l.unlock(e)
+		l.deadLetters.add(e, s.DeadLetterReason, s.DeadLetterErrorDescription)
 	}
+}
+
+// RenewLock extends a lock to LockDuration from now and says until when it holds. Errors:
+// ErrLockLost; in a session queue, where the lock of the session is the one to renew,
+// ErrLockedBySession; ErrClosed.
+func (q *Queue) RenewLock(t LockToken) (time.Time, error) {
+	until, err := q.RenewLocks([]LockToken{t})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return until[0], nil
+}
+
+// RenewLocks renews all locks or, when one of them is lost, none. Errors: see RenewLock.
+func (q *Queue) RenewLocks(ts []LockToken) ([]time.Time, error) {
+	now, err := q.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer q.leave(now)
+	return q.locks.renew(ts, now)
 }
 
 func (q *Queue) settleOne(s Settlement, t LockToken) error {

@@ -10,7 +10,7 @@ const maxNap = time.Minute
 
 // catchUp does what has become due since the last operation, or the timer, looked at the clock.
 func (q *Queue) catchUp(now instant) {
-	q.lapse(now)
+	q.locks.lapse(now)
 	q.sessions.lapse(now)
 	q.schedule.activate(now)
 	q.expiry.finishCleanup(now)
@@ -23,7 +23,7 @@ func (q *Queue) catchUp(now instant) {
 
 // next is when something becomes due by itself.
 func (q *Queue) next() instant {
-	return min(q.locks.next(), q.sessions.next(), q.schedule.heap.next(),
+	return min(q.locks.heap.next(), q.sessions.next(), q.schedule.heap.next(),
 		q.expiry.next(), q.deadLetters.next(), q.history.next())
 }
 
