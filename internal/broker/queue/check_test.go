@@ -97,7 +97,7 @@ func (q *Queue) check(t *rapid.T) {
 	if len(q.deadLetters.dying) != 0 {
 		t.Fatalf("%d dead are not buried", len(q.deadLetters.dying))
 	}
-	outboxes -= q.consumers.check(t)
+	outboxes -= q.dispatch.consumers.check(t)
 	if q.sessions != nil {
 		for _, h := range q.sessions.locks {
 			outboxes -= h.consumers.check(t)

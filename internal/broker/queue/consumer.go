@@ -41,11 +41,11 @@ type Consumer struct {
 // NewConsumer makes a consumer without credit. Close must be called. On a closed queue it is closed
 // from the start, and so it is on a session queue, where Session.NewConsumer makes them.
 func (q *Queue) NewConsumer(mode Mode) *Consumer {
-	return q.newConsumer(mode, &q.consumers, func() bool { return q.sessions != nil })
+	return newConsumer(q, mode, &q.dispatch.consumers, func() bool { return q.sessions != nil })
 }
 
 // newConsumer makes a consumer in line, which is guarded by q.mu, unless over.
-func (q *Queue) newConsumer(mode Mode, line *consumers, over func() bool) *Consumer {
+func newConsumer(q *Queue, mode Mode, line *consumers, over func() bool) *Consumer {
 	c := &Consumer{q: q, line: line, mode: mode, limit: outboxLimit, ready: make(chan struct{}, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *Consumer) resume(now instant) {
 	c.lapsed = 0
 	c.grant(lapsed)
 	c.line.queue(c)
-	c.q.assign(now)
+	c.q.dispatch.assign(now)
 	c.endDrain(now)
 }
 
@@ -132,27 +132,15 @@ func (c *Consumer) endDrain(now instant) {
 	if !c.draining || c.closed || c.credit > 0 && len(c.outbox) >= c.limit {
 		return
 	}
-	if c.credit > 0 && c.q.behind(now) {
-		if !slices.Contains(c.q.undrained, c) {
-			c.q.undrained = append(c.q.undrained, c)
+	if c.credit > 0 && c.q.agenda.behind(now) {
+		if !slices.Contains(c.q.dispatch.undrained, c) {
+			c.q.dispatch.undrained = append(c.q.dispatch.undrained, c)
 		}
 		return
 	}
 	c.draining, c.drained = false, true
 	c.revoke(max(c.credit, 0))
 	c.signal()
-}
-
-// endDrains ends the drains that waited until the queue is up to date.
-func (q *Queue) endDrains(now instant) {
-	if len(q.undrained) == 0 || q.behind(now) {
-		return
-	}
-	cs := q.undrained
-	q.undrained = nil
-	for _, c := range cs {
-		c.endDrain(now)
-	}
 }
 
 // Close gives what lies in the outbox back to the queue, uncounted, and closes Ready. What was

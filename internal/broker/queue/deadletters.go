@@ -76,7 +76,7 @@ func (q *Queue) receiveDead(es []*entry, now instant) {
 		}
 		return
 	}
-	q.catchUp(now)
+	q.agenda.catchUp(now)
 	for _, e := range es {
 		q.deadLetters.arrive(e, now)
 	}

@@ -14,7 +14,7 @@ func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int
 		return 0, err
 	}
 	defer q.leave(now)
-	q.assign(now) // what catching up gave back may belong to a consumer
+	q.dispatch.assign(now) // what catching up gave back may belong to a consumer
 	for q.cfg.Expiry != LazyHead && !q.expiry.flushWave(now) {
 	}
 	until := instantOf(before)

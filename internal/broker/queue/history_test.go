@@ -93,7 +93,7 @@ func TestHistoryIsForgottenWhenItsTimeIsOver(t *testing.T) {
 			synctest.Wait()
 			// Nobody has touched the queue since: the timer has.
 			q.mu.Lock()
-			left, used := q.history, q.quota.Used()
+			left, used := q.intake.history, q.quota.Used()
 			q.mu.Unlock()
 			if left.seen != nil || left.line != nil || left.size != 0 || used != 0 {
 				t.Errorf("after the window %d ids of %d bytes are left, %d bytes taken, want none",
@@ -142,7 +142,7 @@ func TestHistoryTakesNoMoreMemoryThanItCounts(t *testing.T) {
 		send(t, q, named(fmt.Sprintf("%036d", i), ""))
 		ds, _ = c.Take(ds[:0])
 	}
-	each, counted := (heapInUse()-before)/n, q.history.size/n
+	each, counted := (heapInUse()-before)/n, q.intake.history.size/n
 	t.Logf("%d bytes per id of 36, counted as %d", each, counted)
 	if each > counted {
 		t.Errorf("bytes per id = %d, want at most the %d that count towards the quota", each, counted)
@@ -166,7 +166,7 @@ func TestClockSetBackLeavesNoHistoryDue(t *testing.T) {
 	if ds, drained := c.Take(nil); len(ds) != 2 || !drained {
 		t.Errorf("Take = %d deliveries, drained %v, want 2, true", len(ds), drained)
 	}
-	if due := q.next(); due <= instantOf(now) {
+	if due := q.agenda.next(); due <= instantOf(now) {
 		t.Errorf("the timer runs at %v, want after %v", due.time(), now)
 	}
 	now = now.Add(15 * time.Second)

@@ -105,7 +105,7 @@ func (h *Held) SettleEach(how func(i int) *Settlement) error {
 		h.q.locks.perform(s, p.e, nil, now)
 	}
 	h.parts = nil
-	h.q.catchUp(now)
+	h.q.agenda.catchUp(now)
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (h *Held) Cancel() {
 	}
 	defer h.q.leave(now)
 	h.letGo(now)
-	h.q.catchUp(now)
+	h.q.agenda.catchUp(now)
 }
 
 // letGo hands the locks back to time.
@@ -181,10 +181,10 @@ func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
 	for i := range ms {
 		r.size += ms[i].size()
 		if q.cfg.RequiresDuplicateDetection {
-			r.size += historyCost(q.history.key(&ms[i]))
+			r.size += historyCost(q.intake.history.key(&ms[i]))
 		}
 	}
-	if err := q.refusal(ms); err != nil {
+	if err := q.intake.refusal(ms); err != nil {
 		return nil, err
 	}
 	if !q.quota.take(r.size) {
@@ -212,11 +212,11 @@ func (r *Reserved) Send() (first int64, err error) {
 	defer r.q.leave(now)
 	// Under the mutex, and nothing in between that can be refused: store takes what was reserved, or
 	// less.
-	duplicate, _ := r.q.room(r.ms, now, func(need int64) bool {
+	duplicate, _ := r.q.intake.room(r.ms, now, func(need int64) bool {
 		r.q.quota.add(need - r.size)
 		return true
 	})
-	first = r.q.store(r.ms, duplicate, r.numbers, now)
+	first = r.q.intake.store(r.ms, duplicate, r.numbers, now)
 	r.ms, r.size = nil, 0
 	return first, nil
 }

@@ -155,7 +155,7 @@ func TestReservedDuplicateGivesItsPlaceBack(t *testing.T) {
 	_, err = r.Send()
 	must(t, err)
 	wantBodies(t, "peek", q.Peek(nil, 0, 10), "soon")
-	if got, want := q.quota.Used(), q.Counts().Size+q.history.size; got != want {
+	if got, want := q.quota.Used(), q.Counts().Size+q.intake.history.size; got != want {
 		t.Errorf("bytes taken = %d, want %d", got, want)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"time"
 
 	"overdue/internal/broker/quirk"
@@ -142,6 +143,33 @@ func (l *locks) setHeld(e *entry, held bool) {
 	} else {
 		s.held--
 	}
+}
+
+// receiveDeferred is ReceiveDeferred, with the mutex held, of messages that are fit.
+func (l *locks) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*entry) bool) ([]Delivery, error) {
+	es, missing := l.entries.find(seqs, func(e *entry) bool { return e.state == Deferred && !e.locked && fit(e) })
+	if l.sessions != nil && slices.ContainsFunc(es, func(e *entry) bool { return l.sessions.lockOf(e) == nil }) {
+		return nil, ErrSessionLockLost
+	}
+	for _, e := range es {
+		if l.expiry.expired(e, now) {
+			l.expiry.expire(e)
+			missing = append(missing, e.seq)
+		}
+	}
+	if missing != nil {
+		return nil, &NumberError{ErrMessageNotFound, missing}
+	}
+	ds := make([]Delivery, len(es))
+	for i, e := range es {
+		if mode == PeekLock {
+			l.lock(e, mode, now)
+		}
+		if ds[i] = l.entries.delivery(e); mode == ReceiveAndDelete {
+			l.entries.drop(e)
+		}
+	}
+	return ds, nil
 }
 
 // renew is Queue.RenewLocks.

@@ -15,7 +15,7 @@ func (q *Queue) Peek(dst []View, from int64, max int) []View {
 		return dst
 	}
 	defer q.leave(now)
-	// Messages that catching up gave back may belong to a consumer or be dead by now.
-	q.assign(now)
+	// What catching up gave back may belong to a consumer or be dead by now.
+	q.dispatch.assign(now)
 	return q.entries.peek(dst, &q.entries.byNumber, from, max)
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	mathrand "math/rand/v2"
 	"sync"
-	"time"
 )
 
 // Queue is one queue and its dead-letter queue. Its methods may be called from any goroutine. Make
@@ -25,12 +24,10 @@ type Queue struct {
 	expiry      expiry
 	deadLetters deadLetters
 	locks       locks
-	history     history // of message-ids
-	consumers   consumers
-	sessions    *Sessions   // nil: this is no session queue
-	undrained   []*Consumer // their drains wait for what is due and was left to the timer
-	timer       *time.Timer
-	armedFor    instant // when timer runs, by the broker's clock; never: it does not
+	sessions    *Sessions // nil: this is no session queue
+	dispatch    dispatcher
+	agenda      agenda
+	intake      intake
 }
 
 // New makes an empty queue. Close stops its timer.
@@ -49,17 +46,12 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 	var seed [32]byte
 	// crypto/rand.Read never fails: it ends the program when the system has no randomness.
 	_, _ = rand.Read(seed[:])
-	q := &Queue{
-		cfg:      cfg,
-		quota:    quota,
-		armedFor: never,
-	}
+	q := &Queue{cfg: cfg, quota: quota}
 	if cfg.RequiresSession {
 		q.sessions = newSessions(q)
 	}
 	t := &q.entries.table
 	q.numbers.cfg = &q.cfg
-	q.history.cfg, q.history.quota = &q.cfg, quota
 	q.entries = entries{
 		cfg:      &q.cfg,
 		quota:    quota,
@@ -106,6 +98,34 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 		tokens:      make(map[LockToken]*entry),
 		random:      mathrand.NewChaCha8(seed),
 	}
+	q.intake = intake{
+		cfg:         &q.cfg,
+		entries:     &q.entries,
+		numbers:     &q.numbers,
+		sessions:    q.sessions,
+		waiting:     &q.waiting,
+		schedule:    &q.schedule,
+		deadLetters: &q.deadLetters,
+		history:     history{cfg: &q.cfg, quota: quota},
+	}
+	q.agenda = agenda{
+		cfg:         &q.cfg,
+		locks:       &q.locks,
+		sessions:    q.sessions,
+		schedule:    &q.schedule,
+		expiry:      &q.expiry,
+		deadLetters: &q.deadLetters,
+		history:     &q.intake.history,
+		wake:        q.timerRan,
+		armedFor:    never,
+	}
+	q.dispatch = dispatcher{
+		cfg:      &q.cfg,
+		waiting:  &q.waiting,
+		expiry:   &q.expiry,
+		sessions: q.sessions,
+		agenda:   &q.agenda,
+	}
 	return q
 }
 
@@ -133,17 +153,17 @@ func (q *Queue) enter() (now instant, err error) {
 		return 0, ErrClosed
 	}
 	now = instantOf(q.cfg.Now())
-	q.catchUp(now)
+	q.agenda.catchUp(now)
 	return now, nil
 }
 
 // leave does what follows from what was done since enter: waiting messages go to consumers with
 // credit, dead ones to the dead-letter queue, and the timer is armed.
 func (q *Queue) leave(now instant) {
-	q.assign(now)
-	q.endDrains(now)
+	q.dispatch.assign(now)
+	q.dispatch.endDrains(now)
 	q.deadLetters.bury(q.dead, now)
-	q.arm(now)
+	q.agenda.arm(now)
 	q.mu.Unlock()
 }
 
@@ -171,7 +191,7 @@ func (q *Queue) Counts() Counts {
 	if err != nil {
 		return Counts{}
 	}
-	q.assign(now) // what catching up gave back is counted the same, but may expire here
+	q.dispatch.assign(now) // what catching up gave back is counted the same, but may expire here
 	q.deadLetters.bury(q.dead, now)
 	scheduled := q.schedule.len()
 	n := Counts{
@@ -180,7 +200,7 @@ func (q *Queue) Counts() Counts {
 		Scheduled: scheduled,
 		Size:      q.entries.size,
 
-		DuplicateHistory: q.history.len(),
+		DuplicateHistory: q.intake.history.len(),
 	}
 	// Under both mutexes, so that a message on its way is counted exactly once.
 	if q.dead != nil {
@@ -198,18 +218,16 @@ func (q *Queue) Close() {
 	q.mu.Lock()
 	if !q.closed {
 		q.closed = true
-		if q.timer != nil {
-			q.timer.Stop()
-		}
-		q.consumers.closeAll()
+		q.agenda.stop()
+		q.dispatch.consumers.closeAll()
 		q.sessions.closeAll()
-		q.undrained = nil
+		q.dispatch.undrained = nil
 		for _, e := range q.deadLetters.late {
 			q.quota.add(-e.size())
 		}
-		q.quota.add(-q.entries.size - q.history.size)
+		q.quota.add(-q.entries.size - q.intake.history.size)
 		// Somebody may keep the queue by a consumer; the messages need not stay with it.
-		q.entries, q.waiting, q.history = entries{}, waiting{}, history{}
+		q.entries, q.waiting, q.intake = entries{}, waiting{}, intake{}
 		q.schedule, q.expiry = schedule{}, expiry{}
 		q.deadLetters, q.locks = deadLetters{}, locks{}
 	}

@@ -162,7 +162,7 @@ func (h *Session) Lost() <-chan struct{} { return h.lost }
 // NewConsumer makes a consumer of the session's messages, without credit. It is closed when the
 // lock ends; one made after that is closed from the start.
 func (h *Session) NewConsumer(mode Mode) *Consumer {
-	return h.q.newConsumer(mode, &h.consumers, func() bool { return h.over })
+	return newConsumer(h.q, mode, &h.consumers, func() bool { return h.over })
 }
 
 // RenewLock extends the lock of a session to Config.LockDuration from now, for every holder.

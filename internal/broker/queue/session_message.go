@@ -12,7 +12,7 @@ func (ss *Sessions) Peek(dst []View, id string, from int64, max int) []View {
 		return dst
 	}
 	defer ss.q.leave(now)
-	ss.q.assign(now) // as in Queue.Peek
+	ss.q.dispatch.assign(now) // as in Queue.Peek
 	if s := ss.byID[id]; s != nil {
 		dst = ss.q.entries.peek(dst, &s.byNumber, from, max)
 	}
@@ -24,7 +24,7 @@ func (ss *Sessions) Peek(dst []View, id string, from int64, max int) []View {
 // for a message of another session; ErrSessionLockLost, ErrNotSessionful.
 func (ss *Sessions) ReceiveDeferred(mode Mode, id string, seqs ...int64) (ds []Delivery, err error) {
 	err = ss.underLock(id, func(_ *Session, now instant) error {
-		ds, err = ss.q.receiveDeferred(mode, seqs, now, func(e *entry) bool { return e.sessionID == id })
+		ds, err = ss.q.locks.receiveDeferred(mode, seqs, now, func(e *entry) bool { return e.sessionID == id })
 		return err
 	})
 	return ds, err

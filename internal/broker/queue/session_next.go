@@ -102,31 +102,3 @@ func (ss *Sessions) touch(s *session) {
 		ss.touched = append(ss.touched, s)
 	}
 }
-
-// assignSessions is assign for a session queue: each session is a line of its own. A receive on any
-// session moves the expired messages of all, since expiry belongs to the queue. In mode LazyHead,
-// it moves those that stand before the first live message of its session.
-func (q *Queue) assignSessions(now instant) {
-	ss := q.sessions
-	q.expiry.moving = false
-	if ss.receiving == 0 || q.cfg.Expiry == LazyHead || q.expiry.flushWave(now) {
-		q.assignTouched(now)
-	}
-	q.sessions.serveWaiters(now)
-}
-
-// assignTouched gives messages to the holders of sessions in which something has changed.
-func (q *Queue) assignTouched(now instant) {
-	ss := q.sessions
-	for i := 0; i < len(ss.touched); i++ {
-		s := ss.touched[i]
-		s.touched = false
-		if s.lock != nil && !q.serve(&s.waiting, &s.lock.consumers, now) {
-			ss.touched = slices.Delete(ss.touched, 0, i+1)
-			ss.touch(s)
-			return
-		}
-	}
-	clear(ss.touched)
-	ss.touched = ss.touched[:0]
-}

@@ -121,7 +121,7 @@ func (ss *Sessions) List(updatedAfter time.Time, skip, top int) (ids []string) {
 		return nil
 	}
 	defer ss.q.leave(now)
-	ss.q.assign(now) // what catching up gave back may be dead by now
+	ss.q.dispatch.assign(now) // what catching up gave back may be dead by now
 	listed := func(s *session) bool {
 		return s.state != nil || s.waiting.len() > 0 || s.held > 0 || s.lock != nil && s.lock.hasActive()
 	}

@@ -255,7 +255,7 @@ func TestALargeWaveIsActivatedInParts(t *testing.T) {
 	q, _ := setup(t, Config{Now: func() time.Time { return now }})
 	send(t, q, slices.Repeat([]Message{{ScheduledEnqueueTime: now.Add(time.Hour)}}, wave+1)...)
 	q.mu.Lock()
-	q.catchUp(instantOf(now.Add(time.Hour))) // as one operation does
+	q.agenda.catchUp(instantOf(now.Add(time.Hour))) // as one operation does
 	waiting := q.waiting.line.len()
 	q.mu.Unlock()
 	if waiting != wave {

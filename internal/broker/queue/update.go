@@ -13,26 +13,26 @@ func (q *Queue) Update(cfg Config) error {
 		return err
 	}
 	defer q.leave(now)
-	q.change(cfg)
+	q.cfg.change(cfg)
 	if cfg.Shared == nil && q.cfg.Shared == nil {
 		q.quota.SetLimit(cfg.MaxSize)
 	}
 	if q.dead != nil {
 		q.dead.mu.Lock()
-		q.dead.change(cfg)
+		q.dead.cfg.change(cfg)
 		q.dead.mu.Unlock()
 	}
 	return nil
 }
 
 // change takes over what may change.
-func (q *Queue) change(cfg Config) {
-	q.cfg.LockDuration = cfg.LockDuration
-	q.cfg.MaxDeliveryCount = cfg.MaxDeliveryCount
-	q.cfg.DeadLetteringOnMessageExpiration = cfg.DeadLetteringOnMessageExpiration
-	q.cfg.DuplicateDetectionHistoryTimeWindow = cfg.DuplicateDetectionHistoryTimeWindow
-	q.cfg.MaxSize = cfg.MaxSize
-	if !q.cfg.frozen {
-		q.cfg.DefaultMessageTimeToLive = cfg.DefaultMessageTimeToLive
+func (s *settings) change(cfg Config) {
+	s.LockDuration = cfg.LockDuration
+	s.MaxDeliveryCount = cfg.MaxDeliveryCount
+	s.DeadLetteringOnMessageExpiration = cfg.DeadLetteringOnMessageExpiration
+	s.DuplicateDetectionHistoryTimeWindow = cfg.DuplicateDetectionHistoryTimeWindow
+	s.MaxSize = cfg.MaxSize
+	if !s.frozen {
+		s.DefaultMessageTimeToLive = cfg.DefaultMessageTimeToLive
 	}
 }

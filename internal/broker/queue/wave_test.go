@@ -50,7 +50,7 @@ func amid(t *testing.T, q *Queue, operate func(now instant), check func()) {
 		t.Fatal(err)
 	}
 	operate(now)
-	q.assign(now)
+	q.dispatch.assign(now)
 	q.deadLetters.bury(q.dead, now)
 	check()
 	q.mu.Unlock()
@@ -157,7 +157,7 @@ func TestAnEagerQueueMovesALargeWaveInParts(t *testing.T) {
 		// Just before, so that this and not the timer is what begins.
 		time.Sleep(time.Minute - time.Microsecond)
 		q.mu.Lock()
-		q.catchUp(instantOf(time.Now().Add(time.Second)))
+		q.agenda.catchUp(instantOf(time.Now().Add(time.Second)))
 		if got, want := q.waiting.line.len(), many+1-wave; got != want {
 			t.Errorf("%d wait after one operation, want %d", got, want)
 		}

@@ -7,38 +7,49 @@ import (
 	"slices"
 )
 
+// dispatcher gives messages to consumers.
+type dispatcher struct {
+	cfg       *settings
+	waiting   *waiting
+	expiry    *expiry
+	sessions  *Sessions
+	agenda    *agenda
+	consumers consumers
+	undrained []*Consumer // their drains wait for what is due and was left to the timer
+}
+
 // assign gives waiting messages, in sequence order, to consumers with credit, in the order in which
 // the credit came. This is what a receive is: it moves expired messages as Config.Expiry says, and
 // never delivers one.
-func (q *Queue) assign(now instant) {
-	if q.sessions != nil {
-		q.assignSessions(now)
+func (d *dispatcher) assign(now instant) {
+	if d.sessions != nil {
+		d.assignSessions(now)
 		return
 	}
-	q.expiry.moving = false
-	if len(q.consumers.line) == 0 || q.cfg.Expiry != LazyHead && !q.expiry.flushWave(now) {
+	d.expiry.moving = false
+	if len(d.consumers.line) == 0 || d.cfg.Expiry != LazyHead && !d.expiry.flushWave(now) {
 		return
 	}
-	q.serve(&q.waiting.line, &q.consumers, now)
+	d.serve(&d.waiting.line, &d.consumers, now)
 }
 
 // serve gives what is waiting to these consumers. It reports false when it has stopped for what has
 // expired, see wave.
-func (q *Queue) serve(waiting *lazyHeap, cs *consumers, now instant) bool {
+func (d *dispatcher) serve(waiting *lazyHeap, cs *consumers, now instant) bool {
 	for c, moved := cs.first(), 0; c != nil; c = cs.first() {
 		e := waiting.min()
 		if e == nil {
 			break
 		}
-		if q.expiry.expired(e, now) {
+		if d.expiry.expired(e, now) {
 			if moved++; moved > wave {
-				q.expiry.moving = true
+				d.expiry.moving = true
 				return false
 			}
-			q.expiry.cleanUp(e, now)
+			d.expiry.cleanUp(e, now)
 			continue
 		}
-		q.waiting.remove(e)
+		d.waiting.remove(e)
 		ordinal := c.grants[0].ordinal
 		c.give(e, now)
 		if !c.able() || c.grants[0].ordinal != ordinal {
@@ -47,6 +58,46 @@ func (q *Queue) serve(waiting *lazyHeap, cs *consumers, now instant) bool {
 		}
 	}
 	return true
+}
+
+// assignSessions is assign for a session queue: each session is a line of its own. A receive on any
+// of them moves what has expired in all, since expiry belongs to the queue; in mode LazyHead, what
+// stands before the first live message of the session that is received from.
+func (d *dispatcher) assignSessions(now instant) {
+	ss := d.sessions
+	d.expiry.moving = false
+	if ss.receiving == 0 || d.cfg.Expiry == LazyHead || d.expiry.flushWave(now) {
+		d.assignTouched(now)
+	}
+	d.sessions.serveWaiters(now)
+}
+
+// assignTouched gives messages to the holders of sessions in which something has changed.
+func (d *dispatcher) assignTouched(now instant) {
+	ss := d.sessions
+	for i := 0; i < len(ss.touched); i++ {
+		s := ss.touched[i]
+		s.touched = false
+		if s.lock != nil && !d.serve(&s.waiting, &s.lock.consumers, now) {
+			ss.touched = slices.Delete(ss.touched, 0, i+1)
+			ss.touch(s)
+			return
+		}
+	}
+	clear(ss.touched)
+	ss.touched = ss.touched[:0]
+}
+
+// endDrains ends the drains that waited until the queue is up to date.
+func (d *dispatcher) endDrains(now instant) {
+	if len(d.undrained) == 0 || d.agenda.behind(now) {
+		return
+	}
+	cs := d.undrained
+	d.undrained = nil
+	for _, c := range cs {
+		c.endDrain(now)
+	}
 }
 
 // consumers is the consumers of a queue, or of one of its sessions.
