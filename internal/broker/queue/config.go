@@ -81,6 +81,18 @@ type settings struct {
 	frozen bool // of a dead-letter queue: nothing expires there, and nobody sends to it
 }
 
+// change takes over what may change.
+func (s *settings) change(cfg Config) {
+	s.LockDuration = cfg.LockDuration
+	s.MaxDeliveryCount = cfg.MaxDeliveryCount
+	s.DeadLetteringOnMessageExpiration = cfg.DeadLetteringOnMessageExpiration
+	s.DuplicateDetectionHistoryTimeWindow = cfg.DuplicateDetectionHistoryTimeWindow
+	s.MaxSize = cfg.MaxSize
+	if !s.frozen {
+		s.DefaultMessageTimeToLive = cfg.DefaultMessageTimeToLive
+	}
+}
+
 // forDeadLetters is the settings of the dead-letter queue of a queue with these.
 func (c Config) forDeadLetters() settings {
 	c.DefaultMessageTimeToLive = 0

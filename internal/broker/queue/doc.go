@@ -15,14 +15,26 @@
 //
 // # Structure
 //
-// One mutex guards a queue. Every message is one entry, which stands in an index by sequence number
-// (a B+tree) and in at most two heaps. One heap has the waiting by order of arrival, one the locked
-// by end of lock, one the scheduled by enqueue time. A waiting entry that can expire also stands in
-// the heap by expiry. Every operation costs O(log n). A table gives each entry a ref, by which
-// index and heaps name it: they have no pointers, so the garbage collector has nothing to do with
-// them. The heaps of what waits are lazy, see lazyHeap; for the others the table keeps the position
-// of each entry. A dead-letter queue is a queue of its own with its own mutex; the order is queue
-// first, dead-letter queue second, and never the other way round.
+// One mutex guards a queue. Its parts each own their fields and name the parts that they use:
+//
+//	intake       refuses, finds duplicates (history), and stores what is sent
+//	entries      all messages, numbered by numbers
+//	waiting      those that a consumer can be given; dispatcher gives them
+//	schedule     those that wait for their time
+//	locks        those that were delivered, and what becomes of them
+//	expiry       those that have outlived their time to live
+//	deadLetters  those on their way to the dead-letter queue
+//	Sessions     the lines and locks of a session queue
+//	agenda       what becomes due and when, and the timer
+//
+// Every message is one entry, and the entry stands in an index by sequence number (a B+tree), and in
+// at most two heaps: the waiting by order of arrival, the locked by end of lock or the scheduled by
+// enqueue time; and, when it waits and can expire, in the heap by expiry. Every operation costs
+// O(log n). A table gives each entry a ref, by which index and heaps name it: they have no pointers,
+// so the garbage collector has nothing to do with them. The heaps of what waits are lazy, see
+// lazyHeap; for the others the table keeps the position of each entry. A dead-letter queue is a queue
+// of its own with its own mutex; the order is queue first, dead-letter queue second, and never the
+// other way round.
 //
 // # Time
 //

@@ -41,7 +41,7 @@ func (h *entryHeap) len() int { return len(h.items) }
 func (h *entryHeap) all() iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
 		for _, it := range h.items {
-			if !yield(h.table.at(it.ref)) {
+			if !yield(h.table.entry(it.ref)) {
 				return
 			}
 		}
@@ -53,7 +53,7 @@ func (h *entryHeap) min() (*entry, int64) {
 	if len(h.items) == 0 {
 		return nil, 0
 	}
-	return h.table.at(h.items[0].ref), h.items[0].key
+	return h.table.entry(h.items[0].ref), h.items[0].key
 }
 
 // next is the first key of a heap by time.

@@ -15,7 +15,7 @@ func TestHeapYieldsByKeyThenSequenceNumber(t *testing.T) {
 		var seq int64
 		in := make(map[*entry]int64)
 		anyOf := func() *entry {
-			return entries.at(h.items[rapid.IntRange(0, h.len()-1).Draw(t, "i")].ref)
+			return entries.entry(h.items[rapid.IntRange(0, h.len()-1).Draw(t, "i")].ref)
 		}
 		// Keys from a small range, so that there are ties.
 		key := rapid.Int64Range(0, 50)

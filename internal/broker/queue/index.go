@@ -37,7 +37,7 @@ func (x *index) get(seq int64) *entry {
 		return nil
 	}
 	if i, ok := slices.BinarySearch(leaf.keys, seq); ok {
-		return x.table.at(leaf.refs[i])
+		return x.table.entry(leaf.refs[i])
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (x *index) ascend(seq int64, yield func(*entry) bool) {
 	i, _ := slices.BinarySearch(leaf.keys, seq)
 	for ; leaf != nil; leaf, i = leaf.next, 0 {
 		for _, r := range leaf.refs[i:] {
-			if !yield(x.table.at(r)) {
+			if !yield(x.table.entry(r)) {
 				return
 			}
 		}

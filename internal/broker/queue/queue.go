@@ -14,8 +14,8 @@ type Queue struct {
 	dead  *Queue // nil: this is a dead-letter queue
 	quota *Quota // of the bytes held here and in the dead-letter queue, and elsewhere when it is shared
 
-	mu          sync.Mutex
-	cfg         settings // see Update; Now never changes
+	mu          sync.Mutex // guards the rest
+	cfg         settings   // see Update; Now never changes
 	closed      bool
 	numbers     numbers
 	entries     entries
@@ -137,6 +137,29 @@ func (q *Queue) Config() Config {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.cfg.Config
+}
+
+// Update changes the settings that a queue can change in its life: LockDuration, MaxDeliveryCount,
+// DefaultMessageTimeToLive, DeadLetteringOnMessageExpiration, MaxSize unless the quota is shared,
+// and DuplicateDetectionHistoryTimeWindow. The rest of cfg is not looked at. What messages have got
+// already they keep: a lock its end, a message its time to live. Errors: ErrClosed.
+func (q *Queue) Update(cfg Config) error {
+	cfg = cfg.withDefaults()
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.leave(now)
+	q.cfg.change(cfg)
+	if cfg.Shared == nil && q.cfg.Shared == nil {
+		q.quota.SetLimit(cfg.MaxSize)
+	}
+	if q.dead != nil {
+		q.dead.mu.Lock()
+		q.dead.cfg.change(cfg)
+		q.dead.mu.Unlock()
+	}
+	return nil
 }
 
 // DeadLetterQueue is the queue of what was dead-lettered here; nil on a dead-letter queue. There is

@@ -30,10 +30,10 @@ type chunkData struct {
 	pos     *[chunkSize]int32 // in the heap; nowhere: in none
 }
 
-// at is the entry with this ref.
-func (t *table) at(r ref) *entry { return t.chunks[r/chunkSize].data.entries[r%chunkSize] }
+// entry is the entry with this ref.
+func (t *table) entry(r ref) *entry { return t.chunks[r/chunkSize].data.entries[r%chunkSize] }
 
-// find is at for a ref that may have ended, and be another entry's by now; nil: it is nobody's.
+// find is entry for a ref that may have ended, and be another entry's by now; nil: it is nobody's.
 func (t *table) find(r ref) *entry {
 	if c := int(r / chunkSize); c < len(t.chunks) && t.chunks[c].data != nil {
 		return t.chunks[c].data.entries[r%chunkSize]

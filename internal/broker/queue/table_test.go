@@ -42,7 +42,7 @@ func TestTableAgreesWithAMap(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				for r, e := range in {
-					if entries.at(r) != e || entries.find(r) != e {
+					if entries.entry(r) != e || entries.find(r) != e {
 						t.Fatalf("at(%d) is another entry", r)
 					}
 				}

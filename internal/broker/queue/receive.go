@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+import "time"
+
+// Peek appends to dst up to max messages from sequence number from upwards, from included:
+// everything that exists, waiting, locked, deferred, scheduled, or expired and not moved yet. It
+// changes nothing; above all it is no receive that would move the expired. A closed queue has no
+// messages.
+func (q *Queue) Peek(dst []View, from int64, max int) []View {
+	if max <= 0 {
+		return dst
+	}
+	now, err := q.enter()
+	if err != nil {
+		return dst
+	}
+	defer q.leave(now)
+	// What catching up gave back may belong to a consumer or be dead by now.
+	q.dispatch.assign(now)
+	return q.entries.peek(dst, &q.entries.byNumber, from, max)
+}
+
+// ReceiveDeferred locks the deferred messages with these sequence numbers, or removes them in mode
+// ReceiveAndDelete; all or none. That counts nothing: the defer did. In a peek they stay deferred,
+// and stay so when abandoned or released. A deferred message that has expired is only noticed here:
+// it is dead-lettered or dropped, and the call fails. Errors: ErrMessageNotFound when one of them
+// is not deferred, is locked, expired or named twice; ErrSessionLockLost when nobody holds the lock
+// of the session that one of them belongs to; ErrClosed.
+func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) ([]Delivery, error) {
+	now, err := q.enter()
+	if err != nil {
+		return nil, err
+	}
+	defer q.leave(now)
+	return q.locks.receiveDeferred(mode, seqs, now, func(*entry) bool { return true })
+}
+
+// DeleteBatch removes up to limit messages that wait and were enqueued at before or earlier, the
+// oldest first, and says how many. With a session id it only removes those of that session. It is a
+// receive as far as expiry goes: what has expired is moved as Config.Expiry says, and not counted.
+// Locked, deferred and scheduled messages stay. Errors: ErrClosed.
+func (q *Queue) DeleteBatch(limit int, before time.Time, sessionID *string) (int, error) {
+	now, err := q.enter()
+	if err != nil {
+		return 0, err
+	}
+	defer q.leave(now)
+	q.dispatch.assign(now) // what catching up gave back may belong to a consumer
+	for q.cfg.Expiry != LazyHead && !q.expiry.flushWave(now) {
+	}
+	until := instantOf(before)
+	deleted := 0
+	var others []*entry // of other sessions
+	oldest := q.waiting.oldest(sessionID)
+	for deleted < limit {
+		e := oldest()
+		if e == nil || e.enqueuedAt > until {
+			break
+		}
+		switch {
+		case q.expiry.expired(e, now):
+			q.expiry.cleanUp(e, now)
+		case sessionID != nil && e.sessionID != *sessionID:
+			q.waiting.remove(e)
+			others = append(others, e)
+		default:
+			q.waiting.remove(e)
+			q.entries.drop(e)
+			deleted++
+		}
+	}
+	for _, e := range others {
+		q.waiting.add(e)
+	}
+	return deleted, nil
+}
