@@ -14,20 +14,25 @@ type entry struct {
 	scheduledAt instant       // unset: was not scheduled
 	enqueuedAt  instant
 	expiresAt   instant // never: has no ttl, or is not enqueued yet
+	extra       *extra
+	delivered
+	ref        ref   // while it is in a queue
+	items      uint8 // see lazyHeap
+	state      State
+	entityTTL  bool // ttl is the queue's default alone
+	hasSession bool
+	activated  bool // it was scheduled, here or where it came from
+}
+
+// delivered is how an entry stands with consumers.
+type delivered struct {
 	lockedUntil instant // by its last lock; unset: there was none
 	token       LockToken
 	holder      *Consumer // in whose outbox it lies, locked but not taken
-	extra       *extra
-	count       int32 // failed deliveries
-	ref         ref   // while it is in a queue
-	items       uint8 // see lazyHeap
-	state       State
+	count       int32     // failed deliveries
 	waiting     bool
 	locked      bool
 	held        bool // its lock does not lapse, see Hold
-	entityTTL   bool // ttl is the queue's default alone
-	hasSession  bool
-	activated   bool // it was scheduled, here or where it came from
 }
 
 // extra is what most messages never have. It is replaced, not changed: views share it.
@@ -105,7 +110,7 @@ func newEntry(m *Message, seq int64, cfg *settings, now instant) *entry {
 		activated:   m.Activated,
 		ttl:         max(m.TTL, 0),
 		scheduledAt: unset,
-		lockedUntil: unset,
+		delivered:   delivered{lockedUntil: unset},
 		enqueuedAt:  now,
 		expiresAt:   never,
 	}

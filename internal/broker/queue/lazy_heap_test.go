@@ -32,7 +32,7 @@ func TestLazyHeapYieldsWhatWaits(t *testing.T) {
 				first, step := key.Draw(t, "first"), key.Draw(t, "step")
 				for i := range rapid.Int64Range(0, 50*lazySlack).Draw(t, "n") {
 					seq++
-					e := &entry{seq: seq, expiresAt: instant((first + i*step) % 100_000), waiting: true}
+					e := &entry{seq: seq, expiresAt: instant((first + i*step) % 100_000), delivered: delivered{waiting: true}}
 					entries.add(e)
 					h.add(e, int64(e.expiresAt))
 					all = append(all, e)
