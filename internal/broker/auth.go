@@ -84,17 +84,23 @@ func (b *Broker) secured() bool { return len(b.cfg.Keys) > 0 }
 // Secured reports whether the broker has keys, so that clients need tokens.
 func (b *Broker) Secured() bool { return b.secured() }
 
+// keyring judges tokens by the keys of a namespace and of its entities.
+type keyring struct {
+	cfg      *Config
+	entities *entities
+}
+
 // judge says what a token is good for at path, the path of an entity or of a
 // node of one; "" is the namespace. The rules that can have signed it are those
 // of the namespace and those of the entity. The order of the checks is so that
 // nothing is revealed about a token that was not signed with a key of ours. The
 // error is a *sas.Refusal.
-func (n *Namespace) judge(token, path string) (grant, error) {
+func (k *keyring) judge(token, path string) (grant, error) {
 	t, err := sas.Parse(token)
 	if err != nil {
 		return grant{}, sas.ErrMalformedToken
 	}
-	rule, owner := n.signer(t, path)
+	rule, owner := k.signer(t, path)
 	switch {
 	case rule == nil:
 		return grant{}, sas.ErrInvalidSignature
@@ -109,12 +115,12 @@ func (n *Namespace) judge(token, path string) (grant, error) {
 // signer returns the rule whose key has signed t, nil if there is none, and
 // whose rule that is, see grant. A rule of an entity may have the name of one of
 // the namespace.
-func (n *Namespace) signer(t sas.Token, path string) (rule *AuthorizationRule, owner string) {
-	if r := signedWith(t, n.b.cfg.Keys); r != nil {
+func (k *keyring) signer(t sas.Token, path string) (rule *AuthorizationRule, owner string) {
+	if r := signedWith(t, k.cfg.Keys); r != nil {
 		return r, ""
 	}
 	owner = ownerOf(path)
-	if e := n.find(owner); e != nil {
+	if e := k.entities.find(owner); e != nil {
 		return signedWith(t, e.common().rights), owner
 	}
 	return nil, ""

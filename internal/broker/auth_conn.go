@@ -165,7 +165,7 @@ func (c *conn) admit(at *amqp.Attach) (rights.Class, *amqp.Error) {
 	}
 	if len(class.Needs) > 0 || class.Kind == rights.Coordinator {
 		c.settle()
-		c.ns.host.Store(new(c.peer.Hostname()))
+		c.ns.host.last.Store(new(c.peer.Hostname()))
 	}
 	return class, c.lacks(&class)
 }

@@ -16,13 +16,13 @@ func isSAS(token string) bool {
 }
 
 // prove says what a token is good for at path.
-func (n *Namespace) prove(token string, signature bool, path string) (grant, error) {
+func (k *keyring) prove(token string, signature bool, path string) (grant, error) {
 	switch {
 	case signature:
-		return n.judge(token, path)
+		return k.judge(token, path)
 	case token == "":
 		return grant{}, sas.ErrMalformedToken
-	case n.b.cfg.AcceptJWT:
+	case k.cfg.AcceptJWT:
 		return grant{claims: sas.All}, nil
 	}
 	return grant{}, sas.ErrNotSAS
@@ -49,7 +49,7 @@ func (n *Namespace) Authorize(authorization, path string, oneOf Claims) error {
 	if authorization == "" {
 		return sas.ErrMissingToken
 	}
-	g, err := n.prove(authorization, isSAS(authorization), path)
+	g, err := n.keys.prove(authorization, isSAS(authorization), path)
 	if err != nil {
 		return err
 	}

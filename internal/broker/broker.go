@@ -43,10 +43,10 @@ func New(cfg Config) (*Broker, error) {
 	b := &Broker{cfg: cfg.withDefaults(), spaces: make(map[string]*Namespace)}
 	b.offset.Store(int64(cfg.ClockOffset))
 	b.full = newNamespace(b, "")
-	b.full.closed = fmt.Errorf("%w: %d namespaces", ErrTooManyEntities, maxNamespaces)
+	b.full.entities.closed = fmt.Errorf("%w: %d namespaces", ErrTooManyEntities, maxNamespaces)
 	n := newNamespace(b, "")
 	b.spaces[""] = n
-	if err := n.setUp(); err != nil {
+	if err := n.entities.setUp(); err != nil {
 		b.closeNamespaces()
 		b.links.Wait()
 		return nil, err
@@ -96,9 +96,9 @@ func (b *Broker) closeNamespaces() {
 	b.closed = true
 	b.mu.Unlock()
 	for _, n := range b.all() {
-		n.close()
+		n.entities.close()
 	}
-	b.full.close()
+	b.full.entities.close()
 }
 
 // all returns the namespaces, in no order.
@@ -140,7 +140,7 @@ func (b *Broker) Namespace(name string) *Namespace {
 		}
 		n = newNamespace(b, name)
 		// New has made the same entities of the default namespace.
-		_ = n.setUp()
+		_ = n.entities.setUp()
 		b.spaces[key(name)] = n
 	}
 	return n
@@ -157,7 +157,7 @@ func (b *Broker) ClockOffset() time.Duration { return time.Duration(b.offset.Loa
 func (b *Broker) SetClockOffset(d time.Duration) {
 	b.offset.Store(int64(d))
 	for _, n := range b.all() {
-		n.wake()
+		n.entities.wake()
 	}
 }
 
@@ -170,7 +170,7 @@ func (b *Broker) AddQueue(cfg QueueConfig) error {
 // Queue returns the engine of the queue or subscription at that path: for tests,
 // the demo and settings, which look behind the protocol.
 func (b *Broker) Queue(path string) (*queue.Queue, bool) {
-	if e := b.Default().find(path); e != nil && e.kind != KindTopic {
+	if e := b.Default().entities.find(path); e != nil && e.kind != KindTopic {
 		return e.queue, true
 	}
 	return nil, false

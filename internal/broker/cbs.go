@@ -59,13 +59,13 @@ func (c *conn) putToken(req *request) response {
 	if c.b.secured() {
 		var err error
 		kind, _ := req.property("type")
-		if proven, err = ns.prove(token, strings.EqualFold(kind, tokenSAS) || isSAS(token), a.String()); err != nil {
+		if proven, err = ns.keys.prove(token, strings.EqualFold(kind, tokenSAS) || isSAS(token), a.String()); err != nil {
 			return response{status: statusUnauthorized, condition: condAuthFailed, description: err.Error()}
 		}
 		c.peer.Admit() // whether or not there is what the token is for
 	}
 	if a.Entity() != "" {
-		if _, err := ns.lookup(a.Entity()); err != nil {
+		if _, err := ns.entities.lookup(a.Entity()); err != nil {
 			return refused(c.unknown(err, audience))
 		}
 	}

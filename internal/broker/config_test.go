@@ -101,13 +101,13 @@ func TestEachNamespaceHasAClockOfItsOwn(t *testing.T) {
 	defer b.Close()
 	ahead, other := b.Namespace("ahead"), b.Namespace("other")
 	for _, n := range []*Namespace{ahead, other} {
-		if _, err := n.find("q").queue.Send(queue.Message{ScheduledEnqueueTime: b.Now().Add(time.Hour)}); err != nil {
+		if _, err := n.entities.find("q").queue.Send(queue.Message{ScheduledEnqueueTime: b.Now().Add(time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ahead.SetClockOffset(2 * time.Hour)
 	for n, want := range map[*Namespace]int{ahead: 1, other: 0} {
-		if got := n.find("q").queue.Counts().Active; got != want {
+		if got := n.entities.find("q").queue.Counts().Active; got != want {
 			t.Errorf("%s: %d messages are due, want %d", n.Name(), got, want)
 		}
 	}
@@ -129,12 +129,12 @@ func TestNamespacesAreBounded(t *testing.T) {
 	}
 	defer b.Close()
 	for i := range maxNamespaces - 1 { // with the default one
-		if n := b.Namespace(fmt.Sprint("n", i)); n.find("q") == nil {
+		if n := b.Namespace(fmt.Sprint("n", i)); n.entities.find("q") == nil {
 			t.Fatalf("namespace %d is not like the others", i)
 		}
 	}
 	more := b.Namespace("one too many")
-	if more == b.Default() || more.find("q") != nil {
+	if more == b.Default() || more.entities.find("q") != nil {
 		t.Error("one namespace too many is somebody's")
 	}
 	if _, err := more.Entity("q"); !errors.Is(err, ErrTooManyEntities) {

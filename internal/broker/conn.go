@@ -61,7 +61,7 @@ func (c *conn) tracked(err *amqp.Error, a *amqp.Attach) *amqp.Error {
 	case a.Role == amqp.RoleSender && a.Target != nil:
 		address = a.Target.Address
 	}
-	return c.ns.tracked(err, parseAddress(address).Entity())
+	return c.ns.entities.tracked(err, parseAddress(address).Entity())
 }
 
 func (c *conn) attachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
@@ -80,13 +80,13 @@ func (c *conn) attachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 	case a.Node == address.CBS:
 		return c.attachCBSRequests(l)
 	case a.Node == address.Management:
-		if _, err := c.ns.lookup(a.Entity()); err != nil {
+		if _, err := c.ns.entities.lookup(a.Entity()); err != nil {
 			return nil, err
 		}
 		l.Reply.MaxMessageSize = maxMaxMessageSize // what is too large in a request, its answer says
 		return newRequests(c, l, a, managementCredit, c.guarded(a, management{c.ns, a, &c.txns}.answer)), nil
 	case isDead(a):
-		if _, err := c.ns.lookup(a.Entity()); err != nil {
+		if _, err := c.ns.entities.lookup(a.Entity()); err != nil {
 			return nil, err
 		}
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to a dead-letter queue.")
@@ -104,7 +104,7 @@ func (c *conn) attachSender(l *server.SinkLink, class *rights.Class) (server.Sin
 		return nil, err
 	}
 	if !e.links.add(l) {
-		return nil, notFound(c.ns.url(class.Address.Entity()))
+		return nil, notFound(c.ns.host.url(class.Address.Entity()))
 	}
 	l.Reply.MaxMessageSize = e.MaxMessageSize()
 	if batch := e.maxBatchSize(); batch < l.Reply.MaxMessageSize {
@@ -135,7 +135,7 @@ func (c *conn) attachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 	case address.CBS:
 		return c.attachCBSReplies(l)
 	case address.Management:
-		if _, err := c.ns.lookup(a.Entity()); err != nil {
+		if _, err := c.ns.entities.lookup(a.Entity()); err != nil {
 			return nil, err
 		}
 		return newResponder(c, l, a), nil
@@ -148,7 +148,7 @@ func (c *conn) attachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 
 // attachReceiver opens a link on which the client receives from an entity.
 func (c *conn) attachReceiver(l *server.SourceLink, a address.Address) (server.Source, *amqp.Error) {
-	e, err := c.ns.open(a.Entity())
+	e, err := c.ns.entities.open(a.Entity())
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/duration"
 )
 
 // Kind says what an entity is.
@@ -47,8 +48,8 @@ type Entity struct {
 	accessed atomic.Int64 // 0: never
 
 	movers atomic.Pointer[movers]
-	subs   atomic.Pointer[[]*Entity] // of a topic, sorted by path; guarded for writers by ns.mu
-	rules  atomic.Pointer[[]*rule]   // of a subscription, in the order of their making; guarded for writers by ns.mu
+	subs   atomic.Pointer[[]*Entity] // of a topic, sorted by path; guarded for writers by ns.entities.mu
+	rules  atomic.Pointer[[]*rule]   // of a subscription, in the order of their making; guarded for writers by ns.entities.mu
 	idle   idleTimer
 }
 
@@ -201,7 +202,7 @@ func (e *Entity) mayBeReceivedFrom(a address.Address) *amqp.Error {
 // forbids it in between would not meet it otherwise.
 func (e *Entity) join(l detacher, a address.Address) *amqp.Error {
 	if !e.links.add(l) {
-		return notFound(e.ns.url(a.Entity()))
+		return notFound(e.ns.host.url(a.Entity()))
 	}
 	err := e.mayBeReceivedFrom(a)
 	if err != nil {
@@ -214,7 +215,7 @@ func (e *Entity) join(l detacher, a address.Address) *amqp.Error {
 func (e *Entity) node(a address.Address) *queue.Queue {
 	switch a.SubQueue {
 	case address.TransferDeadLetter: // for sends via an entity, which are refused or arrive
-		return e.ns.nothing.queue.DeadLetterQueue()
+		return e.ns.entities.nothing.queue.DeadLetterQueue()
 	case address.DeadLetter:
 		return e.queue.DeadLetterQueue()
 	}
@@ -307,4 +308,42 @@ func (ls *links) detach(reason func(detacher) *amqp.Error) {
 	for _, l := range all {
 		l.Detach(reason(l))
 	}
+}
+
+// engine is how the entity's queue behaves.
+func (e *Entity) engine() queue.Config {
+	s := e.settings.Load()
+	cfg := queue.Config{Name: e.path, Expiry: e.ns.b.cfg.Expiry, Quirks: e.ns.b.cfg.Quirks, Now: e.ns.Now, Shared: e.quota,
+		RequiresSession: e.RequiresSession()}
+	switch e.kind {
+	case KindQueue:
+		c := &s.queue
+		cfg.LockDuration, cfg.MaxDeliveryCount = c.LockDuration, c.MaxDeliveryCount
+		cfg.DefaultMessageTimeToLive = c.DefaultMessageTimeToLive
+		cfg.DeadLetteringOnMessageExpiration = c.DeadLetteringOnMessageExpiration
+		cfg.Partitioned = c.EnablePartitioning
+		cfg.RequiresDuplicateDetection = c.RequiresDuplicateDetection
+		cfg.DuplicateDetectionHistoryTimeWindow = c.DuplicateDetectionHistoryTimeWindow
+	case KindTopic:
+		c := &s.topic
+		cfg.DefaultMessageTimeToLive = c.DefaultMessageTimeToLive
+		cfg.Partitioned = c.EnablePartitioning
+		cfg.RequiresDuplicateDetection = c.RequiresDuplicateDetection
+		cfg.DuplicateDetectionHistoryTimeWindow = c.DuplicateDetectionHistoryTimeWindow
+	case KindSubscription:
+		c := &s.subscription
+		cfg.LockDuration, cfg.MaxDeliveryCount = c.LockDuration, c.MaxDeliveryCount
+		cfg.DefaultMessageTimeToLive = duration.Shorter(c.DefaultMessageTimeToLive, e.topic.settings.Load().topic.DefaultMessageTimeToLive)
+		cfg.DeadLetteringOnMessageExpiration = c.DeadLetteringOnMessageExpiration
+	}
+	return cfg
+}
+
+// maxSize bounds what a queue, or a topic with its subscriptions, holds.
+func (e *Entity) maxSize() int64 {
+	s := e.settings.Load()
+	if e.kind == KindTopic {
+		return s.topic.MaxSize
+	}
+	return s.queue.MaxSize
 }

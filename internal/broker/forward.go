@@ -189,14 +189,14 @@ func (e *Entity) forwardLocked(to string, deadLetters bool) func(*queue.Delivery
 	if deadLetters {
 		hops += maxHops
 	}
-	target := e.ns.entities[key(name)]
+	target := e.ns.entities.byKey[key(name)]
 	return func(d *queue.Delivery) (reason, description string) {
 		if d.Hops >= hops {
 			return reasonMaxHops, descriptionMaxHops
 		}
 		var err *amqp.Error
 		if target == nil {
-			target, err = e.ns.openFor(name, e)
+			target, err = e.ns.entities.openFor(name, e)
 		}
 		if err == nil {
 			err = e.pushOn(target, d, deadLetters)

@@ -19,7 +19,7 @@ func TestAMoverDeliversOnceWhateverTheClockDoes(t *testing.T) {
 	for name, fails := range map[string]bool{"all arrive": false, "one does not": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newTestBroker(t, Config{Queues: []QueueConfig{{Name: "q", LockDuration: time.Second, MaxDeliveryCount: 1}}})
-			e := b.Default().find("q")
+			e := b.Default().entities.find("q")
 			if _, err := e.queue.Send(messageOf("a", 0, ""), messageOf("b", 1, ""), messageOf("c", 2, "")); err != nil {
 				t.Fatal(err)
 			}
@@ -81,11 +81,11 @@ func TestAnEntityWithSessionsCannotForward(t *testing.T) {
 // forwarded sends a message to q and returns where it lies then, and why.
 func forwarded(t *testing.T, n *Namespace, q string) (at, reason string) {
 	t.Helper()
-	if err := n.find(q).send(false, messageOf("a", 0, "")); err != nil {
+	if err := n.entities.find(q).send(false, messageOf("a", 0, "")); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
-	for path, e := range n.entities {
+	for path, e := range n.entities.byKey {
 		for suffix, from := range map[string]*queue.Queue{"": e.queue, "/dead": e.queue.DeadLetterQueue()} {
 			for _, v := range from.Peek(nil, 0, 10) {
 				at, reason = at+path+suffix, v.DeadLetterReason
@@ -185,11 +185,11 @@ func TestADeadLetterIsForwardedOnceItsTargetTakesIt(t *testing.T) {
 		n := newTestBroker(t, Config{Queues: []QueueConfig{
 			{Name: "central", Status: SendDisabled}, {Name: "q", ForwardTo: "central", ForwardDeadLetteredMessagesTo: "central"},
 		}}).Default()
-		if err := n.find("q").send(false, messageOf("a", 0, "")); err != nil {
+		if err := n.entities.find("q").send(false, messageOf("a", 0, "")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if got := n.find("q").queue.Counts().DeadLetter; got != 1 {
+		if got := n.entities.find("q").queue.Counts().DeadLetter; got != 1 {
 			t.Errorf("%d dead letters wait for their target, want 1", got)
 		}
 		if _, err := n.UpdateQueue(QueueConfig{Name: "central"}); err != nil {
@@ -197,7 +197,7 @@ func TestADeadLetterIsForwardedOnceItsTargetTakesIt(t *testing.T) {
 		}
 		time.Sleep(queue.DefaultLockDuration)
 		synctest.Wait()
-		if left, there := n.find("q").queue.Counts().DeadLetter, n.find("central").queue.Counts().Active; left != 0 || there != 1 {
+		if left, there := n.entities.find("q").queue.Counts().DeadLetter, n.entities.find("central").queue.Counts().Active; left != 0 || there != 1 {
 			t.Errorf("%d dead letters wait, and %d were forwarded; want 0 and 1", left, there)
 		}
 	})
@@ -216,7 +216,7 @@ func TestAQueueThatForwardsToItselfEndsAtTheHops(t *testing.T) {
 		if _, err := b.Default().UpdateQueue(QueueConfig{Name: "q", ForwardTo: "sb://h/Q", ForwardDeadLetteredMessagesTo: "q"}); err != nil {
 			t.Fatal(err)
 		}
-		q := b.Default().find("q")
+		q := b.Default().entities.find("q")
 		if err := q.send(false, messageOf("a", 0, "")); err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +244,7 @@ func TestWhatForwardsIsNeverIdle(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			var got []string
-			for _, e := range n.entities {
+			for _, e := range n.entities.byKey {
 				got = append(got, e.path)
 			}
 			slices.Sort(got)

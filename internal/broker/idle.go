@@ -67,7 +67,7 @@ func (e *Entity) checkIdle() {
 		e.idle.arm(left, e.checkIdle)
 		return
 	}
-	e.ns.remove(e)
+	e.ns.entities.remove(e)
 }
 
 // inUse: somebody has a link to the entity, or to a subscription of it. Forwarding is such

@@ -14,14 +14,14 @@ import (
 // Entities returns all entities: queues, topics, subscriptions, each sorted by
 // path.
 func (n *Namespace) Entities() []*Entity {
-	return slices.Concat(n.all(KindQueue), n.all(KindTopic), n.all(KindSubscription))
+	return slices.Concat(n.entities.all(KindQueue), n.entities.all(KindTopic), n.entities.all(KindSubscription))
 }
 
 // Held counts the messages of all namespaces, dead letters among them, but for those of the
 // entities that are left out.
 func (b *Broker) Held(leaveOut func(path string) bool) (messages int) {
 	for _, n := range b.all() {
-		for _, e := range slices.Concat(n.all(KindQueue), n.all(KindSubscription)) {
+		for _, e := range slices.Concat(n.entities.all(KindQueue), n.entities.all(KindSubscription)) {
 			if !leaveOut(e.path) {
 				c := e.queue.Counts()
 				messages += c.Active + c.Deferred + c.Scheduled + c.DeadLetter
@@ -36,7 +36,7 @@ func (b *Broker) Held(leaveOut func(path string) bool) (messages int) {
 // upwards, and disturbs nothing. Errors: ErrEntityNotFound.
 func (n *Namespace) Peek(path string, from int64, most int) ([]queue.View, error) {
 	a := parseAddress(path)
-	e := n.find(a.Entity())
+	e := n.entities.find(a.Entity())
 	if e == nil {
 		return nil, fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
 	}
@@ -46,7 +46,7 @@ func (n *Namespace) Peek(path string, from int64, most int) ([]queue.View, error
 // Detach detaches the links of an entity, as the service does from time to time;
 // clients connect again. Errors: ErrEntityNotFound.
 func (n *Namespace) Detach(path string) error {
-	e := n.find(parseAddress(path).Entity())
+	e := n.entities.find(parseAddress(path).Entity())
 	if e == nil {
 		return fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
 	}
@@ -60,10 +60,10 @@ func (n *Namespace) Detach(path string) error {
 func (n *Namespace) Reset() error {
 	n.Heal()
 	n.offset.Store(0)
-	n.mu.Lock()
-	gone := n.clearLocked()
-	err := n.setUpLocked()
-	n.mu.Unlock()
+	n.entities.mu.Lock()
+	gone := n.entities.clearLocked()
+	err := n.entities.setUpLocked()
+	n.entities.mu.Unlock()
 	closeAll(gone)
 	return err
 }

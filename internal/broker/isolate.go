@@ -78,7 +78,7 @@ func (b *Broker) NamespaceOf(host, authorization string) *Namespace {
 		return b.Default()
 	}
 	n := b.Namespace(name)
-	n.host.Store(&host)
+	n.host.last.Store(&host)
 	return n
 }
 

@@ -60,9 +60,9 @@ func (m management) answer(req *request) response {
 	if !isMap {
 		return badRequest("The body of the request is no map.")
 	}
-	find := m.ns.lookup
+	find := m.ns.entities.lookup
 	if req.operation == "com.microsoft:schedule-message" && !isDead(m.node) {
-		find = m.ns.open // the one operation that puts something into a queue
+		find = m.ns.entities.open // the one operation that puts something into a queue
 	}
 	e, err := find(m.node.Entity())
 	if err != nil {

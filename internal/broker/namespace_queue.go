@@ -19,20 +19,20 @@ type QueueInfo struct {
 // CreateQueue makes a queue. Errors: ErrEntityExists, ErrInvalidConfig,
 // ErrTooManyEntities, ErrClosed.
 func (n *Namespace) CreateQueue(cfg QueueConfig) (QueueInfo, error) {
-	n.mu.Lock()
-	e, err := n.createQueueLocked(cfg)
-	n.mu.Unlock()
+	n.entities.mu.Lock()
+	e, err := n.entities.createQueueLocked(cfg)
+	n.entities.mu.Unlock()
 	if err != nil {
 		return QueueInfo{}, err
 	}
 	return e.queueInfo(), nil
 }
 
-func (n *Namespace) createQueueLocked(cfg QueueConfig) (*Entity, error) {
+func (es *entities) createQueueLocked(cfg QueueConfig) (*Entity, error) {
 	if err := cfg.checkNew(); err != nil {
 		return nil, err
 	}
-	return n.addLocked(KindQueue, cfg.Name, nil, settings{queue: cfg.withDefaults()})
+	return es.addLocked(KindQueue, cfg.Name, nil, settings{queue: cfg.withDefaults()})
 }
 
 // UpdateQueue changes how a queue is set up. If anything is different then, its
@@ -42,7 +42,7 @@ func (n *Namespace) UpdateQueue(cfg QueueConfig) (QueueInfo, error) {
 	if err := cfg.check(); err != nil {
 		return QueueInfo{}, err
 	}
-	e, err := n.update(KindQueue, cfg.Name, func(s *settings) error {
+	e, err := n.entities.update(KindQueue, cfg.Name, func(s *settings) error {
 		was := s.queue
 		cfg.Name = was.Name
 		s.queue = cfg.withDefaults()
@@ -73,7 +73,7 @@ func unchanged(what, name string, sessions, duplicates, partitions bool) error {
 
 // QueueInfo returns the queue of that name. Errors: ErrEntityNotFound.
 func (n *Namespace) QueueInfo(name string) (QueueInfo, error) {
-	e, err := n.findKind(KindQueue, name)
+	e, err := n.entities.findKind(KindQueue, name)
 	if err != nil {
 		return QueueInfo{}, err
 	}
@@ -82,7 +82,7 @@ func (n *Namespace) QueueInfo(name string) (QueueInfo, error) {
 
 // Queues returns all queues, sorted by name.
 func (n *Namespace) Queues() []QueueInfo {
-	es := n.all(KindQueue)
+	es := n.entities.all(KindQueue)
 	infos := make([]QueueInfo, len(es))
 	for i, e := range es {
 		infos[i] = e.queueInfo()
@@ -91,7 +91,7 @@ func (n *Namespace) Queues() []QueueInfo {
 }
 
 // DeleteQueue deletes a queue with its messages. Errors: ErrEntityNotFound.
-func (n *Namespace) DeleteQueue(name string) error { return n.delete(KindQueue, name) }
+func (n *Namespace) DeleteQueue(name string) error { return n.entities.delete(KindQueue, name) }
 
 func (e *Entity) queueInfo() QueueInfo {
 	info := QueueInfo{Config: e.settings.Load().queue, Counts: e.queue.Counts()}

@@ -55,7 +55,7 @@ func TestOfTwoUpdatesAtOnceOneHolds(t *testing.T) {
 			_, err := n.UpdateQueue(QueueConfig{Name: "from", ForwardTo: [...]string{"", "to"}[who]})
 			return err
 		})
-		e := n.find("from")
+		e := n.entities.find("from")
 		forwards, want := e.movers.Load().main != nil, e.common().forwardTo != ""
 		if forwards != want {
 			t.Fatalf("after two updates the queue forwards: %v, its settings say %v", forwards, want)
@@ -91,7 +91,7 @@ func (l *notedLink) Detach(*amqp.Error) { l.detached.Store(true) }
 func TestNoLinkOutlivesTheUpdateThatForbidsIt(t *testing.T) {
 	b := newTestBroker(t, Config{Queues: []QueueConfig{{Name: "q"}}})
 	n := b.Default()
-	e := n.find("q")
+	e := n.entities.find("q")
 	for range 2000 {
 		var l notedLink
 		var refusal *amqp.Error

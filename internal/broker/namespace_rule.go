@@ -20,7 +20,7 @@ const (
 // CreateRule adds a rule to a subscription. Errors: ErrEntityNotFound for the
 // subscription, ErrEntityExists, ErrInvalidConfig, ErrTooManyEntities.
 func (n *Namespace) CreateRule(topic, subscription string, cfg RuleConfig) (RuleInfo, error) {
-	return n.putRule(topic, subscription, cfg, func(rules []*rule, at int, r *rule) ([]*rule, error) {
+	return n.entities.putRule(topic, subscription, cfg, func(rules []*rule, at int, r *rule) ([]*rule, error) {
 		if at >= 0 {
 			return nil, fmt.Errorf("%w: rule %.300s", ErrEntityExists, cfg.Name)
 		}
@@ -31,7 +31,7 @@ func (n *Namespace) CreateRule(topic, subscription string, cfg RuleConfig) (Rule
 // UpdateRule replaces a rule of the same name. Errors: ErrEntityNotFound,
 // ErrInvalidConfig, ErrTooManyEntities.
 func (n *Namespace) UpdateRule(topic, subscription string, cfg RuleConfig) (RuleInfo, error) {
-	return n.putRule(topic, subscription, cfg, func(rules []*rule, at int, r *rule) ([]*rule, error) {
+	return n.entities.putRule(topic, subscription, cfg, func(rules []*rule, at int, r *rule) ([]*rule, error) {
 		if at < 0 {
 			return nil, fmt.Errorf("%w: rule %.300s", ErrEntityNotFound, cfg.Name)
 		}
@@ -43,12 +43,12 @@ func (n *Namespace) UpdateRule(topic, subscription string, cfg RuleConfig) (Rule
 
 // putRule makes a rule and lets put place it; at is that of its name, -1 where
 // there is none.
-func (n *Namespace) putRule(topic, subscription string, cfg RuleConfig, put func(rules []*rule, at int, r *rule) ([]*rule, error)) (RuleInfo, error) {
-	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
+func (es *entities) putRule(topic, subscription string, cfg RuleConfig, put func(rules []*rule, at int, r *rule) ([]*rule, error)) (RuleInfo, error) {
+	e, err := es.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
 	if err != nil {
 		return RuleInfo{}, err
 	}
-	r, err := newRule(cfg, n.Now().UTC())
+	r, err := newRule(cfg, es.ns.Now().UTC())
 	if err != nil {
 		return RuleInfo{}, err
 	}
@@ -107,7 +107,7 @@ func (n *Namespace) RuleInfo(topic, subscription, name string) (RuleInfo, error)
 // Rules returns the rules of a subscription, sorted by name. Errors:
 // ErrEntityNotFound.
 func (n *Namespace) Rules(topic, subscription string) ([]RuleInfo, error) {
-	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
+	e, err := n.entities.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (n *Namespace) Rules(topic, subscription string) ([]RuleInfo, error) {
 
 // DeleteRule removes a rule. Errors: ErrEntityNotFound.
 func (n *Namespace) DeleteRule(topic, subscription, name string) error {
-	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
+	e, err := n.entities.findKind(KindSubscription, address.SubscriptionPath(topic, subscription))
 	if err != nil {
 		return err
 	}
@@ -144,8 +144,8 @@ func (e *Entity) rulesNow() []*rule {
 
 // changeRules replaces the rules by what change makes of a copy.
 func (e *Entity) changeRules(change func([]*rule) ([]*rule, error)) error {
-	e.ns.mu.Lock()
-	defer e.ns.mu.Unlock()
+	e.ns.entities.mu.Lock()
+	defer e.ns.entities.mu.Unlock()
 	rules, err := change(slices.Clone(e.rulesNow()))
 	if err != nil {
 		return err

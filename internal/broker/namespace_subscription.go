@@ -24,31 +24,31 @@ type SubscriptionInfo struct {
 // DefaultRuleName, which matches everything. Errors: ErrEntityNotFound for the
 // topic, and those of CreateQueue.
 func (n *Namespace) CreateSubscription(topic string, cfg SubscriptionConfig, rules ...RuleConfig) (SubscriptionInfo, error) {
-	n.mu.Lock()
-	e, err := n.createSubscriptionLocked(topic, cfg, rules)
-	n.mu.Unlock()
+	n.entities.mu.Lock()
+	e, err := n.entities.createSubscriptionLocked(topic, cfg, rules)
+	n.entities.mu.Unlock()
 	if err != nil {
 		return SubscriptionInfo{}, err
 	}
 	return e.subscriptionInfo(), nil
 }
 
-func (n *Namespace) createSubscriptionLocked(topic string, cfg SubscriptionConfig, rules []RuleConfig) (*Entity, error) {
+func (es *entities) createSubscriptionLocked(topic string, cfg SubscriptionConfig, rules []RuleConfig) (*Entity, error) {
 	if err := cfg.checkNew(topic); err != nil {
 		return nil, err
 	}
-	compiled, err := newRules(rules, n.Now().UTC())
+	compiled, err := newRules(rules, es.ns.Now().UTC())
 	if err != nil {
 		return nil, err
 	}
-	t := n.entities[key(topic)]
+	t := es.byKey[key(topic)]
 	if t == nil || t.kind != KindTopic {
 		return nil, fmt.Errorf("%w: topic %.300s", ErrEntityNotFound, topic)
 	}
 	if err := t.hasRoomLocked(nil, compiled); err != nil {
 		return nil, err
 	}
-	e, err := n.addLocked(KindSubscription, address.SubscriptionPath(t.path, cfg.Name), t, settings{subscription: cfg.withDefaults()})
+	e, err := es.addLocked(KindSubscription, address.SubscriptionPath(t.path, cfg.Name), t, settings{subscription: cfg.withDefaults()})
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (n *Namespace) UpdateSubscription(topic string, cfg SubscriptionConfig) (Su
 	if err := cfg.check(topic); err != nil {
 		return SubscriptionInfo{}, err
 	}
-	e, err := n.update(KindSubscription, address.SubscriptionPath(topic, cfg.Name), func(s *settings) error {
+	e, err := n.entities.update(KindSubscription, address.SubscriptionPath(topic, cfg.Name), func(s *settings) error {
 		was := s.subscription
 		cfg.Name = was.Name
 		s.subscription = cfg.withDefaults()
@@ -100,7 +100,7 @@ func (n *Namespace) UpdateSubscription(topic string, cfg SubscriptionConfig) (Su
 
 // SubscriptionInfo returns a subscription. Errors: ErrEntityNotFound.
 func (n *Namespace) SubscriptionInfo(topic, name string) (SubscriptionInfo, error) {
-	e, err := n.findKind(KindSubscription, address.SubscriptionPath(topic, name))
+	e, err := n.entities.findKind(KindSubscription, address.SubscriptionPath(topic, name))
 	if err != nil {
 		return SubscriptionInfo{}, err
 	}
@@ -110,7 +110,7 @@ func (n *Namespace) SubscriptionInfo(topic, name string) (SubscriptionInfo, erro
 // Subscriptions returns those of one topic, sorted by name. Errors:
 // ErrEntityNotFound.
 func (n *Namespace) Subscriptions(topic string) ([]SubscriptionInfo, error) {
-	t, err := n.findKind(KindTopic, topic)
+	t, err := n.entities.findKind(KindTopic, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (n *Namespace) Subscriptions(topic string) ([]SubscriptionInfo, error) {
 // DeleteSubscription deletes a subscription with its messages and rules. Errors:
 // ErrEntityNotFound.
 func (n *Namespace) DeleteSubscription(topic, name string) error {
-	return n.delete(KindSubscription, address.SubscriptionPath(topic, name))
+	return n.entities.delete(KindSubscription, address.SubscriptionPath(topic, name))
 }
 
 func (e *Entity) subscriptionInfo() SubscriptionInfo {

@@ -21,30 +21,30 @@ type TopicInfo struct {
 
 // CreateTopic makes a topic without subscriptions. Errors: as CreateQueue.
 func (n *Namespace) CreateTopic(cfg TopicConfig) (TopicInfo, error) {
-	n.mu.Lock()
-	e, err := n.createTopicLocked(cfg)
-	n.mu.Unlock()
+	n.entities.mu.Lock()
+	e, err := n.entities.createTopicLocked(cfg)
+	n.entities.mu.Unlock()
 	if err != nil {
 		return TopicInfo{}, err
 	}
 	return e.topicInfo(), nil
 }
 
-func (n *Namespace) createTopicLocked(cfg TopicConfig) (*Entity, error) {
+func (es *entities) createTopicLocked(cfg TopicConfig) (*Entity, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	return n.addLocked(KindTopic, cfg.Name, nil, settings{topic: cfg.withDefaults()})
+	return es.addLocked(KindTopic, cfg.Name, nil, settings{topic: cfg.withDefaults()})
 }
 
 // setUpTopicLocked makes a topic with all that hangs on it.
-func (n *Namespace) setUpTopicLocked(t TopicSetup) error {
-	if _, err := n.createTopicLocked(t.TopicConfig); err != nil {
+func (es *entities) setUpTopicLocked(t TopicSetup) error {
+	if _, err := es.createTopicLocked(t.TopicConfig); err != nil {
 		return err
 	}
 	var errs []error
 	for _, s := range t.Subscriptions {
-		if _, err := n.createSubscriptionLocked(t.Name, s.SubscriptionConfig, s.Rules); err != nil {
+		if _, err := es.createSubscriptionLocked(t.Name, s.SubscriptionConfig, s.Rules); err != nil {
 			errs = append(errs, fmt.Errorf("topic %q, subscription %q: %w", t.Name, s.Name, err))
 		}
 	}
@@ -57,7 +57,7 @@ func (n *Namespace) UpdateTopic(cfg TopicConfig) (TopicInfo, error) {
 	if err := cfg.check(); err != nil {
 		return TopicInfo{}, err
 	}
-	e, err := n.update(KindTopic, cfg.Name, func(s *settings) error {
+	e, err := n.entities.update(KindTopic, cfg.Name, func(s *settings) error {
 		was := s.topic
 		cfg.Name = was.Name
 		s.topic = cfg.withDefaults()
@@ -72,7 +72,7 @@ func (n *Namespace) UpdateTopic(cfg TopicConfig) (TopicInfo, error) {
 
 // TopicInfo returns the topic of that name. Errors: ErrEntityNotFound.
 func (n *Namespace) TopicInfo(name string) (TopicInfo, error) {
-	e, err := n.findKind(KindTopic, name)
+	e, err := n.entities.findKind(KindTopic, name)
 	if err != nil {
 		return TopicInfo{}, err
 	}
@@ -81,7 +81,7 @@ func (n *Namespace) TopicInfo(name string) (TopicInfo, error) {
 
 // Topics returns all topics, sorted by name.
 func (n *Namespace) Topics() []TopicInfo {
-	es := n.all(KindTopic)
+	es := n.entities.all(KindTopic)
 	infos := make([]TopicInfo, len(es))
 	for i, e := range es {
 		infos[i] = e.topicInfo()
@@ -90,7 +90,7 @@ func (n *Namespace) Topics() []TopicInfo {
 }
 
 // DeleteTopic deletes a topic with its subscriptions. Errors: ErrEntityNotFound.
-func (n *Namespace) DeleteTopic(name string) error { return n.delete(KindTopic, name) }
+func (n *Namespace) DeleteTopic(name string) error { return n.entities.delete(KindTopic, name) }
 
 func (e *Entity) topicInfo() TopicInfo {
 	subs := e.subscriptions()
@@ -117,8 +117,8 @@ func (e *Entity) subscriptions() []*Entity {
 	return nil
 }
 
-// setSubscriptions needs ns.mu.
+// setSubscriptions needs ns.entities.mu.
 func (e *Entity) setSubscriptions(subs []*Entity) {
 	e.subs.Store(&subs)
-	e.ns.changes.Add(1)
+	e.ns.entities.changes.Add(1)
 }

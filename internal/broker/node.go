@@ -18,7 +18,7 @@ func (n *Namespace) Target(path string) (*Entity, *amqp.Error) {
 	if a.Node == address.Management || isDead(a) || a.Node == address.CBS {
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to '%.300s'.", path)
 	}
-	e, err := n.open(a.Entity())
+	e, err := n.entities.open(a.Entity())
 	if err != nil {
 		return nil, err
 	}
@@ -30,15 +30,16 @@ func (n *Namespace) Target(path string) (*Entity, *amqp.Error) {
 // the dead-letter queue. It makes a queue where AutoCreate says so. A client that comes this way
 // has no session, and is refused where one is required.
 func (n *Namespace) Source(path string) (*queue.Queue, *amqp.Error) {
-	return n.source(path, n.open)
+	return sourceAt(path, n.entities.open)
 }
 
 // Locked is Source for somebody who holds locks there: nothing is made.
 func (n *Namespace) Locked(path string) (*queue.Queue, *amqp.Error) {
-	return n.source(path, n.lookup)
+	return sourceAt(path, n.entities.lookup)
 }
 
-func (n *Namespace) source(path string, find func(string) (*Entity, *amqp.Error)) (*queue.Queue, *amqp.Error) {
+// sourceAt is Source where find finds the entity.
+func sourceAt(path string, find func(string) (*Entity, *amqp.Error)) (*queue.Queue, *amqp.Error) {
 	a := parseAddress(path)
 	if a.Node == address.Management || a.Node == address.CBS {
 		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to receive from '%.300s'.", path)

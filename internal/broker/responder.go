@@ -164,7 +164,7 @@ func (r *responder) work(j job) (res response, say bool) {
 // tracked ends the sentence of a failure as the service does.
 func (r *responder) tracked(res response) response {
 	if res.status >= statusBadRequest {
-		res.description = r.ns.tracked(&amqp.Error{Description: res.description}, r.node.Entity()).Description
+		res.description = r.ns.entities.tracked(&amqp.Error{Description: res.description}, r.node.Entity()).Description
 	}
 	return res
 }

@@ -59,7 +59,7 @@ func (r *requests) Deliver(d *server.Delivery) {
 		}
 	}
 	if err != nil {
-		r.settle(d, &amqp.Rejected{Error: r.conn.ns.tracked(err, r.node.Entity())})
+		r.settle(d, &amqp.Rejected{Error: r.conn.ns.entities.tracked(err, r.node.Entity())})
 	}
 }
 

@@ -28,7 +28,7 @@ func TestTransfersOfAnotherKindAreRefused(t *testing.T) {
 	}
 	defer b.Close()
 	q, _ := b.Queue("q")
-	s := &sender{entity: b.Default().find("q")}
+	s := &sender{entity: b.Default().entities.find("q")}
 	body := encode(t, sdk.NewMessage(nil))
 	d := &server.Delivery{Payload: body, Format: 7}
 	if err := s.store(d); err == nil || err.Condition != amqp.ErrCondNotImplemented {

@@ -238,7 +238,7 @@ func (a *actor) settle(ctx context.Context, link *sdk.Receiver, from string, m *
 // transact moves messages from work to sess and to in, all or nothing.
 func (a *actor) transact(rounds int) {
 	ts := &transactions{now: a.b.Now}
-	work, sess, in := a.n.find("work"), a.n.find("sess"), a.n.find("in")
+	work, sess, in := a.n.entities.find("work"), a.n.entities.find("sess"), a.n.entities.find("in")
 	c := work.queue.NewConsumer(queue.PeekLock)
 	defer c.Close()
 	for range rounds {

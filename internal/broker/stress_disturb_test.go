@@ -87,7 +87,7 @@ func (a *actor) comeAndGo(i int) {
 	case 4:
 		_ = a.n.DeleteQueue(a.one("tmp", "tmp2"))
 	default:
-		if e := a.n.find("tmp"); e != nil {
+		if e := a.n.entities.find("tmp"); e != nil {
 			_ = e.Send(textMessage(fmt.Sprint("tmp", i), i))
 		}
 	}

@@ -162,7 +162,7 @@ func (w *world) account() {
 	here := map[string]int{}
 	for _, path := range onTheWay {
 		w.there(here, path)
-		e := w.n.find(path)
+		e := w.n.entities.find(path)
 		if c := e.queue.Counts(); c.Active+c.Scheduled+c.Deferred > 0 {
 			w.t.Errorf("%d messages wait in %s, want none", c.Active, path)
 		}
@@ -215,7 +215,7 @@ func (w *world) close() {
 	}
 	w.net.Cut()
 	for _, q := range []string{"in", "t"} {
-		if e := w.n.find(q); e != nil {
+		if e := w.n.entities.find(q); e != nil {
 			w.t.Errorf("%s is there after Close", q)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"overdue/internal/amqp"
@@ -51,14 +52,14 @@ func (e *Entity) rejected(err *amqp.Error) *amqp.Rejected {
 }
 
 // tracked is tracked for what happens at path, whatever is there.
-func (n *Namespace) tracked(err *amqp.Error, path string) *amqp.Error {
-	switch e := n.find(path); {
+func (es *entities) tracked(err *amqp.Error, path string) *amqp.Error {
+	switch e := es.find(path); {
 	case err == nil:
 		return nil
 	case e != nil:
 		return e.tracked(err)
 	case path != "":
-		return tracked(err, n.hostName()+":"+path)
+		return tracked(err, es.ns.host.name()+":"+path)
 	}
 	return tracked(err, noSystemTracker)
 }
@@ -75,25 +76,27 @@ func newGUID() string {
 	return id.String()
 }
 
-// hostName is the host that clients have opened last to reach the namespace, without the port,
-// which is no part of a namespace's name.
-func (n *Namespace) hostName() string {
-	if host := n.host.Load(); host != nil {
-		if name, _, err := net.SplitHostPort(*host); err == nil {
+// host is the host that clients have opened last to reach a namespace.
+type host struct{ last atomic.Pointer[string] }
+
+// name is the host without the port, which is no part of a namespace's name.
+func (h *host) name() string {
+	if last := h.last.Load(); last != nil {
+		if name, _, err := net.SplitHostPort(*last); err == nil {
 			return name
 		}
-		return cmp.Or(*host, "localhost")
+		return cmp.Or(*last, "localhost")
 	}
 	return "localhost"
 }
 
 // url is how the service names what is at path, or would be.
-func (n *Namespace) url(path string) string { return "sb://" + n.hostName() + "/" + path }
+func (h *host) url(path string) string { return "sb://" + h.name() + "/" + path }
 
 // reference is how the service names an entity inside: NAMESPACE:Queue:q, NAMESPACE:Topic:t,
 // NAMESPACE:Topic:t|s.
 func (e *Entity) reference() string {
-	label, _, _ := strings.Cut(e.ns.hostName(), ".")
+	label, _, _ := strings.Cut(e.ns.host.name(), ".")
 	label = cmp.Or(e.ns.name, label)
 	switch e.kind {
 	case KindSubscription:
@@ -124,7 +127,7 @@ func (e *Entity) errDisabled() *amqp.Error {
 	if e.common().status == SendDisabled {
 		return amqp.Errorf(condEntityDisabled, "Messaging entity '%.300s' is currently disabled for Send operations.", e.reference())
 	}
-	return amqp.Errorf(condEntityDisabled, "Messaging entity '%.300s' is currently disabled.", e.ns.url(e.path))
+	return amqp.Errorf(condEntityDisabled, "Messaging entity '%.300s' is currently disabled.", e.ns.host.url(e.path))
 }
 
 // errForced is how the service parts with a link (azure-sdk-for-js issue 22963); clients connect

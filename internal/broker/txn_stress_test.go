@@ -34,7 +34,7 @@ func TestMessagesThatMoveInTransactionsAreInOnePlace(t *testing.T) {
 		defer b.Close()
 		m := &moves{t: t, r: r, ts: &transactions{now: b.Now}}
 		for _, name := range []string{"a", "b"} {
-			e := b.Default().find(name)
+			e := b.Default().entities.find(name)
 			m.entities = append(m.entities, e)
 			m.consumers = append(m.consumers, e.queue.NewConsumer(queue.PeekLock))
 		}

@@ -30,7 +30,7 @@ func newTxnScene(t *testing.T) *txnScene {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	e := b.Default().find("q")
+	e := b.Default().entities.find("q")
 	if _, err := e.queue.Send(queue.Message{}); err != nil {
 		t.Fatal(err)
 	}

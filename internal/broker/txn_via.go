@@ -66,13 +66,13 @@ func errSpans() *amqp.Error {
 // messages go to via that. The service takes them in a queue of the first; here they go straight to
 // the other.
 func (c *conn) openTarget(class *rights.Class) (via, e *Entity, err *amqp.Error) {
-	if via, err = c.ns.open(class.Address.Entity()); err == nil {
+	if via, err = c.ns.entities.open(class.Address.Entity()); err == nil {
 		err = via.mayBeSentTo()
 	}
 	if err != nil || class.Destination.IsNamespace() {
 		return via, via, err
 	}
-	if e, err = c.ns.open(class.Destination.Entity()); err == nil {
+	if e, err = c.ns.entities.open(class.Destination.Entity()); err == nil {
 		err = e.mayBeSentTo()
 	}
 	return via, e, err

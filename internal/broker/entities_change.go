@@ -11,23 +11,23 @@ import (
 
 // remove deletes an entity, and with a topic its subscriptions. It reports false
 // when the entity is gone already.
-func (n *Namespace) remove(e *Entity) bool {
-	n.mu.Lock()
-	if n.goneLocked(e) {
-		n.mu.Unlock()
+func (es *entities) remove(e *Entity) bool {
+	es.mu.Lock()
+	if es.goneLocked(e) {
+		es.mu.Unlock()
 		return false
 	}
 	gone := append([]*Entity{e}, e.subscriptions()...)
 	for _, g := range gone {
-		delete(n.entities, key(g.path))
+		delete(es.byKey, key(g.path))
 	}
 	if e.topic != nil {
 		e.topic.setSubscriptions(slices.DeleteFunc(slices.Clone(e.topic.subscriptions()), func(s *Entity) bool { return s == e }))
 	} else {
-		n.roots--
+		es.roots--
 	}
-	n.changes.Add(1)
-	n.mu.Unlock()
+	es.changes.Add(1)
+	es.mu.Unlock()
 	closeAll(gone)
 	return true
 }
@@ -40,12 +40,12 @@ func closeAll(gone []*Entity) {
 }
 
 // delete is remove by name.
-func (n *Namespace) delete(kind Kind, path string) error {
-	e, err := n.findKind(kind, path)
+func (es *entities) delete(kind Kind, path string) error {
+	e, err := es.findKind(kind, path)
 	if err != nil {
 		return err
 	}
-	if !n.remove(e) {
+	if !es.remove(e) {
 		return fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
 	}
 	return nil
@@ -55,12 +55,12 @@ func (n *Namespace) delete(kind Kind, path string) error {
 // does, and its clients connect again. An update that changes nothing detaches
 // nobody. The live test TestSessionReceiver_Detach of the Go SDK updates a queue
 // twice alike, and only the first of them costs it its link.
-func (n *Namespace) update(kind Kind, path string, change func(*settings) error) (*Entity, error) {
-	e, err := n.findKind(kind, path)
+func (es *entities) update(kind Kind, path string, change func(*settings) error) (*Entity, error) {
+	e, err := es.findKind(kind, path)
 	if err != nil {
 		return nil, err
 	}
-	changed, err := n.apply(e, change)
+	changed, err := es.apply(e, change)
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +73,10 @@ func (n *Namespace) update(kind Kind, path string, change func(*settings) error)
 // apply gives an entity new settings and makes everything go by them. All of it
 // happens in one step: of two updates the later one holds, and what is deleted
 // meanwhile starts nothing again.
-func (n *Namespace) apply(e *Entity, change func(*settings) error) (changed bool, err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.goneLocked(e) {
+func (es *entities) apply(e *Entity, change func(*settings) error) (changed bool, err error) {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if es.goneLocked(e) {
 		return false, fmt.Errorf("%w: %.300s", ErrEntityNotFound, e.path)
 	}
 	was := e.settings.Load()
@@ -85,8 +85,8 @@ func (n *Namespace) apply(e *Entity, change func(*settings) error) (changed bool
 		return false, err
 	}
 	e.settings.Store(&s)
-	n.changes.Add(1)
-	e.updated.Store(n.Now().UnixNano())
+	es.changes.Add(1)
+	e.updated.Store(es.ns.Now().UnixNano())
 	var errs []error
 	for _, c := range append([]*Entity{e}, e.subscriptions()...) { // a topic's time to live is its subscriptions', too
 		errs = append(errs, c.queue.Update(c.engine()))
