@@ -49,14 +49,14 @@ const (
 
 var comparisons = [...]string{"=", "<>", "<", "<=", ">", ">="}
 
-// compare applies op to two values. Values that do not compare are unknown: NULL, a missing value,
-// types of different families, and the order of values that have none.
+// compare compares two values. What does not compare is unknown: NULL, what does not
+// exist, types of different families, and the order of what has none.
 func (op comparison) compare(a, b Value) truth {
 	switch {
 	case a.absent() || b.absent():
 		return unknown
 	case a.numeric() && b.numeric():
-		return op.ofNumbers(a, b)
+		return op.compareNumbers(a, b)
 	case a.kind != b.kind:
 		return unknown
 	}
@@ -77,9 +77,9 @@ func (op comparison) compare(a, b Value) truth {
 	return unknown
 }
 
-// ofNumbers compares as C# does: integers and decimals exactly, and everything as
+// compareNumbers compares as C# does: integers and decimals exactly, and everything as
 // floats as soon as there is one.
-func (op comparison) ofNumbers(a, b Value) truth {
+func (op comparison) compareNumbers(a, b Value) truth {
 	switch {
 	case a.kind == Int && b.kind == Int:
 		return op.holds(cmp.Compare(int64(a.n), int64(b.n)))
