@@ -123,13 +123,14 @@ func (es *entities) addLocked(kind Kind, path string, topic *Entity, s settings)
 	}
 	es.changes.Add(1)
 	e.setMoversLocked()
-	e.watchIdle()
+	e.idle.watch()
 	return e, nil
 }
 
 func (es *entities) newEntity(kind Kind, path string, topic *Entity, s settings) *Entity {
 	now := es.ns.Now()
 	e := &Entity{ns: es.ns, kind: kind, path: path, topic: topic, created: now.UTC()}
+	e.idle.entity = e
 	e.settings.Store(&s)
 	e.updated.Store(now.UnixNano())
 	if topic != nil {
@@ -204,6 +205,6 @@ func (es *entities) wake() {
 	es.mu.RUnlock()
 	for _, e := range all {
 		e.queue.Wake()
-		e.checkIdle()
+		e.idle.check()
 	}
 }

@@ -95,7 +95,7 @@ func (es *entities) apply(e *Entity, change func(*settings) error) (changed bool
 		e.quota.SetLimit(e.maxSize())
 	}
 	e.setMoversLocked()
-	e.watchIdle()
+	e.idle.watch()
 	return !reflect.DeepEqual(was.withoutKept(), s.withoutKept()), errors.Join(errs...)
 }
 

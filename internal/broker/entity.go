@@ -49,7 +49,7 @@ type Entity struct {
 
 	movers atomic.Pointer[movers]
 	subs   atomic.Pointer[[]*Entity] // of a topic, sorted by path; guarded for writers by ns.entities.mu
-	rules  atomic.Pointer[[]*rule]   // of a subscription, in the order of their making; guarded for writers by ns.entities.mu
+	rules  rules                     // of a subscription; guarded for writers by ns.entities.mu
 	idle   idleTimer
 }
 

@@ -167,10 +167,10 @@ func (e *Entity) setMoversLocked() {
 	case e.kind == KindTopic:
 		ms.main = newMover(e.queue, (&distributor{topic: e}).distribute)
 	case c.forwardTo != "":
-		ms.main = newMover(e.queue, e.forwardLocked(c.forwardTo, false))
+		ms.main = newMover(e.queue, newForwarderLocked(e, c.forwardTo, false).forward)
 	}
 	if c.forwardDLQ != "" {
-		ms.dead = newMover(e.queue.DeadLetterQueue(), e.forwardLocked(c.forwardDLQ, true))
+		ms.dead = newMover(e.queue.DeadLetterQueue(), newForwarderLocked(e, c.forwardDLQ, true).forward)
 	}
 	e.movers.Swap(ms).close()
 	for _, m := range []*mover{ms.main, ms.dead} {
@@ -180,49 +180,62 @@ func (e *Entity) setMoversLocked() {
 	}
 }
 
-// forwardLocked returns how a delivery gets from e to the entity at path to. It is bound to the
-// entity that is there now, as in the service (azure-service-bus issue 693). An entity that is made
-// later under the same name is another one, until e is updated. Where there is none yet, the first
-// message looks for it.
-func (e *Entity) forwardLocked(to string, deadLetters bool) func(*queue.Delivery) (reason, description string) {
-	name, hops := parseAddress(to).Entity(), maxHops
-	if deadLetters {
-		hops += maxHops
-	}
-	target := e.ns.entities.byKey[key(name)]
-	return func(d *queue.Delivery) (reason, description string) {
-		if d.Hops >= hops {
-			return reasonMaxHops, descriptionMaxHops
-		}
-		var err *amqp.Error
-		if target == nil {
-			target, err = e.ns.entities.openFor(name, e)
-		}
-		if err == nil {
-			err = e.pushOn(target, d, deadLetters)
-		}
-		switch {
-		case err == nil:
-			return "", ""
-		case err.Condition == amqp.ErrCondNotFound:
-			return reasonNoTarget, reasonNoTarget
-		case err.Condition == amqp.ErrCondNotAllowed && target.RequiresSession():
-			return queue.ReasonNoSession, queue.DescriptionNoSession
-		}
-		return reasonNotForwarded, err.Description
+// A forwarder takes messages from an entity to the one that it forwards to. It is bound to
+// the entity that is there when it is made, as in the service (azure-service-bus issue 693):
+// one that is made later under the same name is another, until the first is updated. Where
+// there is none yet, the first message looks for it.
+type forwarder struct {
+	from        *Entity
+	to          string
+	target      *Entity // nil: none yet
+	deadLetters bool    // takes those of from
+}
+
+func newForwarderLocked(e *Entity, to string, deadLetters bool) *forwarder {
+	name := parseAddress(to).Entity()
+	return &forwarder{
+		from:        e,
+		to:          name,
+		target:      e.ns.entities.byKey[key(name)],
+		deadLetters: deadLetters,
 	}
 }
 
-// pushOn sends a delivery of e to target. One that has been deleted has a closed queue.
-func (e *Entity) pushOn(target *Entity, d *queue.Delivery, deadLetter bool) *amqp.Error {
+func (f *forwarder) forward(d *queue.Delivery) (reason, description string) {
+	hops := maxHops
+	if f.deadLetters {
+		hops += maxHops
+	}
+	if d.Hops >= hops {
+		return reasonMaxHops, descriptionMaxHops
+	}
+	err := f.push(d)
+	switch {
+	case err == nil:
+		return "", ""
+	case err.Condition == amqp.ErrCondNotFound:
+		return reasonNoTarget, reasonNoTarget
+	case err.Condition == amqp.ErrCondNotAllowed && f.target.RequiresSession():
+		return queue.ReasonNoSession, queue.DescriptionNoSession
+	}
+	return reasonNotForwarded, err.Description
+}
+
+// push sends a delivery to the target. One that has been deleted has a closed queue.
+func (f *forwarder) push(d *queue.Delivery) (err *amqp.Error) {
+	if f.target == nil {
+		if f.target, err = f.from.ns.entities.openFor(f.to, f.from); err != nil {
+			return err
+		}
+	}
 	m := onward(&d.View)
-	if target.queue.Config().Partitioned {
+	if f.target.queue.Config().Partitioned {
 		m.PartitionKey = message.PartitionKey(m.Body) // which a queue does not keep
 	}
-	if deadLetter {
-		m.DeadLetterSource = e.path
+	if f.deadLetters {
+		m.DeadLetterSource = f.from.path
 	}
-	return target.send(true, m)
+	return f.target.send(true, m)
 }
 
 // onward is a message as it moves on: what its sender said, and what it became

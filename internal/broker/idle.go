@@ -13,12 +13,13 @@ import (
 // was sent to, received from or peeked at. Source: message-expiration and auto-forwarding
 // in the documentation of Service Bus.
 type idleTimer struct {
-	mu    sync.Mutex
-	timer *time.Timer
+	entity *Entity
+	mu     sync.Mutex
+	timer  *time.Timer
 }
 
 // arm looks again after d; 0 ends it.
-func (t *idleTimer) arm(d time.Duration, check func()) {
+func (t *idleTimer) arm(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.timer != nil {
@@ -26,45 +27,46 @@ func (t *idleTimer) arm(d time.Duration, check func()) {
 		t.timer = nil
 	}
 	if d > 0 {
-		t.timer = time.AfterFunc(d, check)
+		t.timer = time.AfterFunc(d, t.check)
 	}
 }
 
-func (t *idleTimer) stop() { t.arm(0, nil) }
+func (t *idleTimer) stop() { t.arm(0) }
 
-// watchIdle begins to watch, or begins again after the settings have changed.
-func (e *Entity) watchIdle() {
-	after := e.common().autoDeleteOnIdle
+// watch begins, or begins again after the settings have changed.
+func (t *idleTimer) watch() {
+	after := t.entity.common().autoDeleteOnIdle
 	if after <= 0 {
-		e.idle.stop()
+		t.stop()
 		return
 	}
-	e.idle.arm(e.idleFor(after), e.checkIdle)
+	t.arm(t.remaining(after))
 }
 
-// idleFor is how long the entity has to stay unused until it is deleted; at
+// remaining is how long the entity has to stay unused until it is deleted; at
 // most the whole of after, however the clock is set.
-func (e *Entity) idleFor(after time.Duration) time.Duration {
+func (t *idleTimer) remaining(after time.Duration) time.Duration {
+	e := t.entity
 	last := time.Unix(0, max(e.accessed.Load(), e.updated.Load()))
-	if at := e.queue.LastActivation(); at.After(last) {
-		last = at
+	if activated := e.queue.LastActivation(); activated.After(last) {
+		last = activated
 	}
-	left := after - e.ns.Now().Sub(last)
-	return min(max(left, 0), after)
+	return min(max(after-e.ns.Now().Sub(last), 0), after)
 }
 
-// checkIdle deletes the entity if its time has come. A timer is a wake-up, not
-// the truth.
-func (e *Entity) checkIdle() {
+// check deletes the entity if its time has come. A timer is a wake-up, not the
+// truth.
+func (t *idleTimer) check() {
+	e := t.entity
 	after := e.common().autoDeleteOnIdle
 	if after <= 0 {
 		return
 	}
-	if e.queue.Counts().Scheduled > 0 || e.inUse() {
+	if e.queue.Counts().Scheduled > 0 || t.inUse() {
 		e.touch()
 	}
-	if left := e.idleFor(after); left > 0 {
-		e.idle.arm(left, e.checkIdle)
+	if d := t.remaining(after); d > 0 {
+		t.arm(d)
 		return
 	}
 	e.ns.entities.remove(e)
@@ -72,8 +74,8 @@ func (e *Entity) checkIdle() {
 
 // inUse: somebody has a link to the entity, or to a subscription of it. Forwarding is such
 // a receiver.
-func (e *Entity) inUse() bool {
-	return slices.ContainsFunc(append([]*Entity{e}, e.subscriptions()...), func(x *Entity) bool {
-		return x.links.len() > 0 || x.common().forwardTo != ""
+func (t *idleTimer) inUse() bool {
+	return slices.ContainsFunc(append([]*Entity{t.entity}, t.entity.subscriptions()...), func(e *Entity) bool {
+		return e.links.len() > 0 || e.common().forwardTo != ""
 	})
 }

@@ -104,7 +104,7 @@ func (m management) enumerateRules(e *Entity, _ *queue.Queue, a *arguments) resp
 		return response{status: statusBadRequest, condition: condOutOfRange,
 			description: "The argument 'top' has to be positive, and 'skip' not negative."}
 	}
-	rules := e.rulesNow()
+	rules := e.rules.now()
 	rules = rules[min(int(skip), len(rules)):]
 	rules = rules[:min(int(top), len(rules))]
 	if len(rules) == 0 {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"overdue/internal/servicebus/address"
 )
@@ -81,7 +82,7 @@ func (e *Entity) hasRoomLocked(of *Entity, rules []*rule) error {
 	count(rules)
 	for _, s := range e.subscriptions() {
 		if s != of {
-			count(s.rulesNow())
+			count(s.rules.now())
 		}
 	}
 	if sql > maxSQLFilters || others > maxCorrelationFilters {
@@ -111,7 +112,7 @@ func (n *Namespace) Rules(topic, subscription string) ([]RuleInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := e.rulesNow()
+	rules := e.rules.now()
 	infos := make([]RuleInfo, len(rules))
 	for i, r := range rules {
 		infos[i] = r.info()
@@ -134,29 +135,32 @@ func (n *Namespace) DeleteRule(topic, subscription, name string) error {
 	})
 }
 
-// rulesNow of a subscription, sorted by name. Read-only.
-func (e *Entity) rulesNow() []*rule {
-	if rules := e.rules.Load(); rules != nil {
-		return *rules
-	}
-	return nil
-}
-
 // changeRules replaces the rules by what change makes of a copy.
 func (e *Entity) changeRules(change func([]*rule) ([]*rule, error)) error {
 	e.ns.entities.mu.Lock()
 	defer e.ns.entities.mu.Unlock()
-	rules, err := change(slices.Clone(e.rulesNow()))
+	rules, err := change(slices.Clone(e.rules.now()))
 	if err != nil {
 		return err
 	}
-	e.setRules(rules)
+	e.rules.set(rules)
 	e.touch()
 	return nil
 }
 
-// setRules sorts rules by name, as the service lists them.
-func (e *Entity) setRules(rules []*rule) {
+// rules is those of a subscription, sorted by name.
+type rules struct{ sorted atomic.Pointer[[]*rule] }
+
+// now is the rules as they are. Read-only.
+func (rs *rules) now() []*rule {
+	if sorted := rs.sorted.Load(); sorted != nil {
+		return *sorted
+	}
+	return nil
+}
+
+// set sorts rules by name, as the service lists them.
+func (rs *rules) set(rules []*rule) {
 	slices.SortFunc(rules, func(a, b *rule) int { return cmp.Compare(key(a.cfg.Name), key(b.cfg.Name)) })
-	e.rules.Store(&rules)
+	rs.sorted.Store(&rules)
 }

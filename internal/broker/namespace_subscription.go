@@ -52,7 +52,7 @@ func (es *entities) createSubscriptionLocked(topic string, cfg SubscriptionConfi
 	if err != nil {
 		return nil, err
 	}
-	e.setRules(compiled)
+	e.rules.set(compiled)
 	// The last step: from now on the topic sends here.
 	subs := append(slices.Clone(t.subscriptions()), e)
 	slices.SortFunc(subs, func(a, b *Entity) int { return cmp.Compare(key(a.path), key(b.path)) })

@@ -98,7 +98,7 @@ func (e *Entity) topicInfo() TopicInfo {
 	info.CreatedAt, info.UpdatedAt, info.AccessedAt = e.times()
 	for _, s := range subs {
 		info.Counts.Size += s.queue.Counts().Size
-		for _, r := range s.rulesNow() {
+		for _, r := range s.rules.now() {
 			if r.cfg.Filter.Correlation != nil {
 				info.CorrelationFilters++
 			} else { // true and false are expressions to the service, 1=1 and 1=0

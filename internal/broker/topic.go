@@ -46,7 +46,7 @@ func (t *distributor) give(s *Entity, m queue.Message) {
 	t.copies = t.copies[:0]
 	plain := false
 	var problem error
-	for _, r := range s.rulesNow() {
+	for _, r := range s.rules.now() {
 		if plain && r.action == nil {
 			continue
 		}
