@@ -15,8 +15,8 @@ type session struct {
 	waiting   lazyHeap      // those active and unlocked
 	lock      *Session      // nil: nobody has it
 	state     *sessionState // nil: none
-	touched   bool          // in sessions.touched
-	available bool          // in sessions.available
+	touched   bool          // in Sessions.touched
+	available bool          // in Sessions.available
 	links     [sessionLists]sessionLink
 	held      int // active messages that a transaction holds
 }
@@ -53,7 +53,7 @@ type Session struct {
 
 	// The rest is guarded by q.mu.
 	until     instant
-	pos       int       // in sessions.locks
+	pos       int       // in Sessions.locks
 	locked    entryHeap // what was delivered under this lock, by sequence number
 	consumers consumers
 	over      bool
