@@ -51,7 +51,7 @@ type Config struct {
 	// are dropped.
 	DeadLetteringOnMessageExpiration bool
 	// RequiresSession makes this a session queue: every message belongs to a session, and only
-	// the holder of the session's lock receives it. See Queue.AcceptSession.
+	// the holder of the session's lock receives it. See Sessions.Accept.
 	RequiresSession bool
 	// Expiry is when expired messages leave the queue.
 	Expiry Expiry

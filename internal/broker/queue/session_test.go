@@ -88,11 +88,11 @@ func TestWhoGivesUpWaitingTakesNoSession(t *testing.T) {
 		synctest.Wait()
 		close(cancel)
 		if err := <-done; !errors.Is(err, ErrCanceled) {
-			t.Fatalf("NextSession = %v, want ErrCanceled", err)
+			t.Fatalf("Next = %v, want ErrCanceled", err)
 		}
 		send(t, q, inSession("a", ""))
 		if _, err := q.Sessions().Next(cancel); !errors.Is(err, ErrCanceled) {
-			t.Fatalf("NextSession, given up before it began, = %v, want ErrCanceled", err)
+			t.Fatalf("Next, given up before it began, = %v, want ErrCanceled", err)
 		}
 		accept(t, q, "a") // nobody has it
 	})
@@ -125,7 +125,7 @@ func TestClosingTheQueueWakesWhoWaitsAndWhoHoldsASession(t *testing.T) {
 		synctest.Wait()
 		q.Close()
 		if err := <-done; !errors.Is(err, ErrClosed) {
-			t.Errorf("NextSession = %v, want ErrClosed", err)
+			t.Errorf("Next = %v, want ErrClosed", err)
 		}
 		<-h.Lost()
 		if _, ok := <-c.Ready(); ok {
@@ -219,7 +219,7 @@ func TestASessionOfDeferredMessagesAloneIsNeitherOfferedNorListed(t *testing.T) 
 		synctest.Wait()
 		close(cancel)
 		if err := <-done; !errors.Is(err, ErrCanceled) {
-			t.Errorf("NextSession = %v, want it to wait", err)
+			t.Errorf("Next = %v, want it to wait", err)
 		}
 		if got := q.Sessions().List(time.Time{}, 0, 9); len(got) != 0 {
 			t.Errorf("Sessions = %q, want none", got)
