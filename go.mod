@@ -46,6 +46,7 @@ require (
 
 require (
 	github.com/cockroachdb/apd/v3 v3.2.3
+	github.com/tidwall/btree v1.8.2
 	gopkg.in/evanphx/json-patch.v4 v4.13.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2

@@ -29,6 +29,7 @@ const (
 	hujson       = "github.com/tailscale/hujson"
 	bbolt        = "go.etcd.io/bbolt"
 	apd          = "github.com/cockroachdb/apd/v3"
+	btree        = "github.com/tidwall/btree"
 	backoff      = "github.com/cenkalti/backoff/v5"
 	cobra        = "github.com/spf13/cobra"
 	fsnotify     = "github.com/fsnotify/fsnotify"
@@ -122,7 +123,7 @@ var allowed = map[string]allowance{
 	"internal/amqp/client":          {ours: []string{"internal/amqp", "internal/listener/socket"}},
 	"internal/amqp/server":          {ours: []string{"internal/listener/accept", "internal/listener/socket", "internal/amqp"}},
 	"internal/broker/quirk":         {},
-	"internal/broker/queue":         {ours: []string{"internal/broker/quirk"}},
+	"internal/broker/queue":         {[]string{"internal/broker/quirk"}, []string{btree}},
 	"internal/broker/message":       {[]string{"internal/amqp", "internal/broker/filter", "internal/broker/queue", "internal/servicebus/rights"}, []string{apd}},
 	"internal/broker":               {ours: []string{"internal/broker/quirk", "internal/broker/message", "internal/servicebus/duration", "internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
 	"internal/broker/filter":        {others: []string{apd}},
