@@ -49,9 +49,8 @@ func (es *entities) findKind(kind Kind, path string) (*Entity, error) {
 // and creates it where AutoCreate says so.
 func (es *entities) open(path string) (*Entity, *amqp.Error) { return es.openFor(path, nil) }
 
-// openFor is open for messages of source, which opens nothing once it is
-// deleted: after a Reset the same names are other entities, and what is still
-// under way must not turn up there.
+// openFor is open for messages of source, which opens nothing once it is deleted. After a Reset the
+// same names are other entities, and messages that are still under way must not turn up there.
 func (es *entities) openFor(path string, source *Entity) (*Entity, *amqp.Error) {
 	es.mu.RLock()
 	e, gone := es.byKey[key(path)], es.goneLocked(source)

@@ -180,10 +180,10 @@ func (e *Entity) setMoversLocked() {
 	}
 }
 
-// A forwarder takes messages from an entity to the one that it forwards to. It is bound to
-// the entity that is there when it is made, as in the service (azure-service-bus issue 693):
-// one that is made later under the same name is another, until the first is updated. Where
-// there is none yet, the first message looks for it.
+// A forwarder takes messages from an entity to the one that it forwards to. It is bound to the
+// entity that is there when it is made, as in the service (azure-service-bus issue 693). One that is
+// made later under the same name is another, until the first is updated. If there is none yet, the
+// first message looks for it.
 type forwarder struct {
 	from        *Entity
 	to          string

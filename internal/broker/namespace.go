@@ -46,8 +46,8 @@ func newNamespace(b *Broker, name string) *Namespace {
 	return n
 }
 
-// Changes grows with every entity that is made, updated or deleted. Who reads it before
-// entities knows by the same number later on that they are as they were.
+// Changes grows with every entity that is made, updated or deleted. If Changes returns the same
+// number before and after a caller reads entities, they are still as it read them.
 func (n *Namespace) Changes() uint64 { return n.entities.changes.Load() }
 
 // Name is what clients call the namespace by; "" is the default one.

@@ -49,8 +49,8 @@ const (
 
 var comparisons = [...]string{"=", "<>", "<", "<=", ">", ">="}
 
-// compare compares two values. What does not compare is unknown: NULL, what does not
-// exist, types of different families, and the order of what has none.
+// compare compares two values. Values that do not compare are unknown: NULL, a missing value, types
+// of different families, and the order of values that have none.
 func (op comparison) compare(a, b Value) truth {
 	switch {
 	case a.absent() || b.absent():

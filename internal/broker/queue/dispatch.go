@@ -61,8 +61,8 @@ func (d *dispatcher) serve(waiting *lazyHeap, cs *consumers, now instant) bool {
 }
 
 // assignSessions is assign for a session queue: each session is a line of its own. A receive on any
-// of them moves what has expired in all, since expiry belongs to the queue; in mode LazyHead, what
-// stands before the first live message of the session that is received from.
+// session moves the expired messages of all, since expiry belongs to the queue. In mode LazyHead,
+// it moves those that stand before the first live message of its session.
 func (d *dispatcher) assignSessions(now instant) {
 	ss := d.sessions
 	d.expiry.moving = false

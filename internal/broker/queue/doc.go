@@ -27,14 +27,14 @@
 //	Sessions     the lines and locks of a session queue
 //	agenda       what becomes due and when, and the timer
 //
-// Every message is one entry, and the entry stands in an index by sequence number (a B+tree), and in
-// at most two heaps: the waiting by order of arrival, the locked by end of lock or the scheduled by
-// enqueue time; and, when it waits and can expire, in the heap by expiry. Every operation costs
-// O(log n). A table gives each entry a ref, by which index and heaps name it: they have no pointers,
-// so the garbage collector has nothing to do with them. The heaps of what waits are lazy, see
-// lazyHeap; for the others the table keeps the position of each entry. A dead-letter queue is a queue
-// of its own with its own mutex; the order is queue first, dead-letter queue second, and never the
-// other way round.
+// Every message is one entry, which stands in an index by sequence number (a B+tree) and in at most
+// two heaps. One heap has the waiting by order of arrival, one the locked by end of lock, one the
+// scheduled by enqueue time. A waiting entry that can expire also stands in the heap by expiry.
+// Every operation costs O(log n). A table gives each entry a ref, by which index and heaps name it:
+// they have no pointers, so the garbage collector has nothing to do with them. The heaps of what
+// waits are lazy, see lazyHeap; for the others the table keeps the position of each entry. A
+// dead-letter queue is a queue of its own with its own mutex; the order is queue first, dead-letter
+// queue second, and never the other way round.
 //
 // # Time
 //

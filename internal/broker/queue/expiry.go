@@ -41,9 +41,8 @@ func (x *expiry) expire(e *entry) {
 const wave = 4096
 
 // flushWave expires waiting messages that are due, by time of expiry, one wave of them. It reports
-// false when it has left some to the timer. Until all is moved nothing is delivered and no drain
-// ends, so for those who receive it is as if it were moved in one go; everybody else may see how
-// far it has come.
+// false when it has left some to the timer. Until all are moved nothing is delivered and no drain
+// ends, so receivers see one move. Everybody else may see how far it has come.
 func (x *expiry) flushWave(now instant) bool {
 	for range wave {
 		e := x.waiting.expiry.min()

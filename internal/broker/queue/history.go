@@ -2,9 +2,9 @@
 
 package queue
 
-// A history remembers which messages were sent, to detect duplicates. It is a map for the question
-// and a queue of the same for the clock: an id is forgotten when its time is over, at the cost of
-// one comparison per operation.
+// A history remembers which messages were sent, to detect duplicates. It is a map for lookups and a
+// queue of the same ids for the clock. An id is forgotten when its time is over, at the cost of one
+// comparison per operation.
 type history struct {
 	cfg   *settings
 	quota *Quota

@@ -17,9 +17,9 @@ type intake struct {
 	history     history // of message-ids
 }
 
-// refusal is why the queue takes no such messages in one go: ErrSessionRequired when it requires
-// sessions and one of them has none; ErrDistinctKeys or ErrDistinctIDs when it is partitioned and
-// they do not all belong together.
+// refusal is why the queue does not take these messages in one go. It is ErrSessionRequired when
+// the queue requires sessions and a message has none. It is ErrDistinctKeys or ErrDistinctIDs when
+// the queue is partitioned and they do not all belong together.
 func (in *intake) refusal(ms []Message) error {
 	apart := func(m Message) bool { return in.numbers.routing(&m) != in.numbers.routing(&ms[0]) }
 	switch {

@@ -75,9 +75,9 @@ func (l *locks) shrinkTokens() {
 }
 
 // giveBack ends the lock of e without settling it. It returns to its original place, unless it has
-// expired meanwhile, which then takes effect at once, or has failed too often; that is asked only
-// when this delivery counts as failed, and second, so that the reason of a message to which both
-// happened is its expiry. A deferred message stays deferred.
+// expired meanwhile, which then takes effect at once, or has failed too often. Failures are checked
+// second, and only when this delivery counts as failed, so that a message to which both happened
+// has expiry as its reason. A deferred message stays deferred.
 func (l *locks) giveBack(e *entry, failed bool, now instant) {
 	l.unlock(e)
 	spent := failed && l.countDelivery(e)

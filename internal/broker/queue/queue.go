@@ -141,8 +141,8 @@ func (q *Queue) Config() Config {
 
 // Update changes the settings that a queue can change in its life: LockDuration, MaxDeliveryCount,
 // DefaultMessageTimeToLive, DeadLetteringOnMessageExpiration, MaxSize unless the quota is shared,
-// and DuplicateDetectionHistoryTimeWindow. The rest of cfg is not looked at. What messages have got
-// already they keep: a lock its end, a message its time to live. Errors: ErrClosed.
+// and DuplicateDetectionHistoryTimeWindow. The rest of cfg is not looked at. Messages keep the
+// values that they have already: a lock its end, a message its time to live. Errors: ErrClosed.
 func (q *Queue) Update(cfg Config) error {
 	cfg = cfg.withDefaults()
 	now, err := q.enter()

@@ -17,7 +17,7 @@ func (q *Queue) Peek(dst []View, from int64, max int) []View {
 		return dst
 	}
 	defer q.leave(now)
-	// What catching up gave back may belong to a consumer or be dead by now.
+	// Messages that catching up gave back may belong to a consumer or be dead by now.
 	q.dispatch.assign(now)
 	return q.entries.peek(dst, &q.entries.byNumber, from, max)
 }
@@ -26,8 +26,8 @@ func (q *Queue) Peek(dst []View, from int64, max int) []View {
 // ReceiveAndDelete; all or none. That counts nothing: the defer did. In a peek they stay deferred,
 // and stay so when abandoned or released. A deferred message that has expired is only noticed here:
 // it is dead-lettered or dropped, and the call fails. Errors: ErrMessageNotFound when one of them
-// is not deferred, is locked, expired or named twice; ErrSessionLockLost when nobody holds the lock
-// of the session that one of them belongs to; ErrClosed.
+// is not deferred, is locked, expired or named twice; ErrSessionLockLost when nobody holds the
+// session lock of one of them; ErrClosed.
 func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) ([]Delivery, error) {
 	now, err := q.enter()
 	if err != nil {

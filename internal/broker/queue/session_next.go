@@ -11,8 +11,8 @@ type waiters []*waiter
 // channel is closed when the queue is.
 type waiter struct{ ch chan *Session }
 
-// Next takes the lock of the next session that has active messages and is not locked, and
-// waits until there is one. Those who wait are served in the order in which they came; sessions are
+// Next takes the lock of the next session that has active messages and is not locked, and waits
+// until there is one. Waiting callers are served in the order in which they came. Sessions are
 // offered in the order in which they became available, so that a busy one does not starve the
 // others. Messages that have expired and were not moved yet make a session available, too:
 // accepting is no receive. Once cancel is closed, no session is taken any more. Errors:
