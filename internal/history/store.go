@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"overdue/alert"
 	"overdue/internal/boltcheck"
@@ -43,7 +42,6 @@ var (
 	clockKey      = []byte("clock")
 	writtenKey    = []byte("written") // the machine's clock at the last write
 	beginKey      = []byte("begin")   // the file has nothing before: time, reason
-	errDamaged    = errors.New("damaged")
 )
 
 // A kind of records. The key of a record has its time, its kind, and what tells it from others.
@@ -73,7 +71,7 @@ func size(k, v []byte) int64 { return int64(len(k)+len(v)) + overhead }
 
 // A store is the history on disk: records in one bucket, the oldest first.
 type store struct {
-	db     *bbolt.DB
+	db     boltcheck.DB
 	bytes  int64     // of all records; only writes change it
 	clock  time.Time // as it was last written; zero = never
 	opened time.Time // by the machine's clock
@@ -81,16 +79,12 @@ type store struct {
 
 // openStore opens the file of a directory. now is the machine's clock.
 func openStore(directory string, now time.Time) (s *store, aside string, err error) {
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return nil, "", fmt.Errorf("history: %w", err)
-	}
 	path := filepath.Join(directory, fileName)
 	s, err = tryOpen(path, now, reasonBegin)
 	switch {
-	case errors.Is(err, bbolterrors.ErrTimeout):
+	case errors.Is(err, boltcheck.ErrInUse):
 		return nil, "", fmt.Errorf("history: %s is in use by another process; give each a history.directory of its own", path)
-	case errors.Is(err, bbolterrors.ErrInvalid), errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch),
-		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, errDamaged), errors.Is(err, boltcheck.ErrDamaged):
+	case errors.Is(err, boltcheck.ErrDamaged):
 		aside = filepath.Join(directory, asideName)
 		if err := os.Rename(path, aside); err != nil {
 			return nil, "", fmt.Errorf("history: move the damaged file aside: %w", err)
@@ -105,25 +99,16 @@ func openStore(directory string, now time.Time) (s *store, aside string, err err
 
 // tryOpen opens the file at path. If it makes one, reason says why it begins now.
 func tryOpen(path string, now time.Time, reason string) (*store, error) {
-	s := &store{opened: now}
-	err := boltcheck.Guard(func() (err error) {
-		s.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
-			Timeout:      lockTime,
-			FreelistType: bbolt.FreelistMapType,
-			NoStatistics: true,
-		})
-		if err != nil {
-			return err
-		}
-		if err := boltcheck.File(path); err != nil {
-			return err
-		}
-		return s.db.Update(func(tx *bbolt.Tx) error { return s.prepare(tx, now, reason) })
-	})
-	if err != nil && s.db != nil {
-		_ = s.db.Close() // it is of no use, whatever this says
+	db, err := boltcheck.Open(path, lockTime)
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	s := &store{db: db, opened: now}
+	if err := db.Update(func(tx *bbolt.Tx) error { return s.prepare(tx, now, reason) }); err != nil {
+		_ = db.Close() // it is of no use, whatever this says
+		return nil, err
+	}
+	return s, nil
 }
 
 // prepare makes what the file lacks, and adds up what it has.
@@ -141,7 +126,7 @@ func (s *store) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	}
 	err = records.ForEach(func(k, v []byte) error {
 		if len(k) < headLength {
-			return fmt.Errorf("%w: a key has %d bytes", errDamaged, len(k))
+			return fmt.Errorf("%w: a key has %d bytes", boltcheck.ErrDamaged, len(k))
 		}
 		s.bytes += size(k, v)
 		return nil
@@ -313,14 +298,14 @@ func (s *store) each(of kind, since time.Time, do func(at time.Time, rest string
 }
 
 func (s *store) view(read func(*bbolt.Tx) error) error {
-	if err := boltcheck.Guard(func() error { return s.db.View(read) }); err != nil {
+	if err := s.db.View(read); err != nil {
 		return fmt.Errorf("history: read %s: %w", s.db.Path(), err)
 	}
 	return nil
 }
 
 func (s *store) update(write func(*bbolt.Tx) error) error {
-	if err := boltcheck.Guard(func() error { return s.db.Update(write) }); err != nil {
+	if err := s.db.Update(write); err != nil {
 		return fmt.Errorf("history: write %s: %w", s.db.Path(), err)
 	}
 	return nil
