@@ -9,7 +9,6 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"overdue/internal/boltcheck"
 	"overdue/scheduler"
@@ -41,9 +39,9 @@ type file struct {
 	maxSize int64
 
 	mu     sync.Mutex
-	db     *bbolt.DB // nil: there was no room to open it
-	noRoom error     // why db is nil
-	holds  Status    // Companions, Bytes and Elsewhere
+	db     boltcheck.DB
+	noRoom error  // why db is not open, which passes
+	holds  Status // Companions, Bytes and Elsewhere
 }
 
 // entry is one companion in the file.
@@ -80,57 +78,22 @@ func hasNoRoom(err error) bool {
 // file. It is never called twice at a time.
 func (f *file) open() error {
 	before, statErr := os.Stat(f.path)
-	var db *bbolt.DB
+	db, err := boltcheck.Open(f.path, answerTimeout)
 	var holds Status
-	err := boltcheck.Guard(func() (err error) {
-		db, err = f.load(&holds)
-		return err
-	})
-	if err != nil {
-		if db != nil {
+	if err == nil {
+		if err = db.View(func(tx *bbolt.Tx) error { return f.read(tx, &holds) }); err != nil {
 			_ = db.Close() // it is of no use, whatever this says
 		}
-		if hasNoRoom(err) && (statErr != nil || before.Size() == 0) {
-			_ = os.Remove(f.path) // its first pages may be there in part, and would count as damage
-		}
-		db, holds, err = nil, Status{}, f.explain(err)
+	}
+	if hasNoRoom(err) && (statErr != nil || before.Size() == 0) {
+		_ = os.Remove(f.path) // its first pages may be there in part, and would count as damage
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.db, f.holds, f.noRoom = db, holds, err
-	return err
-}
-
-func (f *file) load(holds *Status) (*bbolt.DB, error) {
-	directory := filepath.Dir(f.path)
-	if err := os.MkdirAll(directory, 0o700); err != nil {
-		return nil, fmt.Errorf("the directory cannot be created: %w", err)
+	if f.noRoom = f.explain(err); err == nil {
+		f.db, f.holds = db, holds
 	}
-	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{
-		Timeout:      answerTimeout,
-		FreelistType: bbolt.FreelistMapType,
-		NoStatistics: true,
-	})
-	if err == nil {
-		err = boltcheck.File(f.path)
-	}
-	if err == nil { // a file that has just been made is not safe before its name is
-		err = syncDirectory(directory)
-	}
-	found := false
-	if err == nil {
-		err = db.View(func(tx *bbolt.Tx) error {
-			found = tx.Bucket(f.bucket) != nil
-			return f.read(tx, holds)
-		})
-	}
-	if err == nil && !found { // otherwise what a full disk holds can go to the monitor queue
-		err = db.Update(func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucket(f.bucket)
-			return err
-		})
-	}
-	return db, err
+	return f.noRoom
 }
 
 // read counts and checks the entries.
@@ -154,22 +117,25 @@ func (f *file) read(tx *bbolt.Tx, holds *Status) error {
 	})
 }
 
-// database is the open file, or why it is not open.
-func (f *file) database() (*bbolt.DB, error) {
+// status is what the file holds. noRoom is why it is not open.
+func (f *file) status() (holds Status, noRoom error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.db, f.noRoom
+	return f.holds, f.noRoom
 }
 
 // update changes the bucket, and syncs. change says what the file holds more, or less.
 func (f *file) update(change func(b *bbolt.Bucket, more *Status) error) error {
-	db, err := f.database()
-	if err != nil {
+	if _, err := f.status(); err != nil {
 		return err
 	}
 	var more Status
-	err = boltcheck.Guard(func() error {
-		return db.Update(func(tx *bbolt.Tx) error { return change(tx.Bucket(f.bucket), &more) })
+	err := f.db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucketIfNotExists(f.bucket)
+		if err != nil {
+			return err
+		}
+		return change(b, &more)
 	})
 	if err != nil {
 		return f.explain(err)
@@ -181,22 +147,22 @@ func (f *file) update(change func(b *bbolt.Bucket, more *Status) error) error {
 	return nil
 }
 
-// put puts the companions on disk that there is room for, and syncs. It returns how many those are,
-// and an error for each group of which one is not there.
-func (f *file) put(groups [][]scheduler.Companion) (kept int, errs []error) {
-	errs = make([]error, len(groups))
-	room := f.maxSize - f.status().Bytes
+// put puts the companions of requests on disk that there is room for, and syncs. It returns how many
+// those are. A request of which one is not there has its error.
+func (f *file) put(requests []*request) (kept int) {
+	holds, _ := f.status()
+	room := f.maxSize - holds.Bytes
 	err := f.update(func(b *bbolt.Bucket, more *Status) error {
-		for i, companions := range groups {
-			for j := range companions {
-				k, v, err := encodeEntry(&companions[j])
+		for _, r := range requests {
+			for i := range r.companions {
+				k, v, err := encodeEntry(&r.companions[i])
 				n := entrySize(k, v)
 				switch {
 				case err != nil:
-					errs[i] = err
+					r.err = err
 				case b.Get(k) != nil: // it is there already
 				case more.Bytes+n > room:
-					errs[i] = f.explain(fmt.Errorf("%w: at most %d bytes of companions are allowed (journal.maxSize)", errFull, f.maxSize))
+					r.err = f.explain(fmt.Errorf("%w: at most %d bytes of companions are allowed (journal.maxSize)", errFull, f.maxSize))
 				default:
 					if err := b.Put(k, v); err != nil {
 						return err
@@ -209,35 +175,32 @@ func (f *file) put(groups [][]scheduler.Companion) (kept int, errs []error) {
 		kept = more.Companions
 		return nil
 	})
-	if err != nil {
-		return 0, slices.Repeat([]error{err}, len(groups))
+	if err == nil {
+		return kept
 	}
-	return kept, errs
+	for _, r := range requests {
+		r.err = err
+	}
+	return 0
 }
 
 // first is what is due first, at most n companions.
 func (f *file) first(n int) (entries []entry, err error) {
-	db, err := f.database()
-	if err != nil {
-		return nil, nil // there is none yet
+	if holds, _ := f.status(); holds.Companions == 0 {
+		return nil, nil
 	}
-	err = boltcheck.Guard(func() error {
-		return db.View(func(tx *bbolt.Tx) error {
-			c := tx.Bucket(f.bucket).Cursor()
-			for k, v := c.First(); k != nil && len(entries) < n; k, v = c.Next() {
-				e, err := parseEntry(k, v)
-				if err != nil {
-					return err
-				}
-				entries = append(entries, e)
+	err = f.db.View(func(tx *bbolt.Tx) error {
+		c := tx.Bucket(f.bucket).Cursor()
+		for k, v := c.First(); k != nil && len(entries) < n; k, v = c.Next() {
+			e, err := parseEntry(k, v)
+			if err != nil {
+				return err
 			}
-			return nil
-		})
+			entries = append(entries, e)
+		}
+		return nil
 	})
-	if err != nil {
-		return nil, f.explain(err)
-	}
-	return entries, nil
+	return entries, f.explain(err)
 }
 
 // remove takes companions out that the monitor queue has accepted.
@@ -254,45 +217,24 @@ func (f *file) remove(entries []entry) error {
 	})
 }
 
-func (f *file) status() Status {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.holds
-}
-
 func (f *file) close() error {
-	db, err := f.database()
-	if err != nil {
+	if _, err := f.status(); err != nil {
 		return nil // there is nothing to close
 	}
-	if err := db.Close(); err != nil {
-		return f.explain(err)
-	}
-	return nil
+	return f.explain(f.db.Close())
 }
 
-// explain makes a sentence of what went wrong with the file.
+// explain makes a sentence of what went wrong with the file, if anything did.
 func (f *file) explain(err error) error {
 	switch {
-	case errors.Is(err, bbolterrors.ErrTimeout):
+	case err == nil:
+		return nil
+	case errors.Is(err, boltcheck.ErrInUse):
 		return fmt.Errorf("the journal %s is in use by another process; give each its own directory", f.path)
-	case errors.Is(err, bbolterrors.ErrInvalid), errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch),
-		errors.Is(err, bbolterrors.ErrInvalidMapping), errors.Is(err, boltcheck.ErrDamaged):
+	case errors.Is(err, boltcheck.ErrDamaged):
 		return fmt.Errorf("the journal %s cannot be read: %w; it is left as it is, move it away to begin with an empty one", f.path, err)
 	}
 	return fmt.Errorf("the journal %s: %w", f.path, err)
-}
-
-// syncDirectory makes the names in a directory durable, where directories can be synced.
-func syncDirectory(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // encodeEntry is the companion as it is in the file. It fails with scheduler.ErrEncode for one that

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,10 +19,15 @@ import (
 	"overdue/scheduler"
 )
 
-// answerTimeout is how long the monitor queue may take to accept a companion before it counts as
-// down, and an earlier process to let go of the file. It is shorter than a send may take, so that
-// the journal is still of use to it.
-const answerTimeout = 5 * time.Second
+const (
+	// answerTimeout is how long the monitor queue may take to accept a companion before it counts as
+	// down, and an earlier process to let go of the file. It is shorter than a send may take, so that
+	// the journal is still of use to it. What has failed is tried again as often.
+	answerTimeout = 5 * time.Second
+	// drainBatch bounds the companions that leave together, a millisecond for each: in addition to the
+	// current sends, a monitor queue that has just come back gets 1,000 a second.
+	drainBatch = 100
+)
 
 // A Scheduler writes companions to the monitor queue: a [scheduler.Scheduler] does.
 type Scheduler interface {
@@ -57,10 +64,8 @@ const (
 	eventDown     = "monitor queue is down: companions go to the journal"
 	eventBack     = "monitor queue is back: the journal is written to it"
 	eventEmpty    = "journal is empty: its companions are on the monitor queue"
-	eventRefusing = "journal takes no companions: sends with a deadline are refused"
-	eventNoRoom   = "journal has no room on its disk: until it has, sends with a deadline are refused while the monitor queue is down"
+	eventRefusing = "journal takes no companions: while the monitor queue is down, sends with a deadline are refused"
 	eventTaking   = "journal takes companions again"
-	eventUnread   = "journal cannot be written to the monitor queue: its companions stay in it"
 )
 
 // A Status is what a journal holds, and how it fares.
@@ -91,13 +96,9 @@ type Journal struct {
 	mu       sync.Mutex
 	down     error                // why the queue is taken to be down
 	pending  []*request           // what waits for the commit in flight to end
-	refusing error                // why the last commit failed, or the file is not open
-	refused  *scheduler.Companion // what it failed for; nil: nothing yet
+	refusing error                // what is wrong with the file
+	refused  *scheduler.Companion // what it was not taken for; nil: nothing yet
 	closed   bool
-
-	// Of Run alone:
-	accepted []entry // on the monitor queue, and not yet taken out
-	unread   error   // what is wrong with the file
 }
 
 // errFull says that the journal holds as much as it may.
@@ -126,8 +127,8 @@ func Open(cfg Config) (*Journal, error) {
 		file: f,
 		work: make(chan struct{}, 1),
 	}
-	if _, j.refusing = f.database(); j.refusing != nil {
-		j.report(eventNoRoom, j.refusing)
+	if _, noRoom := f.status(); noRoom != nil {
+		j.setRefusing(noRoom, nil)
 	}
 	return j, nil
 }
@@ -172,19 +173,41 @@ func (j *Journal) setDown(err error) {
 	was := j.down
 	j.down = err
 	j.mu.Unlock()
+	j.reportChange(was, err, eventDown, eventBack)
+}
+
+// setRefusing notes what is wrong with the file, or with nil that a write has succeeded, and for
+// which companion that was found out.
+func (j *Journal) setRefusing(err error, refused *scheduler.Companion) {
+	j.mu.Lock()
+	was := j.refusing
+	j.refusing, j.refused = err, refused
+	j.mu.Unlock()
+	j.reportChange(was, err, eventRefusing, eventTaking)
+}
+
+// reportChange reports that something begins to be wrong, or has ended.
+func (j *Journal) reportChange(was, err error, begins, ends string) {
 	switch {
 	case err != nil && was == nil:
-		j.report(eventDown, err)
+		j.report(begins, err)
 	case err == nil && was != nil:
-		j.report(eventBack, nil)
+		j.report(ends, nil)
+	}
+}
+
+func (j *Journal) report(event string, err error) {
+	if j.cfg.Changed != nil {
+		j.cfg.Changed(event, err, j.Status())
 	}
 }
 
 // A request is one caller's companion on its way to the disk.
 type request struct {
-	c    scheduler.Companion
-	done chan struct{} // closed when err is final
-	err  error
+	asked      scheduler.Companion
+	companions []scheduler.Companion // to write
+	done       chan struct{}         // closed when err is final
+	err        error
 }
 
 func (r *request) wait(ctx context.Context) error {
@@ -192,14 +215,18 @@ func (r *request) wait(ctx context.Context) error {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
-		return fmt.Errorf("journal: keep companion for %s: %w", r.c.Entity, context.Cause(ctx))
+		return fmt.Errorf("journal: keep companion for %s: %w", r.asked.Entity, context.Cause(ctx))
 	}
 }
 
 // keep adds a companion to the next commit, which begins when the one in flight ends: what comes
 // until then shares its sync.
 func (j *Journal) keep(c scheduler.Companion) *request {
-	r := &request{c: c, done: make(chan struct{})}
+	r := &request{
+		asked:      c,
+		companions: j.cfg.Scheduler.Compose(c),
+		done:       make(chan struct{}),
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
@@ -221,24 +248,18 @@ func (j *Journal) commit() {
 	requests := j.pending
 	j.pending = nil
 	j.mu.Unlock()
-	asked := make([][]scheduler.Companion, len(requests))
-	for i, r := range requests {
-		asked[i] = j.cfg.Scheduler.Compose(r.c)
-	}
-	kept, errs := j.file.put(asked)
-	if kept > 0 && j.cfg.Kept != nil {
+	if kept := j.file.put(requests); kept > 0 && j.cfg.Kept != nil {
 		j.cfg.Kept(kept)
 	}
 	var refusal error
 	var refused *scheduler.Companion
-	for i, err := range errs {
-		if err != nil && isTransient(err) {
-			refusal, refused = err, &requests[i].c
+	for _, r := range requests {
+		if r.err != nil && isTransient(r.err) {
+			refusal, refused = r.err, &r.asked
 		}
 	}
-	j.noteRefusal(refusal, refused) // before any request ends, whose caller may ask for the status
-	for i, r := range requests {
-		r.err = errs[i]
+	j.setRefusing(refusal, refused) // before any request ends, whose caller may ask for the status
+	for _, r := range requests {
 		close(r.done)
 	}
 	select {
@@ -247,36 +268,120 @@ func (j *Journal) commit() {
 	}
 }
 
-// noteRefusal notes why the journal did not take c; nil when it took all.
-func (j *Journal) noteRefusal(err error, c *scheduler.Companion) {
-	j.mu.Lock()
-	was := j.refusing
-	j.refusing, j.refused = err, c
-	j.mu.Unlock()
-	switch {
-	case err != nil && was == nil:
-		j.report(eventRefusing, err)
-	case err == nil && was != nil:
-		j.report(eventTaking, nil)
-	}
-}
-
-func (j *Journal) report(event string, err error) {
-	if j.cfg.Changed != nil {
-		j.cfg.Changed(event, err, j.Status())
-	}
-}
-
 // Status is what the journal holds, and how it fares.
 func (j *Journal) Status() Status {
-	s := j.file.status()
-	_, noRoom := j.file.database()
+	s, noRoom := j.file.status()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if s.Down = j.down; s.Down != nil || noRoom != nil { // otherwise nothing has to be kept
 		s.Refusing = j.refusing
 	}
 	return s
+}
+
+// Run writes what is in the journal to the monitor queue, what is due first first, until ctx ends;
+// then it returns nil. While the queue is down it asks with one companion after pauses of up to
+// answerTimeout.
+func (j *Journal) Run(ctx context.Context) error {
+	for failed := false; ; {
+		size := drainBatch
+		if failed || j.Status().Down != nil {
+			size = 1
+		}
+		n, err := j.drain(ctx, size)
+		refusing := j.Status().Refusing != nil
+		failed = err != nil
+		var rest <-chan time.Time
+		work := j.work
+		switch {
+		case failed || refusing:
+			rest, work = time.After(answerTimeout/2+rand.N(answerTimeout/2)), nil
+		case n > 0:
+			rest, work = time.After(time.Duration(n)*time.Millisecond), nil
+		}
+		select {
+		case <-rest:
+		case <-work:
+		case <-ctx.Done():
+			return nil
+		}
+		if refusing {
+			j.retry(ctx)
+		}
+	}
+}
+
+// retry finds out whether companions are still refused. It opens the file where there was no room
+// for it. Otherwise it asks again with the companion that was refused last, of the queue and then
+// of the file. Nobody else may ask: a process that refuses is not ready. That companion costs a
+// needless check.
+func (j *Journal) retry(ctx context.Context) {
+	j.mu.Lock()
+	refused, down := j.refused, j.down
+	j.mu.Unlock()
+	if _, noRoom := j.file.status(); noRoom != nil {
+		j.setRefusing(j.file.open(), refused)
+	}
+	if refused != nil && down != nil {
+		_ = j.Begin(*refused)(ctx) // which notes what becomes of it
+	}
+}
+
+// drain writes what is due first, n companions of at most size, and takes out what is accepted. What
+// cannot be taken out is written again: that costs needless checks.
+func (j *Journal) drain(ctx context.Context, size int) (n int, err error) {
+	entries, err := j.file.first(size)
+	if err != nil {
+		j.setRefusing(err, nil) // what is kept now might not be read either
+		return 0, err
+	}
+	accepted, err := j.write(ctx, entries)
+	if len(accepted) > 0 {
+		j.setDown(nil)
+		removeErr := j.file.remove(accepted)
+		j.setRefusing(removeErr, nil)
+		if j.Status().Companions == 0 {
+			j.report(eventEmpty, nil)
+		}
+		if removeErr != nil {
+			return len(entries), removeErr
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		j.setDown(err)
+	}
+	return len(entries), err
+}
+
+// write passes the entries to the scheduler, which writes them together with other companions, and
+// waits for what becomes of them.
+func (j *Journal) write(ctx context.Context, entries []entry) (accepted []entry, err error) {
+	waits := make([]func(context.Context) error, len(entries))
+	for i, e := range entries {
+		waits[i] = j.cfg.Scheduler.Begin(e.c)
+	}
+	for i, wait := range waits {
+		if waitErr := j.finish(ctx, entries[i].c, wait); waitErr != nil {
+			err = waitErr
+			continue
+		}
+		accepted = append(accepted, entries[i])
+	}
+	return accepted, err
+}
+
+// finish waits for what becomes of c. A monitor queue may be a smaller one by now: what is too
+// large for it is written in two parts.
+func (j *Journal) finish(ctx context.Context, c scheduler.Companion, wait func(context.Context) error) error {
+	err := wait(ctx)
+	if n := len(c.References); errors.Is(err, link.ErrTooLarge) && n > 1 {
+		err = nil
+		for part := range slices.Chunk(c.References, (n+1)/2) {
+			c.References = part
+			err = errors.Join(err, j.finish(ctx, c, j.cfg.Scheduler.Begin(c)))
+		}
+	}
+	return err
 }
 
 // Close refuses new companions, waits for those on their way to the disk and closes the file. Run

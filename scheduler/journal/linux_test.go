@@ -83,7 +83,7 @@ func TestAJournalWithoutRoomAtTheStartTakesCompanionsOnceThereIsSome(t *testing.
 				restore := limitFiles(t, 8<<10)
 				var n news
 				j, stop := start(t, s, directory, func(c *journal.Config) { c.Changed = n.changed })
-				if st := j.Status(); st.Refusing == nil || st.Down != nil || n.count("journal has no room on its disk") != 1 {
+				if st := j.Status(); st.Refusing == nil || st.Down != nil || n.count("journal takes no companions") != 1 {
 					t.Errorf("status %+v, events %q, want that it refuses, once, and that nothing else is wrong", st, n.events)
 				}
 				schedule(t, j, one("before", time.Now().Add(time.Hour)))

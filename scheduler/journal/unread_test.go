@@ -34,7 +34,7 @@ func TestAJournalThatCannotBeReadIsReadAgain(t *testing.T) {
 		j, err := Open(Config{Scheduler: s, Directory: directory, Namespace: "contoso", Changed: func(event string, _ error, _ Status) {
 			mu.Lock()
 			defer mu.Unlock()
-			if event == eventUnread {
+			if event == eventRefusing {
 				unread++
 			}
 		}})
