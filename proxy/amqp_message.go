@@ -8,13 +8,10 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/amqp"
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/rights"
 )
-
-// maxID is the maximum length of a message-id, session-id or partition key in Service Bus, in
-// characters.
-const maxID = 128
 
 // readMessage reads an encoded message as far as the send path needs it. The result refers to
 // encoded.
@@ -81,8 +78,8 @@ func idText(r amqp.Reader, ok bool, name string) (string, error) {
 }
 
 func bounded(id, name string) (string, error) {
-	if n := utf8.RuneCountInString(id); n > maxID {
-		return "", rest.BadRequest("The %s has %d characters; at most %d are allowed.", name, n, maxID)
+	if n := utf8.RuneCountInString(id); n > address.MaxID {
+		return "", rest.BadRequest("The %s has %d characters; at most %d are allowed.", name, n, address.MaxID)
 	}
 	return id, nil
 }

@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// PageSize is the most messages that Service Bus returns for one peek ("Message browsing").
-	PageSize = 250
+	PageSize = link.PageSize // of a peek
 	// partitionShift is the bit of a sequence number at which the number of the partition begins.
 	// Any other entity would take nine years to reach it, at a message per microsecond.
 	partitionShift = 48

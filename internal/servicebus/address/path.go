@@ -16,6 +16,7 @@ import (
 const (
 	MaxName      = 260 // of a queue or topic
 	MaxShortName = 50  // of a subscription or rule
+	MaxID        = 128 // of a message-id, session-id or partition key, which need not be ASCII
 
 	// maxHost bounds what stands between scheme and path: a name of DNS and a port.
 	maxHost   = 260

@@ -53,7 +53,11 @@ func (n *Namespace) Peeker(ctx context.Context, entity string, next ...string) (
 	return p, nil
 }
 
-// Peek brings up to n messages, 250 at most, from sequence number from on, without their bodies.
+// PageSize is the most messages that Service Bus returns for one peek ("Message browsing"), or
+// cancels with one request.
+const PageSize = 250
+
+// Peek brings up to n messages, PageSize at most, from sequence number from on, without their bodies.
 // None means that there is none from there on. After an error the Peeker is closed.
 func (p *Peeker) Peek(ctx context.Context, from int64, n int) ([]*Message, error) {
 	pages, err := p.PeekEach(ctx, []PeekRange{{from, n}})
