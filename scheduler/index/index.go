@@ -168,14 +168,8 @@ func (x *Index) Confirm(refs []Reference, by time.Time) {
 		if open := accepted - r.From; r.From == 0 || open < 0 || open > int64(takeWindow) {
 			continue
 		}
-		in := x.findLocked(r, (*reference).isUnconfirmed)
-		if in == nil {
-			continue
-		}
-		in.accepted = accepted
-		if d := in.settled; d != nil {
-			in.settled = nil
-			x.takeLocked(*d)
+		if in := x.findLocked(r, (*reference).isUnconfirmed); in != nil {
+			in.accepted = accepted
 		}
 	}
 }
@@ -257,14 +251,10 @@ func (x *Index) Expects(entity string, messageID, sessionID []byte) Key {
 }
 
 // Take takes off the reference that the settled message was sent with. It takes none when more than
-// one could be meant.
+// one could be meant, or the message is not confirmed yet.
 func (x *Index) Take(d Delivered) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.takeLocked(d)
-}
-
-func (x *Index) takeLocked(d Delivered) bool {
 	if x.isForbiddenLocked(d.Entity, d.Enqueued) {
 		return false
 	}
@@ -279,13 +269,7 @@ func (x *Index) takeLocked(d Delivered) bool {
 			only = in
 		}
 	}
-	switch {
-	case only == nil || !only.agrees(stamp, d.Deadline.UnixNano()):
-		return false
-	case only.isUnconfirmed():
-		only.settled = &d // its consumer was faster than the answer to its sender
-		return false
-	case stamp < only.From || stamp > only.accepted:
+	if only == nil || !only.agrees(stamp, d.Deadline.UnixNano()) || stamp < only.From || stamp > only.accepted {
 		return false
 	}
 	only.state = taken

@@ -95,15 +95,6 @@ func TestIndex(t *testing.T) {
 				t.Errorf("needless %v, want the companion", got)
 			}
 		},
-		"what is settled before its sender has heard that it is accepted": func(t *testing.T, x *Index) {
-			x.Put("orders", []Reference{r})
-			carry(x, 1, r)
-			taken(t, x, stamped("m", noon), false)
-			x.Confirm([]Reference{r}, answered)
-			if !x.Taken(r) {
-				t.Error("Taken = false, want that it is taken with the answer")
-			}
-		},
 		"what was never accepted is not taken": func(t *testing.T, x *Index) {
 			x.Put("orders", []Reference{r})
 			taken(t, x, stamped("m", noon), false)

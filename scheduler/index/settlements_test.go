@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// places is how many settlements are remembered.
+const places = int64(len(Settlements{}.marks))
+
 func TestSettlementsAreKnownByEntityNumberAndStamp(t *testing.T) {
 	var s Settlements
 	if settled, maybe := s.Has("orders", 7, noon); settled || maybe {
