@@ -14,16 +14,11 @@ import (
 	"overdue/scheduler/index"
 )
 
-const (
-	// cancelDelay is how long a companion that has become needless waits for others, so that they
-	// share a request. It doubles with each round that fails, up to cancelRest: where rights are
-	// missing that is all that is ever tried. A companion that is due within cancelDelay is left
-	// alone: a request that takes longer would find it active.
-	cancelDelay = 2 * time.Second
-	cancelRest  = 10 * time.Minute
-	// cancelBatch bounds the companions of one request, and of one peek: what Service Bus allows.
-	cancelBatch = 250
-)
+// cancelDelay is how long a companion that has become needless waits for others, so that they
+// share a request. It doubles with each round that fails: where rights are missing nearly nothing
+// is tried, and after an outage cancelling goes on within as long a time again. A companion that is
+// due within cancelDelay is left alone: a request that takes longer would find it active.
+const cancelDelay = 2 * time.Second
 
 // RunCancel cancels companions that have become needless until ctx ends. Companions that it does
 // not get to become due for nothing. A failure ends a round; Config.Cancelled gets it.
@@ -52,7 +47,7 @@ func (s *Scheduler) RunCancel(ctx context.Context) error {
 		if s.cfg.Cancelled != nil {
 			s.cfg.Cancelled(n, err)
 		}
-		if delay = min(2*delay, cancelRest); err == nil {
+		if delay *= 2; err == nil {
 			delay = cancelDelay
 		}
 	}
@@ -96,7 +91,7 @@ func (s *Scheduler) cancelOn(ctx context.Context, node *link.Peeker, l *lane, wa
 		return 0, err
 	}
 	waiting = slices.DeleteFunc(waiting, func(w index.Needless) bool { return w.Number == 0 })
-	for part := range slices.Chunk(waiting, cancelBatch) {
+	for part := range slices.Chunk(waiting, link.PageSize) {
 		numbers := make([]int64, len(part))
 		for i, w := range part {
 			numbers[i] = w.Number
@@ -140,7 +135,7 @@ func (s *Scheduler) learnNumbers(ctx context.Context, node *link.Peeker, l *lane
 	}
 	ours := 0
 	for peeks := len(unknown); peeks > 0 && len(unknown) > 0; peeks-- {
-		page, err := node.Peek(ctx, l.position.Load(), cancelBatch)
+		page, err := node.Peek(ctx, l.position.Load(), link.PageSize)
 		s.cfg.Operations.Add(operations.Peek, 1)
 		switch {
 		case err != nil:
@@ -173,7 +168,7 @@ func (s *Scheduler) learnNumbers(ctx context.Context, node *link.Peeker, l *lane
 // withdraw cancels companions in the store, which finds them by their ids. Those that it does not
 // find have become due.
 func (s *Scheduler) withdraw(ctx context.Context, waiting []index.Needless) (n int, err error) {
-	for part := range slices.Chunk(waiting, cancelBatch) {
+	for part := range slices.Chunk(waiting, link.PageSize) {
 		ids := make([]string, len(part))
 		for i, w := range part {
 			ids[i] = w.ID.String()

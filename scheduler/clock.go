@@ -3,12 +3,20 @@
 package scheduler
 
 import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
-)
 
-// driftPerSecond is what two undisciplined clocks part in a second at most, with a margin.
-const driftPerSecond = 200 * time.Microsecond
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
+)
 
 // Instant is a reading of the broker's clock.
 type Instant struct {
@@ -26,8 +34,8 @@ func (i Instant) StampedSince() time.Time { return i.Cut(i.Time.Add(-i.Uncertain
 func (i Instant) Cut(t time.Time) time.Time { return t.Truncate(max(i.Grain, time.Millisecond)) }
 
 // StampedBy is by when the broker stamps what is sent now, in all likelihood. A send that takes
-// longer needs another companion before it is acknowledged.
-func (i Instant) StampedBy() time.Time { return i.Time.Add(i.Uncertainty + slotWindow) }
+// longer needs another companion, or slot, before it is acknowledged.
+func (i Instant) StampedBy() time.Time { return i.Time.Add(i.Uncertainty + slot/2) }
 
 // clock is the broker's clock as seen from here: a stamp of the broker, carried on by
 // our monotonic clock. That stands still while this machine is suspended. So where our wall clock
@@ -96,9 +104,8 @@ func (c *clock) mayAsk() bool {
 	return true
 }
 
-func drift(age time.Duration) time.Duration {
-	return time.Duration(age.Seconds() * float64(driftPerSecond))
-}
+// drift is what two undisciplined clocks part in a time at most, with a margin: 200 ppm.
+func drift(age time.Duration) time.Duration { return age / 5000 }
 
 // Now reads the broker's clock, as far as it has been measured.
 func (s *Scheduler) Now() Instant {
@@ -122,4 +129,169 @@ func (s *Scheduler) wantMeasurement() {
 	case s.blurred <- struct{}{}:
 	default:
 	}
+}
+
+// probeDelay is how far ahead a probe is scheduled. No clock is wrong by as much, and a probe which
+// could not be cancelled goes away soon enough.
+const probeDelay = 24 * time.Hour
+
+// probeSubject is the subject of probes.
+const probeSubject = "clock-probe"
+
+// A probe is a message on the monitor queue that tells the broker's clock.
+type probe struct {
+	s              *Scheduler
+	lane           *lane
+	id             string
+	due            time.Time // when it would be activated; zero: at once
+	number         int64     // 0: it is not scheduled
+	sent, received time.Time // by our clock: around its send
+	stamp          time.Time
+}
+
+// MeasureClock measures the broker's clock: it schedules a message far ahead on the monitor queue,
+// peeks at the enqueued-time that the broker stamped on it, and cancels it. With a companion store,
+// whose broker may have no scheduled messages, it sends it, peeks at it and takes it off. It also
+// opens the connection over which companions are written. It needs the Listen right. Until it has
+// succeeded once, Now is our own clock.
+//
+// That a message which waits for its activation shows its send time as enqueued-time was seen on a
+// live namespace, and is not documented. Should a broker show something else, the stamp lies
+// outside of what is plausible and the clock stays unmeasured.
+func (s *Scheduler) MeasureClock(ctx context.Context) error {
+	l := s.lanes[0]
+	err := l.companions.Open(ctx) // the first companion should not wait for it
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = s.measure(ctx, l)
+	}
+	if err != nil {
+		return fmt.Errorf("scheduler: measure the clock of monitor queue %s: %w", l.queue, err)
+	}
+	s.onceMeasured.Do(func() { close(s.measured) })
+	return nil
+}
+
+// measure sets the clock by a probe. Another one follows if that opened the links, which blurs when
+// it was sent. Another one follows, too, if its stamp is a whole second: all stamps may be, or that
+// one by chance.
+// It may go on for cancelDelay when ctx has ended: otherwise its probe would stay for a day.
+func (s *Scheduler) measure(ctx context.Context, l *lane) error {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(cancelDelay, cancel) })()
+	isFirst := !s.Now().Measured
+	for range 2 {
+		p := &probe{s: s, lane: l}
+		if err := p.run(later); err != nil {
+			return err
+		}
+		grain := time.Millisecond
+		if p.stamp.Truncate(time.Second).Equal(p.stamp) {
+			grain = time.Second
+		}
+		s.clock.set(p.stamp, grain, p.sent, p.received)
+		if !isFirst && grain < time.Second {
+			return nil
+		}
+		isFirst = false
+		time.Sleep(2 * time.Millisecond) // so far apart, both are whole seconds only where all are
+	}
+	return nil
+}
+
+func (p *probe) run(ctx context.Context) error {
+	if p.s.cfg.Store == nil {
+		p.due = p.s.Now().Time.Add(probeDelay)
+	}
+	if err := p.send(ctx); err != nil {
+		return fmt.Errorf("send a probe: %w", err)
+	}
+	err := p.s.manage(ctx, p.lane, func(node *link.Peeker) error {
+		err := p.read(ctx, node)
+		if p.due.IsZero() {
+			return err
+		}
+		p.s.cfg.Operations.Add(operations.Probe, 1)
+		return errors.Join(err, node.CancelScheduled(ctx, []int64{p.number}))
+	})
+	if p.due.IsZero() {
+		err = errors.Join(err, p.receive(ctx))
+	}
+	return err
+}
+
+// send sends the probe, which expires where it is left behind.
+func (p *probe) send(ctx context.Context) error {
+	p.id = "overdue-clock-" + rand.Text()
+	message := &azservicebus.Message{
+		MessageID:   &p.id,
+		Body:        []byte(`{"version":0}`),
+		Subject:     to.Ptr(probeSubject),
+		ContentType: to.Ptr(contentType),
+		TimeToLive:  to.Ptr(time.Minute),
+	}
+	p.s.cfg.Operations.Add(operations.Probe, 1)
+	return p.lane.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) (err error) {
+		numbers := []int64{0}
+		p.sent = time.Now()
+		if p.due.IsZero() {
+			err = sender.SendMessage(ctx, message, nil)
+		} else {
+			numbers, err = sender.ScheduleMessages(ctx, []*azservicebus.Message{message}, p.due, nil)
+		}
+		p.received = time.Now()
+		if err == nil {
+			p.number = numbers[0]
+		}
+		return err
+	})
+}
+
+// read peeks at the stamp of the probe. One that is not scheduled stands among those of others, and
+// nothing else.
+func (p *probe) read(ctx context.Context, node *link.Peeker) error {
+	p.lane.position.CompareAndSwap(0, p.number) // companions are written behind it
+	for position := p.number; ; {
+		page, err := node.Peek(ctx, position, link.PageSize)
+		p.s.cfg.Operations.Add(operations.Probe, 1)
+		switch {
+		case err != nil:
+			return fmt.Errorf("peek at a probe: %w", err)
+		case len(page) == 0:
+			return errors.New("a peek does not show the probe")
+		}
+		i := slices.IndexFunc(page, func(m *link.Message) bool { return m.MessageID == p.id })
+		if i < 0 {
+			position = page[len(page)-1].SequenceNumber + 1
+			continue
+		}
+		if p.stamp = page[i].EnqueuedTime; p.stamp.IsZero() || !p.due.IsZero() && p.due.Sub(p.stamp) < time.Hour {
+			return errors.New("the broker does not show on a probe when it was sent; its clock stays unmeasured")
+		}
+		return nil
+	}
+}
+
+// receive completes the probe, which is not scheduled. Messages of others are left alone. If another
+// process holds it just now, it expires.
+func (p *probe) receive(ctx context.Context) error {
+	p.s.cfg.Operations.Add(operations.Probe, 2)
+	r, err := p.s.cfg.Links.Receiver(ctx, p.lane.queue)
+	if err != nil {
+		return err
+	}
+	defer r.Close(context.WithoutCancel(ctx))
+	var others []*link.ReceivedMessage
+	m, err := r.Next(ctx)
+	for ; err == nil && m != nil && m.MessageID != p.id; m, err = r.Next(ctx) {
+		others = append(others, m)
+	}
+	if err == nil && m != nil {
+		err = r.Complete(ctx, m)
+	}
+	_, giveBackErr := r.GiveBack(ctx, others...)
+	return errors.Join(err, giveBackErr)
 }

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// maxSeries bounds the pairs of entity and time to live; messages of more go by references.
+	// maxSeries bounds the pairs of entity and time to live that are remembered; messages of more go by
+	// references, or by slots of one batch.
 	maxSeries = 1000
 	// messagesPerSlot is how many messages a slot has to stand for to pay. Below, references cost
 	// about as little, and the companion of one that was settled can be cancelled.
@@ -19,9 +20,6 @@ const (
 	spanWidth = 5 * time.Second
 	// slotClock is how well the broker's clock has to be known for slots to be of use.
 	slotClock = 10 * time.Millisecond
-	// slotWindow is how long after the send the broker's stamp is provided for. A send that takes
-	// longer covers another slot before it is acknowledged.
-	slotWindow = 40 * time.Millisecond
 )
 
 // What Config.Companions may say.
@@ -132,9 +130,6 @@ func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time)
 // if enough were sent in this second, or in one whose slots stand for messages that are sent now.
 func (sr *slotRegistry) countLocked(k seriesKey, n int, now time.Time) bool {
 	c := sr.seriesLocked(k, now)
-	if c == nil {
-		return false
-	}
 	second, spread := now.Unix(), time.Second // over which the deadlines of a second are spread
 	if k.span {
 		spread = spanWidth
@@ -154,18 +149,19 @@ func (sr *slotRegistry) payLocked(k seriesKey, now time.Time) bool {
 	return c != nil && now.Unix() <= c.pays
 }
 
-// seriesLocked is the series with that key, nil when there are too many.
+// seriesLocked is the series with that key. Where there are too many, nothing remembers it.
 func (sr *slotRegistry) seriesLocked(k seriesKey, now time.Time) *series {
 	sr.pruneLocked(now)
-	c := sr.series[k]
-	if c != nil || len(sr.series) >= maxSeries {
-		return c
-	}
 	if sr.series == nil {
 		sr.series = map[seriesKey]*series{}
 	}
-	c = &series{slots: map[int64]*registeredSlot{}}
-	sr.series[k] = c
+	c := sr.series[k]
+	if c == nil {
+		c = &series{slots: map[int64]*registeredSlot{}}
+		if len(sr.series) < maxSeries {
+			sr.series[k] = c
+		}
+	}
 	return c
 }
 
@@ -218,9 +214,6 @@ func (sr *slotRegistry) await(t *ticket, r *Reference, mixed bool) (key seriesKe
 	defer sr.mu.Unlock()
 	key = sr.keyLocked(t.c.Entity, r, mixed)
 	c := sr.seriesLocked(key, r.From)
-	if c == nil { // there was one when Pays was asked
-		c = &series{slots: map[int64]*registeredSlot{}}
-	}
 	for n := numberOf(r.From.Truncate(time.Millisecond).Add(r.Within)); n <= numberOf(r.Until.Add(r.Within)); n++ {
 		at := c.slots[n]
 		if at == nil {

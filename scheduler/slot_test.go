@@ -79,12 +79,12 @@ func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 		start := time.Now().Truncate(slot)
 		for i := range 500 {
 			from := start.Add(time.Duration(i) * time.Millisecond / 5) // 100 ms in all
-			if err := <-ask(s, time.Minute, from, from.Add(slotWindow)); err != nil {
+			if err := <-ask(s, time.Minute, from, from.Add(slot/2)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		var registeredSlot int
-		first, last := numberOf(start.Add(time.Minute)), numberOf(start.Add(time.Minute+499*time.Millisecond/5+slotWindow))
+		first, last := numberOf(start.Add(time.Minute)), numberOf(start.Add(time.Minute+499*time.Millisecond/5+slot/2))
 		seen := map[int64]bool{}
 		for _, c := range left() {
 			seen[numberOf(c.SlotEnd)] = true
@@ -98,7 +98,7 @@ func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 		if want := int(last - first + 1); registeredSlot != want {
 			t.Errorf("%d companions, want %d", registeredSlot, want)
 		}
-		again := ask(s, time.Minute, start, start.Add(slotWindow))
+		again := ask(s, time.Minute, start, start.Add(slot/2))
 		select {
 		case err := <-again:
 			if err != nil {
@@ -115,7 +115,7 @@ func TestASlotStandsForAllThatExpireInIt(t *testing.T) {
 func TestASlotIsCoveredIntoWhichTheCutStampPutsAMessage(t *testing.T) {
 	slotScene(t, func(t *testing.T, s *Scheduler, left func() []Companion) {
 		start := time.Now().Truncate(slot).Add(slot)
-		if err := <-ask(s, time.Minute, start.Add(900*time.Microsecond), start.Add(slotWindow)); err != nil {
+		if err := <-ask(s, time.Minute, start.Add(900*time.Microsecond), start.Add(slot/2)); err != nil {
 			t.Fatal(err)
 		}
 		stamp := start // 900 µs after it, cut

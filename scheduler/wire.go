@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,6 @@ const wireVersion = 3
 const (
 	maxBody   = 256 << 10
 	maxEntity = address.MaxName + len("/Subscriptions/") + address.MaxShortName // of the path of a subscription, in characters
-	maxID     = 128                                                             // of a message-id or session-id, in characters
 	maxWithin = 100 * 365 * 24 * time.Hour
 	maxWindow = time.Minute // of a slot or a span: the monitor reads what was enqueued in as long a time
 )
@@ -167,7 +167,8 @@ func (w *wireCompanion) companion() (c Companion, err error) {
 	case w.Kind == kindSlot && (w.SlotEnd.IsZero() || lives == 0):
 		return c, errors.New("of kind slot does not say when the slot ends, or for which times to live it stands")
 	case w.Kind == kindSlot:
-		return c, w.readSlot(&c)
+		err = w.readSlot(&c)
+		return c, err
 	case w.Kind != kindEach:
 		return c, fmt.Errorf("kind %q, want %q or %q", w.Kind, kindEach, kindSlot)
 	}
@@ -180,38 +181,27 @@ func (w *wireCompanion) companion() (c Companion, err error) {
 	return c, nil
 }
 
-// readDuration reads the milliseconds of a field.
-func readDuration(field string, ms, least int64, most time.Duration) (time.Duration, error) {
-	if ms < least || ms > most.Milliseconds() {
-		return 0, fmt.Errorf("%s is %d, want %d to %d", field, ms, least, most.Milliseconds())
+// A durationReader reads durations of milliseconds, and keeps its first error.
+type durationReader struct{ err error }
+
+func (d *durationReader) read(field string, ms, least int64, most time.Duration) time.Duration {
+	if d.err == nil && (ms < least || ms > most.Milliseconds()) {
+		d.err = fmt.Errorf("%s is %d, want %d to %d", field, ms, least, most.Milliseconds())
 	}
-	return time.Duration(ms) * time.Millisecond, nil
+	return time.Duration(ms) * time.Millisecond
 }
 
-// readSlot reads what the companion of a slot alone has.
-func (w *wireCompanion) readSlot(c *Companion) (err error) {
-	c.SlotEnd, c.SlotLength = w.SlotEnd.UTC(), shortSlot // of those that do not state it
-	if w.SlotMs != 0 {
-		if c.SlotLength, err = readDuration("slotMs", w.SlotMs, 1, maxWindow); err != nil {
-			return err
-		}
-	}
+// readSlot reads what only the companion of a slot has.
+func (w *wireCompanion) readSlot(c *Companion) error {
+	var d durationReader
+	c.SlotEnd = w.SlotEnd.UTC()
+	c.SlotLength = d.read("slotMs", cmp.Or(w.SlotMs, shortSlot.Milliseconds()), 1, maxWindow)
 	for _, ms := range w.LivesMs {
-		life, err := readDuration("a time to live of livesMs", ms, 1, maxWithin)
-		if err != nil {
-			return err
-		}
-		c.Lives = append(c.Lives, life)
+		c.Lives = append(c.Lives, d.read("a time to live of livesMs", ms, 1, maxWithin))
 	}
 	for _, ms := range w.SpansMs {
-		shortest, err := readDuration("the begin of spansMs", ms[0], 1, maxWithin)
-		if err != nil {
-			return err
-		}
-		longest, err := readDuration("the end of spansMs", ms[1], ms[0], min(shortest+maxWindow, maxWithin))
-		if err != nil {
-			return err
-		}
+		shortest := d.read("the begin of spansMs", ms[0], 1, maxWithin)
+		longest := d.read("the end of spansMs", ms[1], ms[0], min(shortest+maxWindow, maxWithin))
 		c.Spans = append(c.Spans, span{shortest, longest})
 	}
 	for _, ms := range w.DefaultsMs {
@@ -220,7 +210,7 @@ func (w *wireCompanion) readSlot(c *Companion) (err error) {
 		}
 		c.Defaults = append(c.Defaults, time.Duration(ms)*time.Millisecond)
 	}
-	return nil
+	return d.err
 }
 
 func (w *wireReference) reference() (r Reference, err error) {
@@ -232,16 +222,15 @@ func (w *wireReference) reference() (r Reference, err error) {
 	if r.Missed != nil {
 		r.Missed.Traceparent = traceparent.Valid(r.Missed.Traceparent)
 	}
-	var errs [3]error
-	r.Within, errs[0] = readDuration("withinMs", w.WithinMs, 0, maxWithin)
-	r.CompleteWithin, errs[1] = readDuration("completeWithinMs", w.CompleteMs, 0, maxWithin)
-	r.Warned, errs[2] = readDuration("warnedMs", w.WarnedMs, 0, maxWithin)
-	if err := errors.Join(errs[:]...); err != nil {
-		return r, err
-	}
+	var d durationReader
+	r.Within = d.read("withinMs", w.WithinMs, 0, maxWithin)
+	r.CompleteWithin = d.read("completeWithinMs", w.CompleteMs, 0, maxWithin)
+	r.Warned = d.read("warnedMs", w.WarnedMs, 0, maxWithin)
 	switch {
-	case utf8.RuneCountInString(r.MessageID) > maxID, utf8.RuneCountInString(r.SessionID) > maxID:
-		return r, fmt.Errorf("messageId or sessionId has more than %d characters", maxID)
+	case d.err != nil:
+		return r, d.err
+	case utf8.RuneCountInString(r.MessageID) > address.MaxID, utf8.RuneCountInString(r.SessionID) > address.MaxID:
+		return r, fmt.Errorf("messageId or sessionId has more than %d characters", address.MaxID)
 	case r.WithoutID() && r.From.IsZero():
 		return r, errors.New("messageId is empty, and from and until do not say where its messages are")
 	case r.Deadline.IsZero() && r.Within == 0:
