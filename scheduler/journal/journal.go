@@ -22,7 +22,7 @@ import (
 const (
 	// answerTimeout is how long the monitor queue may take to accept a companion before it counts as
 	// down, and an earlier process to let go of the file. It is shorter than a send may take, so that
-	// the journal is still of use to it. What has failed is tried again as often.
+	// the journal is still of use to it. A transfer that has failed is tried again as often.
 	answerTimeout = 5 * time.Second
 	// drainBatch bounds the companions that leave together, a millisecond for each: in addition to the
 	// current sends, a monitor queue that has just come back gets 1,000 a second.
