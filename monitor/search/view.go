@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	PageSize = link.PageSize // of a peek
+	// PageSize bounds the messages of a peek.
+	PageSize = link.PageSize
 	// partitionShift is the bit of a sequence number at which the number of the partition begins.
 	// Any other entity would take nine years to reach it, at a message per microsecond.
 	partitionShift = 48
