@@ -72,12 +72,12 @@ compile:
 # The scenes mostly wait, the packages mostly compute, so each has one of two cores to itself. Packages that take longest come first.
 test-packages:
 	$(RUN) $(RACE) -vet=off -p 2 ./monitor ./cmd/overdue $(PACKAGES)
-	$(RUN) -vet=off $(SMALLER)
 
 # Programs are measured with Go's own setting of the garbage collector.
 test-scenes:
 	GOGC=100 $(RUN) $(RACE) -vet=off -count=1 -p 2 $(SCENES)
 	GOGC=100 $(RUN) -vet=off -count=1 -parallel 4 ./test/e2e
+	$(RUN) -vet=off $(SMALLER)
 	$(MAKE) --no-print-directory deploy conformance
 
 deploy: ## what is in deploy/, rendered, decoded and run, the image with its licences, and Dapr's component; modules of their own

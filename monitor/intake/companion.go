@@ -26,6 +26,8 @@ const (
 	// CrowdedWait is how long a companion makes room that waits for a check while the worker is
 	// crowded.
 	CrowdedWait = 5 * time.Second
+	// joinTime is how far apart parts may come that share a companion.
+	joinTime = 20 * time.Millisecond
 )
 
 // A Companion is a companion in hand, under its lock, until all its messages are seen to. Add
@@ -44,7 +46,8 @@ type Companion struct {
 	open       int                           // watches that have not ended
 	how        settlement                    // handed back until a watch ends otherwise
 	handedBack []*scheduler.Companion        // parts of the watches that HandBack ended
-	writes     []func(context.Context) error // of the other parts: each returns when that is over
+	parts      []scheduler.Companion         // of other watches, to be written
+	writes     []func(context.Context) error // of parts: each returns when that is over
 }
 
 // Open reads the companion of a lease. It returns nil for one that cannot be parsed: that goes to
@@ -85,16 +88,29 @@ func (h *Companion) Add(n int) {
 	h.open += n
 }
 
-// Done ends one watch. part, if not nil, takes over: it is written at once, since it may be due
-// while other watches are still open.
+// Done ends one watch. part, if not nil, takes over: it is written joinTime later, with those that
+// come meanwhile, since it may be due while other watches are still open.
 func (h *Companion) Done(ctx context.Context, part *scheduler.Companion) {
 	if part != nil {
-		write := h.in.cfg.Scheduler.Begin(*part)
 		h.mu.Lock()
-		h.writes = append(h.writes, write)
+		h.parts = append(h.parts, *part)
+		isFirst := len(h.parts) == 1
 		h.mu.Unlock()
+		if isFirst {
+			time.AfterFunc(joinTime, h.writeParts)
+		}
 	}
 	h.end(ctx, settlement{outcome: completed})
+}
+
+// writeParts begins to write the parts that have come.
+func (h *Companion) writeParts() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, part := range h.parts {
+		h.writes = append(h.writes, h.in.cfg.Scheduler.Begin(part))
+	}
+	h.parts = nil
 }
 
 // Refuse ends one watch of a companion that must not come back.
@@ -132,9 +148,10 @@ func (h *Companion) end(ctx context.Context, how settlement) {
 func (h *Companion) settle(ctx context.Context) {
 	if h.how.outcome > handedBack {
 		for _, part := range h.handedBack {
-			h.writes = append(h.writes, h.in.cfg.Scheduler.Begin(*part))
+			h.parts = append(h.parts, *part)
 		}
 	}
+	h.writeParts()
 	for _, write := range h.writes {
 		if err := write(ctx); err != nil {
 			h.in.log.Warn("companion not rewritten: its messages are checked again", zap.String("work_queue", h.Content.Entity), zap.Error(err))
