@@ -182,8 +182,8 @@ type group struct {
 
 // compose turns the tickets of one transfer into companions. References of one entity with
 // deadlines in one slot share one, and so do slots that end at one instant. References that are
-// written again and are due in the same second share a companion that is due with the first of
-// them. Notifications share one that is due with the last of them, however far apart. A ticket whose references fall into several slots is done when all of its companions are.
+// written again and are due in the same second share the companion of the first of them. A ticket
+// whose references fall into several slots is done when all of its companions are.
 func compose(tickets []*ticket) []*group {
 	type key struct {
 		entity  string
@@ -215,17 +215,14 @@ func compose(tickets []*ticket) []*group {
 		case !c.IsSlot() && !c.Due.IsZero():
 			k := key{
 				entity:  c.Entity,
+				due:     c.Due.Unix(),
 				again:   true,
 				attempt: c.Attempt,
-			}
-			isNotification := len(c.References) > 0 && c.References[0].Missed != nil
-			if !isNotification {
-				k.due = c.Due.Unix()
 			}
 			g := share(k, c.Due, len(c.References))
 			g.composed = false
 			g.c.Attempt = c.Attempt
-			if isNotification == c.Due.After(g.c.Due) {
+			if c.Due.Before(g.c.Due) {
 				g.c.Due = c.Due
 			}
 			g.c.References = append(g.c.References, c.References...)
