@@ -40,19 +40,26 @@ func TestAForwardedCopyStatesNoDeadline(t *testing.T) {
 	}
 }
 
+// expiringQueue makes the queue orders, which dead-letters what expires, and the queue next.
+func expiringQueue(t *testing.T) (*brokertest.Namespace, *azservicebus.Sender) {
+	t.Helper()
+	ns := brokertest.New(t, func(c *broker.Config) {
+		c.Expiry = queue.Eager
+		c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "next"}}
+	})
+	sender, err := ns.Client(t).NewSender("orders", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns, sender
+}
+
 // A caller that gives up and calls again while a message is being forwarded joins that: there is
 // one copy.
 func TestAMessageIsForwardedOnceIfAlertIsCalledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := brokertest.New(t, func(c *broker.Config) {
-			c.Expiry = queue.Eager
-			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "next"}}
-		})
+		ns, sender := expiringQueue(t)
 		f := forwards(t, ns, Handling{ForwardTo: "next"})
-		sender, err := ns.Client(t).NewSender("orders", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		life := time.Second
 		event := func(number int64) Event {
 			e := someEvent()
@@ -116,15 +123,8 @@ func TestAMessageIsForwardedOnceIfAlertIsCalledAgain(t *testing.T) {
 // a time is completed when those are.
 func TestADeadLetterBehindManyOthersIsCompletedAfterThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ns := brokertest.New(t, func(c *broker.Config) {
-			c.Expiry = queue.Eager
-			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "next"}}
-		})
+		ns, sender := expiringQueue(t)
 		f := forwards(t, ns, Handling{ForwardTo: "next"})
-		sender, err := ns.Client(t).NewSender("orders", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
 		life, n := time.Second, int64(searchDepth+50)
 		for range n {
 			if err := sender.SendMessage(t.Context(), &azservicebus.Message{TimeToLive: &life}, nil); err != nil {

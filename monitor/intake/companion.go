@@ -147,9 +147,11 @@ func (h *Companion) end(ctx context.Context, how settlement) {
 // settle settles h once its parts are written. If one is not, h comes back.
 func (h *Companion) settle(ctx context.Context) {
 	if h.how.outcome > handedBack {
+		h.mu.Lock() // a timer of Done may be writing
 		for _, part := range h.handedBack {
 			h.parts = append(h.parts, *part)
 		}
+		h.mu.Unlock()
 	}
 	h.writeParts()
 	for _, write := range h.writes {
