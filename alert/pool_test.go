@@ -43,7 +43,7 @@ func pagesOf(t *testing.T, addr string) Pool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := redisstore.Open(redisstore.Config{Address: a, Fleet: []string{"n"}, Slack: 20})
+	s, err := redisstore.Open(redisstore.Config{Address: a, Fleet: []string{"n"}, Slack: 20, Connections: 1024})
 	if err != nil {
 		t.Fatal(err)
 	}

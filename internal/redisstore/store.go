@@ -31,6 +31,7 @@ type Config struct {
 
 	DialTimeout time.Duration // of a connection, TLS included; 0 = 2 s
 	Slack       float64       // stretches the bounds of all questions, for a Redis that is far away; 0 = 1
+	Connections int           // to each server at most; 0 = 8, which is enough since all uses ask in batches
 }
 
 // A Store is what one process has of Redis. It is safe for concurrent use.
@@ -43,9 +44,6 @@ type Store struct {
 	mu       sync.Mutex
 	circuits map[string]*circuit
 }
-
-// poolSize bounds the connections to each server: all uses ask in batches.
-const poolSize = 8
 
 // callMost bounds what no context does.
 const callMost = 30 * time.Second
@@ -60,6 +58,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	if cfg.Slack == 0 {
 		cfg.Slack = 1
+	}
+	if cfg.Connections == 0 {
+		cfg.Connections = 8
 	}
 	silenceOnce.Do(func() { redis.SetLogger(silence{}) })
 	a := cfg.Address
@@ -83,8 +84,8 @@ func Open(cfg Config) (*Store, error) {
 		ReadTimeout:           callMost,
 		WriteTimeout:          callMost,
 		PoolTimeout:           callMost,
-		PoolSize:              poolSize,
-		MaxIdleConns:          poolSize,
+		PoolSize:              cfg.Connections,
+		MaxIdleConns:          cfg.Connections,
 		ConnMaxIdleTime:       5 * time.Minute,
 	}
 	if a.TLS {

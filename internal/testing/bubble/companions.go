@@ -56,12 +56,13 @@ func InRedisWithSlack[S interface{ Base() *Scene }](addr string, slack float64) 
 }
 
 // OpenRedis opens what a process shares with others. The timeouts of Redis are real time, and a
-// busy machine must not look like a Redis that is gone: slack makes them longer.
+// busy machine must not look like a Redis that is gone: slack makes them longer. There are enough
+// connections that nobody waits for one: go-redis waits with timers that it shares between bubbles.
 func (s *Scene) OpenRedis(addr string, slack float64) *redisstore.Store {
 	s.Helper()
 	a, err := redisstore.ParseAddress("redis://" + addr)
 	s.Must(err)
-	store, err := redisstore.Open(redisstore.Config{Address: a, Fleet: []string{brokertest.Host, MonitorQueue}, Slack: slack})
+	store, err := redisstore.Open(redisstore.Config{Address: a, Fleet: []string{brokertest.Host, MonitorQueue}, Slack: slack, Connections: 1024})
 	s.Must(err)
 	s.Cleanup(func() {
 		_ = store.Close()           // its server may be gone
