@@ -86,7 +86,7 @@ func newEntity(w *Worker, name string) *entity {
 		Operations: w.metrics.Operations,
 		Recreated:  e.forget,
 	}
-	e.nudges.Nudger = nudge.New(nudge.Config{
+	e.nudges = newNudges(nudge.Config{
 		Links:      w.cfg.Links,
 		Path:       name,
 		Clock:      &w.clock,
@@ -179,7 +179,7 @@ func (e *entity) run(ctx context.Context) {
 		select {
 		case <-e.inbox.woken:
 		case <-time.After(e.idle(ctx)):
-			if len(e.agenda)+len(e.nudges.ripe) == 0 && e.nudges.Rest() == nil && leave() {
+			if len(e.agenda)+e.nudges.ripe.Len() == 0 && e.nudges.Rest() == nil && leave() {
 				return
 			}
 		}
@@ -212,7 +212,7 @@ func (e *entity) idle(ctx context.Context) time.Duration {
 	if len(e.agenda) > 0 {
 		wait = min(wait, time.Until(e.agenda[0].when()))
 	}
-	if len(e.nudges.ripe) > 0 {
+	if e.nudges.ripe.Len() > 0 {
 		wait = min(wait, max(time.Until(e.nudges.rest), time.Millisecond))
 	}
 	nudgesItself := !e.isFast() && e.settings.nudgeReachesAll() && e.agenda.awaitsNudge(e.settings.Settings)
@@ -258,7 +258,7 @@ func (e *entity) stop(ctx context.Context) {
 	if ended := e.nudges.Rest(); ended != nil {
 		<-ended
 	}
-	if ripe := inHand(e.nudges.ripe); len(ripe) > 0 {
+	if ripe := inHand(e.nudges.takeAll()); len(ripe) > 0 {
 		e.check(ctx, ripe, e.readLetters)
 	}
 	now := e.w.clock.Now()
@@ -272,6 +272,6 @@ func (e *entity) stop(ctx context.Context) {
 			c.HandBack(ctx, wt.again(e.name, now, c.Content.Attempt))
 		}
 	}
-	e.agenda, e.nudges.ripe = nil, nil
+	e.agenda = nil
 	clear(e.watches)
 }

@@ -3,9 +3,11 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
-	"slices"
 	"time"
+
+	"github.com/tidwall/btree"
 
 	"overdue/monitor/judge"
 	"overdue/monitor/nudge"
@@ -16,10 +18,12 @@ import (
 // all messages whose nudge was made. The queue is searched for messages without a letter.
 
 const (
-	// After a read of letters, none are read for restPerPage times its pages, but restMax at most.
-	// So few messages are notified of soon, and many share pages.
+	// A read of letters is for maxRead messages at most, those with the next sequence numbers, which
+	// share pages. After it none are read for restPerPage times its pages, but all that wait have
+	// their turn within sweepTime. So few messages are notified of soon, and many share pages.
+	maxRead     = 1024
 	restPerPage = 10 * time.Millisecond
-	restMax     = 4 * time.Second
+	sweepTime   = 4 * time.Second
 )
 
 // isFast reports whether nudges come first on e.
@@ -30,8 +34,19 @@ func (e *entity) isFast() bool {
 // nudges are those of an entity in fast mode, and the watches that wait for theirs.
 type nudges struct {
 	*nudge.Nudger
-	ripe []*watch
-	rest time.Time // by our clock: the letters of ripe ones are not read before
+	ripe     *btree.BTreeG[*watch] // by sequence number
+	position *watch                // letters are read from behind it on; nil: from the first
+	rest     time.Time             // by our clock: no letters are read before
+}
+
+func newNudges(cfg nudge.Config) nudges {
+	byNumber := func(a, b *watch) bool {
+		return cmp.Or(cmp.Compare(a.identity.Number, b.identity.Number), cmp.Compare(a.identity.Enqueued, b.identity.Enqueued)) < 0
+	}
+	return nudges{
+		Nudger: nudge.New(cfg),
+		ripe:   btree.NewBTreeGOptions(byNumber, btree.Options{NoLocks: true}),
+	}
 }
 
 // requestFor requests the nudges for the messages of a rule, all of which are due soon.
@@ -64,26 +79,42 @@ func (e *entity) awaitNudges(ctx context.Context, due []*watch) (others []*watch
 		}
 		due := wt.due.Add(e.w.clock.Grain())
 		e.nudges.Want(ctx, due, due)
-		e.nudges.ripe = append(e.nudges.ripe, wt)
+		e.nudges.ripe.Set(wt)
 	}
 	return others
 }
 
-// take returns the watches whose nudge was made, once the rest is over. It does not wait longer
-// than nearDeadline for a nudge that cannot be made.
+// take returns watches whose nudge was made, once the rest is over. It does not wait longer than
+// nearDeadline for a nudge that cannot be made.
 func (n *nudges) take(now time.Time, grain time.Duration) (ripe []*watch) {
 	if now.Before(n.rest) {
 		return nil
 	}
-	n.ripe = slices.DeleteFunc(n.ripe, func(wt *watch) bool {
+	collect := func(wt *watch) bool {
 		_, made := n.MadeFor(wt.due.Add(grain))
-		isRipe := made || now.Sub(wt.next) >= nearDeadline
-		if isRipe {
+		if made || now.Sub(wt.next) >= nearDeadline {
 			ripe = append(ripe, wt)
 		}
-		return isRipe
-	})
+		return len(ripe) < maxRead
+	}
+	if n.position != nil {
+		n.ripe.Ascend(n.position, collect)
+	}
+	if n.position = nil; len(ripe) == 0 {
+		n.ripe.Scan(collect)
+	}
+	for _, wt := range ripe {
+		n.ripe.Delete(wt)
+		n.position = wt
+	}
 	return ripe
+}
+
+// takeAll returns all that wait.
+func (n *nudges) takeAll() []*watch {
+	all := n.ripe.Items()
+	n.ripe.Clear()
+	return all
 }
 
 // readLetters reads the dead letters of messages whose nudge was made, and looks for those that
@@ -92,7 +123,9 @@ func (e *entity) readLetters(ctx context.Context, ripe []*watch) error {
 	pages := e.letters.view.Peeks
 	err := e.findLetters(ctx, ripe)
 	pages = e.letters.view.Peeks - pages
-	e.nudges.rest = time.Now().Add(min(time.Duration(pages)*restPerPage, restMax))
+	all := len(ripe) + e.nudges.ripe.Len()
+	share := sweepTime * time.Duration(len(ripe)) / time.Duration(max(all, 1))
+	e.nudges.rest = time.Now().Add(min(time.Duration(pages)*restPerPage, share))
 	if err != nil {
 		return err
 	}
