@@ -137,9 +137,9 @@ $(GOLANGCI):
 	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/golangci-lint $@
 
-# Vale reads the pages that people write: decisions are history, and generated pages come from code. Of the Go code it reads all
+# Vale reads the pages that people write, not those that are generated. Of the Go code it reads all
 # comments, those of tests included, as Markdown: its rules for sentences do not see comments otherwise.
-PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md test/bench/README.md docs/README.md docs/start docs/operate docs/broker docs/reference/companion.md docs/reference/webhooks.md \
+PROSE := README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md CODE_OF_CONDUCT.md test/bench/README.md docs/README.md docs/start docs/operate docs/broker docs/decisions docs/reference/companion.md docs/reference/webhooks.md \
 	$(addprefix docs/internals/,broker.md monitor.md relay.md scheduler.md servicebus.md) \
 	deploy/README.md deploy/helm/overdue/README.md $(wildcard examples/README.md examples/*/README.md)
 prose: $(VALE) ## the words and sentences of pages and comments, by .vale/styles/Overdue
