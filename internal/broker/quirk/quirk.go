@@ -42,21 +42,21 @@ type Quirk struct {
 
 // All has every quirk.
 var All = []Quirk{
-	{FlushHead, "flush-head", "a receive expires only what stands before the first live message"},
-	{CleanupLate, "cleanup-late", "a receive begins to move expired messages, and is answered up to 2 s before the last of them has left its queue"},
+	{FlushHead, "flush-head", "a receive expires only messages before the first live one"},
+	{CleanupLate, "cleanup-late", "a receive starts to move expired messages, and is answered up to 2 s before the last of them has left its queue"},
 	{ExpiresAlone, "expires-alone", "messages expire although nobody receives"},
 	{ReleaseCounts, "release-counts", "the outcome released counts a delivery"},
-	{ReleaseLast, "release-last", "a released message goes behind all others"},
+	{ReleaseLast, "release-last", "a released message goes to the end of its queue"},
 	{DeadLettersRenumbered, "dead-letters-renumbered", "a dead letter gets a new sequence number"},
 	{DeadLettersRestamped, "dead-letters-restamped", "a dead letter gets a new enqueued time"},
-	{DeadLettersLate, "dead-letters-late", "a dead letter can be found half a second after it has left its queue"},
+	{DeadLettersLate, "dead-letters-late", "a dead letter can be read half a second after its message has left its queue"},
 	{PeekHidesExpired, "peek-hides-expired", "a peek does not show expired messages"},
 	{PeekHidesLocked, "peek-hides-locked", "a peek does not show locked messages"},
-	{PeekShort, "peek-short", "a peek returns 10 messages at most"},
+	{PeekShort, "peek-short", "a peek returns at most 10 messages"},
 	{ScheduleLate, "schedule-late", "scheduled messages become active up to 1 s late"},
 	{BatchUnscheduled, "batch-unscheduled", "messages of a batch are not scheduled, but active at once"},
-	{CancelPartial, "cancel-partial", "a request to cancel scheduled messages cancels those that there are, and succeeds"},
-	{StampsSeconds, "stamps-seconds", "the enqueued time is stated in whole seconds"},
+	{CancelPartial, "cancel-partial", "a request to cancel scheduled messages cancels those that exist, and succeeds"},
+	{StampsSeconds, "stamps-seconds", "the enqueued time has a resolution of a second"},
 	{DrainUnanswered, "drain-unanswered", "a receiver that drains its credit gets no answer"},
 }
 
