@@ -66,7 +66,7 @@ func (plan *Cost) Measure(ctx context.Context, p *Program, progress func(string)
 }
 
 // costTargets are operations for a message, by messages per second, with companions of kind slot.
-var costTargets = map[int]float64{1000: 0.08, 10_000: 0.02}
+var costTargets = map[int]float64{1000: 0.05, 10_000: 0.006}
 
 // Figures are the operations for each message.
 func (r *CostResult) Figures() (all []Figure) {

@@ -94,14 +94,23 @@ func (r *ExpireResult) Figures() (all []Figure) {
 			Name: name, Value: c.LagMs.P99, Unit: "ms",
 			What: "missed deadlines: lag p99, " + c.String(),
 		}
-		switch {
-		case c.Outstanding < targetOutstanding || c.Consumers > 0 || c.Load > 0 || c.Queues > 1:
-		case c.Drained:
-			f = f.atMost(25)
-		default:
-			f = f.atMost(10)
+		operations := Figure{
+			Name:  name + ".operations",
+			What:  "… and operations for a message",
+			Value: c.OperationsPerMessage,
 		}
-		all = append(all, f, Figure{
+		switch {
+		case c.Consumers > 0 || c.Load > 0:
+		case c.Queues > 1:
+			f = f.atMost(30)
+		case c.Outstanding >= 10*targetOutstanding:
+			f = f.atMost(60)
+		case c.Outstanding >= targetOutstanding && c.Drained:
+			f = f.atMost(30)
+		case c.Outstanding >= targetOutstanding:
+			f, operations = f.atMost(10), operations.atMost(0.08)
+		}
+		all = append(all, f, operations, Figure{
 			Name:  name + ".timer",
 			What:  "… and a plain timer in the same run",
 			Value: c.TimerLateMs.P99, Unit: "ms",

@@ -63,8 +63,7 @@ func TestSendsAreHeldAgainstHAProxy(t *testing.T) {
 			got[f.Name] = *f.Target
 		}
 	}
-	want := map[string]float64{"send.single.unmonitored.haproxy": 1,
-		"send.single.each.haproxy": 0.95, "send.single.slot.haproxy": 0.95}
+	want := map[string]float64{"send.single.unmonitored.haproxy": 1, "send.single.slot.haproxy": 0.8}
 	if len(got) != len(want) {
 		t.Errorf("targets %v, want %v", got, want)
 	}
