@@ -9,10 +9,27 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/internal/broker"
 	"overdue/internal/slack"
 )
+
+// slackOf is what a meter has counted that is registered with metrics.
+func slackOf(t *testing.T, metrics *prometheus.Registry) map[string]slack.Settlements {
+	t.Helper()
+	families, err := metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slack.Read(families)
+}
+
+// settledOf is how many settlements of orders were counted.
+func settledOf(t *testing.T, metrics *prometheus.Registry) uint64 {
+	t.Helper()
+	return slackOf(t, metrics)["orders"].Summarize("orders").Count
+}
 
 // How much time was left is measured where a settlement takes the message off its queue, however
 // the companions are kept, also if its send did not pass the endpoint.
@@ -60,7 +77,8 @@ func TestSlackOfSettlements(t *testing.T) {
 		for _, companions := range []string{"each", "slot"} {
 			t.Run(name+", "+companions, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					meter := slack.NewMeter(nil)
+					metrics := prometheus.NewRegistry()
+					meter := slack.NewMeter(metrics)
 					sc := setupAMQP(t, func(s *setting) {
 						s.companions, s.measure, s.proxy.Slack = companions, !tc.unmeasured, meter
 						s.broker.Queues = []broker.QueueConfig{}
@@ -80,7 +98,7 @@ func TestSlackOfSettlements(t *testing.T) {
 					time.Sleep(10 * time.Second)
 					tc.settle(sc)
 					synctest.Wait()
-					got := meter.Read()["orders"].Summarize("orders")
+					got := slackOf(t, metrics)["orders"].Summarize("orders")
 					if got.Count != tc.want.Count || got.Late != tc.want.Late {
 						t.Errorf("%+v, want %d settlements, %d late", got, tc.want.Count, tc.want.Late)
 					}
@@ -97,7 +115,8 @@ func TestSlackOfSettlements(t *testing.T) {
 // lost from the count but those of the last, unfinished sample.
 func TestSlackOfManyMessagesIsSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		meter := slack.NewMeter(nil)
+		metrics := prometheus.NewRegistry()
+		meter := slack.NewMeter(metrics)
 		sc := setupAMQP(t, func(s *setting) { s.proxy.Slack = meter })
 		sender, err := sc.ns.Client(t).NewSender("orders", nil) // past the endpoint: nobody expects them
 		sc.must(err)
@@ -122,13 +141,13 @@ func TestSlackOfManyMessagesIsSampled(t *testing.T) {
 			synctest.Wait()
 		}
 		receive(450)
-		if got := meter.Read()["orders"].Settled(); got > 450 || got < 450-2*slack.SampleEvery {
+		if got := settledOf(t, metrics); got > 450 || got < 450-2*slack.SampleEvery {
 			t.Errorf("%d settlements are counted of 450, want all but those of a sample", got)
 		}
-		before := meter.Read()["orders"]
+		before := settledOf(t, metrics)
 		time.Sleep(2 * time.Second)
 		receive(50) // the first sample ends the second; then each counts
-		if got := meter.Read()["orders"].Since(before).Settled(); got < 50-slack.SampleEvery || got > 50+slack.SampleEvery {
+		if got := settledOf(t, metrics) - before; got < 50-slack.SampleEvery || got > 50+slack.SampleEvery {
 			t.Errorf("%d settlements are counted of 50", got)
 		}
 	})
@@ -137,7 +156,8 @@ func TestSlackOfManyMessagesIsSampled(t *testing.T) {
 // Each copy of a message counts in its subscription.
 func TestSlackOfSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		meter := slack.NewMeter(nil)
+		metrics := prometheus.NewRegistry()
+		meter := slack.NewMeter(metrics)
 		sc := setupAMQP(t, func(s *setting) {
 			s.proxy.Slack = meter
 			s.broker.Topics = []broker.TopicSetup{{TopicConfig: broker.TopicConfig{Name: "events"}, Subscriptions: []broker.SubscriptionSetup{
@@ -158,7 +178,7 @@ func TestSlackOfSubscriptions(t *testing.T) {
 		}
 		synctest.Wait()
 		for name, late := range map[string]uint64{"events/Subscriptions/audit": 0, "events/Subscriptions/mail": 1} {
-			got := meter.Read()[name].Summarize(name)
+			got := slackOf(t, metrics)[name].Summarize(name)
 			if got.Count != 1 || got.Late != late || late == 0 && (got.LeftP50 < 47_000 || got.LeftP50 > 50_000) {
 				t.Errorf("%+v, want one settlement, %d late", got, late)
 			}

@@ -18,7 +18,7 @@ import (
 // startDashboard makes the dashboard of the admin port. Everything that it shows has to be there.
 func (p *Process) startDashboard() error {
 	s := web.Source{
-		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Checks: p.checks, Slack: p.slack,
+		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Checks: p.checks,
 		State:    func() string { return string(p.life.State()) },
 		Settings: func() any { return p.current().Redacted() },
 	}

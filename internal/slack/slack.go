@@ -4,122 +4,155 @@
 // and how long after their enqueue that was. The first says how near the deadlines are, the second
 // which deadline would have been met.
 //
-// A [Meter] counts in memory, as metrics and in cells. The history reads the cells and keeps their
-// increases by the minute.
+// A [Meter] counts in two histograms of Prometheus. Their classic buckets are for people who scrape
+// them; dashboard and history read the native ones, which are narrow.
 package slack
 
 import (
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+	dto "github.com/prometheus/client_model/go"
 
 	"overdue/internal/lag"
 )
 
 const (
+	leftMetric  = "overdue_deadline_slack_seconds"
+	takenMetric = "overdue_settled_after_seconds"
+	entityLabel = "entity"
+
 	// maxEntities bounds the entities that are measured apart: their names come from clients.
 	maxEntities = 256
 	// others is the name of all beyond the bound.
 	others = "(other)"
+
+	// SampleEvery is how many deliveries that only the meter needs one stands for, beyond sampleAfter in
+	// a second.
+	SampleEvery = 16
+	sampleAfter = 100
 )
 
 // A Meter measures the settlements of a process. nil measures none.
 type Meter struct {
 	left, taken *prometheus.HistogramVec
 
-	mu       sync.RWMutex
-	entities map[string]*Entity // by name in lower case
+	mu    sync.Mutex
+	names map[string]string // as an entity was spelled first, by its name in lower case
 }
 
 // NewMeter makes the metrics and registers them with r, unless that is nil.
 func NewMeter(r prometheus.Registerer) *Meter {
-	m := &Meter{
-		left: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "overdue_deadline_slack_seconds",
-			Help:    "How much time was left before the deadline when a message was settled through the AMQP endpoint. Settlements after the deadline are in the bucket 0.",
-			Buckets: append([]float64{0}, lag.Buckets()...),
-		}, []string{"entity"}),
-		taken: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "overdue_settled_after_seconds",
-			Help:    "How long after its enqueue a message with a deadline was settled through the AMQP endpoint.",
-			Buckets: lag.Buckets(),
-		}, []string{"entity"}),
-		entities: map[string]*Entity{},
+	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
+		return promauto.With(r).NewHistogramVec(prometheus.HistogramOpts{
+			Name:                        name,
+			Help:                        help,
+			Buckets:                     buckets,
+			NativeHistogramBucketFactor: bucketFactor,
+		}, []string{entityLabel})
 	}
-	if r != nil {
-		r.MustRegister(m.left, m.taken)
+	return &Meter{
+		left: histogram(leftMetric,
+			"How much time was left before the deadline when a message was settled through the AMQP endpoint. Settlements after the deadline are in the bucket 0.",
+			append([]float64{0}, lag.Buckets()...)),
+		taken: histogram(takenMetric,
+			"How long after its enqueue a message with a deadline was settled through the AMQP endpoint.",
+			lag.Buckets()),
+		names: map[string]string{},
 	}
-	return m
 }
 
-// An Entity measures the settlements of one queue. nil measures none.
-type Entity struct {
-	name        string
-	left, taken prometheus.Observer
-	counts      [numbers]atomic.Uint64
+// nameOf returns the label of an entity, which is spelled in any case.
+func (m *Meter) nameOf(entity string) string {
+	key := strings.ToLower(entity)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	name, known := m.names[key]
+	switch {
+	case known:
+		return name
+	case len(m.names) == maxEntities:
+		return others
+	}
+	m.names[key] = entity
+	return entity
 }
 
-// Of returns the entity with a name, which is spelled in any case.
-func (m *Meter) Of(name string) *Entity {
+// A Link measures the settlements of one receiving link. It is not safe for concurrent use. nil
+// measures none.
+type Link struct {
+	meter       *Meter
+	place       string
+	left, taken prometheus.Observer // from the first settlement on: only then does the place exist for sure
+
+	measured, passed int
+	since            time.Time // when measured was last set to 0
+}
+
+// Link returns the measurement of a link to a queue or subscription.
+func (m *Meter) Link(place string) *Link {
 	if m == nil {
 		return nil
 	}
-	key := strings.ToLower(name)
-	m.mu.RLock()
-	e := m.entities[key]
-	m.mu.RUnlock()
-	if e != nil {
-		return e
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.entities) >= maxEntities {
-		key, name = others, others
-	}
-	if e = m.entities[key]; e == nil {
-		e = &Entity{name: name, left: m.left.WithLabelValues(name), taken: m.taken.WithLabelValues(name)}
-		m.entities[key] = e
-	}
-	return e
+	return &Link{meter: m, place: place}
 }
 
-// Settled counts n messages, of which one was enqueued, was settled and had its deadline at these
-// instants of the broker's clock.
-func (e *Entity) Settled(enqueued, settled, deadline time.Time, n uint64) {
-	if e == nil {
+// Weight is for how many deliveries the next one counts; 0 = it is not to be measured.
+func (l *Link) Weight() uint64 {
+	if l == nil {
+		return 0
+	}
+	if l.measured++; l.measured <= sampleAfter {
+		return 1
+	}
+	if l.passed++; l.passed%SampleEvery == 0 {
+		return SampleEvery
+	}
+	return 0
+}
+
+// Settled counts a settlement with its weight. The instants are those of the broker's clock.
+func (l *Link) Settled(enqueued, settled, deadline time.Time, weight uint64) {
+	if l == nil {
 		return
 	}
+	if l.left == nil {
+		name := l.meter.nameOf(l.place)
+		l.left, l.taken = l.meter.left.WithLabelValues(name), l.meter.taken.WithLabelValues(name)
+	}
 	timeLeft, timeTaken := max(deadline.Sub(settled), 0), max(settled.Sub(enqueued), 0)
-	for range n {
-		e.left.Observe(timeLeft.Seconds())
-		e.taken.Observe(timeTaken.Seconds())
+	for range weight {
+		l.left.Observe(timeLeft.Seconds())
+		l.taken.Observe(timeTaken.Seconds())
 	}
-	if timeLeft == 0 {
-		e.counts[lateOffset].Add(n)
+	if settled.Sub(l.since) > time.Second {
+		l.measured, l.since = 0, settled
 	}
-	e.counts[leftOffset+cellOf(timeLeft)].Add(n)
-	e.counts[takenOffset+cellOf(timeTaken)].Add(n)
 }
 
-// Read returns what each entity has counted since the start of the process.
-func (m *Meter) Read() map[string]Counts {
-	all := map[string]Counts{}
-	if m == nil {
-		return all
-	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	for _, e := range m.entities {
-		c := Counts{}
-		for i := range e.counts {
-			if n := e.counts[i].Load(); n > 0 {
-				c[uint16(i)] = n
-			}
+// Settlements are those of one entity, by the time that was left and by the time taken.
+type Settlements struct{ Left, Taken Buckets }
+
+// Read returns what a [Meter] has counted since the start of the process, by entity.
+func Read(metrics []*dto.MetricFamily) map[string]Settlements {
+	all := map[string]Settlements{}
+	for _, family := range metrics {
+		if family.GetName() != leftMetric && family.GetName() != takenMetric {
+			continue
 		}
-		all[e.name] = c
+		for _, m := range family.GetMetric() {
+			entity := m.GetLabel()[0].GetValue()
+			s := all[entity]
+			if family.GetName() == leftMetric {
+				s.Left = bucketsOf(m.GetHistogram())
+			} else {
+				s.Taken = bucketsOf(m.GetHistogram())
+			}
+			all[entity] = s
+		}
 	}
 	return all
 }
@@ -137,15 +170,15 @@ type Summary struct {
 	TakenP99 int64 `json:"takenP99Ms"` // the deadline that 99 of 100 would meet
 }
 
-// Summarize sums up the counts of an entity.
-func (c Counts) Summarize(entity string) Summary {
+// Summarize sums up the settlements of an entity.
+func (s Settlements) Summarize(entity string) Summary {
 	return Summary{
 		Entity:   entity,
-		Count:    c.Settled(),
-		Late:     c.Late(),
-		LeftP1:   c.atLeast(leftOffset, 0.01).Milliseconds(),
-		LeftP50:  c.atLeast(leftOffset, 0.5).Milliseconds(),
-		TakenP50: c.atMost(takenOffset, 0.5).Milliseconds(),
-		TakenP99: c.atMost(takenOffset, 0.99).Milliseconds(),
+		Count:    s.Left.sum(),
+		Late:     s.Left[zeroBucket],
+		LeftP1:   s.Left.atLeast(0.01).Milliseconds(),
+		LeftP50:  s.Left.atLeast(0.5).Milliseconds(),
+		TakenP50: s.Taken.atMost(0.5).Milliseconds(),
+		TakenP99: s.Taken.atMost(0.99).Milliseconds(),
 	}
 }

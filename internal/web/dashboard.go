@@ -27,7 +27,6 @@ import (
 	"overdue/internal/escape"
 	"overdue/internal/notifications"
 	"overdue/internal/operator/deadlines"
-	"overdue/internal/slack"
 )
 
 // Path is where the admin port serves a [Dashboard].
@@ -52,8 +51,6 @@ type Source struct {
 	Missed func(match func(*alert.Event) bool, limit int) []notifications.Notification
 	// Gaps are the spans of which the history may lack something; nil without a history.
 	Gaps func() []notifications.Gap
-
-	Slack *slack.Meter // of settlements; nil without a proxy
 
 	Namespace *Namespace // nil = this process has none
 }

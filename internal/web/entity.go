@@ -89,7 +89,7 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 		{Name: "Lag", Value: row.Within, Note: "99 of 100 within"},
 	}
 	v.Chart = chartOf(means)
-	v.Slack = d.slackOf(name)
+	v.Slack = r.slackOf(name)
 	if v.Monitor {
 		v.Gaps = d.gaps()
 		v.Missed = d.missed(func(e *alert.Event) bool { return strings.EqualFold(e.Data.Entity, name) })
@@ -131,10 +131,9 @@ const minColumns = 6
 const histogramHeight = 60
 
 // slackOf is the slack of a queue, or of the subscriptions of a topic.
-func (d *Dashboard) slackOf(name string) (all []slackView) {
-	counts := d.source.Slack.Read()
+func (r *reading) slackOf(name string) (all []slackView) {
 	var places []string
-	for place := range counts {
+	for place := range r.slack {
 		at, err := dlq.ParsePlace(place)
 		if strings.EqualFold(place, name) || err == nil && strings.EqualFold(at.Entity, name) {
 			places = append(places, place)
@@ -142,19 +141,19 @@ func (d *Dashboard) slackOf(name string) (all []slackView) {
 	}
 	slices.Sort(places)
 	for _, place := range places[:min(len(places), maxRows)] {
-		all = append(all, newSlackView(place, counts[place]))
+		all = append(all, newSlackView(place, r.slack[place]))
 	}
 	return all
 }
 
-func newSlackView(place string, c slack.Counts) slackView {
-	s := c.Summarize(place)
+func newSlackView(place string, settled slack.Settlements) slackView {
+	s := settled.Summarize(place)
 	milliseconds := func(n int64) string { return span(time.Duration(n) * time.Millisecond) }
 	v := slackView{
 		Place: place, Count: number(float64(s.Count)), Late: number(float64(s.Late)), HasLate: s.Late > 0,
 		Half: milliseconds(s.LeftP50), Most: milliseconds(s.LeftP1), Would: milliseconds(s.TakenP99), TakenHalf: milliseconds(s.TakenP50),
 	}
-	n := append([]uint64{s.Late}, c.LeftBetween(slackBounds)...)
+	n := append([]uint64{s.Late}, settled.Left.Between(slackBounds)...)
 	n[1] -= min(n[1], s.Late) // late ones had no time left
 	first, last := 0, len(n)-1
 	for first < last && n[first] == 0 {

@@ -9,16 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"overdue/alert"
 	"overdue/internal/slack"
 	"overdue/scheduler"
 )
 
 func TestAnEntityHasAPage(t *testing.T) {
-	meter := slack.NewMeter(prometheus.NewRegistry())
-	s := setup(t, func(s *Source) { s.Slack = meter })
+	s := setup(t)
+	meter := slack.NewMeter(s.registry)
 	s.deadlines.Add("orders", "met", 4)
 	s.deadlines.Add("orders", "missed", 1)
 	s.Sample()
@@ -28,7 +26,7 @@ func TestAnEntityHasAPage(t *testing.T) {
 	s.miss(t, "2", alert.EventData{Entity: "other", MessageID: "m-2"})
 	now := time.Now()
 	for _, left := range []time.Duration{40 * time.Second, 30 * time.Second, 2 * time.Minute, -time.Second} {
-		meter.Of("orders").Settled(now, now.Add(10*time.Second), now.Add(10*time.Second).Add(left), 1)
+		meter.Link("orders").Settled(now, now.Add(10*time.Second), now.Add(10*time.Second).Add(left), 1)
 	}
 	body := s.get(Path + "entity?name=orders").Body.String()
 	wantText(t, body, "<strong>4</strong>", "Mean lag in the last 15 minutes, up to 50 ms", `<span class="top">50 ms</span>`, ">m-1<",
@@ -45,11 +43,16 @@ func TestAnEntityHasAPage(t *testing.T) {
 }
 
 func TestAHistogramHasAColumnForEachSpan(t *testing.T) {
-	c := slack.Counts{}
-	c.Add(0, time.Second, 2)
-	c.Add(time.Microsecond, time.Second, 1)
-	c.Add(15*time.Second, time.Second, 6)
-	v := newSlackView("orders", c)
+	s := setup(t)
+	now, orders := time.Now(), slack.NewMeter(s.registry).Link("orders")
+	orders.Settled(now, now.Add(time.Second), now.Add(time.Second), 2)
+	orders.Settled(now, now, now.Add(time.Microsecond), 1)
+	orders.Settled(now, now, now.Add(15*time.Second), 6)
+	r, err := read(s.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newSlackView("orders", r.slack["orders"])
 	var got []string
 	for _, x := range v.Columns {
 		got = append(got, x.Name+" "+x.Count+" "+x.Height)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"overdue/internal/slack"
 )
 
 const (
@@ -37,7 +39,8 @@ type deliveries struct{ ok, failed float64 }
 type reading struct {
 	entities map[string]*figure
 	sinks    map[string]*deliveries
-	fleet    *fleet // nil without Redis
+	fleet    *fleet                       // nil without Redis
+	slack    map[string]slack.Settlements // by queue or subscription; none without a proxy
 }
 
 // A fleet is what the monitors that share a Redis know together.
@@ -54,7 +57,7 @@ func read(g prometheus.Gatherer) (*reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
 	}
-	r := &reading{entities: map[string]*figure{}, sinks: map[string]*deliveries{}}
+	r := &reading{entities: map[string]*figure{}, sinks: map[string]*deliveries{}, slack: slack.Read(families)}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			labels := map[string]string{}
