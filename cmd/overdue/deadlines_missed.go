@@ -15,7 +15,6 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/history"
-	"overdue/internal/notifications"
 )
 
 func (p *program) missedCommand() *cobra.Command {
@@ -35,7 +34,7 @@ func (p *program) missedCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		missed, err := history.Fetch(cmd.Context(), addr, entity, time.Now().Add(-since))
+		missed, err := history.FetchMissed(cmd.Context(), addr, entity, time.Now().Add(-since))
 		switch {
 		case err != nil:
 			return err
@@ -76,7 +75,7 @@ func (p *program) historyFlags(cmd *cobra.Command, name string, since *time.Dura
 }
 
 // printNone says that nothing happened, or else that nothing is recorded in a history with gaps.
-func printNone(w io.Writer, gaps []notifications.Gap, happened, recorded string, since time.Duration) error {
+func printNone(w io.Writer, gaps []history.Gap, happened, recorded string, since time.Duration) error {
 	if len(gaps) > 0 {
 		happened = recorded
 	}
@@ -86,7 +85,7 @@ func printNone(w io.Writer, gaps []notifications.Gap, happened, recorded string,
 
 // printCoverage says what an answer lacks: the rest of the fleet although there is a Redis, or
 // spans of time. Beside JSON it says so on stderr.
-func (p *program) printCoverage(scope string, gaps []notifications.Gap, asJSON bool) error {
+func (p *program) printCoverage(scope string, gaps []history.Gap, asJSON bool) error {
 	var b bytes.Buffer
 	if scope == history.ScopeAlone {
 		b.WriteString("Redis does not answer: this is what the process itself saw.\n")

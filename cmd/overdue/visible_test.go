@@ -31,7 +31,6 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/history"
-	"overdue/internal/notifications"
 )
 
 // hostileID is a message-id that a terminal would obey and a reader not see, or take for lines of ours.
@@ -112,7 +111,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 
 	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AMQPAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
 	waitUntil(t, "the history has it", func() bool { // it is written every few seconds
-		missed, err := history.Fetch(t.Context(), p.AdminAddress(), "", time.Now().Add(-time.Hour))
+		missed, err := history.FetchMissed(t.Context(), p.AdminAddress(), "", time.Now().Add(-time.Hour))
 		return err == nil && len(missed.Found) > 0
 	})
 	asked := map[string]bool{}
@@ -172,7 +171,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 			t.Errorf("overdue %s is a command of which nobody looks at the output", path)
 		}
 	})
-	for _, target := range []string{notifications.Path, "/configz", "/readyz?verbose", "/healthz/outbound?verbose"} {
+	for _, target := range []string{history.NotificationsPath, "/configz", "/readyz?verbose", "/healthz/outbound?verbose"} {
 		resp, err := http.Get("http://" + p.AdminAddress() + target)
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,6 @@ import (
 	"overdue/internal/escape"
 	"overdue/internal/history"
 	"overdue/internal/lifecycle"
-	"overdue/internal/notifications"
 )
 
 // checkTimeout bounds each check.
@@ -94,15 +93,14 @@ type Port struct {
 	Life      *lifecycle.Lifecycle
 	Level     zap.AtomicLevel
 	Metrics   prometheus.Gatherer
-	Config    *config.Config                        // as of the start
-	Current   atomic.Pointer[config.Config]         // in force; nil = cfg
-	Ready     []Check                               // ask for a state; they do not go out
-	Outbound  []Check                               // go out and ask
-	Sinks     atomic.Pointer[[]Check]               // so do these, of the sinks of alerts; nil = none
-	Notified  atomic.Pointer[notifications.History] // of the monitor; nil without one
-	Past      atomic.Pointer[history.History]       // of this process; nil keeps none
-	Dashboard http.Handler                          // nil = none
-	Quit      chan struct{}                         // gets a value when somebody wants the process to end
+	Config    *config.Config                // as of the start
+	Current   atomic.Pointer[config.Config] // in force; nil = cfg
+	Ready     []Check                       // ask for a state; they do not go out
+	Outbound  []Check                       // go out and ask
+	Sinks     atomic.Pointer[[]Check]       // so do these, of the sinks of alerts; nil = none
+	History   *history.History              // nil = none
+	Dashboard http.Handler                  // nil = none
+	Quit      chan struct{}                 // gets a value when somebody wants the process to end
 }
 
 // Probes serves what other machines may ask, too: nothing that changes anything, nor goes out.
@@ -126,9 +124,8 @@ func (a *Port) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
-	mux.Handle("GET "+notifications.Path, local(func(w http.ResponseWriter, r *http.Request) { a.Notified.Load().ServeHTTP(w, r) }))
-	for _, path := range []string{history.Path, history.SlackPath, history.MinutesPath} {
-		mux.Handle("GET "+path, local(func(w http.ResponseWriter, r *http.Request) { a.Past.Load().ServeHTTP(w, r) }))
+	for _, path := range []string{history.NotificationsPath, history.MissedPath, history.SlackPath, history.MinutesPath} {
+		mux.Handle("GET "+path, local(a.History.ServeHTTP))
 	}
 	mux.Handle("GET /loglevel", local(a.showLevel))
 	mux.Handle("PUT /loglevel", local(a.setLevel))

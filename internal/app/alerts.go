@@ -17,7 +17,7 @@ import (
 	"overdue/internal/adminport"
 	"overdue/internal/catalog"
 	"overdue/internal/config"
-	"overdue/internal/notifications"
+	"overdue/internal/history"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/sdk"
 	"overdue/internal/traces"
@@ -35,7 +35,7 @@ type sinkSet struct {
 	describe  func(ctx context.Context, entity string) (entities.Info, error)
 	logged    alert.Alerter                 // every event is
 	forward   atomic.Pointer[alert.Forward] // nil until a configuration needs it
-	history   *notifications.History
+	history   *history.History
 
 	active []activeSink
 }
@@ -48,17 +48,9 @@ type activeSink struct {
 	ask  adminport.Check
 }
 
-// open makes the sinks that every configuration has: the log, and the notifications of the last
-// minutes.
+// open makes the sink that every configuration has: the log.
 func (s *sinkSet) open() {
-	var store notifications.Store
-	past := s.admin.Past.Load()
-	if past != nil {
-		store = past
-	}
-	s.history = notifications.Open(context.Background(), store)
-	s.admin.Notified.Store(s.history)
-	s.logged = past.Record(s.history.Record(alert.NewLog(s.log.Named(alertLog))))
+	s.logged = s.history.Record(alert.NewLog(s.log.Named(alertLog)))
 	s.life.Links("forwarding", func(ctx context.Context) error {
 		if f := s.forward.Load(); f != nil {
 			return f.Close(ctx)

@@ -16,7 +16,6 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
-	"overdue/internal/slack"
 	"overdue/internal/traces"
 	"overdue/internal/web"
 	"overdue/monitor"
@@ -39,7 +38,6 @@ type Process struct {
 	catalog   *catalog.Catalog  // of entities; nil for a broker alone
 	shared    *redisstore.Store // nil without Redis
 	traces    *traces.Tracer    // nil: off
-	slack     *slack.Meter      // of settlements; nil without a proxy
 	worker    *monitor.Worker   // nil without the role
 	sinks     *sinkSet          // of the worker
 	endpoints endpoints         // none without a proxy

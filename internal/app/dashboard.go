@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/catalog"
+	"overdue/internal/history"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/version"
@@ -22,10 +23,10 @@ func (p *Process) startDashboard() error {
 		State:    func() string { return string(p.life.State()) },
 		Settings: func() any { return p.current().Redacted() },
 	}
-	if h := p.admin.Notified.Load(); h != nil {
+	if h := p.admin.History; p.role.Monitor {
 		s.Missed = h.Find
-		if p.admin.Past.Load() != nil {
-			s.Gaps = h.Gaps
+		if h.HasFile() {
+			s.Gaps = func() []history.Gap { return h.Gaps(time.Time{}) }
 		}
 	}
 	var err error
@@ -66,7 +67,7 @@ func (p *Process) dashboardNamespace() (*web.Namespace, error) {
 			Links: links, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Redis: p.shared, CompanionsInRedis: p.cfg.CompanionsInRedis(),
 			Describe: p.describe, Names: func(context.Context) []string { return p.names() },
 		},
-		History: p.admin.Notified.Load(), Names: p.names, DeadLetters: deadLetters(links),
+		History: p.admin.History, Names: p.names, DeadLetters: deadLetters(links),
 	}, nil
 }
 

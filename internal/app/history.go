@@ -16,27 +16,30 @@ import (
 	"overdue/internal/history"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/operator/dlq"
-	"overdue/internal/redisstore"
 )
 
-// startHistory opens the history, if there is to be one. No guarantee depends on it, so a directory
-// that cannot be written fails no start.
+// startHistory opens the history: in memory alone, unless there is to be a file. No guarantee depends
+// on it, so a directory that cannot be written fails no start.
 func (p *Process) startHistory() {
-	c, directory := p.cfg.History, historyDirectory(p.cfg, stateFolder)
+	if p.role.Monitor {
+		p.admin.History, _, _ = history.Open(history.Config{}) // memory is always there
+	}
+	directory := historyDirectory(p.cfg, stateFolder)
 	if directory == "" {
 		return
 	}
 	log := p.log.Named("history")
-	var fleet *redisstore.History
-	if p.shared != nil {
-		fleet = p.shared.History()
-	}
 	writable := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "overdue_history_writable", Help: "Whether the file of the history can be written: 0 after a write that failed, or during one that takes longer than 10 s. What is not written waits in memory.",
 	})
 	writable.Set(1)
-	h, aside, err := history.Open(history.Config{
-		Shared: fleet, Directory: directory, Keep: c.Keep, MaxSize: c.MaxSize, Metrics: p.registry, Slack: p.slack, Missing: p.missing, NoMonitor: !p.role.Monitor,
+	c := history.Config{
+		Directory: directory,
+		Keep:      p.cfg.History.Keep,
+		MaxSize:   p.cfg.History.MaxSize,
+		Metrics:   p.registry,
+		Missing:   p.missing,
+		NoMonitor: !p.role.Monitor,
 		Changed: func(err error) {
 			if err != nil {
 				writable.Set(0)
@@ -46,7 +49,11 @@ func (p *Process) startHistory() {
 			writable.Set(1)
 			log.Info("history is written again")
 		},
-	})
+	}
+	if p.shared != nil {
+		c.Shared = p.shared.History()
+	}
+	h, aside, err := history.Open(c)
 	if aside != "" {
 		log.Warn("history was damaged and is moved aside, a new one begins", zap.String("file", aside))
 	}
@@ -57,7 +64,7 @@ func (p *Process) startHistory() {
 	p.registry.MustRegister(writable, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "overdue_history_dropped_total", Help: "Missed deadlines that the history does not have, because its file could not be written, or not fast enough.",
 	}, func() float64 { return float64(h.Dropped()) }))
-	p.admin.Past.Store(h)
+	p.admin.History = h
 	p.life.Background("history", h.Run)
 }
 

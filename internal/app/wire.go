@@ -37,9 +37,6 @@ func (p *Process) startComponents(listeners []net.Listener) (err error) {
 	if p.shared, err = startRedis(p.environment, p.namespace.Host); err != nil {
 		return err
 	}
-	if p.role.Proxy {
-		p.slack = slack.NewMeter(p.registry)
-	}
 	p.startHistory()
 	c, err := p.startCompanions()
 	if err != nil {
@@ -225,6 +222,7 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		pages:       pages,
 		outbox:      notify.NewOutbox(c.scheduler),
 		describe:    p.describe,
+		history:     p.admin.History,
 	}
 	p.sinks.open()
 	active, err := p.sinks.fill(p.cfg)
@@ -270,7 +268,7 @@ func (p *Process) startProxy(c *companions, listeners []net.Listener) (err error
 		Settings: p.catalog.Settings, Learn: p.catalog.Learn, Excluded: p.excluded,
 		MonitorQueue: p.cfg.MonitorQueue, Entities: p.cfg.MonitoredNames(), Canary: p.cfg.Canary.Queue,
 		MaxInFlight: int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,
-		Log: p.log.Named(proxyLog), Registerer: p.registry, Slack: p.slack, Traces: p.traces,
+		Log: p.log.Named(proxyLog), Registerer: p.registry, Slack: slack.NewMeter(p.registry), Traces: p.traces,
 	}, p.namespace)
 	if err != nil {
 		return err

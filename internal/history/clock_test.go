@@ -21,11 +21,12 @@ func TestAClockThatJumpsAheadRemovesNothing(t *testing.T) {
 	h.read = year // as the monotonic clock has it, no time passes
 	miss(t, h, "m-1", start)
 	h.flush(t.Context(), year)
-	if err := h.store.close(); err != nil {
+	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
 	h = open(t, dir, prometheus.NewRegistry())
-	h.resume(h.store.clock, year)
+	h.forgetMemory()
+	h.resume(h.file.clock, year)
 	for i := range 20 {
 		h.flush(t.Context(), year.Add(time.Duration(i)*pruneInterval))
 	}
@@ -46,6 +47,7 @@ func TestAClockThatWasSetBackRemovesNothing(t *testing.T) {
 	miss(t, h, "m-0", start.Add(-48*time.Hour))
 	h.flush(t.Context(), start.Add(-48*time.Hour))
 	h.flush(t.Context(), start.Add(-47*time.Hour))
+	h.forgetMemory()
 	if got := ids(t, h, time.Time{}); got != "m-0" {
 		t.Errorf("%q is left, want m-0", got)
 	}
@@ -64,7 +66,8 @@ func TestEntriesOfTheFutureAreTheFirstToGo(t *testing.T) {
 		miss(t, h, fmt.Sprintf("now-%04d-%s", i, strings.Repeat("x", 1000)), start.Add(time.Duration(i)*time.Second))
 	}
 	h.flush(t.Context(), start.Add(10*time.Minute))
-	now, err := h.Missed(time.Time{}, all, 2000)
+	h.forgetMemory()
+	now, _, err := h.Missed(t.Context(), time.Time{}, all, 2000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,23 +79,23 @@ func TestEntriesOfTheFutureAreTheFirstToGo(t *testing.T) {
 			ahead++
 		}
 	}
-	if recent != 150 || ahead == 0 || h.store.bytes > h.cfg.MaxSize {
-		t.Errorf("%d of now and %d of the future are left in %d bytes, want 150 and the rest", recent, ahead, h.store.bytes)
+	if recent != 150 || ahead == 0 || bytesOf(t, h) > h.cfg.MaxSize {
+		t.Errorf("%d of now and %d of the future are left in %d bytes, want 150 and the rest", recent, ahead, bytesOf(t, h))
 	}
 }
 
 func TestAnIdleHistoryWritesOnceAMinute(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	h.flush(t.Context(), start)
-	before := h.store.clock
+	before := h.file.clock
 	for i := range 11 {
 		h.flush(t.Context(), start.Add(time.Duration(i+1)*5*time.Second))
 	}
-	if !h.store.clock.Equal(before) {
-		t.Errorf("the file was written at %v, want no write after %v", h.store.clock, before)
+	if !h.file.clock.Equal(before) {
+		t.Errorf("the file was written at %v, want no write after %v", h.file.clock, before)
 	}
 	h.flush(t.Context(), start.Add(time.Minute))
-	if !h.store.clock.After(before) {
+	if !h.file.clock.After(before) {
 		t.Error("the file was not written after a minute")
 	}
 }

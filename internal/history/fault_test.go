@@ -4,6 +4,7 @@ package history
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,8 +18,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"overdue/internal/notifications"
-	"overdue/internal/slack"
 	"overdue/internal/testing/testseed"
 )
 
@@ -37,21 +36,21 @@ func TestMain(m *testing.M) {
 const batchOf = 20
 
 func writeUntilKilled(dir string) {
-	h, aside, err := Open(Config{Directory: dir, Keep: 1000 * time.Hour, MaxSize: 64 << 20, Metrics: prometheus.NewRegistry(), Slack: slack.NewMeter(nil), Changed: func(err error) { panic(err) }})
+	h, aside, err := Open(Config{Directory: dir, Keep: 1000 * time.Hour, MaxSize: 64 << 20, Metrics: prometheus.NewRegistry(), Changed: func(err error) { panic(err) }})
 	if err != nil || aside != "" {
 		panic(fmt.Sprint("Open: ", aside, err))
 	}
-	known, err := h.Missed(time.Time{}, all, 1<<20)
+	known, _, err := h.Missed(context.Background(), time.Time{}, all, 1<<20)
 	if err != nil {
 		panic(err)
 	}
 	for n := len(known) / batchOf; ; n++ {
-		b := batch{missed: map[string]notifications.Notification{}}
+		b := batch{}
 		for i := range batchOf {
 			e := missEvent(fmt.Sprint("m-", n, "-", i, strings.Repeat("x", 200)), start.Add(time.Duration(n)*time.Second))
-			b.missed[string(keyOf(e.Data.Deadline.Unix(), kindMissed, e.ID))] = notifications.Notification{Event: e}
+			b.missed = append(b.missed, Notification{Event: e})
 		}
-		if err := h.store.write(&b, start, start); err != nil {
+		if err := h.file.write(&b, start, start); err != nil {
 			panic(err)
 		}
 		fmt.Println(n + 1) // as many are on disk
@@ -103,8 +102,8 @@ func TestAProcessIsKilledInMidWrite(t *testing.T) {
 	if err != nil || aside != "" {
 		t.Fatalf("Open = %q, %v, want the file as it is", aside, err)
 	}
-	defer func() { _ = h.store.close() }()
-	found, err := h.Missed(time.Time{}, all, 1<<20)
+	defer func() { _ = h.file.close() }()
+	found, _, err := h.Missed(context.Background(), time.Time{}, all, 1<<20)
 	if err != nil || len(found)%batchOf != 0 || len(found)/batchOf < written || len(found)/batchOf > written+1 {
 		t.Errorf("%d events are left of %d writes of %d, %v", len(found), written, batchOf, err)
 	}
@@ -140,14 +139,14 @@ func TestAFullDiskCostsNothingThatFitsInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.resume(h.store.clock, start)
+	h.resume(h.file.clock, start)
 	const rounds, each = 20, 20
 	for i := range rounds {
 		for j := range each {
 			miss(t, h, fmt.Sprint("m-", i, "-", j, strings.Repeat("x", 100)), start)
 		}
 		h.flush(t.Context(), start.Add(time.Duration(i)*interval))
-		if _, err := h.Missed(time.Time{}, all, 10); err != nil {
+		if _, _, err := h.Missed(context.Background(), time.Time{}, all, 10); err != nil {
 			t.Fatalf("it cannot be read while the disk is full: %v", err)
 		}
 	}
@@ -159,15 +158,15 @@ func TestAFullDiskCostsNothingThatFitsInMemory(t *testing.T) {
 	if len(changes) != 2 || changes[1] != nil || h.Dropped() != 0 {
 		t.Errorf("changes %v, %d dropped; want a recovery and none", changes, h.Dropped())
 	}
-	if err := h.store.close(); err != nil {
+	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
 	h, aside, err := Open(h.cfg)
 	if err != nil || aside != "" {
 		t.Fatalf("Open = %q, %v, want the file as it is", aside, err)
 	}
-	defer func() { _ = h.store.close() }()
-	if found, err := h.Missed(time.Time{}, all, 1000); err != nil || len(found) != rounds*each {
+	defer func() { _ = h.file.close() }()
+	if found, _, err := h.Missed(context.Background(), time.Time{}, all, 1000); err != nil || len(found) != rounds*each {
 		t.Errorf("%d missed deadlines, %v, want %d", len(found), err, rounds*each)
 	}
 }
@@ -183,7 +182,7 @@ func TestADiskThatIsFullAtTheStart(t *testing.T) {
 	if err != nil || aside != "" {
 		t.Fatalf("Open = %q, %v when there is room again, want a new file", aside, err)
 	}
-	if err := h.store.close(); err != nil {
+	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -196,7 +195,7 @@ func TestDamageOfAnyKindIsSurvived(t *testing.T) {
 		miss(t, h, fmt.Sprint("m-", i, strings.Repeat("x", 300)), start.Add(time.Duration(i)*time.Second))
 	}
 	h.flush(t.Context(), start)
-	if err := h.store.close(); err != nil {
+	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, fileName)
@@ -226,11 +225,11 @@ func TestDamageOfAnyKindIsSurvived(t *testing.T) {
 		if err != nil {
 			t.Fatalf("damage %d: Open = %v, want a history, new if need be", i, err)
 		}
-		_, _ = h.Missed(time.Time{}, all, 1000) // it may say that a record is unreadable
-		_ = h.Notifications(t.Context(), "", 100)
+		_, _, _ = h.Missed(context.Background(), time.Time{}, all, 1000) // it may say that a record is unreadable
+		_ = h.Notifications(t.Context(), "m-1")
 		miss(t, h, "after", start)
 		h.flush(t.Context(), start)
-		if err := h.store.close(); err != nil {
+		if err := h.file.close(); err != nil {
 			t.Errorf("damage %d: close: %v", i, err)
 		}
 	}

@@ -3,11 +3,10 @@
 package history
 
 import (
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
-
-	"overdue/internal/notifications"
 )
 
 // Reasons of gaps.
@@ -20,36 +19,65 @@ const (
 	reasonDropped = "dropped, because the file could not be written"
 	reasonProxy   = "this process has no monitor; ask one that has"
 	reasonWaits   = "the file cannot be written, and what happened waits in memory"
+	reasonNoFile  = "this process keeps no history"
+	reasonSeveral = "several gaps"
 )
 
-// resume notes from when on a new file has everything, or since when nobody has written an old one.
-func (s *store) resume(tx *bbolt.Tx, now time.Time, reason string) error {
-	state := tx.Bucket(stateBucket)
-	written := state.Get(writtenKey)
-	switch {
-	case len(written) != timeLength && state.Get(beginKey) == nil:
-		return state.Put(beginKey, append(encodeTime(now.Unix()), reason...))
-	case len(written) != timeLength || !timeOf(written).Before(now):
-		return nil // nothing was written since it was made, or the clock was set back
+const (
+	// maxGaps bounds the gaps of one answer. The earliest beyond it are one gap.
+	maxGaps   = 20
+	gapFormat = "2006-01-02 15:04:05Z"
+)
+
+// A Gap is a span of which a history may lack something.
+type Gap struct {
+	From   time.Time `json:"from"` // zero = ever
+	To     time.Time `json:"to"`
+	Reason string    `json:"reason"`
+}
+
+// String is a gap in words.
+func (g Gap) String() string {
+	to := g.To.UTC().Format(gapFormat) + ": " + g.Reason
+	if g.From.IsZero() {
+		return "until " + to
 	}
-	g := notifications.Gap{From: timeOf(written), To: now, Reason: reasonStopped}
-	k := gapKey(g)
-	s.bytes += size(k, []byte(g.Reason))
-	return tx.Bucket(recordsBucket).Put(k, []byte(g.Reason))
+	return g.From.UTC().Format(gapFormat) + " to " + to
+}
+
+// include extends the gap of what was dropped by an instant.
+func (g *Gap) include(at time.Time) {
+	if g.To.IsZero() {
+		*g = Gap{at, at, reasonDropped}
+	}
+	if at.Before(g.From) {
+		g.From = at
+	}
+	if at.After(g.To) {
+		g.To = at
+	}
 }
 
 // gapKey has the end of a gap, then its beginning.
-func gapKey(g notifications.Gap) []byte {
+func gapKey(g Gap) []byte {
 	return keyOf(g.To.Unix()+1, kindGap, string(encodeTime(g.From.Unix())))
 }
 
 // Gaps returns the spans since a time of which the history may lack something, the earliest first.
-func (h *History) Gaps(since time.Time) ([]notifications.Gap, error) {
+// One that cannot be read is a gap itself.
+func (h *History) Gaps(since time.Time) []Gap {
 	if h == nil {
-		return nil, nil
+		return nil
 	}
 	now := time.Now().UTC()
-	gaps := []notifications.Gap{{To: now.Add(-h.cfg.Keep), Reason: reasonKeep}}
+	var gaps []Gap
+	if h.file == nil {
+		gaps = []Gap{{To: h.began, Reason: reasonNoFile}}
+	} else if read, err := h.file.gaps(now.Add(-h.cfg.Keep)); err != nil {
+		gaps = []Gap{{To: now, Reason: err.Error()}}
+	} else {
+		gaps = read
+	}
 	h.mu.Lock()
 	if !h.lost.To.IsZero() {
 		gaps = append(gaps, h.lost)
@@ -57,45 +85,44 @@ func (h *History) Gaps(since time.Time) ([]notifications.Gap, error) {
 	if h.failed {
 		from := h.written
 		if from.IsZero() {
-			from = h.store.opened
+			from = h.began.UTC()
 		}
-		gaps = append(gaps, notifications.Gap{From: from, To: now, Reason: reasonWaits})
+		gaps = append(gaps, Gap{from, now, reasonWaits})
 	}
 	h.mu.Unlock()
-	err := h.store.view(func(tx *bbolt.Tx) error {
-		if v := tx.Bucket(stateBucket).Get(beginKey); len(v) > timeLength && timeOf(v).After(gaps[0].To) {
-			gaps[0] = notifications.Gap{To: timeOf(v), Reason: string(v[timeLength:])}
+	gaps = slices.DeleteFunc(gaps, func(g Gap) bool { return !g.To.After(since) })
+	slices.SortStableFunc(gaps, func(a, b Gap) int { return a.To.Compare(b.To) })
+	if over := len(gaps) - maxGaps; over > 0 {
+		gaps[over] = Gap{gaps[0].From, gaps[over].To, reasonSeveral}
+		gaps = gaps[over:]
+	}
+	return gaps
+}
+
+// missedGaps are those of missed deadlines, of which the history of a proxy has none of its own.
+func (h *History) missedGaps(since time.Time, scope string) []Gap {
+	gaps := h.Gaps(since)
+	if h != nil && h.cfg.NoMonitor && scope != ScopeFleet {
+		gaps = append(gaps, Gap{To: time.Now(), Reason: reasonProxy})
+	}
+	return gaps
+}
+
+// gaps returns those that the file knows. kept is since when records are not too old.
+func (s *store) gaps(kept time.Time) ([]Gap, error) {
+	first := Gap{To: kept, Reason: reasonKeep}
+	if err := s.view(func(tx *bbolt.Tx) error {
+		if v := tx.Bucket(stateBucket).Get(beginKey); timeOf(v).After(kept) {
+			first = Gap{To: timeOf(v), Reason: string(v[timeLength:])}
 		}
 		return nil
-	})
-	if err != nil {
+	}); err != nil {
 		return nil, err
 	}
-	begin := gaps[0].To
-	err = h.store.each(kindGap, begin, func(at time.Time, from string, v []byte) bool {
-		if len(from) == timeLength {
-			gaps = append(gaps, notifications.Gap{From: timeOf([]byte(from)), To: at, Reason: string(v)})
-		}
+	gaps := []Gap{first}
+	err := s.each(kindGap, first.To, func(at time.Time, from string, v []byte) bool {
+		gaps = append(gaps, Gap{timeOf([]byte(from)), at, string(v)})
 		return true
 	})
-	return notifications.Since(gaps, since), err
-}
-
-func (h *History) lose(at time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.loseLocked(at)
-}
-
-// loseLocked notes that something is dropped that happened at an instant.
-func (h *History) loseLocked(at time.Time) {
-	if h.lost.To.IsZero() {
-		h.lost = notifications.Gap{From: at, To: at, Reason: reasonDropped}
-	}
-	if at.Before(h.lost.From) {
-		h.lost.From = at
-	}
-	if at.After(h.lost.To) {
-		h.lost.To = at
-	}
+	return gaps, err
 }

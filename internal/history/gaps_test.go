@@ -16,8 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
-
-	"overdue/internal/notifications"
 )
 
 // running opens a history as a process does and runs it. stop ends it.
@@ -44,11 +42,10 @@ func configIn(dir string) Config {
 	return Config{Directory: dir, Keep: time.Hour, MaxSize: 1 << 20, Metrics: prometheus.NewRegistry(), Changed: func(error) {}}
 }
 
-func wantGaps(t *testing.T, h *History, since time.Time, want ...notifications.Gap) {
+func wantGaps(t *testing.T, h *History, since time.Time, want ...Gap) {
 	t.Helper()
-	got, err := h.Gaps(since)
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
-		t.Errorf("gaps: %v %s", err, diff)
+	if diff := cmp.Diff(want, h.Gaps(since), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("gaps: %s", diff)
 	}
 }
 
@@ -58,7 +55,7 @@ func TestTheSpansThatAreMissingAreKnown(t *testing.T) {
 		c := configIn(t.TempDir())
 		began := time.Now().UTC()
 		h, stop := running(t, c)
-		wantGaps(t, h, began.Add(-time.Minute), notifications.Gap{To: began, Reason: reasonBegin})
+		wantGaps(t, h, began.Add(-time.Minute), Gap{To: began, Reason: reasonBegin})
 		wantGaps(t, h, began)
 		time.Sleep(10 * time.Minute)
 		stopped := time.Now().UTC()
@@ -67,13 +64,13 @@ func TestTheSpansThatAreMissingAreKnown(t *testing.T) {
 		again := time.Now().UTC()
 		h, stop = running(t, c)
 		defer func() { stop() }()
-		down := notifications.Gap{From: stopped, To: again.Add(time.Second), Reason: reasonStopped}
+		down := Gap{From: stopped, To: again.Add(time.Second), Reason: reasonStopped}
 		wantGaps(t, h, began, down)
 		wantGaps(t, h, again.Add(time.Second))
 		time.Sleep(time.Minute)
-		wantGaps(t, h, time.Time{}, notifications.Gap{To: began, Reason: reasonBegin}, down)
+		wantGaps(t, h, time.Time{}, Gap{To: began, Reason: reasonBegin}, down)
 		time.Sleep(time.Hour) // the gap is as old as what it is about
-		wantGaps(t, h, time.Time{}, notifications.Gap{To: time.Now().UTC().Add(-c.Keep), Reason: reasonKeep})
+		wantGaps(t, h, time.Time{}, Gap{To: time.Now().UTC().Add(-c.Keep), Reason: reasonKeep})
 	})
 }
 
@@ -89,12 +86,12 @@ func TestAKilledProcessLeavesAGapSinceItsLastWrite(t *testing.T) {
 		h.flush(t.Context(), time.Now())
 		written := time.Now().UTC()
 		time.Sleep(4 * time.Second)
-		if err := h.store.close(); err != nil {
+		if err := h.file.close(); err != nil {
 			t.Fatal(err)
 		}
 		h, stop := running(t, c)
 		defer stop()
-		wantGaps(t, h, began, notifications.Gap{From: written, To: time.Now().UTC().Add(time.Second), Reason: reasonStopped})
+		wantGaps(t, h, began, Gap{From: written, To: time.Now().UTC().Add(time.Second), Reason: reasonStopped})
 	})
 }
 
@@ -107,17 +104,18 @@ func TestAFileThatWasResetOrPrunedForItsSizeBeginsThen(t *testing.T) {
 		h, stop := running(t, c)
 		defer func() { stop() }()
 		now := time.Now().UTC()
-		wantGaps(t, h, time.Time{}, notifications.Gap{To: now, Reason: reasonDamaged})
+		wantGaps(t, h, time.Time{}, Gap{To: now, Reason: reasonDamaged})
 		for i := range 2000 {
 			miss(t, h, fmt.Sprintf("%04d%s", i, strings.Repeat("x", 2000)), now.Add(time.Duration(i)*time.Second))
 		}
 		time.Sleep(time.Minute)
-		oldest, err := h.Missed(time.Time{}, all, 1<<20)
+		h.forgetMemory()
+		oldest, _, err := h.Missed(t.Context(), time.Time{}, all, 1<<20)
 		if err != nil || len(oldest) == 0 || len(oldest) == 2000 {
 			t.Fatalf("%d are left, %v; want some", len(oldest), err)
 		}
 		begins := oldest[len(oldest)-1].Event.Data.Deadline
-		want := notifications.Gap{To: begins, Reason: reasonSize}
+		want := Gap{To: begins, Reason: reasonSize}
 		wantGaps(t, h, time.Time{}, want)
 		stop()
 		h, stop = running(t, c)
@@ -133,29 +131,31 @@ func TestDroppedDeadlinesAreAGap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path := h.store.db.Path()
+		path := h.file.db.Path()
 		began := time.Now().UTC()
-		if err := h.store.close(); err != nil { // it cannot be written
+		if err := h.file.close(); err != nil { // it cannot be written
 			t.Fatal(err)
 		}
-		for i := range maxPending {
-			miss(t, h, fmt.Sprint(i), began)
-		}
-		h.flush(t.Context(), time.Now())
 		first, last := began.Add(10*time.Second), began.Add(20*time.Second)
 		miss(t, h, "dropped", last)
 		miss(t, h, "dropped too", first)
-		if h.store, err = tryOpen(path, began, reasonBegin); err != nil {
+		for i := range Capacity - 2 {
+			miss(t, h, fmt.Sprint(i), began)
+		}
+		h.flush(t.Context(), time.Now())
+		miss(t, h, "one more", began)
+		miss(t, h, "another one", began)
+		if h.file, err = tryOpen(path, began, reasonBegin); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		waits := notifications.Gap{From: began, To: time.Now().UTC(), Reason: reasonWaits}
-		dropped := notifications.Gap{From: first, To: last, Reason: reasonDropped}
+		waits := Gap{From: began, To: time.Now().UTC(), Reason: reasonWaits}
+		dropped := Gap{From: first, To: last, Reason: reasonDropped}
 		wantGaps(t, h, began, dropped, waits)
 		h.flush(t.Context(), time.Now())
 		dropped.To = dropped.To.Add(time.Second)
 		wantGaps(t, h, began, dropped)
-		if err := h.store.close(); err != nil {
+		if err := h.file.close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -168,7 +168,7 @@ func TestAProxyDoesNotSayThatNoDeadlineWasMissed(t *testing.T) {
 	s := httptest.NewServer(h)
 	defer s.Close()
 	since := time.Now().Add(time.Hour)
-	got, err := Fetch(t.Context(), s.Listener.Addr().String(), "", since)
+	got, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "", since)
 	if err != nil || len(got.Gaps) != 1 || got.Gaps[0].Reason != reasonProxy {
 		t.Errorf("Fetch = %+v, %v; want that it has no monitor", got, err)
 	}
@@ -181,7 +181,7 @@ func TestAnAnswerHasItsGaps(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	s := httptest.NewServer(h)
 	defer s.Close()
-	got, err := Fetch(t.Context(), s.Listener.Addr().String(), "", time.Now().Add(-time.Minute))
+	got, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "", time.Now().Add(-time.Minute))
 	if err != nil || len(got.Gaps) != 1 || got.Gaps[0].Reason != reasonBegin || !strings.HasPrefix(got.Gaps[0].String(), "until ") {
 		t.Errorf("Fetch = %+v, %v; want the gap before the history begins", got, err)
 	}

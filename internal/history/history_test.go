@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.etcd.io/bbolt"
 
 	"overdue/alert"
 	"overdue/internal/slack"
@@ -32,8 +33,8 @@ func open(t *testing.T, dir string, metrics *prometheus.Registry) *History {
 	if err != nil || aside != "" {
 		t.Fatalf("Open = %q, %v", aside, err)
 	}
-	t.Cleanup(func() { _ = h.store.close() })
-	h.resume(h.store.clock, start)
+	t.Cleanup(func() { _ = h.file.close() })
+	h.resume(h.file.clock, start)
 	return h
 }
 
@@ -50,9 +51,27 @@ func missEvent(id string, deadline time.Time) alert.Event {
 
 func all(*alert.Event) bool { return true }
 
+// bytesOf is how much the file has.
+func bytesOf(t *testing.T, h *History) (n int64) {
+	t.Helper()
+	if err := h.file.view(func(tx *bbolt.Tx) error {
+		n = int64(tx.Bucket(recordsBucket).Stats().LeafInuse)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// waits is how many events wait for the file.
+func waits(h *History) int { return len(h.waiting(nil, start).missed) }
+
+// forgetMemory leaves what the file has.
+func (h *History) forgetMemory() { h.latest, h.next, h.byID = nil, 0, nil }
+
 func ids(t *testing.T, h *History, since time.Time) string {
 	t.Helper()
-	found, err := h.Missed(since, all, 100)
+	found, _, err := h.Missed(t.Context(), since, all, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +90,7 @@ func TestMissedDeadlinesOutliveTheProcess(t *testing.T) {
 	}
 	miss(t, h, "m-1", start.Add(time.Minute)) // notified once more
 	h.flush(t.Context(), start)
-	if err := h.store.close(); err != nil {
+	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
 	h = open(t, dir, prometheus.NewRegistry())
@@ -96,7 +115,7 @@ func TestMissedDeadlinesThatAreNotWrittenYetAreFound(t *testing.T) {
 	if got := ids(t, h, start); got != "m-3 m-2 m-1" {
 		t.Errorf("missed %q, want the latest first, each once", got)
 	}
-	found, err := h.Missed(start, all, 2)
+	found, _, err := h.Missed(t.Context(), start, all, 2)
 	if err != nil || len(found) != 2 || found[1].Event.Data.MessageID != "m-2" {
 		t.Errorf("the latest two are %v, %v", found, err)
 	}
@@ -148,8 +167,8 @@ func TestTheSizeIsBounded(t *testing.T) {
 		miss(t, h, fmt.Sprintf("%04d-%s", i, strings.Repeat("x", 1000)), start.Add(time.Duration(i)*time.Second))
 	}
 	h.flush(t.Context(), start)
-	if h.store.bytes > h.cfg.MaxSize || h.store.bytes < h.cfg.MaxSize/2 {
-		t.Errorf("%d bytes are kept of at most %d", h.store.bytes, h.cfg.MaxSize)
+	if kept := bytesOf(t, h); kept > h.cfg.MaxSize || kept < h.cfg.MaxSize/2 {
+		t.Errorf("%d bytes are kept of at most %d", kept, h.cfg.MaxSize)
 	}
 	if got := ids(t, h, time.Time{}); !strings.HasPrefix(got, "2999-") {
 		t.Errorf("the latest is %.5s, want 2999", got)
@@ -165,7 +184,7 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 	if err != nil || filepath.Base(aside) != asideName {
 		t.Fatalf("Open = %q, %v, want a new file and the old one aside", aside, err)
 	}
-	defer func() { _ = h.store.close() }()
+	defer func() { _ = h.file.close() }()
 	if _, err := os.Stat(aside); err != nil {
 		t.Error(err)
 	}
@@ -176,28 +195,28 @@ func TestADamagedFileIsMovedAside(t *testing.T) {
 
 func TestWhatCannotBeWrittenWaitsAndIsBounded(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
-	path := h.store.db.Path()
+	path := h.file.db.Path()
 	var changes []error
 	h.cfg.Changed = func(err error) { changes = append(changes, err) }
-	if err := h.store.close(); err != nil {
+	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
 	miss(t, h, "first", start)
 	h.flush(t.Context(), start)
 	h.flush(t.Context(), start)
-	for i := range maxPending {
+	for i := range Capacity {
 		miss(t, h, fmt.Sprint(i), start)
 	}
-	if len(changes) != 1 || changes[0] == nil || h.Dropped() != 1 || len(h.missed) != maxPending {
-		t.Errorf("changes %v, %d dropped, %d wait; want one warning, 1 and %d", changes, h.Dropped(), len(h.missed), maxPending)
+	if len(changes) != 1 || changes[0] == nil || h.Dropped() != 1 || waits(h) != Capacity {
+		t.Errorf("changes %v, %d dropped, %d wait; want one warning, 1 and %d", changes, h.Dropped(), waits(h), Capacity)
 	}
 	var err error
-	if h.store, err = tryOpen(path, start, reasonBegin); err != nil {
+	if h.file, err = tryOpen(path, start, reasonBegin); err != nil {
 		t.Fatal(err)
 	}
 	h.flush(t.Context(), start)
-	if len(changes) != 2 || changes[1] != nil || len(h.missed) != 0 {
-		t.Errorf("changes %v, %d wait; want a recovery and none", changes, len(h.missed))
+	if len(changes) != 2 || changes[1] != nil || waits(h) != 0 {
+		t.Errorf("changes %v, %d wait; want a recovery and none", changes, waits(h))
 	}
 	if got := ids(t, h, time.Time{}); len(got) == 0 {
 		t.Error("nothing was written after the recovery")
@@ -210,14 +229,14 @@ func TestAPeakOfMissedDeadlinesIsWrittenBeforeItIsTooMuch(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- h.Run(ctx) }()
-		for i := range 2 * maxPending {
+		for i := range 2 * Capacity {
 			miss(t, h, fmt.Sprint(i), start)
 			if i%1_000 == 0 {
 				synctest.Wait() // the file is as fast as its events come
 			}
 		}
 		if n := h.Dropped(); n > 0 {
-			t.Errorf("%d of %d missed deadlines that came within %v were dropped, want none", n, 2*maxPending, interval)
+			t.Errorf("%d of %d missed deadlines that came within %v were dropped, want none", n, 2*Capacity, interval)
 		}
 		cancel()
 		if err := <-ended; err != nil {
@@ -232,16 +251,16 @@ func TestFetchReadsWhatIsServed(t *testing.T) {
 	h.flush(t.Context(), start)
 	s := httptest.NewServer(h)
 	defer s.Close()
-	got, err := Fetch(t.Context(), s.Listener.Addr().String(), "Orders", start)
+	got, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "Orders", start)
 	if err != nil || len(got.Found) != 1 || got.Found[0].Data.MessageID != "a&b \x1b" || !got.Found[0].Data.Deadline.Equal(start) {
 		t.Errorf("Fetch = %+v, %v, want the one", got, err)
 	}
-	if got, err := Fetch(t.Context(), s.Listener.Addr().String(), "invoices", start); err != nil || len(got.Found) != 0 {
+	if got, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "invoices", start); err != nil || len(got.Found) != 0 {
 		t.Errorf("Fetch of another queue = %+v, %v, want none", got, err)
 	}
 	none := httptest.NewServer((*History)(nil))
 	defer none.Close()
-	if _, err := Fetch(t.Context(), none.Listener.Addr().String(), "", start); err == nil || !strings.Contains(err.Error(), "history.directory") {
+	if _, err := FetchMissed(t.Context(), none.Listener.Addr().String(), "", start); err == nil || !strings.Contains(err.Error(), "history.directory") {
 		t.Errorf("Fetch without a history = %v, want an error that names the setting", err)
 	}
 }
@@ -253,11 +272,11 @@ func BenchmarkFlush(b *testing.B) {
 	sends := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "overdue_sends_total"}, []string{"entity", "endpoint", "result"})
 	r.MustRegister(sends)
 	meter := slack.NewMeter(r)
-	h, _, err := Open(Config{Directory: b.TempDir(), Keep: time.Hour, MaxSize: 32 << 20, Metrics: r, Slack: meter, Changed: func(err error) { b.Error(err) }})
+	h, _, err := Open(Config{Directory: b.TempDir(), Keep: time.Hour, MaxSize: 32 << 20, Metrics: r, Changed: func(err error) { b.Error(err) }})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = h.store.close() })
+	b.Cleanup(func() { _ = h.file.close() })
 	at := start
 	b.ReportAllocs()
 	for b.Loop() {
@@ -265,7 +284,7 @@ func BenchmarkFlush(b *testing.B) {
 		for i := range 100 {
 			name := fmt.Sprint("queue-", i)
 			sends.WithLabelValues(name, "amqp", "monitored").Inc()
-			meter.Of(name).Settled(at, at.Add(time.Duration(i)*time.Second), at.Add(time.Hour), 1)
+			meter.Link(name).Settled(at, at.Add(time.Duration(i)*time.Second), at.Add(time.Hour), 1)
 		}
 		at = at.Add(interval)
 		b.StartTimer()

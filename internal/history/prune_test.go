@@ -39,7 +39,7 @@ func TestABucketIsEmptiedInOneFlush(t *testing.T) {
 			h := open(t, dir, prometheus.NewRegistry())
 			h.cfg.MaxSize = 64 << 20
 			for i := range c.events {
-				if len(h.missed) == maxPending {
+				if i%Capacity == 0 {
 					h.flush(t.Context(), start)
 				}
 				miss(t, h, fmt.Sprintf("%05d%s", i, c.padding), start.Add(time.Duration(i)*time.Second))
@@ -48,15 +48,16 @@ func TestABucketIsEmptiedInOneFlush(t *testing.T) {
 			h.cfg.MaxSize = c.maxSize
 			h.resume(time.Time{}, start.Add(c.later))
 			h.flush(t.Context(), start.Add(c.later+pruneInterval))
-			found, err := h.Missed(time.Time{}, all, 1<<20)
+			h.forgetMemory()
+			found, _, err := h.Missed(t.Context(), time.Time{}, all, 1<<20)
 			if err != nil || len(found) != c.left {
 				t.Errorf("%d of %d missed deadlines are left, %v; want %d", len(found), c.events, err, c.left)
 			}
-			if n := h.store.bytes; n > 2*1<<10 || n < 0 {
-				t.Errorf("%d bytes are counted, want those of what is left", n)
+			if n := bytesOf(t, h); n > 2*1<<10 {
+				t.Errorf("it has %d bytes, want those of what is left", n)
 			}
-			counted, path := h.store.bytes, h.store.db.Path()
-			if err := h.store.close(); err != nil {
+			path := h.file.db.Path()
+			if err := h.file.close(); err != nil {
 				t.Fatal(err)
 			}
 			if err := boltcheck.File(path); err != nil {
@@ -66,9 +67,6 @@ func TestABucketIsEmptiedInOneFlush(t *testing.T) {
 			f, aside, err := openStore(dir, start.Add(-48*time.Hour)) // by a clock for which there is no gap
 			if err != nil || aside != "" {
 				t.Fatalf("open again: %q, %v", aside, err)
-			}
-			if f.bytes != counted {
-				t.Errorf("opened again it has %d bytes, want %d as counted", f.bytes, counted)
 			}
 			if err := f.close(); err != nil {
 				t.Error(err)
@@ -88,13 +86,26 @@ func TestAStopDoesNotWaitUntilTheOldestAreRemoved(t *testing.T) {
 	stop()
 	h.resume(time.Time{}, start.Add(2*time.Hour))
 	h.flush(stopped, start.Add(2*time.Hour))
-	if found, err := h.Missed(time.Time{}, all, 1<<20); err != nil || len(found) != events {
+	h.forgetMemory()
+	if found, _, err := h.Missed(t.Context(), time.Time{}, all, 1<<20); err != nil || len(found) != events {
 		t.Errorf("%d are left, %v; want all, since the next process removes them", len(found), err)
 	}
 	h.flush(t.Context(), start.Add(2*time.Hour+pruneInterval))
-	if found, err := h.Missed(time.Time{}, all, 1<<20); err != nil || len(found) != 0 {
+	if found, _, err := h.Missed(t.Context(), time.Time{}, all, 1<<20); err != nil || len(found) != 0 {
 		t.Errorf("%d are left, %v; want none", len(found), err)
 	}
+}
+
+// hang has h wait for its metrics until goesOn is closed: what follows hangs with them, as with the
+// disk.
+func (h *History) hang() (goesOn chan struct{}) {
+	r := prometheus.NewRegistry()
+	h.cfg.Metrics, goesOn = r, make(chan struct{})
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hanging"}, func() float64 {
+		<-goesOn
+		return 0
+	}))
+	return goesOn
 }
 
 // A disk that hangs fails no write. It is reported after a while, and again once it goes on.
@@ -103,12 +114,10 @@ func TestALateWriteIsReported(t *testing.T) {
 		h := open(t, t.TempDir(), prometheus.NewRegistry())
 		changes := make(chan error, 10)
 		h.cfg.Changed = func(err error) { changes <- err }
-		goesOn := make(chan struct{})
-		ended := make(chan struct{})
+		goesOn, ended := h.hang(), make(chan struct{})
 		go func() {
 			defer close(ended)
-			err := h.await(t.Context(), func() error { <-goesOn; return nil })
-			h.report(err)
+			h.flush(t.Context(), start)
 		}()
 		time.Sleep(lateAfter - 1)
 		synctest.Wait()
@@ -123,8 +132,8 @@ func TestALateWriteIsReported(t *testing.T) {
 		if err := <-changes; !errors.Is(err, errLate) {
 			t.Errorf("%v is reported, want that it is late", err)
 		}
-		if gaps, err := h.Gaps(time.Now().Add(-time.Minute)); err != nil || len(gaps) != 1 || gaps[0].Reason != reasonWaits {
-			t.Errorf("gaps %v, %v; want that of now", gaps, err)
+		if gaps := h.Gaps(time.Now().Add(-time.Minute)); len(gaps) != 1 || gaps[0].Reason != reasonWaits {
+			t.Errorf("gaps %v; want that of now", gaps)
 		}
 		close(goesOn)
 		<-ended
@@ -134,19 +143,24 @@ func TestALateWriteIsReported(t *testing.T) {
 	})
 }
 
+// A stop does not wait for a disk that hangs.
 func TestAStopLeavesAWriteThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := open(t, t.TempDir(), prometheus.NewRegistry())
 		var changes []error
 		h.cfg.Changed = func(err error) { changes = append(changes, err) }
+		goesOn := h.hang()
 		ctx, stop := context.WithCancel(t.Context())
-		hangs := make(chan struct{})
-		defer close(hangs)
+		ended := make(chan error, 1)
+		go func() { ended <- h.Run(ctx) }()
+		synctest.Wait()
 		stop()
 		began := time.Now()
-		err := h.await(ctx, func() error { <-hangs; return nil })
-		if took := time.Since(began); !errors.Is(err, errAbandoned) || took != stopTimeout || len(changes) != 1 {
+		err := <-ended
+		if took := time.Since(began); err != nil || took != stopTimeout || len(changes) != 1 || !errors.Is(changes[0], errAbandoned) {
 			t.Errorf("after %v: %v, changes %v; want after %v that it is abandoned", took, err, changes, stopTimeout)
 		}
+		close(goesOn)
+		synctest.Wait()
 	})
 }

@@ -21,6 +21,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	meters := map[*History]*slack.Meter{}
 	process := func() *History {
 		h := open(t, t.TempDir(), prometheus.NewRegistry())
 		s, err := redisstore.Open(redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}})
@@ -28,7 +29,8 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() })
-		h.cfg.Shared, h.cfg.Slack = s.History(), slack.NewMeter(nil)
+		h.cfg.Shared = s.History()
+		meters[h] = h.measure()
 		return h
 	}
 	a, b := process(), process()
@@ -36,7 +38,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 	h := func(h *History, id string, settled int) {
 		miss(t, h, id, now)
 		for range settled {
-			h.cfg.Slack.Of("orders").Settled(now, now.Add(time.Second), now.Add(time.Minute), 1)
+			meters[h].Link("orders").Settled(now, now.Add(time.Second), now.Add(time.Minute), 1)
 		}
 		h.flush(t.Context(), now)
 	}
@@ -47,7 +49,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 		t.Helper()
 		s := httptest.NewServer(of)
 		defer s.Close()
-		missed, err := Fetch(t.Context(), s.Listener.Addr().String(), "", now.Add(-time.Minute))
+		missed, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "", now.Add(-time.Minute))
 		var names []string
 		for i := range missed.Found {
 			names = append(names, missed.Found[i].Data.MessageID)
@@ -68,7 +70,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else {
-			m.HSet(key, "cells\x00orders\x0099999", "7", "cells\x00orders\x00other", "7", "cells", "7", "slack\x00orders\x003", "7")
+			m.HSet(key, "left\x00orders\x0099999", "7", "left\x00orders\x00other", "7", "left", "7", "slack\x00orders\x003", "7")
 		}
 	}
 	ask(a, "of-a of-b", ScopeFleet, 34)

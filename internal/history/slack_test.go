@@ -15,13 +15,20 @@ import (
 	"overdue/internal/slack"
 )
 
+// measure makes the meter that h reads.
+func (h *History) measure() *slack.Meter {
+	r := prometheus.NewRegistry()
+	h.cfg.Metrics = r
+	return slack.NewMeter(r)
+}
+
 func TestSlackIsKeptByMinute(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir, prometheus.NewRegistry())
-	h.cfg.Slack = slack.NewMeter(nil)
+	meter := h.measure()
 	settle := func(entity string, n int, taken time.Duration) {
 		for range n {
-			h.cfg.Slack.Of(entity).Settled(start, start.Add(taken), start.Add(time.Minute), 1)
+			meter.Link(entity).Settled(start, start.Add(taken), start.Add(time.Minute), 1)
 		}
 	}
 	settle("orders", 50, 10*time.Second)
@@ -29,13 +36,11 @@ func TestSlackIsKeptByMinute(t *testing.T) {
 	h.flush(t.Context(), start)
 	settle("orders", 48, 10*time.Second)
 	h.flush(t.Context(), start.Add(5*time.Second))
-	if err := h.store.close(); err != nil {
+	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
-	meter := h.cfg.Slack
-	h = open(t, dir, prometheus.NewRegistry())
-	h.cfg.Slack, h.last[series{kind: kindSlack, name: "orders"}] = meter, meter.Read()["orders"]
-	h.last[series{kind: kindSlack, name: "Invoices"}] = meter.Read()["Invoices"]
+	h = open(t, dir, prometheus.NewRegistry()) // another process, which begins to count at 0
+	meter = h.measure()
 	settle("orders", 2, 30*time.Second)
 	h.flush(t.Context(), start.Add(time.Minute))
 	h.flush(t.Context(), start.Add(2*time.Minute)) // there is nothing new
@@ -45,14 +50,14 @@ func TestSlackIsKeptByMinute(t *testing.T) {
 	addr := s.Listener.Addr().String()
 	got, err := FetchSlack(t.Context(), addr, "", start.Add(-time.Minute))
 	want := []slack.Summary{
-		{Entity: "Invoices", Count: 1, Late: 1, TakenP50: 73728, TakenP99: 73728},
-		{Entity: "orders", Count: 100, LeftP1: 29696, LeftP50: 49152, TakenP50: 10240, TakenP99: 30720},
+		{Entity: "Invoices", Count: 1, Late: 1, TakenP50: 72882, TakenP99: 72882},
+		{Entity: "orders", Count: 100, LeftP1: 29344, LeftP50: 49350, TakenP50: 10374, TakenP99: 30643},
 	}
 	if diff := cmp.Diff(want, got.Found); err != nil || diff != "" {
 		t.Errorf("all: %v %s", err, diff)
 	}
 	got, err = FetchSlack(t.Context(), addr, "ORDERS", start.Add(time.Minute).Truncate(time.Minute))
-	want = []slack.Summary{{Entity: "orders", Count: 2, LeftP1: 29696, LeftP50: 29696, TakenP50: 30720, TakenP99: 30720}}
+	want = []slack.Summary{{Entity: "orders", Count: 2, LeftP1: 29344, LeftP50: 29344, TakenP50: 30643, TakenP99: 30643}}
 	if diff := cmp.Diff(want, got.Found); err != nil || diff != "" {
 		t.Errorf("the last minute of orders: %v %s", err, diff)
 	}
@@ -60,9 +65,9 @@ func TestSlackIsKeptByMinute(t *testing.T) {
 
 func TestATopicStandsForItsSubscriptions(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
-	h.cfg.Slack = slack.NewMeter(nil)
+	meter := h.measure()
 	for _, name := range []string{"events/Subscriptions/audit", "events/Subscriptions/mail", "events2/Subscriptions/audit", "events"} {
-		h.cfg.Slack.Of(name).Settled(start, start, start.Add(time.Minute), 1)
+		meter.Link(name).Settled(start, start, start.Add(time.Minute), 1)
 	}
 	h.flush(t.Context(), start)
 	s := httptest.NewServer(h)
@@ -78,54 +83,40 @@ func TestATopicStandsForItsSubscriptions(t *testing.T) {
 // Slack that waits while the file cannot be written is bounded, and written once it can.
 func TestSlackThatCannotBeWrittenWaits(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
-	h.cfg.Slack = slack.NewMeter(nil)
-	path := h.store.db.Path()
-	if err := h.store.close(); err != nil {
+	meter := h.measure()
+	path := h.file.db.Path()
+	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		h.cfg.Slack.Of("orders").Settled(start, start.Add(time.Second), start.Add(time.Minute), 1)
+		meter.Link("orders").Settled(start, start.Add(time.Second), start.Add(time.Minute), 1)
 		h.flush(t.Context(), start.Add(time.Duration(i)*30*time.Second))
 	}
-	if len(h.counts) != 2 {
-		t.Errorf("%d minutes wait, want 2", len(h.counts))
-	}
-	for i := range maxCounts + 10 {
-		h.count(point{int64(i), series{kind: kindSlack, name: "invoices"}}, slack.Counts{0: 1}, start)
-	}
-	if len(h.counts) != maxCounts || h.lost.To.IsZero() {
-		t.Errorf("%d minutes wait, lost %v; want %d at most, and a gap", len(h.counts), h.lost, maxCounts)
-	}
-	for p := range h.counts {
-		if p.name == "invoices" {
-			delete(h.counts, p)
-		}
-	}
 	var err error
-	if h.store, err = tryOpen(path, start, reasonBegin); err != nil {
+	if h.file, err = tryOpen(path, start, reasonBegin); err != nil {
 		t.Fatal(err)
 	}
 	h.cfg.Keep = 1000 * time.Hour
 	h.flush(t.Context(), start)
+	h.flush(t.Context(), start.Add(time.Minute))
 	got, _, err := h.Slack(t.Context(), time.Time{}, start, func(string) bool { return true })
-	if err != nil || len(got) != 1 || got[0].Count != 3 || len(h.counts) != 0 {
-		t.Errorf("Slack = %+v, %v, %d wait; want 3 settlements", got, err, len(h.counts))
+	if err != nil || len(got) != 1 || got[0].Count != 3 {
+		t.Errorf("Slack = %+v, %v; want 3 settlements", got, err)
 	}
 }
 
-// Bytes on a disk go bad. Other records can be read all the same, and the minute goes on.
 func TestUnreadableRecordsAreLeftOut(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
-	h.cfg.Slack = slack.NewMeter(nil)
-	h.cfg.Slack.Of("orders").Settled(start, start, start.Add(time.Minute), 1)
+	meter := h.measure()
+	meter.Link("orders").Settled(start, start, start.Add(time.Minute), 1)
 	miss(t, h, "m-0", start)
 	h.flush(t.Context(), start)
 	minute := start.Truncate(time.Minute)
-	err := h.store.db.Update(func(tx *bbolt.Tx) error {
+	err := h.file.db.Update(func(tx *bbolt.Tx) error {
 		records := tx.Bucket(recordsBucket)
 		return errors.Join(
-			records.Put(keyOf(minute.Unix(), kindCount, kindSlack, "invoices", ""), []byte{0x80}),
-			records.Put(keyOf(minute.Unix(), kindCount, kindSlack, "orders", ""), []byte{0x80}),
+			records.Put(keyOf(minute.Unix(), kindCount, kindLeft, "invoices", ""), []byte{0x80}),
+			records.Put(keyOf(minute.Unix(), kindCount, kindLeft, "orders", ""), []byte{0x80}),
 			records.Put(keyOf(start.Unix(), kindMissed, "e-bad"), []byte("unreadable")),
 			records.Put(keyOf(start.Unix(), kindCount, "unreadable"), []byte{0, 1}),
 		)
@@ -133,7 +124,7 @@ func TestUnreadableRecordsAreLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.cfg.Slack.Of("orders").Settled(start, start, start.Add(time.Minute), 1)
+	meter.Link("orders").Settled(start, start, start.Add(time.Minute), 1)
 	h.flush(t.Context(), start.Add(time.Second))
 	got, _, err := h.Slack(t.Context(), time.Time{}, start, func(string) bool { return true })
 	if err != nil || len(got) != 1 || got[0].Count != 1 {

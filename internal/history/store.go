@@ -4,7 +4,6 @@ package history
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -20,7 +19,6 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/boltcheck"
-	"overdue/internal/notifications"
 	"overdue/internal/slack"
 )
 
@@ -30,10 +28,11 @@ const (
 	lockTime   = 200 * time.Millisecond
 	timeLength = 8
 	headLength = timeLength + 1 // of a key
-	// overhead is what a record takes besides its key and value, about.
-	overhead = 32
 	// maxRemoved bounds the records that one transaction removes, and so the time that it takes.
 	maxRemoved = 10_000
+	// future is how far ahead of now an entry may lie. One beyond that was written while the clock was
+	// wrong, and is the first to go when the file is full.
+	future = 24 * time.Hour
 )
 
 var (
@@ -63,33 +62,29 @@ func encodeTime(seconds int64) []byte {
 	return binary.BigEndian.AppendUint64(nil, uint64(max(0, seconds)))
 }
 
+// timeOf reads what begins with a time; zero where nothing does.
 func timeOf(k []byte) time.Time {
+	if len(k) < timeLength {
+		return time.Time{}
+	}
 	return time.Unix(int64(binary.BigEndian.Uint64(k)), 0).UTC()
 }
 
-func size(k, v []byte) int64 { return int64(len(k)+len(v)) + overhead }
-
 // A store is the history on disk: records in one bucket, the oldest first.
 type store struct {
-	db     boltcheck.DB
-	bytes  int64     // of all records; only writes change it
-	clock  time.Time // as it was last written; zero = never
-	opened time.Time // by the machine's clock
+	db    boltcheck.DB
+	clock time.Time // as it was last written; zero = never
 }
 
 // openStore opens the file of a directory. now is the machine's clock.
 func openStore(directory string, now time.Time) (s *store, aside string, err error) {
 	path := filepath.Join(directory, fileName)
 	s, err = tryOpen(path, now, reasonBegin)
-	switch {
-	case errors.Is(err, boltcheck.ErrInUse):
-		return nil, "", fmt.Errorf("history: %s is in use by another process; give each a history.directory of its own", path)
-	case errors.Is(err, boltcheck.ErrDamaged):
+	if errors.Is(err, boltcheck.ErrDamaged) {
 		aside = filepath.Join(directory, asideName)
-		if err := os.Rename(path, aside); err != nil {
-			return nil, "", fmt.Errorf("history: move the damaged file aside: %w", err)
+		if err = os.Rename(path, aside); err == nil {
+			s, err = tryOpen(path, now, reasonDamaged)
 		}
-		s, err = tryOpen(path, now, reasonDamaged)
 	}
 	if err != nil {
 		return nil, aside, fmt.Errorf("history: open %s: %w", path, err)
@@ -103,7 +98,7 @@ func tryOpen(path string, now time.Time, reason string) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{db: db, opened: now}
+	s := &store{db: db}
 	if err := db.Update(func(tx *bbolt.Tx) error { return s.prepare(tx, now, reason) }); err != nil {
 		_ = db.Close() // it is of no use, whatever this says
 		return nil, err
@@ -111,7 +106,8 @@ func tryOpen(path string, now time.Time, reason string) (*store, error) {
 	return s, nil
 }
 
-// prepare makes what the file lacks, and adds up what it has.
+// prepare makes what the file lacks, and reads all that it has. It notes from when on a new file has
+// everything, or since when nobody has written an old one.
 func (s *store) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	state, err := tx.CreateBucketIfNotExists(stateBucket)
 	if err != nil {
@@ -121,20 +117,24 @@ func (s *store) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	if err != nil {
 		return err
 	}
-	if v := state.Get(clockKey); len(v) == timeLength {
-		s.clock = timeOf(v)
-	}
-	err = records.ForEach(func(k, v []byte) error {
+	err = records.ForEach(func(k, _ []byte) error {
 		if len(k) < headLength {
 			return fmt.Errorf("%w: a key has %d bytes", boltcheck.ErrDamaged, len(k))
 		}
-		s.bytes += size(k, v)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return s.resume(tx, now, reason)
+	s.clock = timeOf(state.Get(clockKey))
+	written := timeOf(state.Get(writtenKey))
+	switch {
+	case written.IsZero() && state.Get(beginKey) == nil:
+		return state.Put(beginKey, append(encodeTime(now.Unix()), reason...))
+	case written.IsZero() || !written.Before(now):
+		return nil // nothing was written since it was made, or the clock was set back
+	}
+	return records.Put(gapKey(Gap{From: written, To: now}), []byte(reasonStopped))
 }
 
 func (s *store) close() error {
@@ -146,82 +146,72 @@ func (s *store) close() error {
 
 // A batch is what is written at once.
 type batch struct {
-	missed map[string]notifications.Notification // by key
-	counts map[point]slack.Counts
-	gap    notifications.Gap // what was dropped; the zero value is none
-	added  []alert.Event     // of missed, by put: those that the file did not have
+	missed []Notification
+	minute time.Time
+	counts map[series]slack.Buckets // in that minute
+	gap    Gap                      // what was dropped; the zero value is none
+	added  []alert.Event            // of missed, by write: those that the file did not have
 }
 
 func (b *batch) empty() bool { return len(b.missed)+len(b.counts) == 0 && b.gap.To.IsZero() }
 
 // write adds a batch, all or nothing. Its size is bounded by what may wait in memory.
 func (s *store) write(b *batch, clock, now time.Time) error {
-	total := s.bytes
 	err := s.update(func(tx *bbolt.Tx) error {
-		added, err := b.put(tx.Bucket(recordsBucket))
-		total += added
 		state := tx.Bucket(stateBucket)
-		return errors.Join(err, state.Put(clockKey, encodeTime(clock.Unix())), state.Put(writtenKey, encodeTime(now.Unix())))
+		return errors.Join(
+			b.put(tx.Bucket(recordsBucket)),
+			state.Put(clockKey, encodeTime(clock.Unix())),
+			state.Put(writtenKey, encodeTime(now.Unix())),
+		)
 	})
 	if err == nil {
-		s.bytes, s.clock = total, clock
+		s.clock = clock
 	}
 	return err
 }
 
-// put writes what a batch has, and returns how many bytes that adds.
-func (b *batch) put(records *bbolt.Bucket) (added int64, err error) {
-	put := func(k, v []byte) {
-		added += size(k, v)
-		if old := records.Get(k); old != nil {
-			added -= size(k, old)
-		}
-		err = errors.Join(err, records.Put(k, v))
-	}
-	for k, n := range b.missed {
-		old := records.Get([]byte(k))
+// put writes what a batch has.
+func (b *batch) put(records *bbolt.Bucket) (err error) {
+	for _, n := range b.missed {
+		k := keyOf(n.Event.Data.Deadline.Unix(), kindMissed, n.Event.ID)
+		old := records.Get(k)
 		if old == nil {
 			b.added = append(b.added, n.Event)
 		}
-		v, err := json.Marshal(merge(decode(old), n))
-		if err != nil {
-			return 0, err
+		n.addDeliveries(decode(old).TakenBy)
+		v, encodeErr := json.Marshal(n)
+		err = errors.Join(err, encodeErr, records.Put(k, v))
+	}
+	for s, c := range b.counts {
+		k := keyOf(b.minute.Unix(), kindCount, s.kind, s.name, s.result)
+		if was, parseErr := slack.Parse(records.Get(k)); parseErr == nil { // otherwise its bytes have gone bad
+			c = s.add(was, c)
 		}
-		put([]byte(k), v)
+		err = errors.Join(err, records.Put(k, c.Append(nil)))
 	}
-	for p, c := range b.counts {
-		k := keyOf(p.minute, kindCount, p.kind, p.name, p.result)
-		if was, err := slack.Parse(records.Get(k)); err == nil { // otherwise its bytes have gone bad
-			c = p.add(was, c)
-		}
-		put(k, c.Append(nil))
+	if !b.gap.To.IsZero() {
+		err = errors.Join(err, records.Put(gapKey(b.gap), []byte(reasonDropped)))
 	}
-	if g := b.gap; !g.To.IsZero() {
-		put(gapKey(g), []byte(g.Reason))
-	}
-	return added, err
+	return err
 }
 
 // decode reads the record of a missed deadline. Bytes on a disk go bad: what cannot be read is one
 // without an id.
-func decode(v []byte) (n notifications.Notification) {
+func decode(v []byte) (n Notification) {
 	if json.Unmarshal(v, &n) != nil {
-		return notifications.Notification{}
+		return Notification{}
 	}
 	return n
 }
 
-// merge returns n with the deliveries of an earlier record of its event.
-func merge(earlier, n notifications.Notification) notifications.Notification {
-	by := slices.Clone(n.TakenBy)
-	for _, d := range earlier.TakenBy {
-		if !slices.ContainsFunc(by, func(other notifications.Delivery) bool { return other.Sink == d.Sink }) {
-			by = append(by, d)
+// addDeliveries adds those of sinks that are not known to have taken the event.
+func (n *Notification) addDeliveries(others []Delivery) {
+	for _, d := range others {
+		if !slices.ContainsFunc(n.TakenBy, func(known Delivery) bool { return known.Sink == d.Sink }) {
+			n.TakenBy = append(n.TakenBy, d)
 		}
 	}
-	slices.SortFunc(by, func(a, b notifications.Delivery) int { return cmp.Compare(a.Sink, b.Sink) })
-	n.TakenBy = by
-	return n
 }
 
 // prune removes what is older than since, and what exceeds maxSize: first what is later than
@@ -231,55 +221,52 @@ func merge(earlier, n notifications.Notification) notifications.Notification {
 func (s *store) prune(ctx context.Context, since, latest time.Time, maxSize int64) error {
 	for ctx.Err() == nil {
 		var keys [][]byte
-		var removed int64
 		var begin time.Time
 		err := s.view(func(tx *bbolt.Tx) error {
-			keys, removed, begin = outside(tx.Bucket(recordsBucket).Cursor(), since, latest, s.bytes-maxSize)
+			records := tx.Bucket(recordsBucket)
+			keys, begin = outside(records.Cursor(), since, latest, records.Stats().LeafInuse-int(maxSize))
 			return nil
 		})
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		err = s.update(func(tx *bbolt.Tx) error {
+		err = s.update(func(tx *bbolt.Tx) (err error) {
 			for _, k := range keys {
-				if err := tx.Bucket(recordsBucket).Delete(k); err != nil {
-					return err
-				}
+				err = errors.Join(err, tx.Bucket(recordsBucket).Delete(k))
 			}
-			if begin.IsZero() {
-				return nil
+			if !begin.IsZero() {
+				err = errors.Join(err, tx.Bucket(stateBucket).Put(beginKey, append(encodeTime(begin.Unix()), reasonSize...)))
 			}
-			return tx.Bucket(stateBucket).Put(beginKey, append(encodeTime(begin.Unix()), reasonSize...))
+			return err
 		})
 		if err != nil {
 			return err
 		}
-		s.bytes -= removed
 	}
 	return nil
 }
 
 // outside returns the next records to remove, of which excess bytes are too many. If some of them
 // are not too old, the history begins at begin then.
-func outside(c *bbolt.Cursor, since, latest time.Time, excess int64) (keys [][]byte, removed int64, begin time.Time) {
+func outside(c *bbolt.Cursor, since, latest time.Time, excess int) (keys [][]byte, begin time.Time) {
 	first, end := encodeTime(since.Unix()), encodeTime(latest.Unix())
 	take := func(k, v []byte) {
 		keys = append(keys, bytes.Clone(k))
-		removed += size(k, v)
+		excess -= len(k) + len(v)
 	}
-	for k, v := c.Last(); k != nil && bytes.Compare(k, end) >= 0 && removed < excess && len(keys) < maxRemoved; k, v = c.Prev() {
+	for k, v := c.Last(); k != nil && bytes.Compare(k, end) >= 0 && excess > 0 && len(keys) < maxRemoved; k, v = c.Prev() {
 		take(k, v)
 	}
 	for k, v := c.First(); k != nil && bytes.Compare(k, end) < 0 && len(keys) < maxRemoved; k, v = c.Next() {
 		if bytes.Compare(k, first) >= 0 {
-			if removed >= excess {
+			if excess <= 0 {
 				break
 			}
 			begin = timeOf(k).Add(time.Second)
 		}
 		take(k, v)
 	}
-	return keys, removed, begin
+	return keys, begin
 }
 
 // each calls do with the records of a kind since a time, the latest first, until it has enough. at

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/alert"
-	"overdue/internal/notifications"
 )
 
 // failing is a sink that takes nothing.
@@ -29,30 +28,28 @@ func (hook) Name() string { return "webhook" }
 func TestNotificationsOutliveTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	h := open(t, dir, prometheus.NewRegistry())
-	n := notifications.Open(t.Context(), h)
 	event := func(id, kind string) alert.Event {
 		return alert.Event{ID: "e-" + id, Type: kind, Data: alert.EventData{Entity: "orders", MessageID: id, Deadline: start}}
 	}
 	for _, e := range []alert.Event{event("m-1", alert.TypeMissed), event("m-2", alert.TypeMissed), event("m-3", "overdue.deadline.met")} {
-		if err := h.Record(n.Record(sink{})).Alert(t.Context(), e); err != nil {
+		if err := h.Record(sink{}).Alert(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.Record(failing{}).Alert(t.Context(), e); err == nil {
+		if err := h.Record(failing{}).Alert(t.Context(), e); err == nil {
 			t.Fatal("a failing sink took an event")
 		}
 	}
-	if err := n.Record(hook{}).Alert(t.Context(), event("m-1", alert.TypeMissed)); err != nil {
+	if err := h.Record(hook{}).Alert(t.Context(), event("m-1", alert.TypeMissed)); err != nil {
 		t.Fatal(err)
 	}
 	h.flush(t.Context(), start)
-	if err := h.store.close(); err != nil {
+	if err := h.file.close(); err != nil {
 		t.Fatal(err)
 	}
 
 	h = open(t, dir, prometheus.NewRegistry())
-	n = notifications.Open(t.Context(), h)
 	sinks := map[string][]string{}
-	for _, found := range n.Latest(t.Context(), "") {
+	for _, found := range h.Notifications(t.Context(), "") {
 		for _, by := range found.TakenBy {
 			if by.Time.IsZero() || time.Since(by.Time) > time.Hour {
 				t.Errorf("%s took %s at %v, want just now", by.Sink, found.Event.ID, by.Time)
@@ -64,53 +61,34 @@ func TestNotificationsOutliveTheProcess(t *testing.T) {
 		t.Errorf("after a restart: %s", diff)
 	}
 	// A notification that has left the memory is found by its id.
-	for i := range notifications.Capacity {
-		if err := n.Record(sink{}).Alert(t.Context(), event(fmt.Sprint("filler-", i), "overdue.deadline.met")); err != nil {
+	for i := range Capacity {
+		if err := h.Record(sink{}).Alert(t.Context(), event(fmt.Sprint("filler-", i), "overdue.deadline.met")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := n.Find(func(e *alert.Event) bool { return e.Data.MessageID == "m-1" }, 1); len(got) != 0 {
+	if got := h.Find(func(e *alert.Event) bool { return e.Data.MessageID == "m-1" }, 1); len(got) != 0 {
 		t.Errorf("in memory: %v, want none", got)
 	}
-	if got := n.Latest(t.Context(), "m-1"); len(got) != 1 || len(got[0].TakenBy) != 2 {
+	if got := h.Notifications(t.Context(), "m-1"); len(got) != 1 || len(got[0].TakenBy) != 2 {
 		t.Errorf("of m-1: %+v, want one with two sinks", got)
 	}
 }
 
-func TestDeliveriesThatWaitAreBounded(t *testing.T) {
-	h := open(t, t.TempDir(), prometheus.NewRegistry())
-	if err := h.store.close(); err != nil {
-		t.Fatal(err)
-	}
-	for i := range maxPending + 10 {
-		h.Took(&alert.Event{ID: fmt.Sprint(i), Type: alert.TypeMissed, Data: alert.EventData{Deadline: start}}, "sink", start)
-	}
-	h.flush(t.Context(), start)
-	if len(h.missed) != maxPending || h.Dropped() != 0 {
-		t.Errorf("%d deliveries wait, %d deadlines were dropped; want %d and none", len(h.missed), h.Dropped(), maxPending)
-	}
-	(*History)(nil).Took(&alert.Event{Type: alert.TypeMissed}, "sink", start) // nobody keeps it
-}
-
-// A sink that takes an event after it was written adds to its record, and shares it no second time.
 func TestALateDeliveryAddsToItsEvent(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	e := missEvent("m", start)
 	for _, name := range []string{"b", "a"} {
-		miss(t, h, "m", start)
-		h.Took(&e, name, start)
+		h.took(&e, name, start)
 		h.flush(t.Context(), start)
 	}
-	h.Took(&e, "c", start)
-	b := batch{missed: h.missed}
-	if err := h.store.write(&b, start, start); err != nil || len(b.added) != 0 {
+	h.forgetMemory()
+	h.took(&e, "c", start) // its event is in the file alone
+	b := h.waiting(nil, start)
+	if err := h.file.write(b, start, start); err != nil || len(b.added) != 0 {
 		t.Errorf("write = %v, and %d events are shared again, want none", err, len(b.added))
 	}
-	for range 2 { // before and after it has left the memory
-		found := h.Notifications(t.Context(), "", 10)
-		if len(found) != 1 || len(found[0].TakenBy) != 3 || found[0].TakenBy[0].Sink != "a" {
-			t.Errorf("%+v, want one event with its three sinks", found)
-		}
-		h.flush(t.Context(), start)
+	h.forgetMemory()
+	if found := h.Notifications(t.Context(), "m"); len(found) != 1 || len(found[0].TakenBy) != 3 {
+		t.Errorf("%+v, want one event with its three sinks", found)
 	}
 }

@@ -170,11 +170,14 @@ type Summary struct {
 	TakenP99 int64 `json:"takenP99Ms"` // the deadline that 99 of 100 would meet
 }
 
+// Count is how many settlements there are.
+func (s Settlements) Count() uint64 { return s.Left.sum() }
+
 // Summarize sums up the settlements of an entity.
 func (s Settlements) Summarize(entity string) Summary {
 	return Summary{
 		Entity:   entity,
-		Count:    s.Left.sum(),
+		Count:    s.Count(),
 		Late:     s.Left[zeroBucket],
 		LeftP1:   s.Left.atLeast(0.01).Milliseconds(),
 		LeftP50:  s.Left.atLeast(0.5).Milliseconds(),

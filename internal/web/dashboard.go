@@ -25,7 +25,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/escape"
-	"overdue/internal/notifications"
+	"overdue/internal/history"
 	"overdue/internal/operator/deadlines"
 )
 
@@ -48,9 +48,9 @@ type Source struct {
 	Canary        string                        // the queue of the canary, which is not shown; "" without one
 
 	// Missed finds the latest missed deadlines; nil without a monitor.
-	Missed func(match func(*alert.Event) bool, limit int) []notifications.Notification
+	Missed func(match func(*alert.Event) bool, limit int) []history.Notification
 	// Gaps are the spans of which the history may lack something; nil without a history.
-	Gaps func() []notifications.Gap
+	Gaps func() []history.Gap
 
 	Namespace *Namespace // nil = this process has none
 }
@@ -58,7 +58,7 @@ type Source struct {
 // A Namespace is what the pages about messages read. History and Actions may be missing.
 type Namespace struct {
 	Deadlines   *deadlines.Source // its links are for the dashboard alone
-	History     *notifications.History
+	History     *history.History
 	Names       func() []string // of queues and topics; more come from the metrics
 	DeadLetters func(ctx context.Context, entity, subscription string) (alert.DeadLetters, error)
 	Actions     *Actions // nil = the dashboard only reads

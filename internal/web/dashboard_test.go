@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/alert"
-	"overdue/internal/notifications"
+	"overdue/internal/history"
 	"overdue/internal/operations"
 )
 
@@ -30,7 +30,7 @@ type scene struct {
 	outstanding *prometheus.GaugeVec
 	deliveries  *prometheus.CounterVec
 	registry    *prometheus.Registry
-	history     *notifications.History
+	history     *history.History
 
 	mu      sync.Mutex
 	results []Check
@@ -41,7 +41,7 @@ func setup(t *testing.T, change ...func(*Source)) *scene {
 	t.Helper()
 	r := prometheus.NewRegistry()
 	s := &scene{
-		deadlines: operations.NewDeadlines(r), registry: r, history: &notifications.History{},
+		deadlines: operations.NewDeadlines(r), registry: r, history: &history.History{},
 		lag:         prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "overdue_deadline_lag_seconds", Buckets: []float64{.01, .1, 1}}, []string{"entity"}),
 		outstanding: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "overdue_outstanding_deadlines"}, []string{"entity"}),
 		deliveries:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "overdue_alerts_total"}, []string{"sink", "result"}),
@@ -125,8 +125,8 @@ func TestTheOverviewShowsTheFiguresOfTheMetrics(t *testing.T) {
 // A history with gaps does not say that no deadline was missed.
 func TestThePagesShowTheGapsOfTheHistory(t *testing.T) {
 	s := setup(t, func(s *Source) {
-		s.Gaps = func() []notifications.Gap {
-			return []notifications.Gap{{To: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Reason: "its disk was <full>"}}
+		s.Gaps = func() []history.Gap {
+			return []history.Gap{{To: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Reason: "its disk was <full>"}}
 		}
 	})
 	s.deadlines.Add("orders", "met", 1)

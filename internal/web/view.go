@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/internal/notifications"
+	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/plural"
 )
@@ -40,15 +40,15 @@ type view struct {
 // A page is what all pages have in common.
 type page struct {
 	Page, Title, Role, Version string
-	Events                     string              // link to the stream that keeps it up to date; "" = none
-	Gaps                       []notifications.Gap // of the missed deadlines on it
+	Events                     string        // link to the stream that keeps it up to date; "" = none
+	Gaps                       []history.Gap // of the missed deadlines on it
 }
 
 func (d *Dashboard) page(name, title string) page {
 	return page{Page: name, Title: title, Role: d.source.Role, Version: d.source.Version}
 }
 
-func (d *Dashboard) gaps() []notifications.Gap {
+func (d *Dashboard) gaps() []history.Gap {
 	if d.source.Gaps == nil {
 		return nil
 	}

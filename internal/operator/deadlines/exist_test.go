@@ -10,9 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"overdue/alert"
 	"overdue/internal/broker"
-	"overdue/internal/notifications"
+	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
 )
@@ -82,9 +81,13 @@ func TestAnEntityThatDoesNotExistIsAnError(t *testing.T) {
 func TestNoTraceOfAMessageInAHistoryWithGapsSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
-		o := ExplainOptions{Place: orders, MessageID: "m", History: notifications.Open(t.Context(), gaps{})}
+		h, _, err := history.Open(history.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := ExplainOptions{Place: orders, MessageID: "m", History: h}
 		x, err := Explain(t.Context(), s.source, o)
-		if err != nil || !strings.Contains(x.Note, "until 2000-01-01 00:00:00Z: its disk was full") {
+		if err != nil || !strings.Contains(x.Note, "until 2000-01-01 00:00:00Z: this process keeps no history") {
 			t.Errorf("Explain = %+v, %v; want a note of the gap", x, err)
 		}
 		s.send("orders", "m", time.Hour)
@@ -92,15 +95,4 @@ func TestNoTraceOfAMessageInAHistoryWithGapsSaysSo(t *testing.T) {
 			t.Errorf("Explain of a message that is there = %+v, %v; want no note", x, err)
 		}
 	})
-}
-
-// gaps is a store that has nothing else.
-type gaps struct{}
-
-func (gaps) Took(*alert.Event, string, time.Time) {}
-
-func (gaps) Notifications(context.Context, string, int) []notifications.Notification { return nil }
-
-func (gaps) Gaps(time.Time) ([]notifications.Gap, error) {
-	return []notifications.Gap{{To: time.Now(), Reason: "its disk was full"}}, nil
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"overdue/internal/notifications"
+	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/address"
 	"overdue/scheduler"
@@ -25,7 +25,7 @@ type ExplainOptions struct {
 	// one; "" if no port is known. What was notified is asked there.
 	AdminAddress string
 	// History is what the process that explains has notified. With it AdminAddress is not asked.
-	History *notifications.History
+	History *history.History
 }
 
 // Words for [Event.What].
@@ -62,8 +62,8 @@ type Explanation struct {
 
 	source   *Source
 	place    dlq.Place
-	notified []notifications.Fetched // of messages with the id, in the entity
-	gaps     []notifications.Gap     // of the history that has them
+	notified []history.Notification // of messages with the id, in the entity
+	gaps     []history.Gap          // of the history that has them
 
 	found       []foundMessage             // in the queue and in the dead-letter queue
 	waiting     int                        // messages in the queue
@@ -96,12 +96,8 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 		return nil, err
 	}
 	if o.History != nil {
-		x.gaps = o.History.Gaps()
-		for _, n := range o.History.Latest(ctx, x.MessageID) {
-			f := notifications.Fetched{TakenBy: n.TakenBy, Waiting: n.Waiting}
-			f.Event.ID, f.Event.Type, f.Event.Data = n.Event.ID, n.Event.Type, n.Event.Data
-			x.keepNotification(f)
-		}
+		x.gaps = o.History.Gaps(time.Time{})
+		x.keepNotifications(o.History.Notifications(ctx, x.MessageID))
 	} else {
 		x.fetchNotifications(ctx, o.AdminAddress)
 	}

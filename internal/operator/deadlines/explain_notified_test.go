@@ -15,19 +15,19 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/alert"
-	"overdue/internal/notifications"
+	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 )
 
 // adminPort serves a history as the admin port does.
-func adminPort(t *testing.T) (history *notifications.History, addr string) {
+func adminPort(t *testing.T) (h *history.History, addr string) {
 	t.Helper()
-	history = &notifications.History{}
+	h = &history.History{}
 	mux := http.NewServeMux()
-	mux.Handle("GET "+notifications.Path, history)
+	mux.Handle("GET "+history.NotificationsPath, h)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	return history, strings.TrimPrefix(server.URL, "http://")
+	return h, strings.TrimPrefix(server.URL, "http://")
 }
 
 type sink string
@@ -35,7 +35,7 @@ type sink string
 func (s sink) Name() string                             { return string(s) }
 func (s sink) Alert(context.Context, alert.Event) error { return nil }
 
-func notify(t *testing.T, h *notifications.History, name string, d alert.EventData) {
+func notify(t *testing.T, h *history.History, name string, d alert.EventData) {
 	t.Helper()
 	e := alert.Event{ID: "e-" + d.Entity, Type: alert.TypeMissed, Subject: d.MessageID, Data: d}
 	if err := h.Record(sink(name)).Alert(t.Context(), e); err != nil {
@@ -47,7 +47,7 @@ func notify(t *testing.T, h *notifications.History, name string, d alert.EventDa
 // event puts before the message, to know the order of the timeline.
 func TestExplainAsksTheMonitorForNotifications(t *testing.T) {
 	s := setup(t)
-	history, addr := adminPort(t)
+	h, addr := adminPort(t)
 	s.send("orders", "m", time.Hour)
 	m := s.receive(func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
 		return r.DeadLetterMessage(t.Context(), m, &azservicebus.DeadLetterOptions{Reason: to.Ptr("DeadlineExceeded")})
@@ -56,9 +56,9 @@ func TestExplainAsksTheMonitorForNotifications(t *testing.T) {
 		Entity: "Orders", MessageID: "m", SequenceNumber: *m.SequenceNumber, EnqueuedTime: *m.EnqueuedTime, Strategy: "scan",
 		Deadline: m.EnqueuedTime.Add(-15 * time.Millisecond), DeadLetteredTime: m.EnqueuedTime.Add(-time.Millisecond), DeadLetterReason: "DeadlineExceeded",
 	}
-	notify(t, history, "pager", d)
+	notify(t, h, "pager", d)
 	d.Entity = "bills"
-	notify(t, history, "elsewhere", d)
+	notify(t, h, "elsewhere", d)
 	o := ExplainOptions{MessageID: "m", AdminAddress: addr}
 	x := s.explainWith(o)
 	const verdict = "in the dead-letter queue."

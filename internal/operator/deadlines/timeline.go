@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"overdue/alert"
-	"overdue/internal/notifications"
+	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
@@ -158,15 +158,13 @@ func (x *Explanation) fetchNotifications(ctx context.Context, adminAddress strin
 	if adminAddress == "" {
 		return
 	}
-	all, gaps, err := notifications.Fetch(ctx, adminAddress, x.MessageID)
+	answer, err := history.FetchNotifications(ctx, adminAddress, x.MessageID)
 	if err != nil {
 		x.Note = fmt.Sprintf("Notifications are unknown: no monitor answers at listen.admin, %s.", adminAddress)
 		return
 	}
-	x.gaps = gaps
-	for _, n := range all {
-		x.keepNotification(n)
-	}
+	x.gaps = answer.Gaps
+	x.keepNotifications(answer.Found)
 }
 
 // noteGaps says what the history may lack if there is no trace of the message.
@@ -181,11 +179,13 @@ func (x *Explanation) noteGaps() {
 	x.Note = "If it missed its deadline, the history may lack that. The gaps (UTC): " + strings.Join(spans, "; ") + "."
 }
 
-// keepNotification keeps a notification of the message-id if it is of the entity as well.
-func (x *Explanation) keepNotification(n notifications.Fetched) {
-	d := &n.Event.Data
-	if strings.EqualFold(d.Entity, x.place.Entity) && strings.EqualFold(d.Subscription, x.place.Subscription) {
-		x.notified = append(x.notified, n)
+// keepNotifications keeps those of the message-id that are of the entity as well.
+func (x *Explanation) keepNotifications(all []history.Notification) {
+	for _, n := range all {
+		d := &n.Event.Data
+		if strings.EqualFold(d.Entity, x.place.Entity) && strings.EqualFold(d.Subscription, x.place.Subscription) {
+			x.notified = append(x.notified, n)
+		}
 	}
 }
 
@@ -203,7 +203,7 @@ func (x *Explanation) missedBy(l *dlq.Letter) *alert.EventData {
 
 // addNotification adds which sinks took an event, and which have not so far. If the message is gone
 // by now, the event also has its history.
-func (x *Explanation) addNotification(n *notifications.Fetched) {
+func (x *Explanation) addNotification(n *history.Notification) {
 	const where = "the monitor"
 	d := &n.Event.Data
 	if n.Event.Type == alert.TypeMissed && x.dead == 0 {
@@ -218,7 +218,7 @@ func (x *Explanation) addNotification(n *notifications.Fetched) {
 	}
 	for _, by := range n.Waiting {
 		text := fmt.Sprintf("%s %s queued for %s", n.Event.Type, n.Event.ID, by.Sink)
-		if by.State == notifications.Failed {
+		if by.State == history.Failed {
 			text += "; the latest attempt failed: " + by.Error
 		}
 		x.add(by.Time, whatQueued, by.Sink, "%s", text)

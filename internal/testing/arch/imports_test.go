@@ -21,35 +21,36 @@ const module = "overdue"
 
 // Third-party modules that packages may import.
 const (
-	azcore       = "github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	azidentity   = "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-	azservicebus = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	goamqp       = "github.com/Azure/go-amqp"
-	httpguts     = "golang.org/x/net/http/httpguts"
-	hujson       = "github.com/tailscale/hujson"
-	bbolt        = "go.etcd.io/bbolt"
-	apd          = "github.com/cockroachdb/apd/v3"
-	btree        = "github.com/tidwall/btree"
-	backoff      = "github.com/cenkalti/backoff/v5"
-	cobra        = "github.com/spf13/cobra"
-	fsnotify     = "github.com/fsnotify/fsnotify"
-	websocket    = "github.com/coder/websocket"
-	logr         = "github.com/go-logr/logr"
-	mapstructure = "github.com/go-viper/mapstructure/v2"
-	mail         = "github.com/wneessen/go-mail"
-	shoutrrr     = "github.com/nicholas-fedor/shoutrrr"
-	goredis      = "github.com/redis/go-redis/v9"
-	miniredis    = "github.com/alicebob/miniredis/v2"
-	otel         = "go.opentelemetry.io/otel"
-	pflag        = "github.com/spf13/pflag"
-	protobuf     = "google.golang.org/protobuf"
-	procfs       = "github.com/prometheus/procfs"
-	prometheus   = "github.com/prometheus/client_golang"
-	net          = "golang.org/x/net"
-	sync         = "golang.org/x/sync"
-	term         = "golang.org/x/term"
-	yaml         = "go.yaml.in/yaml/v3"
-	zap          = "go.uber.org/zap"
+	azcore          = "github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	azidentity      = "github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	azservicebus    = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	goamqp          = "github.com/Azure/go-amqp"
+	httpguts        = "golang.org/x/net/http/httpguts"
+	hujson          = "github.com/tailscale/hujson"
+	bbolt           = "go.etcd.io/bbolt"
+	apd             = "github.com/cockroachdb/apd/v3"
+	btree           = "github.com/tidwall/btree"
+	backoff         = "github.com/cenkalti/backoff/v5"
+	cobra           = "github.com/spf13/cobra"
+	fsnotify        = "github.com/fsnotify/fsnotify"
+	websocket       = "github.com/coder/websocket"
+	logr            = "github.com/go-logr/logr"
+	mapstructure    = "github.com/go-viper/mapstructure/v2"
+	mail            = "github.com/wneessen/go-mail"
+	shoutrrr        = "github.com/nicholas-fedor/shoutrrr"
+	goredis         = "github.com/redis/go-redis/v9"
+	miniredis       = "github.com/alicebob/miniredis/v2"
+	otel            = "go.opentelemetry.io/otel"
+	pflag           = "github.com/spf13/pflag"
+	protobuf        = "google.golang.org/protobuf"
+	procfs          = "github.com/prometheus/procfs"
+	prometheus      = "github.com/prometheus/client_golang"
+	prometheusmodel = "github.com/prometheus/client_model"
+	net             = "golang.org/x/net"
+	sync            = "golang.org/x/sync"
+	term            = "golang.org/x/term"
+	yaml            = "go.yaml.in/yaml/v3"
+	zap             = "go.uber.org/zap"
 
 	kubeapi       = "k8s.io/api"
 	kubejson      = "sigs.k8s.io/json"
@@ -67,7 +68,7 @@ type allowance struct {
 // allowed has a row for every package of this module, by folder.
 var allowed = map[string]allowance{
 	"cmd/overdue": {
-		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/demo", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/inject", "internal/operator/inject/admission", "internal/operator/messages", "internal/operator/plan", "internal/operator/verify", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/slack", "internal/terminal", "internal/version"},
+		ours:   []string{"internal/app", "internal/bench", "internal/config", "internal/demo", "internal/escape", "internal/history", "internal/lifecycle", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/inject", "internal/operator/inject/admission", "internal/operator/messages", "internal/operator/plan", "internal/operator/verify", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/slack", "internal/terminal", "internal/version"},
 		others: []string{cobra, pflag},
 	},
 	"proxy":           {[]string{"internal/traces", "proxy/durations", "proxy/proven", "internal/monitorqueue", "internal/lifecycle", "scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/sdk", "internal/servicebus/rest", "internal/slack"}, []string{azcore, azservicebus, goamqp, prometheus, sync, zap}},
@@ -83,7 +84,7 @@ var allowed = map[string]allowance{
 	"alert":           {[]string{"internal/pace", "internal/traceparent", "internal/monitorqueue", "internal/servicebus/address", "internal/httpclient", "internal/servicebus/sdk", "internal/servicebus/link", "internal/escape"}, []string{azcore, azservicebus, backoff, goamqp, mail, shoutrrr, zap}},
 	"scheduler":       {[]string{"internal/traceparent", "internal/monitorqueue", "internal/lifecycle", "scheduler/index", "internal/servicebus/address", "internal/servicebus/duration", "internal/operations", "internal/redisstore", "internal/servicebus/sdk", "internal/servicebus/link"}, []string{azcore, azservicebus}},
 	"internal/app": {
-		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/broker/quirk", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/history", "internal/lifecycle", "internal/listener", "internal/monitorqueue", "internal/notifications", "internal/operations", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/inject/admission", "internal/plural", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/slack", "internal/terminal", "internal/traceparent", "internal/traces", "internal/unreceived", "internal/version", "internal/web", "monitor", "monitor/notify", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
+		ours:   []string{"alert", "internal/adminport", "internal/amqp/relay", "internal/broker", "internal/broker/httpapi", "internal/broker/queue", "internal/broker/quirk", "internal/catalog", "internal/config", "internal/connect", "internal/escape", "internal/history", "internal/lifecycle", "internal/listener", "internal/monitorqueue", "internal/operations", "internal/operator/canary", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/inject/admission", "internal/plural", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/sdk", "internal/slack", "internal/terminal", "internal/traceparent", "internal/traces", "internal/unreceived", "internal/version", "internal/web", "monitor", "monitor/notify", "proxy", "scheduler", "scheduler/index", "scheduler/journal"},
 		others: []string{azcore, azservicebus, backoff, fsnotify, goamqp, otel, prometheus, sync, zap},
 	},
 	"internal/demo":                 {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/plural", "internal/terminal", "internal/web"}, []string{azcore, azservicebus, sync, term, zap}},
@@ -96,8 +97,8 @@ var allowed = map[string]allowance{
 	"internal/version":              {},
 	"internal/catalog":              {[]string{"internal/monitorqueue", "internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "monitor/adopt", "proxy"}, []string{zap}},
 	"internal/lifecycle":            {others: []string{zap}},
-	"internal/adminport":            {[]string{"internal/config", "internal/escape", "internal/history", "internal/lifecycle", "internal/notifications"}, []string{net, prometheus, zap}},
-	"internal/web":                  {[]string{"alert", "internal/escape", "internal/notifications", "internal/operator/deadlines", "internal/operator/dlq", "internal/plural", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/link", "internal/slack"}, []string{prometheus}},
+	"internal/adminport":            {[]string{"internal/config", "internal/escape", "internal/history", "internal/lifecycle"}, []string{net, prometheus, zap}},
+	"internal/web":                  {[]string{"alert", "internal/escape", "internal/history", "internal/operator/deadlines", "internal/operator/dlq", "internal/plural", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/link", "internal/slack"}, []string{prometheus}},
 	"scheduler/index":               {},
 	"scheduler/journal":             {[]string{"internal/boltcheck", "internal/lifecycle", "scheduler", "internal/servicebus/link"}, []string{bbolt}},
 	"internal/monitorqueue":         {},
@@ -159,17 +160,16 @@ var allowed = map[string]allowance{
 		[]string{"internal/amqp", "internal/broker", "internal/broker/queue", "internal/servicebus/sas", "internal/testing/brokertest"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
-	"internal/history":            {[]string{"alert", "internal/boltcheck", "internal/escape", "internal/notifications", "internal/redisstore", "internal/servicebus/address", "internal/slack"}, []string{bbolt, prometheus}},
+	"internal/history":            {[]string{"alert", "internal/boltcheck", "internal/escape", "internal/httpclient", "internal/redisstore", "internal/servicebus/address", "internal/slack"}, []string{bbolt, prometheus}},
 	"examples/sidecar/go":         {others: []string{azservicebus}},
 	"examples/rest/go":            {},
 	"examples/dead-letters/go":    {others: []string{azservicebus}},
-	"internal/slack":              {[]string{"internal/lag"}, []string{prometheus}},
+	"internal/slack":              {[]string{"internal/lag"}, []string{prometheus, prometheusmodel}},
 	"internal/boltcheck":          {nil, []string{bbolt}},
 	"internal/unreceived":         {[]string{"internal/broker/quirk", "internal/operations", "internal/plural", "internal/servicebus/link"}, []string{prometheus, zap}},
-	"internal/notifications":      {ours: []string{"alert", "internal/escape", "internal/httpclient", "internal/servicebus/address"}},
 	"internal/operator/canary":    {[]string{"internal/httpclient", "internal/servicebus/link"}, []string{prometheus, zap}},
 	"internal/operator":           {[]string{"alert", "internal/app", "internal/catalog", "internal/config", "internal/connect", "internal/httpclient", "internal/lifecycle", "internal/operator/dlq", "internal/operator/doctor", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/sdk", "scheduler"}, []string{azservicebus, zap}},
-	"internal/operator/deadlines": {ours: []string{"internal/monitorqueue", "alert", "internal/config", "internal/escape", "internal/notifications", "internal/operator/dlq", "internal/plural", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal", "scheduler"}},
+	"internal/operator/deadlines": {ours: []string{"internal/monitorqueue", "alert", "internal/config", "internal/escape", "internal/history", "internal/operator/dlq", "internal/plural", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal", "scheduler"}},
 	"internal/operator/dlq":       {[]string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/failure", "internal/servicebus/link", "scheduler"}, []string{bbolt, sync}},
 	"internal/testing/testseed":   {},
 	"internal/listener/tlsrecord": {},

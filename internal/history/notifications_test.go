@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package notifications
+package history
 
 import (
 	"context"
@@ -45,17 +45,17 @@ func TestOnlySinksThatTookAnEventAreRecorded(t *testing.T) {
 	if err := second.Alert(t.Context(), eventOf(1)); err == nil {
 		t.Error("Alert of a sink that fails = nil, want its error")
 	}
-	all := h.Latest(t.Context(), "m-1")
+	all := h.Notifications(t.Context(), "m-1")
 	if len(all) != 1 || len(all[0].TakenBy) != 1 || all[0].TakenBy[0].Sink != "flaky" || all[0].TakenBy[0].Time.IsZero() {
 		t.Errorf("notifications of m-1: %+v, want one, taken once", all)
 	}
 	if err := second.Alert(t.Context(), eventOf(1)); err != nil {
 		t.Fatal(err)
 	}
-	if all := h.Latest(t.Context(), "m-1"); len(all) != 1 || len(all[0].TakenBy) != 2 {
+	if all := h.Notifications(t.Context(), "m-1"); len(all) != 1 || len(all[0].TakenBy) != 2 {
 		t.Errorf("notifications of m-1: %+v, want one, taken twice", all)
 	}
-	if other := h.Latest(t.Context(), "m-2"); len(other) != 0 {
+	if other := h.Notifications(t.Context(), "m-2"); len(other) != 0 {
 		t.Errorf("notifications of m-2: %+v, want none", other)
 	}
 }
@@ -66,7 +66,7 @@ func TestNotificationsOfAMessageWithoutAnIDAreFoundByNumber(t *testing.T) {
 		e := alert.Event{ID: fmt.Sprint("e-", number), Type: alert.TypeMissed, Data: alert.EventData{Entity: "orders", SequenceNumber: number}}
 		h.Queued("slack", "g", time.Now(), &e)
 	}
-	if all := h.Latest(t.Context(), "#17"); len(all) != 1 || all[0].Event.Data.SequenceNumber != 17 {
+	if all := h.Notifications(t.Context(), "#17"); len(all) != 1 || all[0].Event.Data.SequenceNumber != 17 {
 		t.Errorf("notifications of number 17: %+v, want one", all)
 	}
 }
@@ -80,7 +80,7 @@ func TestWhatBecomesOfAnEventForASinkOfGroups(t *testing.T) {
 	h.Queued("slack", "g", due.Add(time.Minute), &second)
 	h.Queued("teams", "g", due, &first)
 	states := func(id string) string {
-		all := h.Latest(t.Context(), id)
+		all := h.Notifications(t.Context(), id)
 		if len(all) != 1 {
 			t.Fatalf("%d notifications of %s, want one", len(all), id)
 		}
@@ -117,17 +117,17 @@ func TestAnEventThatASinkRefusesWaits(t *testing.T) {
 	sink := h.Record(&flaky{})
 	untaken := sink.(interface{ Untaken(alert.Event, error) }).Untaken
 	untaken(eventOf(1), nil)
-	if w := h.Latest(t.Context(), "m-1")[0].Waiting; len(w) != 1 || w[0].State != Queued {
+	if w := h.Notifications(t.Context(), "m-1")[0].Waiting; len(w) != 1 || w[0].State != Queued {
 		t.Errorf("waiting %+v, want one that is queued", w)
 	}
 	untaken(eventOf(1), errors.New("503"))
-	if w := h.Latest(t.Context(), "m-1")[0].Waiting; len(w) != 1 || w[0].State != Failed || w[0].Error != "503" {
+	if w := h.Notifications(t.Context(), "m-1")[0].Waiting; len(w) != 1 || w[0].State != Failed || w[0].Error != "503" {
 		t.Errorf("waiting %+v, want one that failed", w)
 	}
 	if err := sink.Alert(t.Context(), eventOf(1)); err != nil {
 		t.Fatal(err)
 	}
-	if n := h.Latest(t.Context(), "m-1")[0]; len(n.Waiting) != 0 || len(n.TakenBy) != 1 {
+	if n := h.Notifications(t.Context(), "m-1")[0]; len(n.Waiting) != 0 || len(n.TakenBy) != 1 {
 		t.Errorf("%+v, want that the sink took it", n)
 	}
 }
@@ -145,7 +145,7 @@ func TestARecorderShowsTheSinkBehindIt(t *testing.T) {
 }
 
 func TestANilHistoryIsEmpty(t *testing.T) {
-	if none := (*History)(nil).Latest(t.Context(), ""); none == nil || len(none) != 0 {
+	if none := (*History)(nil).Notifications(t.Context(), ""); none == nil || len(none) != 0 {
 		t.Errorf("Latest = %v, want an empty list, which is [] in JSON", none)
 	}
 }
@@ -157,19 +157,19 @@ func TestTheOldestNotificationsAreForgottenFirst(t *testing.T) {
 		wg.Go(func() {
 			for n := from; n < Capacity; n += 4 {
 				e := eventOf(n)
-				h.add(&e, "log", e.Time)
+				h.took(&e, "log", e.Time)
 			}
 		})
 	}
 	wg.Wait()
 	for n := range 150 {
 		e := eventOf(Capacity + n)
-		h.add(&e, "log", e.Time)
+		h.took(&e, "log", e.Time)
 	}
 	if len(h.latest) != Capacity || len(h.byID) != Capacity {
 		t.Errorf("%d events in the ring and %d by id, want %d", len(h.latest), len(h.byID), Capacity)
 	}
-	all := h.Latest(t.Context(), "")
+	all := h.Notifications(t.Context(), "")
 	if len(all) != maxShown {
 		t.Fatalf("%d notifications are shown, want %d", len(all), maxShown)
 	}
@@ -185,26 +185,25 @@ func TestFetchReadsWhatAHistoryServes(t *testing.T) {
 	h := &History{began: at}
 	e := eventOf(7)
 	e.Data.MessageID, e.Data.Deadline = "a&b \x1b", at
-	h.add(&e, "log", at)
+	h.took(&e, "log", at)
 	other := eventOf(8)
-	h.add(&other, "log", at)
+	h.took(&other, "log", at)
 	mux := http.NewServeMux()
-	mux.Handle("GET "+Path, h)
+	mux.Handle("GET "+NotificationsPath, h)
 	s := httptest.NewServer(mux)
 	defer s.Close()
 	addr := strings.TrimPrefix(s.URL, "http://")
 
-	got, gaps, err := Fetch(t.Context(), addr, e.Data.MessageID)
+	got, err := FetchNotifications(t.Context(), addr, e.Data.MessageID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Fetched{TakenBy: []Delivery{{Sink: "log", Time: at}}}
-	want.Event.ID, want.Event.Type, want.Event.Data = e.ID, e.Type, e.Data
-	if diff := cmp.Diff([]Fetched{want}, got, cmpopts.IgnoreUnexported(Delivery{})); diff != "" {
+	want := Notification{Event: e, TakenBy: []Delivery{{Sink: "log", Time: at}}}
+	if diff := cmp.Diff([]Notification{want}, got.Found, cmpopts.IgnoreUnexported(Delivery{})); diff != "" {
 		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
-	if len(gaps) != 1 || !gaps[0].To.Equal(at) || gaps[0].String() != "until 2026-05-04 03:02:01Z: this process keeps no history" {
-		t.Errorf("gaps %v, want that before the process", gaps)
+	if gaps := got.Gaps; len(gaps) != 1 || !gaps[0].To.Equal(at) || gaps[0].String() != "until 2026-05-04 03:02:01Z: this process keeps no history" {
+		t.Errorf("gaps %v, want that before the process", got.Gaps)
 	}
 }
 
@@ -213,13 +212,13 @@ func TestFetchNamesWhatItCouldNotRead(t *testing.T) {
 		handler http.HandlerFunc
 		want    string
 	}{
-		"no admin port": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) }, "answered 404 Not Found"},
+		"no admin port": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) }, "no"},
 		"no JSON":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "read the answer of http://"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(answer.handler)
 			defer s.Close()
-			_, _, err := Fetch(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m")
+			_, err := FetchNotifications(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m")
 			if err == nil || !strings.Contains(err.Error(), answer.want) {
 				t.Errorf("Fetch = %v, want an error with %q", err, answer.want)
 			}
@@ -227,10 +226,10 @@ func TestFetchNamesWhatItCouldNotRead(t *testing.T) {
 	}
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
-	if _, _, err := Fetch(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m"); err == nil {
+	if _, err := FetchNotifications(t.Context(), strings.TrimPrefix(s.URL, "http://"), "m"); err == nil {
 		t.Error("Fetch from a port that nobody listens on = nil, want an error")
 	}
-	if _, _, err := Fetch(t.Context(), "no host\x7f", "m"); err == nil {
+	if _, err := FetchNotifications(t.Context(), "no host\x7f", "m"); err == nil {
 		t.Error("Fetch from an address that is none = nil, want an error")
 	}
 }

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/escape"
+	"overdue/internal/httpclient"
+	"overdue/internal/servicebus/address"
+	"overdue/internal/slack"
+)
+
+// Paths of the admin port.
+const (
+	NotificationsPath = "/notifications"
+	MissedPath        = "/history/missed"
+	SlackPath         = "/history/slack"
+	MinutesPath       = "/history/minutes"
+)
+
+const (
+	scopeHeader = "Overdue-Scope"
+	gapsHeader  = "Overdue-Gaps"
+
+	// fetchTimeout bounds one request to the admin port, and explainTimeout one whose answer an
+	// explanation can do without.
+	fetchTimeout   = 10 * time.Second
+	explainTimeout = 3 * time.Second
+	// maxAnswer bounds what is read of one answer, and maxReason of a refusal.
+	maxAnswer = 16 << 20
+	maxReason = 1 << 10
+)
+
+// ServeHTTP answers with what its path says as JSON. The latest notifications can be restricted to
+// one message by message-id, whose value is the message-id, or # and the sequence number; what is in
+// the file by since, a time, and by entity.
+func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if r.URL.Path == NotificationsPath {
+		answer(w, h.Notifications(r.Context(), q.Get("message-id")), "", h.missedGaps(time.Time{}, ""))
+		return
+	}
+	if !h.HasFile() {
+		http.Error(w, "this process keeps no history: set history.directory, and not history.enabled: false", http.StatusServiceUnavailable)
+		return
+	}
+	since := time.Time{}
+	if text := q.Get("since"); text != "" {
+		var err error
+		if since, err = time.Parse(time.RFC3339, text); err != nil {
+			http.Error(w, "since is not a time such as 2026-05-04T03:02:01Z", http.StatusBadRequest)
+			return
+		}
+	}
+	entity := q.Get("entity")
+	below := strings.ToLower(address.SubscriptionPath(entity, "")) // of a topic: its subscriptions
+	matches := func(name string) bool {
+		return entity == "" || strings.EqualFold(name, entity) || strings.HasPrefix(strings.ToLower(name), below)
+	}
+	if err := h.missing(r.Context(), entity, matches); err != nil {
+		http.Error(w, escape.Text(err.Error()), http.StatusNotFound)
+		return
+	}
+	gaps := h.Gaps(since)
+	var found any
+	scope := ScopeProcess
+	var err error
+	switch r.URL.Path {
+	case SlackPath:
+		found, scope, err = h.Slack(r.Context(), since, time.Now(), matches)
+	case MinutesPath:
+		found, err = h.Minutes(since, matches, MaxPoints)
+	default:
+		var missed []Notification
+		missed, scope, err = h.Missed(r.Context(), since, func(e *alert.Event) bool { return matches(e.Data.Entity) }, MaxShown)
+		events := make([]alert.Event, len(missed))
+		for i := range missed {
+			events[i] = missed[i].Event
+		}
+		found, gaps = events, h.missedGaps(since, scope)
+	}
+	if err != nil {
+		http.Error(w, escape.Text(err.Error()), http.StatusInternalServerError)
+		return
+	}
+	answer(w, found, scope, gaps)
+}
+
+func answer(w http.ResponseWriter, found any, scope string, gaps []Gap) {
+	w.Header().Set("Content-Type", "application/json")
+	if scope != "" {
+		w.Header().Set(scopeHeader, scope)
+	}
+	if text, err := json.Marshal(gaps); err == nil && len(gaps) > 0 { // times and texts have a JSON form
+		w.Header().Set(gapsHeader, string(text))
+	}
+	// Only the caller loses something if the answer cannot be written.
+	_ = escape.WriteJSON(w, found)
+}
+
+// missing returns an error for an entity that neither the history nor the namespace has.
+func (h *History) missing(ctx context.Context, entity string, matches func(string) bool) error {
+	if entity == "" || h.cfg.Missing == nil {
+		return nil
+	}
+	var known []string
+	has := false
+	_, err := h.Minutes(time.Time{}, func(name string) bool {
+		if !slices.Contains(known, name) {
+			known = append(known, name)
+		}
+		has = has || matches(name)
+		return has
+	}, 1)
+	if has || err != nil {
+		return nil // a history that cannot be read is an error of its own
+	}
+	return h.cfg.Missing(ctx, entity, known)
+}
+
+// A Fetched event is a missed deadline of another process.
+type Fetched struct {
+	ID   string          `json:"id"`
+	Type string          `json:"type"`
+	Data alert.EventData `json:"data"`
+}
+
+// An Answer is what a process has in its history.
+type Answer[T any] struct {
+	Found []T
+	Scope string
+	Gaps  []Gap // in the span that was asked for
+}
+
+// FetchNotifications asks the process with the admin port addr for the notifications of messages
+// with that name, see [address.Names].
+func FetchNotifications(ctx context.Context, addr, name string) (a Answer[Notification], err error) {
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	return ask[Notification](ctx, addr, NotificationsPath, url.Values{"message-id": {name}})
+}
+
+// FetchMissed asks the process with the admin port addr for deadlines missed since a time, of one
+// entity or for "" of all.
+func FetchMissed(ctx context.Context, addr, entity string, since time.Time) (a Answer[Fetched], err error) {
+	return ask[Fetched](ctx, addr, MissedPath, spanOf(entity, since))
+}
+
+// FetchSlack is [FetchMissed] for the slack of settlements.
+func FetchSlack(ctx context.Context, addr, entity string, since time.Time) (a Answer[slack.Summary], err error) {
+	return ask[slack.Summary](ctx, addr, SlackPath, spanOf(entity, since))
+}
+
+// FetchMinutes is [FetchMissed] for the counts by the minute, of one entity or sink or for "" of all.
+func FetchMinutes(ctx context.Context, addr, name string, since time.Time) (a Answer[Point], err error) {
+	return ask[Point](ctx, addr, MinutesPath, spanOf(name, since))
+}
+
+func spanOf(entity string, since time.Time) url.Values {
+	return url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}}
+}
+
+func ask[T any](ctx context.Context, addr, path string, q url.Values) (a Answer[T], err error) {
+	a.Found = []T{}
+	// The port is on this machine: a proxy from the environment could not reach it.
+	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, fetchTimeout)
+	target := "http://" + addr + path
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target+"?"+q.Encode(), nil)
+	if err != nil {
+		return a, fmt.Errorf("ask the admin port: %w", err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return a, fmt.Errorf("is Overdue running? %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }() // only read
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable:
+		return a, fmt.Errorf("history: the process at %s keeps none: set history.enabled to true, and give it a history.directory that it can write", addr)
+	case http.StatusNotFound:
+		reason, readErr := io.ReadAll(io.LimitReader(resp.Body, maxReason))
+		return a, errors.Join(errors.New(strings.TrimSpace(string(reason))), readErr)
+	default:
+		return a, fmt.Errorf("%s answered %d %s", target, resp.StatusCode, http.StatusText(resp.StatusCode))
+	}
+	a.Scope = resp.Header.Get(scopeHeader)
+	if text := resp.Header.Get(gapsHeader); text != "" {
+		err = json.Unmarshal([]byte(text), &a.Gaps)
+	}
+	if err == nil {
+		err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&a.Found)
+	}
+	if err != nil {
+		return a, fmt.Errorf("read the answer of %s: %w", target, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"overdue/alert"
+	"overdue/internal/redisstore"
+	"overdue/internal/slack"
+)
+
+const (
+	// interval is how long what happened may wait in memory. A crash loses that much.
+	interval = 5 * time.Second
+	// pruneInterval is how often the file is written although nothing happened.
+	pruneInterval = time.Minute
+	// lateAfter is how long a write may take. A disk that hangs fails no write.
+	lateAfter = 10 * time.Second
+	// stopTimeout is how long a stop waits for a write.
+	stopTimeout = 2 * time.Second
+)
+
+var (
+	errLate      = fmt.Errorf("history: a write has taken more than %s", lateAfter)
+	errAbandoned = errors.New("history: the last write has not ended; what it has is lost")
+)
+
+// resume sets the clock to where it stopped. stopped is zero for the first.
+func (h *History) resume(stopped, now time.Time) {
+	h.clock, h.read = stopped, now
+	if stopped.IsZero() || stopped.After(now) {
+		h.clock = now
+	}
+}
+
+// advance has the clock follow the machine's, but at most twice as fast as time passes. If the
+// machine's clock jumps ahead, by mistake or after a long stop, the history does not lose
+// everything at once.
+func (h *History) advance(now time.Time) {
+	passed := max(now.Sub(h.read), 0) // on the monotonic clock
+	h.read = now
+	if h.clock = h.clock.Add(2 * passed); h.clock.After(now) {
+		h.clock = now
+	}
+}
+
+// askForWriteLocked has Run write early, if half of the memory has come since the last write. A file
+// that cannot be written is tried at the interval.
+func (h *History) askForWriteLocked() {
+	if h.unwritten++; h.unwritten < Capacity/2 || h.failed {
+		return
+	}
+	select {
+	case h.half <- struct{}{}:
+	default: // it is about to be written
+	}
+}
+
+// Dropped says how many missed deadlines were not kept, because the file could not be written, or
+// not fast enough.
+func (h *History) Dropped() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.dropped
+}
+
+// Run writes what happened until ctx ends, then once more, and closes the file. It does not wait for
+// a disk that hangs.
+func (h *History) Run(ctx context.Context) error {
+	ended := make(chan error, 1)
+	go func() { ended <- h.writeUntil(ctx) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(stopTimeout):
+		h.cfg.Changed(errAbandoned)
+		return nil
+	}
+}
+
+func (h *History) writeUntil(ctx context.Context) error {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ticker.C:
+		case <-h.half:
+		case <-ctx.Done():
+		}
+		h.flush(ctx, time.Now())
+	}
+	return h.file.close()
+}
+
+// flush writes everything that waits in one transaction, and shares it then. What cannot be written
+// waits on.
+func (h *History) flush(ctx context.Context, now time.Time) {
+	late := time.AfterFunc(lateAfter, func() { h.report(errLate) })
+	defer late.Stop()
+	totals, sampleErr := h.sample()
+	h.advance(now)
+	b := h.waiting(totals, now)
+	h.mu.Lock()
+	idle := b.empty() && !h.failed && now.Sub(h.written).Abs() < pruneInterval
+	h.mu.Unlock()
+	if idle && ctx.Err() == nil { // the last write says until when the history has everything
+		return
+	}
+	err := h.file.write(b, h.clock, now)
+	if err == nil {
+		maps.Copy(h.last, totals)
+		h.forget(b, now)
+	}
+	pruneErr := h.file.prune(ctx, h.clock.Add(-h.cfg.Keep), now.Add(future), h.cfg.MaxSize)
+	late.Stop()
+	h.report(errors.Join(sampleErr, err, pruneErr))
+	if err == nil && h.cfg.Shared != nil {
+		h.share(context.WithoutCancel(ctx), b, now) // a stop must not take what happened last from the others
+	}
+}
+
+// waiting returns what the file has yet to get. What was counted since the last write counts in the
+// present minute.
+func (h *History) waiting(totals map[series]slack.Buckets, now time.Time) *batch {
+	b := &batch{minute: now.Truncate(time.Minute), counts: map[series]slack.Buckets{}}
+	for s, all := range totals {
+		more := all
+		if s.kind != kindOutstanding {
+			more = all.Since(h.last[s])
+		}
+		if len(more) > 0 {
+			b.counts[s] = more
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b.gap = h.lost
+	for _, e := range h.latest {
+		if e.waitsForFile() {
+			b.missed = append(b.missed, Notification{Event: e.Event, TakenBy: slices.Clone(e.TakenBy)})
+		}
+	}
+	return b
+}
+
+// forget ends the wait of what is on disk.
+func (h *History) forget(b *batch, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range b.missed {
+		if e := h.byID[b.missed[i].Event.ID]; e != nil {
+			e.stored = len(b.missed[i].TakenBy) + 1
+		}
+	}
+	if h.lost == b.gap {
+		h.lost = Gap{}
+	}
+	h.unwritten, h.written = 0, now
+}
+
+// report says when writes begin to fail, and when they succeed again.
+func (h *History) report(err error) {
+	h.mu.Lock()
+	changed := h.failed != (err != nil)
+	h.failed = err != nil
+	h.mu.Unlock()
+	if changed {
+		h.cfg.Changed(err)
+	}
+}
+
+// counted are the metrics whose increases are kept, with the labels that name what was counted and
+// how it ended.
+var counted = map[string]struct{ kind, name, result string }{
+	"overdue_sends_total":           {"sends", "entity", "result"},
+	"overdue_deadlines_total":       {"deadlines", "entity", "verdict"},
+	"overdue_alerts_total":          {"alerts", "sink", "result"},
+	"overdue_outstanding_deadlines": {kindOutstanding, "entity", ""},
+}
+
+const (
+	// kindOutstanding are deadlines that have come and have no verdict yet: a message is in flight, or
+	// is being expired. That is a gauge, of which the highest value of a minute is kept.
+	kindOutstanding = "outstanding"
+	// kindLeft and kindTaken are settlements, by entity.
+	kindLeft  = "left"
+	kindTaken = "taken"
+)
+
+// A series is what is counted: sends, deadlines and settlements by entity, alerts by sink.
+type series struct{ kind, name, result string }
+
+// isSlack reports whether a series counts settlements.
+func (s series) isSlack() bool { return s.kind == kindLeft || s.kind == kindTaken }
+
+// add returns what a series has in a minute if both were counted there.
+func (s series) add(was, more slack.Buckets) slack.Buckets {
+	if s.kind == kindOutstanding {
+		return slack.Buckets{0: max(was[0], more[0])}
+	}
+	was.Merge(more)
+	return was
+}
+
+// sample reads from the metrics what has been counted, and the gauges above 0.
+func (h *History) sample() (map[series]slack.Buckets, error) {
+	totals := map[series]slack.Buckets{}
+	families, err := h.cfg.Metrics.Gather()
+	if err != nil && len(families) == 0 {
+		return totals, fmt.Errorf("history: read the metrics: %w", err)
+	}
+	for name, s := range slack.Read(families) {
+		totals[series{kind: kindLeft, name: name}], totals[series{kind: kindTaken, name: name}] = s.Left, s.Taken
+	}
+	for _, f := range families {
+		c := counted[f.GetName()]
+		for _, m := range f.GetMetric() {
+			s := series{kind: c.kind}
+			for _, l := range m.GetLabel() {
+				switch l.GetName() {
+				case c.name:
+					s.name = l.GetValue()
+				case c.result:
+					s.result = l.GetValue()
+				}
+			}
+			if n := m.GetCounter().GetValue() + m.GetGauge().GetValue(); s.kind != "" && n >= 1 {
+				totals[s] = slack.Buckets{0: totals[s][0] + uint64(n)}
+			}
+		}
+	}
+	return totals, nil
+}
+
+// share adds what has just been written to the history of the fleet. What Redis does not take is in
+// the file of this process alone.
+func (h *History) share(ctx context.Context, b *batch, now time.Time) {
+	var missed []string
+	slices.SortFunc(b.added, func(a, b alert.Event) int { return a.Data.Deadline.Compare(b.Data.Deadline) }) // Redis forgets the first
+	for i := range b.added {
+		if v, err := json.Marshal(&b.added[i]); err == nil && len(v) <= redisstore.MostRecord {
+			missed = append(missed, string(v))
+		}
+	}
+	counts := map[string]uint64{}
+	for s, c := range b.counts {
+		if !s.isSlack() {
+			continue
+		}
+		for number, n := range c {
+			counts[s.kind+"\x00"+s.name+"\x00"+strconv.Itoa(int(number))] = n
+		}
+	}
+	if len(missed)+len(counts) > 0 {
+		// That Redis fails is reported where its circuit is.
+		_ = h.cfg.Shared.Add(ctx, missed, now, counts, h.cfg.Keep)
+	}
+}
