@@ -75,14 +75,15 @@ func (g *Groups) run(gr *group) {
 // of them does so. It returns the errors of notify.
 func (g *Groups) takeTurn(gr *group, d Digest, due time.Time) error {
 	t := g.join(gr, &d)
-	if t.done {
-		g.cfg.Tracker.Notified(g.Name(), key(gr.labels), due, nil)
-		return nil
-	}
 	notified := false
 	defer func() { g.publish(gr, t, notified) }()
 	g.mu.Lock()
 	gr.learn(t.known)
+	if t.isDone {
+		g.mu.Unlock()
+		g.cfg.Tracker.Notified(g.Name(), key(gr.labels), due, nil)
+		return nil
+	}
 	next := gr.earliest
 	early := d.Count > 0 && next.After(g.cfg.Outbox.Now().Add(time.Second))
 	g.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,22 +17,22 @@ import (
 // notification and no event. Its calls are bounded in time; after an error, each process sends its
 // own.
 type Pool interface {
-	// Add adds a part to the next notification of the group.
+	// Add adds a part to the next notification of the group, for a minute.
 	Add(ctx context.Context, group, part string, body []byte) error
 	// Claim asks for the turn to send the notification. If mine, no other process sends it, parts
-	// are those added so far, and note is the one of the latest Release.
-	Claim(ctx context.Context, group string) (mine bool, parts map[string][]byte, note []byte, err error)
-	// Release ends the turn. If notified, the parts are done with.
-	Release(ctx context.Context, group string, parts []string, notified bool, note []byte) error
-	// Notified reports whether a part is done with.
-	Notified(ctx context.Context, part string) (bool, error)
+	// are those that were added, and note is the one of the latest Release.
+	Claim(ctx context.Context, group string) (mine bool, parts map[string]string, note string, err error)
+	// Release ends the turn.
+	Release(ctx context.Context, group, note string) error
 }
 
 const (
 	// poolWait is how long a process waits for the turn of another, which sends a notification in 30 s
-	// at most by default, and poolTick how often it checks.
+	// at most by default, and poolTick how often it asks.
 	poolWait = 40 * time.Second
 	poolTick = 250 * time.Millisecond
+	// maxDone is how many parts a note names: far more than processes add in the minute that parts last.
+	maxDone = 200
 )
 
 // note is the state of a group that all processes share.
@@ -41,14 +42,16 @@ type note struct {
 	Arrived     time.Time // the latest event
 	Next        time.Time // the next notification, at the earliest
 	Reminder    time.Time // when the reminder on the outbox is due
+	Done        []string  // the latest parts that need no further notification
 }
 
 // turn is a process's turn to send a notification.
 type turn struct {
-	pooled bool     // false: without the pool
-	done   bool     // another process has sent everything
-	others []string // parts of other processes
-	known  *note
+	isPooled bool // false: without the pool
+	isDone   bool // another process has sent everything
+	own      string
+	others   []string // parts of other processes
+	known    *note    // nil: there was none
 }
 
 // join waits for the turn to send d and merges the digests that other processes added.
@@ -57,11 +60,11 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 		return turn{}
 	}
 	defer func() {
-		if g.ctx.Err() == nil && !t.pooled && !t.done {
+		if g.ctx.Err() == nil && !t.isPooled {
 			g.cfg.Log.Debug("notification sent without other processes", zap.String("sink", g.Name()))
 		}
 	}()
-	group, part := g.Name()+"\x00"+key(gr.labels), rand.Text()
+	group, part := g.poolKey(gr), rand.Text()
 	body, err := json.Marshal(d)
 	if err != nil || g.cfg.Pool.Add(g.ctx, group, part, body) != nil {
 		return turn{}
@@ -73,57 +76,44 @@ func (g *Groups) join(gr *group, d *Digest) (t turn) {
 		case <-g.ctx.Done():
 			return turn{}
 		}
-		if notified, err := g.cfg.Pool.Notified(g.ctx, part); err != nil || notified {
-			return turn{done: notified && err == nil}
-		}
 		mine, parts, text, err := g.cfg.Pool.Claim(g.ctx, group)
-		if err != nil {
+		switch {
+		case err != nil:
 			return turn{}
+		case mine:
+			return newTurn(part, parts, text, d)
 		}
-		if !mine {
-			continue
-		}
-		if _, ok := parts[part]; !ok {
-			// Another process took our part, and may have finished between the two calls.
-			notified, err := g.cfg.Pool.Notified(g.ctx, part)
-			if notified && err == nil {
-				g.returnClaim(group, parts, text)
-				return turn{done: true}
-			}
-		}
-		t = turn{pooled: true, others: d.mergeParts(parts, part)}
-		var known note
-		if json.Unmarshal(text, &known) == nil {
-			t.known = &known
-		}
-		return t
 	}
 	return turn{}
 }
 
+func (g *Groups) poolKey(gr *group) string { return g.Name() + "\x00" + key(gr.labels) }
+
+// newTurn merges into d the parts that are not done with.
+func newTurn(own string, parts map[string]string, text string, d *Digest) turn {
+	t := turn{isPooled: true, own: own, known: &note{}}
+	if json.Unmarshal([]byte(text), t.known) != nil {
+		t.known = nil
+		t.others = d.mergeParts(parts, []string{own})
+		return t
+	}
+	if t.isDone = slices.Contains(t.known.Done, own); !t.isDone {
+		t.others = d.mergeParts(parts, append(t.known.Done, own))
+	}
+	return t
+}
+
 // mergeParts merges the digests that other processes added, and returns the names of their parts.
-func (d *Digest) mergeParts(parts map[string][]byte, own string) (others []string) {
-	for name, body := range parts {
-		other, err := ParseDigest(body)
-		if name == own || err != nil || other.Sink != d.Sink {
+func (d *Digest) mergeParts(parts map[string]string, skip []string) (merged []string) {
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		other, err := ParseDigest([]byte(parts[name]))
+		if err != nil || other.Sink != d.Sink || slices.Contains(skip, name) {
 			continue
 		}
 		d.merge(other)
-		others = append(others, name)
+		merged = append(merged, name)
 	}
-	return others
-}
-
-// returnClaim gives back a claim that is not needed, with the parts that came with it.
-func (g *Groups) returnClaim(group string, parts map[string][]byte, text []byte) {
-	ctx := context.WithoutCancel(g.ctx)
-	var err error
-	for name, body := range parts {
-		err = errors.Join(err, g.cfg.Pool.Add(ctx, group, name, body))
-	}
-	if err = errors.Join(err, g.cfg.Pool.Release(ctx, group, nil, false, text)); err != nil {
-		g.cfg.Log.Debug("notification waits until a claim ends", zap.String("sink", g.Name()), zap.Error(err))
-	}
+	return merged
 }
 
 // learn takes over the shared state.
@@ -135,17 +125,26 @@ func (gr *group) learn(n *note) {
 	gr.arrived, gr.earliest, gr.reminder = latest(gr.arrived, n.Arrived), n.Next, n.Reminder
 }
 
-// publish shares the result with the other processes.
+// publish ends the turn and shares its result with the other processes. If it was not notified,
+// they still have to send their parts.
 func (g *Groups) publish(gr *group, t turn, notified bool) {
-	if !t.pooled {
+	if !t.isPooled {
 		return
 	}
 	g.mu.Lock()
 	n := note{Since: gr.since, Last: gr.last, Total: gr.total, Arrived: gr.arrived, Next: gr.earliest, Reminder: gr.reminder}
 	g.mu.Unlock()
+	if t.known != nil {
+		n.Done = t.known.Done
+	}
+	n.Done = append(n.Done, t.own)
+	if notified {
+		n.Done = append(n.Done, t.others...)
+	}
+	n.Done = n.Done[max(0, len(n.Done)-maxDone):]
 	text, err := json.Marshal(n)
 	if err == nil {
-		err = g.cfg.Pool.Release(context.WithoutCancel(g.ctx), g.Name()+"\x00"+key(gr.labels), t.others, notified, text)
+		err = g.cfg.Pool.Release(context.WithoutCancel(g.ctx), g.poolKey(gr), string(text))
 	}
 	if err != nil {
 		g.cfg.Log.Debug("notification not shared with other processes", zap.String("sink", g.Name()), zap.Error(err))

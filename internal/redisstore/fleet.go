@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
-	"strconv"
 	"time"
 )
 
@@ -56,7 +55,7 @@ func (t *Notified) Begin(ctx context.Context, event string) (mine, notified bool
 		state, err = claim(ctx, t.c.s.client, t.key(event), t.token, ClaimLife)
 		return err
 	})
-	return state == "mine", state == "done", err
+	return state == claimMine, state == claimDone, err
 }
 
 // End records how a claimed notification ended.
@@ -80,10 +79,12 @@ type View struct {
 func (s *Store) View() *View {
 	reports, counts := s.key("{view}", "trial", "reports"), s.key("{view}", "trial", "counts")
 	return &View{s.circuit("view", viewTime,
+		func(ctx context.Context) error { return put(ctx, s.client, reports, "x", "{}", trialLife) },
+		func(ctx context.Context) error { _, err := fresh(ctx, s.client, reports, 0); return err },
 		func(ctx context.Context) error {
-			return report(ctx, s.client, reports, counts, "x", "{}", 1, trialLife, []any{"x", 1})
+			return countUp(ctx, s.client, counts, 1, trialLife, map[string]int64{"x": 1})
 		},
-		func(ctx context.Context) error { _, _, err := view(ctx, s.client, reports, counts, 0); return err },
+		func(ctx context.Context) error { return counted(ctx, s.client, map[string]int64{}, counts) },
 	), rand.Text()}
 }
 
@@ -98,13 +99,12 @@ func (v *View) Report(ctx context.Context, outstanding, missed map[string]int64)
 	if err != nil {
 		return err
 	}
-	var add []any
-	for name, n := range missed {
-		add = append(add, name, n)
-	}
 	reports, counts := v.keys()
 	return v.c.do(ctx, func(ctx context.Context) error {
-		return report(ctx, v.c.s.client, reports, counts, v.process, string(body), maxNames, viewLife, add)
+		if err := put(ctx, v.c.s.client, reports, v.process, string(body), viewLife); err != nil {
+			return err
+		}
+		return countUp(ctx, v.c.s.client, counts, maxNames, viewLife, missed)
 	})
 }
 
@@ -120,11 +120,8 @@ func (v *View) Read(ctx context.Context) (Totals, error) {
 	totals := Totals{Outstanding: map[string]int64{}, Missed: map[string]int64{}}
 	reports, counts := v.keys()
 	err := v.c.do(ctx, func(ctx context.Context) error {
-		fresh, counted, err := view(ctx, v.c.s.client, reports, counts, 3*ReportEvery)
-		if err != nil {
-			return err
-		}
-		for _, body := range fresh {
+		latest, err := fresh(ctx, v.c.s.client, reports, 3*ReportEvery)
+		for _, body := range latest {
 			var one map[string]int64
 			if json.Unmarshal([]byte(body), &one) != nil {
 				continue // somebody else wrote it
@@ -134,12 +131,10 @@ func (v *View) Read(ctx context.Context) (Totals, error) {
 				totals.Outstanding[name] += n
 			}
 		}
-		for i := 0; i+1 < len(counted); i += 2 {
-			if n, err := strconv.ParseInt(counted[i+1], 10, 64); err == nil {
-				totals.Missed[counted[i]] = n
-			}
+		if err != nil {
+			return err
 		}
-		return nil
+		return counted(ctx, v.c.s.client, totals.Missed, counts)
 	})
 	return totals, err
 }

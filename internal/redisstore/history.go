@@ -20,8 +20,6 @@ const (
 	// hoursAtOnce bounds the hours of one question. A full one has 2 MiB at most, since the name of a
 	// count has an entity of 260 characters: together they have less than maxAnswer.
 	hoursAtOnce = 12
-	// mostArguments bounds what one script is given: Lua has to unpack nothing, but Redis waits for it.
-	mostArguments = 1000
 )
 
 // History is what happened in the fleet: the latest missed deadlines as the processes wrote them,
@@ -34,8 +32,10 @@ func (s *Store) History() *History {
 	return &History{s.circuit("history", historyTime,
 		func(ctx context.Context) error { return deliver(ctx, s.client, list, 1, trialLife, []string{"x"}) },
 		func(ctx context.Context) error { _, err := latest(ctx, s.client, list, 1); return err },
-		func(ctx context.Context) error { return countUp(ctx, s.client, hash, 1, trialLife, []any{"x", 1}) },
-		func(ctx context.Context) error { _, err := counted(ctx, s.client, []string{hash}); return err },
+		func(ctx context.Context) error {
+			return countUp(ctx, s.client, hash, 1, trialLife, map[string]int64{"x": 1})
+		},
+		func(ctx context.Context) error { return counted(ctx, s.client, map[string]int64{}, hash) },
 	)}
 }
 
@@ -47,24 +47,13 @@ func (h *History) hour(at time.Time) string {
 
 // Add adds missed deadlines, which are kept for a while, and counts in the hour of an instant.
 func (h *History) Add(ctx context.Context, missed []string, at time.Time, counts map[string]uint64, keep time.Duration) error {
-	var add []any
-	for name, n := range counts {
-		add = append(add, name, n)
-	}
 	return h.c.do(ctx, func(ctx context.Context) error {
 		if len(missed) > 0 {
 			if err := deliver(ctx, h.c.s.client, h.missed(), MostMissed, keep, missed[max(0, len(missed)-MostMissed):]); err != nil {
 				return err
 			}
 		}
-		for len(add) > 0 {
-			n := min(len(add), mostArguments)
-			if err := countUp(ctx, h.c.s.client, h.hour(at), mostCounts, keep, add[:n]); err != nil {
-				return err
-			}
-			add = add[n:]
-		}
-		return nil
+		return countUp(ctx, h.c.s.client, h.hour(at), mostCounts, keep, counts)
 	})
 }
 
@@ -89,16 +78,8 @@ func (h *History) Counts(ctx context.Context, since, until time.Time) (map[strin
 			for ; len(hours) < hoursAtOnce && !at.After(until); at = at.Add(time.Hour) {
 				hours = append(hours, h.hour(at))
 			}
-			all, err := counted(ctx, h.c.s.client, hours)
-			if err != nil {
+			if err := counted(ctx, h.c.s.client, sums, hours...); err != nil {
 				return err
-			}
-			for _, counts := range all {
-				for name, text := range counts {
-					if n, err := strconv.ParseUint(text, 10, 64); err == nil { // else somebody else wrote it
-						sums[name] += n
-					}
-				}
 			}
 		}
 		return nil

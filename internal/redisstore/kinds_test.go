@@ -30,7 +30,6 @@ func everyUse(ctx context.Context, s *Store) error {
 	_, readErr := v.Read(ctx)
 	pages := s.Groups()
 	_, _, _, claimErr := pages.Claim(ctx, "group")
-	_, notifiedErr := pages.Notified(ctx, "part")
 	past := s.History()
 	_, missedErr := past.Missed(ctx)
 	_, countsErr := past.Counts(ctx, time.Now(), time.Now())
@@ -39,7 +38,7 @@ func everyUse(ctx context.Context, s *Store) error {
 		s.Ping(ctx),
 		beginErr, notified.End(ctx, "event", false), notified.End(ctx, "event", true),
 		v.Report(ctx, map[string]int64{"orders": 1}, map[string]int64{"orders": 1}), readErr,
-		pages.Add(ctx, "group", "part", []byte("x")), claimErr, notifiedErr, pages.Release(ctx, "group", []string{"a", "b"}, true, nil),
+		pages.Add(ctx, "group", "part", []byte("x")), claimErr, pages.Release(ctx, "group", "note"),
 	} {
 		if err != nil {
 			return err
@@ -293,7 +292,7 @@ func TestKeysOfAScriptShareASlot(t *testing.T) {
 		}
 	}
 	reports, counts := s.View().keys()
-	claim, parts, note := s.Groups().keys("group {x}")
+	claim, parts, note := s.groupKeys("group {x}")
 	for _, together := range [][]string{{reports, counts}, {claim, parts, note}} {
 		for _, key := range together {
 			if slotOf(key) != slotOf(together[0]) {

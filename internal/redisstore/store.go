@@ -41,8 +41,7 @@ type Store struct {
 	fleet  string
 	closed atomic.Bool
 
-	mu       sync.Mutex
-	circuits map[string]*circuit
+	circuits sync.Map // by use
 }
 
 // callMost bounds what no context does.
@@ -96,7 +95,7 @@ func Open(cfg Config) (*Store, error) {
 	for _, name := range cfg.Fleet {
 		fmt.Fprintf(h, "%s\x00", strings.ToLower(name))
 	}
-	s := &Store{cfg: cfg, fleet: hex.EncodeToString(h.Sum(nil)[:6]), circuits: map[string]*circuit{}}
+	s := &Store{cfg: cfg, fleet: hex.EncodeToString(h.Sum(nil)[:6])}
 	switch {
 	case a.Cluster:
 		o := options.Cluster()
@@ -138,14 +137,8 @@ func (s *Store) Ping(ctx context.Context) error {
 
 // circuit is that of a use, with the bound of its questions and its trial.
 func (s *Store) circuit(use string, bound time.Duration, trial ...question) *circuit {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := s.circuits[use]
-	if c == nil {
-		c = &circuit{s: s, use: use, bound: s.bound(bound), trial: trial}
-		s.circuits[use] = c
-	}
-	return c
+	c, _ := s.circuits.LoadOrStore(use, &circuit{s: s, use: use, bound: s.bound(bound), trial: trial})
+	return c.(*circuit)
 }
 
 func (s *Store) asked(use string, err error, news bool) {
