@@ -24,7 +24,9 @@ func (logAlerter) Local() {}
 
 func (a logAlerter) Alert(_ context.Context, e Event) error {
 	a.log.Warn(e.sentence(), zap.Inline(logFields{&e}))
-	a.log.Debug("event", zap.Object("event", e))
+	if debug := a.log.Check(zap.DebugLevel, "event"); debug != nil {
+		debug.Write(zap.Reflect("event", e))
+	}
 	return nil
 }
 
@@ -42,45 +44,6 @@ func (f logFields) MarshalLogObject(o zapcore.ObjectEncoder) error {
 	addStated(o, "strategy", d.Strategy)
 	addStated(o, "evidence", d.Evidence)
 	o.AddDuration("lag", d.Lag())
-	return nil
-}
-
-// MarshalLogObject adds what MarshalJSON returns, without reflection: the log gets every event.
-func (e Event) MarshalLogObject(o zapcore.ObjectEncoder) error {
-	o.AddString("specversion", specVersion)
-	o.AddString("id", e.ID)
-	o.AddString("type", e.Type)
-	o.AddString("source", e.Source)
-	addStated(o, "subject", e.Subject)
-	o.AddTime("time", e.Time)
-	o.AddString("datacontenttype", dataContentType)
-	addStated(o, "traceparent", e.Traceparent)
-	return o.AddObject("data", &e.Data)
-}
-
-// MarshalLogObject is part of that of the event.
-func (d *EventData) MarshalLogObject(o zapcore.ObjectEncoder) error {
-	o.AddString("entity", d.Entity)
-	addStated(o, "subscription", d.Subscription)
-	o.AddString("messageId", d.MessageID)
-	addStated(o, "sessionId", d.SessionID)
-	o.AddInt64("sequenceNumber", d.SequenceNumber)
-	o.AddTime("enqueuedTime", d.EnqueuedTime)
-	o.AddTime("deadline", d.Deadline)
-	o.AddString("deadlineKind", d.DeadlineKind)
-	if !d.DeadLetteredTime.IsZero() {
-		o.AddTime("deadLetteredTime", d.DeadLetteredTime)
-	}
-	o.AddInt64("lagMs", d.LagMs)
-	addStated(o, "strategy", d.Strategy)
-	addStated(o, "evidence", d.Evidence)
-	addStated(o, "deadLetterReason", d.DeadLetterReason)
-	if d.WarnBeforeMs != 0 {
-		o.AddInt64("warnBeforeMs", d.WarnBeforeMs)
-	}
-	addStated(o, "state", d.State)
-	addStated(o, "correlationId", d.CorrelationID)
-	o.AddUint32("deliveryCount", d.DeliveryCount)
 	return nil
 }
 

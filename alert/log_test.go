@@ -3,14 +3,11 @@
 package alert
 
 import (
-	"encoding/json"
-	"reflect"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 )
 
@@ -68,51 +65,5 @@ func TestTheLogHasFieldsForSearchesAndTheWholeEventAtDebug(t *testing.T) {
 	}
 	if got := all[1].Context; len(got) != 1 || got[0].Interface != any(e) {
 		t.Errorf("logged %+v at debug, want the event", got)
-	}
-}
-
-// distinguish gives each field of v a value of its own, as far as they can be set.
-func distinguish(v reflect.Value, n int64) {
-	for i := range v.NumField() {
-		f, n := v.Field(i), 100*n+int64(i)+1
-		switch {
-		case f.Type() == reflect.TypeFor[time.Time]():
-			f.Set(reflect.ValueOf(noon.Add(time.Duration(n) * time.Microsecond)))
-		case f.Kind() == reflect.String:
-			f.SetString(v.Type().Field(i).Name + " <&\" \u2028\x01\xff")
-		case f.CanInt():
-			f.SetInt(n)
-		case f.CanUint():
-			f.SetUint(uint64(n))
-		default:
-			distinguish(f, n)
-		}
-	}
-}
-
-func TestTheLogHasTheSameFieldsAsTheCloudEvent(t *testing.T) {
-	var full Event
-	distinguish(reflect.ValueOf(&full).Elem(), 1)
-	for name, e := range map[string]Event{"full": full, "empty": {}} {
-		encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{EncodeTime: zapcore.RFC3339NanoTimeEncoder})
-		line, err := encoder.EncodeEntry(zapcore.Entry{}, []zapcore.Field{zap.Object("event", e)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var logged struct{ Event map[string]any }
-		var want map[string]any
-		if err := json.Unmarshal(line.Bytes(), &logged); err != nil {
-			t.Fatalf("%s: %v in %s", name, err, line)
-		}
-		if err := json.Unmarshal(text, &want); err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(logged.Event, want) {
-			t.Errorf("%s:\nlogged %v\nwant   %v", name, logged.Event, want)
-		}
 	}
 }

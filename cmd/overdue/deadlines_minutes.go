@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,44 +12,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
-	"overdue/internal/escape"
 	"overdue/internal/history"
 	"overdue/internal/terminal"
 )
 
 func (p *program) minutesCommand() *cobra.Command {
-	var asJSON bool
-	var since time.Duration
-	cmd := &cobra.Command{
-		Use:   "minutes [queue or topic]",
-		Short: "Count sends, outcomes and alerts by the minute, the latest first",
-		Long: "Asks the Overdue process at listen.admin for its history: how many messages were sent, how many deadlines\n" +
-			"were met and missed, and which sinks took alerts. OUTSTANDING is the highest number of the minute of deadlines\n" +
-			"that have come and have no verdict yet, because a message is in flight. Minutes in which nothing happened\n" +
-			"are left out. The numbers are those of that process alone.",
-		Example: "  overdue deadlines minutes --since 1h\n  overdue deadlines minutes orders --json",
-		Args:    cobra.MaximumNArgs(1),
-	}
-	ask := p.historyFlags(cmd, "minutes", &since, &asJSON, config.CheckEntity)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		addr, entity, err := ask(args)
-		if err != nil {
-			return err
-		}
-		found, err := history.FetchMinutes(cmd.Context(), addr, entity, time.Now().Add(-since))
-		switch {
-		case err != nil:
-			return err
-		case asJSON:
-			err = escape.WriteJSON(p.stdout, found.Found)
-		case len(found.Found) == 0:
-			err = printNone(p.stdout, found.Gaps, "Nothing happened", "Nothing is recorded", since)
-		default:
-			err = writeMinutes(p.stdout, found.Found)
-		}
-		return errors.Join(err, p.printCoverage(found.Scope, found.Gaps, asJSON))
-	}
-	return cmd
+	return newHistoryCommand(p, &historyCommand[history.Point]{
+		Command: cobra.Command{
+			Use:   "minutes [queue or topic]",
+			Short: "Count sends, outcomes and alerts by the minute, the latest first",
+			Long: "Asks the Overdue process at listen.admin for its history: how many messages were sent, how many deadlines\n" +
+				"were met and missed, and which sinks took alerts. OUTSTANDING is the highest number of the minute of deadlines\n" +
+				"that have come and have no verdict yet, because a message is in flight. Minutes in which nothing happened\n" +
+				"are left out. The numbers are those of that process alone.",
+			Example: "  overdue deadlines minutes --since 1h\n  overdue deadlines minutes orders --json",
+		},
+		check:    config.CheckEntity,
+		fetch:    history.FetchMinutes,
+		happened: "Nothing happened",
+		recorded: "Nothing is recorded",
+		print:    printMinutes,
+	})
 }
 
 // A minute is a row: an entity or a sink in one minute.
@@ -61,7 +43,7 @@ type minute struct {
 	n     map[string]uint64
 }
 
-func writeMinutes(w io.Writer, points []history.Point) error {
+func printMinutes(w io.Writer, points []history.Point) error {
 	var rows []*minute
 	known := map[string]*minute{}
 	for _, pt := range points {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,70 +18,73 @@ import (
 	"overdue/internal/history"
 )
 
+// A historyCommand asks the process at listen.admin for some of its history.
+type historyCommand[T any] struct {
+	cobra.Command
+	check              func(entity string) error
+	fetch              func(ctx context.Context, addr, entity string, since time.Time) (history.Answer[T], error)
+	happened, recorded string // that none were, in a history without gaps and in one with gaps
+	print              func(w io.Writer, found []T) error
+}
+
 func (p *program) missedCommand() *cobra.Command {
+	return newHistoryCommand(p, &historyCommand[history.Fetched]{
+		Command: cobra.Command{
+			Use:   "missed [queue or topic]",
+			Short: "List missed deadlines of the last hours, the latest first",
+			Long: "Asks the Overdue process at listen.admin for its history, and lists up to 1,000 missed deadlines. It says for\n" +
+				"which spans the history may lack some.",
+			Example: "  overdue deadlines missed\n  overdue deadlines missed orders --since 1h --json",
+		},
+		check:    config.CheckEntity,
+		fetch:    history.FetchMissed,
+		happened: "No deadline was missed",
+		recorded: "No missed deadline is recorded",
+		print:    printMissed,
+	})
+}
+
+func newHistoryCommand[T any](p *program, c *historyCommand[T]) *cobra.Command {
 	var asJSON bool
 	var since time.Duration
-	cmd := &cobra.Command{
-		Use:   "missed [queue or topic]",
-		Short: "List missed deadlines of the last hours, the latest first",
-		Long: "Asks the Overdue process at listen.admin for its history, and lists up to 1,000 missed deadlines. It says for\n" +
-			"which spans the history may lack some.",
-		Example: "  overdue deadlines missed\n  overdue deadlines missed orders --since 1h --json",
-		Args:    cobra.MaximumNArgs(1),
-	}
-	ask := p.historyFlags(cmd, "missed", &since, &asJSON, config.CheckEntity)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		addr, entity, err := ask(args)
+	load := p.configFlags(&c.Command, isAdminAddress)
+	durationVar(c.Flags(), &since, "since", 24*time.Hour, "how far back to read")
+	c.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
+	c.Args = cobra.MaximumNArgs(1)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if since <= 0 {
+			return &config.Error{Err: fmt.Errorf("--since is %s; it must be positive", since)}
+		}
+		entity := strings.Join(args, "")
+		if entity != "" {
+			if err := c.check(entity); err != nil {
+				return &config.Error{Err: err}
+			}
+		}
+		settings, err := load()
 		if err != nil {
 			return err
 		}
-		missed, err := history.FetchMissed(cmd.Context(), addr, entity, time.Now().Add(-since))
+		addr, err := adminAddress(settings, "deadlines "+c.Name())
+		if err != nil {
+			return err
+		}
+		found, err := c.fetch(cmd.Context(), addr, entity, time.Now().Add(-since))
 		switch {
 		case err != nil:
 			return err
 		case asJSON:
-			err = escape.WriteJSON(p.stdout, missed.Found)
-		case len(missed.Found) == 0:
-			err = printNone(p.stdout, missed.Gaps, "No deadline was missed", "No missed deadline is recorded", since)
+			err = escape.WriteJSON(p.stdout, found.Found)
+		case len(found.Found) > 0:
+			err = c.print(p.stdout, found.Found)
+		case len(found.Gaps) > 0:
+			_, err = fmt.Fprintf(p.stdout, "%s in the last %s.\n", c.recorded, shortSpan(since))
 		default:
-			err = printMissed(p.stdout, missed.Found)
+			_, err = fmt.Fprintf(p.stdout, "%s in the last %s.\n", c.happened, shortSpan(since))
 		}
-		return errors.Join(err, p.printCoverage(missed.Scope, missed.Gaps, asJSON))
+		return errors.Join(err, p.printCoverage(found.Scope, found.Gaps, asJSON))
 	}
-	return cmd
-}
-
-// historyFlags adds the flags of a command that reads the history. ask checks them and returns which
-// process to ask, and for which entity.
-func (p *program) historyFlags(cmd *cobra.Command, name string, since *time.Duration, asJSON *bool, check func(entity string) error) (ask func(args []string) (addr, entity string, err error)) {
-	load := p.configFlags(cmd, isAdminAddress)
-	durationVar(cmd.Flags(), since, "since", 24*time.Hour, "how far back to read")
-	cmd.Flags().BoolVar(asJSON, "json", false, "print the result as JSON")
-	return func(args []string) (addr, entity string, err error) {
-		if *since <= 0 {
-			return "", "", &config.Error{Err: fmt.Errorf("--since is %s; it must be positive", *since)}
-		}
-		if entity = strings.Join(args, ""); entity != "" {
-			if err := check(entity); err != nil {
-				return "", "", &config.Error{Err: err}
-			}
-		}
-		c, err := load()
-		if err != nil {
-			return "", "", err
-		}
-		addr, err = adminAddress(c, "deadlines "+name)
-		return addr, entity, err
-	}
-}
-
-// printNone says that nothing happened, or else that nothing is recorded in a history with gaps.
-func printNone(w io.Writer, gaps []history.Gap, happened, recorded string, since time.Duration) error {
-	if len(gaps) > 0 {
-		happened = recorded
-	}
-	_, err := fmt.Fprintf(w, "%s in the last %s.\n", happened, shortSpan(since))
-	return err
+	return &c.Command
 }
 
 // printCoverage says what an answer lacks: the rest of the fleet although there is a Redis, or

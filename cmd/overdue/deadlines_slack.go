@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"overdue/internal/escape"
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/slack"
@@ -21,44 +19,28 @@ import (
 )
 
 func (p *program) slackCommand() *cobra.Command {
-	var asJSON bool
-	var since time.Duration
-	cmd := &cobra.Command{
-		Use:   "slack [queue, topic or subscription]",
-		Short: "Show how much time was left when messages were settled",
-		Long: "Asks the Overdue process at listen.admin how much time was left before their deadlines when messages\n" +
-			"were settled, and which deadline 99 of 100 would have met. It needs the history there.\n\n" +
-			"It counts Complete, DeadLetter and receive-and-delete through the AMQP endpoint of that process. What\n" +
-			"consumers settle without passing it is not seen.",
-		Example: "  overdue deadlines slack\n  overdue deadlines slack orders --since 1h --json\n  overdue deadlines slack events/Subscriptions/audit",
-		Args:    cobra.MaximumNArgs(1),
-	}
-	ask := p.historyFlags(cmd, "slack", &since, &asJSON, func(place string) error {
-		_, err := dlq.ParsePlace(place)
-		return err
+	return newHistoryCommand(p, &historyCommand[slack.Summary]{
+		Command: cobra.Command{
+			Use:   "slack [queue, topic or subscription]",
+			Short: "Show how much time was left when messages were settled",
+			Long: "Asks the Overdue process at listen.admin how much time was left before their deadlines when messages\n" +
+				"were settled, and which deadline 99 of 100 would have met. It needs the history there.\n\n" +
+				"It counts Complete, DeadLetter and receive-and-delete through the AMQP endpoint of that process. What\n" +
+				"consumers settle without passing it is not seen.",
+			Example: "  overdue deadlines slack\n  overdue deadlines slack orders --since 1h --json\n  overdue deadlines slack events/Subscriptions/audit",
+		},
+		check: func(place string) error {
+			_, err := dlq.ParsePlace(place)
+			return err
+		},
+		fetch:    history.FetchSlack,
+		happened: "No message with a deadline was settled through this process",
+		recorded: "No settlement of a message with a deadline is recorded",
+		print:    printSlack,
 	})
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		addr, entity, err := ask(args)
-		if err != nil {
-			return err
-		}
-		found, err := history.FetchSlack(cmd.Context(), addr, entity, time.Now().Add(-since))
-		switch {
-		case err != nil:
-			return err
-		case asJSON:
-			err = escape.WriteJSON(p.stdout, found.Found)
-		case len(found.Found) == 0:
-			err = printNone(p.stdout, found.Gaps, "No message with a deadline was settled through this process", "No settlement of a message with a deadline is recorded", since)
-		default:
-			err = writeSlack(p.stdout, found.Found)
-		}
-		return errors.Join(err, p.printCoverage(found.Scope, found.Gaps, asJSON))
-	}
-	return cmd
 }
 
-func writeSlack(w io.Writer, found []slack.Summary) error {
+func printSlack(w io.Writer, found []slack.Summary) error {
 	t := terminal.NewTable(terminal.Width(w), terminal.Column{Title: "ENTITY", Min: 12}, terminal.Column{Title: "SETTLED"}, terminal.Column{Title: "LATE"},
 		terminal.Column{Title: "LEFT, MEDIAN"}, terminal.Column{Title: "LEFT, 99 OF 100"}, terminal.Column{Title: "99 OF 100 WOULD MEET"})
 	span := func(ms int64) string { return shortSpan(time.Duration(ms) * time.Millisecond) }
