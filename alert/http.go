@@ -81,7 +81,7 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 		bad.Key = sink + "." + bad.Key // the kind of a sink is its key
 		return nil, bad
 	}
-	p.secrets = cfg.hideSecrets(u)
+	p.secrets = hiding(cfg.secretsOf(u, p.header))
 	if p.timeout == 0 {
 		p.timeout = 30 * time.Second
 	}

@@ -3,18 +3,20 @@
 package alert
 
 import (
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Bounds of the headers of a configuration.
 const (
 	maxHeaders     = 32
+	maxHeaderName  = 100     // bytes
 	maxHeaderValue = 8 << 10 // bytes
 )
 
@@ -34,7 +36,7 @@ func (c *HTTP) header() (http.Header, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
 		value, key := c.Headers[name], http.CanonicalHeaderKey(name)
 		switch {
-		case !isToken(name):
+		case !httpguts.ValidHeaderFieldName(name) || len(name) > maxHeaderName:
 			return wrong("headers", "%.60q is not the name of a header", name)
 		case slices.Contains(ownHeaders, key) || strings.HasPrefix(key, "Webhook-"):
 			return wrong("headers", "Overdue sets %s itself; remove it", key)
@@ -42,7 +44,7 @@ func (c *HTTP) header() (http.Header, error) {
 			return wrong("headers", "%s is there twice; keep one", key)
 		case value == "" || len(value) > maxHeaderValue:
 			return wrong("headers", "the value of %s has %d bytes; give 1 to %d", key, len(value), maxHeaderValue)
-		case strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }):
+		case !httpguts.ValidHeaderFieldValue(value):
 			return wrong("headers", "the value of %s has a control character; remove it", key)
 		}
 		h.Set(key, value)
@@ -63,38 +65,30 @@ func (c *HTTP) header() (http.Header, error) {
 		if strings.Contains(c.Username, ":") {
 			return wrong("username", "it has a colon, which basic authentication cannot send")
 		}
-		h.Set("Authorization", "Basic "+basic(c.Username, c.Password))
+		(&http.Request{Header: h}).SetBasicAuth(c.Username, c.Password)
 	}
 	return h, nil
 }
 
-func basic(username, password string) string {
-	return base64.StdEncoding.EncodeToString([]byte(username + ":" + password))
-}
-
-// isToken reports whether a header can have the name (RFC 9110, section 5.6.2).
-func isToken(name string) bool {
-	return name != "" && len(name) <= 100 && !strings.ContainsFunc(name, func(r rune) bool {
-		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
-		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
-}
-
-// hideSecrets replaces the secrets of a request to u, which the answer may repeat.
-func (c *HTTP) hideSecrets(u *url.URL) *strings.Replacer {
-	secrets := append([]string{
-		c.URL, u.Path, u.EscapedPath(), u.RequestURI(), u.RawQuery, u.User.String(), c.BearerToken, c.Password,
-	}, c.SigningSecrets...)
-	if c.Username != "" {
-		secrets = append(secrets, basic(c.Username, c.Password))
-	}
-	for _, value := range c.Headers {
-		secrets = append(secrets, value)
-	}
-	for _, values := range u.Query() {
+// secretsOf returns the parts of a request to u that may be secret, which the answer may repeat.
+func (c *HTTP) secretsOf(u *url.URL, h http.Header) []string {
+	secrets := slices.Concat(secretsOf(u, c.URL), []string{c.BearerToken, c.Password}, c.SigningSecrets)
+	for _, values := range h {
 		secrets = append(secrets, values...)
 	}
-	return hiding(secrets)
+	return append(secrets, strings.TrimPrefix(h.Get("Authorization"), "Basic "))
+}
+
+// secretsOf returns every part of a URL that may be a secret, but for its host.
+func secretsOf(u *url.URL, raw string) []string {
+	parts := []string{raw, u.User.String(), u.User.Username(), u.Path, u.EscapedPath(), u.RequestURI(), u.RawQuery}
+	if password, ok := u.User.Password(); ok {
+		parts = append(parts, password)
+	}
+	for _, values := range u.Query() {
+		parts = append(parts, values...)
+	}
+	return parts
 }
 
 // hiding replaces secrets, the longest first. Shorter ones than four bytes would hide ordinary text.

@@ -41,7 +41,9 @@ func NewShoutrrr(name, rawURL string, text Text) (Notifier, error) {
 		return nil, errors.New("alert: shoutrrr needs a URL such as ntfy://host/topic")
 	}
 	text.mentions = true // the services send texts as they are
-	a := &shoutrrr{name: cmp.Or(name, "shoutrrr"), service: u.Scheme, secrets: hiding(secretsOf(u, rawURL)), text: text}
+	// Services put keys into any part of the URL.
+	secrets := slices.Concat(secretsOf(u, rawURL), []string{u.Host}, strings.Split(u.Path, "/"))
+	a := &shoutrrr{name: cmp.Or(name, "shoutrrr"), service: u.Scheme, secrets: hiding(secrets), text: text}
 	if a.sender, err = newService(u); err != nil {
 		return nil, fmt.Errorf("alert: shoutrrr: %w", a.redacted(err))
 	}
@@ -139,19 +141,6 @@ func (a *shoutrrr) fitting(p *Notification, title, text string) (string, string)
 		text = fit(text, most.text, func(s string) int { return len(p.withLinks(s)) })
 	}
 	return title, p.withLinks(text)
-}
-
-// secretsOf returns every part of the URL that may be a secret. Services put keys into any part.
-func secretsOf(u *url.URL, rawURL string) []string {
-	parts := []string{rawURL, u.User.String(), u.User.Username(), u.Host, u.Path, u.RawQuery}
-	if password, ok := u.User.Password(); ok {
-		parts = append(parts, password)
-	}
-	parts = append(parts, strings.Split(u.Path, "/")...)
-	for _, values := range u.Query() {
-		parts = append(parts, values...)
-	}
-	return parts
 }
 
 // redacted returns err without the parts of the URL, which errors of the library quote.

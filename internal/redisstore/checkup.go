@@ -77,22 +77,26 @@ func (c *Checkup) deny(command string, err error) bool {
 	return true
 }
 
-// readInfo reads the answer to INFO. A missing value stays zero.
-func readInfo(text string) (s Server) {
+// readInfo describes a server by its answer to INFO. A missing value stays zero.
+func readInfo(text string) Server {
+	fields := infoFields(text)
+	used, _ := strconv.ParseInt(fields["used_memory"], 10, 64) // 0 = not stated
+	limit, _ := strconv.ParseInt(fields["maxmemory"], 10, 64)
+	return Server{
+		Version:   fields["redis_version"],
+		Replica:   fields["role"] == "slave",
+		UsedBytes: used,
+		Memory:    limit,
+		Eviction:  fields["maxmemory_policy"],
+	}
+}
+
+// infoFields are the lines of an answer to INFO.
+func infoFields(text string) map[string]string {
+	fields := map[string]string{}
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch name {
-		case "redis_version":
-			s.Version = value
-		case "role":
-			s.Replica = value == "slave"
-		case "used_memory":
-			s.UsedBytes, _ = strconv.ParseInt(value, 10, 64) // 0 = not stated
-		case "maxmemory":
-			s.Memory, _ = strconv.ParseInt(value, 10, 64)
-		case "maxmemory_policy":
-			s.Eviction = value
-		}
+		fields[name] = value
 	}
-	return s
+	return fields
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -134,15 +133,9 @@ func (c *Companions) Inspect(ctx context.Context) (d Durability, err error) {
 
 // read takes in what INFO says of one server.
 func (d *Durability) read(text string) {
-	fields := map[string]string{}
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
-		}
-	}
-	limit, _ := strconv.ParseInt(fields["maxmemory"], 10, 64) // 0 where it is not said: there is none
-	if policy := fields["maxmemory_policy"]; limit > 0 && strings.HasPrefix(policy, "allkeys-") {
-		d.Evicts = policy // the others evict nothing of ours: what we keep has no end
+	fields, s := infoFields(text), readInfo(text)
+	if s.Memory > 0 && strings.HasPrefix(s.Eviction, "allkeys-") {
+		d.Evicts = s.Eviction // the others evict nothing of ours: what we keep has no end
 	}
 	d.Forgets = d.Forgets || fields["aof_enabled"] != "1"
 	d.Failed = d.Failed || fields["aof_enabled"] == "1" && fields["aof_last_write_status"] == "err"
