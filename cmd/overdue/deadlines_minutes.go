@@ -28,7 +28,7 @@ func (p *program) minutesCommand() *cobra.Command {
 			Example: "  overdue deadlines minutes --since 1h\n  overdue deadlines minutes orders --json",
 		},
 		check:    config.CheckEntity,
-		fetch:    history.FetchMinutes,
+		path:     history.MinutesPath,
 		happened: "Nothing happened",
 		recorded: "Nothing is recorded",
 		print:    printMinutes,

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +21,7 @@ import (
 type historyCommand[T any] struct {
 	cobra.Command
 	check              func(entity string) error
-	fetch              func(ctx context.Context, addr, entity string, since time.Time) (history.Answer[T], error)
+	path               string // of the admin port
 	happened, recorded string // that none were, in a history without gaps and in one with gaps
 	print              func(w io.Writer, found []T) error
 }
@@ -37,7 +36,7 @@ func (p *program) missedCommand() *cobra.Command {
 			Example: "  overdue deadlines missed\n  overdue deadlines missed orders --since 1h --json",
 		},
 		check:    config.CheckEntity,
-		fetch:    history.FetchMissed,
+		path:     history.MissedPath,
 		happened: "No deadline was missed",
 		recorded: "No missed deadline is recorded",
 		print:    printMissed,
@@ -69,7 +68,7 @@ func newHistoryCommand[T any](p *program, c *historyCommand[T]) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		found, err := c.fetch(cmd.Context(), addr, entity, time.Now().Add(-since))
+		found, err := history.Fetch[T](cmd.Context(), addr, c.path, entity, time.Now().Add(-since))
 		switch {
 		case err != nil:
 			return err

@@ -33,7 +33,7 @@ func (p *program) slackCommand() *cobra.Command {
 			_, err := dlq.ParsePlace(place)
 			return err
 		},
-		fetch:    history.FetchSlack,
+		path:     history.SlackPath,
 		happened: "No message with a deadline was settled through this process",
 		recorded: "No settlement of a message with a deadline is recorded",
 		print:    printSlack,

@@ -111,7 +111,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 
 	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AMQPAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
 	waitUntil(t, "the history has it", func() bool { // it is written every few seconds
-		missed, err := history.FetchMissed(t.Context(), p.AdminAddress(), "", time.Now().Add(-time.Hour))
+		missed, err := history.Fetch[history.Fetched](t.Context(), p.AdminAddress(), history.MissedPath, "", time.Now().Add(-time.Hour))
 		return err == nil && len(missed.Found) > 0
 	})
 	asked := map[string]bool{}

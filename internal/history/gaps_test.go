@@ -168,11 +168,11 @@ func TestAProxyDoesNotSayThatNoDeadlineWasMissed(t *testing.T) {
 	s := httptest.NewServer(h)
 	defer s.Close()
 	since := time.Now().Add(time.Hour)
-	got, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "", since)
+	got, err := Fetch[Fetched](t.Context(), s.Listener.Addr().String(), MissedPath, "", since)
 	if err != nil || len(got.Gaps) != 1 || got.Gaps[0].Reason != reasonProxy {
 		t.Errorf("Fetch = %+v, %v; want that it has no monitor", got, err)
 	}
-	if got, err := FetchMinutes(t.Context(), s.Listener.Addr().String(), "", since); err != nil || len(got.Gaps) != 0 {
+	if got, err := Fetch[Point](t.Context(), s.Listener.Addr().String(), MinutesPath, "", since); err != nil || len(got.Gaps) != 0 {
 		t.Errorf("FetchMinutes = %+v, %v; want no gap", got, err)
 	}
 }
@@ -181,7 +181,7 @@ func TestAnAnswerHasItsGaps(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	s := httptest.NewServer(h)
 	defer s.Close()
-	got, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "", time.Now().Add(-time.Minute))
+	got, err := Fetch[Fetched](t.Context(), s.Listener.Addr().String(), MissedPath, "", time.Now().Add(-time.Minute))
 	if err != nil || len(got.Gaps) != 1 || got.Gaps[0].Reason != reasonBegin || !strings.HasPrefix(got.Gaps[0].String(), "until ") {
 		t.Errorf("Fetch = %+v, %v; want the gap before the history begins", got, err)
 	}

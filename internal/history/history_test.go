@@ -152,7 +152,7 @@ func TestTheMostOutstandingDeadlinesOfAMinuteAreKept(t *testing.T) {
 	}
 	s := httptest.NewServer(h)
 	defer s.Close()
-	got, err := FetchMinutes(t.Context(), s.Listener.Addr().String(), "ORDERS", at)
+	got, err := Fetch[Point](t.Context(), s.Listener.Addr().String(), MinutesPath, "ORDERS", at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,16 +251,16 @@ func TestFetchReadsWhatIsServed(t *testing.T) {
 	h.flush(t.Context(), start)
 	s := httptest.NewServer(h)
 	defer s.Close()
-	got, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "Orders", start)
+	got, err := Fetch[Fetched](t.Context(), s.Listener.Addr().String(), MissedPath, "Orders", start)
 	if err != nil || len(got.Found) != 1 || got.Found[0].Data.MessageID != "a&b \x1b" || !got.Found[0].Data.Deadline.Equal(start) {
 		t.Errorf("Fetch = %+v, %v, want the one", got, err)
 	}
-	if got, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "invoices", start); err != nil || len(got.Found) != 0 {
+	if got, err := Fetch[Fetched](t.Context(), s.Listener.Addr().String(), MissedPath, "invoices", start); err != nil || len(got.Found) != 0 {
 		t.Errorf("Fetch of another queue = %+v, %v, want none", got, err)
 	}
 	none := httptest.NewServer((*History)(nil))
 	defer none.Close()
-	if _, err := FetchMissed(t.Context(), none.Listener.Addr().String(), "", start); err == nil || !strings.Contains(err.Error(), "history.directory") {
+	if _, err := Fetch[Fetched](t.Context(), none.Listener.Addr().String(), MissedPath, "", start); err == nil || !strings.Contains(err.Error(), "history.directory") {
 		t.Errorf("Fetch without a history = %v, want an error that names the setting", err)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"overdue/internal/escape"
 	"overdue/internal/httpclient"
 	"overdue/internal/servicebus/address"
-	"overdue/internal/slack"
 )
 
 // Paths of the admin port.
@@ -151,24 +150,11 @@ func FetchNotifications(ctx context.Context, addr, name string) (a Answer[Notifi
 	return ask[Notification](ctx, addr, NotificationsPath, url.Values{"message-id": {name}})
 }
 
-// FetchMissed asks the process with the admin port addr for deadlines missed since a time, of one
-// entity or for "" of all.
-func FetchMissed(ctx context.Context, addr, entity string, since time.Time) (a Answer[Fetched], err error) {
-	return ask[Fetched](ctx, addr, MissedPath, spanOf(entity, since))
-}
-
-// FetchSlack is [FetchMissed] for the slack of settlements.
-func FetchSlack(ctx context.Context, addr, entity string, since time.Time) (a Answer[slack.Summary], err error) {
-	return ask[slack.Summary](ctx, addr, SlackPath, spanOf(entity, since))
-}
-
-// FetchMinutes is [FetchMissed] for the counts by the minute, of one entity or sink or for "" of all.
-func FetchMinutes(ctx context.Context, addr, name string, since time.Time) (a Answer[Point], err error) {
-	return ask[Point](ctx, addr, MinutesPath, spanOf(name, since))
-}
-
-func spanOf(entity string, since time.Time) url.Values {
-	return url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}}
+// Fetch asks the process with the admin port addr for what it has at a path since a time, of one
+// entity or for "" of all: [Fetched] at MissedPath, [slack.Summary] at SlackPath, [Point] at
+// MinutesPath.
+func Fetch[T any](ctx context.Context, addr, path, entity string, since time.Time) (a Answer[T], err error) {
+	return ask[T](ctx, addr, path, url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}})
 }
 
 func ask[T any](ctx context.Context, addr, path string, q url.Values) (a Answer[T], err error) {

@@ -49,7 +49,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 		t.Helper()
 		s := httptest.NewServer(of)
 		defer s.Close()
-		missed, err := FetchMissed(t.Context(), s.Listener.Addr().String(), "", now.Add(-time.Minute))
+		missed, err := Fetch[Fetched](t.Context(), s.Listener.Addr().String(), MissedPath, "", now.Add(-time.Minute))
 		var names []string
 		for i := range missed.Found {
 			names = append(names, missed.Found[i].Data.MessageID)
@@ -57,7 +57,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 		if got := strings.Join(names, " "); err != nil || got != wantMissed || missed.Scope != wantScope {
 			t.Errorf("missed: %q of the %s, %v; want %q of the %s", got, missed.Scope, err, wantMissed, wantScope)
 		}
-		slacks, err := FetchSlack(t.Context(), s.Listener.Addr().String(), "", now.Add(-time.Minute))
+		slacks, err := Fetch[slack.Summary](t.Context(), s.Listener.Addr().String(), SlackPath, "", now.Add(-time.Minute))
 		if err != nil || len(slacks.Found) != 1 || slacks.Found[0].Count != wantSettled || slacks.Scope != wantScope {
 			t.Errorf("slack: %+v of the %s, %v; want %d settlements of the %s", slacks.Found, slacks.Scope, err, wantSettled, wantScope)
 		}

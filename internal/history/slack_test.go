@@ -48,7 +48,7 @@ func TestSlackIsKeptByMinute(t *testing.T) {
 	s := httptest.NewServer(h)
 	defer s.Close()
 	addr := s.Listener.Addr().String()
-	got, err := FetchSlack(t.Context(), addr, "", start.Add(-time.Minute))
+	got, err := Fetch[slack.Summary](t.Context(), addr, SlackPath, "", start.Add(-time.Minute))
 	want := []slack.Summary{
 		{Entity: "Invoices", Count: 1, Late: 1, TakenP50: 72882, TakenP99: 72882},
 		{Entity: "orders", Count: 100, LeftP1: 29344, LeftP50: 49350, TakenP50: 10374, TakenP99: 30643},
@@ -56,7 +56,7 @@ func TestSlackIsKeptByMinute(t *testing.T) {
 	if diff := cmp.Diff(want, got.Found); err != nil || diff != "" {
 		t.Errorf("all: %v %s", err, diff)
 	}
-	got, err = FetchSlack(t.Context(), addr, "ORDERS", start.Add(time.Minute).Truncate(time.Minute))
+	got, err = Fetch[slack.Summary](t.Context(), addr, SlackPath, "ORDERS", start.Add(time.Minute).Truncate(time.Minute))
 	want = []slack.Summary{{Entity: "orders", Count: 2, LeftP1: 29344, LeftP50: 29344, TakenP50: 30643, TakenP99: 30643}}
 	if diff := cmp.Diff(want, got.Found); err != nil || diff != "" {
 		t.Errorf("the last minute of orders: %v %s", err, diff)
@@ -73,7 +73,7 @@ func TestATopicStandsForItsSubscriptions(t *testing.T) {
 	s := httptest.NewServer(h)
 	defer s.Close()
 	for asked, want := range map[string]int{"": 4, "Events": 3, "events/subscriptions/Mail": 1, "events/Subscriptions/m": 0, "event": 0} {
-		got, err := FetchSlack(t.Context(), s.Listener.Addr().String(), asked, start.Add(-time.Minute))
+		got, err := Fetch[slack.Summary](t.Context(), s.Listener.Addr().String(), SlackPath, asked, start.Add(-time.Minute))
 		if err != nil || len(got.Found) != want {
 			t.Errorf("of %q: %+v, %v, want %d", asked, got.Found, err, want)
 		}

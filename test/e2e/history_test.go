@@ -34,7 +34,7 @@ func TestMonitorIsKilledWhileItWritesItsHistory(t *testing.T) {
 	p.start("proxy")
 	missed := func(r *running) (ids []string) {
 		t.Helper()
-		found, err := past.FetchMissed(t.Context(), r.admin, "orders", time.Now().Add(-time.Hour))
+		found, err := past.Fetch[past.Fetched](t.Context(), r.admin, past.MissedPath, "orders", time.Now().Add(-time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -167,7 +167,7 @@ func (u *upgrade) end() {
 // included.
 func (u *upgrade) remembers() {
 	u.Helper()
-	found, err := past.FetchMissed(u.Context(), u.monitor.admin, "", time.Now().Add(-time.Hour))
+	found, err := past.Fetch[past.Fetched](u.Context(), u.monitor.admin, past.MissedPath, "", time.Now().Add(-time.Hour))
 	if err != nil {
 		u.Fatal(err)
 	}
