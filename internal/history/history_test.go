@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.etcd.io/bbolt"
 
 	"overdue/alert"
 	"overdue/internal/slack"
@@ -50,18 +49,6 @@ func missEvent(id string, deadline time.Time) alert.Event {
 }
 
 func all(*alert.Event) bool { return true }
-
-// bytesOf is how much the file has.
-func bytesOf(t *testing.T, h *History) (n int64) {
-	t.Helper()
-	if err := h.file.view(func(tx *bbolt.Tx) error {
-		n = int64(tx.Bucket(recordsBucket).Stats().LeafInuse)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
 
 // waits is how many events wait for the file.
 func waits(h *History) int { return len(h.waiting(nil, start).missed) }
@@ -167,7 +154,7 @@ func TestTheSizeIsBounded(t *testing.T) {
 		miss(t, h, fmt.Sprintf("%04d-%s", i, strings.Repeat("x", 1000)), start.Add(time.Duration(i)*time.Second))
 	}
 	h.flush(t.Context(), start)
-	if kept := bytesOf(t, h); kept > h.cfg.MaxSize || kept < h.cfg.MaxSize/2 {
+	if kept := h.file.bytes; kept > h.cfg.MaxSize || kept < h.cfg.MaxSize/2 {
 		t.Errorf("%d bytes are kept of at most %d", kept, h.cfg.MaxSize)
 	}
 	if got := ids(t, h, time.Time{}); !strings.HasPrefix(got, "2999-") {
@@ -220,6 +207,25 @@ func TestWhatCannotBeWrittenWaitsAndIsBounded(t *testing.T) {
 	}
 	if got := ids(t, h, time.Time{}); len(got) == 0 {
 		t.Error("nothing was written after the recovery")
+	}
+}
+
+// What leaves the memory while it is being written is not lost.
+func TestWhatIsWrittenMeanwhileIsNotDropped(t *testing.T) {
+	h := open(t, t.TempDir(), prometheus.NewRegistry())
+	for i := range Capacity {
+		miss(t, h, fmt.Sprint(i), start)
+	}
+	b := h.waiting(nil, start)
+	for i := range 10 {
+		miss(t, h, fmt.Sprint("more-", i), start)
+	}
+	if err := h.file.write(b, start, start); err != nil {
+		t.Fatal(err)
+	}
+	h.forget(b, start)
+	if n := h.Dropped(); n != 0 || waits(h) != 10 {
+		t.Errorf("%d were dropped and %d wait, want none and 10", n, waits(h))
 	}
 }
 

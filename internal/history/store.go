@@ -28,6 +28,8 @@ const (
 	lockTime   = 200 * time.Millisecond
 	timeLength = 8
 	headLength = timeLength + 1 // of a key
+	// overhead is what a record takes besides its key and value, about, in bytes.
+	overhead = 32
 	// maxRemoved bounds the records that one transaction removes, and so the time that it takes.
 	maxRemoved = 10_000
 	// future is how far ahead of now an entry may lie. One beyond that was written while the clock was
@@ -70,9 +72,12 @@ func timeOf(k []byte) time.Time {
 	return time.Unix(int64(binary.BigEndian.Uint64(k)), 0).UTC()
 }
 
+func size(k, v []byte) int64 { return int64(len(k)+len(v)) + overhead }
+
 // A store is the history on disk: records in one bucket, the oldest first.
 type store struct {
 	db    boltcheck.DB
+	bytes int64     // of all records; only writes change it
 	clock time.Time // as it was last written; zero = never
 }
 
@@ -106,7 +111,7 @@ func tryOpen(path string, now time.Time, reason string) (*store, error) {
 	return s, nil
 }
 
-// prepare makes what the file lacks, and reads all that it has. It notes from when on a new file has
+// prepare makes what the file lacks, and adds up what it has. It notes from when on a new file has
 // everything, or since when nobody has written an old one.
 func (s *store) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	state, err := tx.CreateBucketIfNotExists(stateBucket)
@@ -117,10 +122,11 @@ func (s *store) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	if err != nil {
 		return err
 	}
-	err = records.ForEach(func(k, _ []byte) error {
+	err = records.ForEach(func(k, v []byte) error {
 		if len(k) < headLength {
 			return fmt.Errorf("%w: a key has %d bytes", boltcheck.ErrDamaged, len(k))
 		}
+		s.bytes += size(k, v)
 		return nil
 	})
 	if err != nil {
@@ -134,7 +140,7 @@ func (s *store) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	case written.IsZero() || !written.Before(now):
 		return nil // nothing was written since it was made, or the clock was set back
 	}
-	return records.Put(gapKey(Gap{From: written, To: now}), []byte(reasonStopped))
+	return s.put(records, gapKey(Gap{From: written, To: now}), []byte(reasonStopped))
 }
 
 func (s *store) close() error {
@@ -157,22 +163,33 @@ func (b *batch) empty() bool { return len(b.missed)+len(b.counts) == 0 && b.gap.
 
 // write adds a batch, all or nothing. Its size is bounded by what may wait in memory.
 func (s *store) write(b *batch, clock, now time.Time) error {
+	before := s.bytes
 	err := s.update(func(tx *bbolt.Tx) error {
 		state := tx.Bucket(stateBucket)
 		return errors.Join(
-			b.put(tx.Bucket(recordsBucket)),
+			s.putAll(tx.Bucket(recordsBucket), b),
 			state.Put(clockKey, encodeTime(clock.Unix())),
 			state.Put(writtenKey, encodeTime(now.Unix())),
 		)
 	})
-	if err == nil {
-		s.clock = clock
+	if err != nil {
+		s.bytes = before
+		return err
 	}
-	return err
+	s.clock = clock
+	return nil
 }
 
-// put writes what a batch has.
-func (b *batch) put(records *bbolt.Bucket) (err error) {
+func (s *store) put(records *bbolt.Bucket, k, v []byte) error {
+	s.bytes += size(k, v)
+	if old := records.Get(k); old != nil {
+		s.bytes -= size(k, old)
+	}
+	return records.Put(k, v)
+}
+
+// putAll writes what a batch has.
+func (s *store) putAll(records *bbolt.Bucket, b *batch) (err error) {
 	for _, n := range b.missed {
 		k := keyOf(n.Event.Data.Deadline.Unix(), kindMissed, n.Event.ID)
 		old := records.Get(k)
@@ -181,17 +198,17 @@ func (b *batch) put(records *bbolt.Bucket) (err error) {
 		}
 		n.addDeliveries(decode(old).TakenBy)
 		v, encodeErr := json.Marshal(n)
-		err = errors.Join(err, encodeErr, records.Put(k, v))
+		err = errors.Join(err, encodeErr, s.put(records, k, v))
 	}
-	for s, c := range b.counts {
-		k := keyOf(b.minute.Unix(), kindCount, s.kind, s.name, s.result)
+	for of, c := range b.counts {
+		k := keyOf(b.minute.Unix(), kindCount, of.kind, of.name, of.result)
 		if was, parseErr := slack.Parse(records.Get(k)); parseErr == nil { // otherwise its bytes have gone bad
-			c = s.add(was, c)
+			c = of.add(was, c)
 		}
-		err = errors.Join(err, records.Put(k, c.Append(nil)))
+		err = errors.Join(err, s.put(records, k, c.Append(nil)))
 	}
 	if !b.gap.To.IsZero() {
-		err = errors.Join(err, records.Put(gapKey(b.gap), []byte(reasonDropped)))
+		err = errors.Join(err, s.put(records, gapKey(b.gap), []byte(reasonDropped)))
 	}
 	return err
 }
@@ -221,10 +238,10 @@ func (n *Notification) addDeliveries(others []Delivery) {
 func (s *store) prune(ctx context.Context, since, latest time.Time, maxSize int64) error {
 	for ctx.Err() == nil {
 		var keys [][]byte
+		var removed int64
 		var begin time.Time
 		err := s.view(func(tx *bbolt.Tx) error {
-			records := tx.Bucket(recordsBucket)
-			keys, begin = outside(records.Cursor(), since, latest, records.Stats().LeafInuse-int(maxSize))
+			keys, removed, begin = outside(tx.Bucket(recordsBucket).Cursor(), since, latest, s.bytes-maxSize)
 			return nil
 		})
 		if err != nil || len(keys) == 0 {
@@ -242,31 +259,32 @@ func (s *store) prune(ctx context.Context, since, latest time.Time, maxSize int6
 		if err != nil {
 			return err
 		}
+		s.bytes -= removed
 	}
 	return nil
 }
 
 // outside returns the next records to remove, of which excess bytes are too many. If some of them
 // are not too old, the history begins at begin then.
-func outside(c *bbolt.Cursor, since, latest time.Time, excess int) (keys [][]byte, begin time.Time) {
+func outside(c *bbolt.Cursor, since, latest time.Time, excess int64) (keys [][]byte, removed int64, begin time.Time) {
 	first, end := encodeTime(since.Unix()), encodeTime(latest.Unix())
 	take := func(k, v []byte) {
 		keys = append(keys, bytes.Clone(k))
-		excess -= len(k) + len(v)
+		removed += size(k, v)
 	}
-	for k, v := c.Last(); k != nil && bytes.Compare(k, end) >= 0 && excess > 0 && len(keys) < maxRemoved; k, v = c.Prev() {
+	for k, v := c.Last(); k != nil && bytes.Compare(k, end) >= 0 && removed < excess && len(keys) < maxRemoved; k, v = c.Prev() {
 		take(k, v)
 	}
 	for k, v := c.First(); k != nil && bytes.Compare(k, end) < 0 && len(keys) < maxRemoved; k, v = c.Next() {
 		if bytes.Compare(k, first) >= 0 {
-			if excess <= 0 {
+			if removed >= excess {
 				break
 			}
 			begin = timeOf(k).Add(time.Second)
 		}
 		take(k, v)
 	}
-	return keys, begin
+	return keys, removed, begin
 }
 
 // each calls do with the records of a kind since a time, the latest first, until it has enough. at

@@ -160,6 +160,11 @@ func (h *History) waiting(totals map[series]slack.Buckets, now time.Time) *batch
 func (h *History) forget(b *batch, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for i := range b.added {
+		if h.byID[b.added[i].ID] == nil { // it left the memory while it was written, and counts as dropped
+			h.dropped--
+		}
+	}
 	for i := range b.missed {
 		if e := h.byID[b.missed[i].Event.ID]; e != nil {
 			e.stored = len(b.missed[i].TakenBy) + 1
