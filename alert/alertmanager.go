@@ -27,7 +27,6 @@ const (
 
 // alertmanager posts to the v2 API of Alertmanager, which groups, silences and routes from there.
 type alertmanager struct {
-	name string
 	text Text
 	cfg  AlertmanagerConfig
 	*poster
@@ -90,14 +89,12 @@ func NewAlertmanager(name string, cfg AlertmanagerConfig, text Text) (Notifier, 
 		cfg.URL = u.JoinPath("api/v2/alerts").String() // which keeps the query
 	}
 	cfg.Severity = cmp.Or(cfg.Severity, "critical")
-	p, err := newPoster("alertmanager", cfg.HTTP)
+	p, err := newPoster("alertmanager", name, cfg.HTTP)
 	if err != nil {
 		return nil, err
 	}
-	return &alertmanager{cmp.Or(name, "alertmanager"), text, cfg, p}, nil
+	return &alertmanager{text, cfg, p}, nil
 }
-
-func (a *alertmanager) Name() string { return a.name }
 
 type postableAlert struct {
 	Labels      map[string]string `json:"labels"`

@@ -3,7 +3,6 @@
 package alert
 
 import (
-	"cmp"
 	"context"
 	"strings"
 	"unicode/utf16"
@@ -11,7 +10,6 @@ import (
 
 // chat posts to a channel.
 type chat struct {
-	name string
 	text Text
 	form func(p *Notification, title, text string) any
 	*poster
@@ -25,14 +23,12 @@ func NewChat(kind, name string, cfg HTTP, text Text) (Notifier, error) {
 	if kind == "teams" {
 		form = teamsMessage
 	}
-	p, err := newPoster(kind, cfg)
+	p, err := newPoster(kind, name, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &chat{cmp.Or(name, kind), text, form, p}, nil
+	return &chat{text, form, p}, nil
 }
-
-func (c *chat) Name() string { return c.name }
 
 func (c *chat) Notify(ctx context.Context, p Notification) error {
 	p, title, text, err := c.text.render(p)

@@ -27,55 +27,37 @@ func Only(a Alerter, entities, events []string) (Alerter, error) {
 			return nil, fmt.Errorf("alert: no event type is called %q; use one of %s", name, strings.ReplaceAll(strings.Join(eventTypes, ", "), typePrefix, ""))
 		}
 	}
-	return only{a, entities, events}, nil
-}
-
-type only struct {
-	Alerter
-	entities, events []string
+	return filter{a, func(e *Event) bool {
+		if len(events) > 0 && !slices.Contains(events, strings.TrimPrefix(e.Type, typePrefix)) {
+			return false
+		}
+		return len(entities) == 0 || slices.ContainsFunc(entities, func(pattern string) bool {
+			ok, _ := path.Match(pattern, e.Data.Entity) // the pattern was checked above
+			return ok
+		})
+	}}, nil
 }
 
 // Without returns an Alerter that accepts events about entity without delivery and passes all
 // others to a.
-func Without(a Alerter, entity string) Alerter { return without{a, entity} }
+func Without(a Alerter, entity string) Alerter {
+	return filter{a, func(e *Event) bool { return !strings.EqualFold(e.Data.Entity, entity) }}
+}
 
-type without struct {
+// A filter passes some events to the Alerter, and accepts the others.
+type filter struct {
 	Alerter
-	entity string
+	passes func(*Event) bool
 }
 
 // Unwrap returns the Alerter behind the filter.
-func (w without) Unwrap() Alerter { return w.Alerter }
+func (f filter) Unwrap() Alerter { return f.Alerter }
 
-func (w without) Alert(ctx context.Context, e Event) error {
-	if !w.Passes(&e) {
-		return nil
-	}
-	return w.Alerter.Alert(ctx, e)
-}
-
-// Passes reports whether e is delivered.
-func (w without) Passes(e *Event) bool { return !strings.EqualFold(e.Data.Entity, w.entity) }
-
-// Unwrap returns the Alerter behind the filter.
-func (o only) Unwrap() Alerter { return o.Alerter }
-
-func (o only) Alert(ctx context.Context, e Event) error {
-	if o.Passes(&e) {
-		return o.Alerter.Alert(ctx, e)
+func (f filter) Alert(ctx context.Context, e Event) error {
+	if f.passes(&e) {
+		return f.Alerter.Alert(ctx, e)
 	}
 	return nil
-}
-
-// Passes reports whether e is delivered.
-func (o only) Passes(e *Event) bool {
-	if len(o.events) > 0 && !slices.Contains(o.events, strings.TrimPrefix(e.Type, typePrefix)) {
-		return false
-	}
-	return len(o.entities) == 0 || slices.ContainsFunc(o.entities, func(pattern string) bool {
-		ok, _ := path.Match(pattern, e.Data.Entity) // Only checked the pattern
-		return ok
-	})
 }
 
 // Find returns the first T among a and the sinks that it wraps: [*Groups] are behind filters.
@@ -95,15 +77,11 @@ func Find[T any](a Alerter) (found T, ok bool) {
 // Delivers reports whether no filter keeps e from the sink behind a. An event that a filter accepts
 // without a delivery says nothing about that sink.
 func Delivers(a Alerter, e *Event) bool {
-	type filter interface {
-		Passes(*Event) bool
-		Unwrap() Alerter
-	}
 	for {
 		f, ok := Find[filter](a)
-		if !ok || !f.Passes(e) {
+		if !ok || !f.passes(e) {
 			return !ok
 		}
-		a = f.Unwrap()
+		a = f.Alerter
 	}
 }

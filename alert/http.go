@@ -4,6 +4,7 @@ package alert
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -55,6 +56,7 @@ type HTTP struct {
 
 // poster posts to one URL.
 type poster struct {
+	name    string
 	sink    string // its kind, for errors
 	url     string
 	host    string
@@ -68,12 +70,13 @@ type poster struct {
 	last    atomic.Pointer[outcome] // nil: it has had no alert
 }
 
-func newPoster(sink string, cfg HTTP) (*poster, error) {
+// newPoster makes the poster of a kind of sink, which is also its name if it has none.
+func newPoster(sink, name string, cfg HTTP) (*poster, error) {
 	u, err := httpclient.ParseURL(cfg.URL)
 	if err != nil {
 		return nil, fmt.Errorf("alert: %s: %w", sink, err)
 	}
-	p := &poster{sink: sink, url: cfg.URL, host: u.Host, timeout: cfg.Timeout, client: cfg.Client, slots: make(chan struct{}, maxConns)}
+	p := &poster{name: cmp.Or(name, sink), sink: sink, url: cfg.URL, host: u.Host, timeout: cfg.Timeout, client: cfg.Client, slots: make(chan struct{}, maxConns)}
 	if p.header, err = cfg.header(); err == nil {
 		p.signer, err = newSigner(cfg.SigningSecrets)
 	}
@@ -102,6 +105,9 @@ func newPoster(sink string, cfg HTTP) (*poster, error) {
 	}
 	return p, nil
 }
+
+// Name returns the name of the sink.
+func (p *poster) Name() string { return p.name }
 
 // attempt sends body as JSON, in which control characters are escaped. Any 2xx accepts it. Any other
 // answer may say when to try again (RFC 9110, section 10.2.3); without that, 4xx but 408 and 429

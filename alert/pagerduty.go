@@ -20,7 +20,6 @@ type PagerDutyConfig struct {
 }
 
 type pagerDuty struct {
-	name string
 	text Text
 	cfg  PagerDutyConfig
 	*poster
@@ -32,14 +31,12 @@ func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Notifier, error)
 		return nil, errors.New("alert: pagerduty needs a routing key")
 	}
 	cfg.URL, cfg.Severity = cmp.Or(cfg.URL, pagerDutyURL), cmp.Or(cfg.Severity, "error")
-	p, err := newPoster("pagerduty", cfg.HTTP)
+	p, err := newPoster("pagerduty", name, cfg.HTTP)
 	if err != nil {
 		return nil, err
 	}
-	return &pagerDuty{cmp.Or(name, "pagerduty"), text, cfg, p}, nil
+	return &pagerDuty{text, cfg, p}, nil
 }
-
-func (a *pagerDuty) Name() string { return a.name }
 
 func (a *pagerDuty) Notify(ctx context.Context, p Notification) error {
 	p, title, text, err := a.text.render(p)

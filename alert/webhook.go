@@ -3,7 +3,6 @@
 package alert
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -11,21 +10,16 @@ import (
 
 // webhook posts each event as a structured CloudEvent, by the CloudEvents HTTP webhook
 // specification: any 2xx accepts it.
-type webhook struct {
-	name string
-	*poster
-}
+type webhook struct{ *poster }
 
 // NewWebhook makes an Alerter that posts events to a URL. Each of several needs a name of its own.
 func NewWebhook(name string, cfg HTTP) (Alerter, error) {
-	p, err := newPoster("webhook", cfg)
+	p, err := newPoster("webhook", name, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &webhook{cmp.Or(name, "webhook"), p}, nil
+	return &webhook{p}, nil
 }
-
-func (a *webhook) Name() string { return a.name }
 
 func (a *webhook) Alert(ctx context.Context, e Event) error {
 	return a.post(ctx, "application/cloudevents+json; charset=utf-8", e.ID, e.Traceparent, e)
@@ -34,21 +28,18 @@ func (a *webhook) Alert(ctx context.Context, e Event) error {
 // webhookNotifier posts notifications as Alertmanager posts to its webhooks, version 4, so that
 // receivers of those webhooks work here, too.
 type webhookNotifier struct {
-	name string
 	text Text
 	*poster
 }
 
 // NewWebhookNotifier makes a Notifier that posts to a URL.
 func NewWebhookNotifier(name string, cfg HTTP, text Text) (Notifier, error) {
-	p, err := newPoster("webhook", cfg)
+	p, err := newPoster("webhook", name, cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &webhookNotifier{cmp.Or(name, "webhook"), text, p}, nil
+	return &webhookNotifier{text, p}, nil
 }
-
-func (a *webhookNotifier) Name() string { return a.name }
 
 type hookMessage struct {
 	Version           string            `json:"version"`
