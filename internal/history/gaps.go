@@ -111,7 +111,7 @@ func (h *History) missedGaps(since time.Time, scope string) []Gap {
 // gaps returns those that the file knows. kept is since when records are not too old.
 func (s *store) gaps(kept time.Time) ([]Gap, error) {
 	first := Gap{To: kept, Reason: reasonKeep}
-	if err := s.view(func(tx *bbolt.Tx) error {
+	if err := s.db.View(func(tx *bbolt.Tx) error {
 		if v := tx.Bucket(stateBucket).Get(beginKey); timeOf(v).After(kept) {
 			first = Gap{To: timeOf(v), Reason: string(v[timeLength:])}
 		}

@@ -164,7 +164,7 @@ func (b *batch) empty() bool { return len(b.missed)+len(b.counts) == 0 && b.gap.
 // write adds a batch, all or nothing. Its size is bounded by what may wait in memory.
 func (s *store) write(b *batch, clock, now time.Time) error {
 	before := s.bytes
-	err := s.update(func(tx *bbolt.Tx) error {
+	err := s.db.Update(func(tx *bbolt.Tx) error {
 		state := tx.Bucket(stateBucket)
 		return errors.Join(
 			s.putAll(tx.Bucket(recordsBucket), b),
@@ -174,7 +174,7 @@ func (s *store) write(b *batch, clock, now time.Time) error {
 	})
 	if err != nil {
 		s.bytes = before
-		return err
+		return fmt.Errorf("history: write %s: %w", s.db.Path(), err)
 	}
 	s.clock = clock
 	return nil
@@ -240,14 +240,14 @@ func (s *store) prune(ctx context.Context, since, latest time.Time, maxSize int6
 		var keys [][]byte
 		var removed int64
 		var begin time.Time
-		err := s.view(func(tx *bbolt.Tx) error {
+		err := s.db.View(func(tx *bbolt.Tx) error {
 			keys, removed, begin = outside(tx.Bucket(recordsBucket).Cursor(), since, latest, s.bytes-maxSize)
 			return nil
 		})
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		err = s.update(func(tx *bbolt.Tx) (err error) {
+		err = s.db.Update(func(tx *bbolt.Tx) (err error) {
 			for _, k := range keys {
 				err = errors.Join(err, tx.Bucket(recordsBucket).Delete(k))
 			}
@@ -291,7 +291,7 @@ func outside(c *bbolt.Cursor, since, latest time.Time, excess int64) (keys [][]b
 // is the time of a record, and rest what its key has beyond that and its kind.
 func (s *store) each(of kind, since time.Time, do func(at time.Time, rest string, v []byte) (more bool)) error {
 	first := encodeTime(since.Unix())
-	return s.view(func(tx *bbolt.Tx) error {
+	return s.db.View(func(tx *bbolt.Tx) error {
 		c := tx.Bucket(recordsBucket).Cursor()
 		for k, v := c.Last(); k != nil && bytes.Compare(k, first) >= 0; k, v = c.Prev() {
 			if kind(k[timeLength]) == of && !do(timeOf(k), string(k[headLength:]), v) {
@@ -300,18 +300,4 @@ func (s *store) each(of kind, since time.Time, do func(at time.Time, rest string
 		}
 		return nil
 	})
-}
-
-func (s *store) view(read func(*bbolt.Tx) error) error {
-	if err := s.db.View(read); err != nil {
-		return fmt.Errorf("history: read %s: %w", s.db.Path(), err)
-	}
-	return nil
-}
-
-func (s *store) update(write func(*bbolt.Tx) error) error {
-	if err := s.db.Update(write); err != nil {
-		return fmt.Errorf("history: write %s: %w", s.db.Path(), err)
-	}
-	return nil
 }
