@@ -31,7 +31,8 @@ const (
 	// at most by default, and poolTick how often it asks.
 	poolWait = 40 * time.Second
 	poolTick = 250 * time.Millisecond
-	// maxDone is how many parts a note names: far more than processes add in the minute that parts last.
+	// maxDone is how many parts a note names: far more than processes add in the minute that parts
+	// last.
 	maxDone = 200
 )
 

@@ -18,11 +18,11 @@ import (
 	"overdue/internal/operator/dlq"
 )
 
-// startHistory opens the history: in memory alone, unless there is to be a file. No guarantee depends
-// on it, so a directory that cannot be written fails no start.
+// startHistory opens the history: in memory alone, unless there is to be a file. No guarantee
+// depends on it, so a directory that cannot be written fails no start.
 func (p *Process) startHistory() {
 	if p.role.Monitor {
-		p.admin.History, _, _ = history.Open(history.Config{}) // memory is always there
+		p.admin.History = history.InMemory()
 	}
 	directory := historyDirectory(p.cfg, stateFolder)
 	if directory == "" {

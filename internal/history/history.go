@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package history remembers what happened. In memory it has the latest events, the sinks that took
-// them, and those that have still to get them and why. In a directory it also keeps missed deadlines
-// in full, and how many sends, outcomes, settlements and deliveries of alerts there were in each
-// minute: one file, bounded by age and by size. No guarantee depends on it, so a file that cannot be
-// written costs history and nothing else.
+// them, and those that have still to get them and why. In a directory it also keeps missed
+// deadlines in full, and how many sends, outcomes, settlements and deliveries of alerts there were
+// in each minute: one file, bounded by age and by size. No guarantee depends on it, so a file that
+// cannot be written costs history and nothing else.
 //
 // Counts are the increases of the metrics, read every few seconds. Nothing is added to the path of
 // a send or of a verdict; an event is one entry in memory.
@@ -39,8 +39,7 @@ const (
 	maxShown = 100
 )
 
-// Config says what is kept and where. Without a Directory, events are in memory alone, and only
-// NoMonitor counts.
+// Config says what is kept and where.
 type Config struct {
 	Directory string
 	Keep      time.Duration // what is older is removed
@@ -122,6 +121,9 @@ func isKept(e *alert.Event) bool {
 	return e.Type == alert.TypeMissed || e.Type == alert.TypeIncomplete
 }
 
+// InMemory returns a history that ends with the process.
+func InMemory() *History { return &History{began: time.Now()} }
+
 // Open opens the history in its directory, which it makes if need be, and begins with the latest
 // missed deadlines that are there. A damaged file is moved aside; then aside is its new name.
 func Open(c Config) (h *History, aside string, err error) {
@@ -131,9 +133,6 @@ func Open(c Config) (h *History, aside string, err error) {
 		began: now,
 		half:  make(chan struct{}, 1),
 		last:  map[series]slack.Buckets{},
-	}
-	if c.Directory == "" {
-		return h, "", nil
 	}
 	if h.file, aside, err = openStore(c.Directory, now); err != nil {
 		return nil, aside, err

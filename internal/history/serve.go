@@ -42,8 +42,8 @@ const (
 )
 
 // ServeHTTP answers with what its path says as JSON. The latest notifications can be restricted to
-// one message by message-id, whose value is the message-id, or # and the sequence number; what is in
-// the file by since, a time, and by entity.
+// one message by message-id, whose value is the message-id, or # and the sequence number; what is
+// in the file by since, a time, and by entity.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if r.URL.Path == NotificationsPath {

@@ -52,8 +52,8 @@ func (h *History) advance(now time.Time) {
 	}
 }
 
-// askForWriteLocked has Run write early, if half of the memory has come since the last write. A file
-// that cannot be written is tried at the interval.
+// askForWriteLocked has Run write early, if half of the memory has come since the last write. A
+// file that cannot be written is tried at the interval.
 func (h *History) askForWriteLocked() {
 	if h.unwritten++; h.unwritten < Capacity/2 || h.failed {
 		return
@@ -72,8 +72,8 @@ func (h *History) Dropped() uint64 {
 	return h.dropped
 }
 
-// Run writes what happened until ctx ends, then once more, and closes the file. It does not wait for
-// a disk that hangs.
+// Run writes what happened until ctx ends, then once more, and closes the file. It does not wait
+// for a disk that hangs.
 func (h *History) Run(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- h.writeUntil(ctx) }()

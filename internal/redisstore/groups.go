@@ -40,7 +40,8 @@ func (s *Store) Groups() *Groups {
 	), token}
 }
 
-// groupKeys are the keys of a group: who sends, the digests to send, and the state after the last one.
+// groupKeys are the keys of a group: who sends, the digests to send, and the state after the last
+// one.
 func (s *Store) groupKeys(group string) (claim, parts, note string) {
 	sum := sha256.Sum256([]byte(group))
 	tag := "{" + hex.EncodeToString(sum[:8]) + "}"

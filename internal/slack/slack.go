@@ -30,8 +30,8 @@ const (
 	// others is the name of all beyond the bound.
 	others = "(other)"
 
-	// SampleEvery is how many deliveries that only the meter needs one stands for, beyond sampleAfter in
-	// a second.
+	// SampleEvery is how many deliveries that only the meter needs one stands for, beyond sampleAfter
+	// in a second.
 	SampleEvery = 16
 	sampleAfter = 100
 )
