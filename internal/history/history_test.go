@@ -54,7 +54,11 @@ func all(*alert.Event) bool { return true }
 func waits(h *History) int { return len(h.waiting(nil, start).missed) }
 
 // forgetMemory leaves what the file has.
-func (h *History) forgetMemory() { h.latest, h.next, h.byID = nil, 0, nil }
+func (h *History) forgetMemory() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.latest, h.next, h.byID = nil, 0, nil
+}
 
 func ids(t *testing.T, h *History, since time.Time) string {
 	t.Helper()
