@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // An accepting connection accepts whatever is written to it.
@@ -42,12 +43,11 @@ func (a *accepting) SetWriteDeadline(time.Time) error { return nil }
 
 func TestSendAllocatesNothing(t *testing.T) {
 	nc := &accepting{written: make(chan struct{}, 10), says: amqp.Disposition{Role: amqp.RoleReceiver, Settled: true, State: amqp.Accepted{}}}
-	c := &Conn{nc: nc, done: make(chan struct{}), byPeer: map[uint16]*session{}}
-	c.maxFrame, c.frames = 65536, amqp.NewFrameReader(nc, maxFrame)
+	c := newConn(nc)
+	c.wire.State, c.wire.MaxFrame, c.wire.Peer = transport.Open, 65536, &amqp.Open{}
 	s := &session{c: c, changed: make(chan struct{}, 1), window: 1 << 30, unsettled: map[uint32]*delivery{}}
 	l := &link{session: s, attached: true, credit: 1 << 30, changed: make(chan struct{}, 1)}
 	s.links, c.sessions, c.byPeer[0] = []*link{l}, []*session{s}, s
-	c.timer = time.AfterFunc(time.Hour, func() {})
 	go c.read()
 	defer func() {
 		close(nc.written)

@@ -4,12 +4,14 @@ package client
 
 import (
 	"context"
-	"fmt"
+	"crypto/rand"
+	"errors"
 	"net"
 	"sync"
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 const (
@@ -17,47 +19,88 @@ const (
 	maxFrame = 64 << 10
 	// idleTimeout is how long the peer may be silent. Peers send a keep-alive in half of that.
 	idleTimeout = time.Minute
-	// leastKeepAlive bounds the keep-alives that a peer can ask for.
-	leastKeepAlive = 100 * time.Millisecond
 	// maxChannel is the highest channel of Service Bus.
 	maxChannel = 4999
+	// maxQueued is how many bytes may wait to be written before transfers are blocked.
+	maxQueued = 1 << 20
+	// maxAnswers bounds the queued frames that the peer has caused, so that a peer which sends and
+	// does not read cannot fill the memory.
+	maxAnswers = 1000
+	// writeTimeout bounds a write to a peer that does not read.
+	writeTimeout = 10 * time.Second
+	leastWrite   = 100 * time.Millisecond
+	// closeTimeout bounds the write of the last frame.
+	closeTimeout = time.Second
 )
 
 // A Conn is a connection. It is safe for concurrent use.
 type Conn struct {
-	nc      net.Conn
-	frames  *amqp.FrameReader // of the reader
-	decoder amqp.Decoder      // of the reader
-	done    chan struct{}     // closed when the connection has ended
+	done chan struct{} // closed when the connection has ended
 
-	mu sync.Mutex // guards the fields below; never held while something waits
-	output
-	err        *EndedError // why the connection has ended; nil: it has not
-	channelMax uint16
-	sessions   []*session          // by our channel; nil: free
-	free       []uint16            // channels of sessions that are over
-	byPeer     map[uint16]*session // by the peer's channel, which it chooses itself
-	heard      time.Time           // of the latest frame
-	keepAlive  time.Duration       // between our frames; 0 = the peer asks for none
-	timer      *time.Timer         // armed for the next keep-alive, or the end of the peer's silence
+	mu       sync.Mutex // guards the fields below; never held while something waits
+	wire     transport.Conn
+	err      *EndedError         // why the connection has ended; nil: it has not
+	sessions []*session          // by our channel; nil: free
+	free     []uint16            // channels of sessions that are over
+	byPeer   map[uint16]*session // by the peer's channel, which it chooses itself
+	answers  int                 // queued frames that the peer has caused
+	blocked  []*link             // with deliveries that wait for credit, window or room in the output
+	transfer amqp.Transfer       // encoded by every delivery, so that none allocates it
+	tag      [4]byte
+	spares   []*delivery // for reuse
 }
 
-// Open opens a connection over nc, with SASL ANONYMOUS. host is the name of the peer in the open.
-// If Open succeeds, the Conn owns nc; otherwise the caller has to close it.
+func newConn(nc net.Conn) *Conn {
+	c := &Conn{done: make(chan struct{}), byPeer: map[uint16]*session{}}
+	c.wire.Connect(nc, (*owner)(c), sync.NewCond(&c.mu), transport.Config{
+		MaxFrameSize: maxFrame,
+		WriteTimeout: writeTimeout,
+		CloseTimeout: closeTimeout,
+		Silence:      idleTimeout,
+	})
+	return c
+}
+
+// Open opens a connection over nc, with SASL ANONYMOUS, until ctx ends. host is the name of the peer
+// in the open. If Open succeeds, the Conn owns nc; otherwise the caller has to close it.
 func Open(ctx context.Context, nc net.Conn, host string) (*Conn, error) {
-	c := &Conn{nc: nc, done: make(chan struct{}), byPeer: map[uint16]*session{}}
-	c.socket.Open(nc)
-	c.frames = amqp.NewFrameReader(c.source(), maxFrame)
-	if err := c.handshake(ctx, host); err != nil {
-		return nil, err
+	c := newConn(nc)
+	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) }) // an error means that nc is closed already
+	err := c.handshake(host)
+	if !stop() {
+		return nil, context.Cause(ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.heard = time.Now()
-	c.wrote = c.heard
-	c.timer = time.AfterFunc(c.untilTickLocked(c.heard), c.tick)
+	switch {
+	case c.err != nil: // of a write
+		return nil, c.err
+	case err != nil:
+		return nil, err
+	}
+	c.wire.Opened()
 	go c.read() // until nc is closed, which end does
 	return c, nil
+}
+
+func (c *Conn) handshake(host string) error {
+	err := c.wire.Introduce(func([]amqp.Symbol) *amqp.SASLInit {
+		return &amqp.SASLInit{Mechanism: transport.Anonymous, InitialResponse: []byte("anonymous")}
+	})
+	if err != nil {
+		return err
+	}
+	err = c.wire.Open(&amqp.Open{
+		ContainerID:  rand.Text(),
+		Hostname:     host,
+		MaxFrameSize: maxFrame,
+		ChannelMax:   maxChannel,
+		IdleTimeout:  transport.IdleMillis(idleTimeout),
+	})
+	if closed := (*transport.PeerClosed)(nil); errors.As(err, &closed) {
+		return &EndedError{Scope: Connection, Remote: closed.Reason}
+	}
+	return err
 }
 
 // Done is closed when the connection has ended.
@@ -81,18 +124,17 @@ func (c *Conn) end(why error) error {
 		}
 	}
 	close(c.done)
-	c.timer.Stop()
-	p := goodbye(why)
-	if p == nil || c.writing { // the writing goroutine may never return
-		c.mu.Unlock()
-		return c.nc.Close()
+	if e, carries := goodbye(why); carries {
+		c.wire.Close(e)
+	} else {
+		c.wire.State = transport.Dead
 	}
-	c.writing = true // so that no other goroutine writes
-	c.putLocked(0, p)
-	out := c.out
+	closing := c.wire.State == transport.Closing
 	c.mu.Unlock()
-	_ = c.write(out, time.Now().Add(closeTimeout)) // best effort
-	return c.nc.Close()
+	if closing {
+		_ = c.wire.Finish() // best effort
+	}
+	return c.wire.NetConn.Close()
 }
 
 // fail is end for callers that cannot wait for the close: TLS and WebSockets send a goodbye to a
@@ -102,49 +144,20 @@ func (c *Conn) fail(why error) {
 }
 
 // read takes frames until the connection ends.
-func (c *Conn) read() {
-	for {
-		f, err := c.frames.Next()
-		if err == nil {
-			err = c.take(f)
-		}
-		if err != nil {
-			c.fail(err)
-			return
-		}
-	}
-}
+func (c *Conn) read() { c.fail(c.wire.ReadLoop(c.take)) }
 
 // take handles a frame.
-func (c *Conn) take(f amqp.Frame) error {
-	if f.Type != amqp.FrameAMQP {
-		return fmt.Errorf("%w: type %d in an open connection", amqp.ErrFraming, f.Type)
-	}
-	var p amqp.Performative
-	var payload []byte
-	if len(f.Body) > 0 {
-		var err error
-		if p, payload, err = c.decoder.Decode(f.Body); err != nil {
-			return err
-		}
-	}
+func (c *Conn) take(channel uint16, p amqp.Performative, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.frames.Ready() {
-		c.heard = time.Now()
-	}
-	if p == nil {
-		return nil // a keep-alive
-	}
-	if err := c.takeLocked(f.Channel, p, payload); err != nil {
+	if err := c.takeLocked(channel, p, payload); err != nil {
 		return err
 	}
 	if c.answers > maxAnswers {
 		return violation("the peer does not read, and %d answers wait for it", c.answers)
 	}
-	if len(c.out) > 0 && !c.writing && c.err == nil {
-		c.writing = true
-		go c.writeQueued(time.Now().Add(writeTimeout)) // until it is written; see the package comment
+	if c.wire.Queued() > 0 {
+		c.wire.Signal()
 	}
 	return nil
 }
@@ -179,34 +192,44 @@ func (c *Conn) takeLocked(channel uint16, p amqp.Performative, payload []byte) e
 	return nil
 }
 
-// tick sends a keep-alive if one is due, and ends the connection if the peer was silent for too
-// long.
-func (c *Conn) tick() {
-	c.mu.Lock()
-	now := time.Now()
-	if c.err != nil {
-		c.mu.Unlock()
-		return
-	}
-	if now.Sub(c.heard) >= idleTimeout {
-		c.mu.Unlock()
-		c.fail(errSilent)
-		return
-	}
-	if c.keepAlive > 0 && now.Sub(c.wrote) >= c.keepAlive {
-		if c.wrote = now; len(c.out) == 0 && !c.writing {
-			c.out = amqp.AppendFrame(c.out, 0, nil, nil)
-		}
-	}
-	c.timer.Reset(c.untilTickLocked(now))
-	c.flushLocked(now.Add(writeTimeout))
+// answerLocked queues a frame that the peer has caused.
+func (c *Conn) answerLocked(channel uint16, p amqp.Performative) {
+	c.wire.Put(channel, p)
+	c.answers++
 }
 
-// untilTickLocked returns the time until the next keep-alive or the end of the peer's silence.
-func (c *Conn) untilTickLocked(now time.Time) time.Duration {
-	next := c.heard.Add(idleTimeout).Sub(now)
-	if c.keepAlive > 0 {
-		next = min(next, c.wrote.Add(c.keepAlive).Sub(now))
+// writeUntil is the deadline of a write for a caller with this context. A peer that reads has at
+// least leastWrite, or a caller whose time is up would end the connection for all others.
+func writeUntil(ctx context.Context) time.Time {
+	now := time.Now()
+	until := now.Add(writeTimeout)
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(until) {
+		return now.Add(max(deadline.Sub(now), leastWrite))
 	}
-	return max(next, time.Millisecond) // never spin, even if a clock jumps
+	return until
 }
+
+// owner is a Conn for its transport. Callers write what they queue, and a goroutine of its own what
+// the peer causes, so the reader never writes.
+type owner Conn
+
+func (o *owner) Lock()                                        { o.mu.Lock() }
+func (o *owner) Unlock()                                      { o.mu.Unlock() }
+func (o *owner) Rest()                                        {}
+func (o *owner) Resume(int) error                             { return nil }
+func (o *owner) Due() bool                                    { return false }
+func (o *owner) Prepare()                                     {}
+func (o *owner) Why(error) error                              { return nil }
+func (o *owner) Trace(string, uint16, amqp.Performative, int) {}
+
+// Taken encodes blocked deliveries.
+func (o *owner) Taken() {
+	o.answers = 0
+	(*Conn)(o).pumpLocked()
+}
+
+// Unsendable ends the connection.
+func (o *owner) Unsendable(e *amqp.Error) { go (*Conn)(o).fail(e) }
+
+// Failed ends the connection. A caller that writes must not wait for that.
+func (o *owner) Failed(err error) { go (*Conn)(o).fail(err) }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 	"overdue/internal/testing/pipenet"
 )
 
@@ -191,7 +192,7 @@ func TestBothEndsKeepAQuietConnectionAlive(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		var ended *EndedError
-		if _, err := c.Sender(p.Context(), "orders"); !errors.As(err, &ended) || !errors.Is(err, errSilent) {
+		if _, err := c.Sender(p.Context(), "orders"); !errors.As(err, &ended) || !errors.Is(err, transport.ErrSilent) {
 			t.Errorf("Sender after a minute of silence = %v, want that", err)
 		}
 	})

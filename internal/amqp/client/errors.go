@@ -47,7 +47,6 @@ func (e *EndedError) Unwrap() error {
 
 var (
 	errClosed    = errors.New("closed by this side")
-	errSilent    = fmt.Errorf("the peer was silent for %v", idleTimeout)
 	errGivenUp   = errors.New("a transfer was abandoned halfway")
 	errNoOutcome = errors.New("the peer settled the transfer without an outcome")
 	errNoReason  = errors.New("the broker rejected the message without a reason")
@@ -69,16 +68,16 @@ func ended(why error) *EndedError {
 	return &EndedError{Scope: Connection, Cause: why}
 }
 
-// goodbye returns the close for a connection that ends for this reason, or nil if the connection
-// can no longer carry one.
-func goodbye(why error) *amqp.Close {
+// goodbye returns the error of the close for a connection that ends for this reason, if it can still
+// carry one.
+func goodbye(why error) (e *amqp.Error, carries bool) {
 	var ended *EndedError
 	var broken *amqp.Error
 	switch {
 	case errors.Is(why, errClosed), errors.As(why, &ended):
-		return &amqp.Close{}
+		return nil, true
 	case errors.As(why, &broken), errors.Is(why, amqp.ErrMalformed), errors.Is(why, amqp.ErrFraming):
-		return &amqp.Close{Error: amqp.AsError(why)}
+		return amqp.AsError(why), true
 	}
-	return nil
+	return nil, false
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // FuzzPeer feeds bytes to an open connection. It has a sender with transfers in flight, a receiver
@@ -39,9 +40,8 @@ func FuzzPeer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, far) }() // what it says does not matter
-		c := &Conn{nc: near, done: make(chan struct{}), byPeer: map[uint16]*session{}, channelMax: maxChannel}
-		c.maxFrame, c.frames = 512, amqp.NewFrameReader(near, maxFrame)
-		c.timer = time.AfterFunc(time.Hour, func() {})
+		c := newConn(near)
+		c.wire.State, c.wire.Peer = transport.Open, &amqp.Open{ChannelMax: maxChannel}
 		s := &session{c: c, changed: make(chan struct{}, 1), begun: true, window: 100, unsettled: map[uint32]*delivery{}, settling: map[uint32]settlement{}}
 		l := &link{session: s, name: "overdue-", known: true, attached: true, credit: 2, changed: make(chan struct{}, 1)}
 		receives := &link{session: s, name: "overdue-r", role: amqp.RoleReceiver, handle: 1, peer: 1, known: true, attached: true, credit: 3, head: 4, changed: make(chan struct{}, 1)}

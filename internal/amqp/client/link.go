@@ -127,7 +127,7 @@ func (l *link) start(ctx context.Context, format uint32, payload []byte) (*deliv
 		}
 		l.blocked = append(l.blocked, d)
 	}
-	c.flushLocked(writeUntil(ctx))
+	c.wire.Flush(writeUntil(ctx))
 	return d, nil
 }
 
@@ -183,7 +183,7 @@ func (l *link) encodeLocked(d *delivery) bool {
 	}
 	t := &c.transfer
 	for {
-		if s.window == 0 || len(c.out) >= maxQueued {
+		if s.window == 0 || c.wire.Queued() >= maxQueued {
 			return false
 		}
 		*t = amqp.Transfer{Handle: l.handle}
@@ -200,10 +200,8 @@ func (l *link) encodeLocked(d *delivery) bool {
 		}
 		s.window--
 		s.nextOutgoing++
-		end := min(len(d.payload), d.at+t.Room(c.maxFrame))
-		t.More = end < len(d.payload)
-		c.out = amqp.AppendFrame(c.out, s.channel, t, d.payload[d.at:end])
-		if d.at = end; !t.More {
+		d.at += c.wire.PutTransfer(s.channel, t, d.payload[d.at:])
+		if !t.More {
 			return true
 		}
 	}

@@ -42,7 +42,7 @@ func (c *Conn) Node(ctx context.Context, address string) (*Node, error) {
 	}
 	n.answers = &Receiver{s.attachLocked(&amqp.Attach{Role: amqp.RoleReceiver, SndSettleMode: amqp.SndSettled, Source: &at, Target: &reply}, 0)}
 	n.requests = s.attachLocked(&amqp.Attach{Role: amqp.RoleSender, SndSettleMode: amqp.SndMixed, Source: &amqp.Source{}, Target: &to}, 0)
-	c.flushLocked(writeUntil(ctx))
+	c.wire.Flush(writeUntil(ctx))
 	err = s.attached(ctx, n.answers.link)
 	if err == nil {
 		err = s.attached(ctx, n.requests)

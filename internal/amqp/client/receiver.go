@@ -61,7 +61,7 @@ func (r *Receiver) Grant(ctx context.Context, n uint32) error {
 	}
 	l.credit += n
 	l.session.putFlowLocked(l, false)
-	c.flushLocked(writeUntil(ctx))
+	c.wire.Flush(writeUntil(ctx))
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (r *Receiver) Drain(ctx context.Context) error {
 	if l.credit > 0 && l.err == nil {
 		l.session.putFlowLocked(l, true)
 	}
-	c.flushLocked(writeUntil(ctx))
+	c.wire.Flush(writeUntil(ctx))
 	for {
 		c.mu.Lock()
 		drained, err := l.credit == 0, l.err
@@ -174,11 +174,11 @@ func (r *Receiver) Settle(ctx context.Context, outcome amqp.DeliveryState, ds ..
 	}
 	for _, d := range ds {
 		s.settling[d.id] = settlement{l, results}
-		c.putLocked(s.channel, &amqp.Disposition{
+		c.wire.Put(s.channel, &amqp.Disposition{
 			Role: amqp.RoleReceiver, First: d.id, Last: d.id, State: outcome,
 		})
 	}
-	c.flushLocked(writeUntil(ctx))
+	c.wire.Flush(writeUntil(ctx))
 	for range ds {
 		select {
 		case result := <-results:

@@ -48,13 +48,13 @@ func (c *Conn) beginLocked() (*session, error) {
 	switch n := len(c.free); {
 	case n > 0:
 		s.channel, c.free = c.free[n-1], c.free[:n-1]
-	case len(c.sessions) > int(c.channelMax):
+	case len(c.sessions) > int(min(c.wire.Peer.ChannelMax, maxChannel)):
 		return nil, errors.New("the connection has no room for another session")
 	default:
 		s.channel, c.sessions = uint16(len(c.sessions)), append(c.sessions, nil)
 	}
 	c.sessions[s.channel] = s
-	c.putLocked(s.channel, &amqp.Begin{IncomingWindow: incomingWindow, OutgoingWindow: outgoingWindow, HandleMax: maxHandle})
+	c.wire.Put(s.channel, &amqp.Begin{IncomingWindow: incomingWindow, OutgoingWindow: outgoingWindow, HandleMax: maxHandle})
 	return s, nil
 }
 
@@ -68,7 +68,7 @@ func (c *Conn) attachAlone(ctx context.Context, a *amqp.Attach, head int) (*link
 		return nil, err
 	}
 	l := s.attachLocked(a, head)
-	c.flushLocked(writeUntil(ctx))
+	c.wire.Flush(writeUntil(ctx))
 	if err := s.attached(ctx, l); err != nil {
 		s.abandon(ctx, err)
 		return nil, err
@@ -120,13 +120,13 @@ func (s *session) close(ctx context.Context) {
 	if !s.ending && s.c.err == nil {
 		s.endingLocked()
 	}
-	s.c.flushLocked(writeUntil(ctx))
+	s.c.wire.Flush(writeUntil(ctx))
 }
 
 // endingLocked ends the session from this side.
 func (s *session) endingLocked() {
 	s.ending = true
-	s.c.putLocked(s.channel, &amqp.End{})
+	s.c.wire.Put(s.channel, &amqp.End{})
 	s.endLocked(&EndedError{Scope: Session})
 }
 
@@ -171,7 +171,7 @@ func (s *session) attachLocked(a *amqp.Attach, head int) *link {
 	a.Name, a.Handle = "overdue-"+rand.Text(), uint32(len(s.links))
 	l := &link{session: s, name: a.Name, handle: a.Handle, role: a.Role, head: head, changed: make(chan struct{}, 1)}
 	s.links = append(s.links, l)
-	s.c.putLocked(s.channel, a)
+	s.c.wire.Put(s.channel, a)
 	return l
 }
 
@@ -300,5 +300,5 @@ func (s *session) putFlowLocked(l *link, drain bool) {
 		p.LinkCredit, p.HasLinkCredit = l.credit, true
 		p.Drain = drain
 	}
-	s.c.putLocked(s.channel, p)
+	s.c.wire.Put(s.channel, p)
 }

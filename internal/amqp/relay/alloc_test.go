@@ -8,8 +8,10 @@ import (
 	"math"
 	"net"
 	"testing"
+	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // A loop is a connection of the relay without its goroutines: what would be read is handed over,
@@ -21,6 +23,7 @@ type loop struct {
 	transfer amqp.Transfer
 	outcome  amqp.Disposition
 	next     uint32
+	sinks    [2]sink
 }
 
 // newLoop is a loop with one sender of the client's.
@@ -29,10 +32,11 @@ func newLoop(t testing.TB, watch func(Link) Watcher) *loop {
 	r := New(Config{Dial: func(context.Context) (net.Conn, error) { return nil, net.ErrClosed }, Watch: watch})
 	near, far := net.Pipe()
 	t.Cleanup(func() { near.Close(); far.Close() })
-	l := &loop{t: t, c: newConn(r, near, 1), payload: make([]byte, 300)}
+	l := &loop{t: t, c: newConn(r, near, 1), payload: make([]byte, 300), sinks: [2]sink{{Conn: near}, {Conn: near}}}
 	for i := range l.c.sides {
 		s := &l.c.sides[i]
-		s.state, s.maxFrame, s.channelMax = sideOpen, 1<<16, 10
+		s.connect(&l.sinks[i], time.Minute)
+		s.State, s.MaxFrame, s.Peer = transport.Open, 1<<16, &amqp.Open{ChannelMax: 10}
 	}
 	const window = math.MaxInt32
 	l.put(client, &amqp.Begin{IncomingWindow: window, OutgoingWindow: window, HandleMax: 10})
@@ -53,17 +57,26 @@ func (l *loop) hand(from int, p amqp.Performative, payload []byte) {
 	}
 }
 
-// written is how many bytes a side has to write, which it forgets. The buffer stays where it is: a
-// pool loses some under the race detector.
-func (l *loop) written(side int) (n int) {
+// written is how many bytes a side has to write, which go nowhere.
+func (l *loop) written(side int) int {
 	l.c.mu.Lock()
-	defer l.c.unlock()
-	s := &l.c.sides[side]
-	if n = s.queuedLen(); n > 0 {
-		s.out.b = s.out.b[:0]
-	}
-	return n
+	before := l.sinks[side].taken
+	l.c.sides[side].Flush(time.Time{})
+	return l.sinks[side].taken - before
 }
+
+// A sink is a transport that takes everything.
+type sink struct {
+	net.Conn
+	taken int
+}
+
+func (s *sink) Write(b []byte) (int, error) {
+	s.taken += len(b)
+	return len(b), nil
+}
+
+func (*sink) SetWriteDeadline(time.Time) error { return nil }
 
 // pass sends one delivery through the relay, and its outcome back.
 func (l *loop) pass() {

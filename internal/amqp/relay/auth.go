@@ -44,11 +44,17 @@ func (c *conn) beginAuth(remote net.Addr) {
 func (c *conn) upstreamOpenLocked() {
 	up := &c.sides[upstream]
 	c.auth.pair = newPair(connLock{c},
-		func(p amqp.Performative, payload []byte) { up.putLocked(ownChannel, p, payload) },
-		func() uint32 { return up.maxFrame })
+		func(p amqp.Performative, payload []byte) {
+			if t, ok := p.(*amqp.Transfer); ok {
+				up.PutTransfer(ownChannel, t, payload)
+			} else {
+				up.Put(ownChannel, p)
+			}
+		},
+		func() uint32 { return up.MaxFrame })
 	host := c.cfg.Hostname
-	if c.sides[client].open != nil {
-		host = cmp.Or(host, c.sides[client].open.Hostname)
+	if c.sides[client].Peer != nil {
+		host = cmp.Or(host, c.sides[client].Peer.Hostname)
 	}
 	c.auth.keeper = newKeeper(c.ctx, host, c.cfg.Tokens, c.auth.pair.put, c.r.log)
 	c.auth.grants.wait()

@@ -92,15 +92,5 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// Limits without a setting.
-const (
-	outSoftLimit      = 256 << 10 // bytes of unwritten output at which transfers wait
-	outHardLimit      = 4 << 20   // bytes at which the read loop that causes them waits
-	outStrangerLimit  = 16 << 10  // likewise, for a client that has shown no good token
-	outEager          = 32 << 10  // bytes that justify a write before the read loop rests
-	outKeep           = 512 << 10 // capacity up to which a buffer is reused
-	maxSASLFrame      = 4096      // bytes; the spec says 512, initial responses with tokens are longer
-	minIdleTimeout    = 100       // milliseconds; less would leave time for little but keep-alives
-	handleMax         = 255       // of a client's session, as in Service Bus
-	idleTimeoutFactor = 2         // part 2 section 4.5: advertise half of the enforced time-out
-)
+// handleMax is that of a client's session, as in Service Bus.
+const handleMax = 255

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 	"overdue/internal/listener/accept"
 )
 
@@ -39,7 +39,6 @@ type conn struct {
 	saslInit  amqp.SASLInit // of the client, until upstream has it
 	reached   bool          // upstream has been dialled
 	unreached error         // the error of the dial
-	wrote     chan written  // how the writers ended
 
 	nodes map[string]*nodeLinks // by address
 
@@ -56,12 +55,14 @@ type conn struct {
 }
 
 func newConn(r *Relay, nc net.Conn, id uint64) *conn {
-	c := &conn{r: r, cfg: &r.cfg, id: id, active: 1, quota: r.unauthenticated.EnterOrJoin(nc), ownSession: r.cfg.Tokens != nil, wrote: make(chan written, 2)}
+	c := &conn{r: r, cfg: &r.cfg, id: id, active: 1, quota: r.unauthenticated.EnterOrJoin(nc), ownSession: r.cfg.Tokens != nil}
 	c.ctx, c.cancel = context.WithCancel(r.ctx)
 	c.room = sync.NewCond(&c.mu)
-	c.sides[client].init(c, client, "client", r.cfg.IdleTimeout)
-	c.sides[upstream].init(c, upstream, "upstream", r.cfg.UpstreamIdleTimeout)
-	c.sides[client].connect(nc)
+	for at, name := range [...]string{client: "client", upstream: "upstream"} {
+		s := &c.sides[at]
+		s.c, s.at, s.name, s.halves = c, at, name, make(map[uint16]*half)
+	}
+	c.sides[client].connect(nc, r.cfg.IdleTimeout)
 	return c
 }
 
@@ -114,16 +115,6 @@ func (c *conn) callSettledLocked(k *pendingDelivery, outcome amqp.DeliveryState,
 	c.calls = append(c.calls, call{settled: k, outcome: outcome, answerer: answerer})
 }
 
-// flushLocked queues the owed frames and wakes the writers.
-func (c *conn) flushLocked() {
-	c.payLocked()
-	for i := range c.sides {
-		if s := &c.sides[i]; s.queuedLen() > 0 {
-			s.signalLocked()
-		}
-	}
-}
-
 // payLocked queues the owed frames.
 func (c *conn) payLocked() {
 	for i := range c.sides {
@@ -137,22 +128,16 @@ func (c *conn) payLocked() {
 	}
 }
 
-// restLocked ends a turn of a read loop. It returns the buffers that the loop writes itself.
-func (c *conn) restLocked() (direct [2]*outBuffer) {
-	c.payLocked()
-	for i := range c.sides {
-		if s := &c.sides[i]; s.queuedLen() > 0 {
-			direct[i] = s.takeDirectLocked()
-		}
-	}
-	c.active--
-	return direct
-}
-
 // doneLocked ends the work of any other goroutine. It flushes if no read loop is active to do so.
 func (c *conn) doneLocked() {
-	if c.active == 0 {
-		c.flushLocked()
+	if c.active > 0 {
+		return
+	}
+	c.payLocked()
+	for i := range c.sides {
+		if s := &c.sides[i]; s.Queued() > 0 {
+			s.Signal()
+		}
 	}
 }
 
@@ -160,7 +145,6 @@ func (c *conn) doneLocked() {
 func (c *conn) serve() error {
 	defer c.cancel()
 	down, up := &c.sides[client], &c.sides[upstream]
-	c.start(down)
 	err := c.handshakeClient()
 	if err == nil {
 		err = c.connectUpstream()
@@ -170,23 +154,21 @@ func (c *conn) serve() error {
 		c.mu.Lock()
 		c.active++
 		c.mu.Unlock()
-		go func() { read <- c.finish(up, up.readLoop()) }()
-		derr := c.finish(down, down.readLoop())
+		go func() { read <- c.finish(up, up.ReadLoop(up.dispatch)) }()
+		derr := c.finish(down, down.ReadLoop(down.dispatch))
 		err = errors.Join(derr, <-read)
 	} else {
 		c.refuse(err)
 	}
 	for i := range c.sides {
-		if c.sides[i].nc == nil {
+		s := &c.sides[i]
+		if s.NetConn == nil {
 			continue
 		}
-		if w := <-c.wrote; w.err != nil && !w.side.saidClose && c.cause == nil {
-			c.cause = w.err
+		if err := s.Finish(); err != nil && !s.Answered && c.cause == nil {
+			c.cause = fmt.Errorf("%s: %w", s.name, err)
 		}
-	}
-	down.nc.Close()
-	if up.nc != nil {
-		up.nc.Close()
+		s.NetConn.Close()
 	}
 	c.abandon()
 	if c.cause != nil {
@@ -195,48 +177,13 @@ func (c *conn) serve() error {
 	return err
 }
 
-// start starts the writer of a side.
-func (c *conn) start(s *side) {
-	s.deadline = time.Now().Add(c.cfg.HandshakeTimeout)
-	go func() {
-		err := s.writeLoop()
-		if err != nil {
-			s.unwritable(accept.IsTimeout(err))
-			err = fmt.Errorf("%s: %w", s.name, err)
-		}
-		c.wrote <- written{s, err}
-	}()
-}
-
 // failLocked ends the connection because of an error of s.
 func (c *conn) failLocked(s *side, e *amqp.Error) {
 	if c.cause == nil {
 		c.cause = fmt.Errorf("%s: %w", s.name, e)
 	}
-	s.closeLocked(e)
-	s.other().closeLocked(farError(s, e))
-}
-
-// closeLocked closes a side with e, or without an error if e is nil. It does not
-// wait for the peer's answer.
-func (s *side) closeLocked(e *amqp.Error) {
-	switch s.state {
-	case sideHandshake:
-		s.state = sideDead
-		if s.nc != nil {
-			s.nc.Close()
-		}
-	case sideOpen:
-		s.closeErr = e
-		s.putLocked(0, &amqp.Close{Error: e}, nil)
-		s.state = sideClosing
-		s.deadline = time.Now().Add(s.c.cfg.CloseTimeout)
-		// A stalled read or write must not delay the end. Failures show in the read and in the
-		// write.
-		_ = s.nc.SetDeadline(s.deadline)
-	}
-	s.signalLocked()
-	s.c.room.Broadcast()
+	s.Close(e)
+	s.other().Close(farError(s, e))
 }
 
 // farError is the error that the other peer gets when s ends. A client gets one that makes its SDK
@@ -246,11 +193,11 @@ func farError(s *side, err error) *amqp.Error {
 	if s.at == client {
 		return nil
 	}
-	var closed *peerClosed
+	var closed *transport.PeerClosed
 	if errors.As(err, &closed) {
 		ours := s.c.ownSession && !s.c.auth.grants.wanting()
-		if !ours || closed.err == nil || closed.err.Condition != amqp.ErrCondUnauthorizedAccess {
-			return closed.err
+		if !ours || closed.Reason == nil || closed.Reason.Condition != amqp.ErrCondUnauthorizedAccess {
+			return closed.Reason
 		}
 	}
 	return amqp.Errorf(amqp.ErrCondConnectionForced, "The connection to the namespace ended: %v.", err)
@@ -261,7 +208,7 @@ func farError(s *side, err error) *amqp.Error {
 func (c *conn) finish(s *side, err error) error {
 	linger := c.announceEnd(s, err)
 	if linger {
-		s.drainInput()
+		s.DrainInput()
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.name, err)
@@ -274,61 +221,23 @@ func (c *conn) finish(s *side, err error) error {
 func (c *conn) announceEnd(s *side, err error) (linger bool) {
 	c.mu.Lock()
 	defer c.unlock()
-	first := c.cause == nil
-	if first && err != nil {
+	if c.cause == nil && err != nil {
 		c.cause = fmt.Errorf("%s: %w", s.name, err)
-	}
-	var e *amqp.Error
-	var closed *peerClosed
-	if s.state == sideOpen {
-		switch {
-		case errors.As(err, &closed):
-		case errors.Is(err, errSilent):
-			e = &amqp.Error{Condition: amqp.ErrCondResourceLimitExceeded, Description: "Nothing was received within the idle time-out."}
-		case errors.As(err, &e), errors.Is(err, amqp.ErrFraming), errors.Is(err, amqp.ErrMalformed):
-			e = amqp.AsError(err)
-			linger = true
-		}
-		if e != nil {
-			s.closeErr = e
-			s.putLocked(0, &amqp.Close{Error: e}, nil)
-		}
 	}
 	if s.at == client {
 		for _, h := range s.halves {
 			h.other().releaseUnsentLocked(nil)
 		}
 	}
-	s.state = sideDead
-	s.deadline = time.Now().Add(c.cfg.CloseTimeout)
-	_ = s.nc.SetWriteDeadline(s.deadline) // for a write that has stalled; a failure shows in the write
-	s.signalLocked()
-	c.room.Broadcast()
+	linger = s.End(err)
 	var far *amqp.Error
 	if err != nil {
 		far = farError(s, err)
 	}
-	s.other().closeLocked(far)
+	s.other().Close(far)
 	c.active--
 	c.doneLocked()
 	return linger
-}
-
-// drainInput reads until the peer hangs up, at most until the deadline.
-func (s *side) drainInput() {
-	s.c.mu.Lock()
-	deadline := s.deadline // the writer moves it, too
-	s.c.mu.Unlock()
-	if err := s.nc.SetReadDeadline(deadline); err != nil {
-		return // closed already
-	}
-	buf := make([]byte, 512)
-	for {
-		// The peer's remaining input and its error do not matter.
-		if _, err := s.nc.Read(buf); err != nil {
-			return
-		}
-	}
 }
 
 // abandon ends the pending work of the connection.
@@ -353,8 +262,8 @@ func (c *conn) cut() {
 	defer c.unlock()
 	c.wasCut = true
 	for i := range c.sides {
-		if c.sides[i].nc != nil {
-			c.sides[i].nc.Close()
+		if nc := c.sides[i].NetConn; nc != nil {
+			nc.Close()
 		}
 	}
 }
@@ -364,11 +273,11 @@ func (c *conn) drain() {
 	c.mu.Lock()
 	defer c.unlock()
 	c.draining = true
-	if c.sides[upstream].state == sideHandshake {
+	if c.sides[upstream].State == transport.Handshaking {
 		c.cancel() // of the dial; the handshake ends with the client's close
 	}
-	if s := &c.sides[client]; s.open == nil {
-		s.nc.Close() // nothing was promised to it
+	if s := &c.sides[client]; s.Peer == nil {
+		s.NetConn.Close() // nothing was promised to it
 	}
 	c.drainedLocked()
 	c.doneLocked()
@@ -376,7 +285,7 @@ func (c *conn) drain() {
 
 // drainedLocked closes a draining connection when it is quiet.
 func (c *conn) drainedLocked() {
-	if !c.draining || c.sides[client].state != sideOpen {
+	if !c.draining || c.sides[client].State != transport.Open {
 		return
 	}
 	for _, h := range c.sides[client].halves {
@@ -388,6 +297,6 @@ func (c *conn) drainedLocked() {
 		return
 	}
 	e := &amqp.Error{Condition: amqp.ErrCondConnectionForced, Description: "The relay is shutting down."}
-	c.sides[client].closeLocked(e)
-	c.sides[upstream].closeLocked(nil)
+	c.sides[client].Close(e)
+	c.sides[upstream].Close(nil)
 }

@@ -79,6 +79,6 @@ func (h *half) putDispositionLocked(d *amqp.Disposition, r span) {
 	ack := &h.side.ack
 	*ack = *d
 	ack.First, ack.Last = r.first, r.last
-	h.side.putLocked(h.out, ack, nil)
+	h.side.putLocked(h.out, ack)
 	ack.State = nil
 }

@@ -103,6 +103,6 @@ func (h *half) sendFlowLocked(f *amqp.Flow) {
 	f.NextIncomingID, f.HasNextIncomingID = h.nextIncoming, h.begun
 	f.IncomingWindow = h.inWindow
 	f.NextOutgoingID, f.OutgoingWindow = h.nextOutgoing, math.MaxInt32
-	h.side.putLocked(h.out, f, nil)
+	h.side.putLocked(h.out, f)
 	f.Properties = nil
 }

@@ -3,82 +3,84 @@
 package relay
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"time"
+	"slices"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 	"overdue/internal/listener/accept"
 )
+
+// needsSASL reports whether a client has to come through SASL.
+func (c *conn) needsSASL() bool { return c.cfg.Tokens != nil && c.cfg.Admit != nil }
 
 // handshakeClient handles the client's input from its first byte to its open. The answer waits
 // for upstream.
 func (c *conn) handshakeClient() error {
 	s := &c.sides[client]
-	c.beginAuth(s.nc.RemoteAddr())
+	c.beginAuth(s.NetConn.RemoteAddr())
 	c.auth.grants.onProof(c.quota.Admit)
-	proto, err := s.in.ReadProto()
-	if err != nil {
-		return s.readError(err)
-	}
-	if proto == amqp.ProtoSASL {
-		if err := c.welcome(); err != nil {
-			return err
+	err := s.Welcome(c.cfg.Mechanisms, c.needsSASL(), func(init *amqp.SASLInit) (string, error) {
+		if err := c.judgeSASL(init); err != nil {
+			return "", err
 		}
-		s.in.SetMax(c.cfg.MaxFrameSize)
-		if proto, err = s.in.ReadProto(); err != nil {
-			return s.readError(err)
+		if !c.ownSession {
+			c.saslInit = *init
 		}
-		if proto != amqp.ProtoAMQP {
-			s.putHeader(amqp.ProtoAMQP)
-			return fmt.Errorf("protocol header % x after SASL, want AMQP 1.0.0", proto)
-		}
-	} else if proto != amqp.ProtoAMQP || c.needsSASL() {
-		// Part 2 section 2.2: send the supported header, then close.
-		s.putHeader(amqp.ProtoSASL)
-		return fmt.Errorf("protocol header % x, want SASL 1.0.0", proto)
-	}
-	s.putHeader(amqp.ProtoAMQP)
-	return s.readOpen()
-}
-
-// readOpen reads the peer's open.
-func (s *side) readOpen() error {
-	f, err := s.in.Next()
-	if err != nil {
-		return s.readError(err)
-	}
-	p, _, err := amqp.DecodePerformative(f.Body)
+		return "Welcome!", c.passPassword(init)
+	})
 	if err != nil {
 		return err
 	}
-	open, ok := p.(*amqp.Open)
-	switch {
-	case f.Type != amqp.FrameAMQP:
-		return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Frame of type %d in place of open.", f.Type)
-	case !ok:
-		return amqp.Errorf(amqp.ErrCondNotAllowed, "The first frame is %T and must be open.", p)
-	case open.MaxFrameSize < amqp.MinMaxFrameSize:
-		return amqp.Errorf(amqp.ErrCondInvalidField, "max-frame-size is %d and must be at least %d.", open.MaxFrameSize, amqp.MinMaxFrameSize)
-	case open.IdleTimeout > 0 && open.IdleTimeout < minIdleTimeout:
-		return amqp.Errorf(amqp.ErrCondNotAllowed, "idle-time-out is %d ms and must be at least %d ms.", open.IdleTimeout, minIdleTimeout)
+	return s.ReadOpen()
+}
+
+// passPassword has upstream check a name and a password, if the relay does not check them itself.
+// A client that saw OK earlier would believe that they are right. The other mechanisms prove
+// nothing; their clients put tokens over $cbs. For those, the relay dials upstream only after the
+// client's open. An unreachable upstream is reported after the open as well: a client reconnects
+// after a close, but not after a SASL outcome.
+func (c *conn) passPassword(init *amqp.SASLInit) error {
+	var refused *transport.SASLRefusal
+	if !c.ownSession && init.Mechanism == transport.Plain && errors.As(c.reachUpstream(), &refused) {
+		return refused
 	}
-	s.trace("in", f.Channel, open, 0)
-	s.c.mu.Lock()
-	defer s.c.unlock()
-	s.open = open
-	s.channelMax = open.ChannelMax
 	return nil
 }
 
-// openedLocked applies the peer's open, after our open has been queued.
-func (s *side) openedLocked() {
-	s.maxFrame = s.open.MaxFrameSize
-	// Half of the time-out, so that one late keep-alive is not the end.
-	s.keepAlive = time.Duration(s.open.IdleTimeout) * time.Millisecond / 2
-	s.state = sideOpen
-	s.signalLocked()
+// judgeSASL checks a client's password, if the relay checks passwords. The other mechanisms prove
+// nothing yet; their clients put tokens.
+func (c *conn) judgeSASL(init *amqp.SASLInit) error {
+	if init.Mechanism != transport.Plain || c.auth.grants == nil {
+		return nil
+	}
+	parts := bytes.Split(init.InitialResponse, []byte{0}) // authorization identity, authentication identity, password
+	if len(parts) != 3 {
+		return errors.New("the response is malformed")
+	}
+	return c.auth.grants.password(string(parts[1]), string(parts[2]))
+}
+
+// mechMSSBCBS is ANONYMOUS by the name that .NET looks for.
+const mechMSSBCBS amqp.Symbol = "MSSBCBS"
+
+// chooseSASL introduces the relay to upstream: anonymously when it has tokens of its own, otherwise
+// with the client's credentials. The client chose before upstream made its offer. A mechanism that
+// proves nothing may be replaced with ANONYMOUS; a password may not.
+func (c *conn) chooseSASL(offer []amqp.Symbol) *amqp.SASLInit {
+	init := c.saslInit
+	c.saslInit = amqp.SASLInit{} // it may hold a password
+	if init.Mechanism != transport.Plain && !slices.Contains(offer, init.Mechanism) {
+		init = amqp.SASLInit{Mechanism: transport.Anonymous, InitialResponse: []byte("anonymous")}
+		if !slices.Contains(offer, transport.Anonymous) {
+			init.Mechanism = mechMSSBCBS
+		}
+	}
+	init.Hostname = c.cfg.Hostname
+	return &init
 }
 
 // upstreamError is a failure upstream before the client's open was answered.
@@ -107,17 +109,15 @@ func (c *conn) dialUpstream() error {
 	}
 	s := &c.sides[upstream]
 	c.mu.Lock()
-	s.connect(nc)
+	s.connect(nc, c.cfg.UpstreamIdleTimeout)
 	over := c.wasCut || c.draining
 	c.mu.Unlock()
-	c.start(s)
 	if over {
 		return &upstreamError{errCut}
 	}
-	if err := c.introduce(); err != nil {
+	if err := s.Introduce(c.chooseSASL); err != nil {
 		return &upstreamError{err}
 	}
-	s.in.SetMax(c.cfg.MaxFrameSize)
 	return nil
 }
 
@@ -136,10 +136,10 @@ func (c *conn) connectUpstream() error {
 	if c.wasCut || c.draining {
 		return &upstreamError{errCut}
 	}
-	if c.ownSession && s.channelMax == 0 {
+	if c.ownSession && s.Peer.ChannelMax == 0 {
 		return &upstreamError{errors.New("it allows one session (channel-max 0), which the tokens of the proxy need; set proxy.credentials: client, so that clients bring theirs")}
 	}
-	s.openedLocked()
+	s.Opened()
 	if c.auth.grants == nil {
 		c.quota.Admit() // upstream has accepted it, or it needs no token
 	}
@@ -155,34 +155,21 @@ func (c *conn) connectUpstream() error {
 // belong to the hop.
 func (c *conn) openUpstream() error {
 	s := &c.sides[upstream]
-	s.putHeader(amqp.ProtoAMQP)
-	theirs := c.sides[client].open
-	hostname := c.cfg.Hostname
-	if hostname == "" {
-		hostname = theirs.Hostname
-	}
+	theirs := c.sides[client].Peer
+	hostname := cmp.Or(c.cfg.Hostname, theirs.Hostname)
 	c.mu.Lock()
 	c.names = newNaming(hostname, theirs.Hostname)
-	s.maxFrame = amqp.DefaultMaxFrameSize // what it takes is not known yet; an open is as long as the client's
-	s.putLocked(0, &amqp.Open{
+	c.mu.Unlock()
+	return s.Open(&amqp.Open{
 		ContainerID:         theirs.ContainerID,
 		Hostname:            hostname,
 		MaxFrameSize:        c.cfg.MaxFrameSize,
 		ChannelMax:          c.cfg.ChannelMax,
-		IdleTimeout:         uint32(min(s.idleTimeout.Milliseconds(), 1<<32-1)),
+		IdleTimeout:         transport.IdleMillis(c.cfg.UpstreamIdleTimeout),
 		OfferedCapabilities: theirs.OfferedCapabilities,
 		DesiredCapabilities: theirs.DesiredCapabilities,
 		Properties:          theirs.Properties,
-	}, nil)
-	c.unlock()
-	proto, err := s.in.ReadProto()
-	if err != nil {
-		return s.readError(err)
-	}
-	if proto != amqp.ProtoAMQP {
-		return fmt.Errorf("protocol header % x, want AMQP 1.0.0", proto)
-	}
-	return s.readOpen()
+	})
 }
 
 // answerOpenLocked opens towards the client. Like the service we take no larger
@@ -193,12 +180,12 @@ func (c *conn) answerOpenLocked() {
 		ContainerID:  "overdue",
 		MaxFrameSize: c.cfg.MaxFrameSize,
 		ChannelMax:   c.cfg.ChannelMax,
-		IdleTimeout:  uint32(min(s.idleTimeout.Milliseconds(), 1<<32-1)),
+		IdleTimeout:  transport.IdleMillis(c.cfg.IdleTimeout),
 	}
-	if s.open != nil {
-		o.MaxFrameSize = min(o.MaxFrameSize, s.open.MaxFrameSize)
+	if s.Peer != nil {
+		o.MaxFrameSize = min(o.MaxFrameSize, s.Peer.MaxFrameSize)
 	}
-	if theirs := c.sides[upstream].open; theirs != nil {
+	if theirs := c.sides[upstream].Peer; theirs != nil {
 		o.ContainerID = theirs.ContainerID
 		o.ChannelMax = min(o.ChannelMax, theirs.ChannelMax)
 		if c.ownSession && o.ChannelMax > 0 {
@@ -206,9 +193,9 @@ func (c *conn) answerOpenLocked() {
 		}
 		o.OfferedCapabilities, o.DesiredCapabilities, o.Properties = theirs.OfferedCapabilities, theirs.DesiredCapabilities, theirs.Properties
 	}
-	s.putLocked(0, o, nil)
-	if s.open != nil {
-		s.openedLocked()
+	s.Put(0, o)
+	if s.Peer != nil {
+		s.Opened()
 	}
 }
 
@@ -220,10 +207,10 @@ func (c *conn) refuse(err error) {
 	var ue *upstreamError
 	fromUpstream := errors.As(err, &ue)
 	var e *amqp.Error
-	var refused *saslRefusal
+	var refused *transport.SASLRefusal
 	switch {
 	case fromUpstream && errors.As(err, &refused):
-		e = amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "The namespace refuses the credentials: SASL outcome %d.", refused.code)
+		e = amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "The namespace refuses the credentials: SASL outcome %d.", refused.Code)
 	case fromUpstream:
 		e = amqp.Errorf(amqp.ErrCondConnectionForced, "The namespace cannot be reached: %v.", ue.err)
 	case errors.As(err, &e), errors.Is(err, amqp.ErrFraming), errors.Is(err, amqp.ErrMalformed):
@@ -231,30 +218,20 @@ func (c *conn) refuse(err error) {
 	}
 	c.mu.Lock()
 	c.cause = err
-	if e != nil && down.state == sideHandshake {
-		if down.open == nil {
-			down.maxFrame = amqp.MinMaxFrameSize
-		}
+	if e != nil && down.State == transport.Handshaking {
 		c.answerOpenLocked()
-		down.putLocked(0, &amqp.Close{Error: e}, nil)
+		down.Put(0, &amqp.Close{Error: e})
 	}
 	// Wait only until the peer has the output.
-	linger := !errors.Is(err, errHungUp) && !errors.Is(err, errHandshakeTime) || fromUpstream
+	linger := !errors.Is(err, transport.ErrHungUp) && !errors.Is(err, transport.ErrHandshakeTime) || fromUpstream
 	for i := range c.sides {
-		s := &c.sides[i]
-		s.state = sideDead
-		s.deadline = time.Now().Add(c.cfg.CloseTimeout)
-		if s.nc != nil {
-			_ = s.nc.SetWriteDeadline(s.deadline) // of a write that is stalled already; a failure shows in the write
-		}
-		s.signalLocked()
+		c.sides[i].End(nil)
 	}
-	c.room.Broadcast()
 	c.unlock()
-	if up.nc != nil {
-		up.nc.Close() // upstream expects no answer
+	if up.NetConn != nil {
+		up.NetConn.Close() // upstream expects no answer
 	}
 	if linger {
-		down.drainInput()
+		down.DrainInput()
 	}
 }

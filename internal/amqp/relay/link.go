@@ -231,7 +231,7 @@ func (h *half) emitAttachLocked(e *entry, a *amqp.Attach) bool {
 	}
 	b := *a
 	b.Handle = end.out
-	o.side.putLocked(o.out, &b, nil)
+	o.side.putLocked(o.out, &b)
 	return true
 }
 
@@ -284,7 +284,7 @@ func (l *link) detachLocked(h *half, closed bool, e *amqp.Error) {
 		return
 	}
 	end.sentDetach = true
-	h.side.putLocked(h.out, &amqp.Detach{Handle: end.out, Closed: closed, Error: e}, nil)
+	h.side.putLocked(h.out, &amqp.Detach{Handle: end.out, Closed: closed, Error: e})
 }
 
 // breakLocked detaches the link on both sides, because of an error of a peer.
@@ -304,7 +304,7 @@ func (l *link) refuseLocked(h *half, a *amqp.Attach, e *amqp.Error) {
 	end, far := &l.ends[h.side.at], &l.ends[1-h.side.at]
 	far.gotDetach, far.sentDetach = true, true
 	end.sentAttach = true
-	h.side.putLocked(h.out, &amqp.Attach{Name: a.Name, Handle: end.out, Role: !a.Role, SndSettleMode: a.SndSettleMode, RcvSettleMode: a.RcvSettleMode}, nil)
+	h.side.putLocked(h.out, &amqp.Attach{Name: a.Name, Handle: end.out, Role: !a.Role, SndSettleMode: a.SndSettleMode, RcvSettleMode: a.RcvSettleMode})
 	l.detachLocked(h, true, e)
 }
 

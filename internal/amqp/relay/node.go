@@ -62,7 +62,7 @@ func (c *conn) attachNodeLocked(h *half, l *link, a *amqp.Attach, answer node) {
 		Name: a.Name, Handle: l.ends[client].out, Role: !a.Role,
 		SndSettleMode: a.SndSettleMode, RcvSettleMode: amqp.RcvFirst,
 		Source: a.Source, Target: a.Target,
-	}, nil)
+	})
 	if l == n.requests {
 		n.count, n.left, n.request = a.InitialDeliveryCount, 0, nil
 		n.grantLocked(h)

@@ -130,7 +130,7 @@ func (s *side) allocate(h *half) bool {
 	if s.at == upstream && s.c.ownSession {
 		first = ownChannel + 1
 	}
-	for ch := first; ch <= int(min(s.channelMax, s.c.cfg.ChannelMax)); ch++ {
+	for ch := first; ch <= int(min(s.Peer.ChannelMax, s.c.cfg.ChannelMax)); ch++ {
 		for ch >= len(s.channels) {
 			s.channels = append(s.channels, nil)
 		}
@@ -163,7 +163,7 @@ func (h *half) putBeginLocked(b *amqp.Begin) {
 		OfferedCapabilities: b.OfferedCapabilities,
 		DesiredCapabilities: b.DesiredCapabilities,
 		Properties:          b.Properties,
-	}, nil)
+	})
 }
 
 // onEndLocked passes the end on, after the entries that wait. Each peer's end is answered with
@@ -197,7 +197,7 @@ func (h *half) putEndLocked(e *amqp.Error) {
 	if h.toBegin != nil {
 		h.toBegin, h.gotEnd = nil, true // a session that never began needs no end
 	} else {
-		h.side.putLocked(h.out, &amqp.End{Error: e}, nil)
+		h.side.putLocked(h.out, &amqp.End{Error: e})
 	}
 	h.other().dropQueueLocked()
 	if h.gotEnd {

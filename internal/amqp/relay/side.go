@@ -4,21 +4,12 @@ package relay
 
 import (
 	"errors"
-	"io"
 	"net"
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 	"overdue/internal/listener/accept"
-)
-
-type sideState uint8
-
-const (
-	sideHandshake sideState = iota // headers, SASL, opens
-	sideOpen
-	sideClosing // our close is sent, the peer's is awaited; nothing else is sent
-	sideDead    // queues no more frames; the writer ends after flushing
 )
 
 // Indexes of the two sides, in a conn, a session and a link.
@@ -27,26 +18,13 @@ const (
 	upstream = 1
 )
 
-// A side is the relay's end of the connection to one peer. The mutex of the connection guards it,
-// except in and dec, which belong to its read loop, and nc, which is constant once its goroutines
-// run.
+// A side is the relay's end of the connection to one peer. The mutex of the connection guards it.
 type side struct {
+	transport.Conn
+
 	c    *conn
 	name string // in traces and errors
 	at   int    // client or upstream
-	nc   net.Conn
-	in   *amqp.FrameReader
-	dec  amqp.Decoder
-
-	state       sideState
-	idleTimeout time.Duration // advertised
-	deadline    time.Time     // of the handshake, then of the answer to our close
-	closeErr    *amqp.Error   // of our close
-	saidClose   bool          // the peer has closed, and expects no more frames
-
-	open       *amqp.Open // the peer's
-	maxFrame   uint32     // the peer's
-	channelMax uint16     // the peer's
 
 	halves   map[uint16]*half // by the peer's channel
 	channels []*half          // by ours
@@ -54,87 +32,127 @@ type side struct {
 	dirty    []*half          // halves that owe the peer a flow
 	blocked  []*half          // halves whose transfers wait for room in the output
 
-	output
+	transfer amqp.Transfer // encoded by every transfer, so that none allocates it
+	flow     amqp.Flow
+	ack      amqp.Disposition
 }
 
-func (s *side) init(c *conn, at int, name string, idleTimeout time.Duration) {
-	s.c, s.at, s.name, s.idleTimeout = c, at, name, idleTimeout
-	s.maxFrame = amqp.MinMaxFrameSize
-	s.halves = make(map[uint16]*half)
-	s.wake = make(chan struct{}, 1)
-}
-
-// connect sets the transport of the side.
-func (s *side) connect(nc net.Conn) {
-	s.nc = nc
-	s.in = amqp.NewFrameReader((*sideReader)(s), s.c.cfg.MaxFrameSize)
-	s.socket.Open(nc)
-	s.wrote = time.Now()
+// connect sets the transport of the side. idleTimeout is what the relay states to the peer.
+func (s *side) connect(nc net.Conn, idleTimeout time.Duration) {
+	s.Connect(nc, (*owner)(s), s.c.room, transport.Config{
+		MaxFrameSize:     s.c.cfg.MaxFrameSize,
+		HandshakeTimeout: s.c.cfg.HandshakeTimeout,
+		WriteTimeout:     s.c.cfg.WriteTimeout,
+		CloseTimeout:     s.c.cfg.CloseTimeout,
+		Silence:          transport.SilenceFactor * idleTimeout,
+	})
 }
 
 func (s *side) other() *side { return &s.c.sides[1-s.at] }
 
-// sideReader is the input of a side's frame reader. At each Read, the frames of the previous read
-// have been handled. So Read first writes their results, or hands them to the writers, all at
-// once.
-type sideReader side
-
-// Read waits for input until the deadline of the side's state.
-func (r *sideReader) Read(p []byte) (int, error) {
-	s := (*side)(r)
-	var n int
-	var err error
-	if s.beforeRead() == sideHandshake || !s.socket.Exists() {
-		n, err = s.nc.Read(p) // a wrapper may hold the bytes that identified the protocol
-	} else {
-		n, err = s.socket.Read(p)
+// putLocked queues one frame.
+func (s *side) putLocked(ch uint16, p amqp.Performative) {
+	if s.at == client && s.c.names != nil {
+		s.c.names.frame(p)
 	}
-	s.c.mu.Lock()
-	s.c.active++
-	s.c.unlock()
-	if n > 0 {
-		err = nil // the next read returns it again
-	}
-	if s.at == client {
-		if spent := s.c.quota.Spend(n); spent != nil {
-			return 0, amqp.LimitExceeded(spent)
-		}
-	}
-	return n, err
+	s.Put(ch, p)
 }
 
-// beforeRead rests the read loop: it flushes the results and waits for room.
-func (s *side) beforeRead() sideState {
-	c := s.c
-	c.mu.Lock()
-	bufs := c.restLocked()
-	c.unlock()
-	for i, buf := range bufs {
-		if buf != nil {
-			buf.written = c.sides[i].socket.Write(buf.b)
-		}
-	}
+// owner is a side for its transport.
+type owner side
+
+func (o *owner) Lock()   { o.c.mu.Lock() }
+func (o *owner) Unlock() { o.c.unlock() }
+
+// Rest flushes the results of the frames that one read has brought, all at once, and waits for
+// room.
+func (o *owner) Rest() {
+	s, c := (*side)(o), o.c
 	c.mu.Lock()
 	defer c.unlock()
-	for i, buf := range bufs {
-		if buf != nil {
-			c.sides[i].wroteDirectLocked(buf)
-		}
+	c.payLocked()
+	c.active--
+	for i := range c.sides {
+		c.sides[i].WriteDirect()
 	}
 	c.doneLocked() // flush the transfers that had waited for room
 	// This peer asks faster than a peer takes the answers. The writers have deadlines, so the
 	// wait ends.
-	for s.state != sideDead && (s.overfullLocked() || s.other().overfullLocked()) {
+	for s.State != transport.Dead && (s.overfullLocked() || s.other().overfullLocked()) {
 		c.room.Wait()
 	}
 	s.waitUnbufferedLocked()
-	deadline := s.deadline
-	if s.state == sideOpen {
-		// Start the timeout now: while waiting for room, the relay could not hear the peer.
-		deadline = time.Now().Add(idleTimeoutFactor * s.idleTimeout)
+}
+
+// Resume ends the rest.
+func (o *owner) Resume(n int) error {
+	o.c.mu.Lock()
+	o.c.active++
+	o.c.unlock()
+	if o.at == client {
+		if spent := o.c.quota.Spend(n); spent != nil {
+			return amqp.LimitExceeded(spent)
+		}
 	}
-	_ = s.nc.SetReadDeadline(deadline) // a failure shows in the read
-	return s.state
+	return nil
+}
+
+// Due reports whether no read loop is active. An active one writes, or wakes a writer, when it
+// comes to rest, so the results of many frames go out in one write. A read loop rests after one
+// read's worth of input, so its output stays small.
+func (o *owner) Due() bool { return o.c.active == 0 || o.Eager() }
+
+// Prepare queues the owed frames.
+func (o *owner) Prepare() {
+	if o.c.active == 0 {
+		o.c.payLocked()
+	}
+}
+
+// Taken resumes transfers that waited for room.
+func (o *owner) Taken() {
+	waiting := o.blocked
+	o.blocked = nil
+	for _, h := range waiting {
+		h.isBlocked = false
+		h.other().pumpLocked()
+	}
+}
+
+// Unsendable ends the connection, because the peer can never receive the frame.
+func (o *owner) Unsendable(e *amqp.Error) { o.c.failLocked((*side)(o), e) }
+
+// Failed still has the peer's remaining input read: a client that closes without waiting for the
+// answer, such as the Python SDK, has not failed. It expects nothing from a peer that stalls.
+func (o *owner) Failed(err error) {
+	stalled := accept.IsTimeout(err)
+	o.c.mu.Lock()
+	o.Die() // no read loop may wait for room in an output that is never written
+	deadline := o.Deadline
+	o.c.unlock()
+	if stalled {
+		o.NetConn.Close() // which the read loop notices
+		return
+	}
+	_ = o.NetConn.SetReadDeadline(deadline) // for a pending read; a failure shows in it
+}
+
+// Why returns the reason of this side.
+func (o *owner) Why(error) error {
+	if why := o.c.quota.Why(); why != nil {
+		return why
+	}
+	if o.c.wasCut {
+		return errCut
+	}
+	return nil
+}
+
+// Trace calls Config.Trace with one frame.
+func (o *owner) Trace(dir string, ch uint16, p amqp.Performative, payload int) {
+	if o.c.cfg.Trace != nil {
+		o.c.cfg.Trace(o.name, dir, transport.TraceLine(o.c.id, ch, p, payload))
+	}
 }
 
 // waitUnbufferedLocked waits while too many bytes from this peer are buffered. Windows bound one
@@ -142,7 +160,7 @@ func (s *side) beforeRead() sideState {
 // each of two peers that do not read may wait for the other.
 func (s *side) waitUnbufferedLocked() {
 	c := s.c
-	for s.buffered > c.cfg.MaxBuffered && s.state == sideOpen {
+	for s.buffered > c.cfg.MaxBuffered && s.State == transport.Open {
 		before, expired := s.buffered, false
 		timer := time.AfterFunc(c.cfg.WriteTimeout, func() {
 			c.mu.Lock()
@@ -150,7 +168,7 @@ func (s *side) waitUnbufferedLocked() {
 			expired = true
 			c.room.Broadcast()
 		})
-		for s.buffered > c.cfg.MaxBuffered && s.state == sideOpen && !expired {
+		for s.buffered > c.cfg.MaxBuffered && s.State == transport.Open && !expired {
 			c.room.Wait()
 		}
 		timer.Stop()
@@ -163,63 +181,17 @@ func (s *side) waitUnbufferedLocked() {
 
 // overfullLocked reports whether the output is so long that the read loops that add to it must
 // wait.
-func (s *side) overfullLocked() bool {
-	limit := outHardLimit
-	if s.c.quota.Limited() {
-		limit = outStrangerLimit
-	}
-	return s.state != sideDead && s.queuedLen() > limit
-}
-
-// readLoop handles the peer's frames until the side ends. It returns nil when the peer has closed
-// without an error, or answered our close.
-func (s *side) readLoop() error {
-	for {
-		f, err := s.in.Next()
-		if err != nil {
-			return s.readError(err)
-		}
-		if f.Type != amqp.FrameAMQP {
-			return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Frame of type %d after open.", f.Type)
-		}
-		if len(f.Body) == 0 { // keep-alive
-			s.dec = amqp.Decoder{} // the last decoded values keep a buffer in memory
-			continue
-		}
-		p, payload, err := s.dec.Decode(f.Body)
-		if err != nil {
-			return err
-		}
-		s.trace("in", f.Channel, p, len(payload))
-		if cl, ok := p.(*amqp.Close); ok {
-			return s.closed(cl)
-		}
-		if err := s.dispatch(f.Channel, p, payload); err != nil {
-			return err
-		}
-	}
-}
-
-// closed handles the peer's close, the last frame it sends.
-func (s *side) closed(cl *amqp.Close) error {
-	s.c.mu.Lock()
-	defer s.c.unlock()
-	if s.state == sideOpen {
-		s.putLocked(0, &amqp.Close{}, nil)
-	}
-	s.state, s.saidClose = sideDead, true
-	if s.closeErr == nil && cl.Error != nil {
-		return &peerClosed{cl.Error}
-	}
-	return nil
-}
+func (s *side) overfullLocked() bool { return s.Overfull(s.c.quota.Limited()) }
 
 // dispatch hands one performative to its session.
 func (s *side) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
+	if cl, ok := p.(*amqp.Close); ok {
+		return s.Closed(cl)
+	}
 	c := s.c
 	c.mu.Lock()
 	defer c.unlock()
-	if s.state != sideOpen {
+	if s.State != transport.Open {
 		return nil // the frame crossed our close
 	}
 	if b, ok := p.(*amqp.Begin); ok {
@@ -259,61 +231,5 @@ func (s *side) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 	return nil
 }
 
-// Errors that end a side.
-var (
-	errHungUp          = errors.New("peer hung up")                    // without a close performative
-	errSilent          = errors.New("peer was silent for too long")    // not even a keep-alive
-	errCloseUnanswered = errors.New("peer did not answer close")       // within Config.CloseTimeout
-	errHandshakeTime   = errors.New("handshake took too long")         // Config.HandshakeTimeout
-	errCut             = errors.New("the relay closed the connection") // Close, or the end of Shutdown's context
-)
-
-// peerClosed is a close with an error.
-type peerClosed struct{ err *amqp.Error }
-
-func (p *peerClosed) Error() string { return "peer closed it: " + p.err.Error() }
-func (p *peerClosed) Unwrap() error { return p.err }
-
-// readError maps a read error to the reason for the end of the side.
-func (s *side) readError(err error) error {
-	s.c.mu.Lock()
-	defer s.c.unlock()
-	timeout := accept.IsTimeout(err)
-	switch {
-	case s.c.quota.Why() != nil:
-		return s.c.quota.Why()
-	case s.c.wasCut:
-		return errCut
-	case s.state == sideClosing && timeout:
-		return errCloseUnanswered
-	case s.state == sideHandshake && timeout:
-		return errHandshakeTime
-	case timeout:
-		return errSilent
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errHungUp
-	}
-	return err
-}
-
-// written is the result of a side's writer.
-type written struct {
-	side *side
-	err  error
-}
-
-// unwritable handles a failed write. It still reads the peer's remaining input: a client that
-// closes without waiting for the answer, such as the Python SDK, has not failed. It expects
-// nothing from a peer that stalls.
-func (s *side) unwritable(stalled bool) {
-	s.c.mu.Lock()
-	defer s.c.unlock()
-	s.state = sideDead // no read loop may wait for room in an output without a writer
-	s.deadline = time.Now().Add(s.c.cfg.CloseTimeout)
-	s.c.room.Broadcast()
-	if stalled {
-		s.nc.Close() // which the read loop notices
-		return
-	}
-	_ = s.nc.SetReadDeadline(s.deadline) // for a pending read; a failure shows in it
-}
+// errCut is why a connection ended that Close, or the end of Shutdown's context, has cut.
+var errCut = errors.New("the relay closed the connection")

@@ -2,7 +2,10 @@
 
 package relay
 
-import "overdue/internal/amqp"
+import (
+	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
+)
 
 // passing is the delivery that a link is passing on.
 type passing struct {
@@ -127,19 +130,15 @@ func (h *half) emitTransferLocked(e *entry) bool {
 		l.pass.settled = l.pass.settled || e.transfer.Settled
 		*t = e.transfer
 		t.Handle, t.DeliveryID = end.out, l.pass.out
-		piece := e.payload
-		if room := t.Room(o.side.maxFrame); len(piece) > room {
-			piece, t.More = piece[:room], true
-		}
 		o.nextOutgoing++
 		o.remoteWindow--
-		o.side.putLocked(o.out, t, piece)
+		n := o.side.PutTransfer(o.out, t, e.payload)
 		t.DeliveryTag, t.State = nil, nil
-		if len(piece) == len(e.payload) {
+		if n == len(e.payload) {
 			e.payload = nil
 			break
 		}
-		e.payload = e.payload[len(piece):]
+		e.payload = e.payload[n:]
 		// The remaining frames repeat no fields of the first; those still apply.
 		e.transfer = amqp.Transfer{More: e.transfer.More, Batchable: e.transfer.Batchable}
 	}
@@ -173,7 +172,7 @@ func (o *half) takesLocked() bool {
 	if o.remoteWindow == 0 || !o.begun {
 		return false
 	}
-	if o.side.queuedLen() >= outSoftLimit && o.side.state == sideOpen {
+	if o.side.Full() && o.side.State == transport.Open {
 		o.blockLocked()
 		return false
 	}
@@ -217,5 +216,5 @@ func (h *half) blockLocked() {
 		h.isBlocked = true
 		h.side.blocked = append(h.side.blocked, h)
 	}
-	h.side.signalLocked()
+	h.side.Signal()
 }

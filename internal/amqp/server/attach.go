@@ -146,7 +146,7 @@ func (l *link) putAttachLocked(refused bool) {
 		reply.Properties, reply.OfferedCapabilities = r.Properties, r.OfferedCapabilities
 		reply.MaxMessageSize, reply.InitialDeliveryCount = r.MaxMessageSize, r.InitialDeliveryCount
 	}
-	s.c.putLocked(s.out, reply)
+	s.c.wire.Put(s.out, reply)
 }
 
 // reply returns the answer to the attach.

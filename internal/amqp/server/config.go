@@ -77,24 +77,16 @@ func (cfg Config) withDefaults() Config {
 
 // Limits without a setting.
 const (
-	outSoftLimit            = 256 << 10 // bytes of unwritten output at which SendOut waits
-	outHardLimit            = 4 << 20   // bytes at which the read loop waits
-	outUnauthenticatedLimit = 16 << 10  // the same, of an unauthenticated connection
-	outEager                = 32 << 10  // bytes that are written before the read loop waits
-	outKeep                 = 512 << 10 // bytes of capacity that an idle connection keeps
-	maxSASLFrame            = 4096      // bytes; the spec says 512, initial responses with tokens are longer
-	minIdleTimeout          = 100       // milliseconds; less would cause little but keep-alives
-	defaultCredit           = 1000      // deliveries outstanding or unsettled on a sink link
-	maxPosted               = 1024      // messages posted and waiting, per link
-	maxSingleAcks           = 16        // deliveries whose outcomes a sender gets one by one
-	maxSenderRange          = 64        // deliveries per disposition to a receiver; see flushAcksLocked
-	maxLinkCredit           = 1 << 30   // deliveries; more means without bound
-	assemblyKeep            = 1 << 20   // bytes of capacity that a connection keeps between multi-frame deliveries
-	halvesPerWindow         = 2         // a session window is replenished when less than its half is left
-	creditSteps             = 10        // credit is topped up in steps of at least a tenth of what the link may have, as in Service Bus
-	handleMax               = 255       // of a session, as in Service Bus
-	firstOutgoingID         = 1         // next-outgoing-id of our begin, as in Service Bus; deliveries begin with 0
-	noLimit                 = ^uint64(0)
-	noHandle                = ^uint32(0)
-	idleTimeoutFactor       = 2 // part 2 section 4.5: the advertised timeout should be half of the enforced one
+	defaultCredit   = 1000    // deliveries outstanding or unsettled on a sink link
+	maxPosted       = 1024    // messages posted and waiting, per link
+	maxSingleAcks   = 16      // deliveries whose outcomes a sender gets one by one
+	maxSenderRange  = 64      // deliveries per disposition to a receiver; see flushAcksLocked
+	maxLinkCredit   = 1 << 30 // deliveries; more means without bound
+	assemblyKeep    = 1 << 20 // bytes of capacity that a connection keeps between multi-frame deliveries
+	halvesPerWindow = 2       // a session window is replenished when less than its half is left
+	creditSteps     = 10      // credit is topped up in steps of at least a tenth of what the link may have, as in Service Bus
+	handleMax       = 255     // of a session, as in Service Bus
+	firstOutgoingID = 1       // next-outgoing-id of our begin, as in Service Bus; deliveries begin with 0
+	noLimit         = ^uint64(0)
+	noHandle        = ^uint32(0)
 )

@@ -5,68 +5,45 @@ package server
 import (
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 	"overdue/internal/listener/accept"
 )
 
-// errHungUp is why a connection ended when the peer closed the socket without a close performative.
-var errHungUp = errors.New("peer hung up")
-
-// errSilent is why a connection ended when nothing, not even a keep-alive, came for twice Config.IdleTimeout.
-var errSilent = errors.New("peer was silent for too long")
-
 // errCredentials is why a connection ended that Config.Authenticate refused.
 var errCredentials = errors.New("wrong credentials")
-
-// errCloseUnanswered is why a connection ended when the peer did not answer our close within Config.CloseTimeout.
-var errCloseUnanswered = errors.New("peer did not answer close")
 
 func errShutdown() *amqp.Error {
 	return &amqp.Error{Condition: amqp.ErrCondConnectionForced, Description: "The server is shutting down."}
 }
 
-type connState uint8
-
-const (
-	connHandshake connState = iota // headers, SASL, opens
-	connOpen
-	connClosing // our close is sent, the peer's is awaited; nothing else is sent
-	connDead    // nothing more is queued; the writer flushes and ends
-)
-
 // A Conn is one connection of a peer.
 type Conn struct {
 	srv *Server
 	cfg *Config
-	nc  net.Conn
 	id  uint64
 
 	quota *accept.Quota // nil: no limits
 
-	// Owned by the read loop; open and mechanism are constant once Handler.Connect is called.
-	in         *amqp.FrameReader
-	dec        amqp.Decoder
-	handler    ConnHandler
-	open       *amqp.Open
-	mechanism  amqp.Symbol
-	response   []byte
-	stated     []*Outgone // buffer for the deliveries of one disposition
-	maxFrame   uint32     // the peer's
-	channelMax uint16     // the peer's
+	// Owned by the read loop; mechanism is constant once Handler.Connect is called.
+	handler   ConnHandler
+	mechanism amqp.Symbol
+	response  []byte
+	stated    []*Outgone // buffer for the deliveries of one disposition
 
-	mu       sync.Mutex
-	state    connState
-	closeErr *amqp.Error // of our close
-	deadline time.Time   // of the handshake, then of the answer to our close
-	idle     bool        // the read loop waits, so others have to flush their output
-	calling  bool        // the writer calls the handler while the read loop waits
-	read     time.Time   // when input came last
-	tasks    []func()    // calls of the handler that are due
+	mu      sync.Mutex
+	wire    transport.Conn
+	room    *sync.Cond // the output became shorter, a call of the handler has returned, or the connection has ended
+	idle    bool       // the read loop waits, so others have to flush their output
+	calling bool       // the writer calls the handler while the read loop waits
+	read    time.Time  // when input came last
+	tasks   []func()   // calls of the handler that are due
 
 	sessions map[uint16]*Session // by the peer's channel
 	channels []*Session          // by ours
@@ -79,7 +56,9 @@ type Conn struct {
 
 	rules idleRules
 
-	output
+	transfer amqp.Transfer // encoded by every delivery, so that none allocates it
+	flow     amqp.Flow
+	ack      amqp.Disposition
 }
 
 type linkKey struct {
@@ -89,13 +68,18 @@ type linkKey struct {
 
 func newConn(s *Server, nc net.Conn, id uint64) *Conn {
 	c := &Conn{
-		srv: s, cfg: &s.cfg, nc: nc, id: id, quota: s.unauthenticated.EnterOrJoin(nc),
-		maxFrame: amqp.MinMaxFrameSize,
+		srv: s, cfg: &s.cfg, id: id, quota: s.unauthenticated.EnterOrJoin(nc),
 		sessions: make(map[uint16]*Session),
 		links:    make(map[linkKey]*link),
 	}
-	c.initOutput()
-	c.in = amqp.NewFrameReader((*connReader)(c), s.cfg.MaxFrameSize)
+	c.room = sync.NewCond(&c.mu)
+	c.wire.Connect(nc, (*owner)(c), c.room, transport.Config{
+		MaxFrameSize:     s.cfg.MaxFrameSize,
+		HandshakeTimeout: s.cfg.HandshakeTimeout,
+		WriteTimeout:     s.cfg.WriteTimeout,
+		CloseTimeout:     s.cfg.CloseTimeout,
+		Silence:          transport.SilenceFactor * s.cfg.IdleTimeout,
+	})
 	return c
 }
 
@@ -103,22 +87,22 @@ func newConn(s *Server, nc net.Conn, id uint64) *Conn {
 func (c *Conn) ID() uint64 { return c.id }
 
 // Open returns the peer's open; it must not be modified.
-func (c *Conn) Open() *amqp.Open { return c.open }
+func (c *Conn) Open() *amqp.Open { return c.wire.Peer }
 
 // RemoteContainerID returns the peer's name for itself.
-func (c *Conn) RemoteContainerID() string { return c.open.ContainerID }
+func (c *Conn) RemoteContainerID() string { return c.wire.Peer.ContainerID }
 
 // Hostname returns the name by which the peer knows this server, as in its open; it may be empty.
-func (c *Conn) Hostname() string { return c.open.Hostname }
+func (c *Conn) Hostname() string { return c.wire.Peer.Hostname }
 
 // RemoteAddr returns the peer's network address.
-func (c *Conn) RemoteAddr() net.Addr { return c.nc.RemoteAddr() }
+func (c *Conn) RemoteAddr() net.Addr { return c.wire.NetConn.RemoteAddr() }
 
 // NetConn returns the transport, for its addresses and its TLS state; it must not be read, written or closed.
-func (c *Conn) NetConn() net.Conn { return c.nc }
+func (c *Conn) NetConn() net.Conn { return c.wire.NetConn }
 
 // Cut ends the connection without a close frame. It may be called from any goroutine.
-func (c *Conn) Cut() { c.nc.Close() }
+func (c *Conn) Cut() { c.wire.NetConn.Close() }
 
 // SASL returns the mechanism that the peer chose and its initial response; "" without a SASL layer.
 func (c *Conn) SASL() (mechanism amqp.Symbol, initialResponse []byte) { return c.mechanism, c.response }
@@ -150,13 +134,14 @@ func (c *Conn) Close(e *amqp.Error) {
 }
 
 func (c *Conn) closeLocked(e *amqp.Error) {
-	if c.state == connOpen {
+	if c.wire.State == transport.Open {
 		c.flushLocked()
 		if e != nil && e.Condition == amqp.ErrCondConnectionForced {
 			c.detachAllLocked(e)
 		}
 	}
-	c.closeNowLocked(e)
+	c.wire.Close(e)
+	c.releaseLocked()
 }
 
 // detachAllLocked detaches every link with the error of the close that follows, as the service
@@ -174,25 +159,6 @@ func (c *Conn) detachAllLocked(e *amqp.Error) {
 	}
 }
 
-// closeNowLocked closes without flushing; the flush itself may call it.
-func (c *Conn) closeNowLocked(e *amqp.Error) {
-	switch c.state {
-	case connHandshake:
-		// A close may not come before open, and the peer has sent nothing yet.
-		c.closeErr = e
-		c.state = connDead
-		c.nc.Close()
-	case connOpen:
-		c.closeErr = e
-		c.putLocked(0, &amqp.Close{Error: e})
-		c.state = connClosing
-		c.deadline = time.Now().Add(c.cfg.CloseTimeout)
-		// A stalled read or write must not delay the end. Failures show in the read and in the write.
-		_ = c.nc.SetDeadline(c.deadline)
-	}
-	c.releaseLocked()
-}
-
 // releaseLocked wakes everything that waits for this connection's state.
 func (c *Conn) releaseLocked() {
 	for _, s := range c.channels {
@@ -200,131 +166,87 @@ func (c *Conn) releaseLocked() {
 			s.ready.Broadcast()
 		}
 	}
-	c.room.Broadcast()
-	c.signalLocked()
 }
 
 // serve runs the connection to its end and leaves no goroutine behind.
 func (c *Conn) serve() error {
-	c.deadline = time.Now().Add(c.cfg.HandshakeTimeout)
-	wrote := make(chan error, 1)
-	go func() {
-		err := c.writeLoop()
-		if err != nil {
-			c.die() // no goroutine may wait for an output that is never written
-			c.nc.Close()
-		}
-		wrote <- err
-	}()
-
 	err := c.handshake()
 	if err == nil {
-		err = c.readLoop()
+		err = c.wire.ReadLoop(c.dispatch)
 	}
 	linger := c.finish(err)
-	werr := <-wrote
+	werr := c.wire.Finish()
 	if linger && werr == nil {
-		c.drainInput()
+		c.wire.DrainInput()
 	}
-	c.nc.Close()
-	if werr != nil && err != nil && !c.closeSent() {
+	c.wire.NetConn.Close()
+	c.mu.Lock()
+	if werr != nil && err != nil && c.wire.CloseErr == nil {
 		err = werr // the read loop's error is a consequence of it
 	}
+	c.mu.Unlock()
 	c.abandon(err)
-	if errors.Is(err, errHungUp) && c.open == nil {
+	if errors.Is(err, transport.ErrHungUp) && c.wire.Peer == nil {
 		return fmt.Errorf("before open: %w", err)
 	}
 	return err
 }
 
-func (c *Conn) die() {
+// finish sends close if err is the peer's fault and the connection can still carry it. It reports
+// whether the input has to be drained.
+func (c *Conn) finish(err error) (linger bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state = connDead
+	if c.wire.State == transport.Open {
+		c.flushLocked()
+	}
+	refused := c.wire.State == transport.Handshaking && err != nil && !over(err)
+	c.rules.end()
+	linger = c.wire.End(err)
+	c.releaseLocked()
+	return linger || refused
+}
+
+func (c *Conn) dieLocked() {
+	c.wire.Die()
 	c.releaseLocked()
 }
 
-// readLoop handles frames until the connection ends; nil means that both sides have closed without an error.
-func (c *Conn) readLoop() error {
-	for {
-		f, err := c.in.Next()
-		if err != nil {
-			return c.readError(err)
-		}
-		if f.Type != amqp.FrameAMQP {
-			return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Frame of type %d after open.", f.Type)
-		}
-		if len(f.Body) == 0 {
-			continue // keep-alive
-		}
-		p, payload, err := c.dec.Decode(f.Body)
-		if err != nil {
-			return err
-		}
-		c.trace("in", f.Channel, p, len(payload))
-		if cl, ok := p.(*amqp.Close); ok {
-			return c.closed(cl)
-		}
-		if err := c.dispatch(f.Channel, p, payload); err != nil {
-			return err
-		}
+// abandon ends the handler's links and calls its Closed.
+func (c *Conn) abandon(err error) {
+	why := amqp.AsError(err)
+	if why == nil {
+		why = &amqp.Error{Condition: amqp.ErrCondConnectionForced,
+			Description: "The connection was closed."}
+	} else if why.Condition == amqp.ErrCondInternalError {
+		why = amqp.Errorf(amqp.ErrCondConnectionForced, "The connection ended: %v.", err)
 	}
-}
-
-// closed handles the peer's close, the last frame it sends.
-func (c *Conn) closed(cl *amqp.Close) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.state == connOpen {
-		c.flushLocked()
-		c.putLocked(0, &amqp.Close{})
+	channels := slices.Sorted(maps.Keys(c.sessions))
+	for _, ch := range channels {
+		c.tasks = append(c.tasks, c.sessions[ch].overLocked(why)...)
 	}
-	c.state = connDead
-	switch {
-	case c.closeErr != nil:
-		return c.closeErr
-	case cl.Error != nil:
-		return fmt.Errorf("peer closed it: %w", cl.Error)
+	c.runTasksLocked()
+	c.mu.Unlock()
+	if c.handler != nil {
+		c.handler.Closed(err)
 	}
-	return nil
-}
-
-// readError translates the error of a read.
-func (c *Conn) readError(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var ne net.Error
-	timeout := errors.As(err, &ne) && ne.Timeout()
-	switch {
-	case c.quota.Why() != nil:
-		return c.quota.Why()
-	case c.closeErr != nil:
-		return c.closeErr
-	case c.state == connClosing && timeout:
-		return errCloseUnanswered
-	case c.state == connHandshake && timeout:
-		return errors.New("the handshake took too long")
-	case timeout:
-		return errSilent
-	case c.srv.conns.Closed() && (errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe)):
-		return ErrServerClosed
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errHungUp
-	}
-	return err
 }
 
 // dispatch hands one performative to its session.
 func (c *Conn) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
-	if b, ok := p.(*amqp.Begin); ok {
-		return c.onBegin(ch, b)
+	switch p := p.(type) {
+	case *amqp.Begin:
+		return c.onBegin(ch, p)
+	case *amqp.Close:
+		return c.closed(p)
 	}
 	c.mu.Lock()
 	s := c.sessions[ch]
 	if s != nil {
 		s.heard = c.read
 	}
-	closing := c.state != connOpen
+	closing := c.wire.State != transport.Open
 	c.mu.Unlock()
 	switch {
 	case closing:
@@ -352,4 +274,18 @@ func (c *Conn) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "%T is not allowed in an open connection.", p)
 	}
 	return nil
+}
+
+// closed handles the peer's close.
+func (c *Conn) closed(cl *amqp.Close) error {
+	c.mu.Lock()
+	if c.wire.State == transport.Open {
+		c.flushLocked()
+	}
+	ours := c.wire.CloseErr
+	c.mu.Unlock()
+	if err := c.wire.Closed(cl); ours == nil {
+		return err
+	}
+	return ours
 }

@@ -137,7 +137,7 @@ func (s *Session) flushAcksLocked(role amqp.Role) {
 func (s *Session) putAckLocked(role amqp.Role, a ack) {
 	d := &s.c.ack
 	*d = amqp.Disposition{Role: role, First: a.first, Last: a.last, Settled: a.settled, State: a.state}
-	s.c.putLocked(s.out, d)
+	s.c.wire.Put(s.out, d)
 	d.State = nil
 }
 

@@ -65,7 +65,7 @@ func (s *Session) putFlowLocked(f *amqp.Flow) {
 	f.IncomingWindow = s.incomingWindow
 	f.NextOutgoingID = s.nextOutgoingID
 	f.OutgoingWindow = s.remoteIncomingWindow
-	s.c.putLocked(s.out, f)
+	s.c.wire.Put(s.out, f)
 	*f = amqp.Flow{}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // firstLinkTimeout bounds the time to the first link of a connection, as in Service Bus, if
@@ -27,17 +28,16 @@ type idleRules struct {
 	since      time.Time // the last link went, or the connection opened
 }
 
-// beginIdleLocked starts to watch a connection that has just been opened.
-func (c *Conn) beginIdleLocked() {
-	r := &c.rules
+// begin starts to watch a connection that has just been opened.
+func (r *idleRules) begin(c *Conn) {
 	r.link, r.conn = max(c.cfg.LinkIdleTimeout, 0), max(c.cfg.ConnIdleTimeout, 0)
 	r.since = time.Now()
 	r.timer = time.AfterFunc(c.idleForLocked(r.since), c.checkIdle)
 }
 
-func (c *Conn) endIdleLocked() {
-	if c.rules.timer != nil {
-		c.rules.timer.Stop()
+func (r *idleRules) end() {
+	if r.timer != nil {
+		r.timer.Stop()
 	}
 }
 
@@ -66,7 +66,7 @@ func (l *link) touchLocked() {
 func (c *Conn) checkIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state != connOpen {
+	if c.wire.State != transport.Open {
 		return
 	}
 	now, r := time.Now(), &c.rules

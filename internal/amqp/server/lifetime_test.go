@@ -14,6 +14,7 @@ import (
 	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 func TestConnectionIsHeldForADayByKeepAlives(t *testing.T) {
@@ -63,8 +64,8 @@ func TestSilentPeerIsClosed(t *testing.T) {
 		if got := time.Since(start); got != 8*time.Minute {
 			t.Errorf("closed after %v, want 8m", got)
 		}
-		if err := <-sc.errs; !errors.Is(err, errSilent) {
-			t.Errorf("ServeConn = %v, want errSilent", err)
+		if err := <-sc.errs; !errors.Is(err, transport.ErrSilent) {
+			t.Errorf("ServeConn = %v, want transport.ErrSilent", err)
 		}
 	})
 }

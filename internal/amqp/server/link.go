@@ -82,7 +82,7 @@ func (l *link) detachLocked(e *amqp.Error) {
 		l.refuseLocked(e)
 	case linkAttached:
 		l.s.flushLocked()
-		l.s.c.putLocked(l.s.out, &amqp.Detach{Handle: l.handle, Closed: true, Error: e})
+		l.s.c.wire.Put(l.s.out, &amqp.Detach{Handle: l.handle, Closed: true, Error: e})
 		calls := l.overLocked(e)
 		l.detachingLocked()
 		l.s.c.laterLocked(calls...)
@@ -93,7 +93,7 @@ func (l *link) detachLocked(e *amqp.Error) {
 func (l *link) refuseLocked(e *amqp.Error) {
 	l.putAttachLocked(true)
 	if l.state == linkAttaching { // else the connection has ended
-		l.s.c.putLocked(l.s.out, &amqp.Detach{Handle: l.handle, Closed: true, Error: e})
+		l.s.c.wire.Put(l.s.out, &amqp.Detach{Handle: l.handle, Closed: true, Error: e})
 		l.overLocked(e)
 		l.detachingLocked()
 	}
@@ -172,7 +172,7 @@ func (s *Session) onDetach(d *amqp.Detach) {
 		calls := l.overLocked(d.Error)
 		l.state = linkGone
 		// Closed is always true, since suspended links are not kept. The SDKs expect that too.
-		c.putLocked(s.out, &amqp.Detach{Handle: handle, Closed: true})
+		c.wire.Put(s.out, &amqp.Detach{Handle: handle, Closed: true})
 		c.tasks = append(c.tasks, calls...)
 	}
 	if s.links[d.Handle] != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // outgoing is a delivery on its way into the output.
@@ -34,14 +35,14 @@ func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 		case l.state == linkAttaching, l.state == linkAttached && l.busy:
 			s.ready.Wait()
 			continue
-		case l.state != linkAttached || c.state != connOpen:
+		case l.state != linkAttached || c.wire.State != transport.Open:
 			return nil, ErrLinkGone
 		case l.credit == 0:
 			return nil, ErrNoCredit
 		case s.remoteIncomingWindow == 0:
 			s.ready.Wait()
 			continue
-		case len(c.out) >= outSoftLimit:
+		case c.wire.Full():
 			c.room.Wait()
 			continue
 		}
@@ -59,12 +60,12 @@ func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 	}
 	l.busy = true
 	for {
-		if len(c.out) >= outSoftLimit {
+		if c.wire.Full() {
 			c.room.Wait()
 		} else {
 			s.ready.Wait()
 		}
-		if l.state != linkAttached || c.state != connOpen {
+		if l.state != linkAttached || c.wire.State != transport.Open {
 			return nil, ErrLinkGone
 		}
 		if l.transmitLocked(&d) {
@@ -89,7 +90,7 @@ func (l *SourceLink) Post(o Outgoing) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case l.state > linkAttached || c.state != connOpen:
+	case l.state > linkAttached || c.wire.State != transport.Open:
 		return ErrLinkGone
 	case len(l.posted) >= maxPosted:
 		return ErrTooManyPosted
@@ -136,7 +137,7 @@ func (l *SourceLink) transmitLocked(d *outgoing) bool {
 	s, c := l.s, l.s.c
 	t := &c.transfer
 	for {
-		if s.remoteIncomingWindow == 0 || len(c.out) >= outSoftLimit {
+		if s.remoteIncomingWindow == 0 || c.wire.Full() {
 			return false
 		}
 		*t = amqp.Transfer{Handle: l.handle}
@@ -147,7 +148,7 @@ func (l *SourceLink) transmitLocked(d *outgoing) bool {
 			t.Settled, t.HasSettled = d.Settled, d.Settled
 			t.Batchable = d.Batchable
 		}
-		n := c.putTransferLocked(s.out, t, d.Payload)
+		n := c.wire.PutTransfer(s.out, t, d.Payload)
 		d.Tag = nil
 		d.Payload = d.Payload[n:]
 		s.nextOutgoingID++
@@ -157,31 +158,6 @@ func (l *SourceLink) transmitLocked(d *outgoing) bool {
 		}
 	}
 }
-
-// putTransferLocked queues one transfer with as much of payload as the peer's max-frame-size
-// allows, sets t.More if some is left, and returns the number of bytes taken.
-func (c *Conn) putTransferLocked(ch uint16, t *amqp.Transfer, payload []byte) int {
-	const minRoom = 1
-	start := len(c.out)
-	limit := int(min(c.maxFrame, math31))
-	c.out = amqp.BeginFrame(c.out, amqp.FrameAMQP, ch)
-	body := len(c.out)
-	c.out = t.Append(c.out)
-	n := len(payload)
-	if room := limit - (len(c.out) - start); n > room {
-		t.More = true
-		c.out = t.Append(c.out[:body])
-		n = max(limit-(len(c.out)-start), minRoom)
-	}
-	c.out = append(c.out, payload[:n]...)
-	c.out = amqp.EndFrame(c.out, start)
-	c.trace("out", ch, t, n)
-	c.queuedLocked()
-	return n
-}
-
-// math31 bounds sizes that are calculated as int.
-const math31 = 1<<31 - 1
 
 // pumpLinkLocked sends the posted messages of l as far as possible. If the window or the output
 // stops it, it queues l for later; new credit comes with a flow that names the link.
@@ -195,7 +171,7 @@ func (s *Session) pumpLinkLocked(l *SourceLink) {
 			if l.credit == 0 {
 				break
 			}
-			if s.remoteIncomingWindow == 0 || len(s.c.out) >= outSoftLimit {
+			if s.remoteIncomingWindow == 0 || s.c.wire.Full() {
 				s.postLaterLocked(l)
 				return
 			}

@@ -93,6 +93,6 @@ func (s *Server) Close() error {
 // cut closes the sockets of all connections, which makes their loops end.
 func (s *Server) cut() {
 	for _, c := range s.conns.Close() {
-		c.nc.Close()
+		c.wire.NetConn.Close()
 	}
 }

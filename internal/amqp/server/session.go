@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 type sessionState uint8
@@ -76,7 +77,7 @@ func (s *Session) endLocked(e *amqp.Error) {
 		return
 	}
 	s.flushLocked()
-	s.c.putLocked(s.out, &amqp.End{Error: e})
+	s.c.wire.Put(s.out, &amqp.End{Error: e})
 	calls := s.overLocked(e)
 	s.state = sessionEnding
 	s.c.laterLocked(calls...)
@@ -87,7 +88,7 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.state != connOpen:
+	case c.wire.State != transport.Open:
 		return nil
 	case ch > c.cfg.ChannelMax:
 		return amqp.Errorf(amqp.ErrCondConnectionFramingError, "Channel %d is above channel-max %d.", ch, c.cfg.ChannelMax)
@@ -102,8 +103,8 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 	out := slices.Index(c.channels, nil)
 	if out < 0 {
 		out = len(c.channels)
-		if out > int(c.channelMax) {
-			return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The peer's channel-max %d leaves no channel for an answer.", c.channelMax)
+		if out > int(c.wire.Peer.ChannelMax) {
+			return amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The peer's channel-max %d leaves no channel for an answer.", c.wire.Peer.ChannelMax)
 		}
 		c.channels = append(c.channels, nil)
 	}
@@ -118,7 +119,7 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 		remoteIncomingWindow: b.IncomingWindow,
 	}
 	c.sessions[ch], c.channels[out] = s, s
-	c.putLocked(s.out, &amqp.Begin{
+	c.wire.Put(s.out, &amqp.Begin{
 		RemoteChannel: ch, HasRemoteChannel: true,
 		NextOutgoingID: s.nextOutgoingID,
 		IncomingWindow: s.incomingWindow,
@@ -133,7 +134,7 @@ func (s *Session) onEnd(e *amqp.End) {
 	c := s.c
 	c.mu.Lock()
 	if s.state == sessionOpen {
-		c.putLocked(s.out, &amqp.End{})
+		c.wire.Put(s.out, &amqp.End{})
 		why := e.Error
 		c.laterLocked(s.overLocked(why)...)
 	}
