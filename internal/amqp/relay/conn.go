@@ -289,7 +289,7 @@ func (c *conn) drainedLocked() {
 		return
 	}
 	for _, h := range c.sides[client].halves {
-		if h.queue.len() > 0 || len(h.pending.list) > 0 || h.unsettled > 0 && h.sendsLocked() {
+		if h.queue.len() > 0 || h.pending.Len() > 0 || h.unsettled > 0 && h.sendsLocked() {
 			return
 		}
 	}

@@ -26,29 +26,29 @@ func (h *half) onDispositionLocked(d *amqp.Disposition) {
 // decides first.
 func (h *half) emitOutcomeLocked(d *amqp.Disposition) {
 	o := h.other()
-	rest := span{d.First, d.Last}
-	for i := o.pending.find(rest.first); i < len(o.pending.list) && !before(rest.last, o.pending.list[i].out); {
-		k := o.pending.list[i]
-		if k.out != rest.first {
-			o.putOutcomeLocked(d, span{rest.first, k.out - 1})
+	first := d.First // of those that are not passed on yet
+	o.pending.Each(d.First, d.Last, func(at **pendingDelivery) (remove bool) {
+		k := *at
+		if k.out != first {
+			o.putOutcomeLocked(d, span{first, k.out - 1})
 		}
-		if !o.outcomeLocked(k, d) {
+		first = k.out + 1
+		decides, remove := k.outcomeLocked(d)
+		if !decides {
 			o.putOutcomeLocked(d, span{k.out, k.out})
 		}
-		if k.out == rest.last {
-			return
-		}
-		rest.first = k.out + 1
-		i = o.pending.find(rest.first)
+		return remove
+	})
+	if first != d.Last+1 {
+		o.putOutcomeLocked(d, span{first, d.Last})
 	}
-	o.putOutcomeLocked(d, rest)
 }
 
 // putOutcomeLocked sends a receiver's disposition to the sender of the deliveries r, which are
 // the receiver's ids.
 func (h *half) putOutcomeLocked(d *amqp.Disposition, r span) {
 	h.ids.ins(r, func(in span) {
-		h.statedLocked(d, in)
+		h.observed.stated(d, in)
 		if d.Settled {
 			h.unsettled = max(h.unsettled-int(in.last-in.first+1), 0)
 		}
@@ -62,10 +62,13 @@ func (h *half) putOutcomeLocked(d *amqp.Disposition, r span) {
 // emitSettledLocked passes a sender's disposition on.
 func (h *half) emitSettledLocked(d *amqp.Disposition) {
 	o := h.other()
-	h.confirmedLocked(d)
+	h.observed.confirmed(d)
 	h.ids.outs(span{d.First, d.Last}, func(out span) {
 		if d.Settled {
-			h.pending.settle(h, out)
+			h.pending.Each(out.first, out.last, func(k **pendingDelivery) bool {
+				(*k).abandonLocked()
+				return true
+			})
 		}
 		o.putDispositionLocked(d, out)
 	})

@@ -149,7 +149,7 @@ func (h *half) openLocked(l *link, a *amqp.Attach) bool {
 		}
 	}
 	if w.Receiver && l.class.Kind != rights.Responses {
-		h.openObservedLocked(l, w)
+		l.openObservedLocked(w)
 		return false
 	}
 	l.asReplyLinkLocked(a)
@@ -335,14 +335,14 @@ func (l *link) goneLocked() {
 		l.node.goneLocked(c, l)
 	}
 	if l.observed != nil {
-		l.s.halves[upstream].unobserveLocked(l)
+		l.s.halves[upstream].observed.All(func(o *observed) bool { return o.link == l })
 	}
 	if l.reply != nil {
 		c.forgetReplyLinkLocked(l)
 	}
 	if l.watcher != nil {
 		c.forgetRequestsLocked(l)
-		l.s.halves[l.sender].pending.drop(l)
+		l.s.halves[l.sender].pending.All(func(k **pendingDelivery) bool { return (*k).link == l })
 		c.callLocked(l.watcher.Detached)
 	}
 	c.drainedLocked()

@@ -3,9 +3,8 @@
 package relay
 
 import (
-	"sort"
-
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // An Observer sees how a client settles the deliveries of one link. It changes nothing and delays
@@ -43,8 +42,7 @@ type observation struct {
 
 // An observed delivery has reached the client, and is not settled.
 type observed struct {
-	in      uint32 // delivery-id of upstream
-	link    *link  // nil: it is settled
+	link    *link
 	note    Note
 	outcome outcome // stated by the client
 }
@@ -57,8 +55,12 @@ const (
 	outcomeRejected
 )
 
-// observeLocked shows one frame of a delivery from upstream to the observer.
-func (h *half) observeLocked(l *link, t *amqp.Transfer, payload []byte, first bool) {
+// observedList holds the deliveries of upstream that are observed, by their ids. The connection's
+// mutex guards it.
+type observedList struct{ transport.Unsettled[observed] }
+
+// observe shows one frame of a delivery from upstream to the observer.
+func (q *observedList) observe(l *link, t *amqp.Transfer, payload []byte, first bool) {
 	o := l.observed
 	if first {
 		o.settled = false
@@ -70,13 +72,13 @@ func (h *half) observeLocked(l *link, t *amqp.Transfer, payload []byte, first bo
 	case o.settled:
 		o.observer.Settled(o.note)
 	default:
-		h.observed.push(observed{in: l.came.id, link: l, note: o.note})
+		q.push(l.came.id, observed{link: l, note: o.note})
 	}
 }
 
 // openObservedLocked asks Config.Observe for an observer of a client's receiving link.
-func (h *half) openObservedLocked(l *link, w Link) {
-	c := h.s.c
+func (l *link) openObservedLocked(w Link) {
+	c := l.s.c
 	if c.cfg.Observe == nil {
 		return
 	}
@@ -88,10 +90,10 @@ func (h *half) openObservedLocked(l *link, w Link) {
 	}
 }
 
-// statedLocked records the client's outcome of deliveries. A delivery that it settles at once
+// stated records the client's outcome of deliveries. A delivery that it settles at once
 // gets no confirmation.
-func (h *half) statedLocked(d *amqp.Disposition, in span) {
-	if h.observed.len() == 0 {
+func (q *observedList) stated(d *amqp.Disposition, in span) {
+	if q.Len() == 0 {
 		return
 	}
 	var stated outcome
@@ -103,21 +105,19 @@ func (h *half) statedLocked(d *amqp.Disposition, in span) {
 	case *amqp.Rejected:
 		stated = outcomeRejected
 	}
-	h.observed.each(in, func(o *observed) {
+	q.Each(in.first, in.last, func(o *observed) (settled bool) {
 		o.outcome = stated
 		if stated != outcomeNone {
 			o.link.observed.observer.Settling(o.note)
 		}
-		if d.Settled {
-			o.link = nil
-		}
+		return d.Settled
 	})
 }
 
-// confirmedLocked handles a disposition from upstream, and reports deliveries whose outcome is
+// confirmed handles a disposition from upstream, and reports deliveries whose outcome is
 // the one that the client stated. A rejected with an error means that upstream did not apply it.
-func (h *half) confirmedLocked(d *amqp.Disposition) {
-	if h.observed.len() == 0 || !d.Settled {
+func (q *observedList) confirmed(d *amqp.Disposition) {
+	if q.Len() == 0 || !d.Settled {
 		return
 	}
 	var done outcome
@@ -129,66 +129,18 @@ func (h *half) confirmedLocked(d *amqp.Disposition) {
 			done = outcomeRejected
 		}
 	}
-	h.observed.each(span{d.First, d.Last}, func(o *observed) {
-		l := o.link
-		o.link = nil
+	q.Each(d.First, d.Last, func(o *observed) (settled bool) {
 		if o.outcome == done && done != outcomeNone {
-			l.observed.observer.Settled(o.note)
+			o.link.observed.observer.Settled(o.note)
 		}
+		return true
 	})
 }
 
-// unobserveLocked drops the deliveries of a link.
-func (h *half) unobserveLocked(l *link) {
-	for i := range h.observed.list {
-		if o := &h.observed.list[i]; o.link == l {
-			o.link = nil
-		}
+// push adds a delivery, in place of the older half of too many.
+func (q *observedList) push(id uint32, o observed) {
+	if n := 0; q.Len() >= maxObserved {
+		q.All(func(*observed) bool { n++; return n <= maxObserved/2 })
 	}
-	h.observed.trim()
-}
-
-// observedList holds deliveries in the order of their arrival.
-type observedList struct {
-	list []observed
-	head int
-}
-
-func (q *observedList) len() int { return len(q.list) - q.head }
-
-func (q *observedList) push(o observed) {
-	if q.len() >= maxObserved {
-		q.head += maxObserved / 2
-	}
-	if q.head > 64 && q.head > len(q.list)/2 {
-		n := copy(q.list, q.list[q.head:])
-		clear(q.list[n:])
-		q.list, q.head = q.list[:n], 0
-	}
-	q.list = append(q.list, o)
-}
-
-// each calls f with the unsettled deliveries of r.
-func (q *observedList) each(r span, f func(*observed)) {
-	waiting := q.list[q.head:]
-	first := sort.Search(len(waiting), func(i int) bool { return !before(waiting[i].in, r.first) })
-	for i := first; i < len(waiting) && !before(r.last, waiting[i].in); i++ {
-		if o := &waiting[i]; o.link != nil {
-			f(o)
-		}
-	}
-	q.trim()
-}
-
-// trim drops settled deliveries from the front.
-func (q *observedList) trim() {
-	for q.head < len(q.list) && q.list[q.head].link == nil {
-		q.head++
-	}
-	if q.head == len(q.list) {
-		q.list, q.head = q.list[:0], 0
-		if cap(q.list) > 256 {
-			q.list = nil
-		}
-	}
+	q.Add(id, o)
 }

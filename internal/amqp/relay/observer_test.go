@@ -187,18 +187,24 @@ func TestObservedDeliveries(t *testing.T) {
 	const first = 1<<32 - 1000 // the numbers wrap
 	id := func(i int) uint32 { return uint32(first + uint64(i)) }
 	for i := range 3 * maxObserved {
-		q.push(observed{in: id(i), link: l, note: Note{uint64(i)}})
+		q.push(id(i), observed{link: l, note: Note{uint64(i)}})
 	}
-	if q.len() > maxObserved || cap(q.list) > 8*maxObserved {
-		t.Fatalf("%d deliveries in room for %d, want %d at most", q.len(), cap(q.list), maxObserved)
+	if q.Len() > maxObserved {
+		t.Fatalf("%d deliveries, want %d at most", q.Len(), maxObserved)
 	}
-	kept := int(q.list[q.head].note[0])
+	kept := -1
+	q.All(func(o *observed) bool {
+		if kept < 0 {
+			kept = int(o.note[0])
+		}
+		return false
+	})
 	var got []uint64
 	settle := func(from, to int) {
 		got = nil
-		q.each(span{id(from), id(to)}, func(o *observed) {
+		q.Each(id(from), id(to), func(o *observed) bool {
 			got = append(got, o.note[0])
-			o.link = nil
+			return true
 		})
 	}
 	last := 3*maxObserved - 1
@@ -215,8 +221,8 @@ func TestObservedDeliveries(t *testing.T) {
 		t.Errorf("settled %v, want the first that is kept", got)
 	}
 	settle(0, last)
-	if len(got) != last-2-kept-1 || q.len() != 0 {
-		t.Errorf("settled %d and kept %d, want %d and none", len(got), q.len(), last-2-kept-1)
+	if len(got) != last-2-kept-1 || q.Len() != 0 {
+		t.Errorf("settled %d and kept %d, want %d and none", len(got), q.Len(), last-2-kept-1)
 	}
 }
 
@@ -246,13 +252,13 @@ func TestDispositionsAboutManyObservedDeliveries(t *testing.T) {
 			h := &half{}
 			for i := range 10 {
 				o.seen = append(o.seen, fmt.Sprint(i))
-				h.observed.push(observed{in: uint32(i), link: l, note: Note{uint64(i)}})
+				h.observed.push(uint32(i), observed{link: l, note: Note{uint64(i)}})
 			}
 			for _, d := range tc.stated {
-				h.statedLocked(&d, span{d.First, d.Last})
+				h.observed.stated(&d, span{d.First, d.Last})
 			}
 			for _, d := range tc.confirmed {
-				h.confirmedLocked(&d)
+				h.observed.confirmed(&d)
 			}
 			if !slices.Equal(o.settled, tc.want) {
 				t.Errorf("observed as settled: %v, want %v", o.settled, tc.want)

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // A session is a session of the client with its counterpart upstream. It has one half for each.
@@ -36,13 +37,13 @@ type half struct {
 
 	// From the peer.
 	nextIncoming uint32
-	inWindow     uint32      // transfers that it may send
-	ids          idMap       // of its deliveries, as the other peer knows them
-	queue        waitingList // entries that wait to go on, in order
-	queued       uint32      // transfers in queue that the window is kept closed for
-	unsettled    int         // deliveries that have gone on and are not settled
-	pending      pendingList
-	observed     observedList // its deliveries on observed links, in order
+	inWindow     uint32                                // transfers that it may send
+	ids          idMap                                 // of its deliveries, as the other peer knows them
+	queue        waitingList                           // entries that wait to go on, in order
+	queued       uint32                                // transfers in queue that the window is kept closed for
+	unsettled    int                                   // deliveries that have gone on and are not settled
+	pending      transport.Unsettled[*pendingDelivery] // those that have gone on and whose senders wait
+	observed     observedList                          // its deliveries on observed links, in order
 
 	links   map[uint32]*link // by the peer's handle
 	handles []*link          // by ours
@@ -242,6 +243,6 @@ func (s *session) overLocked() {
 				l.goneLocked()
 			}
 		}
-		h.handles, h.links, h.opening, h.pending, h.observed = nil, nil, nil, pendingList{}, observedList{}
+		h.handles, h.links, h.opening, h.pending, h.observed = nil, nil, nil, transport.Unsettled[*pendingDelivery]{}, observedList{}
 	}
 }

@@ -64,7 +64,7 @@ func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
 			payload = h.s.c.names.response(payload)
 		}
 		if l.observed != nil {
-			h.observeLocked(l, t, payload, first)
+			h.observed.observe(l, t, payload, first)
 		}
 		h.passLocked(&entry{link: l, transfer: *t, payload: payload, borrowed: true, counted: true})
 	}
@@ -203,7 +203,7 @@ func (h *half) endDeliveryLocked(e *entry) {
 		h.unsettled++
 	}
 	if e.isHandled() && l.pass.settled && !e.pending.responds {
-		h.goneOnLocked(e.pending)
+		e.pending.goneOnLocked()
 	}
 }
 

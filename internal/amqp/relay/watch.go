@@ -3,10 +3,8 @@
 package relay
 
 import (
-	"slices"
-	"sort"
-
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // assembly is the part of a delivery that has arrived on a watched link.
@@ -195,39 +193,46 @@ func (h *half) addPendingLocked(k *pendingDelivery, out uint32) {
 	if k.delivery.Settled {
 		return
 	}
-	if len(h.pending.list) >= h.s.c.cfg.MaxPending {
+	if h.pending.Len() >= h.s.c.cfg.MaxPending {
 		h.s.failLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "More than %d deliveries are pending.", h.s.c.cfg.MaxPending))
 		return
 	}
-	h.pending.list = append(h.pending.list, k)
+	h.pending.Add(out, k)
 }
 
 // goneOnLocked handles the end of a delivery that was sent settled.
-func (h *half) goneOnLocked(k *pendingDelivery) {
-	h.s.c.callSettledLocked(k, nil, discardAnswer)
+func (k *pendingDelivery) goneOnLocked() { k.half.s.c.callSettledLocked(k, nil, discardAnswer) }
+
+// abandonLocked handles a delivery whose sender no longer waits.
+func (k *pendingDelivery) abandonLocked() {
+	k.answered = true
+	if !k.asked && !k.awaits {
+		k.goneOnLocked()
+	}
 }
 
-// outcomeLocked handles the receiver's outcome of a pending delivery. It reports false if the
-// sender gets it unchanged.
-func (h *half) outcomeLocked(k *pendingDelivery, d *amqp.Disposition) bool {
+// outcomeLocked handles the receiver's outcome of a pending delivery. decides says that the handler
+// decides what its sender gets, which is the outcome unchanged otherwise; over says that it is
+// pending no more.
+func (k *pendingDelivery) outcomeLocked(d *amqp.Disposition) (decides, over bool) {
+	c := k.half.s.c
 	if _, partial := d.State.(*amqp.Received); partial {
-		return false
+		return false, false
 	}
 	if k.responds {
 		_, accepted := d.State.(amqp.Accepted)
 		if accepted || k.asked {
-			h.pending.remove(k)
-			return false
+			return false, true
 		}
-		h.s.c.forgetRequestLocked(k)
+		c.forgetRequestLocked(k)
 	}
 	if !k.asked {
 		k.asked, k.outcome = true, *d
-		h.s.c.callSettledLocked(k, d.State, k)
-		return true
+		c.callSettledLocked(k, d.State, k)
+		return true, false
 	}
 	k.outcome.Settled = k.outcome.Settled || d.Settled
-	return true
+	return true, false
 }
 
 // Answer is called by the handler when the sender may get its outcome.
@@ -241,7 +246,7 @@ func (k *pendingDelivery) Answer(e *amqp.Error) {
 	}
 	k.answered = true
 	if !k.link.gone {
-		h.pending.remove(k)
+		transport.Remove(&h.pending, k.out, k)
 		if e != nil {
 			k.outcome.State = &amqp.Rejected{Error: e}
 		}
@@ -253,46 +258,13 @@ func (k *pendingDelivery) Answer(e *amqp.Error) {
 
 // decidingLocked reports whether handlers decide on outcomes that upstream has stated and a client
 // waits for: of the link, or of all if it is nil. Upstream's detach and end come after them.
-func (h *half) decidingLocked(of *link) bool {
-	return h.side.at == client && slices.ContainsFunc(h.pending.list, func(k *pendingDelivery) bool {
-		return k.asked && !k.responds && (of == nil || k.link == of)
-	})
-}
-
-// pendingList holds the deliveries that have gone on and whose senders wait, in that order.
-type pendingList struct{ list []*pendingDelivery }
-
-// find returns the index of the first delivery that went on as id or later.
-func (l *pendingList) find(id uint32) int {
-	return sort.Search(len(l.list), func(i int) bool { return !before(l.list[i].out, id) })
-}
-
-func (l *pendingList) remove(k *pendingDelivery) {
-	if i := l.find(k.out); i < len(l.list) && l.list[i] == k {
-		l.list = append(l.list[:i], l.list[i+1:]...)
+func (h *half) decidingLocked(of *link) (deciding bool) {
+	if h.side.at == client {
+		h.pending.All(func(at **pendingDelivery) bool {
+			k := *at
+			deciding = deciding || k.asked && !k.responds && (of == nil || k.link == of)
+			return false
+		})
 	}
-}
-
-// drop removes the deliveries of a link.
-func (l *pendingList) drop(of *link) {
-	kept := l.list[:0]
-	for _, k := range l.list {
-		if k.link != of {
-			kept = append(kept, k)
-		}
-	}
-	clear(l.list[len(kept):])
-	l.list = kept
-}
-
-// settle removes deliveries whose sender no longer waits.
-func (l *pendingList) settle(h *half, r span) {
-	for i := l.find(r.first); i < len(l.list) && !before(r.last, l.list[i].out); {
-		k := l.list[i]
-		l.remove(k)
-		k.answered = true
-		if !k.asked && !k.awaits {
-			h.goneOnLocked(k)
-		}
-	}
+	return deciding
 }

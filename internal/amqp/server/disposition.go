@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // ack is a pending disposition: deliveries of consecutive ids in one state.
@@ -48,7 +49,7 @@ func (l *SinkLink) Settle(d *Delivery, st amqp.DeliveryState) {
 
 // forgetLocked removes d from the session and makes room for another.
 func (l *SinkLink) forgetLocked(d *Delivery) {
-	if l.s.received.remove(d.id, d) {
+	if transport.Remove(&l.s.received, d.id, d) {
 		l.unsettled--
 		l.topUpLocked()
 	}
@@ -63,7 +64,7 @@ func (l *SourceLink) Settle(ds []*Outgone, st amqp.DeliveryState) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	for _, o := range ds {
-		if o.link == l && !o.settled && s.sent.remove(o.id, o) {
+		if o.link == l && !o.settled && transport.Remove(&s.sent, o.id, o) {
 			o.settled = true
 			s.ackLocked(amqp.RoleSender, o.id, true, st)
 		}
@@ -172,7 +173,8 @@ func (s *Session) onDisposition(d *amqp.Disposition) {
 	}
 	if d.Role == amqp.RoleSender {
 		if d.Settled {
-			s.received.each(d.First, d.Last, func(v *Delivery) bool {
+			s.received.Each(d.First, d.Last, func(at **Delivery) bool {
+				v := *at
 				v.done = true // its sender has settled it; Settle would come too late
 				v.link.unsettled--
 				v.link.topUpLocked()
@@ -186,7 +188,8 @@ func (s *Session) onDisposition(d *amqp.Disposition) {
 	stated := c.stated[:0]
 	_, partly := d.State.(*amqp.Received)
 	_, provisional := d.State.(*amqp.TransactionalState)
-	s.sent.each(d.First, d.Last, func(o *Outgone) bool {
+	s.sent.Each(d.First, d.Last, func(at **Outgone) bool {
+		o := *at
 		if !o.stated && (d.Settled || !partly) {
 			stated = append(stated, o)
 		}

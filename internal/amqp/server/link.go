@@ -226,7 +226,7 @@ func (l *SinkLink) acceptLocked(h Sink) bool {
 // dropLocked drops unsettled and incomplete deliveries.
 func (l *SinkLink) dropLocked() {
 	l.dropPartialLocked()
-	l.s.received.all(func(d *Delivery) bool { return d.link == l })
+	l.s.received.All(func(d **Delivery) bool { return (*d).link == l })
 	l.s.settleSharedLocked()
 	l.unsettled = 0
 }
@@ -290,10 +290,9 @@ func (l *SourceLink) acceptLocked(h Source) bool {
 
 // dropLocked drops unsettled and waiting deliveries.
 func (l *SourceLink) dropLocked() {
-	l.s.sent.all(func(o *Outgone) bool {
-		if o.link == l {
-			o.settled = true
-		}
+	l.s.sent.All(func(at **Outgone) bool {
+		o := *at
+		o.settled = o.settled || o.link == l
 		return o.settled
 	})
 	l.posted = nil

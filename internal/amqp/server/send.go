@@ -115,12 +115,12 @@ func (l *SourceLink) beginOutLocked(d *outgoing) bool {
 	s := l.s
 	l.touchLocked()
 	if !d.Settled {
-		if s.sent.live >= s.c.cfg.MaxUnsettled {
-			l.detachLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The session has %d unsettled deliveries.", s.sent.live))
+		if s.sent.Len() >= s.c.cfg.MaxUnsettled {
+			l.detachLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The session has %d unsettled deliveries.", s.sent.Len()))
 			return false
 		}
 		d.sent = &Outgone{Token: d.Token, link: l, id: s.nextDelivery}
-		s.sent.add(s.nextDelivery, d.sent)
+		s.sent.Add(s.nextDelivery, d.sent)
 	}
 	d.begun = true
 	d.id = s.nextDelivery

@@ -40,14 +40,14 @@ type Session struct {
 	lastDelivery   uint32
 	hasDelivery    bool
 	repeats        bool // some of the peer's delivery-ids do not rise
-	received       unsettled[*Delivery]
+	received       transport.Unsettled[*Delivery]
 	shared         map[uint32]amqp.DeliveryState // ids that several of received have, see shareLocked
 
 	// Outgoing:
 	nextOutgoingID       uint32
 	remoteIncomingWindow uint32
 	nextDelivery         uint32
-	sent                 unsettled[*Outgone]
+	sent                 transport.Unsettled[*Outgone]
 	posting              []*SourceLink // links with posted messages that wait for the window or the output
 	inPosting            bool          // in Conn.posting
 
@@ -164,7 +164,7 @@ func (s *Session) overLocked(why *amqp.Error) []func() {
 	}
 	s.handles, s.posting, s.sinks = nil, nil, nil
 	s.acks = [2][]ack{}
-	s.received, s.sent, s.shared = unsettled[*Delivery]{}, unsettled[*Outgone]{}, nil
+	s.received, s.sent, s.shared = transport.Unsettled[*Delivery]{}, transport.Unsettled[*Outgone]{}, nil
 	s.ready.Broadcast()
 	s.c.room.Broadcast()
 	return calls

@@ -72,8 +72,8 @@ func (s *Session) settleSharedLocked() {
 
 // waitsLocked reports whether a delivery with that id has no outcome yet.
 func (s *Session) waitsLocked(id uint32) (waits bool) {
-	s.received.each(id, id, func(d *Delivery) bool {
-		waits = waits || !d.done
+	s.received.Each(id, id, func(d **Delivery) bool {
+		waits = waits || !(*d).done
 		return false
 	})
 	return waits

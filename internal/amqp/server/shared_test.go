@@ -4,13 +4,11 @@ package server
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
 
 	"overdue/internal/amqp"
-	"overdue/internal/testing/testseed"
 )
 
 // holds attaches a raw client to two links whose messages the test settles.
@@ -122,57 +120,4 @@ func TestAnIDFarBehindEndsTheSession(t *testing.T) {
 			t.Errorf("the session ended with %v, want invalid-field", e)
 		}
 	})
-}
-
-// A list keeps what is unsettled in the order of its coming.
-func TestUnsettledIsFoundInAnyOrderOfIDs(t *testing.T) {
-	seed := testseed.Of(t)
-	random := rand.New(rand.NewPCG(seed, 0))
-	type held struct {
-		id    uint32
-		value *int
-	}
-	for range 300 {
-		var u unsettled[*int]
-		var model []held
-		last := uint32(0) - random.Uint32N(100) // wraps
-		for range 300 {
-			switch k := random.IntN(4); {
-			case k < 2:
-				id := last - random.Uint32N(20)
-				if k == 0 {
-					last += 1 + random.Uint32N(3)
-					id = last
-				}
-				h := held{id, new(int)}
-				u.add(h.id, h.value)
-				model = append(model, h)
-			case k == 2 && len(model) > 0:
-				i := random.IntN(len(model))
-				if !u.remove(model[i].id, model[i].value) {
-					t.Fatalf("delivery %d is not found", model[i].id)
-				}
-				model = slices.Delete(model, i, i+1)
-			default:
-				first := last - random.Uint32N(30)
-				end := first + random.Uint32N(10)
-				want := 0
-				model = slices.DeleteFunc(model, func(h held) bool {
-					in := h.id-first <= end-first
-					if in {
-						want++
-					}
-					return in
-				})
-				got := 0
-				u.each(first, end, func(*int) bool { got++; return true })
-				if got != want {
-					t.Fatalf("%d deliveries from %d to %d, want %d", got, first, end, want)
-				}
-			}
-			if u.live != len(model) {
-				t.Fatalf("%d live, want %d", u.live, len(model))
-			}
-		}
-	}
 }

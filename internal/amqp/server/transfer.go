@@ -151,8 +151,8 @@ func (l *SinkLink) finishLocked(d *Delivery, last []byte) {
 	}
 	l.unsettled++
 	l.s.shareLocked(d)
-	l.s.received.add(d.id, d)
-	if l.s.received.live > l.s.c.cfg.MaxUnsettled {
+	l.s.received.Add(d.id, d)
+	if l.s.received.Len() > l.s.c.cfg.MaxUnsettled {
 		l.s.endLocked(amqp.Errorf(amqp.ErrCondResourceLimitExceeded, "The session has more than %d unsettled deliveries.", l.s.c.cfg.MaxUnsettled))
 	}
 }

@@ -4,7 +4,6 @@ package server
 
 import (
 	"fmt"
-	"math"
 	"testing"
 	"testing/synctest"
 
@@ -101,40 +100,4 @@ func TestHostileRangesCostNoMoreThanTheUnsettledDeliveries(t *testing.T) {
 		p.send(0, &amqp.Detach{Handle: 1, Closed: true}, nil)
 		expect[*amqp.Detach](p)
 	})
-}
-
-func TestSerialNumbersWrap(t *testing.T) {
-	var u unsettled[*int]
-	v := new(int)
-	start := uint32(math.MaxUint32 - 50)
-	for i := range uint32(100) {
-		u.add(start+i, v)
-	}
-	for i := range uint32(100) {
-		if i%3 == 0 && !u.remove(start+i, v) {
-			t.Fatalf("remove %d = false, want true", start+i)
-		}
-	}
-	n := 0
-	u.each(start+10, start+89, func(*int) bool { n++; return true })
-	if want := 80 - 26; n != want || u.live != 100-34-want {
-		t.Errorf("each met %d and left %d, want %d and %d", n, u.live, want, 100-34-want)
-	}
-	u.all(func(*int) bool { return true })
-	if u.live != 0 || len(u.entries) != 0 {
-		t.Errorf("%d entries, %d live after all were removed", len(u.entries), u.live)
-	}
-}
-
-func TestUnsettledSpaceIsThatOfTheLiving(t *testing.T) {
-	var u unsettled[*int]
-	v := new(int)
-	u.add(0, v) // stays
-	for i := uint32(1); i < 1_000_000; i++ {
-		u.add(i, v)
-		u.remove(i, v)
-	}
-	if cap(u.entries) > 64 {
-		t.Errorf("room for %d entries is kept for one delivery", cap(u.entries))
-	}
 }
