@@ -71,10 +71,6 @@ func (d *Decoder) place(code uint64) decodable {
 		return new(SASLMechanisms)
 	case CodeSASLInit:
 		return new(SASLInit)
-	case CodeSASLChallenge:
-		return new(SASLChallenge)
-	case CodeSASLResponse:
-		return new(SASLResponse)
 	case CodeSASLOutcome:
 		return new(SASLOutcome)
 	}

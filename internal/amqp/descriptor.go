@@ -31,8 +31,6 @@ const (
 
 	CodeSASLMechanisms uint64 = 0x40
 	CodeSASLInit       uint64 = 0x41
-	CodeSASLChallenge  uint64 = 0x42
-	CodeSASLResponse   uint64 = 0x43
 	CodeSASLOutcome    uint64 = 0x44
 
 	CodeHeader                uint64 = 0x70
@@ -73,8 +71,6 @@ var descriptorNames = map[Symbol]uint64{
 	"amqp:transactional-state:list":   CodeTransactionalState,
 	"amqp:sasl-mechanisms:list":       CodeSASLMechanisms,
 	"amqp:sasl-init:list":             CodeSASLInit,
-	"amqp:sasl-challenge:list":        CodeSASLChallenge,
-	"amqp:sasl-response:list":         CodeSASLResponse,
 	"amqp:sasl-outcome:list":          CodeSASLOutcome,
 	"amqp:header:list":                CodeHeader,
 	"amqp:delivery-annotations:map":   CodeDeliveryAnnotations,
@@ -90,11 +86,7 @@ var descriptorNames = map[Symbol]uint64{
 // Descriptor consumes the beginning of a described value and returns its descriptor; the value
 // comes next. The symbolic descriptors of AMQP 1.0 are returned as their numbers, any other
 // symbol is an error.
-func (r *Reader) Descriptor() uint64 { return r.DescriptorIn(nil) }
-
-// DescriptorIn is Descriptor for a dialect: symbols that AMQP 1.0 does not define are looked up in
-// more.
-func (r *Reader) DescriptorIn(more map[Symbol]uint64) uint64 {
+func (r *Reader) Descriptor() uint64 {
 	if b := r.b; len(b) > 2 && b[0] == codeDescribed && b[1] == codeSmallUlong && r.ctor == nil && r.err == nil {
 		r.b = b[3:] // the form of nearly every descriptor
 		return uint64(b[2])
@@ -106,7 +98,7 @@ func (r *Reader) DescriptorIn(more map[Symbol]uint64) uint64 {
 		return 0
 	}
 	d := r.descriptor()
-	code := d.descriptorCode(more)
+	code := d.descriptorCode()
 	r.afterDescriptor(d)
 	if r.err != nil {
 		return 0
@@ -134,15 +126,12 @@ func (r *Reader) PeekDescriptor() uint64 {
 	return 0
 }
 
-func (r *Reader) descriptorCode(more map[Symbol]uint64) uint64 {
+func (r *Reader) descriptorCode() uint64 {
 	if c := r.Next(); c != codeSymbol8 && c != codeSymbol32 {
 		return r.Ulong()
 	}
 	name := r.StringBytes()
 	code, ok := descriptorNames[Symbol(name)]
-	if !ok {
-		code, ok = more[Symbol(name)]
-	}
 	if !ok {
 		r.failf("unknown descriptor %.64q", name)
 	}

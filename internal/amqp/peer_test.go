@@ -134,7 +134,7 @@ func (p *peer) answer(ch uint16, said Performative, payload []byte) bool {
 func (p *peer) deliver(ch uint16, handle uint32) {
 	x := &Transfer{Handle: handle, HasDeliveryID: true, DeliveryTag: []byte("tag"), HasMessageFormat: true, HasSettled: true}
 	for rest := p.message; len(rest) > 0; {
-		n := min(x.Room(peerFrameSize), len(rest))
+		n := min(peerFrameSize-len(AppendFrame(nil, ch, x, nil)), len(rest))
 		x.More = n < len(rest)
 		p.send(AppendFrame(nil, ch, x, rest[:n]))
 		rest = rest[n:]

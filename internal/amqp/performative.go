@@ -4,7 +4,7 @@ package amqp
 
 // A Performative is the content of a frame: one of *Open, *Begin, *Attach, *Flow, *Transfer,
 // *Disposition, *Detach, *End, *Close, and in SASL frames *SASLMechanisms, *SASLInit,
-// *SASLChallenge, *SASLResponse, *SASLOutcome.
+// *SASLOutcome. No mechanism of ours has a challenge.
 type Performative interface {
 	// Append appends the encoded performative, descriptor included, to dst.
 	Append(dst []byte) []byte

@@ -2,8 +2,6 @@
 
 package amqp
 
-import "math"
-
 // MaxDeliveryTag is the most bytes of a delivery tag. The specification has 32 (part 2 section
 // 2.8.7); older SDKs for Java send the 36 characters of a UUID, and Service Bus takes them.
 const MaxDeliveryTag = 255
@@ -23,51 +21,6 @@ func (t *Transfer) Append(dst []byte) []byte {
 	dst = appendOptionalTrue(dst, t.Aborted)
 	dst = appendOptionalBool(dst, t.Batchable, t.Batchable || t.HasDeliveryID)
 	return EndList(dst, start, 11)
-}
-
-// Room returns how many bytes of payload fit after t into a frame of at most maxFrameSize bytes. It
-// returns at least 1, so that a loop that cuts a payload always ends.
-func (t *Transfer) Room(maxFrameSize uint32) int {
-	return int(max(int64(maxFrameSize)-FrameHeaderSize-int64(t.size()), 1))
-}
-
-// size returns the length of what Append appends. Counting is cheaper than encoding twice, and
-// only a state with fields is encoded for it.
-func (t *Transfer) size() int {
-	const descriptor, constants = 3, 5 // settled, more, resume, aborted, batchable
-	n := constants + uintSize(t.Handle, true) + uintSize(t.DeliveryID, t.HasDeliveryID) +
-		uintSize(t.MessageFormat, t.HasMessageFormat) + 1
-	if t.DeliveryTag != nil {
-		n += 1 + len(t.DeliveryTag)
-		if len(t.DeliveryTag) > math.MaxUint8 {
-			n += 3
-		}
-	}
-	if n++; t.HasRcvSettleMode {
-		n++
-	}
-	switch t.State.(type) {
-	case nil:
-		n++
-	case Accepted, Released:
-		n += descriptor + 1
-	default:
-		n += len(appendState(nil, t.State))
-	}
-	if n+1 > math.MaxUint8 {
-		return descriptor + wideHeader + n
-	}
-	return descriptor + narrowHeader + n
-}
-
-func uintSize(v uint32, has bool) int {
-	switch {
-	case !has || v == 0:
-		return 1
-	case v <= math.MaxUint8:
-		return 2
-	}
-	return 5
 }
 
 // Decode reads a transfer, up to its payload, which is the Rest of r. DeliveryTag aliases the input

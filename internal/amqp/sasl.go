@@ -2,8 +2,6 @@
 
 package amqp
 
-import "bytes"
-
 // The codes of a SASLOutcome.
 const (
 	SASLOK      uint8 = 0
@@ -23,12 +21,6 @@ type (
 		InitialResponse []byte // nil = absent
 		Hostname        string // empty = absent
 	}
-
-	// SASLChallenge is the server's question (part 5 section 3.3.3).
-	SASLChallenge struct{ Challenge []byte }
-
-	// SASLResponse is the client's answer (part 5 section 3.3.4).
-	SASLResponse struct{ Response []byte }
 
 	// SASLOutcome ends the exchange (part 5 section 3.3.5).
 	SASLOutcome struct {
@@ -71,38 +63,6 @@ func (i *SASLInit) Decode(r *Reader) error {
 	}
 	i.InitialResponse = f.binary()
 	i.Hostname = f.string()
-	return f.done(r)
-}
-
-// Append appends the encoded performative.
-func (c *SASLChallenge) Append(dst []byte) []byte {
-	dst, start := beginComposite(dst, CodeSASLChallenge)
-	return EndList(AppendBinary(dst, c.Challenge), start, 1)
-}
-
-// Decode reads the performative.
-func (c *SASLChallenge) Decode(r *Reader) error {
-	f := composite(r, CodeSASLChallenge, "sasl-challenge")
-	c.Challenge = nil
-	if f.must("challenge") {
-		c.Challenge = bytes.Clone(f.Binary())
-	}
-	return f.done(r)
-}
-
-// Append appends the encoded performative.
-func (p *SASLResponse) Append(dst []byte) []byte {
-	dst, start := beginComposite(dst, CodeSASLResponse)
-	return EndList(AppendBinary(dst, p.Response), start, 1)
-}
-
-// Decode reads the performative.
-func (p *SASLResponse) Decode(r *Reader) error {
-	f := composite(r, CodeSASLResponse, "sasl-response")
-	p.Response = nil
-	if f.must("response") {
-		p.Response = bytes.Clone(f.Binary())
-	}
 	return f.done(r)
 }
 

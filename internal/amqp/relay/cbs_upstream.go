@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"overdue/internal/amqp"
@@ -272,14 +273,10 @@ func (p *pair) flushLocked() {
 	}
 }
 
-// cut splits a payload to fit the frames of upstream, by the largest transfer that the pair
-// sends.
+// cut splits a payload to fit the frames of upstream.
 func (p *pair) cut(payload []byte) (frames [][]byte) {
-	t := amqp.Transfer{
-		Handle: handleRequests, DeliveryID: ^uint32(0), HasDeliveryID: true,
-		DeliveryTag: make([]byte, 4), HasMessageFormat: true,
-	}
-	for room := t.Room(p.maxFrame()); len(payload) > room; payload = payload[room:] {
+	const overhead = 64 // more than the largest transfer that the pair sends
+	for room := int(min(p.maxFrame(), math.MaxInt32)) - overhead; len(payload) > room; payload = payload[room:] {
 		frames = append(frames, payload[:room])
 	}
 	return append(frames, payload)

@@ -69,34 +69,15 @@ func (r *Relay) ServeConn(nc net.Conn) error {
 // end. New deliveries do not go on, so no client sees them accepted. When ctx ends first,
 // Shutdown cuts the remaining connections and returns the error of ctx after they have ended.
 func (r *Relay) Shutdown(ctx context.Context) error {
-	for _, c := range r.conns.Close() {
-		c.drain()
-	}
-	gone := r.conns.Gone()
-	select {
-	case <-gone:
-		r.cancel()
-		return nil
-	case <-ctx.Done():
-	}
-	r.cut()
-	<-gone
-	return ctx.Err()
+	defer r.cancel()
+	return r.conns.Shutdown(ctx, (*conn).drain, (*conn).cut)
 }
 
 // Close stops accepting, cuts every connection and waits until all have ended.
 func (r *Relay) Close() error {
-	r.cut()
-	<-r.conns.Gone()
+	r.cancel() // the dials
+	r.conns.Cut((*conn).cut)
 	return nil
-}
-
-// cut ends all connections and dials without a close.
-func (r *Relay) cut() {
-	r.cancel()
-	for _, c := range r.conns.Close() {
-		c.cut()
-	}
 }
 
 func (r *Relay) log(err error) {

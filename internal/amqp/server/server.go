@@ -69,30 +69,11 @@ func (s *Server) ServeConn(nc net.Conn) error {
 // last one has ended. When ctx ends first, the rest are cut, and ctx's error is returned after they
 // have ended.
 func (s *Server) Shutdown(ctx context.Context) error {
-	for _, c := range s.conns.Close() {
-		c.Close(errShutdown())
-	}
-	gone := s.conns.Gone()
-	select {
-	case <-gone:
-		return nil
-	case <-ctx.Done():
-	}
-	s.cut()
-	<-gone
-	return ctx.Err()
+	return s.conns.Shutdown(ctx, func(c *Conn) { c.Close(errShutdown()) }, (*Conn).Cut)
 }
 
 // Close stops accepting, cuts every connection and waits until the last one has ended.
 func (s *Server) Close() error {
-	s.cut()
-	<-s.conns.Gone()
+	s.conns.Cut((*Conn).Cut)
 	return nil
-}
-
-// cut closes the sockets of all connections, which makes their loops end.
-func (s *Server) cut() {
-	for _, c := range s.conns.Close() {
-		c.wire.NetConn.Close()
-	}
 }

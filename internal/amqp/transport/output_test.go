@@ -132,3 +132,23 @@ func TestATransferThatFitsIntoNoFrameClosesTheConnection(t *testing.T) {
 		t.Errorf("the connection is closed with %v, want %s", e, amqp.ErrCondFrameSizeTooSmall)
 	}
 }
+
+func TestAPayloadIsCutToTheFrameOfThePeer(t *testing.T) {
+	for name, tr := range map[string]amqp.Transfer{
+		"a first frame": {HasDeliveryID: true, DeliveryTag: make([]byte, 32), HasMessageFormat: true},
+		"a later frame": {},
+		"a long state":  {State: &amqp.TransactionalState{TxnID: make([]byte, 300), Outcome: amqp.Accepted{}}},
+	} {
+		s, _ := opened(t)
+		s.Lock()
+		s.conn.MaxFrame = 1024
+		n := s.conn.PutTransfer(0, &tr, make([]byte, 2000))
+		if got := s.conn.Queued(); got != 1024 || !tr.More {
+			t.Errorf("%s has %d bytes, more: %v, want 1024 and more", name, got, tr.More)
+		}
+		if s.conn.PutTransfer(0, &tr, make([]byte, n)); s.conn.Queued() != 2048 {
+			t.Errorf("%s: %d bytes do not fit, want that", name, n)
+		}
+		s.Unlock()
+	}
+}

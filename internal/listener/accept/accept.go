@@ -8,6 +8,7 @@
 package accept
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -209,6 +210,29 @@ func (t *Table[C]) Gone() <-chan struct{} {
 		t.gone = make(chan struct{})
 	}
 	return t.gone
+}
+
+// Shutdown closes the table, ends its connections and waits until they have left. If ctx ends first,
+// it cuts those that are left, and returns the error of ctx after they have left.
+func (t *Table[C]) Shutdown(ctx context.Context, end, cut func(C)) error {
+	for _, c := range t.Close() {
+		end(c)
+	}
+	select {
+	case <-t.Gone():
+		return nil
+	case <-ctx.Done():
+		t.Cut(cut)
+		return ctx.Err()
+	}
+}
+
+// Cut closes the table, cuts its connections and waits until they have left.
+func (t *Table[C]) Cut(cut func(C)) {
+	for _, c := range t.Close() {
+		cut(c)
+	}
+	<-t.Gone()
 }
 
 // Closed reports whether Close has been called.
