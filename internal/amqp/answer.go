@@ -54,3 +54,31 @@ func (a Answer) Append(dst []byte) []byte {
 	dst = EndMap(dst, props, pairs)
 	return AppendValueSection(dst, a.Body)
 }
+
+// ReadAnswer reads an answer, in either spelling. It shares its memory with m. Status is 0 if m
+// states none.
+func ReadAnswer(m *Message) (a Answer) {
+	either := func(hyphened, camel string) (Reader, bool) {
+		r, ok := MapLookup(m.ApplicationProperties, hyphened)
+		if !ok {
+			r, ok = MapLookup(m.ApplicationProperties, camel)
+		}
+		return r, ok
+	}
+	if r, ok := ListField(m.Properties, PropertyCorrelationID); ok {
+		a.CorrelationID = r.Raw()
+	}
+	if r, ok := either("status-code", "statusCode"); ok {
+		a.Status = int32(min(max(r.Integer(), 0), 999))
+	}
+	if r, ok := either("status-description", "statusDescription"); ok {
+		a.Description = r.String()
+	}
+	if r, ok := either("error-condition", "errorCondition"); ok {
+		a.Condition = Symbol(r.StringBytes())
+	}
+	if r, ok := m.Value(); ok {
+		a.Body = r.Rest()
+	}
+	return a
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // maxSpares bounds the deliveries that a connection keeps to use them again.
@@ -162,7 +163,7 @@ func (l *link) abandon(ctx context.Context, d *delivery) error {
 	}
 	begun, whole := d.begun, d.at == len(d.payload)
 	if begun {
-		delete(l.session.unsettled, d.id)
+		transport.Remove(&l.session.unsettled, d.id, d)
 	}
 	d.freeLocked()
 	c.mu.Unlock()
@@ -190,7 +191,7 @@ func (l *link) encodeLocked(d *delivery) bool {
 		if !d.begun {
 			d.begun, d.id = true, s.nextDelivery
 			s.nextDelivery++
-			s.unsettled[d.id] = d
+			s.unsettled.Add(d.id, d)
 			l.credit--
 			l.deliveryCount++
 			binary.BigEndian.PutUint32(c.tag[:], d.id)
@@ -224,31 +225,21 @@ func (l *link) endLocked(why error) {
 	}
 	l.err = why
 	s := l.session
-	for id, d := range s.unsettled {
-		if d.link == l {
-			s.settleLocked(id, why)
-		}
-	}
+	s.unsettled.All(func(d **delivery) bool { return (*d).link == l && (*d).settle(why) })
 	for _, d := range l.blocked {
 		if !d.begun { // else it was unsettled
 			d.result <- why
 		}
 	}
 	l.blocked = nil
-	for id, wait := range s.settling {
-		if wait.link == l {
-			s.endSettlementLocked(id, why)
-		}
-	}
+	s.settling.All(func(w *settlement) bool { return w.link == l && w.settle(why) })
 	l.notifyLocked()
 }
 
-// settleLocked gives a delivery its result.
-func (s *session) settleLocked(id uint32, result error) {
-	if d := s.unsettled[id]; d != nil {
-		delete(s.unsettled, id)
-		d.result <- result // it has room for one result, and only unsettled deliveries get one
-	}
+// settle gives a delivery its result. It has room for one, and only unsettled deliveries get one.
+func (d *delivery) settle(result error) bool {
+	d.result <- result
+	return true
 }
 
 // dispositionLocked settles the deliveries that the peer names.
@@ -264,18 +255,7 @@ func (s *session) dispositionLocked(p *amqp.Disposition) {
 	if !ok {
 		return // the outcome comes later
 	}
-	// The peer may state a range of any length, so this must not loop over it.
-	if n := p.Last - p.First; uint64(n) < uint64(len(s.unsettled)) {
-		for i := range n + 1 {
-			s.settleLocked(p.First+i, result)
-		}
-	} else {
-		for id := range s.unsettled {
-			if id-p.First <= n {
-				s.settleLocked(id, result)
-			}
-		}
-	}
+	s.unsettled.Each(p.First, p.Last, func(d **delivery) bool { return (*d).settle(result) })
 	if !p.Settled {
 		s.c.answerLocked(s.channel, &amqp.Disposition{Role: amqp.RoleSender, First: p.First, Last: p.Last, Settled: true})
 	}

@@ -138,36 +138,15 @@ func (n *Node) Answer(ctx context.Context) (i int, a amqp.Answer, err error) {
 	return i, a, nil
 }
 
-// readAnswer reads an answer, and the id of its request. The service spells the keys with hyphens
-// on $cbs and in camel case on $management.
+// readAnswer reads an answer, and the id of its request.
 func readAnswer(b []byte) (a amqp.Answer, id string, err error) {
 	m, err := amqp.ParseMessage(b)
 	if err != nil {
 		return a, "", err
 	}
-	r, _ := amqp.ListField(m.Properties, amqp.PropertyCorrelationID)
-	id, _ = r.Value().(string)
-	find := func(keys ...string) any {
-		for _, k := range keys {
-			if r, ok := amqp.MapLookup(m.ApplicationProperties, k); ok {
-				return r.Value()
-			}
-		}
-		return nil
-	}
-	var ok bool
-	if a.Status, ok = find("statusCode", "status-code").(int32); !ok {
+	if a = amqp.ReadAnswer(&m); a.Status == 0 {
 		return a, "", errors.New("the answer has no status code")
 	}
-	a.Description, _ = find("statusDescription", "status-description").(string)
-	switch condition := find("errorCondition", "error-condition").(type) {
-	case string:
-		a.Condition = amqp.Symbol(condition)
-	case amqp.Symbol:
-		a.Condition = condition
-	}
-	if r, ok := m.Value(); ok {
-		a.Body = r.Rest()
-	}
-	return a, id, nil
+	r := amqp.NewReader(a.CorrelationID)
+	return a, r.String(), nil // an answer to nobody has another id, or none
 }

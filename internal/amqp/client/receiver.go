@@ -4,10 +4,12 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 // maxMessage bounds a message that is kept whole, in bytes: the largest that Service Bus takes is
@@ -152,6 +154,11 @@ type settlement struct {
 	result chan error // has room
 }
 
+func (w *settlement) settle(result error) bool {
+	w.result <- result
+	return true
+}
+
 var errSettling = errors.New("the message is being settled already")
 
 // Settle states an outcome for ds in one write, and waits until the peer has settled all of them. A
@@ -164,16 +171,17 @@ func (r *Receiver) Settle(ctx context.Context, outcome amqp.DeliveryState, ds ..
 	c.mu.Lock()
 	err := l.err
 	for _, d := range ds {
-		if _, settling := s.settling[d.id]; settling && err == nil {
-			err = errSettling
-		}
+		s.settling.Each(d.id, d.id, func(*settlement) bool {
+			err = cmp.Or(err, errSettling)
+			return false
+		})
 	}
 	if err != nil {
 		c.mu.Unlock()
 		return err
 	}
 	for _, d := range ds {
-		s.settling[d.id] = settlement{l, results}
+		s.settling.Add(d.id, settlement{l, results})
 		c.wire.Put(s.channel, &amqp.Disposition{
 			Role: amqp.RoleReceiver, First: d.id, Last: d.id, State: outcome,
 		})
@@ -189,7 +197,7 @@ func (r *Receiver) Settle(ctx context.Context, outcome amqp.DeliveryState, ds ..
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			for _, d := range ds {
-				delete(s.settling, d.id)
+				transport.Remove(&s.settling, d.id, settlement{l, results})
 			}
 			return context.Cause(ctx)
 		}
@@ -207,25 +215,7 @@ func (s *session) settledLocked(p *amqp.Disposition) {
 	if rejected, ok := p.State.(*amqp.Rejected); ok && rejected.Error != nil {
 		result = rejected.Error
 	}
-	// The peer may state a range of any length, so this must not loop over it.
-	if n := p.Last - p.First; uint64(n) < uint64(len(s.settling)) {
-		for i := range n + 1 {
-			s.endSettlementLocked(p.First+i, result)
-		}
-		return
-	}
-	for id := range s.settling {
-		if id-p.First <= p.Last-p.First {
-			s.endSettlementLocked(id, result)
-		}
-	}
-}
-
-func (s *session) endSettlementLocked(id uint32, result error) {
-	if wait, ok := s.settling[id]; ok {
-		delete(s.settling, id)
-		wait.result <- result // it has room
-	}
+	s.settling.Each(p.First, p.Last, func(w *settlement) bool { return w.settle(result) })
 }
 
 // transferLocked takes a part of a message.

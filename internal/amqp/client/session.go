@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"overdue/internal/amqp"
+	"overdue/internal/amqp/transport"
 )
 
 const (
@@ -35,8 +36,8 @@ type session struct {
 	nextIncoming uint32  // transfer-id of the peer's next frame
 	nextDelivery uint32
 	incoming     uint32 // frames that the peer may still send
-	unsettled    map[uint32]*delivery
-	settling     map[uint32]settlement // of what the peer has sent, by its delivery-id
+	unsettled    transport.Unsettled[*delivery]
+	settling     transport.Unsettled[settlement] // of what the peer has sent, by its delivery-id
 }
 
 // beginLocked begins a session. Frames on it need not wait for the peer's begin.
@@ -44,7 +45,7 @@ func (c *Conn) beginLocked() (*session, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	s := &session{c: c, changed: make(chan struct{}, 1), unsettled: map[uint32]*delivery{}, settling: map[uint32]settlement{}, incoming: incomingWindow}
+	s := &session{c: c, changed: make(chan struct{}, 1), incoming: incomingWindow}
 	switch n := len(c.free); {
 	case n > 0:
 		s.channel, c.free = c.free[n-1], c.free[:n-1]

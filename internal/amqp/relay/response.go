@@ -65,25 +65,9 @@ func (res response) encode(to *returnAddress) []byte {
 }
 
 // readResponse reads a response, except for its correlation-id.
-func readResponse(m *amqp.Message) (res response) {
-	for _, name := range [...]string{"status-code", "statusCode"} {
-		if r, ok := amqp.MapLookup(m.ApplicationProperties, name); ok {
-			res.status = int32(min(max(r.Integer(), 0), 999))
-			break
-		}
-	}
-	for _, name := range [...]string{"status-description", "statusDescription"} {
-		if res.description = textProperty(m.ApplicationProperties, name); res.description != "" {
-			break
-		}
-	}
-	for _, name := range [...]string{"error-condition", "errorCondition"} {
-		if r, ok := amqp.MapLookup(m.ApplicationProperties, name); ok {
-			res.condition = amqp.Symbol(r.StringBytes())
-			break
-		}
-	}
-	return res
+func readResponse(m *amqp.Message) response {
+	a := amqp.ReadAnswer(m)
+	return response{a.Status, a.Description, a.Condition}
 }
 
 // failure returns the response to a well-formed request that fails.

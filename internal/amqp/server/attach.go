@@ -66,44 +66,37 @@ func (s *Session) onAttach(a *amqp.Attach) error {
 		}
 	}
 	c.links[p.key] = p
-	if p.sink != nil {
-		p.sink.beginLocked()
-	} else {
-		p.source.beginLocked()
-	}
+	p.beginLocked()
 	c.runTasksLocked()
 	return nil
 }
 
 // beginLocked asks the handler, without the lock.
-func (l *SinkLink) beginLocked() {
+func (l *link) beginLocked() {
 	c := l.s.c
 	c.mu.Unlock()
-	h, e := c.handler.AttachSink(l)
-	c.mu.Lock()
-	switch {
-	case e != nil:
-		if l.state == linkAttaching {
-			l.refuseLocked(e)
+	var refusal *amqp.Error
+	var accept func() bool // nil = the answer is deferred
+	var detached func(*amqp.Error)
+	if l.sink != nil {
+		h, e := c.handler.AttachSink(l.sink)
+		if refusal = e; h != nil {
+			accept, detached = func() bool { return l.sink.acceptLocked(h) }, h.Detached
 		}
-	case h != nil && !l.acceptLocked(h):
-		c.laterLocked(func() { h.Detached(errNotAttached()) }) // it ended before it began
+	} else {
+		h, e := c.handler.AttachSource(l.source)
+		if refusal = e; h != nil {
+			accept, detached = func() bool { return l.source.acceptLocked(h) }, h.Detached
+		}
 	}
-}
-
-// beginLocked asks the handler, without the lock.
-func (l *SourceLink) beginLocked() {
-	c := l.s.c
-	c.mu.Unlock()
-	h, e := c.handler.AttachSource(l)
 	c.mu.Lock()
 	switch {
-	case e != nil:
+	case refusal != nil:
 		if l.state == linkAttaching {
-			l.refuseLocked(e)
+			l.refuseLocked(refusal)
 		}
-	case h != nil && !l.acceptLocked(h):
-		c.laterLocked(func() { h.Detached(errNotAttached()) })
+	case accept != nil && !accept():
+		c.laterLocked(func() { detached(errNotAttached()) }) // it ended before it began
 	}
 }
 
