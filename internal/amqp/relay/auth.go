@@ -171,10 +171,10 @@ func (c *conn) authorizeLocked(l *link, done func(*amqp.Error)) (wait bool) {
 	return left > 0
 }
 
-// leaveLocked releases the claims of a link that has ended.
-func (c *conn) leaveLocked(l *link) {
+// releaseClaimsLocked releases the claims of a link that has ended.
+func (l *link) releaseClaimsLocked() {
 	for _, claim := range l.claims {
-		c.auth.keeper.release(claim)
+		l.s.c.auth.keeper.release(claim)
 	}
 	l.claims = nil
 }

@@ -17,9 +17,9 @@
 // The relay assembles only the deliveries of links that have a [Watcher], and of
 // nodes that it answers itself.
 //
-// Each side has a goroutine that reads and one that writes. The reader handles each
-// frame at once under the mutex of the connection, which is never held while
-// anything blocks, and appends the results to the output of their side. When it
-// comes to rest it writes as much as the socket takes at once, and leaves the rest,
-// which may block, to the writer.
+// Each side has a goroutine that reads. It handles each frame at once under the mutex
+// of the connection, which is never held while anything blocks, and appends the
+// results to the output of their side. When it comes to rest it writes as much as the
+// socket takes at once, and leaves the rest, which may block, to a writer (package
+// transport).
 package relay

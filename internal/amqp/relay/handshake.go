@@ -14,16 +14,13 @@ import (
 	"overdue/internal/listener/accept"
 )
 
-// needsSASL reports whether a client has to come through SASL.
-func (c *conn) needsSASL() bool { return c.cfg.Tokens != nil && c.cfg.Admit != nil }
-
 // handshakeClient handles the client's input from its first byte to its open. The answer waits
 // for upstream.
 func (c *conn) handshakeClient() error {
 	s := &c.sides[client]
 	c.beginAuth(s.NetConn.RemoteAddr())
 	c.auth.grants.onProof(c.quota.Admit)
-	err := s.Welcome(c.cfg.Mechanisms, c.needsSASL(), func(init *amqp.SASLInit) (string, error) {
+	err := s.Welcome(c.cfg.Mechanisms, c.auth.grants != nil, func(init *amqp.SASLInit) (string, error) {
 		if err := c.judgeSASL(init); err != nil {
 			return "", err
 		}

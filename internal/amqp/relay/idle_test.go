@@ -203,7 +203,7 @@ func selfSigned(t *testing.T) *tls.Config {
 	return cfg
 }
 
-// An idle connection has two sockets, four goroutines and two links. The test measures the relay's
+// An idle connection has two sockets, two goroutines and two links. The test measures the relay's
 // share, with the memory that TLS keeps for it: the cost of the same peers without a relay between
 // them is taken off. The kernel's memory for a socket is not in it.
 func TestAnIdleConnectionCostsLittle(t *testing.T) {

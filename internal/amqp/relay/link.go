@@ -103,7 +103,7 @@ func (h *half) onAttachLocked(a *amqp.Attach) {
 	o.opening = append(o.opening, l)
 	e := entry{link: l, p: a}
 	if h.side.at == client && h.s.c.ownSession {
-		h.authorizeLocked(l)
+		l.authorizeLocked(h)
 	}
 	h.passLocked(&e)
 }
@@ -173,8 +173,8 @@ func (h *half) openLocked(l *link, a *amqp.Attach) bool {
 
 // authorizeLocked makes an attach wait for the token that it needs upstream, and with it all
 // later frames of the session.
-func (h *half) authorizeLocked(l *link) (wait bool) {
-	c := h.s.c
+func (l *link) authorizeLocked(h *half) {
+	c := l.s.c
 	l.awaits = c.authorizeLocked(l, func(e *amqp.Error) {
 		c.mu.Lock()
 		defer c.unlock()
@@ -182,7 +182,6 @@ func (h *half) authorizeLocked(l *link) (wait bool) {
 		h.pumpLocked()
 		c.doneLocked()
 	})
-	return l.awaits
 }
 
 // handleLocked assigns l one of our handles.
@@ -329,7 +328,7 @@ func (l *link) goneLocked() {
 	l.gone = true
 	c := l.s.c
 	c.links--
-	c.leaveLocked(l)
+	l.releaseClaimsLocked()
 	l.watch.dropLocked()
 	if l.node != nil {
 		l.node.goneLocked(c, l)

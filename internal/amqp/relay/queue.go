@@ -64,16 +64,12 @@ func (h *half) passLocked(e *entry) {
 		h.queued++
 	}
 	h.queue.push(*e)
-	h.bufferLocked(len(e.payload))
+	h.side.buffered += uint64(len(e.payload))
 }
 
-// bufferLocked counts n more bytes that wait.
-func (h *half) bufferLocked(n int) { h.side.buffered += uint64(n) }
-
-// unbufferLocked counts n bytes that no longer wait; n is negative if a watcher has made a
-// payload longer.
-func (h *half) unbufferLocked(n int) {
-	s := h.side
+// unbufferLocked counts n bytes that no longer wait; n is negative if a watcher has made a payload
+// longer.
+func (s *side) unbufferLocked(n int) {
 	was := s.buffered
 	s.buffered -= uint64(n)
 	if most := s.c.cfg.MaxBuffered; was > most && s.buffered <= most {
@@ -91,10 +87,10 @@ func (h *half) pumpLocked() {
 			break // it was dropped
 		}
 		if !done {
-			h.unbufferLocked(before - len(e.payload))
+			h.side.unbufferLocked(before - len(e.payload))
 			break
 		}
-		h.unbufferLocked(before)
+		h.side.unbufferLocked(before)
 		if e.counted {
 			h.queued--
 		}
@@ -106,7 +102,7 @@ func (h *half) pumpLocked() {
 // dropQueueLocked drops the entries that wait.
 func (h *half) dropQueueLocked() {
 	for h.queue.len() > 0 {
-		h.unbufferLocked(len(h.queue.front().payload))
+		h.side.unbufferLocked(len(h.queue.front().payload))
 		h.queue.pop()
 	}
 	h.queued = 0

@@ -173,7 +173,11 @@ func (o *half) takesLocked() bool {
 		return false
 	}
 	if o.side.Full() && o.side.State == transport.Open {
-		o.blockLocked()
+		if !o.isBlocked {
+			o.isBlocked = true
+			o.side.blocked = append(o.side.blocked, o) // resumed when the output is shorter
+		}
+		o.side.Signal()
 		return false
 	}
 	return true
@@ -209,12 +213,3 @@ func (h *half) endDeliveryLocked(e *entry) {
 
 // isHandled reports whether a handler awaits the outcome of the delivery.
 func (e *entry) isHandled() bool { return e.pending != nil && e.pending.handler != nil }
-
-// blockLocked has the queue of the other half resumed when the output is shorter.
-func (h *half) blockLocked() {
-	if !h.isBlocked {
-		h.isBlocked = true
-		h.side.blocked = append(h.side.blocked, h)
-	}
-	h.side.Signal()
-}

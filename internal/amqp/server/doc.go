@@ -3,18 +3,16 @@
 // Package server is the server side of AMQP 1.0: the state machines of connections, sessions and
 // links. A [Handler] gives meaning to the messages.
 //
-// A connection has two goroutines and one mutex:
+// A connection has one mutex, a read loop, and a writer while there is output that the socket does
+// not take at once (package transport):
 //
 //	socket ─▶ read loop ─▶ state machines ─▶ handler ─┐
 //	                             │                    │ Settle, Post, Drained, Detach …
 //	                             ▼                    │
 //	socket ◀── writer ◀──── output buffer ◀───────────┴── SendOut, from any other goroutine
 //
-// The read loop never writes, so a peer that writes from its own read loop over a transport without
-// buffers cannot deadlock with it. Everything is encoded into the output buffer; output that is
-// queued during one write goes out with the next. Dispositions and credit are encoded when the
-// buffered input has been read, or by the writer while the read loop waits. So one frame covers
-// many deliveries.
+// Dispositions and credit are encoded when the buffered input has been read, or by the writer while
+// the read loop waits. So one frame covers many deliveries.
 //
 // Nothing grows without bound. SendOut waits when the peer does not read. Beyond a higher mark the
 // read loop waits too, so that a peer which does not read answers can send no more requests. A
