@@ -61,8 +61,8 @@ func newConn(nc net.Conn) *Conn {
 	return c
 }
 
-// Open opens a connection over nc, with SASL ANONYMOUS, until ctx ends. host is the name of the peer
-// in the open. If Open succeeds, the Conn owns nc; otherwise the caller has to close it.
+// Open opens a connection over nc, with SASL ANONYMOUS, until ctx ends. host is the name of the
+// peer in the open. If Open succeeds, the Conn owns nc; otherwise the caller has to close it.
 func Open(ctx context.Context, nc net.Conn, host string) (*Conn, error) {
 	c := newConn(nc)
 	stop := context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) }) // an error means that nc is closed already

@@ -68,8 +68,8 @@ func ended(why error) *EndedError {
 	return &EndedError{Scope: Connection, Cause: why}
 }
 
-// goodbye returns the error of the close for a connection that ends for this reason, if it can still
-// carry one.
+// goodbye returns the error of the close for a connection that ends for this reason, if it can
+// still carry one.
 func goodbye(why error) (e *amqp.Error, carries bool) {
 	var ended *EndedError
 	var broken *amqp.Error

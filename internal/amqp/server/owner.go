@@ -61,8 +61,8 @@ func (o *owner) Resume(n int) error {
 	return nil
 }
 
-// Due reports whether the read loop waits. Otherwise it writes before it waits, or wakes the writer,
-// so the answers to many frames leave in one write.
+// Due reports whether the read loop waits. Otherwise it writes before it waits, or wakes the
+// writer, so the answers to many frames leave in one write.
 func (o *owner) Due() bool { return o.idle || o.wire.Eager() }
 
 // Prepare makes calls of the handler in the writer while the read loop waits. So calls are prompt

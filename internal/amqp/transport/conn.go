@@ -190,7 +190,7 @@ func (c *Conn) Close(e *amqp.Error) {
 func (c *Conn) End(err error) (linger bool) {
 	if c.State == Open {
 		var e *amqp.Error
-		if e, linger = farewell(err); e != nil {
+		if e, linger = closeError(err); e != nil {
 			c.CloseErr = e
 			c.Put(0, &amqp.Close{Error: e})
 		}
@@ -223,9 +223,9 @@ func (c *Conn) changed() {
 	c.room.Broadcast()
 }
 
-// farewell returns the error of the close for a connection that ends because of err, nil if err is
-// not the peer's fault.
-func farewell(err error) (e *amqp.Error, linger bool) {
+// closeError returns the error of the close for a connection that ends because of err, nil if err
+// is not the peer's fault.
+func closeError(err error) (e *amqp.Error, linger bool) {
 	var closed *PeerClosed
 	switch {
 	case errors.As(err, &closed):

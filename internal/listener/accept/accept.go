@@ -212,8 +212,8 @@ func (t *Table[C]) Gone() <-chan struct{} {
 	return t.gone
 }
 
-// Shutdown closes the table, ends its connections and waits until they have left. If ctx ends first,
-// it cuts those that are left, and returns the error of ctx after they have left.
+// Shutdown closes the table, ends its connections and waits until they have left. If ctx ends
+// first, it cuts those that are left, and returns the error of ctx after they have left.
 func (t *Table[C]) Shutdown(ctx context.Context, end, cut func(C)) error {
 	for _, c := range t.Close() {
 		end(c)
