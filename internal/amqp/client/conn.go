@@ -132,7 +132,9 @@ func (c *Conn) end(why error) error {
 	closing := c.wire.State == transport.Closing
 	c.mu.Unlock()
 	if closing {
-		_ = c.wire.Finish() // best effort
+		cut := time.AfterFunc(closeTimeout, func() { c.wire.NetConn.Close() }) // of a peer that reads slowly
+		_ = c.wire.Finish()                                                    // best effort
+		cut.Stop()
 	}
 	return c.wire.NetConn.Close()
 }

@@ -84,7 +84,10 @@ func (o *owner) Prepare() {
 func (o *owner) Taken() { (*Conn)(o).pumpLocked() }
 
 // Unsendable closes the connection: the peer can never get the frame.
-func (o *owner) Unsendable(e *amqp.Error) { o.wire.Close(e) }
+func (o *owner) Unsendable(e *amqp.Error) {
+	o.wire.Close(e)
+	(*Conn)(o).releaseLocked()
+}
 
 // Failed ends the connection: no goroutine may wait for an output that is never written.
 func (o *owner) Failed(error) {
