@@ -218,3 +218,17 @@ func FuzzMessageAgainstGoAMQP(f *testing.F) {
 		}
 	})
 }
+
+func FuzzAnswer(f *testing.F) {
+	f.Add(Answer{To: "r", CorrelationID: AppendString(nil, "overdue-3"), Status: 202, Description: "Accepted"}.Append(nil))
+	f.Add(Answer{Status: 401, Description: "no", Condition: "com.microsoft:auth-failed"}.Append(nil))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		m, err := ParseMessage(payload)
+		if err != nil {
+			return
+		}
+		if a := ReadAnswer(&m); a.Status < 0 || a.Status > 999 {
+			t.Fatalf("status %d", a.Status)
+		}
+	})
+}

@@ -37,8 +37,10 @@ const (
 type Conn struct {
 	done chan struct{} // closed when the connection has ended
 
-	mu       sync.Mutex // guards the fields below; never held while something waits
-	wire     transport.Conn
+	mu       sync.Locker // guards the fields below; never held while something waits
+	wire     *transport.Conn
+	shared   bool                // the transport is another's, see Over
+	freed    chan struct{}       // one token: a channel became free
 	err      *EndedError         // why the connection has ended; nil: it has not
 	sessions []*session          // by our channel; nil: free
 	free     []uint16            // channels of sessions that are over
@@ -51,14 +53,37 @@ type Conn struct {
 }
 
 func newConn(nc net.Conn) *Conn {
-	c := &Conn{done: make(chan struct{}), byPeer: map[uint16]*session{}}
-	c.wire.Connect(nc, (*owner)(c), sync.NewCond(&c.mu), transport.Config{
+	c := Over(new(transport.Conn), new(sync.Mutex))
+	c.shared = false
+	c.wire.Connect(nc, (*owner)(c), sync.NewCond(c.mu), transport.Config{
 		MaxFrameSize: maxFrame,
 		WriteTimeout: writeTimeout,
 		CloseTimeout: closeTimeout,
 		Silence:      idleTimeout,
 	})
 	return c
+}
+
+// Over returns a Conn with one session at a time, on the first channel of a transport. lock is that
+// of the transport, whose owner passes on what belongs to the session, see Serves.
+func Over(wire *transport.Conn, lock sync.Locker) *Conn {
+	return &Conn{
+		done:   make(chan struct{}),
+		mu:     lock,
+		wire:   wire,
+		shared: true,
+		freed:  make(chan struct{}, 1),
+		byPeer: map[uint16]*session{},
+	}
+}
+
+// Serves reports whether a frame that the peer sends on this channel is for TakeLocked. The caller
+// has the lock.
+func (c *Conn) Serves(channel uint16, p amqp.Performative) bool {
+	if b, ok := p.(*amqp.Begin); ok {
+		return b.HasRemoteChannel && b.RemoteChannel == 0
+	}
+	return c.byPeer[channel] != nil
 }
 
 // Open opens a connection over nc, with SASL ANONYMOUS, until ctx ends. host is the name of the
@@ -102,6 +127,9 @@ func (c *Conn) handshake(host string) error {
 	}
 	return err
 }
+
+// Freed has a token when a session has ended, so that there may be a channel for another.
+func (c *Conn) Freed() <-chan struct{} { return c.freed }
 
 // Done is closed when the connection has ended.
 func (c *Conn) Done() <-chan struct{} { return c.done }
@@ -152,16 +180,28 @@ func (c *Conn) read() { c.fail(c.wire.ReadLoop(c.take)) }
 func (c *Conn) take(channel uint16, p amqp.Performative, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	err := c.TakeLocked(channel, p, payload)
+	if err == nil && c.wire.Queued() > 0 {
+		c.wire.Signal()
+	}
+	return err
+}
+
+// TakeLocked handles a frame. An error is a breach of the protocol, or the peer's close.
+func (c *Conn) TakeLocked(channel uint16, p amqp.Performative, payload []byte) error {
 	if err := c.takeLocked(channel, p, payload); err != nil {
 		return err
 	}
 	if c.answers > maxAnswers {
 		return violation("the peer does not read, and %d answers wait for it", c.answers)
 	}
-	if c.wire.Queued() > 0 {
-		c.wire.Signal()
-	}
 	return nil
+}
+
+// TakenLocked encodes blocked deliveries, now that the output of the transport has been taken.
+func (c *Conn) TakenLocked() {
+	c.answers = 0
+	c.pumpLocked()
 }
 
 func (c *Conn) takeLocked(channel uint16, p amqp.Performative, payload []byte) error {
@@ -225,10 +265,7 @@ func (o *owner) Why(error) error                              { return nil }
 func (o *owner) Trace(string, uint16, amqp.Performative, int) {}
 
 // Taken encodes blocked deliveries.
-func (o *owner) Taken() {
-	o.answers = 0
-	(*Conn)(o).pumpLocked()
-}
+func (o *owner) Taken() { (*Conn)(o).TakenLocked() }
 
 // Unsendable ends the connection.
 func (o *owner) Unsendable(e *amqp.Error) { go (*Conn)(o).fail(e) }

@@ -45,6 +45,9 @@ func (e *EndedError) Unwrap() error {
 	return e.Cause
 }
 
+// ErrNoChannel says that the connection has no channel for another session.
+var ErrNoChannel = errors.New("the connection has no room for another session")
+
 var (
 	errClosed    = errors.New("closed by this side")
 	errGivenUp   = errors.New("a transfer was abandoned halfway")

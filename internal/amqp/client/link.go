@@ -170,6 +170,8 @@ func (l *link) abandon(ctx context.Context, d *delivery) error {
 	switch {
 	case !begun:
 		return fmt.Errorf("not written: %w", err)
+	case !whole && c.shared:
+		l.session.close(ctx)
 	case !whole:
 		go c.fail(errGivenUp)
 	}

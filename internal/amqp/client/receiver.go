@@ -16,6 +16,10 @@ import (
 // 100 MiB ("Azure Service Bus quotas").
 const maxMessage = 128 << 20
 
+// maxSharedMessage bounds it over a transport of another, in bytes: an answer of $cbs has a few
+// hundred.
+const maxSharedMessage = 64 << 10
+
 // A Receiver takes messages of one entity under lock. One goroutine grants, receives and drains;
 // messages may be settled from any.
 type Receiver struct{ link *link }
@@ -242,8 +246,8 @@ func (s *session) transferLocked(p *amqp.Transfer, payload []byte) error {
 	if !p.Aborted {
 		if l.head > 0 {
 			payload = payload[:min(len(payload), l.head-len(d.Payload))]
-		} else if len(d.Payload)+len(payload) > maxMessage {
-			return violation("a message of more than %d bytes", maxMessage)
+		} else if most := s.c.maxMessage(); len(d.Payload)+len(payload) > most {
+			return violation("a message of more than %d bytes", most)
 		}
 		d.Payload = append(d.Payload, payload...)
 		if p.More {
@@ -256,6 +260,13 @@ func (s *session) transferLocked(p *amqp.Transfer, payload []byte) error {
 	l.deliveryCount++
 	l.notifyLocked()
 	return nil
+}
+
+func (c *Conn) maxMessage() int {
+	if c.shared {
+		return maxSharedMessage
+	}
+	return maxMessage
 }
 
 // grantedLocked takes the state of a link over which the peer sends. Its delivery-count also counts

@@ -49,8 +49,8 @@ func (c *Conn) beginLocked() (*session, error) {
 	switch n := len(c.free); {
 	case n > 0:
 		s.channel, c.free = c.free[n-1], c.free[:n-1]
-	case len(c.sessions) > int(min(c.wire.Peer.ChannelMax, maxChannel)):
-		return nil, errors.New("the connection has no room for another session")
+	case c.shared && len(c.sessions) > 0, len(c.sessions) > int(min(c.wire.Peer.ChannelMax, maxChannel)):
+		return nil, ErrNoChannel
 	default:
 		s.channel, c.sessions = uint16(len(c.sessions)), append(c.sessions, nil)
 	}
@@ -80,7 +80,7 @@ func (c *Conn) attachAlone(ctx context.Context, a *amqp.Attach, head int) (*link
 // abandon ends a session in which a link was not attached. If the peer has not refused it, the
 // state of the connection is in doubt.
 func (s *session) abandon(ctx context.Context, why error) {
-	if refusal := (*amqp.Error)(nil); errors.As(why, &refusal) {
+	if refusal := (*amqp.Error)(nil); s.c.shared || errors.As(why, &refusal) {
 		s.close(ctx)
 		return
 	}
@@ -164,6 +164,10 @@ func (s *session) peerEndedLocked(p *amqp.End) {
 	s.c.sessions[s.channel] = nil
 	s.c.free = append(s.c.free, s.channel)
 	delete(s.c.byPeer, s.peer)
+	select {
+	case s.c.freed <- struct{}{}:
+	default:
+	}
 	s.notifyLocked()
 }
 

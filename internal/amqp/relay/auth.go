@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"overdue/internal/amqp"
+	amqpclient "overdue/internal/amqp/client"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
 )
@@ -17,8 +18,8 @@ const ownChannel = 0
 // auth is the authentication of a connection: the grants of the client, and the tokens of the
 // relay upstream. It is empty when the client's tokens pass through.
 type auth struct {
-	grants *grants // nil admits every client
-	pair   *pair
+	grants *grants          // nil admits every client
+	own    *amqpclient.Conn // over the relay's own session upstream; nil until that is open
 	keeper *keeper
 }
 
@@ -42,21 +43,12 @@ func (c *conn) beginAuth(remote net.Addr) {
 
 // upstreamOpenLocked prepares the relay's own session, which begins with the first token.
 func (c *conn) upstreamOpenLocked() {
-	up := &c.sides[upstream]
-	c.auth.pair = newPair(connLock{c},
-		func(p amqp.Performative, payload []byte) {
-			if t, ok := p.(*amqp.Transfer); ok {
-				up.PutTransfer(ownChannel, t, payload)
-			} else {
-				up.Put(ownChannel, p)
-			}
-		},
-		func() uint32 { return up.MaxFrame })
+	c.auth.own = amqpclient.Over(&c.sides[upstream].Conn, connLock{c})
 	host := c.cfg.Hostname
 	if c.sides[client].Peer != nil {
 		host = cmp.Or(host, c.sides[client].Peer.Hostname)
 	}
-	c.auth.keeper = newKeeper(c.ctx, host, c.cfg.Tokens, c.auth.pair.put, c.r.log)
+	c.auth.keeper = newKeeper(c.ctx, host, c.cfg.Tokens, newPair(c.auth.own).put, c.r.log)
 	c.auth.grants.wait()
 }
 
@@ -65,16 +57,6 @@ func (c *conn) endAuth() {
 	c.auth.grants.close()
 	if c.auth.keeper != nil {
 		c.auth.keeper.close()
-	}
-}
-
-// ownFrameLocked handles a frame of upstream on the relay's own session.
-func (c *conn) ownFrameLocked(p amqp.Performative, payload []byte) {
-	if _, over := p.(*amqp.End); over {
-		c.ownBegun = false // the pair may begin it again during this call
-	}
-	if err := c.auth.pair.frameLocked(p, payload); err != nil {
-		c.failLocked(&c.sides[upstream], err)
 	}
 }
 

@@ -3,20 +3,9 @@
 package relay
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
-
 	"overdue/internal/amqp"
 	"overdue/internal/servicebus/rights"
 )
-
-// Messages of $cbs in both directions: the relay answers its client's, and sends its own
-// upstream.
-
-// maxTokenMessage bounds a request and a response on $cbs, in bytes. Tokens of
-// Microsoft Entra have a few thousand.
-const maxTokenMessage = 64 << 10
 
 // A tokenRequest is a client's request to $cbs. It shares no memory with the payload that it was
 // read from.
@@ -70,56 +59,4 @@ func textOrBytes(r amqp.Reader) string {
 		return string(b)
 	}
 	return ""
-}
-
-// putTokenMessage builds the request that puts t for audience. The expiry is a
-// string of seconds, as the Go SDK has it; "0" is a token of unknown end.
-func putTokenMessage(id uint64, replyTo, audience string, t Token) []byte {
-	out := amqp.AppendDescriptor(make([]byte, 0, 320+len(t.Text)+len(audience)), amqp.CodeProperties)
-	out, list := amqp.BeginList(out)
-	out = amqp.AppendString(out, correlation(id)) // message-id
-	out = amqp.AppendNull(out)                    // user-id
-	out = amqp.AppendString(out, addressCBS)      // to
-	out = amqp.AppendNull(out)                    // subject
-	out = amqp.AppendString(out, replyTo)
-	out = amqp.EndList(out, list, 5)
-
-	expiry := "0"
-	if !t.Expires.IsZero() {
-		expiry = strconv.FormatInt(t.Expires.Unix(), 10)
-	}
-	out = amqp.AppendDescriptor(out, amqp.CodeApplicationProperties)
-	out, props := amqp.BeginMap(out)
-	pairs := [...][2]string{{"operation", opPutToken}, {"type", t.Type}, {"name", audience}, {"expiration", expiry}}
-	for _, p := range pairs {
-		out = amqp.AppendString(out, p[0])
-		out = amqp.AppendString(out, p[1])
-	}
-	out = amqp.EndMap(out, props, len(pairs))
-	return amqp.AppendValueSection(out, amqp.AppendString(nil, t.Text))
-}
-
-const (
-	addressCBS = "$cbs"
-	opPutToken = "put-token"
-)
-
-// correlation returns the message-id of a request of the relay. It is a string, as with the SDKs,
-// so that every broker echoes it.
-func correlation(id uint64) string { return correlationPrefix + strconv.FormatUint(id, 10) }
-
-const correlationPrefix = "overdue-"
-
-// readTokenResponse reads an answer of upstream and the id of its request.
-func readTokenResponse(payload []byte) (id uint64, res response, err error) {
-	m, err := amqp.ParseMessage(payload)
-	if err != nil {
-		return 0, res, err
-	}
-	r, _ := amqp.ListField(m.Properties, amqp.PropertyCorrelationID)
-	number, ours := strings.CutPrefix(textOrBytes(r), correlationPrefix)
-	if id, err = strconv.ParseUint(number, 10, 64); err != nil || !ours {
-		return 0, res, fmt.Errorf("%w: a response to no request of the relay", amqp.ErrMalformed)
-	}
-	return id, readResponse(&m), nil
 }

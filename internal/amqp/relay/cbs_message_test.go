@@ -7,7 +7,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/servicebus/sas"
@@ -119,27 +118,9 @@ func TestRequestsThatAreNoneAreAnswered(t *testing.T) {
 	}
 }
 
-// The relay, as a server, understands the token requests that it sends upstream as a client.
-func TestTheRelayUnderstandsItself(t *testing.T) {
-	token := Token{Text: sas.Make("app", "first", "sb://h/orders", time.Unix(2e9, 0)), Type: TokenSAS, Expires: time.Unix(2e9, 0)}
-	payload := putTokenMessage(42, "reply", "sb://h/orders", token)
-	req, rejected := readTokenRequest(payload)
-	if rejected != nil {
-		t.Fatal(rejected)
-	}
-	if req.operation != "put-token" || req.audience != "sb://h/orders" || req.token != token.Text || req.kind != TokenSAS || req.replyTo != "reply" {
-		t.Errorf("request = %+v, want what was put", req)
-	}
-	id, res, err := readTokenResponse(response{401, "ExpiredToken: x", condAuthFailed}.encode(&req.returnAddress))
-	if err != nil || id != 42 || res != (response{401, "ExpiredToken: x", condAuthFailed}) {
-		t.Errorf("response = %d %+v, %v, want the one to 42", id, res, err)
-	}
-}
-
 func FuzzTokenRequest(f *testing.F) {
 	f.Add(request(f, "id", "reply", putProperties("sb://h/orders"), "token"))
 	f.Add(request(f, uint64(1), "", amqp.Map{{Key: amqp.Symbol("operation"), Value: "\xc3"}}, []byte("token")))
-	f.Add(putTokenMessage(7, "r", "a", Token{Text: "t"}))
 	f.Add([]byte{0x00, 0x53, 0x73, 0xc0, 0x02, 0x01, 0x45})
 	admit := Keys(sas.Key{Name: "app", Value: "hidden-key", Rights: sas.All})
 	f.Fuzz(func(t *testing.T, payload []byte) {
@@ -171,19 +152,6 @@ func FuzzTokenRequest(f *testing.F) {
 		r := amqp.NewReader(m.ApplicationProperties)
 		if r.Check(); r.Err() != nil {
 			t.Fatalf("the answer: %v", r.Err())
-		}
-	})
-}
-
-func FuzzTokenResponse(f *testing.F) {
-	req := tokenRequest{returnAddress: returnAddress{messageID: amqp.AppendString(nil, correlation(3)), replyTo: "r"}}
-	f.Add(response{202, "Accepted", ""}.encode(&req.returnAddress))
-	f.Add(response{401, "no", condAuthFailed}.encode(&req.returnAddress))
-	f.Fuzz(func(t *testing.T, payload []byte) {
-		if _, res, err := readTokenResponse(payload); err == nil && !res.succeeded() {
-			if e := res.refusal(); e.Condition == "" {
-				t.Fatalf("a refusal without a condition: %+v", res)
-			}
 		}
 	})
 }

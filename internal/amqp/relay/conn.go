@@ -48,10 +48,8 @@ type conn struct {
 	tags       uint32                           // of the relay's own responses
 
 	// The relay's own session upstream, over which it puts its tokens.
-	ownSession     bool
-	ownBegun       bool
-	ownPeerChannel uint16
-	auth           auth
+	ownSession bool
+	auth       auth
 }
 
 func newConn(r *Relay, nc net.Conn, id uint64) *conn {

@@ -111,11 +111,6 @@ func (h *half) beginNowLocked() {
 
 // onBegunLocked handles the answer to our begin.
 func (s *side) onBegunLocked(ch uint16, b *amqp.Begin) error {
-	if s.c.ownSession && s.at == upstream && b.RemoteChannel == ownChannel && !s.c.ownBegun {
-		s.c.ownBegun, s.c.ownPeerChannel = true, ch
-		s.c.ownFrameLocked(b, nil)
-		return nil
-	}
 	if int(b.RemoteChannel) >= len(s.channels) || s.channels[b.RemoteChannel] == nil || s.channels[b.RemoteChannel].begun {
 		return amqp.Errorf(amqp.ErrCondNotAllowed, "No session was begun on channel %d.", b.RemoteChannel)
 	}

@@ -111,6 +111,9 @@ func (o *owner) Prepare() {
 
 // Taken resumes transfers that waited for room.
 func (o *owner) Taken() {
+	if own := o.c.auth.own; own != nil && o.at == upstream {
+		own.TakenLocked()
+	}
 	waiting := o.blocked
 	o.blocked = nil
 	for _, h := range waiting {
@@ -194,12 +197,11 @@ func (s *side) dispatch(ch uint16, p amqp.Performative, payload []byte) error {
 	if s.State != transport.Open {
 		return nil // the frame crossed our close
 	}
+	if own := c.auth.own; own != nil && s.at == upstream && own.Serves(ch, p) {
+		return own.TakeLocked(ch, p, payload)
+	}
 	if b, ok := p.(*amqp.Begin); ok {
 		return s.onBeginLocked(ch, b)
-	}
-	if s.at == upstream && c.ownSession && ch == c.ownPeerChannel && c.ownBegun {
-		c.ownFrameLocked(p, payload)
-		return nil
 	}
 	h := s.halves[ch]
 	if _, detach := p.(*amqp.Detach); h == nil && detach {

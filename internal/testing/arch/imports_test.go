@@ -137,7 +137,7 @@ var allowed = map[string]allowance{
 		ours: []string{"internal/servicebus/duration", "internal/listener/accept", "internal/servicebus/address", "internal/broker", "internal/listener", "internal/broker/queue", "internal/amqp", "internal/broker/adminapi", "internal/servicebus/rights", "internal/servicebus/rest", "internal/servicebus/sas"},
 	},
 	"internal/listener":         {[]string{"internal/listener/accept", "internal/servicebus/rest", "internal/listener/tlsrecord"}, []string{websocket}},
-	"internal/amqp/relay":       {ours: []string{"internal/listener/accept", "internal/servicebus/address", "internal/amqp", "internal/amqp/transport", "internal/servicebus/rights", "internal/servicebus/sas"}},
+	"internal/amqp/relay":       {ours: []string{"internal/listener/accept", "internal/servicebus/address", "internal/amqp", "internal/amqp/client", "internal/amqp/transport", "internal/servicebus/rights", "internal/servicebus/sas"}},
 	"internal/testing/pipenet":  {},
 	"internal/testing/hooktest": {ours: []string{"internal/testing/pipenet"}},
 	"internal/testing/bubble": {
