@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/transport"
+	"overdue/internal/testing/racetest"
 )
 
 // An accepting connection accepts whatever is written to it.
@@ -42,6 +43,7 @@ func (a *accepting) Close() error { return nil }
 func (a *accepting) SetWriteDeadline(time.Time) error { return nil }
 
 func TestSendAllocatesNothing(t *testing.T) {
+	racetest.Skip(t, "a pool loses some under the race detector")
 	nc := &accepting{written: make(chan struct{}, 10), says: amqp.Disposition{Role: amqp.RoleReceiver, Settled: true, State: amqp.Accepted{}}}
 	c := newConn(nc)
 	c.wire.State, c.wire.MaxFrame, c.wire.Peer = transport.Open, 65536, &amqp.Open{}

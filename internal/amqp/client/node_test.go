@@ -3,11 +3,15 @@
 package client
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"overdue/internal/amqp"
 )
@@ -93,6 +97,40 @@ func TestEachRequestGetsItsAnswer(t *testing.T) {
 				t.Errorf("CallEach: %v, %d answers, want %d", err, len(got), many)
 			}
 		}
+	})
+}
+
+// Each request gets the answer to the one before it, and the last none.
+func TestCallsOfSeveralGoroutinesGetTheirAnswers(t *testing.T) {
+	play(t, plain, func(p *peer, c *Conn) {
+		before := amqp.Answer{CorrelationID: amqp.AppendString(nil, "nobody"), Status: 200}
+		go p.node("$cbs", func(m *amqp.Message, id amqp.Raw) []byte {
+			answer := before.Append(nil)
+			body, _ := m.Value()
+			before.CorrelationID, before.Body = bytes.Clone(id), bytes.Clone(body.Rest())
+			return answer
+		})
+		n, err := c.Node(p.Context(), "$cbs")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for i, r := range requests(maxPipelined - 1) {
+			all.Go(func() {
+				a, err := n.Call(p.Context(), r)
+				answered := amqp.NewReader(a.Body)
+				if got, want := answered.String(), fmt.Sprint("request ", i); err != nil || got != want {
+					t.Errorf("Call = the answer to %q, %v, want to %q", got, err, want)
+				}
+			})
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(p.Context(), time.Second)
+		defer cancel()
+		if _, err := n.Call(ctx, requests(1)[0]); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Call without an answer = %v, want the deadline", err)
+		}
+		all.Wait()
 	})
 }
 

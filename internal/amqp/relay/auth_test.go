@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	goamqp "github.com/Azure/go-amqp"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/sas"
 	"overdue/internal/testing/brokertest"
@@ -93,6 +95,31 @@ func TestAnAppNeedsNoKeyOfTheNamespace(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheRelayOpensItsLinksAgainOverTheSameChannel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begins atomic.Int32
+		s := setup(t, func(cfg *Config) {
+			own(cfg)
+			cfg.Trace = func(side, dir, line string) {
+				if side == "upstream" && dir == "out" && strings.Contains(line, "/0] begin") {
+					begins.Add(1)
+				}
+			}
+		}, secured("orders", "other"))
+		client := s.app(appValue)
+		for _, queue := range []string{"orders", "other"} {
+			sender, err := client.NewSender(queue, nil)
+			s.must(err)
+			s.must(sender.SendMessage(t.Context(), &azservicebus.Message{Body: []byte("hello")}, nil))
+			s.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnToken, Detach: true, Times: 1,
+				Error: amqp.Errorf(amqp.ErrCondLinkDetachForced, "idle")})
+		}
+		if n := begins.Load(); n != 2 {
+			t.Errorf("the session of the relay was begun %d times, want twice", n)
+		}
+	})
 }
 
 func TestLinksOutliveTheTokensOfTheRelay(t *testing.T) {
