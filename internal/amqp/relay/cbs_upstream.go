@@ -95,7 +95,7 @@ func (p *pair) lost(ctx context.Context, node *amqpclient.Node, err error) error
 	var rejected *amqp.Error
 	switch {
 	case errors.As(err, &ended):
-		p.turn <- struct{}{} // whoever has it does not wait for this put
+		p.turn <- struct{}{} // the put that has it does not wait for this one
 		if p.node == node {
 			p.node = nil
 			node.Close(ctx)
