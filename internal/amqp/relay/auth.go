@@ -23,17 +23,6 @@ type auth struct {
 	keeper *keeper
 }
 
-// connLock is the connection's mutex for goroutines other than read loops: Unlock flushes the
-// frames that they queued.
-type connLock struct{ c *conn }
-
-func (l connLock) Lock() { l.c.mu.Lock() }
-
-func (l connLock) Unlock() {
-	l.c.doneLocked()
-	l.c.unlock()
-}
-
 // beginAuth runs before the relay reads from the client.
 func (c *conn) beginAuth(remote net.Addr) {
 	if c.ownSession {
@@ -43,7 +32,8 @@ func (c *conn) beginAuth(remote net.Addr) {
 
 // upstreamOpenLocked prepares the relay's own session, which begins with the first token.
 func (c *conn) upstreamOpenLocked() {
-	c.auth.own = amqpclient.Over(&c.sides[upstream].Conn, connLock{c})
+	up := &c.sides[upstream]
+	c.auth.own = amqpclient.Over(&up.Conn, (*owner)(up))
 	host := c.cfg.Hostname
 	if c.sides[client].Peer != nil {
 		host = cmp.Or(host, c.sides[client].Peer.Hostname)
@@ -164,9 +154,9 @@ func (l *link) releaseClaimsLocked() {
 // lapsed handles the expiry of a grant of the client, or, with never, the end of the wait for its
 // first proof.
 func (c *conn) lapsed(never bool) {
-	lock := connLock{c}
-	lock.Lock()
-	defer lock.Unlock()
+	c.mu.Lock()
+	defer c.unlock()
+	defer c.doneLocked()
 	down := &c.sides[client]
 	if never {
 		c.failLocked(down, amqp.Errorf(amqp.ErrCondUnauthorizedAccess,

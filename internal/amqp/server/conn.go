@@ -89,9 +89,6 @@ func (c *Conn) ID() uint64 { return c.id }
 // Open returns the peer's open; it must not be modified.
 func (c *Conn) Open() *amqp.Open { return c.wire.Peer }
 
-// RemoteContainerID returns the peer's name for itself.
-func (c *Conn) RemoteContainerID() string { return c.wire.Peer.ContainerID }
-
 // Hostname returns the name by which the peer knows this server, as in its open; it may be empty.
 func (c *Conn) Hostname() string { return c.wire.Peer.Hostname }
 

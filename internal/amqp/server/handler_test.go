@@ -57,7 +57,7 @@ func TestConnectionDescribesItsPeer(t *testing.T) {
 		}
 		c, l := <-h.conns, <-h.sinks
 		mechanism, response := c.SASL()
-		got := fmt.Sprint(c.ID(), c.RemoteContainerID(), c.Hostname(), c.Open().MaxFrameSize, mechanism, string(response), c.RemoteAddr() == c.NetConn().RemoteAddr())
+		got := fmt.Sprint(c.ID(), c.Open().ContainerID, c.Hostname(), c.Open().MaxFrameSize, mechanism, string(response), c.RemoteAddr() == c.NetConn().RemoteAddr())
 		if want := fmt.Sprint(1, "me", "you", 512, "PLAIN", "\x00user\x00key", true); got != want {
 			t.Errorf("connection says %q, want %q", got, want)
 		}
