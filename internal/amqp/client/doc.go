@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package client is the client side of AMQP 1.0: it opens a connection, sends, receives with exact
-// credit, and asks nodes such as $cbs and $management.
+// credit, and asks nodes such as $cbs and $management. It opens a connection of its own ([Open]), or
+// works over the transport of another, one session at a time ([Over]).
 //
 // # Who does what
 //
@@ -11,7 +12,7 @@
 // write, one read and one wake-up, and no goroutine passes it on. Credit, drains and settlements
 // are written in the same way, so what a caller writes reaches the peer in that order. The reader
 // never writes, because a peer that does not read must not keep it from reading: answers to the
-// peer are rare, and a new goroutine writes each.
+// peer are rare, and a new goroutine writes each (package transport).
 //
 // # States
 //
