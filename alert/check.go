@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // A checker is a sink that can be asked whether it would take an alert. Check sends none. Its error
@@ -96,11 +94,9 @@ func (a *email) Check(ctx context.Context) error {
 
 // Check opens a link to the entity, as a send does.
 func (a *serviceBus) Check(ctx context.Context) error {
-	sender := a.client.NewSender(a.entity) // a new one: the SDK takes one for open that was detached
-	err := sender.Do(ctx, func(ctx context.Context, link *azservicebus.Sender) error {
-		_, err := link.NewMessageBatch(ctx, nil)
-		return err
-	})
-	_ = sender.Close(ctx) // what matters is whether it could be opened
+	sender, err := a.links.Sender(ctx, a.entity)
+	if err == nil {
+		sender.Close(ctx)
+	}
 	return err
 }

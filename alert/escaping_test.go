@@ -159,7 +159,7 @@ func TestEventsHideNothingAndStayWhatTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, body := range map[string][]byte{"webhook": <-bodies, "servicebus": m.Body} {
+	for name, body := range map[string][]byte{"webhook": <-bodies, "servicebus": m.GetData()} {
 		if hidden := escape.Hidden(body); hidden != "" {
 			t.Errorf("%s sends %s", name, hidden)
 		}

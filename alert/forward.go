@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
@@ -18,7 +17,6 @@ import (
 	"overdue/internal/monitorqueue"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
 )
 
 // Application properties of a forwarded copy: where it comes from and which deadline it missed.
@@ -50,7 +48,6 @@ type Handling struct {
 
 // ForwardConfig configures a Forward. All but Log are needed.
 type ForwardConfig struct {
-	Client   *sdk.Client
 	Links    *link.Namespace
 	Handling func(entity string) Handling
 	Log      *zap.Logger // nil: none
@@ -68,7 +65,6 @@ type Forward struct {
 	cfg ForwardConfig
 
 	mu      sync.Mutex
-	senders map[string]*sdk.Sender
 	jobs    map[string]*forwarding   // in progress, by event
 	waiting map[string][]*forwarding // not begun, by entity; a key is present while run works on it
 }
@@ -82,16 +78,18 @@ type forwarding struct {
 	err      error
 }
 
-// NewForward makes a Forward. Close closes its links.
+// NewForward makes a Forward.
 func NewForward(cfg ForwardConfig) (*Forward, error) {
-	if cfg.Client == nil || cfg.Links == nil || cfg.Handling == nil {
-		return nil, errors.New("alert: forwarding needs Client, Links and Handling")
+	if cfg.Links == nil || cfg.Handling == nil {
+		return nil, errors.New("alert: forwarding needs Links and Handling")
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
 	return &Forward{
-		cfg: cfg, senders: map[string]*sdk.Sender{}, jobs: map[string]*forwarding{}, waiting: map[string][]*forwarding{},
+		cfg:     cfg,
+		jobs:    map[string]*forwarding{},
+		waiting: map[string][]*forwarding{},
 	}, nil
 }
 
@@ -213,9 +211,15 @@ func (f *Forward) forward(ctx context.Context, j *forwarding) error {
 	if j.handling.ForwardTo == "" {
 		return nil
 	}
-	err = f.send(ctx, j.handling.ForwardTo, copyOf(m, e))
-	j.copied = err == nil
-	return err
+	if err = send(ctx, f.cfg.Links, j.handling.ForwardTo, copyOf(m, e)); err != nil {
+		err = fmt.Errorf("alert: forward to %s: %w", j.handling.ForwardTo, err)
+		if errors.Is(err, link.ErrTooLarge) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}
+	j.copied = true
+	return nil
 }
 
 // report sends e to the reply-to of m.
@@ -238,10 +242,10 @@ func (f *Forward) report(ctx context.Context, e Event, m *amqp.MessageProperties
 	if err != nil {
 		return err
 	}
-	report.CorrelationID, report.SessionID = &correlation, session
-	err = f.sender(to).Send(ctx, report)
+	report.Properties.CorrelationID, report.Properties.GroupID = correlation, session
+	err = send(ctx, f.cfg.Links, to, report)
 	// The sender chooses the address. A wrong one must not hold up the reports to others for a day.
-	if known := (*azservicebus.Error)(nil); errors.As(err, &known) && (known.Code == azservicebus.CodeNotFound || known.Code == azservicebus.CodeUnauthorizedAccess) {
+	if link.Condition(err) == link.ConditionNotFound || link.Unauthorized(err) {
 		f.cfg.Log.Warn("missed deadline not reported", zap.String("reply_to", to), zap.String("message_id", e.Subject), zap.Error(err))
 		return nil
 	}
@@ -266,40 +270,6 @@ func (f *Forward) reportsTo(replyTo string) (string, error) {
 		return "", errNoReports
 	}
 	return at.Entity(), nil
-}
-
-func (f *Forward) send(ctx context.Context, to string, m *azservicebus.AMQPAnnotatedMessage) error {
-	err := f.sender(to).Do(ctx, func(ctx context.Context, s *azservicebus.Sender) error {
-		return s.SendAMQPAnnotatedMessage(ctx, m, nil)
-	})
-	if err != nil {
-		err = fmt.Errorf("alert: forward to %s: %w", to, err)
-		if errors.Is(err, azservicebus.ErrMessageTooLarge) {
-			return backoff.Permanent(err)
-		}
-	}
-	return err
-}
-
-// maxSenders bounds the links that reply-to addresses open.
-const maxSenders = 100
-
-func (f *Forward) sender(to string) *sdk.Sender {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s := f.senders[to]; s != nil {
-		return s
-	}
-	if len(f.senders) >= maxSenders {
-		for name, s := range f.senders {
-			delete(f.senders, name)
-			go func() { _ = s.Close(context.Background()) }() // a send in progress is retried
-			break
-		}
-	}
-	s := f.cfg.Client.NewSender(to)
-	f.senders[to] = s
-	return s
 }
 
 // complete completes the dead letters with these numbers and removes those that it finds from the
@@ -336,16 +306,4 @@ func (f *Forward) complete(ctx context.Context, key string, numbers map[int64]bo
 	}
 	_, err = r.GiveBack(ctx, others...)
 	return err
-}
-
-// Close closes the links to targets and reply-to addresses.
-func (f *Forward) Close(ctx context.Context) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var errs []error
-	for _, s := range f.senders {
-		errs = append(errs, s.Close(ctx))
-	}
-	clear(f.senders)
-	return errors.Join(errs...)
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"maps"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
 )
 
@@ -34,29 +33,19 @@ func (f *Forward) deadLetter(ctx context.Context, e Event) (*amqp.Message, error
 
 // copyOf returns a copy of m to forward: without the properties of dead-lettering, without its time
 // to live, which is over, and with its origin.
-func copyOf(m *amqp.Message, e Event) *azservicebus.AMQPAnnotatedMessage {
-	p := m.Properties
-	c := &azservicebus.AMQPAnnotatedMessage{
-		Body:                  azservicebus.AMQPAnnotatedMessageBody{Data: m.Data, Sequence: m.Sequence, Value: m.Value},
+func copyOf(m *amqp.Message, e Event) *amqp.Message {
+	properties := *m.Properties
+	properties.AbsoluteExpiryTime, properties.CreationTime = nil, nil // go with the time to live
+	c := &amqp.Message{
+		Data:                  m.Data,
+		Sequence:              m.Sequence,
+		Value:                 m.Value,
 		Footer:                m.Footer,
 		ApplicationProperties: maps.Clone(m.ApplicationProperties),
-		// AbsoluteExpiryTime and CreationTime go with the time to live.
-		Properties: &azservicebus.AMQPAnnotatedMessageProperties{
-			ContentEncoding: p.ContentEncoding,
-			ContentType:     p.ContentType,
-			CorrelationID:   p.CorrelationID,
-			GroupID:         p.GroupID,
-			GroupSequence:   p.GroupSequence,
-			MessageID:       p.MessageID,
-			ReplyTo:         p.ReplyTo,
-			ReplyToGroupID:  p.ReplyToGroupID,
-			Subject:         p.Subject,
-			To:              p.To,
-			UserID:          p.UserID,
-		},
+		Properties:            &properties,
 	}
 	if m.Header != nil {
-		c.Header = &azservicebus.AMQPAnnotatedMessageHeader{Durable: m.Header.Durable, Priority: m.Header.Priority}
+		c.Header = &amqp.MessageHeader{Durable: m.Header.Durable, Priority: m.Header.Priority}
 	}
 	if c.ApplicationProperties == nil {
 		c.ApplicationProperties = map[string]any{}
@@ -68,7 +57,7 @@ func copyOf(m *amqp.Message, e Event) *azservicebus.AMQPAnnotatedMessage {
 	c.ApplicationProperties[propertyMissedDeadline] = e.Data.Deadline
 	c.ApplicationProperties[propertyMissedEvent] = e.ID
 	if key, ok := m.Annotations["x-opt-partition-key"].(string); ok {
-		c.MessageAnnotations = map[any]any{"x-opt-partition-key": key}
+		c.Annotations = amqp.Annotations{"x-opt-partition-key": key}
 	}
 	return c
 }

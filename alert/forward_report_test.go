@@ -3,9 +3,7 @@
 package alert
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,13 +25,12 @@ func forwards(t *testing.T, ns *brokertest.Namespace, h Handling) *Forward {
 	links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("k", "c2VjcmV0")})
 	t.Cleanup(func() { _ = links.Close() })
 	f, err := NewForward(ForwardConfig{
-		Client: ns.Lasting(t), Links: links, MonitorQueue: "due",
+		Links: links, MonitorQueue: "due",
 		Handling: func(string) Handling { return h },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close(context.Background()) })
 	return f
 }
 
@@ -139,18 +136,18 @@ func TestForwardLeavesOtherEventsAlone(t *testing.T) {
 		t.Errorf("Alert of a warning by %s = %v", f.Name(), err)
 	}
 	if _, err := NewForward(ForwardConfig{}); err == nil {
-		t.Error("NewForward without a client = nil")
+		t.Error("NewForward without links = nil")
 	}
 }
 
 func TestAnEventForAMissingQueueIsUndeliverable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.AutoCreate, c.Queues = false, []broker.QueueConfig{{Name: "events"}} })
-		a := NewServiceBus("bus", ns.Lasting(t), "nowhere")
+		a := NewServiceBus("bus", ns.Links(t), "nowhere")
 		e := someEvent()
 		e.Data.SessionID, e.Data.CorrelationID = "s", "c"
 		err := a.Alert(t.Context(), e)
-		if known := (*azservicebus.Error)(nil); !errors.As(err, &known) || known.Code != azservicebus.CodeNotFound || a.Name() != "bus" {
+		if link.Condition(err) != link.ConditionNotFound || a.Name() != "bus" {
 			t.Errorf("Alert by %s = %v, want that the queue does not exist", a.Name(), err)
 		}
 	})

@@ -6,16 +6,14 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/go-amqp"
 	"github.com/cenkalti/backoff/v5"
 
 	"overdue/internal/escape"
-	"overdue/internal/servicebus/sdk"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/traceparent"
 )
 
@@ -24,15 +22,18 @@ const sendTime = 5 * time.Second
 
 type serviceBus struct {
 	name, entity string
-	client       *sdk.Client
-	sender       *sdk.Sender
+	links        *link.Namespace
 }
 
 // NewServiceBus makes an Alerter that sends each event to a queue or topic as a CloudEvent. The id
 // of the event is the message id, so that duplicate detection drops a second delivery. The type is
 // the subject, for rules of subscriptions.
-func NewServiceBus(name string, client *sdk.Client, entity string) Alerter {
-	return &serviceBus{cmp.Or(name, "servicebus"), entity, client, client.NewSender(entity)}
+func NewServiceBus(name string, links *link.Namespace, entity string) Alerter {
+	return &serviceBus{
+		name:   cmp.Or(name, "servicebus"),
+		entity: entity,
+		links:  links,
+	}
 }
 
 func (a *serviceBus) Name() string { return a.name }
@@ -45,11 +46,11 @@ func (a *serviceBus) Alert(ctx context.Context, e Event) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	if e.Data.SessionID != "" {
-		m.SessionID = &e.Data.SessionID
+		m.Properties.GroupID = &e.Data.SessionID
 	}
-	if err := a.sender.Send(ctx, m); err != nil {
+	if err := send(ctx, a.links, a.entity, m); err != nil {
 		err = fmt.Errorf("alert: send to %s: %w", a.entity, err)
-		if known := (*azservicebus.Error)(nil); errors.As(err, &known) && known.Code == azservicebus.CodeNotFound {
+		if link.Condition(err) == link.ConditionNotFound {
 			return backoff.Permanent(err)
 		}
 		return err
@@ -57,19 +58,34 @@ func (a *serviceBus) Alert(ctx context.Context, e Event) error {
 	return nil
 }
 
+// send sends m to a queue or topic.
+func send(ctx context.Context, links *link.Namespace, entity string, m *amqp.Message) error {
+	encoded, err := m.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	return links.Send(ctx, entity, encoded)
+}
+
 // eventMessage returns e as a message.
-func eventMessage(e Event) (*azservicebus.Message, error) {
+func eventMessage(e Event) (*amqp.Message, error) {
 	body, err := json.Marshal(e)
 	body = escape.JSON(body)
 	if err != nil {
 		return nil, backoff.Permanent(err)
 	}
-	m := &azservicebus.Message{
-		Body: body, ContentType: to.Ptr("application/cloudevents+json"), MessageID: &e.ID, Subject: &e.Type,
+	contentType := "application/cloudevents+json"
+	m := &amqp.Message{
+		Data: [][]byte{body},
+		Properties: &amqp.MessageProperties{
+			MessageID:   e.ID,
+			Subject:     &e.Type,
+			ContentType: &contentType,
+		},
 		ApplicationProperties: map[string]any{"entity": e.Data.Entity, "messageId": e.Data.MessageID},
 	}
 	if e.Data.CorrelationID != "" {
-		m.CorrelationID = &e.Data.CorrelationID
+		m.Properties.CorrelationID = e.Data.CorrelationID
 	}
 	if trace := traceparent.Valid(e.Traceparent); trace != "" { // as OpenTelemetry and the SDKs of Azure have it
 		m.ApplicationProperties[traceparent.Property], m.ApplicationProperties[traceparent.DiagnosticID] = trace, trace

@@ -319,13 +319,12 @@ func TestGroupedWebhookPostsLikeAlertmanager(t *testing.T) {
 func TestServiceBusSendsCloudEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "missed"}} })
-		client := ns.Lasting(t)
-		a := NewServiceBus("", client, "missed")
+		a := NewServiceBus("", ns.Links(t), "missed")
 		e := someEvent()
 		if err := a.Alert(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
-		r, err := client.Current().NewReceiverForQueue("missed", nil)
+		r, err := ns.Client(t).NewReceiverForQueue("missed", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
+	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/bubble"
 	"overdue/monitor"
 	"overdue/monitor/adopt"
@@ -63,8 +63,8 @@ type scene struct {
 	queueLife        time.Duration   // the default time to live as the sender knows it
 	subscriptionLife time.Duration   // the shortest of the subscriptions, as the sender knows it
 	oneProcess       bool            // monitors and sender share a scheduler
-	sending          *sdk.Client
-	senders          map[string]*sdk.Sender
+	sending          *azservicebus.Client
+	senders          map[string]*azservicebus.Sender
 	canary           string                                   // the queue of canaries
 	monitorLinks     *link.Namespace                          // of the last monitor
 	moreHooks        []string                                 // hosts of further webhooks
@@ -82,7 +82,10 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 			}
 		})
 		s.Scheduler = s.newScheduler(nil)
-		s.sending, s.senders = s.Lasting(), map[string]*sdk.Sender{}
+		options := s.Namespace.ClientOptions()
+		options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond}
+		s.sending = brokertest.NewClient(t, s.Namespace.ConnectionString(), options)
+		s.senders = map[string]*azservicebus.Sender{}
 		act(s)
 	})
 }
@@ -90,7 +93,7 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.Lasting(), Links: s.Namespace.Links(s.T), MonitorQueue: monitorQueue, Operations: o,
+		Links: s.Namespace.Links(s.T), MonitorQueue: monitorQueue, Operations: o,
 		Companions: "slot", Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {

@@ -93,19 +93,22 @@ func (s *scene) watched(entity string, ms []*azservicebus.Message, transmit func
 	defer cancel()
 	sender := s.senders[entity]
 	if sender == nil {
-		sender = s.sending.NewSender(entity)
+		var err error
+		if sender, err = s.sending.NewSender(entity, nil); err != nil {
+			return err
+		}
 		s.senders[entity] = sender
 	}
 	if !s.monitored[entity] {
-		return sender.Do(ctx, transmit)
+		return transmit(ctx, sender)
 	}
 	now := s.Scheduler.Now()
 	refs, findable := s.references(ms, now)
 	if len(refs) == 0 {
-		return sender.Do(ctx, transmit)
+		return transmit(ctx, sender)
 	}
 	written := s.Scheduler.Begin(scheduler.Companion{Entity: entity, References: refs, Findable: findable})
-	if err := sender.Do(ctx, transmit); err != nil {
+	if err := transmit(ctx, sender); err != nil {
 		return err
 	}
 	if err := written(ctx); err != nil {

@@ -26,8 +26,8 @@ func BenchmarkServeAMQP(b *testing.B) {
 	for _, name := range []string{"direct", "unmonitored", "monitored"} {
 		b.Run(name, func(b *testing.B) {
 			ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
-			client := ns.Lasting(b)
-			s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue, Links: ns.Links(b)})
+			upstream := ns.Links(b)
+			s, err := scheduler.New(scheduler.Config{MonitorQueue: monitorQueue, Links: upstream})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -35,7 +35,7 @@ func BenchmarkServeAMQP(b *testing.B) {
 				b.Fatal(err)
 			}
 			p, err := New(Config{
-				Client: client, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial},
+				Links: upstream, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial},
 				Excluded: func(string) bool { return name != "monitored" },
 			})
 			if err != nil {

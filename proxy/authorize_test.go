@@ -215,7 +215,7 @@ func TestKeysAndTokensThatPassOnExcludeEachOther(t *testing.T) {
 			"tokens": {ClientTokens: true, AMQP: relay.Config{Tokens: signToken}},
 			"proof":  {ClientTokens: true, Upstream: Upstream{Authorize: func(context.Context, string) (string, error) { return "", nil }}},
 		} {
-			cfg.Client, cfg.Scheduler = sc.client, sc.scheduler
+			cfg.Links, cfg.Scheduler = sc.links, sc.scheduler
 			if _, err := New(cfg); err == nil {
 				t.Errorf("New with %s = nil, want an error", name)
 			}

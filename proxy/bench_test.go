@@ -108,15 +108,15 @@ func BenchmarkServe(b *testing.B) {
 // benchProxy is a proxy before an embedded broker that makes queues on demand.
 func benchProxy(b *testing.B) *Proxy {
 	ns := brokertest.New(b, func(c *broker.Config) { c.AutoCreate = true })
-	client := ns.Lasting(b)
-	s, err := scheduler.New(scheduler.Config{Client: client, MonitorQueue: monitorQueue, Links: ns.Links(b)})
+	links := ns.Links(b)
+	s, err := scheduler.New(scheduler.Config{MonitorQueue: monitorQueue, Links: links})
 	if err != nil {
 		b.Fatal(err)
 	}
 	if err := s.MeasureClock(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	p, err := New(Config{Client: client, Scheduler: s})
+	p, err := New(Config{Links: links, Scheduler: s})
 	if err != nil {
 		b.Fatal(err)
 	}

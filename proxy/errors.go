@@ -9,16 +9,15 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/sas"
-	"overdue/internal/servicebus/sdk"
 )
 
-// Errors of a send. The endpoints branch on these only; classify maps the SDK's errors to them.
+// Errors of a send. The endpoints branch on these only; classify maps those of links to them.
 var (
 	errBadRequest   = rest.ErrBadRequest                             // a rest.RequestError, or the broker found the message invalid
 	errUnauthorized = errors.New("unauthorized")                     // our credentials lack the right to the entity
@@ -113,7 +112,7 @@ func answer(err error, entity string) (status, retryAfter int, sentence string) 
 		}
 		return f.status, f.retryAfter, insert(f.sentence, entity)
 	}
-	// Any other error of the SDK or the namespace is no fault of the message.
+	// Any other error of a link or the namespace is no fault of the message.
 	return http.StatusServiceUnavailable, 1, insert("The message for '%s' could not be sent; send it again.", entity)
 }
 
@@ -192,39 +191,29 @@ var conditions = map[goamqp.ErrCond]error{
 	"com.microsoft:argument-out-of-range": errBadRequest,
 }
 
-// classify returns the sentinel for an error of the SDK or the broker. The SDK's own Error hides
-// the error that it wraps, so its code decides if there is one. If the SDK returns an AMQP error
-// unchanged, the condition decides. Any other error is returned as it is.
+// classify returns the sentinel for an error of a link or the broker. If the connection ended, its
+// condition says nothing of the send. Any other error is returned as it is.
 func classify(err error) error {
 	if err == nil {
 		return nil
 	}
-	var sb *azservicebus.Error
-	var remote *goamqp.Error
+	known := conditions[goamqp.ErrCond(link.Condition(err))]
 	switch {
-	case errors.Is(err, sdk.ErrConnectionEnded):
-		return fmt.Errorf("%w: %w", errConnection, err)
-	case errors.Is(err, azservicebus.ErrMessageTooLarge):
-		return fmt.Errorf("%w: %w", errTooLarge, err)
+	case errors.Is(err, link.ErrClosed):
+		known = errClosed
+	case errors.Is(err, link.ErrTooLarge):
+		known = errTooLarge
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%w: %w", errTimeout, err)
-	case errors.As(err, &sb):
-		switch sb.Code {
-		case azservicebus.CodeNotFound:
-			return fmt.Errorf("%w: %w", errGone, err)
-		case azservicebus.CodeUnauthorizedAccess:
-			return fmt.Errorf("%w: %w", errUnauthorized, err)
-		case azservicebus.CodeTimeout:
-			return fmt.Errorf("%w: %w", errTimeout, err)
-		case azservicebus.CodeConnectionLost, azservicebus.CodeClosed:
-			return fmt.Errorf("%w: %w", errConnection, err)
-		}
-	case errors.As(err, &remote):
-		if known, ok := conditions[remote.Condition]; ok {
-			return fmt.Errorf("%w: %w", known, err)
-		}
+		known = errTimeout
+	case link.Lost(err):
+		known = errConnection
+	case link.Unauthorized(err):
+		known = errUnauthorized
 	}
-	return err
+	if known == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", known, err)
 }
 
 // insert fills the entity into a sentence of failures.

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/go-amqp"
+
+	"overdue/internal/servicebus/link"
 )
 
 func TestEveryFailureHasItsStatus(t *testing.T) {
@@ -26,14 +27,16 @@ func TestEveryFailureHasItsStatus(t *testing.T) {
 		want   string // in the sentence
 	}{
 		{"entity missing at the link", remote(amqp.ErrCondNotFound, ""), http.StatusGone, false, "'orders' could not be found"},
-		{"entity missing at $cbs", &azservicebus.Error{Code: azservicebus.CodeNotFound}, http.StatusGone, false, "'orders' could not be found"},
-		{"rights", &azservicebus.Error{Code: azservicebus.CodeUnauthorizedAccess}, http.StatusUnauthorized, false, "credentials"},
+		{"entity missing at $cbs", &link.StatusError{Code: http.StatusNotFound}, http.StatusGone, false, "'orders' could not be found"},
+		{"rights", &link.StatusError{Code: http.StatusUnauthorized}, http.StatusUnauthorized, false, "credentials"},
 		{"rights at the link", remote(amqp.ErrCondUnauthorizedAccess, ""), http.StatusUnauthorized, false, "credentials"},
-		{"timeout", &azservicebus.Error{Code: azservicebus.CodeTimeout}, http.StatusServiceUnavailable, true, "in time"},
+		{"timeout", remote("com.microsoft:timeout", ""), http.StatusServiceUnavailable, true, "in time"},
 		{"our own timeout", fmt.Errorf("send: %w", context.DeadlineExceeded), http.StatusServiceUnavailable, true, "in time"},
-		{"connection", &azservicebus.Error{Code: azservicebus.CodeConnectionLost}, http.StatusServiceUnavailable, true, "connection"},
-		{"closed", &azservicebus.Error{Code: azservicebus.CodeClosed}, http.StatusServiceUnavailable, true, "connection"},
-		{"too large", azservicebus.ErrMessageTooLarge, http.StatusForbidden, false, "larger"},
+		{"connection", &amqp.ConnError{}, http.StatusServiceUnavailable, true, "connection"},
+		{"connection closed over its token", &amqp.ConnError{RemoteErr: &amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess}}, http.StatusServiceUnavailable, true, "connection"},
+		{"no connection", fmt.Errorf("%w: dial", link.ErrNoConnection), http.StatusServiceUnavailable, true, "connection"},
+		{"closed", link.ErrClosed, http.StatusServiceUnavailable, true, "stopping"},
+		{"too large", link.ErrTooLarge, http.StatusForbidden, false, "larger"},
 		{"batch too large", remote(amqp.ErrCondMessageSizeExceeded, ""), http.StatusForbidden, false, "larger"},
 		{"full", remote(amqp.ErrCondResourceLimitExceeded, ""), http.StatusForbidden, false, "quota"},
 		{"disabled", remote("com.microsoft:entity-disabled", ""), http.StatusForbidden, false, "disabled"},

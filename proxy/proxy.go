@@ -18,9 +18,9 @@ import (
 	"overdue/internal/lifecycle"
 	"overdue/internal/listener"
 	"overdue/internal/operations"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/sas"
-	"overdue/internal/servicebus/sdk"
 	"overdue/internal/slack"
 	"overdue/internal/traces"
 	"overdue/proxy/proven"
@@ -28,10 +28,10 @@ import (
 	"overdue/scheduler/journal"
 )
 
-// Config configures a Proxy. Client and Scheduler are required; the zero value of every other
+// Config configures a Proxy. Links and Scheduler are required; the zero value of every other
 // field is sensible.
 type Config struct {
-	Client    *sdk.Client
+	Links     *link.Namespace // over which sends of the REST endpoint go on
 	Scheduler *scheduler.Scheduler
 	// Journal stores companions while the monitor queue cannot be written, so that their sends
 	// succeed. nil fails those sends.
@@ -66,7 +66,7 @@ type Config struct {
 	Upstream Upstream
 	// ClientTokens: clients authenticate to the namespace themselves, so AMQP.Tokens and
 	// Upstream.Authorize must be nil. Sends through the REST endpoint go on over HTTP with the
-	// client's token, because the SDK's client would use the proxy's credentials.
+	// client's token, because Links would use the proxy's credentials.
 	ClientTokens bool
 	// Keys are the keys of the endpoints: each client must show a token signed with one that has
 	// the right it needs. Without keys the endpoints admit everyone. Keys exclude ClientTokens.
@@ -135,7 +135,6 @@ const (
 // use.
 type Proxy struct {
 	cfg     Config
-	senders *senders
 	metrics *metrics
 	places  chan struct{} // one per send in flight
 	queued  atomic.Int64  // sends that wait for one
@@ -163,8 +162,8 @@ type Proxy struct {
 // New returns a Proxy. The first send to an entity opens the link.
 func New(cfg Config) (*Proxy, error) {
 	switch {
-	case cfg.Client == nil:
-		return nil, errors.New("proxy: a Service Bus client is needed")
+	case cfg.Links == nil:
+		return nil, errors.New("proxy: links to the namespace are needed")
 	case cfg.Scheduler == nil:
 		return nil, errors.New("proxy: a scheduler is needed")
 	case cfg.MaxInFlight < 0, cfg.MaxBodySize < 0, cfg.SendTimeout < 0:
@@ -191,10 +190,9 @@ func New(cfg Config) (*Proxy, error) {
 		cfg.Log = zap.NewNop()
 	}
 	p := &Proxy{
-		cfg:     cfg,
-		senders: newSenders(cfg.Client, cfg.Log),
-		places:  make(chan struct{}, cfg.MaxInFlight),
-		bodies:  rest.NewBodies(bodyBudget),
+		cfg:    cfg,
+		places: make(chan struct{}, cfg.MaxInFlight),
+		bodies: rest.NewBodies(bodyBudget),
 	}
 	var err error
 	p.metrics, err = newMetrics(cfg.Registerer, cfg.Canary, func() int { return len(p.places) }, p.queued.Load)
@@ -270,9 +268,8 @@ func (p *Proxy) leave() {
 	p.sends.Done()
 }
 
-// Close does what Shutdown does, closes the AMQP connections, refuses new sends, waits for those
-// in flight and closes the links. The client and the scheduler stay open: they belong to the
-// caller.
+// Close does what Shutdown does, closes the AMQP connections, refuses new sends and waits for those
+// in flight. The links and the scheduler stay open: they belong to the caller.
 func (p *Proxy) Close(ctx context.Context) error {
 	defer p.port.Close() // closes idle connections; the errors of the endpoints come from the calls below
 	endpointErr := errors.Join(p.Shutdown(ctx), p.closeAMQP(ctx))
@@ -282,5 +279,5 @@ func (p *Proxy) Close(ctx context.Context) error {
 	if err := lifecycle.Wait(ctx, &p.sends); err != nil {
 		return fmt.Errorf("proxy: sends still in flight: %w", err)
 	}
-	return errors.Join(endpointErr, p.senders.close(ctx))
+	return endpointErr
 }

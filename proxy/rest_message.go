@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	goamqp "github.com/Azure/go-amqp"
 
 	"overdue/internal/amqp"
 	"overdue/internal/servicebus/rest"
@@ -41,12 +41,12 @@ func knownOf(m *rest.Message) *message {
 
 // amqpOf returns the message for the wire, with the stamped TTL, if any. A message without an id
 // gets one even where no companion names it, as every message does that the REST API takes.
-func amqpOf(m *rest.Message, known *message) *azservicebus.AMQPAnnotatedMessage {
+func amqpOf(m *rest.Message, known *message) *goamqp.Message {
 	b := &m.Broker
-	out := &azservicebus.AMQPAnnotatedMessage{
+	out := &goamqp.Message{
 		ApplicationProperties: m.Properties,
-		Body:                  azservicebus.AMQPAnnotatedMessageBody{Data: [][]byte{m.Body}},
-		Properties: &azservicebus.AMQPAnnotatedMessageProperties{
+		Data:                  [][]byte{m.Body},
+		Properties: &goamqp.MessageProperties{
 			MessageID:      cmp.Or(b.MessageID, known.GivenID, newMessageID()),
 			ContentType:    amqp.Optional(b.ContentType),
 			GroupID:        amqp.Optional(b.SessionID),
@@ -67,22 +67,21 @@ func amqpOf(m *rest.Message, known *message) *azservicebus.AMQPAnnotatedMessage 
 	var stated amqp.Properties
 	amqp.StateLife(&header, &stated, ttl, time.Now())
 	if header.HasTTL {
-		out.Header = &azservicebus.AMQPAnnotatedMessageHeader{TTL: time.Duration(header.TTL) * time.Millisecond, Priority: defaultPriority}
+		out.Header = &goamqp.MessageHeader{TTL: time.Duration(header.TTL) * time.Millisecond, Priority: defaultPriority}
 	}
 	if stated.HasCreationTime {
 		created, expires := stated.CreationTime.Time(), stated.AbsoluteExpiryTime.Time()
 		out.Properties.CreationTime, out.Properties.AbsoluteExpiryTime = &created, &expires
 	}
-	annotations := map[any]any{}
+	out.Annotations = goamqp.Annotations{}
 	if b.PartitionKey != "" {
-		annotations[annotationPartitionKey] = b.PartitionKey
+		out.Annotations[annotationPartitionKey] = b.PartitionKey
 	}
 	if b.ViaPartitionKey != "" {
-		annotations[annotationViaPartitionKey] = b.ViaPartitionKey
+		out.Annotations[annotationViaPartitionKey] = b.ViaPartitionKey
 	}
 	if !b.ScheduledEnqueueTime.IsZero() {
-		annotations[annotationScheduledEnqueueTime] = b.ScheduledEnqueueTime
+		out.Annotations[annotationScheduledEnqueueTime] = b.ScheduledEnqueueTime
 	}
-	out.MessageAnnotations = annotations
 	return out
 }

@@ -31,7 +31,7 @@ func TestAMessageArrivesAsItWasSent(t *testing.T) {
 				"ReplyToSessionId":"rs","SessionId":"s","TimeToLive":90,"To":"t","ViaPartitionKey":"v"}`,
 			"Content-Type", "application/json;type=entry;charset=utf-8", "Priority", "High", "Count", "42", "overdue-within", "1h",
 			"Authorization", "SharedAccessSignature secret", "User-Agent", "test"), http.StatusCreated, "")
-		receiver, err := sc.client.Current().NewReceiverForQueue("orders", nil)
+		receiver, err := sc.ns.Client(t).NewReceiverForQueue("orders", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,9 +156,6 @@ func TestWhatTheBrokerRefusesHasItsStatus(t *testing.T) {
 		})
 		sc.want(sc.post("/missing/messages", "a", "overdue-within", "30s"), http.StatusGone, "'missing' could not be found")
 		sc.want(sc.post("/missing/messages", `[{"Body":"a"}]`, "Content-Type", rest.BatchContentType), http.StatusGone, "'missing'")
-		if n := len(sc.proxy.senders.byName); n != 0 {
-			t.Errorf("%d senders are kept for an entity that does not exist, want none", n)
-		}
 		sc.want(sc.post("/orders/messages", strings.Repeat("x", 300<<10)), http.StatusForbidden, "larger") // the broker's limit
 		sc.want(sc.post("/orders/messages", strings.Repeat("x", 2<<20)), http.StatusForbidden, "larger")   // the endpoint's
 		sc.want(sc.post("/small/messages", strings.Repeat("x", 1001)), http.StatusForbidden, "larger")     // the entity's
@@ -197,9 +194,6 @@ func TestEntityNamesMayContainSlashes(t *testing.T) {
 		sc.want(sc.post("/Team/A/Orders/messages/", "b"), http.StatusCreated, "")
 		if held := sc.messages("team/a/orders"); len(held) != 2 {
 			t.Errorf("the queue holds %d messages, want 2", len(held))
-		}
-		if n := len(sc.proxy.senders.byName); n != 1 {
-			t.Errorf("%d senders for one entity, want 1", n)
 		}
 	})
 }
@@ -313,10 +307,10 @@ func TestNewChecksItsConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
 		for name, c := range map[string]Config{
-			"no client":    {Scheduler: sc.scheduler},
-			"no scheduler": {Client: sc.client},
-			"negative":     {Client: sc.client, Scheduler: sc.scheduler, MaxInFlight: -1},
-			"twice":        {Client: sc.client, Scheduler: sc.scheduler, Registerer: sc.registry},
+			"no links":     {Scheduler: sc.scheduler},
+			"no scheduler": {Links: sc.links},
+			"negative":     {Links: sc.links, Scheduler: sc.scheduler, MaxInFlight: -1},
+			"twice":        {Links: sc.links, Scheduler: sc.scheduler, Registerer: sc.registry},
 		} {
 			if _, err := New(c); err == nil {
 				t.Errorf("%s: New = nil, want an error", name)

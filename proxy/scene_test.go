@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"overdue/internal/broker"
-	"overdue/internal/servicebus/sdk"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
@@ -25,7 +25,7 @@ import (
 type scene struct {
 	*testing.T
 	ns        *brokertest.Namespace
-	client    *sdk.Client
+	links     *link.Namespace
 	scheduler *scheduler.Scheduler
 	registry  *prometheus.Registry
 	proxy     *Proxy
@@ -54,9 +54,9 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 	}
 	sc := &scene{T: t, registry: prometheus.NewRegistry()}
 	sc.ns = brokertest.New(t, func(c *broker.Config) { *c = s.broker })
-	sc.client = sc.ns.Lasting(t)
+	sc.links = sc.ns.Links(t)
 	var err error
-	cfg := scheduler.Config{Client: sc.client, Links: sc.ns.Links(t), MonitorQueue: monitorQueue, Companions: s.companions}
+	cfg := scheduler.Config{Links: sc.links, MonitorQueue: monitorQueue, Companions: s.companions}
 	if sc.scheduler, err = scheduler.New(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 			t.Fatal(err)
 		}
 	}
-	s.proxy.Client, s.proxy.Scheduler, s.proxy.Registerer = sc.client, sc.scheduler, sc.registry
+	s.proxy.Links, s.proxy.Scheduler, s.proxy.Registerer = sc.links, sc.scheduler, sc.registry
 	if sc.proxy, err = New(s.proxy); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestASettlementSaysWhereTheMessageWasReceived(t *testing.T) {
 	for _, entity := range []string{"orders", "payments"} { // of which the first has slots
 		synctest.Test(t, func(t *testing.T) {
 			ns := brokertest.New(t)
-			s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(t), Links: ns.Links(t), MonitorQueue: monitorQueue})
+			s, err := scheduler.New(scheduler.Config{Links: ns.Links(t), MonitorQueue: monitorQueue})
 			if err != nil {
 				t.Fatal(err)
 			}

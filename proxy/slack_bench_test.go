@@ -39,7 +39,7 @@ func BenchmarkSettle(b *testing.B) {
 				kind = "each"
 			}
 			b.Run(kind+", "+name, func(b *testing.B) {
-				s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Links: ns.Links(b)})
+				s, err := scheduler.New(scheduler.Config{MonitorQueue: monitorQueue, Links: ns.Links(b)})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -103,7 +103,7 @@ type settleApp struct {
 
 func settleScene(b *testing.B, kind string, measured bool) *settleApp {
 	ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
-	s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Links: ns.Links(b), Companions: kind})
+	s, err := scheduler.New(scheduler.Config{MonitorQueue: monitorQueue, Links: ns.Links(b), Companions: kind})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func settleScene(b *testing.B, kind string, measured bool) *settleApp {
 		b.Fatal(err)
 	}
 	cfg := Config{
-		Client: ns.Lasting(b), Scheduler: s, AMQP: relay.Config{Dial: ns.Dial, Hostname: "overdue.test"}, MonitorQueue: monitorQueue,
+		Links: ns.Links(b), Scheduler: s, AMQP: relay.Config{Dial: ns.Dial, Hostname: "overdue.test"}, MonitorQueue: monitorQueue,
 		Settings: func(string) Settings { return Settings{Monitored: true, StampTTL: true, Findable: true} },
 	}
 	if measured {

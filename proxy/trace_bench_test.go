@@ -52,11 +52,10 @@ func BenchmarkTracedDelivery(b *testing.B) {
 				})
 			}
 			ns := brokertest.NewTCP(b, func(c *broker.Config) { c.AutoCreate = true })
-			client := ns.Lasting(b)
 			links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 			b.Cleanup(func() { _ = links.Close() })
 			s, err := scheduler.New(scheduler.Config{
-				Client: client, MonitorQueue: monitorQueue, Links: links, Companions: "each",
+				MonitorQueue: monitorQueue, Links: links, Companions: "each",
 			})
 			if err != nil {
 				b.Fatal(err)
@@ -66,7 +65,7 @@ func BenchmarkTracedDelivery(b *testing.B) {
 				b.Fatal(err)
 			}
 			p, err := New(Config{
-				Client: client, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial, Hostname: "overdue.test"}, MonitorQueue: monitorQueue,
+				Links: links, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial, Hostname: "overdue.test"}, MonitorQueue: monitorQueue,
 				Settings: func(string) Settings { return Settings{Monitored: true, StampTTL: true, Findable: true} }, Traces: tracer,
 			})
 			if err != nil {

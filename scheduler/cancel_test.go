@@ -41,7 +41,7 @@ func setupCancel(t *testing.T, act func(*cancelling)) {
 		links := link.New(link.Config{Host: "overdue.test", Plain: true, Dial: ns.Dial, Tokens: link.SAS("RootManageSharedAccessKey", "c2VjcmV0")})
 		t.Cleanup(func() { _ = links.Close() }) // a test may have broken its connection
 		s, err := scheduler.New(scheduler.Config{
-			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Links: links, Operations: operations.New(c.registry),
+			MonitorQueue: monitorQueue, Links: links, Operations: operations.New(c.registry),
 			Cancelled: func(n int, err error) {
 				c.mu.Lock()
 				defer c.mu.Unlock()
@@ -155,7 +155,7 @@ func TestNeedlessCompanionThatIsDueSoonIsLeftAlone(t *testing.T) {
 func TestCompanionsOfOthersAreLeftAlone(t *testing.T) {
 	setupCancel(t, func(c *cancelling) {
 		other := func(n int) {
-			s, err := scheduler.New(scheduler.Config{Client: c.ns.Lasting(c.T), Links: c.ns.Links(c.T), MonitorQueue: monitorQueue})
+			s, err := scheduler.New(scheduler.Config{Links: c.ns.Links(c.T), MonitorQueue: monitorQueue})
 			if err != nil {
 				c.Fatal(err)
 			}

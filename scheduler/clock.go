@@ -11,9 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 )
@@ -203,51 +200,57 @@ func (s *Scheduler) measure(ctx context.Context, l *lane) error {
 }
 
 func (p *probe) run(ctx context.Context) error {
-	if p.s.cfg.Store == nil {
-		p.due = p.s.Now().Time.Add(probeDelay)
+	p.id = "overdue-clock-" + rand.Text()
+	if p.s.cfg.Store != nil {
+		return p.runUnscheduled(ctx)
 	}
-	if err := p.send(ctx); err != nil {
-		return fmt.Errorf("send a probe: %w", err)
-	}
-	err := p.s.manage(ctx, p.lane, func(node *link.Peeker) error {
-		err := p.read(ctx, node)
-		if p.due.IsZero() {
+	p.due = p.s.Now().Time.Add(probeDelay)
+	return p.s.manage(ctx, p.lane, func(node *link.Peeker) error {
+		err := p.send(func() (err error) {
+			p.number, err = node.Schedule(ctx, p.message())
+			return err
+		})
+		if err != nil {
 			return err
 		}
+		err = p.read(ctx, node)
 		p.s.cfg.Operations.Add(operations.Probe, 1)
 		return errors.Join(err, node.CancelScheduled(ctx, []int64{p.number}))
 	})
-	if p.due.IsZero() {
-		err = errors.Join(err, p.receive(ctx))
-	}
-	return err
 }
 
-// send sends the probe, which expires where it is left behind.
-func (p *probe) send(ctx context.Context) error {
-	p.id = "overdue-clock-" + rand.Text()
-	message := &azservicebus.Message{
-		MessageID:   &p.id,
-		Body:        []byte(`{"version":0}`),
-		Subject:     to.Ptr(probeSubject),
-		ContentType: to.Ptr(contentType),
-		TimeToLive:  to.Ptr(time.Minute),
-	}
-	p.s.cfg.Operations.Add(operations.Probe, 1)
-	return p.lane.requests.Do(ctx, func(ctx context.Context, sender *azservicebus.Sender) (err error) {
-		numbers := []int64{0}
-		p.sent = time.Now()
-		if p.due.IsZero() {
-			err = sender.SendMessage(ctx, message, nil)
-		} else {
-			numbers, err = sender.ScheduleMessages(ctx, []*azservicebus.Message{message}, p.due, nil)
-		}
-		p.received = time.Now()
-		if err == nil {
-			p.number = numbers[0]
-		}
+// runUnscheduled is run with a companion store, whose broker may have no scheduled messages.
+func (p *probe) runUnscheduled(ctx context.Context) error {
+	err := p.send(func() error { return p.s.cfg.Links.Send(ctx, p.lane.queue, p.message().Encoded()) })
+	if err != nil {
 		return err
-	})
+	}
+	err = p.s.manage(ctx, p.lane, func(node *link.Peeker) error { return p.read(ctx, node) })
+	return errors.Join(err, p.receive(ctx))
+}
+
+// message is the probe, which expires where it is left behind.
+func (p *probe) message() *link.ScheduledMessage {
+	return &link.ScheduledMessage{
+		MessageID:   p.id,
+		Subject:     probeSubject,
+		ContentType: contentType,
+		Due:         p.due,
+		TimeToLive:  time.Minute,
+		Body:        []byte(`{"version":0}`),
+	}
+}
+
+// send notes when the probe was sent and when that was acknowledged.
+func (p *probe) send(probe func() error) error {
+	p.s.cfg.Operations.Add(operations.Probe, 1)
+	p.sent = time.Now()
+	err := probe()
+	p.received = time.Now()
+	if err != nil {
+		return fmt.Errorf("send a probe: %w", err)
+	}
+	return nil
 }
 
 // read peeks at the stamp of the probe. One that is not scheduled stands among those of others, and

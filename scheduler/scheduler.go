@@ -15,7 +15,6 @@ import (
 	"overdue/internal/operations"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
 	"overdue/scheduler/index"
 )
 
@@ -36,11 +35,10 @@ const (
 // a few companions fill the memory of a monitor, and each of them stay there for long.
 const groupSize = 100
 
-// Config holds the settings of a Scheduler. The zero value of all but Client, Links and
-// MonitorQueue is sensible.
+// Config holds the settings of a Scheduler. The zero value of all but Links and MonitorQueue is
+// sensible.
 type Config struct {
-	Client       *sdk.Client     // measures the broker's clock and cancels companions
-	Links        *link.Namespace // leads to the monitor queue: companions are written and found over it
+	Links        *link.Namespace // leads to the monitor queue
 	MonitorQueue string
 	// MonitorQueues is how many monitor queues there are, of which MonitorQueue is the first: see
 	// package monitorqueue. 0 = 1.
@@ -99,7 +97,6 @@ type Scheduler struct {
 type lane struct {
 	queue      string
 	companions *link.ReconnectingSender
-	requests   *sdk.Sender  // what only the SDK asks of the queue
 	position   atomic.Int64 // where RunCancel has not read the queue yet; 0 = from its beginning
 
 	// The rest is under the mutex of the scheduler.
@@ -156,8 +153,8 @@ func (t *ticket) end(err error) {
 
 // New makes a Scheduler. It opens no link yet: the first companion does.
 func New(cfg Config) (*Scheduler, error) {
-	if cfg.Client == nil || cfg.Links == nil || cfg.MonitorQueue == "" {
-		return nil, errors.New("scheduler: a client, links and the name of the monitor queue are needed")
+	if cfg.Links == nil || cfg.MonitorQueue == "" {
+		return nil, errors.New("scheduler: links and the name of the monitor queue are needed")
 	}
 	switch cfg.Companions {
 	case "", companionsAuto, companionsEach, companionsSlot:
@@ -178,7 +175,6 @@ func New(cfg Config) (*Scheduler, error) {
 		s.lanes = append(s.lanes, &lane{
 			queue:      name,
 			companions: cfg.Links.ReconnectingSender(name),
-			requests:   cfg.Client.NewSender(name),
 		})
 	}
 	return s, nil
@@ -284,7 +280,7 @@ func (s *Scheduler) Close(ctx context.Context) error {
 		err = fmt.Errorf("scheduler: companions still in flight: %w", err)
 	}
 	for _, l := range s.lanes {
-		err = errors.Join(err, l.companions.Close(ctx), l.requests.Close(ctx))
+		err = errors.Join(err, l.companions.Close(ctx))
 	}
 	return err
 }

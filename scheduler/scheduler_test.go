@@ -26,12 +26,10 @@ var setup, companions, ids, one = bubble.WithScheduler, bubble.OnMonitorQueue, b
 
 func TestSchedulerNeedsToKnowWhereItWrites(t *testing.T) {
 	setup(t, func(t *testing.T, ns *brokertest.Namespace, _ *scheduler.Scheduler) {
-		client := ns.Lasting(t)
 		for name, cfg := range map[string]scheduler.Config{
-			"no client":          {MonitorQueue: monitorQueue},
-			"no monitor queue":   {Client: client},
-			"no such companions": {Client: client, Links: ns.Links(t), MonitorQueue: monitorQueue, Companions: "some"},
-			"no links":           {Client: client, MonitorQueue: monitorQueue},
+			"no monitor queue":   {Links: ns.Links(t)},
+			"no such companions": {Links: ns.Links(t), MonitorQueue: monitorQueue, Companions: "some"},
+			"no links":           {MonitorQueue: monitorQueue},
 		} {
 			if s, err := scheduler.New(cfg); err == nil || s != nil {
 				t.Errorf("%s: New = %v, %v, want an error", name, s, err)

@@ -33,7 +33,7 @@ func ask(s *Scheduler, life time.Duration, from, until time.Time) called {
 func slotScene(t *testing.T, f func(t *testing.T, s *Scheduler, left func() []Companion)) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
-		s, err := New(Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t)})
+		s, err := New(Config{MonitorQueue: "monitor", Links: ns.Links(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

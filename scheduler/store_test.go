@@ -66,7 +66,7 @@ func setupStore(t *testing.T, act func(t *testing.T, x *heldItems, s *scheduler.
 		defer func() { _ = links.Close() }() // it does not matter here
 		x, r := &heldItems{}, prometheus.NewRegistry()
 		s, err := scheduler.New(scheduler.Config{
-			Client: ns.Lasting(t), MonitorQueue: monitorQueue, Store: x, Links: links, Deadlines: operations.NewDeadlines(r),
+			MonitorQueue: monitorQueue, Store: x, Links: links, Deadlines: operations.NewDeadlines(r),
 		})
 		if err != nil {
 			t.Fatal(err)

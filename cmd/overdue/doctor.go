@@ -88,7 +88,7 @@ func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool)
 	for i := range c.Alerts {
 		a := &c.Alerts[i]
 		sink := doctor.Sink{Name: a.Name, Setting: a.Key}
-		events, pager, err := app.NewSink(a, client.SDK)
+		events, pager, err := app.NewSink(a, client.Links)
 		switch {
 		case err != nil:
 			sink.Reach = func(context.Context) error { return err }

@@ -57,7 +57,7 @@ func (p *program) doctorLagCommand() *cobra.Command {
 			}
 		}
 		result, err := doctor.MeasureLag(cmd.Context(), doctor.LagConfig{
-			Host: client.Namespace.Host, Client: client.SDK, Links: client.Links, Admin: client.Admin, Administration: client.Administration,
+			Host: client.Namespace.Host, Links: client.Links, Admin: client.Admin, Administration: client.Administration,
 		}, o)
 		if err != nil {
 			return err

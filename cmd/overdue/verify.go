@@ -100,7 +100,7 @@ func (p *program) verify(ctx context.Context, client *operator.Client, tier stri
 	}
 	bar := terminal.NewBar(p.stderr, p.getenv, "tried", verify.Count(only))
 	report, failed := verify.Try(ctx, verify.Config{
-		Client: client.SDK.Current(), Links: client.Links, Admin: admin, Done: func(*verify.Result) { bar.Add(1) },
+		Client: client.SDK, Links: client.Links, Admin: admin, Done: func(*verify.Result) { bar.Add(1) },
 	}, only...)
 	bar.End()
 	report.Version, report.Tier = version.String(), tier

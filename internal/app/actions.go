@@ -50,7 +50,7 @@ func (p *Process) actionSender(ctx context.Context, to string) (out *link.Sender
 	if err != nil {
 		return nil, nil, err
 	}
-	_, links, _, err := ns.Connect(zap.NewNop())
+	links, _, err := ns.Links()
 	if err != nil {
 		return nil, nil, err
 	}

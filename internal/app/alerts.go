@@ -19,7 +19,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/history"
 	"overdue/internal/servicebus/entities"
-	"overdue/internal/servicebus/sdk"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/traces"
 )
 
@@ -51,12 +51,6 @@ type activeSink struct {
 // open makes the sink that every configuration has: the log.
 func (s *sinkSet) open() {
 	s.logged = s.history.Record(alert.NewLog(s.log.Named(alertLog)))
-	s.life.Links("forwarding", func(ctx context.Context) error {
-		if f := s.forward.Load(); f != nil {
-			return f.Close(ctx)
-		}
-		return nil
-	})
 }
 
 // fill makes what c has and the set has not. Nothing of it counts before take is called with what it returns. An error
@@ -80,7 +74,12 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 		next = append(next, activeSink{key, a, sink, ask})
 	}
 	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e config.Entity) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
-		f, err := alert.NewForward(alert.ForwardConfig{Client: s.namespace.client, Links: s.namespace.links, Handling: s.handling, MonitorQueue: s.cfg.MonitorQueue, Log: s.log.Named(alertLog)})
+		f, err := alert.NewForward(alert.ForwardConfig{
+			Links:        s.namespace.links,
+			Handling:     s.handling,
+			MonitorQueue: s.cfg.MonitorQueue,
+			Log:          s.log.Named(alertLog),
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +134,7 @@ func (s *sinkSet) handling(entity string) alert.Handling {
 
 // alerter is one sink: of events, or of notifications behind groups. ask is its check.
 func (s *sinkSet) alerter(a *config.Alert) (sink alert.Alerter, ask adminport.Check, err error) {
-	events, pager, err := NewSink(a, s.namespace.client)
+	events, pager, err := NewSink(a, s.namespace.links)
 	if err != nil {
 		return nil, ask, err
 	}
@@ -152,7 +151,7 @@ func (s *sinkSet) alerter(a *config.Alert) (sink alert.Alerter, ask adminport.Ch
 }
 
 // NewSink makes the sink of events, or else the sink of grouped events, of a configuration.
-func NewSink(a *config.Alert, client *sdk.Client) (events alert.Alerter, pages alert.Notifier, err error) {
+func NewSink(a *config.Alert, links *link.Namespace) (events alert.Alerter, pages alert.Notifier, err error) {
 	text, err := alert.NewText(a.Title, a.Text)
 	if err != nil {
 		return nil, nil, err
@@ -163,7 +162,7 @@ func NewSink(a *config.Alert, client *sdk.Client) (events alert.Alerter, pages a
 	request := func(r *config.Request) alert.HTTP { return alert.HTTP{URL: r.URL, Timeout: r.Timeout} }
 	switch {
 	case a.ServiceBus != nil:
-		events = alert.NewServiceBus(a.Name, client, a.ServiceBus.Entity)
+		events = alert.NewServiceBus(a.Name, links, a.ServiceBus.Entity)
 	case a.Webhook != nil && !a.Webhook.Grouped:
 		events, err = alert.NewWebhook(a.Name, webhook(a.Webhook))
 	case a.Webhook != nil:

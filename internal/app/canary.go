@@ -11,12 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"overdue/internal/config"
 	"overdue/internal/operator/canary"
-	"overdue/internal/servicebus/sdk"
+	"overdue/internal/servicebus/link"
 	"overdue/proxy"
 	"overdue/scheduler"
 )
@@ -24,7 +21,7 @@ import (
 // startCanary starts the canary and the heartbeat. px is nil where there is no proxy.
 func startCanary(e *environment, ns *connection, s *scheduler.Scheduler, px *proxy.Proxy) error {
 	if queue := e.cfg.Canary.Queue; queue != "" {
-		send, err := canarySend(e, ns.client, s, px)
+		send, err := canarySend(e, ns.links, s, px)
 		if err != nil {
 			return err
 		}
@@ -59,7 +56,7 @@ func (a *endpointAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 // canarySend sends a canary the way of any message, through the endpoint. If no endpoint lets us in
 // without a key, it sends with a companion that this process makes.
-func canarySend(e *environment, client *sdk.Client, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
+func canarySend(e *environment, links *link.Namespace, s *scheduler.Scheduler, px *proxy.Proxy) (func(context.Context, string, time.Duration) error, error) {
 	queue := e.cfg.Canary.Queue
 	if px != nil && len(e.cfg.Listen.Keys) == 0 && !e.cfg.Proxy.PassesCredentials() {
 		return func(ctx context.Context, id string, ttl time.Duration) error {
@@ -80,8 +77,6 @@ func canarySend(e *environment, client *sdk.Client, s *scheduler.Scheduler, px *
 			return nil
 		}, nil
 	}
-	sender := client.NewSender(queue)
-	e.life.Links("canary", sender.Close)
 	return func(ctx context.Context, id string, ttl time.Duration) error {
 		now := s.Now().Time
 		err := s.Schedule(ctx, scheduler.Companion{Entity: queue, References: []scheduler.Reference{
@@ -90,6 +85,11 @@ func canarySend(e *environment, client *sdk.Client, s *scheduler.Scheduler, px *
 		if err != nil {
 			return err
 		}
-		return sender.Send(ctx, &azservicebus.Message{MessageID: &id, Body: []byte("canary"), TimeToLive: to.Ptr(ttl)})
+		m := link.ScheduledMessage{
+			MessageID:  id,
+			TimeToLive: ttl,
+			Body:       []byte("canary"),
+		}
+		return links.Send(ctx, queue, m.Encoded())
 	}, nil
 }

@@ -31,18 +31,17 @@ func TestACanaryIsSentThroughTheEndpointOrWithACompanionOfItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			client, links, _, err := ns.Connect(zap.NewNop())
+			links, _, err := ns.Links()
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := scheduler.New(scheduler.Config{Client: client, Links: links, MonitorQueue: "companions-of-the-test", Companions: "each"})
+			s, err := scheduler.New(scheduler.Config{Links: links, MonitorQueue: "companions-of-the-test", Companions: "each"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			p.life.Links("of the test", func(ctx context.Context) error {
 				_ = s.Close(ctx)
-				_ = links.Close()
-				return client.Close(ctx)
+				return links.Close()
 			})
 			if err := p.broker.AddQueue(config.CompanionQueue("companions-of-the-test")); err != nil {
 				t.Fatal(err)
@@ -50,7 +49,7 @@ func TestACanaryIsSentThroughTheEndpointOrWithACompanionOfItsOwn(t *testing.T) {
 			if err := s.MeasureClock(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			send, err := canarySend(p.environment, client, s, p.endpoints.proxy)
+			send, err := canarySend(p.environment, links, s, p.endpoints.proxy)
 			if err != nil {
 				t.Fatal(err)
 			}

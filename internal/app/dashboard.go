@@ -45,7 +45,7 @@ func (p *Process) startDashboard() error {
 // dashboardNamespace is what the pages about messages read. They have connections of their own, which
 // are made when somebody opens such a page: reading a long queue takes nothing from the monitor.
 func (p *Process) dashboardNamespace() (*web.Namespace, error) {
-	_, links, _, err := p.namespace.Connect(p.log)
+	links, _, err := p.namespace.Links()
 	if err != nil {
 		return nil, fmt.Errorf("the dashboard cannot reach the namespace: %w", err)
 	}

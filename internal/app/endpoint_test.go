@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/zap"
 )
 
 // The endpoint has to be served by the proxy: a server of net/http alone changes the names of
@@ -28,13 +27,12 @@ func TestPropertiesPassTheEndpointAsTheyAreSpelled(t *testing.T) {
 	if resp.StatusCode != http.StatusCreated {
 		t.Fatalf("status %d, want 201", resp.StatusCode)
 	}
-	client, links, _, err := p.namespace.Connect(zap.NewNop())
+	client, err := p.namespace.SDK()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close(t.Context())
-	defer links.Close()
-	receiver, err := client.Current().NewReceiverForQueue("orders", nil)
+	receiver, err := client.NewReceiverForQueue("orders", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"overdue/internal/monitorqueue"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
-	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor"
 	"overdue/scheduler"
@@ -67,7 +66,7 @@ func (f *former) look(ctx context.Context) error {
 		}
 		some, err := f.holdsCompanions(ctx, name)
 		switch {
-		case link.Condition(err) == link.ConditionNotFound, failure.Unauthorized(err):
+		case link.Condition(err) == link.ConditionNotFound, link.Unauthorized(err):
 			return nil
 		case err != nil:
 			return fmt.Errorf("peek at %s: %w", name, err)

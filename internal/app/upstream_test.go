@@ -32,7 +32,7 @@ func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, links, _, err := ns.Connect(zap.NewNop())
+	links, _, err := ns.Links()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,6 @@ func watchUpstream(t *testing.T, addr string) (*upstream, *observer.ObservedLogs
 	t.Cleanup(func() {
 		cancel()
 		_ = links.Close()
-		_ = client.Close(context.Background())
 	})
 	return u, logs, ended
 }

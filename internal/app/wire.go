@@ -17,7 +17,6 @@ import (
 	"overdue/internal/connect"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
 	"overdue/internal/slack"
 	"overdue/internal/unreceived"
 	"overdue/monitor"
@@ -60,7 +59,6 @@ func (p *Process) startComponents(listeners []net.Listener) (err error) {
 // share.
 type connection struct {
 	*connect.Namespace
-	client *sdk.Client
 	links  *link.Namespace
 	tokens link.TokenSource
 }
@@ -75,17 +73,15 @@ func (p *Process) connect() error {
 	if err != nil {
 		return &config.Error{Err: fmt.Errorf("namespace: %w", err)}
 	}
-	client, links, tokens, err := ns.Connect(p.log)
+	links, tokens, err := ns.Links()
 	if err != nil {
 		return err
 	}
 	p.namespace = &connection{
 		Namespace: ns,
-		client:    client,
 		links:     links,
 		tokens:    tokens,
 	}
-	p.life.Connection("namespace client", client.Close)
 	p.life.Connection("namespace links", func(context.Context) error { return links.Close() })
 	return nil
 }
@@ -144,7 +140,7 @@ func (p *Process) startCompanions() (*companions, error) {
 	c.deadlines.SetCanary(p.cfg.Canary.Queue)
 	count, journaled, cancelled := companionCounter(p.registry)
 	sc := scheduler.Config{
-		Client: ns.client, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Companions: p.cfg.Companions,
+		MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Companions: p.cfg.Companions,
 		Written: func(n int, err error) {
 			count(n, err)
 			c.noteWritten(err)
@@ -264,7 +260,7 @@ func (p *Process) startMonitor(c *companions) (err error) {
 // startProxy starts the proxy and opens its endpoints.
 func (p *Process) startProxy(c *companions, listeners []net.Listener) (err error) {
 	p.endpoints, err = newEndpoints(p.environment, proxy.Config{
-		Client: p.namespace.client, Scheduler: c.scheduler, Journal: c.journal, Operations: c.operations,
+		Links: p.namespace.links, Scheduler: c.scheduler, Journal: c.journal, Operations: c.operations,
 		Settings: p.catalog.Settings, Learn: p.catalog.Learn, Excluded: p.excluded,
 		MonitorQueue: p.cfg.MonitorQueue, Entities: p.cfg.MonitoredNames(), Canary: p.cfg.Canary.Queue,
 		MaxInFlight: int(p.cfg.Proxy.MaxInFlight), MaxBodySize: p.cfg.Proxy.MaxBodySize,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connect makes the clients of a Service Bus namespace: the SDK's, ours for links, and that
-// of the administration API. It is the only one that imports azidentity.
+// Package connect makes the clients of a Service Bus namespace: ours for links, that of the
+// administration API, and the SDK's, which operators' commands use. It is the only one that imports azidentity.
 package connect
 
 import (
@@ -19,13 +19,11 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	sbadmin "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
-	"go.uber.org/zap"
 
 	"overdue/internal/listener/tlsrecord"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/namespace"
-	"overdue/internal/servicebus/sdk"
 	"overdue/internal/version"
 )
 
@@ -44,51 +42,55 @@ func Parse(text string) (*Namespace, error) {
 	return &Namespace{n}, nil
 }
 
-// Connect makes the two clients of a namespace, neither of which dials yet, and what proves
-// to it who we are.
-func (n *Namespace) Connect(log *zap.Logger) (*sdk.Client, *link.Namespace, link.TokenSource, error) {
-	cfg := sdk.Config{Dial: n.Open, Renewed: func(why error) {
-		log.Warn("namespace client renewed", zap.String("namespace", n.Host), zap.Error(why))
-	}}
-	links := link.Config{Host: n.Host, Plain: n.Plain, Dial: n.Open}
+// Links makes the client of a namespace, which does not dial yet, and what proves to it who we are.
+func (n *Namespace) Links() (*link.Namespace, link.TokenSource, error) {
+	cfg := link.Config{
+		Host:  n.Host,
+		Plain: n.Plain,
+		Dial:  n.Open,
+	}
+	switch {
+	case n.ConnectionString == "":
+		credential, err := azidentity.NewDefaultAzureCredential(nil)
+		if err != nil {
+			return nil, nil, fmt.Errorf("no Azure identity is available: %w", err)
+		}
+		cfg.Tokens = link.Credential(credential)
+	case n.Signature != "":
+		cfg.Tokens = link.Signature(n.Signature)
+	default:
+		cfg.Tokens = link.SAS(n.KeyName, n.Key)
+	}
+	return link.New(cfg), cfg.Tokens, nil
+}
+
+// SDK makes the SDK's client of a namespace, which does not dial yet, for operators who want to see
+// what an app would.
+func (n *Namespace) SDK() (*azservicebus.Client, error) {
+	options := &azservicebus.ClientOptions{
+		ApplicationID: "overdue/" + version.String(),
+		// It may be any connection that AMQP can begin on.
+		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return n.Open(ctx) },
+		// The defaults wait 4 s before the first retry and up to two minutes later on.
+		RetryOptions: azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond},
+	}
 	if n.ConnectionString == "" {
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("no Azure identity is available: %w", err)
+			return nil, fmt.Errorf("no Azure identity is available: %w", err)
 		}
-		links.Tokens = link.Credential(credential)
-		cfg.Make = func(dial sdk.Dialer) (*azservicebus.Client, error) {
-			return azservicebus.NewClient(n.Host, credential, clientOptions(dial))
-		}
-	} else {
-		links.Tokens = link.SAS(n.KeyName, n.Key)
-		if n.Signature != "" {
-			links.Tokens = link.Signature(n.Signature)
-		}
-		cfg.Make = func(dial sdk.Dialer) (*azservicebus.Client, error) {
-			return azservicebus.NewClientFromConnectionString(n.ConnectionString, clientOptions(dial))
-		}
+		return azservicebus.NewClient(n.Host, credential, options)
 	}
-	client, err := sdk.New(cfg)
-	switch {
-	case err == nil:
-		return client, link.New(links), links.Tokens, nil
-	case n.ConnectionString == "":
-		return nil, nil, nil, fmt.Errorf("make a client for %s: %w", n.Host, err)
+	client, err := azservicebus.NewClientFromConnectionString(n.ConnectionString, options)
+	if err != nil {
+		return nil, n.notAccepted()
 	}
-	// The SDK may quote what it could not read.
-	return nil, nil, nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK accepts", n.Host)
+	return client, nil
 }
 
-func clientOptions(dial sdk.Dialer) *azservicebus.ClientOptions {
-	return &azservicebus.ClientOptions{
-		ApplicationID:    "overdue/" + version.String(),
-		NewWebSocketConn: dial, // which may be any connection that AMQP can begin on
-		// The defaults wait 4 s before the first retry and up to two minutes later on: an app behind a
-		// sidecar has given up by then. A companion that waits here when the line is back comes so much
-		// too late.
-		RetryOptions: azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond},
-	}
+// notAccepted is said instead of the SDK's error, which may quote what it could not read.
+func (n *Namespace) notAccepted() error {
+	return fmt.Errorf("the connection string for %s is not one that the Service Bus SDK accepts", n.Host)
 }
 
 // Administration is the SDK's client of the administration API, led to where api has it. It is for
@@ -106,8 +108,7 @@ func (n *Namespace) Administration(api *entities.Admin) (*sbadmin.Client, error)
 	}
 	client, err := sbadmin.NewClientFromConnectionString(n.ConnectionString, options)
 	if err != nil {
-		// The SDK may quote what it could not read.
-		return nil, fmt.Errorf("the connection string for %s is not one that the Service Bus SDK accepts", n.Host)
+		return nil, n.notAccepted()
 	}
 	return client, nil
 }

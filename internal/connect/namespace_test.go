@@ -22,12 +22,12 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
-	"go.uber.org/zap"
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/httpapi"
 	"overdue/internal/config"
 	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/link"
 	"overdue/internal/servicebus/sas"
 )
 
@@ -77,7 +77,7 @@ func TestWhatTheCheckTakesTheSDKTakes(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		client, _, _, err := n.Connect(zap.NewNop())
+		client, err := n.SDK()
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
@@ -141,15 +141,21 @@ func TestEveryConnectionStringServesBothClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := parse(t, text)
-			client, links, tokens, err := n.Connect(zap.NewNop())
+			client, err := n.SDK()
+			if err != nil {
+				t.Fatal(err)
+			}
+			links, tokens, err := n.Links()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer client.Close(context.Background())
 			defer links.Close()
-			sender := client.NewSender("orders")
-			defer sender.Close(context.Background())
-			if err := sender.Send(t.Context(), &azservicebus.Message{Body: []byte(name)}); err != nil {
+			sender, err := client.NewSender("orders", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sender.SendMessage(t.Context(), &azservicebus.Message{Body: []byte(name)}, nil); err != nil {
 				t.Fatalf("send with the SDK: %v", err)
 			}
 			receiver, err := links.Receiver(t.Context(), "orders")
@@ -171,15 +177,13 @@ func TestEveryConnectionStringServesBothClients(t *testing.T) {
 func TestAWrongKeyIsRefusedByTheNamespace(t *testing.T) {
 	_, addr := serveBroker(t)
 	n := parse(t, config.ConnectionString(addr, keyName, "another-key-of-16"))
-	client, links, _, err := n.Connect(zap.NewNop())
+	links, _, err := n.Links()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close(context.Background())
 	defer links.Close()
-	err = client.NewSender("orders").Send(t.Context(), &azservicebus.Message{})
-	if bad := (*azservicebus.Error)(nil); !errors.As(err, &bad) || bad.Code != azservicebus.CodeUnauthorizedAccess {
-		t.Errorf("send with a wrong key = %v, want CodeUnauthorizedAccess", err)
+	if err := links.Send(t.Context(), "orders", nil); !link.Unauthorized(err) {
+		t.Errorf("send with a wrong key = %v, want that it is unauthorized", err)
 	}
 }
 
@@ -195,7 +199,7 @@ func TestTheSDKAdministersWhereTheAPIHasAnswered(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, links, tokens, err := n.Connect(zap.NewNop())
+			links, tokens, err := n.Links()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -225,7 +229,7 @@ func TestTheSDKAdministersWhereTheAPIHasAnswered(t *testing.T) {
 // No machine has the name, so a client that dialed at once would fail.
 func TestAMachinesIdentityConnectsToNothingBeforeItIsUsed(t *testing.T) {
 	n := parse(t, "contoso.invalid")
-	client, links, tokens, err := n.Connect(zap.NewNop())
+	links, tokens, err := n.Links()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +239,7 @@ func TestAMachinesIdentityConnectsToNothingBeforeItIsUsed(t *testing.T) {
 	if _, err := n.Administration(&entities.Admin{Endpoints: n.adminEndpoints()}); err != nil {
 		t.Errorf("administration: %v", err)
 	}
-	if err := errors.Join(links.Close(), client.Close(t.Context())); err != nil {
+	if err := links.Close(); err != nil {
 		t.Errorf("close what was never used: %v", err)
 	}
 }
@@ -250,7 +254,7 @@ func TestTheNamespaceIsParsedWithoutShowingItsSecret(t *testing.T) {
 func TestAConnectionStringThatTheSDKRefusesIsNotQuoted(t *testing.T) {
 	n := parse(t, "Endpoint=sb://contoso.invalid:5671;SharedAccessKeyName=k;SharedAccessKey=top-secret")
 	n.ConnectionString = "SharedAccessKey=top-secret" // which the SDK refuses
-	_, _, _, err := n.Connect(zap.NewNop())
+	_, err := n.SDK()
 	_, adminErr := n.Administration(&entities.Admin{})
 	for _, err := range []error{err, adminErr} {
 		if err == nil || !strings.Contains(err.Error(), "contoso.invalid") || strings.Contains(err.Error(), "top-secret") {

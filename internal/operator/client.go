@@ -10,8 +10,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
-	"go.uber.org/zap"
 
 	"overdue/alert"
 	"overdue/internal/catalog"
@@ -22,7 +22,6 @@ import (
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
 	"overdue/scheduler"
 )
 
@@ -40,7 +39,7 @@ const (
 type Client struct {
 	Config    *config.Config
 	Namespace *connect.Namespace
-	SDK       *sdk.Client
+	SDK       *azservicebus.Client
 	Links     *link.Namespace
 	Admin     *entities.Admin // without endpoints if there is no administration API
 	// Fleet is the address by which the processes of the fleet know the namespace. It differs from
@@ -54,7 +53,11 @@ func Open(c *config.Config) (*Client, error) {
 	if err != nil {
 		return nil, &config.Error{Err: fmt.Errorf("%s: %w", c.At("namespace"), err)}
 	}
-	client, links, tokens, err := ns.Connect(zap.NewNop())
+	client, err := ns.SDK()
+	if err != nil {
+		return nil, err
+	}
+	links, tokens, err := ns.Links()
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +149,7 @@ func (c *Client) OpenRedis() (*redisstore.Store, error) {
 // MeasureClock measures how far the broker's clock is ahead of ours, and how wrong that can be, as
 // a process with this configuration does.
 func (c *Client) MeasureClock(ctx context.Context) (ahead, uncertainty time.Duration, err error) {
-	cfg := scheduler.Config{Client: c.SDK, MonitorQueue: c.Config.MonitorQueue, Links: c.Links}
+	cfg := scheduler.Config{MonitorQueue: c.Config.MonitorQueue, Links: c.Links}
 	if c.Config.CompanionsInRedis() {
 		var store *redisstore.Store // the clock is that of the broker, so nothing is asked there
 		if store, err = c.OpenRedis(); err != nil {

@@ -75,7 +75,7 @@ func TestAClientReadsAndChangesANamespace(t *testing.T) {
 	if err := dlq.Walk(t.Context(), c.Links, dlq.Place{Entity: "bills"}, 0, func(*dlq.Letter) bool { return true }); err != nil {
 		t.Errorf("Walk of the new queue = %v", err)
 	}
-	sender, err := c.SDK.Current().NewSender("bills", nil)
+	sender, err := c.SDK.NewSender("bills", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
 
 	"overdue/internal/app"
@@ -16,16 +17,15 @@ import (
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
 )
 
 // A Connection is how an operator's command gets at messages. It reads and receives as the
 // configuration says, and sends as an app at an AMQP endpoint does: what goes to monitored entities
 // has its companions.
 type Connection struct {
-	*Client                     // for reading and receiving
-	Sender      *sdk.Client     // through the endpoint; nil when there is none
-	SenderLinks *link.Namespace // likewise, for what is sent as it is encoded
+	*Client                          // for reading and receiving
+	Sender      *azservicebus.Client // through the endpoint; nil when there is none
+	SenderLinks *link.Namespace      // likewise, for what is sent as it is encoded
 	ends        []func()
 }
 
@@ -80,7 +80,11 @@ func (c *Connection) sendThrough(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	client, links, _, err := ns.Connect(zap.NewNop())
+	client, err := ns.SDK()
+	if err != nil {
+		return err
+	}
+	links, _, err := ns.Links()
 	if err != nil {
 		return err
 	}

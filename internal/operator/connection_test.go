@@ -54,7 +54,7 @@ func companions(t *testing.T, links *link.Namespace) (all []scheduler.Companion)
 
 func send(t *testing.T, c *Connection) {
 	t.Helper()
-	sender, err := c.Sender.Current().NewSender("orders", nil)
+	sender, err := c.Sender.NewSender("orders", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestOutstandingDeadlinesAreShown(t *testing.T) {
 	withNamespace(t, func(s *namespaceScene) {
 		wantText(s.T, s.page(200, "deadlines"), "No deadline is outstanding")
 		wantText(s.T, s.page(400, "deadlines?entity=a//b"), "not the name of a queue")
-		sc, err := scheduler.New(scheduler.Config{Client: s.ns.Lasting(s.T), MonitorQueue: "overdue-monitor", Links: s.source.Namespace.Deadlines.Links, Companions: "each"})
+		sc, err := scheduler.New(scheduler.Config{MonitorQueue: "overdue-monitor", Links: s.source.Namespace.Deadlines.Links, Companions: "each"})
 		if err != nil {
 			s.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func play(t *testing.T, act func(*scene)) {
 		})
 		s.client = s.ns.Client(t)
 		links := s.ns.Links(t)
-		sc, err := scheduler.New(scheduler.Config{Client: s.ns.Lasting(t), Links: links, MonitorQueue: "overdue-monitor"})
+		sc, err := scheduler.New(scheduler.Config{Links: links, MonitorQueue: "overdue-monitor"})
 		s.must(err)
 		t.Cleanup(func() { _ = sc.Close(context.Background()) })
 		s.adopter = New(Config{

@@ -22,7 +22,7 @@ func BenchmarkJournal(b *testing.B) {
 				c.Queues = []broker.QueueConfig{{Name: monitorQueue}}
 			})
 			ns.Broker.Default().Inject(broker.Fault{Entity: monitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
-			s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(b), MonitorQueue: monitorQueue, Links: ns.Links(b)})
+			s, err := scheduler.New(scheduler.Config{MonitorQueue: monitorQueue, Links: ns.Links(b)})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -24,7 +24,7 @@ func TestAJournalThatCannotBeReadIsReadAgain(t *testing.T) {
 	directory := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "monitor"}} })
-		s, err := scheduler.New(scheduler.Config{Client: ns.Lasting(t), MonitorQueue: "monitor", Links: ns.Links(t)})
+		s, err := scheduler.New(scheduler.Config{MonitorQueue: "monitor", Links: ns.Links(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ func TestMissedMessagesAreForwardedAndReported(t *testing.T) {
 	play(t, func(s *scene) {
 		s.forward = func(links *link.Namespace) *alert.Forward {
 			f, err := alert.NewForward(alert.ForwardConfig{
-				Client: s.Namespace.Lasting(s.T), Links: links, Log: s.Logger(),
+				Links: links, Log: s.Logger(),
 				Handling: func(entity string) alert.Handling {
 					if entity != workQueue {
 						return alert.Handling{}

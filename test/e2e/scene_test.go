@@ -100,9 +100,8 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 // newProxy is a proxy in front of the namespace, with its own connection for what comes by REST.
 func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 	s.Helper()
-	sending := s.Lasting()
 	p, err := proxy.New(proxy.Config{
-		Client: sending, Scheduler: sc, Journal: s.openJournal(sc), MonitorQueue: monitorQueue, Log: s.Logger(),
+		Links: s.Namespace.Links(s.T), Scheduler: sc, Journal: s.openJournal(sc), MonitorQueue: monitorQueue, Log: s.Logger(),
 		AMQP: relay.Config{Dial: s.Namespace.Dial, Hostname: "overdue.test"},
 		Settings: func(entity string) proxy.Settings {
 			now := s.settingsNow()
@@ -134,7 +133,7 @@ func (s *scene) settingsNow() monitor.Settings {
 func (s *scene) newScheduler(o *operations.Counter) *scheduler.Scheduler {
 	s.Helper()
 	cfg := scheduler.Config{
-		Client: s.Lasting(), Links: s.Namespace.Links(s.T), MonitorQueue: monitorQueue, MonitorQueues: s.monitorQueues, Operations: o,
+		Links: s.Namespace.Links(s.T), MonitorQueue: monitorQueue, MonitorQueues: s.monitorQueues, Operations: o,
 		Companions: "slot", Written: func(n int, _ error) { s.written.Add(int64(n)) },
 	}
 	if s.auto {
@@ -180,9 +179,7 @@ func (s *scene) startMonitor() (stop func()) {
 	}
 	links := s.links()
 	if s.forward != nil {
-		f := s.forward(links)
-		alerters = append(alerters, f)
-		s.Cleanup(func() { _ = f.Close(context.Background()) })
+		alerters = append(alerters, s.forward(links))
 	}
 	cfg := monitor.Config{
 		Links: links, Scheduler: sc, Queues: monitorqueue.Of(monitorQueue, s.monitorQueues),

@@ -132,11 +132,11 @@ func (f *fleet) play(t *testing.T, seed uint64) *tally {
 	q, o := &queue{}, &outcome{missed: map[string][]time.Time{}}
 	synctest.Test(t, func(t *testing.T) {
 		ns := brokertest.New(t)
-		client, links := ns.Lasting(t), ns.Links(t)
+		links := ns.Links(t)
 		var proxies sync.WaitGroup
 		began := time.Now()
 		for i := range f.proxies {
-			s, err := scheduler.New(scheduler.Config{Client: client, Links: links, MonitorQueue: "overdue-monitor", Store: q})
+			s, err := scheduler.New(scheduler.Config{Links: links, MonitorQueue: "overdue-monitor", Store: q})
 			if err != nil {
 				t.Fatal(err)
 			}

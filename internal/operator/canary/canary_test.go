@@ -23,7 +23,6 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/pipenet"
 )
@@ -32,7 +31,7 @@ import (
 type scene struct {
 	*testing.T
 	ns     *brokertest.Namespace
-	client *sdk.Client
+	client *azservicebus.Client
 	canary *Canary
 	logs   *observer.ObservedLogs
 	sendTo atomic.Pointer[string] // where canaries go: the queue, until a test says otherwise; nil: nowhere
@@ -46,7 +45,7 @@ func setup(t *testing.T) *scene {
 			{Name: "canaries", DeadLetteringOnMessageExpiration: true}, {Name: "elsewhere", DeadLetteringOnMessageExpiration: true},
 		}
 	})
-	s := &scene{T: t, ns: ns, client: ns.Lasting(t)}
+	s := &scene{T: t, ns: ns, client: ns.Client(t)}
 	core, logs := observer.New(zap.InfoLevel)
 	s.logs = logs
 	s.sendTo.Store(to.Ptr("canaries"))
@@ -68,7 +67,7 @@ func setup(t *testing.T) *scene {
 }
 
 func (s *scene) send(ctx context.Context, entity, id string, ttl time.Duration) error {
-	sender, err := s.client.Current().NewSender(entity, nil)
+	sender, err := s.client.NewSender(entity, nil)
 	if err != nil {
 		return err
 	}

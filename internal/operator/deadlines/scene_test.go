@@ -59,7 +59,7 @@ func (s *scene) links(tokens link.TokenSource) *link.Namespace {
 func (s *scene) schedule(configure func(*scheduler.Config), companions ...scheduler.Companion) {
 	s.Helper()
 	if s.scheduler == nil {
-		cfg := scheduler.Config{Client: s.ns.Lasting(s.T), Links: s.source.Links, MonitorQueue: monitorQueue, Companions: "each"}
+		cfg := scheduler.Config{Links: s.source.Links, MonitorQueue: monitorQueue, Companions: "each"}
 		if configure != nil {
 			configure(&cfg)
 		}

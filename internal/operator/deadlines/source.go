@@ -127,7 +127,7 @@ func (s *Source) peek(ctx context.Context, queue, path string, f func(*stored) (
 		return errInterrupted
 	case link.Condition(err) == link.ConditionNotFound:
 		return fmt.Errorf("there is no monitor queue %q; create it with `overdue doctor --fix`", queue)
-	case failure.Unauthorized(err):
+	case link.Unauthorized(err):
 		return failure.NoRightToListen(path)
 	}
 	return cmp.Or(failure.Unreachable(err), fmt.Errorf("read companions in %s: %s", path, failure.Reason(err)))

@@ -29,7 +29,7 @@ func Failure(place Place, err error) error {
 		return fmt.Errorf("there is no queue %q; correct the name, or write topic/Subscriptions/name for a subscription", place.Entity)
 	case condition == link.ConditionNotFound:
 		return fmt.Errorf("there is no subscription %q", place)
-	case failure.Unauthorized(err):
+	case link.Unauthorized(err):
 		return failure.NoRightToListen(place.String())
 	}
 	return fmt.Errorf("read %s: %s", place, failure.Reason(err))

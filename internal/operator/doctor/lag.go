@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -22,7 +21,6 @@ import (
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
 	"overdue/monitor"
 	"overdue/scheduler"
 )
@@ -43,10 +41,9 @@ const (
 
 // LagConfig says where to measure. All fields are required.
 type LagConfig struct {
-	Host   string // of the namespace
-	Client *sdk.Client
-	Links  *link.Namespace
-	Admin  *entities.Admin
+	Host  string // of the namespace
+	Links *link.Namespace
+	Admin *entities.Admin
 	// Administration makes the client that creates and deletes queues. It is called once Admin has
 	// answered.
 	Administration func() (*admin.Client, error)
@@ -164,7 +161,7 @@ func (r *lagRun) deleteQueues(ctx context.Context, client *admin.Client) error {
 // measure runs a monitor for the eager queue while it sends and observes.
 func (r *lagRun) measure(ctx context.Context) (_ *LagResult, err error) {
 	s, err := scheduler.New(scheduler.Config{
-		Client: r.Client, MonitorQueue: r.queues.monitor, Links: r.Links, Companions: "each",
+		MonitorQueue: r.queues.monitor, Links: r.Links, Companions: "each",
 	})
 	if err != nil {
 		return nil, err
@@ -202,15 +199,6 @@ func (r *lagRun) measure(ctx context.Context) (_ *LagResult, err error) {
 
 // send sends a message for each time to live, to the eager queue with its companion.
 func (r *lagRun) send(ctx context.Context, s *scheduler.Scheduler, queue string) error {
-	sender, err := r.Client.Current().NewSender(queue, nil)
-	if err != nil {
-		return fmt.Errorf("sender for %s: %w", queue, err)
-	}
-	defer func() { _ = sender.Close(context.WithoutCancel(ctx)) }() // everything has been acknowledged
-	// Open the link first: the SDK opens one for each concurrent send that finds none.
-	if _, err := sender.NewMessageBatch(ctx, nil); err != nil {
-		return fmt.Errorf("send to %s: %w", queue, err)
-	}
 	var g errgroup.Group
 	for i, ttl := range r.ttls {
 		g.Go(func() error {
@@ -224,7 +212,12 @@ func (r *lagRun) send(ctx context.Context, s *scheduler.Scheduler, queue string)
 					return err
 				}
 			}
-			if err := sender.SendMessage(ctx, &azservicebus.Message{MessageID: &id, Body: []byte("lag"), TimeToLive: to.Ptr(ttl)}, nil); err != nil {
+			m := link.ScheduledMessage{
+				MessageID:  id,
+				TimeToLive: ttl,
+				Body:       []byte("lag"),
+			}
+			if err := r.Links.Send(ctx, queue, m.Encoded()); err != nil {
 				return fmt.Errorf("send to %s: %w", queue, err)
 			}
 			return nil

@@ -7,18 +7,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/lag"
-	"overdue/internal/servicebus/sdk"
 )
 
 // lagConfig is where the holder of a key measures.
@@ -26,25 +23,9 @@ func (c *clinic) lagConfig(keyName, key string) LagConfig {
 	c.Helper()
 	cfg := c.config(keyName, key)
 	return LagConfig{
-		Host: host, Client: c.lasting(keyName, key), Links: cfg.Links, Admin: cfg.Admin,
+		Host: host, Links: cfg.Links, Admin: cfg.Admin,
 		Administration: func() (*admin.Client, error) { return c.admin(keyName, key), nil },
 	}
-}
-
-// lasting is the client of the program for the holder of a key.
-func (c *clinic) lasting(keyName, key string) *sdk.Client {
-	c.Helper()
-	client, err := sdk.New(sdk.Config{
-		Dial: func(ctx context.Context) (net.Conn, error) { return c.net.Dial(ctx, host) },
-		Make: func(dial sdk.Dialer) (*azservicebus.Client, error) {
-			return azservicebus.NewClientFromConnectionString(connection(keyName, key), &azservicebus.ClientOptions{NewWebSocketConn: dial})
-		},
-	})
-	if err != nil {
-		c.Fatal(err)
-	}
-	c.Cleanup(func() { _ = client.Close(context.Background()) }) // the network is gone next
-	return client
 }
 
 // leftQueues returns the queues of measurements that are left.

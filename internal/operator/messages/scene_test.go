@@ -56,7 +56,7 @@ func setup(t *testing.T, n int, act func(t *testing.T, s *scene)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		client.SDK, client.Links, client.Admin = ns.Lasting(t), ns.Links(t), administration(t, ns)
+		client.SDK, client.Links, client.Admin = ns.Client(t), ns.Links(t), administration(t, ns)
 		s := &scene{T: t, ns: ns, conn: &operator.Connection{Client: client, Sender: client.SDK, SenderLinks: ns.Links(t)}}
 		s.queue, _ = ns.Broker.Queue("orders")
 		if n > 0 {

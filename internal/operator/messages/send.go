@@ -184,7 +184,7 @@ type sendResult struct {
 // Send sends in batches, as large as the link takes them, and prints what has been accepted, also
 // when not everything was. The connection is one that sends.
 func Send(ctx context.Context, conn *operator.Connection, entity string, template *azservicebus.Message, o SendOptions, stdout io.Writer) error {
-	sender, err := conn.Sender.Current().NewSender(entity, nil)
+	sender, err := conn.Sender.NewSender(entity, nil)
 	if err != nil {
 		return fmt.Errorf("send to %s: %w", entity, err)
 	}

@@ -82,13 +82,6 @@ func Unreachable(err error) error {
 	return nil
 }
 
-// Unauthorized reports whether the service refused for want of a right, on a link or through a
-// management node.
-func Unauthorized(err error) bool {
-	answer := (*link.StatusError)(nil)
-	return link.Condition(err) == string(amqp.ErrCondUnauthorizedAccess) || errors.As(err, &answer) && answer.Code == 401
-}
-
 // NoRightToListen is the error of a client that lacks the Listen right on an entity.
 func NoRightToListen(entity string) error {
 	return fmt.Errorf("the key or the identity lacks the Listen right on %s; see docs/operate/rights.md", entity)

@@ -70,17 +70,7 @@ func TestOnlyAFailedDialIsUnreachable(t *testing.T) {
 	}
 }
 
-func TestARefusalForWantOfARightIsRecognized(t *testing.T) {
-	for want, errs := range map[bool][]error{
-		true:  {&amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess}, fmt.Errorf("peek: %w", &link.StatusError{Code: 401})},
-		false: {nil, errors.New("unauthorized"), &amqp.Error{Condition: amqp.ErrCondNotFound}, &link.StatusError{Code: 404}},
-	} {
-		for _, err := range errs {
-			if got := Unauthorized(err); got != want {
-				t.Errorf("Unauthorized(%v) = %v, want %v", err, got, want)
-			}
-		}
-	}
+func TestTheErrorForAMissingRightNamesTheEntity(t *testing.T) {
 	if got, want := NoRightToListen("orders").Error(), "the key or the identity lacks the Listen right on orders; see docs/operate/rights.md"; got != want {
 		t.Errorf("NoRightToListen = %q, want %q", got, want)
 	}

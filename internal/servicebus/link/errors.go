@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 
 	"github.com/Azure/go-amqp"
 
@@ -104,12 +105,18 @@ func Condition(err error) string {
 	}
 	var answer *StatusError
 	if errors.As(err, &answer) {
-		if answer.Condition == "" && answer.Code == 404 {
+		if answer.Condition == "" && answer.Code == http.StatusNotFound {
 			return ConditionNotFound
 		}
 		return answer.Condition
 	}
 	return ""
+}
+
+// Unauthorized reports whether the broker refused for want of a right, on a link or by a node.
+func Unauthorized(err error) bool {
+	var answer *StatusError
+	return Condition(err) == ConditionUnauthorized || errors.As(err, &answer) && answer.Code == http.StatusUnauthorized
 }
 
 // refused reports whether err is a refusal by the peer. Such an error says nothing about the

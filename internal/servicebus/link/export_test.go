@@ -25,3 +25,13 @@ func (n *Namespace) PutTokens(ctx context.Context, names ...string) (put int, er
 	})
 	return put, err
 }
+
+// Entities returns how many senders Send keeps.
+func (n *Namespace) Entities() int {
+	n.senders.mu.Lock()
+	defer n.senders.mu.Unlock()
+	return len(n.senders.byName)
+}
+
+// MaxSenders is how many it keeps at the most.
+const MaxSenders = maxSenders

@@ -72,3 +72,16 @@ func TestLostIsNotRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestARefusalForWantOfARightIsRecognized(t *testing.T) {
+	for want, errs := range map[bool][]error{
+		true:  {&amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess}, fmt.Errorf("peek: %w", &link.StatusError{Code: 401})},
+		false: {nil, errors.New("unauthorized"), &amqp.Error{Condition: amqp.ErrCondNotFound}, &link.StatusError{Code: 404}},
+	} {
+		for _, err := range errs {
+			if got := link.Unauthorized(err); got != want {
+				t.Errorf("Unauthorized(%v) = %v, want %v", err, got, want)
+			}
+		}
+	}
+}

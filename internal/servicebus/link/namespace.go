@@ -26,6 +26,7 @@ type Namespace struct {
 	cfg       Config
 	receiving keeper
 	sending   keeper
+	senders   senders
 
 	mu     sync.Mutex
 	closed bool
@@ -34,7 +35,7 @@ type Namespace struct {
 
 // New makes a Namespace. It dials when the first receiver or sender is opened.
 func New(cfg Config) *Namespace {
-	n := &Namespace{cfg: cfg}
+	n := &Namespace{cfg: cfg, senders: senders{byName: map[string]*keptSender{}}}
 	for _, k := range []*keeper{&n.receiving, &n.sending} {
 		k.dialing, k.open = newTurn(), n.openWire
 	}
@@ -43,6 +44,7 @@ func New(cfg Config) *Namespace {
 
 // Close closes the connections, and those of its senders. Receivers and senders that are open fail.
 func (n *Namespace) Close() error {
+	n.senders.close()
 	n.mu.Lock()
 	own := n.own
 	n.own, n.closed = nil, true

@@ -248,6 +248,26 @@ func (p *Peeker) request(ctx context.Context, operation string, body amqp.Map) (
 	return r, err
 }
 
+// Schedule has the broker enqueue a message when it is due, and returns its sequence number until
+// then. After an error the Peeker is closed.
+func (p *Peeker) Schedule(ctx context.Context, m *ScheduledMessage) (number int64, err error) {
+	entry := amqp.Map{{Key: "message-id", Value: m.MessageID}, {Key: "message", Value: m.Encoded()}}
+	request := []amqp.Map{{{Key: "messages", Value: amqp.List{entry}}}}
+	err = p.call(ctx, "com.microsoft:schedule-message", request, func(_ int, body amqp.Raw) error {
+		r, _ := amqp.MapLookup(body, "sequence-numbers")
+		numbers, _ := r.Value().(amqp.Array)
+		if len(numbers) != 1 {
+			return fmt.Errorf("%d sequence numbers for one message", len(numbers))
+		}
+		var ok bool
+		if number, ok = numbers[0].(int64); !ok {
+			return fmt.Errorf("a sequence number of type %T", numbers[0])
+		}
+		return nil
+	})
+	return number, err
+}
+
 // beingCancelled is in the refusal of a second request to cancel a message while the first is under
 // way (azure-service-bus-go 177).
 const beingCancelled = "already being cancelled"

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+
+	codec "overdue/internal/amqp"
 )
 
 const (
@@ -27,11 +29,12 @@ const (
 	mostAttempts = 10
 )
 
-// A ReconnectingSender schedules messages on one entity, over a connection of its own that it opens
-// again when it ends. It is safe for concurrent use; several batches can be in flight.
+// A ReconnectingSender sends to one entity, over a link and a connection that it opens again when
+// they end. It is safe for concurrent use; several transfers can be in flight.
 type ReconnectingSender struct {
-	ns     *Namespace
-	entity string
+	ns      *Namespace
+	entity  string
+	ownsAll bool // ns has no other use
 
 	opening turn
 	mu      sync.Mutex
@@ -39,7 +42,7 @@ type ReconnectingSender struct {
 	closed  bool
 }
 
-// ReconnectingSender makes one. It opens no connection yet.
+// ReconnectingSender makes one with a connection of its own. It opens no connection yet.
 func (n *Namespace) ReconnectingSender(entity string) *ReconnectingSender {
 	own := New(n.cfg)
 	n.mu.Lock()
@@ -48,7 +51,12 @@ func (n *Namespace) ReconnectingSender(entity string) *ReconnectingSender {
 		_ = own.Close() // it has no connection
 	}
 	n.own = append(n.own, own)
-	return &ReconnectingSender{ns: own, entity: entity, opening: newTurn()}
+	return &ReconnectingSender{
+		ns:      own,
+		entity:  entity,
+		ownsAll: true,
+		opening: newTurn(),
+	}
 }
 
 // Open opens the connection unless it is open, so that the next batch need not wait for it.
@@ -61,9 +69,14 @@ func (s *ReconnectingSender) Open(ctx context.Context) error {
 // again after errors that may pass, ten times in all or until ctx ends; so the broker may have
 // accepted a batch twice, or, after an error, once.
 func (s *ReconnectingSender) Send(ctx context.Context, b *Batch) error {
+	return s.transmit(ctx, codec.BatchMessageFormat, b.bytes)
+}
+
+// transmit is Send for an encoded message or batch, as its format says.
+func (s *ReconnectingSender) transmit(ctx context.Context, format uint32, payload []byte) error {
 	pause := time.Duration(0)
 	for left := mostAttempts - 1; ; left-- {
-		fresh, err := s.attempt(ctx, b)
+		fresh, err := s.attempt(ctx, format, payload)
 		if err == nil || left == 0 || final(err) && (fresh || keepsLink(err)) {
 			return err
 		}
@@ -83,10 +96,10 @@ func (s *ReconnectingSender) Send(ctx context.Context, b *Batch) error {
 	}
 }
 
-// attempt sends b once. The result fresh reports whether the link was opened for it, or could not
+// attempt sends once. The result fresh reports whether the link was opened for it, or could not
 // be. An older link may end for reasons that a new one does not meet, such as a token that has
 // expired while nothing was sent.
-func (s *ReconnectingSender) attempt(ctx context.Context, b *Batch) (fresh bool, err error) {
+func (s *ReconnectingSender) attempt(ctx context.Context, format uint32, payload []byte) (fresh bool, err error) {
 	l, err := s.opened()
 	if l == nil && err == nil {
 		fresh = true
@@ -97,7 +110,7 @@ func (s *ReconnectingSender) attempt(ctx context.Context, b *Batch) (fresh bool,
 	}
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	err = l.send(ctx, b.bytes)
+	err = l.transmit(ctx, format, payload)
 	switch {
 	case err == nil, keepsLink(err):
 	case refused(err):
@@ -142,6 +155,13 @@ func (s *ReconnectingSender) opened() (*Sender, error) {
 	return s.current, nil
 }
 
+// isOpen reports whether a link is open.
+func (s *ReconnectingSender) isOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current != nil
+}
+
 // forget makes the next attempt open another link.
 func (s *ReconnectingSender) forget(l *Sender) {
 	s.mu.Lock()
@@ -151,7 +171,7 @@ func (s *ReconnectingSender) forget(l *Sender) {
 	}
 }
 
-// Close closes the connection. Batches in flight fail.
+// Close closes the link, and a connection of its own. Transfers in flight fail.
 func (s *ReconnectingSender) Close(ctx context.Context) error {
 	s.mu.Lock()
 	l := s.current
@@ -159,6 +179,9 @@ func (s *ReconnectingSender) Close(ctx context.Context) error {
 	s.mu.Unlock()
 	if l != nil && ctx.Err() == nil {
 		l.Close(ctx)
+	}
+	if !s.ownsAll {
+		return nil
 	}
 	return s.ns.Close()
 }

@@ -3,6 +3,7 @@
 package link
 
 import (
+	"math"
 	"time"
 
 	codec "overdue/internal/amqp"
@@ -14,9 +15,13 @@ const maxKept = 256 << 10
 // A ScheduledMessage is a message that the broker enqueues when it is due.
 type ScheduledMessage struct {
 	MessageID, Subject, ContentType string
-	Due                             time.Time
+	Due                             time.Time     // zero: at once
+	TimeToLive                      time.Duration // from then on; 0: without an end
 	Body                            []byte
 }
+
+// Encoded is the message as the SDK encodes it.
+func (m *ScheduledMessage) Encoded() []byte { return appendScheduled(nil, m) }
 
 // A Batch is scheduled messages that go in one transfer: the broker takes all of them or none.
 type Batch struct {
@@ -55,10 +60,21 @@ func (b *Batch) Reset() {
 
 // appendScheduled encodes m as the SDK does.
 func appendScheduled(b []byte, m *ScheduledMessage) []byte {
-	b, start := codec.BeginMap(codec.AppendDescriptor(b, codec.CodeMessageAnnotations))
-	b = codec.AppendSymbol(b, "x-opt-scheduled-enqueue-time")
-	b = codec.AppendTimestamp(b, codec.TimestampOf(m.Due))
-	b = codec.EndMap(b, start, 1)
+	start := 0
+	if m.TimeToLive > 0 {
+		header := codec.Header{
+			Priority: codec.DefaultPriority,
+			TTL:      uint32(min(m.TimeToLive.Milliseconds(), math.MaxUint32)),
+			HasTTL:   true,
+		}
+		b = header.Append(b)
+	}
+	if !m.Due.IsZero() {
+		b, start = codec.BeginMap(codec.AppendDescriptor(b, codec.CodeMessageAnnotations))
+		b = codec.AppendSymbol(b, "x-opt-scheduled-enqueue-time")
+		b = codec.AppendTimestamp(b, codec.TimestampOf(m.Due))
+		b = codec.EndMap(b, start, 1)
+	}
 	b, start = codec.BeginList(codec.AppendDescriptor(b, codec.CodeProperties))
 	b = codec.AppendString(b, m.MessageID)
 	b = codec.AppendNull(codec.AppendNull(b)) // user-id, to

@@ -67,15 +67,15 @@ func (s *Sender) Send(ctx context.Context, messages [][]byte, sessionID, partiti
 	for _, m := range messages {
 		b = codec.AppendData(b, m)
 	}
-	return s.send(ctx, b)
+	return s.transmit(ctx, codec.BatchMessageFormat, b)
 }
 
-// send returns when the broker has accepted an encoded batch.
-func (s *Sender) send(ctx context.Context, batch []byte) error {
+// transmit returns when the broker has accepted an encoded message or batch, as its format says.
+func (s *Sender) transmit(ctx context.Context, format uint32, payload []byte) error {
 	if err := s.claim(ctx); err != nil {
 		return err
 	}
-	err := clientError(s.link.Send(ctx, codec.BatchMessageFormat, batch))
+	err := clientError(s.link.Send(ctx, format, payload))
 	switch {
 	case err == nil:
 		return nil

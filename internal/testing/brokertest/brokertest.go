@@ -25,7 +25,6 @@ import (
 	"overdue/internal/amqp/server"
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/servicebus/sdk"
 	"overdue/internal/testing/pipenet"
 )
 
@@ -139,24 +138,6 @@ func (ns *Namespace) ClientOptions() *azservicebus.ClientOptions {
 func (ns *Namespace) Client(t testing.TB) *azservicebus.Client {
 	t.Helper()
 	return NewClient(t, ns.ConnectionString(), ns.ClientOptions())
-}
-
-// Lasting is Client for tests that want one that is replaced when it is beyond recovery.
-func (ns *Namespace) Lasting(t testing.TB, configure ...func(*azservicebus.ClientOptions)) *sdk.Client {
-	t.Helper()
-	c, err := sdk.New(sdk.Config{Dial: ns.Dial, Make: func(dial sdk.Dialer) (*azservicebus.Client, error) {
-		options := ns.ClientOptions()
-		options.NewWebSocketConn = dial
-		for _, f := range configure {
-			f(options)
-		}
-		return azservicebus.NewClientFromConnectionString(ns.ConnectionString(), options)
-	}})
-	if err != nil {
-		t.Fatalf("brokertest: %v", err)
-	}
-	t.Cleanup(func() { closeClient(c.Close) })
-	return c
 }
 
 // Links leads to the broker without the SDK. They are closed when the test ends.

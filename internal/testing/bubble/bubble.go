@@ -20,7 +20,6 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/httpclient"
-	"overdue/internal/servicebus/sdk"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/hooktest"
 	"overdue/internal/testing/pipenet"
@@ -76,14 +75,6 @@ func (s *Scene) Open(configure func(*broker.Config)) {
 	}
 	s.Sinks = pipenet.New()
 	s.Hook = hooktest.New(s.T, s.Sinks, "hook")
-}
-
-// Lasting connects the SDK, which retries as it does in the binary.
-func (s *Scene) Lasting() *sdk.Client {
-	s.Helper()
-	return s.Namespace.Lasting(s.T, func(o *azservicebus.ClientOptions) {
-		o.RetryOptions = azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond}
-	})
 }
 
 // Logger writes warnings to the log of the test.

@@ -27,7 +27,7 @@ func WithScheduler(t *testing.T, act func(t *testing.T, ns *brokertest.Namespace
 				f(c, &cfg)
 			}
 		})
-		cfg.Client, cfg.Links = ns.Lasting(t), ns.Links(t)
+		cfg.Links = ns.Links(t)
 		s, err := scheduler.New(cfg)
 		if err != nil {
 			t.Fatal(err)
