@@ -148,7 +148,7 @@ func StartPrivate(ctx context.Context, c *config.Config, log *zap.Logger, level 
 func makePrivate(c *config.Config) (key string) {
 	const any = "127.0.0.1:0"
 	key = rand.Text()
-	c.Listen = config.Listen{AMQP: any, HTTP: any, Admin: any, MaxConnections: 100, Keys: []config.EndpointKey{{Name: config.AnyKeyName, Key: key, Manage: true}}}
+	c.Listen = config.Listen{AMQP: any, HTTP: any, Admin: any, MaxConnections: 100, Keys: []config.Key{{Name: config.AnyKeyName, Key: key, Manage: true}}}
 	c.Proxy.Credentials = config.OwnCredentials
 	// Journal and history are the sidecar's: two processes cannot have them.
 	c.OnMonitorDown, c.Journal.Directory = config.OnMonitorDownRefuse, ""

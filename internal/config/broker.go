@@ -5,6 +5,7 @@ package config
 import (
 	"time"
 
+	"overdue/internal/broker"
 	"overdue/internal/broker/emulator"
 )
 
@@ -14,8 +15,8 @@ type Broker struct {
 	Enabled               bool          `mapstructure:"enabled"`
 	Listen                string        `mapstructure:"listen"`
 	AlsoListen            []string      `mapstructure:"alsoListen"`
-	TLS                   BrokerTLS     `mapstructure:"tls"`
-	Keys                  []BrokerKey   `mapstructure:"keys"`
+	TLS                   TLS           `mapstructure:"tls"`
+	Keys                  []Key         `mapstructure:"keys"`
 	AcceptJWT             bool          `mapstructure:"acceptJwt"`
 	Isolate               bool          `mapstructure:"isolate"`
 	Expiry                string        `mapstructure:"expiry"`
@@ -33,69 +34,47 @@ type Broker struct {
 	emulator *emulator.Config // what EmulatorConfig holds; nil without
 }
 
-// BrokerTLS is how the embedded broker serves TLS: with a certificate of its own making,
-// or with the files that are named.
-type BrokerTLS struct {
+// TLS is how the embedded broker, or the endpoints, serve TLS: with a certificate of Overdue's own
+// making, or with the files that are named.
+type TLS struct {
 	Enabled   bool     `mapstructure:"enabled"`
-	Listen    string   `mapstructure:"listen"`
+	Listen    string   `mapstructure:"listen"` // of the embedded broker alone
 	CertFile  string   `mapstructure:"certFile"`
 	KeyFile   string   `mapstructure:"keyFile"`
 	Hosts     []string `mapstructure:"hosts"`
 	Directory string   `mapstructure:"directory"`
 }
 
-// BrokerKey is one key of the embedded broker, and what it is good for.
-type BrokerKey struct {
+// Key is one key of the embedded broker, or of the endpoints, what it is good for and where.
+type Key struct {
 	Name    string `mapstructure:"name"`
 	Key     string `mapstructure:"key"`
 	KeyFile string `mapstructure:"keyFile"`
 	Send    bool   `mapstructure:"send"`
 	Listen  bool   `mapstructure:"listen"`
 	Manage  bool   `mapstructure:"manage"`
+	Entity  string `mapstructure:"entity"` // of the endpoints alone
 }
 
-// Queue is one queue of the embedded broker, in the words of Service Bus.
+// Queue is one queue of the embedded broker. Its keys are those of Service Bus, and so are the names
+// of the fields.
 type Queue struct {
-	Name                                string        `mapstructure:"name"`
-	DeadLetteringOnMessageExpiration    bool          `mapstructure:"deadLetteringOnMessageExpiration"`
-	DefaultMessageTimeToLive            time.Duration `mapstructure:"defaultMessageTimeToLive"`
-	LockDuration                        time.Duration `mapstructure:"lockDuration"`
-	MaxDeliveryCount                    int64         `mapstructure:"maxDeliveryCount"`
-	RequiresSession                     bool          `mapstructure:"requiresSession"`
-	RequiresDuplicateDetection          bool          `mapstructure:"requiresDuplicateDetection"`
-	DuplicateDetectionHistoryTimeWindow time.Duration `mapstructure:"duplicateDetectionHistoryTimeWindow"`
-	ForwardTo                           string        `mapstructure:"forwardTo"`
-	ForwardDeadLetteredMessagesTo       string        `mapstructure:"forwardDeadLetteredMessagesTo"`
-	AutoDeleteOnIdle                    time.Duration `mapstructure:"autoDeleteOnIdle"`
-	EnablePartitioning                  bool          `mapstructure:"enablePartitioning"`
-	MaxSizeInMegabytes                  int64         `mapstructure:"maxSizeInMegabytes"`
+	broker.QueueConfig `mapstructure:",squash"`
+	MaxSizeInMegabytes int64 `mapstructure:"maxSizeInMegabytes"`
 }
 
 // Topic is one topic with its subscriptions.
 type Topic struct {
-	Name                                string         `mapstructure:"name"`
-	DefaultMessageTimeToLive            time.Duration  `mapstructure:"defaultMessageTimeToLive"`
-	RequiresDuplicateDetection          bool           `mapstructure:"requiresDuplicateDetection"`
-	DuplicateDetectionHistoryTimeWindow time.Duration  `mapstructure:"duplicateDetectionHistoryTimeWindow"`
-	AutoDeleteOnIdle                    time.Duration  `mapstructure:"autoDeleteOnIdle"`
-	EnablePartitioning                  bool           `mapstructure:"enablePartitioning"`
-	MaxSizeInMegabytes                  int64          `mapstructure:"maxSizeInMegabytes"`
-	Subscriptions                       []Subscription `mapstructure:"subscriptions"`
+	broker.TopicConfig `mapstructure:",squash"`
+	MaxSizeInMegabytes int64          `mapstructure:"maxSizeInMegabytes"`
+	Subscriptions      []Subscription `mapstructure:"subscriptions"`
 }
 
 // Subscription is one subscription. Without rules it gets everything.
 type Subscription struct {
-	Name                                      string        `mapstructure:"name"`
-	DeadLetteringOnMessageExpiration          bool          `mapstructure:"deadLetteringOnMessageExpiration"`
-	DeadLetteringOnFilterEvaluationExceptions bool          `mapstructure:"deadLetteringOnFilterEvaluationExceptions"`
-	DefaultMessageTimeToLive                  time.Duration `mapstructure:"defaultMessageTimeToLive"`
-	LockDuration                              time.Duration `mapstructure:"lockDuration"`
-	MaxDeliveryCount                          int64         `mapstructure:"maxDeliveryCount"`
-	RequiresSession                           bool          `mapstructure:"requiresSession"`
-	ForwardTo                                 string        `mapstructure:"forwardTo"`
-	ForwardDeadLetteredMessagesTo             string        `mapstructure:"forwardDeadLetteredMessagesTo"`
-	AutoDeleteOnIdle                          time.Duration `mapstructure:"autoDeleteOnIdle"`
-	Rules                                     []Rule        `mapstructure:"rules"`
+	broker.SubscriptionConfig                 `mapstructure:",squash"`
+	DeadLetteringOnFilterEvaluationExceptions bool   `mapstructure:"deadLetteringOnFilterEvaluationExceptions"`
+	Rules                                     []Rule `mapstructure:"rules"`
 }
 
 // Rule is one rule: an SQL filter or a correlation filter, and what to change.

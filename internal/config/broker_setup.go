@@ -13,7 +13,6 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/emulator"
-	"overdue/internal/servicebus/sas"
 )
 
 // The embedded broker: from settings to a namespace that is served.
@@ -53,57 +52,50 @@ func (b *Broker) checkAddresses(c *Config) error {
 	return nil
 }
 
-// readKeys puts what keyFiles hold in its place.
-func (b *Broker) readKeys(c *Config) error {
-	check := newKeyCheck(c, "broker.keys")
-	for i := range b.Keys {
-		k := &b.Keys[i]
-		if err := check(i, k.Name, &k.Key, k.KeyFile, rights(k.Send, k.Listen, k.Manage)); err != nil {
+// readKeys checks the keys of a list, and puts what their files hold in its place.
+func (c *Config) readKeys(list string, keys []Key) error {
+	seen := map[string]bool{}
+	for i := range keys {
+		k := &keys[i]
+		at := func(field string) string { return c.At(fmt.Sprintf("%s[%d].%s", list, i, field)) }
+		if seen[k.Name] {
+			return fmt.Errorf("%s: there is another key %q", at("name"), k.Name)
+		}
+		seen[k.Name] = true
+		if err := k.read(at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// newKeyCheck returns what checks the keys of a list, one after the other, and puts what their
-// files hold in its place.
-func newKeyCheck(c *Config, list string) func(i int, name string, key *string, file string, rights sas.Rights) error {
-	seen := map[string]bool{}
-	return func(i int, name string, key *string, file string, rights sas.Rights) error {
-		at := func(field string) string { return c.At(fmt.Sprintf("%s[%d].%s", list, i, field)) }
-		if seen[name] {
-			return fmt.Errorf("%s: there is another key %q", at("name"), name)
-		}
-		seen[name] = true
-		if !keyName.MatchString(name) {
-			return fmt.Errorf("%s: %q is not the name of a key; use letters, digits, '.', '-' and '_', with a letter or digit at both ends", at("name"), Clip(name))
-		}
-		if (*key == "") == (file == "") {
-			return fmt.Errorf("%s: %q needs one of key and keyFile", at("name"), name)
-		}
-		if file != "" {
-			var err error
-			if *key, err = readSecret(file, "a key"); err != nil {
-				return fmt.Errorf("%s: %w", at("keyFile"), err)
-			}
-		}
-		from := "key"
-		if file != "" {
-			from = "keyFile"
-		}
-		switch n := utf8.RuneCountInString(*key); {
-		case strings.TrimSpace(*key) == "":
-			return fmt.Errorf("%s: the key %q is blank; give at least %d characters that nobody guesses", at(from), name, minKey)
-		case strings.ContainsFunc(*key, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-			return fmt.Errorf("%s: the key %q has white space or control characters in it, which no connection string carries", at(from), name)
-		case n < minKey:
-			return fmt.Errorf("%s: the key %q is too short (%d of at least %d characters); give one that nobody guesses, such as the output of: openssl rand -base64 32", at(from), name, n, minKey)
-		}
-		if rights == 0 {
-			return fmt.Errorf("%s: %q grants nothing; set send, listen or manage to true", at("name"), name)
-		}
-		return nil
+// read checks one key. at names a field of it.
+func (k *Key) read(at func(field string) string) error {
+	if !keyName.MatchString(k.Name) {
+		return fmt.Errorf("%s: %q is not the name of a key; use letters, digits, '.', '-' and '_', with a letter or digit at both ends", at("name"), Clip(k.Name))
 	}
+	if (k.Key == "") == (k.KeyFile == "") {
+		return fmt.Errorf("%s: %q needs one of key and keyFile", at("name"), k.Name)
+	}
+	from := "key"
+	if k.KeyFile != "" {
+		from = "keyFile"
+		var err error
+		if k.Key, err = readSecret(k.KeyFile, "a key"); err != nil {
+			return fmt.Errorf("%s: %w", at(from), err)
+		}
+	}
+	switch n := utf8.RuneCountInString(k.Key); {
+	case strings.TrimSpace(k.Key) == "":
+		return fmt.Errorf("%s: the key %q is blank; give at least %d characters that nobody guesses", at(from), k.Name, minKey)
+	case strings.ContainsFunc(k.Key, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+		return fmt.Errorf("%s: the key %q has white space or control characters in it, which no connection string carries", at(from), k.Name)
+	case n < minKey:
+		return fmt.Errorf("%s: the key %q is too short (%d of at least %d characters); give one that nobody guesses, such as the output of: openssl rand -base64 32", at(from), k.Name, n, minKey)
+	case k.rights() == 0:
+		return fmt.Errorf("%s: %q grants nothing; set send, listen or manage to true", at("name"), k.Name)
+	}
+	return nil
 }
 
 // keyName is what Service Bus allows. A connection string cannot carry every other name.
@@ -171,42 +163,17 @@ func (c *Config) BrokerTopics() []broker.TopicSetup {
 }
 
 func (q *Queue) broker() broker.QueueConfig {
-	return broker.QueueConfig{
-		Name: q.Name, LockDuration: q.LockDuration, MaxDeliveryCount: int(q.MaxDeliveryCount),
-		DefaultMessageTimeToLive:            q.DefaultMessageTimeToLive,
-		DeadLetteringOnMessageExpiration:    q.DeadLetteringOnMessageExpiration,
-		RequiresSession:                     q.RequiresSession,
-		RequiresDuplicateDetection:          q.RequiresDuplicateDetection,
-		DuplicateDetectionHistoryTimeWindow: q.DuplicateDetectionHistoryTimeWindow,
-		ForwardTo:                           q.ForwardTo,
-		ForwardDeadLetteredMessagesTo:       q.ForwardDeadLetteredMessagesTo,
-		AutoDeleteOnIdle:                    q.AutoDeleteOnIdle,
-		EnablePartitioning:                  q.EnablePartitioning,
-		MaxSize:                             q.MaxSizeInMegabytes << 20,
-	}
+	cfg := q.QueueConfig
+	cfg.MaxSize = q.MaxSizeInMegabytes << 20
+	return cfg
 }
 
 func (t *Topic) broker() broker.TopicSetup {
-	setup := broker.TopicSetup{TopicConfig: broker.TopicConfig{
-		Name:                                t.Name,
-		DefaultMessageTimeToLive:            t.DefaultMessageTimeToLive,
-		RequiresDuplicateDetection:          t.RequiresDuplicateDetection,
-		DuplicateDetectionHistoryTimeWindow: t.DuplicateDetectionHistoryTimeWindow,
-		AutoDeleteOnIdle:                    t.AutoDeleteOnIdle,
-		EnablePartitioning:                  t.EnablePartitioning,
-		MaxSize:                             t.MaxSizeInMegabytes << 20,
-	}}
+	setup := broker.TopicSetup{TopicConfig: t.TopicConfig}
+	setup.MaxSize = t.MaxSizeInMegabytes << 20
 	for _, s := range t.Subscriptions {
-		sub := broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
-			Name: s.Name, LockDuration: s.LockDuration, MaxDeliveryCount: int(s.MaxDeliveryCount),
-			DefaultMessageTimeToLive:         s.DefaultMessageTimeToLive,
-			DeadLetteringOnMessageExpiration: s.DeadLetteringOnMessageExpiration,
-			IgnoreFilterEvaluationExceptions: !s.DeadLetteringOnFilterEvaluationExceptions,
-			RequiresSession:                  s.RequiresSession,
-			ForwardTo:                        s.ForwardTo,
-			ForwardDeadLetteredMessagesTo:    s.ForwardDeadLetteredMessagesTo,
-			AutoDeleteOnIdle:                 s.AutoDeleteOnIdle,
-		}}
+		sub := broker.SubscriptionSetup{SubscriptionConfig: s.SubscriptionConfig}
+		sub.IgnoreFilterEvaluationExceptions = !s.DeadLetteringOnFilterEvaluationExceptions
 		for _, r := range s.Rules {
 			sub.Rules = append(sub.Rules, r.broker())
 		}

@@ -27,7 +27,7 @@ func (c *Config) complete() error {
 	if err := c.Broker.readEmulatorConfig(c); err != nil {
 		return err
 	}
-	return errors.Join(c.Broker.checkAddresses(c), c.Broker.readKeys(c), c.Broker.checkQueues(c), c.Broker.checkRules(c), c.Broker.checkForwards(c), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), cmp.Or(c.Canary.complete(c), c.Heartbeat.complete(c)), c.readToken(), c.checkDelays())
+	return errors.Join(c.Broker.checkAddresses(c), c.readKeys("broker.keys", c.Broker.Keys), c.Broker.checkQueues(c), c.Broker.checkRules(c), c.Broker.checkForwards(c), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), cmp.Or(c.Canary.complete(c), c.Heartbeat.complete(c)), c.readToken(), c.checkDelays())
 }
 
 // Unlimited is from when on a time to live is none.
@@ -36,32 +36,27 @@ const Unlimited = 100 * 365 * 24 * time.Hour
 // normalise turns the ways to say "unlimited" into one, and gives every entity the deadline that is
 // stated for all of them. Azure writes a duration of some 29,000 years for "unlimited".
 func (c *Config) normalise() {
-	for i := range c.Broker.Queues {
-		if q := &c.Broker.Queues[i]; q.DefaultMessageTimeToLive > Unlimited {
-			q.DefaultMessageTimeToLive = 0
+	bound := func(d *time.Duration) {
+		if *d > Unlimited {
+			*d = 0
 		}
+	}
+	for i := range c.Broker.Queues {
+		bound(&c.Broker.Queues[i].DefaultMessageTimeToLive)
 	}
 	for i := range c.Broker.Topics {
 		t := &c.Broker.Topics[i]
-		if t.DefaultMessageTimeToLive > Unlimited {
-			t.DefaultMessageTimeToLive = 0
-		}
+		bound(&t.DefaultMessageTimeToLive)
 		for j := range t.Subscriptions {
-			if s := &t.Subscriptions[j]; s.DefaultMessageTimeToLive > Unlimited {
-				s.DefaultMessageTimeToLive = 0
-			}
+			bound(&t.Subscriptions[j].DefaultMessageTimeToLive)
 		}
 	}
 	for i := range c.Monitor.Entities {
 		e := &c.Monitor.Entities[i]
 		e.Deadline = cmp.Or(e.Deadline, c.Monitor.Deadline)
-		if e.DefaultMessageTimeToLive > Unlimited {
-			e.DefaultMessageTimeToLive = 0
-		}
+		bound(&e.DefaultMessageTimeToLive)
 		for j := range e.Subscriptions {
-			if s := &e.Subscriptions[j]; s.DefaultMessageTimeToLive > Unlimited {
-				s.DefaultMessageTimeToLive = 0
-			}
+			bound(&e.Subscriptions[j].DefaultMessageTimeToLive)
 		}
 	}
 }

@@ -12,46 +12,25 @@ import (
 
 // Listen says where this process listens; port 0 is any free one.
 type Listen struct {
-	AMQP           string        `mapstructure:"amqp"`
-	HTTP           string        `mapstructure:"http"`
-	AMQPS          string        `mapstructure:"amqps"`
-	Admin          string        `mapstructure:"admin"`
-	Probes         string        `mapstructure:"probes"`
-	TLS            EndpointTLS   `mapstructure:"tls"`
-	Keys           []EndpointKey `mapstructure:"keys"`
-	MaxConnections int64         `mapstructure:"maxConnections"`
+	AMQP           string `mapstructure:"amqp"`
+	HTTP           string `mapstructure:"http"`
+	AMQPS          string `mapstructure:"amqps"`
+	Admin          string `mapstructure:"admin"`
+	Probes         string `mapstructure:"probes"`
+	TLS            TLS    `mapstructure:"tls"`
+	Keys           []Key  `mapstructure:"keys"`
+	MaxConnections int64  `mapstructure:"maxConnections"`
 }
 
-// EndpointTLS is how the endpoints serve TLS: with a certificate of our own making, or with the
-// files that are named.
-type EndpointTLS struct {
-	Enabled   bool     `mapstructure:"enabled"`
-	CertFile  string   `mapstructure:"certFile"`
-	KeyFile   string   `mapstructure:"keyFile"`
-	Hosts     []string `mapstructure:"hosts"`
-	Directory string   `mapstructure:"directory"`
-}
-
-// EndpointKey is one key of the endpoints, what it is good for and where.
-type EndpointKey struct {
-	Name    string `mapstructure:"name"`
-	Key     string `mapstructure:"key"`
-	KeyFile string `mapstructure:"keyFile"`
-	Send    bool   `mapstructure:"send"`
-	Listen  bool   `mapstructure:"listen"`
-	Manage  bool   `mapstructure:"manage"`
-	Entity  string `mapstructure:"entity"`
-}
-
-// rights are what a key is good for.
-func rights(send, listen, manage bool) (r sas.Rights) {
-	if manage {
+// rights are what the key is good for.
+func (k *Key) rights() (r sas.Rights) {
+	if k.Manage {
 		return sas.All
 	}
-	if send {
+	if k.Send {
 		r |= sas.Send
 	}
-	if listen {
+	if k.Listen {
 		r |= sas.Listen
 	}
 	return r
@@ -115,14 +94,13 @@ func (l *Listen) check(c *Config) error {
 	return nil
 }
 
-// readKeys puts what keyFiles hold in its place.
+// readKeys puts what keyFiles hold in its place, and checks what the keys are for.
 func (l *Listen) readKeys(c *Config) error {
-	check := newKeyCheck(c, "listen.keys")
+	if err := c.readKeys("listen.keys", l.Keys); err != nil {
+		return err
+	}
 	for i := range l.Keys {
 		k := &l.Keys[i]
-		if err := check(i, k.Name, &k.Key, k.KeyFile, rights(k.Send, k.Listen, k.Manage)); err != nil {
-			return err
-		}
 		if k.Entity == "" {
 			continue
 		}
@@ -143,7 +121,7 @@ func (l *Listen) readKeys(c *Config) error {
 // SASKeys are the keys that the endpoints accept.
 func (l *Listen) SASKeys() (keys sas.Keys) {
 	for _, k := range l.Keys {
-		keys = append(keys, sas.Key{Name: k.Name, Value: k.Key, Rights: rights(k.Send, k.Listen, k.Manage), Entity: k.Entity})
+		keys = append(keys, sas.Key{Name: k.Name, Value: k.Key, Rights: k.rights(), Entity: k.Entity})
 	}
 	return keys
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/broker"
 )
 
 func TestWrongVariablesAndFlagsNameThemselves(t *testing.T) {
@@ -93,9 +95,9 @@ alerts: [{webhook: {url: "https://example.com/hook"}}]
 		t.Fatal(err)
 	}
 	wantQueues := []Queue{
-		{Name: "orders", LockDuration: time.Minute, MaxDeliveryCount: 10, DuplicateDetectionHistoryTimeWindow: 10 * time.Minute},
-		{Name: "bills", DefaultMessageTimeToLive: 26 * time.Hour, LockDuration: 90 * time.Second, MaxDeliveryCount: 3, DeadLetteringOnMessageExpiration: true,
-			DuplicateDetectionHistoryTimeWindow: 10 * time.Minute},
+		{QueueConfig: broker.QueueConfig{Name: "orders", LockDuration: time.Minute, MaxDeliveryCount: 10, DuplicateDetectionHistoryTimeWindow: 10 * time.Minute}},
+		{QueueConfig: broker.QueueConfig{Name: "bills", DefaultMessageTimeToLive: 26 * time.Hour, LockDuration: 90 * time.Second, MaxDeliveryCount: 3,
+			DeadLetteringOnMessageExpiration: true, DuplicateDetectionHistoryTimeWindow: 10 * time.Minute}},
 	}
 	if diff := cmp.Diff(wantQueues, c.Broker.Queues); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/broker"
 )
 
 // layerOf is a layer of values that no source has checked.
@@ -49,7 +51,7 @@ func TestALaterLayerReplacesValuesAndListsAndJoinsSections(t *testing.T) {
 	if diff := cmp.Diff([]string{"c:3"}, c.Broker.AlsoListen); diff != "" {
 		t.Errorf("alsoListen (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]Queue{{Name: "c"}}, c.Broker.Queues); diff != "" {
+	if diff := cmp.Diff([]Queue{{QueueConfig: broker.QueueConfig{Name: "c"}}}, c.Broker.Queues); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)
 	}
 	want := map[string]any{

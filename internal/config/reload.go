@@ -158,9 +158,9 @@ func (c *Config) CheckComplete(before *Config) error {
 	return fmt.Errorf("%s may be cut short: %s; if it is complete, end it with a line of three dots (...), or restart", c.file, strings.Join(lost, ", "))
 }
 
-func entityName(e Entity) string           { return e.Name() }
-func sinkName(a Alert) string              { return a.Name }
-func endpointKeyName(k EndpointKey) string { return k.Name }
+func entityName(e Entity) string   { return e.Name() }
+func sinkName(a Alert) string      { return a.Name }
+func endpointKeyName(k Key) string { return k.Name }
 
 // elements says which elements of a list are new, others or gone, by name. No value is shown: there are secrets among them.
 func elements[T any](key string, a, b []T, name func(T) string) (all []string) {
