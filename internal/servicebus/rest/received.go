@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -25,91 +26,53 @@ type Stamps struct {
 }
 
 // forEver is the longest TimeSpan of .NET in seconds, which stands for no TTL.
-const forEver = "922337203685.47754"
+const forEver = json.Number("922337203685.47754")
 
 // AppendBroker appends the value of the header BrokerProperties for a received message: JSON in
 // ASCII, its keys in the order of the alphabet. Values that are not set are left out, but for the
 // numbers that every message has.
 func AppendBroker(dst []byte, b *BrokerProperties, s *Stamps) []byte {
-	o := object{dst: append(dst, '{')}
-	o.text("CorrelationId", b.CorrelationID)
-	o.text("DeadLetterSource", s.DeadLetterSource)
-	o.number("DeliveryCount", int64(s.DeliveryCount))
-	o.number("EnqueuedSequenceNumber", s.EnqueuedSequenceNumber)
-	o.time("EnqueuedTimeUtc", s.EnqueuedTime)
-	o.text("Label", b.Label)
-	o.text("LockToken", s.LockToken)
-	o.time("LockedUntilUtc", s.LockedUntil)
-	o.text("MessageId", b.MessageID)
-	o.text("PartitionKey", b.PartitionKey)
-	o.text("ReplyTo", b.ReplyTo)
-	o.text("ReplyToSessionId", b.ReplyToSessionID)
-	o.time("ScheduledEnqueueTimeUtc", b.ScheduledEnqueueTime)
-	o.number("SequenceNumber", s.SequenceNumber)
-	o.text("SessionId", b.SessionID)
-	o.text("State", s.State)
-	o.key("TimeToLive")
+	all := map[string]any{
+		"DeliveryCount":          s.DeliveryCount,
+		"EnqueuedSequenceNumber": s.EnqueuedSequenceNumber,
+		"SequenceNumber":         s.SequenceNumber,
+		"TimeToLive":             forEver,
+	}
 	if b.TimeToLive > 0 {
-		o.dst = strconv.AppendFloat(o.dst, b.TimeToLive.Seconds(), 'f', -1, 64)
-	} else {
-		o.dst = append(o.dst, forEver...)
+		all["TimeToLive"] = b.TimeToLive.Seconds()
 	}
-	o.text("To", b.To)
-	o.text("ViaPartitionKey", b.ViaPartitionKey)
-	return append(o.dst, '}')
-}
-
-// An object is a JSON object that is being written.
-type object struct {
-	dst  []byte
-	some bool // a key stands in it
-}
-
-func (o *object) key(name string) {
-	if o.some {
-		o.dst = append(o.dst, ',')
+	for name, text := range map[string]string{
+		"CorrelationId": b.CorrelationID, "DeadLetterSource": s.DeadLetterSource, "Label": b.Label, "LockToken": s.LockToken,
+		"MessageId": b.MessageID, "PartitionKey": b.PartitionKey, "ReplyTo": b.ReplyTo, "ReplyToSessionId": b.ReplyToSessionID,
+		"SessionId": b.SessionID, "State": s.State, "To": b.To, "ViaPartitionKey": b.ViaPartitionKey,
+	} {
+		if text != "" {
+			all[name] = text
+		}
 	}
-	o.some = true
-	o.dst = append(append(append(o.dst, '"'), name...), '"', ':')
-}
-
-func (o *object) text(name, value string) {
-	if value != "" {
-		o.key(name)
-		o.dst = appendJSON(o.dst, value)
+	for name, at := range map[string]time.Time{
+		"EnqueuedTimeUtc": s.EnqueuedTime, "LockedUntilUtc": s.LockedUntil, "ScheduledEnqueueTimeUtc": b.ScheduledEnqueueTime,
+	} {
+		if !at.IsZero() {
+			all[name] = at.UTC().Format(http.TimeFormat)
+		}
 	}
-}
-
-func (o *object) number(name string, value int64) {
-	o.key(name)
-	o.dst = strconv.AppendInt(o.dst, value, 10)
-}
-
-func (o *object) time(name string, t time.Time) {
-	if !t.IsZero() {
-		o.key(name)
-		o.dst = append(t.UTC().AppendFormat(append(o.dst, '"'), http.TimeFormat), '"')
+	encoded, err := json.Marshal(all)
+	if err != nil {
+		panic(err) // texts and numbers always marshal
 	}
-}
-
-// appendJSON appends s as a JSON string in ASCII: whatever a client takes a header's
-// characters for, it reads the same.
-func appendJSON(dst []byte, s string) []byte {
-	dst = append(dst, '"')
-	for _, r := range s {
+	for _, r := range string(encoded) {
 		switch {
-		case r == '"' || r == '\\':
-			dst = append(dst, '\\', byte(r))
-		case r >= ' ' && r < 0x7f:
+		case r < 0x7f:
 			dst = append(dst, byte(r))
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)
 			dst = fmt.Appendf(dst, `\u%04x\u%04x`, high, low)
-		default:
+		default: // whatever a client takes a header's characters for, it reads the same
 			dst = fmt.Appendf(dst, `\u%04x`, r)
 		}
 	}
-	return append(dst, '"')
+	return dst
 }
 
 // notInAnswers are the headers of an answer that belong to HTTP or to the API. A property

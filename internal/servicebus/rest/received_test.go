@@ -33,7 +33,7 @@ func TestBrokerPropertiesOfAReceivedMessage(t *testing.T) {
 				ScheduledEnqueueTime: at, SessionID: "s", TimeToLive: 10500 * time.Millisecond, To: "t", ViaPartitionKey: "v",
 			},
 			Stamps{DeadLetterSource: "other", DeliveryCount: 3, EnqueuedSequenceNumber: 7, EnqueuedTime: at, SequenceNumber: 8, State: "Deferred"},
-			`{"CorrelationId":"c\u000a","DeadLetterSource":"other","DeliveryCount":3,"EnqueuedSequenceNumber":7,"EnqueuedTimeUtc":"Wed, 19 Apr 2017 19:00:39 GMT",` +
+			`{"CorrelationId":"c\n","DeadLetterSource":"other","DeliveryCount":3,"EnqueuedSequenceNumber":7,"EnqueuedTimeUtc":"Wed, 19 Apr 2017 19:00:39 GMT",` +
 				`"Label":"gr\u00fcn \ud83d\ude00","MessageId":"\"\\","PartitionKey":"p","ReplyTo":"r","ReplyToSessionId":"rs",` +
 				`"ScheduledEnqueueTimeUtc":"Wed, 19 Apr 2017 19:00:39 GMT","SequenceNumber":8,"SessionId":"s","State":"Deferred","TimeToLive":10.5,"To":"t","ViaPartitionKey":"v"}`,
 		},
