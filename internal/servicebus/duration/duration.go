@@ -7,6 +7,7 @@ package duration
 import (
 	"errors"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -75,74 +76,45 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
+// iso8601 has each unit at most once, in their order, and a fraction for seconds only.
+var iso8601 = regexp.MustCompile(`^P(?:([0-9]+)Y)?(?:([0-9]+)M)?(?:([0-9]+)W)?(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)(?:\.([0-9]+))?S)?)?$`)
+
+// iso8601Units are the lengths of what iso8601 finds, but for the fraction.
+var iso8601Units = []time.Duration{365 * day, 30 * day, 7 * day, day, time.Hour, time.Minute, time.Second}
+
+// maxISO8601 is more characters than anybody writes.
+const maxISO8601 = 65
+
 // ParseISO8601 reads an ISO 8601 duration. Years and months are 365 and 30 days, as in .NET. A
 // duration beyond time.Duration becomes the longest one: nothing here tells 292 years from forever.
 // It is false for text that is no duration, or a negative one.
 func ParseISO8601(s string) (time.Duration, bool) {
 	s = strings.TrimSpace(s)
-	rest, ok := strings.CutPrefix(s, "P")
-	if !ok || len(rest) > 64 {
+	if len(s) > maxISO8601 || strings.HasSuffix(s, "P") || strings.HasSuffix(s, "T") {
 		return 0, false
 	}
-	units := []unit{{'Y', 365 * day}, {'M', 30 * day}, {'W', 7 * day}, {'D', day}}
-	var total time.Duration
-	for seen, inTime := false, false; ; seen = true {
-		if !inTime && strings.HasPrefix(rest, "T") {
-			rest, inTime = rest[1:], true
-			units = []unit{{'H', time.Hour}, {'M', time.Minute}, {'S', time.Second}}
-			if rest == "" {
-				return 0, false
-			}
-		}
-		if rest == "" {
-			return total, seen
-		}
-		i := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && r != '.' })
-		if i <= 0 {
-			return 0, false
-		}
-		// Each unit at most once, in their order, and a fraction for seconds only.
-		for len(units) > 0 && units[0].letter != rest[i] {
-			units = units[1:]
-		}
-		if len(units) == 0 {
-			return 0, false
-		}
-		d, ok := units[0].times(rest[:i])
-		if !ok {
-			return 0, false
-		}
-		total = add(total, d)
-		units, rest = units[1:], rest[i+1:]
+	found := iso8601.FindStringSubmatch(s)
+	if found == nil {
+		return 0, false
 	}
+	counts, fraction := found[1:len(iso8601Units)+1], found[len(iso8601Units)+1]
+	total := time.Duration(digits((fraction + "000000000")[:9]))
+	for i, unit := range iso8601Units {
+		total = add(total, times(counts[i], unit))
+	}
+	return total, true
 }
 
-type unit struct {
-	letter byte
-	length time.Duration
-}
-
-// times is n units; n may have a fraction where the unit is a second.
-func (u unit) times(n string) (time.Duration, bool) {
-	whole, fraction, has := strings.Cut(n, ".")
-	if has && (u.length != time.Second || fraction == "" || strings.Contains(fraction, ".")) {
-		return 0, false
+// times is n units, where n is digits or "".
+func times(n string, unit time.Duration) time.Duration {
+	if n == "" {
+		return 0
 	}
-	count, err := strconv.ParseInt(whole, 10, 64)
-	if err != nil {
-		if whole == "" || strings.Trim(whole, "0123456789") != "" {
-			return 0, false
-		}
-		return math.MaxInt64, true // more digits than fit
+	count, err := strconv.ParseInt(n, 10, 64)
+	if err != nil || count > math.MaxInt64/int64(unit) { // more than fit
+		return math.MaxInt64
 	}
-	if count > math.MaxInt64/int64(u.length) {
-		return math.MaxInt64, true
-	}
-	nanos, err := strconv.ParseInt((fraction + "000000000")[:9], 10, 64)
-	if err != nil {
-		return 0, false
-	}
-	return add(time.Duration(count)*u.length, time.Duration(nanos)), true
+	return time.Duration(count) * unit
 }
 
 func add(a, b time.Duration) time.Duration {
