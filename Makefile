@@ -49,7 +49,7 @@ push: ## the image of the release in bin/release to a registry, as IMAGE; `go to
 # These tests run programs that they build, or files of another module. Neither is an input of the test cache, so they
 # always run.
 SCENES := ./test/e2e/... ./test/sdk/... ./test/foreign/... ./test/web/... ./deploy/...
-PACKAGES = $$(comm -23 <(go list ./... | sort) <(go list $(SCENES) | sort))
+PACKAGES = $$(comm -23 <(go list ./... | sort) <(go list $(SCENES) ./test/conformance | sort))
 # Those of which some tests are smaller, or left out, while the race detector watches.
 SMALLER = $$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep /racetest | cut -d ' ' -f 1 | grep -v ^overdue/test/)
 # It prints the packages, then what was skipped, and last what failed.
@@ -123,7 +123,7 @@ sdks: ## what the scenarios with other SDKs and other brokers need; as root, Deb
 	test/sdk/install.sh --tools
 
 conformance: ## the live tests of the Go SDK against the embedded broker, directly and through the relay
-	go run ./test/conformance
+	go test -vet=off -count=1 -timeout 20m -parallel 8 ./test/conformance
 
 lint: $(GOLANGCI) prose ## gofmt, go vet and the other linters, and the words of prose
 	@unformatted="$$(gofmt -l .)"; \

@@ -181,7 +181,7 @@ var allowed = map[string]allowance{
 	"internal/testing/freeport":   {},
 	"internal/testing/program":    {},
 	"internal/testing/arch":       {},
-	"test/conformance":            {[]string{"internal/amqp", "internal/listener"}, []string{sync}},
+	"test/conformance":            {ours: []string{"internal/testing/program"}},
 	"internal/operator/inject/admission": {
 		[]string{"internal/adminport", "internal/escape", "internal/lifecycle", "internal/listener", "internal/operator/inject", "internal/servicebus/rest"},
 		[]string{kubeapi, kubemachinery, prometheus, zap},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package conformance
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -42,14 +43,6 @@ const (
 	wayDirect way = "direct"
 	wayRelay  way = "relay" // through the AMQP endpoint, every queue and topic monitored
 )
-
-// String names the way in the report.
-func (w way) String() string {
-	if w == wayRelay {
-		return "through the relay"
-	}
-	return string(w)
-}
 
 // The ports of Service Bus, and some of ours.
 const (
@@ -131,10 +124,6 @@ func (w way) config(addr netip.Addr, home string, t tier, hosts []string) string
 	return fmt.Sprintf(head, args...) + fmt.Sprintf(brokerConfig, t.maxMessageSize())
 }
 
-// program is the path of the prepared overdue for this way. The one with the endpoint has the race
-// detector in it.
-func (w way) program(dir string) string { return filepath.Join(dir, "overdue-"+string(w)) }
-
 // command is that of overdue which serves a namespace this way.
 func (w way) command() string {
 	if w == wayRelay {
@@ -143,39 +132,41 @@ func (w way) command() string {
 	return "broker"
 }
 
-// startNamespace starts the prepared overdue at addr, on the ports of Service Bus, and
-// returns when it is ready. hosts are the other addresses that its certificate is for. What it
-// needs and says goes to laneDir.
-func startNamespace(ctx context.Context, w way, dir, laneDir string, addr netip.Addr, t tier, hosts ...string) (*namespace, error) {
-	home := filepath.Join(laneDir, string(t))
-	if err := os.Mkdir(home, 0o700); err != nil {
-		return nil, err
-	}
+// startNamespace starts overdue at addr, on the ports of Service Bus, and returns when it is ready.
+// It stops at the end of the test, which fails if it does not end well. hosts are the other
+// addresses that its certificate is for.
+func startNamespace(t *testing.T, p *plan, w way, kind tier, addr netip.Addr, hosts ...string) *namespace {
+	t.Helper()
+	home := t.TempDir()
 	configFile := filepath.Join(home, "overdue.yaml")
 	hosts = append(hosts, addr.String())
-	if err := os.WriteFile(configFile, []byte(w.config(addr, home, t, hosts)), 0o600); err != nil {
-		return nil, err
+	if err := os.WriteFile(configFile, []byte(w.config(addr, home, kind, hosts)), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	n := &namespace{addr: addr, logFile: filepath.Join(home, "log"), ended: make(chan error, 1)}
 	log, err := os.Create(n.logFile)
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
 	defer log.Close() // the process has it open
-	n.cmd = exec.Command(w.program(dir), w.command(), "--config", configFile)
+	n.cmd = exec.Command(p.Programs[w], w.command(), "--config", configFile)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	if err := n.cmd.Start(); err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
 	go func() { n.ended <- n.cmd.Wait() }()
-	if err := n.awaitReady(ctx); err != nil {
-		return nil, errors.Join(err, n.stop())
+	t.Cleanup(func() {
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := n.awaitReady(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	n.certificate, err = os.ReadFile(filepath.Join(home, "ca.pem"))
-	if err != nil {
-		return nil, errors.Join(err, n.stop())
+	if n.certificate, err = os.ReadFile(filepath.Join(home, "ca.pem")); err != nil {
+		t.Fatal(err)
 	}
-	return n, nil
+	return n
 }
 
 // How long a broker may take to start and to stop. It takes a fraction of a second.

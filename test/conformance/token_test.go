@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package conformance
 
 import (
 	"encoding/base64"
@@ -14,7 +14,7 @@ import (
 // serveTokens plays the managed identity of an Azure App Service: it hands out a token to
 // every caller. The token has the form of a JWT of Microsoft Entra and nobody's signature:
 // the embedded broker trusts every such token, as its documentation says.
-func serveTokens() (*httptest.Server, error) {
+func serveTokens() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		expires := time.Now().Add(time.Hour)
 		w.Header().Set("Content-Type", "application/json")
@@ -25,7 +25,7 @@ func serveTokens() (*httptest.Server, error) {
 			"resource":     r.FormValue("resource"),
 			"token_type":   "Bearer",
 		})
-	})), nil
+	}))
 }
 
 func jwt(audience string, expires time.Time) string {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package conformance
 
 import (
 	"errors"
 	"io"
 	"net"
 	"net/netip"
+	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,23 +22,17 @@ var distant = map[string]string{
 // bandwidth of a distance, in bytes per second.
 const bandwidth = 8 << 20
 
-// distance is a way to a namespace that takes time, as the way to a data centre does. It has the
-// same ports at another address, and bytes from there come with limited bandwidth.
-type distance struct {
-	addr      netip.Addr
-	listeners []net.Listener
-}
-
-// newDistance opens a way to the namespace at to.
-func newDistance(addr, to netip.Addr) (*distance, error) {
-	d := &distance{addr: addr}
+// openDistance opens a way to the namespace at to that takes time, as the way to a data centre does,
+// until the test ends. It has the same ports at another address, and bytes from there come with
+// limited bandwidth.
+func openDistance(t *testing.T, addr, to netip.Addr) {
+	t.Helper()
 	for _, port := range []uint16{portAMQPS, portHTTPS} {
 		ln, err := net.Listen("tcp", netip.AddrPortFrom(addr, port).String())
 		if err != nil {
-			d.close()
-			return nil, err
+			t.Fatal(err)
 		}
-		d.listeners = append(d.listeners, ln)
+		t.Cleanup(func() { _ = ln.Close() }) // the run is over
 		go func() {
 			for {
 				c, err := ln.Accept()
@@ -47,13 +42,6 @@ func newDistance(addr, to netip.Addr) (*distance, error) {
 				go carry(c, netip.AddrPortFrom(to, port))
 			}
 		}()
-	}
-	return d, nil
-}
-
-func (d *distance) close() {
-	for _, ln := range d.listeners {
-		_ = ln.Close() // the run is over
 	}
 }
 

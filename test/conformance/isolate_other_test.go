@@ -2,15 +2,14 @@
 
 //go:build !linux
 
-package main
+package conformance
 
 import (
 	"context"
 	"errors"
-	"io"
 )
 
-func isolate(context.Context, []string, io.Writer) (entered bool, err error) {
+func isolate(context.Context, string) (entered bool, err error) {
 	return false, errors.New("only Linux has them")
 }
 
