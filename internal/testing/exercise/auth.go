@@ -23,40 +23,40 @@ var withKeys = broker.QueueConfig{AuthorizationRules: []broker.AuthorizationRule
 
 var authSpecs = []spec{
 	{"a key with Send sends and does not receive", withKeys, func(s *scene) {
-		c := s.clientWith(sendKey.KeyName, sendKey.PrimaryKey)
-		s.must(s.sendBy(c))
-		s.wantRefusal(s.receiveBy(c), "Unauthorized access. 'Listen' claim(s) are required to perform this operation")
+		c := s.keys.clientWith(sendKey.KeyName, sendKey.PrimaryKey)
+		s.must(s.keys.sendBy(c))
+		s.keys.wantRefusal(s.keys.receiveBy(c), "Unauthorized access. 'Listen' claim(s) are required to perform this operation")
 	}},
 	{"a key with Listen receives and does not send", withKeys, func(s *scene) {
 		s.text("x")
-		c := s.clientWith(listenKey.KeyName, listenKey.PrimaryKey)
-		s.must(s.receiveBy(c))
-		s.wantRefusal(s.sendBy(c), "Unauthorized access. 'Send' claim(s) are required to perform this operation")
+		c := s.keys.clientWith(listenKey.KeyName, listenKey.PrimaryKey)
+		s.must(s.keys.receiveBy(c))
+		s.keys.wantRefusal(s.keys.sendBy(c), "Unauthorized access. 'Send' claim(s) are required to perform this operation")
 	}},
 	{"the secondary key has the same rights", withKeys, func(s *scene) {
-		s.must(s.sendBy(s.clientWith(sendKey.KeyName, sendKey.SecondaryKey)))
+		s.must(s.keys.sendBy(s.keys.clientWith(sendKey.KeyName, sendKey.SecondaryKey)))
 	}},
 	{"the key of an entity is for that entity", withKeys, func(s *scene) {
-		c := s.clientWith(sendKey.KeyName, sendKey.PrimaryKey)
+		c := s.keys.clientWith(sendKey.KeyName, sendKey.PrimaryKey)
 		sender, err := c.NewSender(s.target.CreateQueue(s.T, broker.QueueConfig{LockDuration: s.target.LockDuration}), nil)
 		s.must(err)
-		s.wantRefusal(sender.SendMessage(s.ctx, &azservicebus.Message{}, nil), "InvalidSignature: The token has an invalid signature.")
+		s.keys.wantRefusal(sender.SendMessage(s.ctx, &azservicebus.Message{}, nil), "InvalidSignature: The token has an invalid signature.")
 	}},
 	{"a wrong key is refused", broker.QueueConfig{}, func(s *scene) {
-		name, key := s.key()
-		s.wantRefusal(s.sendBy(s.clientWith(name, key+"x")), "InvalidSignature: The token has an invalid signature.")
-		s.wantRefusal(s.sendBy(s.clientWith("nobody", key)), "InvalidSignature: The token has an invalid signature.")
+		name, key := s.keys.key()
+		s.keys.wantRefusal(s.keys.sendBy(s.keys.clientWith(name, key+"x")), "InvalidSignature: The token has an invalid signature.")
+		s.keys.wantRefusal(s.keys.sendBy(s.keys.clientWith("nobody", key)), "InvalidSignature: The token has an invalid signature.")
 	}},
 	{"a token is good until it expires", broker.QueueConfig{}, func(s *scene) {
-		s.must(s.sendBy(s.clientWithToken("", time.Now().Add(time.Hour))))
-		c := s.clientWithToken("", time.Now().Add(-10*time.Minute))
+		s.must(s.keys.sendBy(s.keys.clientWithToken("", time.Now().Add(time.Hour))))
+		c := s.keys.clientWithToken("", time.Now().Add(-10*time.Minute))
 		const want = "rpc: failed, status code 401 and description: ExpiredToken: The token is expired. Expiration time:"
-		s.wantRefusal(s.sendBy(c), want)
-		s.wantRefusal(s.receiveBy(c), want)
+		s.keys.wantRefusal(s.keys.sendBy(c), want)
+		s.keys.wantRefusal(s.keys.receiveBy(c), want)
 	}},
 	{"a token is good for what lies below its resource", broker.QueueConfig{}, func(s *scene) {
-		s.must(s.sendBy(s.clientWithToken("/"+s.queue, time.Now().Add(time.Hour))))
-		s.wantRefusal(s.sendBy(s.clientWithToken("/"+s.queue+"2", time.Now().Add(time.Hour))),
+		s.must(s.keys.sendBy(s.keys.clientWithToken("/"+s.queue, time.Now().Add(time.Hour))))
+		s.keys.wantRefusal(s.keys.sendBy(s.keys.clientWithToken("/"+s.queue+"2", time.Now().Add(time.Hour))),
 			"InvalidAudience: The authorization header contains a token with a wrong audience.")
 	}},
 	{"requests over HTTP ask for the same claims", withKeys, func(s *scene) {
@@ -64,31 +64,31 @@ var authSpecs = []spec{
 			s.Skip("the namespace asks for no tokens")
 		}
 		as := func(k broker.AuthorizationRule, life time.Duration) []string {
-			return []string{"Authorization", sas.Make(k.KeyName, k.PrimaryKey, s.field("Endpoint")+"/"+s.queue, time.Now().Add(life))}
+			return []string{"Authorization", sas.Make(k.KeyName, k.PrimaryKey, s.keys.field("Endpoint")+"/"+s.queue, time.Now().Add(life))}
 		}
-		head := s.restQueue() + "/head?timeout=1"
-		s.wantAnswer("send", s.callREST(http.MethodPost, s.restQueue(), "x", as(sendKey, time.Hour)...), http.StatusCreated)
-		s.wantAnswer("send with Listen", s.callREST(http.MethodPost, s.restQueue(), "x", as(listenKey, time.Hour)...), http.StatusUnauthorized)
-		s.wantAnswer("receive with Send", s.callREST(http.MethodDelete, head, "", as(sendKey, time.Hour)...), http.StatusUnauthorized)
-		s.wantAnswer("receive with an expired token", s.callREST(http.MethodDelete, head, "", as(listenKey, -time.Hour)...), http.StatusUnauthorized)
-		s.wantAnswer("receive with another's token", s.callREST(http.MethodDelete, head, "", "Authorization", "Bearer eyJh.eyJh.c2ln"), http.StatusUnauthorized)
-		s.wantAnswer("receive", s.callREST(http.MethodDelete, head, "", as(listenKey, time.Hour)...), http.StatusOK)
+		head := s.rest.messages() + "/head?timeout=1"
+		s.rest.wantAnswer("send", s.rest.call(http.MethodPost, s.rest.messages(), "x", as(sendKey, time.Hour)...), http.StatusCreated)
+		s.rest.wantAnswer("send with Listen", s.rest.call(http.MethodPost, s.rest.messages(), "x", as(listenKey, time.Hour)...), http.StatusUnauthorized)
+		s.rest.wantAnswer("receive with Send", s.rest.call(http.MethodDelete, head, "", as(sendKey, time.Hour)...), http.StatusUnauthorized)
+		s.rest.wantAnswer("receive with an expired token", s.rest.call(http.MethodDelete, head, "", as(listenKey, -time.Hour)...), http.StatusUnauthorized)
+		s.rest.wantAnswer("receive with another's token", s.rest.call(http.MethodDelete, head, "", "Authorization", "Bearer eyJh.eyJh.c2ln"), http.StatusUnauthorized)
+		s.rest.wantAnswer("receive", s.rest.call(http.MethodDelete, head, "", as(listenKey, time.Hour)...), http.StatusOK)
 	}},
 	{"a client without rights does not learn whether an entity exists", broker.QueueConfig{}, func(s *scene) {
-		c := s.clientWithToken("/"+s.queue, time.Now().Add(time.Hour))
+		c := s.keys.clientWithToken("/"+s.queue, time.Now().Add(time.Hour))
 		sender, err := c.NewSender("there-is-none", nil)
 		s.must(err)
-		s.wantRefusal(sender.SendMessage(s.ctx, &azservicebus.Message{}, nil), "InvalidAudience:")
+		s.keys.wantRefusal(sender.SendMessage(s.ctx, &azservicebus.Message{}, nil), "InvalidAudience:")
 	}},
 }
 
 // key returns the name and the key of the target's connection string.
-func (s *scene) key() (name, key string) {
+func (s keyring) key() (name, key string) {
 	s.Helper()
 	return s.field("SharedAccessKeyName"), s.field("SharedAccessKey")
 }
 
-func (s *scene) field(name string) string {
+func (s keyring) field(name string) string {
 	s.Helper()
 	for part := range strings.SplitSeq(s.target.ConnectionString, ";") {
 		if k, v, _ := strings.Cut(part, "="); strings.EqualFold(k, name) {
@@ -101,21 +101,21 @@ func (s *scene) field(name string) string {
 
 // clientWith returns a client with another key, and skips the case where none is
 // asked for.
-func (s *scene) clientWith(name, key string) *azservicebus.Client {
+func (s keyring) clientWith(name, key string) *azservicebus.Client {
 	s.Helper()
 	return s.clientBy("SharedAccessKeyName=" + name + ";SharedAccessKey=" + key)
 }
 
 // clientWithToken returns a client with a token that the test has made with the
 // target's key, for a path of the namespace.
-func (s *scene) clientWithToken(path string, expires time.Time) *azservicebus.Client {
+func (s keyring) clientWithToken(path string, expires time.Time) *azservicebus.Client {
 	s.Helper()
 	name, key := s.key()
 	resource := s.field("Endpoint") + path
 	return s.clientBy("SharedAccessSignature=" + sas.Make(name, key, resource, expires))
 }
 
-func (s *scene) clientBy(credentials string) *azservicebus.Client {
+func (s keyring) clientBy(credentials string) *azservicebus.Client {
 	s.Helper()
 	if !s.target.Secured {
 		s.Skip("the namespace asks for no tokens")
@@ -128,7 +128,7 @@ func (s *scene) clientBy(credentials string) *azservicebus.Client {
 }
 
 // sendBy sends a message to the queue.
-func (s *scene) sendBy(c *azservicebus.Client) error {
+func (s keyring) sendBy(c *azservicebus.Client) error {
 	s.Helper()
 	sender, err := c.NewSender(s.queue, nil)
 	s.must(err)
@@ -136,7 +136,7 @@ func (s *scene) sendBy(c *azservicebus.Client) error {
 }
 
 // receiveBy receives a message from the queue.
-func (s *scene) receiveBy(c *azservicebus.Client) error {
+func (s keyring) receiveBy(c *azservicebus.Client) error {
 	s.Helper()
 	r := s.receiverOf(c, nil)
 	_, err := r.ReceiveMessages(s.ctx, 1, nil)
@@ -144,7 +144,7 @@ func (s *scene) receiveBy(c *azservicebus.Client) error {
 }
 
 // wantRefusal checks that err is what the SDK makes of a missing right.
-func (s *scene) wantRefusal(err error, text string) {
+func (s keyring) wantRefusal(err error, text string) {
 	s.Helper()
 	var refused *azservicebus.Error
 	if !errors.As(err, &refused) || refused.Code != azservicebus.CodeUnauthorizedAccess || !strings.Contains(err.Error(), text) {

@@ -24,8 +24,8 @@ var entitySpecs = []spec{
 		s.wantBodies("after the update", s.receive(r, 1), "after")
 	}},
 	{name: "an update detaches the links of a queue", check: func(s *scene) {
-		r := s.link(s.session(), s.queue)
-		sender, err := s.session().NewSender(s.ctx, s.queue, nil)
+		r := s.raw.link(s.raw.session(), s.queue)
+		sender, err := s.raw.session().NewSender(s.ctx, s.queue, nil)
 		s.must(err)
 		s.target.UpdateQueue(s.T, broker.QueueConfig{Name: s.queue, LockDuration: s.target.LockDuration, MaxDeliveryCount: 3})
 		_, err = r.Receive(s.soon(), nil)
@@ -34,7 +34,7 @@ var entitySpecs = []spec{
 		s.wantCondition("Send", err, amqp.ErrCondDetachForced)
 	}},
 	{name: "an update that changes nothing lets the links be", check: func(s *scene) {
-		r := s.link(s.session(), s.queue)
+		r := s.raw.link(s.raw.session(), s.queue)
 		s.target.UpdateQueue(s.T, broker.QueueConfig{Name: s.queue, LockDuration: s.target.LockDuration})
 		s.text("x")
 		s.must(r.IssueCredit(1))
@@ -57,16 +57,16 @@ var entitySpecs = []spec{
 			{broker.Disabled, false, false}, {broker.SendDisabled, false, true}, {broker.ReceiveDisabled, true, false}, {broker.Active, true, true},
 		} {
 			s.target.UpdateQueue(s.T, broker.QueueConfig{Name: s.queue, LockDuration: s.target.LockDuration, Status: c.status})
-			_, err := s.session().NewSender(s.soon(), s.queue, nil)
+			_, err := s.raw.session().NewSender(s.soon(), s.queue, nil)
 			s.wantRefused("a sender", err, !c.sends, condDisabled)
-			_, err = s.session().NewReceiver(s.soon(), s.queue, nil)
+			_, err = s.raw.session().NewReceiver(s.soon(), s.queue, nil)
 			s.wantRefused("a receiver", err, !c.receive, condDisabled)
 		}
 	}},
 	{name: "a deleted queue is gone with its links", check: func(s *scene) {
 		s.text("x")
-		session := s.session()
-		r := s.link(session, s.queue)
+		session := s.raw.session()
+		r := s.raw.link(session, s.queue)
 		s.target.DeleteQueue(s.T, s.queue)
 		_, err := r.Receive(s.soon(), nil)
 		s.wantCondition("Receive", err, amqp.ErrCondNotFound)
@@ -80,7 +80,7 @@ var entitySpecs = []spec{
 		name := s.another(broker.QueueConfig{AutoDeleteOnIdle: idle})
 		used := s.another(broker.QueueConfig{AutoDeleteOnIdle: idle})
 		waiting := s.another(broker.QueueConfig{AutoDeleteOnIdle: idle})
-		s.link(s.session(), waiting) // a receiver that waits is a use
+		s.raw.link(s.raw.session(), waiting) // a receiver that waits is a use
 		sender, err := s.client.NewSender(used, nil)
 		s.must(err)
 		for range 3 {
@@ -90,7 +90,7 @@ var entitySpecs = []spec{
 			sender, err = s.client.NewSender(used, nil)
 			s.must(err)
 		}
-		session := s.session()
+		session := s.raw.session()
 		_, err = session.NewSender(s.soon(), name, nil)
 		s.wantCondition("a sender to the idle queue", err, amqp.ErrCondNotFound)
 		for _, name := range []string{used, waiting} {

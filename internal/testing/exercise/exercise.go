@@ -128,7 +128,8 @@ func RealTime(t *testing.T, f func(*testing.T)) {
 // without an end would otherwise spin through years of keep-alives.
 const caseTime = time.Hour
 
-// A scene is a queue of its own with a client, for one case.
+// A scene is a queue of its own with a client, for one case. What only cases of one kind do is with
+// the part for them.
 type scene struct {
 	*testing.T
 	ctx    context.Context
@@ -136,13 +137,33 @@ type scene struct {
 	queue  string
 	client *azservicebus.Client
 	sender *azservicebus.Sender
+
+	raw      rawLinks
+	sessions sessions
+	topics   topics
+	rest     restClient
+	keys     keyring
 }
+
+type (
+	rawLinks   struct{ *scene } // what the SDK hides of links
+	sessions   struct{ *scene }
+	topics     struct{ *scene }
+	restClient struct{ *scene } // over HTTP
+	keyring    struct{ *scene } // clients with other keys and tokens
+)
 
 func newScene(t *testing.T, target *Target, cfg broker.QueueConfig) *scene {
 	ctx, cancel := context.WithTimeout(t.Context(), caseTime)
 	t.Cleanup(cancel)
 	cfg.LockDuration = target.LockDuration
-	s := &scene{T: t, ctx: ctx, target: target, queue: target.CreateQueue(t, cfg)}
+	s := &scene{
+		T:      t,
+		ctx:    ctx,
+		target: target,
+		queue:  target.CreateQueue(t, cfg),
+	}
+	s.raw, s.sessions, s.topics, s.rest, s.keys = rawLinks{s}, sessions{s}, topics{s}, restClient{s}, keyring{s}
 	s.client = s.newClient()
 	var err error
 	s.sender, err = s.client.NewSender(s.queue, nil)

@@ -67,8 +67,8 @@ var expirySpecs = []spec{
 		s.text("live")
 		s.mortal(ttl, "b", "c")
 		s.expire()
-		r := s.link(s.session(), s.queue)
-		ms := s.take(r, "live")
+		r := s.raw.link(s.raw.session(), s.queue)
+		ms := s.raw.take(r, "live")
 		s.must(r.ReleaseMessage(s.ctx, ms[0]))
 		s.must(r.Close(s.ctx))
 		peeker, d := s.receiver(), s.deadLetters()
@@ -84,8 +84,8 @@ var expirySpecs = []spec{
 	}},
 	{name: "a waiting receiver has messages expire in time", queue: deadLettering, check: func(s *scene) {
 		s.mortal(ttl, "a")
-		live := s.link(s.session(), s.queue)
-		s.take(live, "a") // locked by somebody
+		live := s.raw.link(s.raw.session(), s.queue)
+		s.raw.take(live, "a") // locked by somebody
 		s.mortal(ttl, "b")
 		s.expire()
 		s.wantDeliverable("after the time to live")
@@ -112,8 +112,8 @@ var expirySpecs = []spec{
 	}},
 	{name: "an overdue message expires as soon as it is released", queue: deadLettering, check: func(s *scene) {
 		s.mortal(ttl, "x")
-		r := s.link(s.session(), s.queue)
-		ms := s.take(r, "x")
+		r := s.raw.link(s.raw.session(), s.queue)
+		ms := s.raw.take(r, "x")
 		s.expire()
 		s.must(r.ReleaseMessage(s.ctx, ms[0]))
 		s.wantBodies("dead-lettered", s.peek(s.deadLetters()), "x")

@@ -52,9 +52,9 @@ var forwardSpecs = []spec{
 	}},
 	{name: "a queue that forwards is not received from", check: func(s *scene) {
 		first := s.another(broker.QueueConfig{ForwardTo: s.queue})
-		_, err := s.session().NewReceiver(s.soon(), first, nil)
+		_, err := s.raw.session().NewReceiver(s.soon(), first, nil)
 		s.wantCondition("a receiver", err, amqp.ErrCondNotAllowed)
-		s.take(s.link(s.session(), first+"/$DeadLetterQueue"))
+		s.raw.take(s.raw.link(s.raw.session(), first+"/$DeadLetterQueue"))
 	}},
 	{name: "a scheduled message is forwarded when it is due", check: func(s *scene) {
 		first := s.another(broker.QueueConfig{ForwardTo: s.queue})
@@ -128,10 +128,10 @@ var forwardSpecs = []spec{
 		}
 	}},
 	{name: "a message without a session is not forwarded to a queue with sessions", queue: broker.QueueConfig{RequiresSession: true}, check: func(s *scene) {
-		topic := s.topic(broker.TopicConfig{})
-		s.subscribe(topic, broker.SubscriptionConfig{Name: "a", ForwardTo: s.queue})
-		s.publish(topic, &azservicebus.Message{Body: []byte("x")})
-		s.wantBodies("in the dead-letter queue", s.deadIn(topic, "a", 1), "x")
+		topic := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(topic, broker.SubscriptionConfig{Name: "a", ForwardTo: s.queue})
+		s.topics.publish(topic, &azservicebus.Message{Body: []byte("x")})
+		s.wantBodies("in the dead-letter queue", s.topics.deadIn(topic, "a", 1), "x")
 	}},
 	{name: "what cannot be forwarded goes where dead letters go", check: func(s *scene) {
 		closed := s.another(broker.QueueConfig{})

@@ -12,42 +12,42 @@ import (
 
 var linkSpecs = []spec{
 	{name: "a drain of nothing is answered", check: func(s *scene) {
-		r := s.link(s.session(), s.queue)
-		s.wantBodiesRaw("drained without credit", s.nudge(r, 0, 0))
-		s.wantBodiesRaw("drained with one credit", s.nudge(r, 1, 0))
+		r := s.raw.link(s.raw.session(), s.queue)
+		s.raw.wantBodiesRaw("drained without credit", s.raw.nudge(r, 0, 0))
+		s.raw.wantBodiesRaw("drained with one credit", s.raw.nudge(r, 1, 0))
 		s.text("x")
-		s.wantBodiesRaw("drained without credit", s.nudge(r, 0, 0))
-		s.wantBodiesRaw("drained with one credit", s.nudge(r, 1, 1), "x")
+		s.raw.wantBodiesRaw("drained without credit", s.raw.nudge(r, 0, 0))
+		s.raw.wantBodiesRaw("drained with one credit", s.raw.nudge(r, 1, 1), "x")
 	}},
 	{name: "a drain returns what is there and no more than the credit", check: func(s *scene) {
 		s.text("a", "b", "c")
-		r := s.link(s.session(), s.queue)
-		s.wantBodiesRaw("two credits", s.nudge(r, 2, 2), "a", "b")
-		s.wantBodiesRaw("ten credits", s.nudge(r, 10, 1), "c")
+		r := s.raw.link(s.raw.session(), s.queue)
+		s.raw.wantBodiesRaw("two credits", s.raw.nudge(r, 2, 2), "a", "b")
+		s.raw.wantBodiesRaw("ten credits", s.raw.nudge(r, 10, 1), "c")
 		s.text("d") // the credit is spent
 		s.wantDeliverable("after the drain", "d")
-		s.wantBodiesRaw("one credit", s.nudge(r, 1, 1), "d")
+		s.raw.wantBodiesRaw("one credit", s.raw.nudge(r, 1, 1), "d")
 	}},
 	{name: "an address is compared without case and with its decoration", check: func(s *scene) {
 		s.text("x")
-		session := s.session()
+		session := s.raw.session()
 		for _, address := range []string{
 			"/" + s.queue,
 			strings.ToUpper(s.queue),
 			"amqps://" + brokertest.Host + "/" + s.queue,
 			"sb://" + brokertest.Host + "/" + s.queue + "/",
 		} {
-			r := s.link(session, address)
-			ms := s.take(r, "x")
+			r := s.raw.link(session, address)
+			ms := s.raw.take(r, "x")
 			s.must(r.ReleaseMessage(s.ctx, ms[0]))
 			s.must(r.Close(s.ctx))
 		}
 		for _, address := range []string{"/$deadletterqueue", "/$DeadLetterQueue"} {
-			s.take(s.link(session, s.queue+address))
+			s.raw.take(s.raw.link(session, s.queue+address))
 		}
 	}},
 	{name: "a queue is refused a link by the name of none", check: func(s *scene) {
-		session := s.session()
+		session := s.raw.session()
 		for _, address := range []string{"no-such-queue", "no-such-queue/$DeadLetterQueue", "no-such-queue/$management", s.queue + "/$nonsense"} {
 			_, err := session.NewReceiver(s.soon(), address, nil)
 			s.wantCondition("receiver on "+address, err, amqp.ErrCondNotFound)
@@ -56,19 +56,19 @@ var linkSpecs = []spec{
 		}
 	}},
 	{name: "a dead-letter queue takes no messages", check: func(s *scene) {
-		if _, err := s.session().NewSender(s.soon(), s.queue+"/$DeadLetterQueue", nil); err == nil {
+		if _, err := s.raw.session().NewSender(s.soon(), s.queue+"/$DeadLetterQueue", nil); err == nil {
 			s.Error("a sender was opened to the dead-letter queue")
 		}
 	}},
 	{name: "a connection has one pair of $cbs links", check: func(s *scene) {
-		session := s.session()
+		session := s.raw.session()
 		_, err := session.NewSender(s.ctx, "$cbs", nil)
 		s.must(err)
 		_, err = session.NewSender(s.soon(), "$cbs", nil)
 		s.wantCondition("second sender", err, amqp.ErrCondNotAllowed)
 	}},
 	{name: "an operation that does not exist is not implemented", check: func(s *scene) {
-		reply := s.ask(s.session(), s.queue+"/$management", "com.microsoft:make-coffee", map[string]any{})
+		reply := s.ask(s.raw.session(), s.queue+"/$management", "com.microsoft:make-coffee", map[string]any{})
 		if got := reply.ApplicationProperties["statusCode"]; got != int32(501) {
 			s.Errorf("statusCode = %v (%T), want int32 501", got, got)
 		}
@@ -78,7 +78,7 @@ var linkSpecs = []spec{
 	}},
 	{name: "a response goes to the link of that name where there is no such address", check: func(s *scene) {
 		// rhea gives its links no target address and names the link instead.
-		session := s.session()
+		session := s.raw.session()
 		receiver, err := session.NewReceiver(s.ctx, s.queue+"/$management", &amqp.ReceiverOptions{Name: "by-name", Credit: 1})
 		s.must(err)
 		sender, err := session.NewSender(s.ctx, s.queue+"/$management", nil)
@@ -95,7 +95,7 @@ var linkSpecs = []spec{
 		}
 	}},
 	{name: "a malformed request is an argument error", check: func(s *scene) {
-		session := s.session()
+		session := s.raw.session()
 		for operation, body := range map[string]any{
 			"com.microsoft:peek-message":               map[string]any{"message-count": "many"},
 			"com.microsoft:schedule-message":           map[string]any{"messages": []any{map[string]any{"message": []byte("junk")}}},

@@ -34,9 +34,9 @@ var countSpecs = []spec{
 	}},
 	{name: "released does not count", check: func(s *scene) {
 		s.text("x")
-		r := s.link(s.session(), s.queue)
+		r := s.raw.link(s.raw.session(), s.queue)
 		for range 3 {
-			ms := s.take(r, "x")
+			ms := s.raw.take(r, "x")
 			s.must(r.ReleaseMessage(s.ctx, ms[0]))
 		}
 		s.wantCount("after three releases", s.one(s.receiver()), 1)

@@ -101,17 +101,17 @@ var partitionSpecs = []spec{
 		s.wantDeliverable("besides")
 		if s.target.HTTP != nil {
 			batch := `[{"Body":"1","BrokerProperties":{"PartitionKey":"a"}},{"Body":"2","BrokerProperties":{"PartitionKey":"b"}}]`
-			s.wantAnswer("a batch over REST", s.callREST(http.MethodPost, s.restQueue(), batch,
+			s.rest.wantAnswer("a batch over REST", s.rest.call(http.MethodPost, s.rest.messages(), batch,
 				"Content-Type", "application/vnd.microsoft.servicebus.json"), http.StatusBadRequest)
 		}
 	}},
 	{name: "one batch to a partitioned topic has one partition key", check: func(s *scene) {
-		topic := s.topic(broker.TopicConfig{EnablePartitioning: true})
-		s.subscribe(topic, broker.SubscriptionConfig{Name: "a"})
+		topic := s.topics.topic(broker.TopicConfig{EnablePartitioning: true})
+		s.topics.subscribe(topic, broker.SubscriptionConfig{Name: "a"})
 		sender, err := s.client.NewSender(topic, nil)
 		s.must(err)
 		s.wantBatches("topic", sender, amqp.ErrCondNotAllowed, "same")
-		s.wantBodies("of all of them", s.receive(s.subscribed(topic, "a", nil), 2), "same", "same")
+		s.wantBodies("of all of them", s.receive(s.topics.subscribed(topic, "a", nil), 2), "same", "same")
 	}},
 	{name: "one batch to another queue has the partition keys that it likes", check: func(s *scene) {
 		s.wantBatches("queue", s.sender, "", "distinct", "half", "same")

@@ -16,13 +16,13 @@ import (
 // Features that the SDK hides: drain, released, and addresses other than its own.
 
 // session opens a connection of go-amqp and a session on it.
-func (s *scene) session() *amqp.Session {
+func (s rawLinks) session() *amqp.Session {
 	s.Helper()
 	nc, err := s.target.Dial(s.ctx)
 	s.must(err)
 	credentials := amqp.SASLTypeAnonymous()
 	if s.target.Secured {
-		credentials = amqp.SASLTypePlain(s.key())
+		credentials = amqp.SASLTypePlain(s.keys.key())
 	}
 	c, err := amqp.NewConn(s.ctx, nc, &amqp.ConnOptions{SASLType: credentials, HostName: brokertest.Host})
 	s.must(err)
@@ -33,7 +33,7 @@ func (s *scene) session() *amqp.Session {
 }
 
 // link opens a receiver with manual credit.
-func (s *scene) link(session *amqp.Session, address string) *amqp.Receiver {
+func (s rawLinks) link(session *amqp.Session, address string) *amqp.Receiver {
 	s.Helper()
 	r, err := session.NewReceiver(s.ctx, address, &amqp.ReceiverOptions{
 		Credit:         -1,
@@ -48,7 +48,7 @@ func (s *scene) link(session *amqp.Session, address string) *amqp.Receiver {
 //
 // go-amqp drains with a link-credit of zero, and forgets credit that is issued
 // right before. So the credit gets a moment to be answered first.
-func (s *scene) nudge(r *amqp.Receiver, n uint32, expect int) []*amqp.Message {
+func (s rawLinks) nudge(r *amqp.Receiver, n uint32, expect int) []*amqp.Message {
 	s.Helper()
 	const timeout, moment = time.Minute, 100 * time.Millisecond
 	var all []*amqp.Message
@@ -77,7 +77,7 @@ func (s *scene) nudge(r *amqp.Receiver, n uint32, expect int) []*amqp.Message {
 }
 
 // take is nudge with as many credits as bodies are expected, at least one.
-func (s *scene) take(r *amqp.Receiver, want ...string) []*amqp.Message {
+func (s rawLinks) take(r *amqp.Receiver, want ...string) []*amqp.Message {
 	s.Helper()
 	ms := s.nudge(r, uint32(max(len(want), 1)), len(want))
 	s.wantBodiesRaw("received", ms, want...)
@@ -85,7 +85,7 @@ func (s *scene) take(r *amqp.Receiver, want ...string) []*amqp.Message {
 }
 
 // wantBodiesRaw checks messages by their bodies, in order.
-func (s *scene) wantBodiesRaw(what string, ms []*amqp.Message, want ...string) {
+func (s rawLinks) wantBodiesRaw(what string, ms []*amqp.Message, want ...string) {
 	s.Helper()
 	got := make([]*azservicebus.ReceivedMessage, len(ms))
 	for i, m := range ms {
@@ -98,14 +98,14 @@ func (s *scene) wantBodiesRaw(what string, ms []*amqp.Message, want ...string) {
 // given back, uncounted.
 func (s *scene) wantDeliverable(what string, want ...string) {
 	s.Helper()
-	session := s.session()
-	r := s.link(session, s.queue)
-	ms := s.nudge(r, 100, len(want))
+	session := s.raw.session()
+	r := s.raw.link(session, s.queue)
+	ms := s.raw.nudge(r, 100, len(want))
 	for _, m := range ms {
 		s.must(r.ReleaseMessage(s.ctx, m))
 	}
 	s.must(r.Close(s.ctx))
-	s.wantBodiesRaw(what, ms, want...)
+	s.raw.wantBodiesRaw(what, ms, want...)
 }
 
 // wantCode checks the code of an error of the SDK.

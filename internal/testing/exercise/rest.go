@@ -44,7 +44,7 @@ type restAnswer struct {
 
 // callREST sends a request with headers, given as pairs. Where the namespace has no
 // such API the case ends.
-func (s *scene) callREST(method, path, body string, headers ...string) restAnswer {
+func (s restClient) call(method, path, body string, headers ...string) restAnswer {
 	s.Helper()
 	if s.target.HTTP == nil {
 		s.Skip("the target has no endpoint for HTTP")
@@ -55,8 +55,8 @@ func (s *scene) callREST(method, path, body string, headers ...string) restAnswe
 	r, err := http.NewRequestWithContext(s.ctx, method, path, strings.NewReader(body))
 	s.must(err)
 	if s.target.Secured {
-		name, key := s.key()
-		r.Header.Set("Authorization", sas.Make(name, key, s.field("Endpoint"), time.Now().Add(time.Hour)))
+		name, key := s.keys.key()
+		r.Header.Set("Authorization", sas.Make(name, key, s.keys.field("Endpoint"), time.Now().Add(time.Hour)))
 	}
 	for i := 0; i < len(headers); i += 2 {
 		r.Header[headers[i]] = []string{headers[i+1]}
@@ -74,27 +74,27 @@ func (s *scene) callREST(method, path, body string, headers ...string) restAnswe
 }
 
 // wantAnswer checks the status of an answer, which may be one of several.
-func (s *scene) wantAnswer(what string, a restAnswer, want ...int) {
+func (s restClient) wantAnswer(what string, a restAnswer, want ...int) {
 	s.Helper()
 	if !slices.Contains(want, a.status) {
 		s.Fatalf("%s: status = %d %s, want %v", what, a.status, a.body, want)
 	}
 }
 
-func (s *scene) restQueue() string { return "/" + s.queue + "/messages" }
+func (s restClient) messages() string { return "/" + s.queue + "/messages" }
 
 // restLock locks the next message.
-func (s *scene) restLock() restAnswer {
+func (s restClient) lock() restAnswer {
 	s.Helper()
-	a := s.callREST(http.MethodPost, s.restQueue()+"/head?timeout=5", "")
+	a := s.call(http.MethodPost, s.messages()+"/head?timeout=5", "")
 	s.wantAnswer("peek-lock", a, http.StatusCreated)
 	return a
 }
 
 func restSends(s *scene) {
-	a := s.callREST(http.MethodPost, s.restQueue(), "hello", "Content-Type", "text/plain",
+	a := s.rest.call(http.MethodPost, s.rest.messages(), "hello", "Content-Type", "text/plain",
 		"BrokerProperties", `{"Label":"M1","MessageId":"id","CorrelationId":"c","TimeToLive":600}`, "Priority", `"High"`, "Count", "7")
-	s.wantAnswer("send", a, http.StatusCreated)
+	s.rest.wantAnswer("send", a, http.StatusCreated)
 	m := s.one(s.receiver())
 	s.wantBodies("received", []*azservicebus.ReceivedMessage{m}, "hello")
 	if m.MessageID != "id" || m.Subject == nil || *m.Subject != "M1" || m.CorrelationID == nil || *m.CorrelationID != "c" || m.ContentType == nil || *m.ContentType != "text/plain" {
@@ -134,10 +134,10 @@ func asInt(v any) (int64, bool) {
 }
 
 func restSendsBatches(s *scene) {
-	a := s.callREST(http.MethodPost, s.restQueue(),
+	a := s.rest.call(http.MethodPost, s.rest.messages(),
 		`[{"Body":"first","BrokerProperties":{"Label":"M1","TimeToLiveTimeSpan":"0.00:10:00"}},{"Body":"second","UserProperties":{"Priority":"Low"}}]`,
 		"Content-Type", "application/vnd.microsoft.servicebus.json")
-	s.wantAnswer("send", a, http.StatusCreated)
+	s.rest.wantAnswer("send", a, http.StatusCreated)
 	ms := s.receive(s.receiver(), 2)
 	s.wantBodies("received", ms, "first", "second")
 	if ms[0].Subject == nil || *ms[0].Subject != "M1" || ms[1].ApplicationProperties["Priority"] != "Low" {
@@ -149,7 +149,7 @@ func restReceives(s *scene) {
 	s.send(&azservicebus.Message{Body: []byte("a"), MessageID: to.Ptr("id"), Subject: to.Ptr("M1"), ContentType: to.Ptr("text/plain"),
 		ApplicationProperties: map[string]any{"Priority": "High", "Count": int32(7), "Yes": true}})
 	s.text("b")
-	a := s.restLock()
+	a := s.rest.lock()
 	if a.body != "a" || a.broker["MessageId"] != "id" || a.broker["Label"] != "M1" || a.broker["State"] != "Active" || a.broker["DeliveryCount"] != 1.0 {
 		s.Errorf("body %q, BrokerProperties %v; want those of the message", a.body, a.broker)
 	}
@@ -161,9 +161,9 @@ func restReceives(s *scene) {
 			s.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}
-	s.wantAnswer("complete", s.callREST(http.MethodDelete, a.location, ""), http.StatusOK)
-	a = s.callREST(http.MethodDelete, s.restQueue()+"/head?timeout=5", "")
-	s.wantAnswer("receive and delete", a, http.StatusOK)
+	s.rest.wantAnswer("complete", s.rest.call(http.MethodDelete, a.location, ""), http.StatusOK)
+	a = s.rest.call(http.MethodDelete, s.rest.messages()+"/head?timeout=5", "")
+	s.rest.wantAnswer("receive and delete", a, http.StatusOK)
 	if a.body != "b" || a.location != "" || a.broker["LockToken"] != nil {
 		s.Errorf("body %q, location %q, BrokerProperties %v; want the other message, without a lock", a.body, a.location, a.broker)
 	}
@@ -172,41 +172,41 @@ func restReceives(s *scene) {
 
 func restUnlocks(s *scene) {
 	s.text("a", "b")
-	first := s.restLock()
-	s.wantAnswer("unlock", s.callREST(http.MethodPut, first.location, ""), http.StatusOK)
-	again := s.restLock()
+	first := s.rest.lock()
+	s.rest.wantAnswer("unlock", s.rest.call(http.MethodPut, first.location, ""), http.StatusOK)
+	again := s.rest.lock()
 	if again.body != "a" || again.broker["LockToken"] == first.broker["LockToken"] {
 		s.Errorf("body %q under the token %v, want the first message under another than %v", again.body, again.broker["LockToken"], first.broker["LockToken"])
 	}
-	s.wantAnswer("complete by the lock that is no more", s.callREST(http.MethodDelete, first.location, ""), http.StatusNotFound, http.StatusGone)
-	s.wantAnswer("complete", s.callREST(http.MethodDelete, again.location, ""), http.StatusOK)
+	s.rest.wantAnswer("complete by the lock that is no more", s.rest.call(http.MethodDelete, first.location, ""), http.StatusNotFound, http.StatusGone)
+	s.rest.wantAnswer("complete", s.rest.call(http.MethodDelete, again.location, ""), http.StatusOK)
 }
 
 func restRenews(s *scene) {
 	s.text("a")
-	a := s.restLock()
+	a := s.rest.lock()
 	most := s.target.LockDuration * 2 / 3
 	for range 2 {
 		s.target.Wait(most)
-		s.wantAnswer("renew", s.callREST(http.MethodPost, a.location, ""), http.StatusOK)
+		s.rest.wantAnswer("renew", s.rest.call(http.MethodPost, a.location, ""), http.StatusOK)
 	}
 	s.target.Wait(most)
-	s.wantAnswer("complete", s.callREST(http.MethodDelete, a.location, ""), http.StatusOK)
+	s.rest.wantAnswer("complete", s.rest.call(http.MethodDelete, a.location, ""), http.StatusOK)
 }
 
 func restLapses(s *scene) {
 	s.text("a")
-	a := s.restLock()
+	a := s.rest.lock()
 	s.lapse()
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
-		s.wantAnswer(method+" of a lock that has lapsed", s.callREST(method, a.location, ""), http.StatusNotFound, http.StatusGone)
+		s.rest.wantAnswer(method+" of a lock that has lapsed", s.rest.call(method, a.location, ""), http.StatusNotFound, http.StatusGone)
 	}
 	s.wantCount("after the lock lapsed", s.one(s.receiver()), 2)
 }
 
 func restWaits(s *scene) {
-	s.wantAnswer("peek-lock", s.callREST(http.MethodPost, s.restQueue()+"/head?timeout=1", ""), http.StatusNoContent)
-	s.wantAnswer("receive and delete", s.callREST(http.MethodDelete, s.restQueue()+"/head?timeout=1", ""), http.StatusNoContent)
+	s.rest.wantAnswer("peek-lock", s.rest.call(http.MethodPost, s.rest.messages()+"/head?timeout=1", ""), http.StatusNoContent)
+	s.rest.wantAnswer("receive and delete", s.rest.call(http.MethodDelete, s.rest.messages()+"/head?timeout=1", ""), http.StatusNoContent)
 }
 
 func restDeadLetters(s *scene) {
@@ -214,30 +214,30 @@ func restDeadLetters(s *scene) {
 	r := s.receiver()
 	s.must(r.DeadLetterMessage(s.ctx, s.one(r), &azservicebus.DeadLetterOptions{Reason: to.Ptr("Unreadable")}))
 	dead := "/" + s.queue + "/$DeadLetterQueue/messages/head?timeout=5"
-	a := s.callREST(http.MethodPost, dead, "")
-	s.wantAnswer("peek-lock", a, http.StatusCreated)
+	a := s.rest.call(http.MethodPost, dead, "")
+	s.rest.wantAnswer("peek-lock", a, http.StatusCreated)
 	if got := a.header.Get("DeadLetterReason"); a.body != "a" || got != `"Unreadable"` {
 		s.Errorf("body %q, DeadLetterReason: %s; want the message and its reason", a.body, got)
 	}
-	s.wantAnswer("complete", s.callREST(http.MethodDelete, a.location, ""), http.StatusOK)
+	s.rest.wantAnswer("complete", s.rest.call(http.MethodDelete, a.location, ""), http.StatusOK)
 	s.wantBodies("dead letters left", s.peek(s.deadLetters()))
 }
 
 func restMissing(s *scene) {
 	gone := []int{http.StatusGone, http.StatusNotFound}
-	s.wantAnswer("send", s.callREST(http.MethodPost, "/no-such-queue/messages", "a"), gone...)
-	s.wantAnswer("peek-lock", s.callREST(http.MethodPost, "/no-such-queue/messages/head?timeout=1", ""), gone...)
-	s.wantAnswer("complete", s.callREST(http.MethodDelete, "/no-such-queue/messages/1/7da9cfd5-40d5-4bb1-8d64-ec5a52e1c547", ""), gone...)
+	s.rest.wantAnswer("send", s.rest.call(http.MethodPost, "/no-such-queue/messages", "a"), gone...)
+	s.rest.wantAnswer("peek-lock", s.rest.call(http.MethodPost, "/no-such-queue/messages/head?timeout=1", ""), gone...)
+	s.rest.wantAnswer("complete", s.rest.call(http.MethodDelete, "/no-such-queue/messages/1/7da9cfd5-40d5-4bb1-8d64-ec5a52e1c547", ""), gone...)
 }
 
 func restSessions(s *scene) {
-	s.wantAnswer("send", s.callREST(http.MethodPost, s.restQueue(), "a", "BrokerProperties", `{"SessionId":"s"}`), http.StatusCreated)
-	s.wantAnswer("send without a session", s.callREST(http.MethodPost, s.restQueue(), "a"), http.StatusBadRequest)
-	s.wantAnswer("peek-lock", s.callREST(http.MethodPost, s.restQueue()+"/head?timeout=1", ""), http.StatusBadRequest)
+	s.rest.wantAnswer("send", s.rest.call(http.MethodPost, s.rest.messages(), "a", "BrokerProperties", `{"SessionId":"s"}`), http.StatusCreated)
+	s.rest.wantAnswer("send without a session", s.rest.call(http.MethodPost, s.rest.messages(), "a"), http.StatusBadRequest)
+	s.rest.wantAnswer("peek-lock", s.rest.call(http.MethodPost, s.rest.messages()+"/head?timeout=1", ""), http.StatusBadRequest)
 }
 
 func restRefuses(s *scene) {
-	s.wantAnswer("no JSON", s.callREST(http.MethodPost, s.restQueue(), "a", "BrokerProperties", "{"), http.StatusBadRequest)
-	s.wantAnswer("no batch", s.callREST(http.MethodPost, s.restQueue(), "{", "Content-Type", "application/vnd.microsoft.servicebus.json"), http.StatusBadRequest)
-	s.wantAnswer("no timeout", s.callREST(http.MethodPost, s.restQueue()+"/head?timeout=soon", ""), http.StatusBadRequest)
+	s.rest.wantAnswer("no JSON", s.rest.call(http.MethodPost, s.rest.messages(), "a", "BrokerProperties", "{"), http.StatusBadRequest)
+	s.rest.wantAnswer("no batch", s.rest.call(http.MethodPost, s.rest.messages(), "{", "Content-Type", "application/vnd.microsoft.servicebus.json"), http.StatusBadRequest)
+	s.rest.wantAnswer("no timeout", s.rest.call(http.MethodPost, s.rest.messages()+"/head?timeout=soon", ""), http.StatusBadRequest)
 }

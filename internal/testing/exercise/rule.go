@@ -37,7 +37,7 @@ func parcel() *azservicebus.Message {
 // manage sends a request to the $management node of an entity.
 func (s *scene) manage(entity, operation string, args map[string]any) (status int32, response *amqp.Message) {
 	s.Helper()
-	session := s.session()
+	session := s.raw.session()
 	const replyTo = "replies"
 	replies, err := session.NewReceiver(s.ctx, entity+"/$management", &amqp.ReceiverOptions{TargetAddress: replyTo})
 	s.must(err)
@@ -69,7 +69,7 @@ func (s *scene) wantStatus(want int32, condition, entity, operation string, args
 
 var ruleSpecs = []spec{
 	{name: "filters select messages", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
+		t := s.topics.topic(broker.TopicConfig{})
 		rules := map[string]broker.Filter{
 			"all": {True: true}, "none": {False: true},
 			"sql-user":        {SQL: &broker.SQLFilter{Expression: "COLOR = 'red' AND quantity * 2 >= 20"}},
@@ -84,41 +84,41 @@ var ruleSpecs = []spec{
 			"cor-type":        {Correlation: &broker.CorrelationFilter{Properties: broker.ValuesOf(map[string]any{"quantity": "10"})}},
 		}
 		for name, f := range rules {
-			s.subscribe(t, broker.SubscriptionConfig{Name: name}, broker.RuleConfig{Name: "r", Filter: f})
+			s.topics.subscribe(t, broker.SubscriptionConfig{Name: name}, broker.RuleConfig{Name: "r", Filter: f})
 		}
-		s.publish(t, parcel())
+		s.topics.publish(t, parcel())
 		for _, name := range slices.Sorted(maps.Keys(rules)) {
 			if selects := slices.Contains([]string{"all", "sql-user", "sql-sys", "sql-typed", "cor-id", "cor-all"}, name); selects {
-				s.drained(subscription(t, name), "parcel")
+				s.raw.drained(subscription(t, name), "parcel")
 			} else {
-				s.drained(subscription(t, name))
+				s.raw.drained(subscription(t, name))
 			}
 		}
 	}},
 	{name: "rules without an action make one copy, each with an action one more", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"},
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"},
 			sqlRule("red", "color = 'red'"), sqlRule("many", "quantity > 1"), sqlRule("never", "1 = 0"),
 			actionRule("first", "color = 'red'", "SET mark = 1"), actionRule("second", "quantity = 10", "SET mark = 2"),
 			actionRule("third", "quantity = 11", "SET mark = 3"))
-		s.publish(t, parcel())
+		s.topics.publish(t, parcel())
 		marks := map[any]any{}
-		for _, m := range s.receive(s.subscribed(t, "a", nil), 3) {
+		for _, m := range s.receive(s.topics.subscribed(t, "a", nil), 3) {
 			marks[m.ApplicationProperties["RuleName"]] = m.ApplicationProperties["mark"]
 		}
 		if want := map[any]any{nil: nil, "first": int64(1), "second": int64(2)}; !maps.Equal(marks, want) {
 			s.Errorf("marks by RuleName are %v, want %v", marks, want)
 		}
-		s.drained(subscription(t, "a"))
+		s.raw.drained(subscription(t, "a"))
 	}},
 	{name: "an action changes its own copy", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"}, actionRule("r", "1=1",
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"}, actionRule("r", "1=1",
 			"SET color = 'blue'; SET quantity = quantity / 2; SET total = quantity * weight; REMOVE fragile; SET small = '4'; "+
 				"SET sys.Label = sys.Label + '!'; SET sys.CorrelationId = color; REMOVE sys.To; SET sys.ReplyToSessionId = 'r2'; SET sys.TimeToLive = '00:01:00'"))
-		s.subscribe(t, broker.SubscriptionConfig{Name: "b"})
-		s.publish(t, parcel())
-		a, b := s.one(s.subscribed(t, "a", nil)), s.one(s.subscribed(t, "b", nil))
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "b"})
+		s.topics.publish(t, parcel())
+		a, b := s.one(s.topics.subscribed(t, "a", nil)), s.one(s.topics.subscribed(t, "b", nil))
 		want := map[string]any{"color": "blue", "quantity": int64(5), "weight": 2.5, "small": int8(4), "total": 12.5, "RuleName": "r"}
 		if !maps.Equal(a.ApplicationProperties, want) {
 			s.Errorf("properties %v, want %v", a.ApplicationProperties, want)
@@ -133,24 +133,24 @@ var ruleSpecs = []spec{
 		}
 	}},
 	{name: "a filter that fails dead-letters the message unless configured otherwise", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
+		t := s.topics.topic(broker.TopicConfig{})
 		failing := []broker.RuleConfig{sqlRule("divides", "quantity / 0 = 1"), actionRule("changes", "1=1", "SET x = color * 2"), sqlRule("fine", "1=1")}
-		s.subscribe(t, broker.SubscriptionConfig{Name: "kept"}, failing...)
-		s.subscribe(t, broker.SubscriptionConfig{Name: "not", IgnoreFilterEvaluationExceptions: true}, failing...)
-		s.publish(t, parcel())
-		s.drained(subscription(t, "kept"), "parcel")
-		s.drained(subscription(t, "not"), "parcel")
-		m := s.deadIn(t, "kept", 1)[0]
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "kept"}, failing...)
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "not", IgnoreFilterEvaluationExceptions: true}, failing...)
+		s.topics.publish(t, parcel())
+		s.raw.drained(subscription(t, "kept"), "parcel")
+		s.raw.drained(subscription(t, "not"), "parcel")
+		m := s.topics.deadIn(t, "kept", 1)[0]
 		if m.DeadLetterReason == nil || m.DeadLetterErrorDescription == nil ||
 			!regexp.MustCompile("divides|changes").MatchString(*m.DeadLetterErrorDescription) {
 			s.Errorf("dead for %v: %v, want a reason and the name of a rule that failed", m.DeadLetterReason, m.DeadLetterErrorDescription)
 		}
-		s.drained(subscription(t, "not") + "/$DeadLetterQueue")
+		s.raw.drained(subscription(t, "not") + "/$DeadLetterQueue")
 	}},
 	// As the JavaScript SDK's RuleManager test "list rules by page" has it.
 	{name: "rules are listed by name", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"})
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
 		node := subscription(t, "a")
 		for _, name := range []string{"sqlRule", "correlationRule"} {
 			s.wantStatus(200, "", node, "add-rule", map[string]any{
@@ -166,8 +166,8 @@ var ruleSpecs = []spec{
 		}
 	}},
 	{name: "rules are managed over the subscription's own node", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"})
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
 		node := subscription(t, "a")
 		rule := map[string]any{
 			"rule-name": "red",
@@ -195,13 +195,13 @@ var ruleSpecs = []spec{
 		})
 		blue := parcel()
 		blue.ApplicationProperties["color"] = "blue"
-		s.publish(t, parcel(), blue)
-		if ms := s.drained(node, "parcel"); ms[0].ApplicationProperties["marked"] != true {
+		s.topics.publish(t, parcel(), blue)
+		if ms := s.raw.drained(node, "parcel"); ms[0].ApplicationProperties["marked"] != true {
 			s.Errorf("properties %v, want marked", ms[0].ApplicationProperties)
 		}
 		s.wantStatus(200, "", node, "remove-rule", map[string]any{"rule-name": "red"})
 		s.wantStatus(204, "", node, "enumerate-rules", map[string]any{"top": int32(10), "skip": int32(0)})
-		s.publish(t, parcel())
-		s.drained(node)
+		s.topics.publish(t, parcel())
+		s.raw.drained(node)
 	}},
 }

@@ -116,7 +116,7 @@ var sendSpecs = []spec{
 	}},
 	{name: "a footer may come before the body", check: func(s *scene) { // as the JavaScript SDK writes it
 		const message = "\x00\x53\x78\xc1\x0f\x02\xa3\x06x-foot\xa1\x04kept" + "\x00\x53\x75\xa0\x01x"
-		sender, err := s.session().NewSender(s.ctx, s.queue, nil)
+		sender, err := s.raw.session().NewSender(s.ctx, s.queue, nil)
 		s.must(err)
 		// Inside a batch go-amqp lets messages be as they are.
 		s.must(sender.Send(s.ctx, &amqp.Message{Format: wire.BatchMessageFormat, Data: [][]byte{[]byte(message)}}, nil))

@@ -23,14 +23,14 @@ const (
 var sessionful = broker.QueueConfig{RequiresSession: true}
 
 // inSession sends messages with these bodies to a session.
-func (s *scene) inSession(id string, bodies ...string) {
+func (s sessions) inSession(id string, bodies ...string) {
 	s.Helper()
 	for _, b := range bodies {
 		s.send(&azservicebus.Message{Body: []byte(b), SessionID: &id})
 	}
 }
 
-func (s *scene) acceptFrom(c *azservicebus.Client, id string) *azservicebus.SessionReceiver {
+func (s sessions) acceptFrom(c *azservicebus.Client, id string) *azservicebus.SessionReceiver {
 	s.Helper()
 	r, err := c.AcceptSessionForQueue(s.ctx, s.queue, id, nil)
 	s.must(err)
@@ -40,13 +40,13 @@ func (s *scene) acceptFrom(c *azservicebus.Client, id string) *azservicebus.Sess
 	return r
 }
 
-func (s *scene) accept(id string) *azservicebus.SessionReceiver {
+func (s sessions) accept(id string) *azservicebus.SessionReceiver {
 	s.Helper()
 	return s.acceptFrom(s.client, id)
 }
 
 // acceptNext accepts the next session, which is to be there at once.
-func (s *scene) acceptNext(want string) *azservicebus.SessionReceiver {
+func (s sessions) acceptNext(want string) *azservicebus.SessionReceiver {
 	s.Helper()
 	r, err := s.client.AcceptNextSessionForQueue(s.soon(), s.queue, nil)
 	s.must(err)
@@ -57,7 +57,7 @@ func (s *scene) acceptNext(want string) *azservicebus.SessionReceiver {
 }
 
 // wantNoSession checks that no session is to be had.
-func (s *scene) wantNoSession(what string) {
+func (s sessions) wantNoSession(what string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, time.Second)
 	defer cancel()
@@ -72,7 +72,7 @@ func (s *scene) wantNoSession(what string) {
 }
 
 // inOrder receives as many messages as bodies are wanted, and checks them.
-func (s *scene) inOrder(r *azservicebus.SessionReceiver, want ...string) []*azservicebus.ReceivedMessage {
+func (s sessions) inOrder(r *azservicebus.SessionReceiver, want ...string) []*azservicebus.ReceivedMessage {
 	s.Helper()
 	var all []*azservicebus.ReceivedMessage
 	for len(all) < len(want) {
@@ -101,7 +101,7 @@ func (s *scene) clock() time.Time {
 }
 
 // wantLockedUntil checks that the lock of a session lasts about as long as it should.
-func (s *scene) wantLockedUntil(r *azservicebus.SessionReceiver) {
+func (s sessions) wantLockedUntil(r *azservicebus.SessionReceiver) {
 	s.Helper()
 	const slack = 20 * time.Second
 	if left := r.LockedUntil().Sub(s.clock()); left < s.target.LockDuration-slack || left > s.target.LockDuration+slack {
@@ -111,42 +111,42 @@ func (s *scene) wantLockedUntil(r *azservicebus.SessionReceiver) {
 
 var sessionSpecs = []spec{
 	{name: "a named session gives its messages in order", queue: sessionful, check: func(s *scene) {
-		s.inSession("a", "1")
-		s.inSession("b", "2")
-		s.inSession("a", "3", "4")
-		r := s.accept("a")
-		s.wantLockedUntil(r)
-		for _, m := range s.inOrder(r, "1", "3", "4") {
+		s.sessions.inSession("a", "1")
+		s.sessions.inSession("b", "2")
+		s.sessions.inSession("a", "3", "4")
+		r := s.sessions.accept("a")
+		s.sessions.wantLockedUntil(r)
+		for _, m := range s.sessions.inOrder(r, "1", "3", "4") {
 			if m.LockedUntil == nil || m.LockToken == [16]byte{} {
 				s.Errorf("message %q has no lock", m.Body)
 			}
 			s.must(r.CompleteMessage(s.ctx, m, nil))
 		}
 		s.must(r.Close(s.ctx))
-		s.inOrder(s.accept("b"), "2")
+		s.sessions.inOrder(s.sessions.accept("b"), "2")
 	}},
 	{name: "an empty name is a session", queue: sessionful, check: func(s *scene) {
-		s.inSession("", "1")
+		s.sessions.inSession("", "1")
 		_, err := s.sender.ScheduleMessages(s.ctx, []*azservicebus.Message{{Body: []byte("2"), SessionID: new("")}}, s.clock(), nil)
 		s.must(err)
 		s.wantSend("without a session", s.sender.SendMessage(s.ctx, &azservicebus.Message{}, nil), amqp.ErrCondNotAllowed)
-		r := s.accept("")
-		for _, m := range s.inOrder(r, "1", "2") {
+		r := s.sessions.accept("")
+		for _, m := range s.sessions.inOrder(r, "1", "2") {
 			s.must(r.CompleteMessage(s.ctx, m, nil))
 		}
 		s.must(r.Close(s.ctx))
-		s.inSession("", "3")
-		s.inOrder(s.acceptNext(""), "3")
+		s.sessions.inSession("", "3")
+		s.sessions.inOrder(s.sessions.acceptNext(""), "3")
 	}},
 	{name: "a session without messages can be accepted", queue: sessionful, check: func(s *scene) {
-		r := s.accept("a")
-		s.wantLockedUntil(r)
-		s.inSession("a", "later")
-		s.inOrder(r, "later")
+		r := s.sessions.accept("a")
+		s.sessions.wantLockedUntil(r)
+		s.sessions.inSession("a", "later")
+		s.sessions.inOrder(r, "later")
 	}},
 	{name: "a session is locked once", queue: sessionful, check: func(s *scene) {
-		s.inSession("a", "1")
-		r := s.accept("a")
+		s.sessions.inSession("a", "1")
+		r := s.sessions.accept("a")
 		for _, c := range []*azservicebus.Client{s.client, s.newClient()} {
 			_, err := c.AcceptSessionForQueue(s.soon(), s.queue, "a", nil)
 			s.wantCondition("accepting it again", err, condSessionLocked)
@@ -155,24 +155,24 @@ var sessionSpecs = []spec{
 				s.Errorf("accepting it again = %v, want it to say %q", err, text)
 			}
 		}
-		s.wantNoSession("while the only one is locked")
+		s.sessions.wantNoSession("while the only one is locked")
 		s.must(r.Close(s.ctx))
-		s.inOrder(s.acceptFrom(s.newClient(), "a"), "1")
+		s.sessions.inOrder(s.sessions.acceptFrom(s.newClient(), "a"), "1")
 	}},
 	{name: "the next session is the one that has waited longest", queue: sessionful, check: func(s *scene) {
-		s.wantNoSession("of an empty queue")
+		s.sessions.wantNoSession("of an empty queue")
 		for _, id := range []string{"b", "a", "c"} {
-			s.inSession(id, "1 of "+id, "2 of "+id)
+			s.sessions.inSession(id, "1 of "+id, "2 of "+id)
 		}
 		for _, id := range []string{"b", "a", "c"} {
-			r := s.acceptNext(id)
-			s.must(r.CompleteMessage(s.ctx, s.inOrder(r, "1 of "+id)[0], nil))
+			r := s.sessions.acceptNext(id)
+			s.must(r.CompleteMessage(s.ctx, s.sessions.inOrder(r, "1 of "+id)[0], nil))
 			s.must(r.Close(s.ctx))
 		}
 		for _, id := range []string{"b", "a", "c"} {
-			s.inOrder(s.acceptNext(id), "2 of "+id)
+			s.sessions.inOrder(s.sessions.acceptNext(id), "2 of "+id)
 		}
-		s.wantNoSession("when all are locked")
+		s.sessions.wantNoSession("when all are locked")
 	}},
 	{name: "who waits gets the session that comes", queue: sessionful, check: func(s *scene) {
 		accepted := make(chan string)
@@ -185,15 +185,15 @@ var sessionSpecs = []spec{
 			accepted <- r.SessionID()
 		}()
 		time.Sleep(time.Second / 2)
-		s.inSession("a", "1")
+		s.sessions.inSession("a", "1")
 		if got := <-accepted; got != "a" {
 			s.Errorf("accepted %q, want a", got)
 		}
-		s.wantNoSession("when it is locked")
+		s.sessions.wantNoSession("when it is locked")
 	}},
 	{name: "the client says how long it waits for a session", queue: sessionful, check: func(s *scene) {
 		start := time.Now()
-		_, err := s.session().NewReceiver(s.ctx, s.queue, &amqp.ReceiverOptions{
+		_, err := s.raw.session().NewReceiver(s.ctx, s.queue, &amqp.ReceiverOptions{
 			Filters:    []amqp.LinkFilter{nextSession()},
 			Properties: map[string]any{"com.microsoft:timeout": uint32(700)},
 		})
@@ -203,7 +203,7 @@ var sessionSpecs = []spec{
 		}
 	}},
 	{name: "who gives up waiting takes no session", queue: sessionful, check: func(s *scene) {
-		session := s.session()
+		session := s.raw.session()
 		ctx, cancel := context.WithTimeout(s.ctx, time.Second/2)
 		defer cancel()
 		_, err := session.NewReceiver(ctx, s.queue, &amqp.ReceiverOptions{Filters: []amqp.LinkFilter{nextSession()}})
@@ -211,8 +211,8 @@ var sessionSpecs = []spec{
 			s.Fatalf("accepting the next session = %v, want the end of the context", err)
 		}
 		s.must(session.Close(s.ctx))
-		s.inSession("a", "1")
-		s.wantCount("to the next", s.inOrder(s.acceptNext("a"), "1")[0], 1)
+		s.sessions.inSession("a", "1")
+		s.wantCount("to the next", s.sessions.inOrder(s.sessions.acceptNext("a"), "1")[0], 1)
 	}},
 	{name: "a client that cancels its wait takes no session", queue: sessionful, check: func(s *scene) {
 		ctx, cancel := context.WithCancel(s.ctx)
@@ -222,8 +222,8 @@ var sessionSpecs = []spec{
 			s.Fatalf("accepting the next session = %v, want it canceled", err)
 		}
 		s.target.Wait(time.Second)
-		s.inSession("a", "1")
-		s.wantCount("to the next", s.inOrder(s.acceptNext("a"), "1")[0], 1)
+		s.sessions.inSession("a", "1")
+		s.wantCount("to the next", s.sessions.inOrder(s.sessions.acceptNext("a"), "1")[0], 1)
 	}},
 	{name: "a receiver without a session is refused", queue: sessionful, check: func(s *scene) {
 		const text = "It is not possible for an entity that requires sessions to create a non-sessionful message receiver."
@@ -250,36 +250,36 @@ var sessionSpecs = []spec{
 		s.must(batch.AddMessage(&azservicebus.Message{Body: []byte("2")}, nil))
 		s.wantSend("the batch", s.sender.SendMessageBatch(s.ctx, batch, nil), amqp.ErrCondNotAllowed)
 		s.wantSend("the message", s.sender.SendMessage(s.ctx, &azservicebus.Message{}, nil), amqp.ErrCondNotAllowed)
-		s.wantNoSession("afterwards")
+		s.sessions.wantNoSession("afterwards")
 	}},
 	{name: "two sessions are received side by side", queue: sessionful, check: func(s *scene) {
-		a, b := s.accept("a"), s.acceptFrom(s.newClient(), "b")
+		a, b := s.sessions.accept("a"), s.sessions.acceptFrom(s.newClient(), "b")
 		for _, body := range []string{"1", "2", "3"} {
-			s.inSession("a", "a"+body)
-			s.inSession("b", "b"+body)
+			s.sessions.inSession("a", "a"+body)
+			s.sessions.inSession("b", "b"+body)
 		}
-		s.inOrder(b, "b1", "b2", "b3")
-		s.inOrder(a, "a1", "a2", "a3")
+		s.sessions.inOrder(b, "b1", "b2", "b3")
+		s.sessions.inOrder(a, "a1", "a2", "a3")
 	}},
 	{name: "receive and delete", queue: sessionful, check: func(s *scene) {
-		s.inSession("a", "1", "2")
+		s.sessions.inSession("a", "1", "2")
 		r, err := s.client.AcceptSessionForQueue(s.ctx, s.queue, "a", &azservicebus.SessionReceiverOptions{
 			ReceiveMode: azservicebus.ReceiveModeReceiveAndDelete,
 		})
 		s.must(err)
-		s.inOrder(r, "1", "2")
+		s.sessions.inOrder(r, "1", "2")
 		s.must(r.Close(s.ctx))
-		s.wantNoSession("afterwards")
+		s.sessions.wantNoSession("afterwards")
 	}},
 	{name: "the messages of a subscription's sessions", check: func(s *scene) {
-		topic := s.topic(broker.TopicConfig{})
-		s.subscribe(topic, broker.SubscriptionConfig{Name: "sub", RequiresSession: true})
-		s.publish(topic, &azservicebus.Message{Body: []byte("1"), SessionID: new("a")}, &azservicebus.Message{Body: []byte("none")},
+		topic := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(topic, broker.SubscriptionConfig{Name: "sub", RequiresSession: true})
+		s.topics.publish(topic, &azservicebus.Message{Body: []byte("1"), SessionID: new("a")}, &azservicebus.Message{Body: []byte("none")},
 			&azservicebus.Message{Body: []byte("2"), SessionID: new("a")})
 		r, err := s.client.AcceptNextSessionForSubscription(s.soon(), topic, "sub", nil)
 		s.must(err)
-		s.inOrder(r, "1", "2")
-		dead := s.deadIn(topic, "sub", 1)
+		s.sessions.inOrder(r, "1", "2")
+		dead := s.topics.deadIn(topic, "sub", 1)
 		s.wantBodies("dead letters", dead, "none")
 		if got := dead[0].DeadLetterReason; got == nil || *got != "Session id is null." {
 			s.Errorf("reason = %v, want Session id is null.", got)

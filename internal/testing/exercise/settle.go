@@ -57,8 +57,8 @@ var settleSpecs = []spec{
 	}},
 	{name: "rejected without a reason dead-letters", check: func(s *scene) {
 		s.text("x")
-		r := s.link(s.session(), s.queue)
-		ms := s.take(r, "x")
+		r := s.raw.link(s.raw.session(), s.queue)
+		ms := s.raw.take(r, "x")
 		s.must(r.RejectMessage(s.ctx, ms[0], nil))
 		s.wantBodies("dead-lettered", s.peek(s.deadLetters()), "x")
 	}},
@@ -77,16 +77,16 @@ var settleSpecs = []spec{
 	}},
 	{name: "released gives the message back to its place", check: func(s *scene) {
 		s.text("a", "b", "c")
-		r := s.link(s.session(), s.queue)
-		ms := s.take(r, "a", "b")
+		r := s.raw.link(s.raw.session(), s.queue)
+		ms := s.raw.take(r, "a", "b")
 		s.must(r.ReleaseMessage(s.ctx, ms[1]))
 		s.must(r.ReleaseMessage(s.ctx, ms[0]))
 		s.wantBodies("received again", s.receive(s.receiver(), 3), "a", "b", "c")
 	}},
 	{name: "an outcome is echoed", check: func(s *scene) {
 		s.text("a", "b", "c", "d", "e")
-		r := s.link(s.session(), s.queue)
-		ms := s.take(r, "a", "b", "c", "d", "e")
+		r := s.raw.link(s.raw.session(), s.queue)
+		ms := s.raw.take(r, "a", "b", "c", "d", "e")
 		// In mode second each of these returns when the broker has settled.
 		s.must(r.AcceptMessage(s.ctx, ms[0]))
 		s.must(r.ReleaseMessage(s.ctx, ms[1]))

@@ -12,7 +12,7 @@ import (
 )
 
 // topic makes a topic for the case.
-func (s *scene) topic(cfg broker.TopicConfig) string {
+func (s topics) topic(cfg broker.TopicConfig) string {
 	s.Helper()
 	if s.target.CreateTopic == nil {
 		s.Skip("the target has no topics")
@@ -21,7 +21,7 @@ func (s *scene) topic(cfg broker.TopicConfig) string {
 }
 
 // subscribe makes a subscription, with these rules where there are any.
-func (s *scene) subscribe(topic string, cfg broker.SubscriptionConfig, rules ...broker.RuleConfig) {
+func (s topics) subscribe(topic string, cfg broker.SubscriptionConfig, rules ...broker.RuleConfig) {
 	s.Helper()
 	cfg.LockDuration = s.target.LockDuration
 	s.target.CreateSubscription(s.T, topic, cfg, rules...)
@@ -30,7 +30,7 @@ func (s *scene) subscribe(topic string, cfg broker.SubscriptionConfig, rules ...
 func subscription(topic, name string) string { return topic + "/Subscriptions/" + name }
 
 // publish sends messages to a topic.
-func (s *scene) publish(topic string, ms ...*azservicebus.Message) {
+func (s topics) publish(topic string, ms ...*azservicebus.Message) {
 	s.Helper()
 	sender, err := s.client.NewSender(topic, nil)
 	s.must(err)
@@ -41,7 +41,7 @@ func (s *scene) publish(topic string, ms ...*azservicebus.Message) {
 }
 
 // subscribed opens a receiver on a subscription.
-func (s *scene) subscribed(topic, name string, o *azservicebus.ReceiverOptions) *azservicebus.Receiver {
+func (s topics) subscribed(topic, name string, o *azservicebus.ReceiverOptions) *azservicebus.Receiver {
 	s.Helper()
 	r, err := s.client.NewReceiverForSubscription(topic, name, o)
 	s.must(err)
@@ -49,13 +49,13 @@ func (s *scene) subscribed(topic, name string, o *azservicebus.ReceiverOptions) 
 }
 
 // deadIn returns the dead letters of a subscription, which should be n.
-func (s *scene) deadIn(topic, name string, n int) []*azservicebus.ReceivedMessage {
+func (s topics) deadIn(topic, name string, n int) []*azservicebus.ReceivedMessage {
 	s.Helper()
 	return s.receive(s.subscribed(topic, name, &azservicebus.ReceiverOptions{SubQueue: azservicebus.SubQueueDeadLetter}), n)
 }
 
 // drained completes all that waits at an address, and checks the bodies.
-func (s *scene) drained(address string, want ...string) []*amqp.Message {
+func (s rawLinks) drained(address string, want ...string) []*amqp.Message {
 	s.Helper()
 	r := s.link(s.session(), address)
 	ms := s.nudge(r, 100, len(want))
@@ -71,12 +71,12 @@ func body(text string) *azservicebus.Message { return &azservicebus.Message{Body
 
 var topicSpecs = []spec{
 	{name: "every subscription gets a copy of its own", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"})
-		s.publish(t, body("early"))
-		s.subscribe(t, broker.SubscriptionConfig{Name: "b"})
-		s.publish(t, body("x"), body("y"))
-		a, b := s.subscribed(t, "a", nil), s.subscribed(t, "b", nil)
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
+		s.topics.publish(t, body("early"))
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "b"})
+		s.topics.publish(t, body("x"), body("y"))
+		a, b := s.topics.subscribed(t, "a", nil), s.topics.subscribed(t, "b", nil)
 		inA, inB := s.receive(a, 3), s.receive(b, 2)
 		s.wantBodies("a", inA, "early", "x", "y")
 		s.wantBodies("b", inB, "x", "y")
@@ -91,16 +91,16 @@ var topicSpecs = []spec{
 		s.wantBodies("b after a has completed x", s.receive(b, 1), "x")
 	}},
 	{name: "what nobody subscribes to is gone", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.publish(t, body("x"))
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"})
-		s.publish(t, body("y"))
-		s.drained(subscription(t, "a"), "y")
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.publish(t, body("x"))
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
+		s.topics.publish(t, body("y"))
+		s.raw.drained(subscription(t, "a"), "y")
 	}},
 	{name: "a batch is published", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "b"}, sqlRule("even", "n % 2 = 0"))
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "b"}, sqlRule("even", "n % 2 = 0"))
 		sender, err := s.client.NewSender(t, nil)
 		s.must(err)
 		batch, err := sender.NewMessageBatch(s.ctx, nil)
@@ -111,19 +111,19 @@ var topicSpecs = []spec{
 			s.must(batch.AddMessage(m, nil))
 		}
 		s.must(sender.SendMessageBatch(s.ctx, batch, nil))
-		s.drained(subscription(t, "a"), "0", "1", "2", "3")
-		s.drained(subscription(t, "b"), "0", "2")
+		s.raw.drained(subscription(t, "a"), "0", "1", "2", "3")
+		s.raw.drained(subscription(t, "b"), "0", "2")
 	}},
 	{name: "a scheduled message waits in the topic", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"})
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
 		sender, err := s.client.NewSender(t, nil)
 		s.must(err)
 		at := s.now().Add(soonest)
 		numbers, err := sender.ScheduleMessages(s.ctx, []*azservicebus.Message{body("x"), body("cancelled")}, at, nil)
 		s.must(err)
 		s.must(sender.CancelScheduledMessages(s.ctx, numbers[1:], nil))
-		r := s.subscribed(t, "a", nil)
+		r := s.topics.subscribed(t, "a", nil)
 		if ms := s.peek(r); len(ms) != 0 {
 			s.Errorf("the subscription shows %d messages before their time, want none", len(ms))
 		}
@@ -137,10 +137,10 @@ var topicSpecs = []spec{
 		}
 	}},
 	{name: "a subscription is peeked and settled like a queue", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a", MaxDeliveryCount: 2})
-		s.publish(t, body("x"), body("y"), body("z"))
-		r := s.subscribed(t, "a", nil)
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a", MaxDeliveryCount: 2})
+		s.topics.publish(t, body("x"), body("y"), body("z"))
+		r := s.topics.subscribed(t, "a", nil)
 		s.wantBodies("peeked", s.peek(r), "x", "y", "z")
 		ms := s.receive(r, 3)
 		s.must(r.DeadLetterMessage(s.ctx, ms[0], &azservicebus.DeadLetterOptions{Reason: new("Why")}))
@@ -152,25 +152,25 @@ var topicSpecs = []spec{
 		s.wantBodies("deferred", deferred, "y")
 		s.must(r.CompleteMessage(s.ctx, deferred[0], nil))
 		s.must(r.AbandonMessage(s.ctx, s.one(r), nil))
-		dead := s.deadIn(t, "a", 2)
+		dead := s.topics.deadIn(t, "a", 2)
 		s.wantBodies("dead letters", dead, "x", "z")
 		if got := dead[0].DeadLetterReason; got == nil || *got != "Why" {
 			s.Errorf("reason %v, want Why", got)
 		}
 	}},
 	{name: "the shortest time to live counts", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{DefaultMessageTimeToLive: 2 * time.Minute})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "minute", DefaultMessageTimeToLive: time.Minute, DeadLetteringOnMessageExpiration: true})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "hour", DefaultMessageTimeToLive: time.Hour})
+		t := s.topics.topic(broker.TopicConfig{DefaultMessageTimeToLive: 2 * time.Minute})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "minute", DefaultMessageTimeToLive: time.Minute, DeadLetteringOnMessageExpiration: true})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "hour", DefaultMessageTimeToLive: time.Hour})
 		short, long := 30*time.Second, 90*time.Minute
 		own, capped := body("own"), body("capped")
 		own.TimeToLive, capped.TimeToLive = &short, &long
-		s.publish(t, own, capped, body("none"))
+		s.topics.publish(t, own, capped, body("none"))
 		for _, c := range []struct {
 			name string
 			want []time.Duration
 		}{{"minute", []time.Duration{short, time.Minute, time.Minute}}, {"hour", []time.Duration{short, 2 * time.Minute, 2 * time.Minute}}} {
-			r := s.subscribed(t, c.name, nil)
+			r := s.topics.subscribed(t, c.name, nil)
 			for i, m := range s.receive(r, 3) {
 				if m.TimeToLive == nil || *m.TimeToLive != c.want[i] {
 					s.Errorf("%s in %s lives for %v, want %v", m.Body, c.name, m.TimeToLive, c.want[i])
@@ -180,50 +180,50 @@ var topicSpecs = []spec{
 			s.must(r.Close(s.ctx))
 		}
 		s.target.Wait(61 * time.Second)
-		s.drained(subscription(t, "minute"))
-		for _, m := range s.deadIn(t, "minute", 3) {
+		s.raw.drained(subscription(t, "minute"))
+		for _, m := range s.topics.deadIn(t, "minute", 3) {
 			if m.DeadLetterReason == nil || *m.DeadLetterReason != "TTLExpiredException" {
 				s.Errorf("%s is dead for %v, want TTLExpiredException", m.Body, m.DeadLetterReason)
 			}
 		}
 	}},
 	{name: "a topic drops duplicates", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{RequiresDuplicateDetection: true})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"})
+		t := s.topics.topic(broker.TopicConfig{RequiresDuplicateDetection: true})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
 		for _, text := range []string{"first", "again"} {
 			m := body(text)
 			m.MessageID = new("same")
-			s.publish(t, m)
+			s.topics.publish(t, m)
 		}
-		s.drained(subscription(t, "a"), "first")
+		s.raw.drained(subscription(t, "a"), "first")
 	}},
 	{name: "a topic is not received from, and a subscription not sent to", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a"})
-		_, err := s.session().NewReceiver(s.soon(), t, nil)
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
+		_, err := s.raw.session().NewReceiver(s.soon(), t, nil)
 		s.wantCondition("a receiver on a topic", err, amqp.ErrCondNotAllowed)
-		_, err = s.session().NewSender(s.soon(), subscription(t, "a"), nil)
+		_, err = s.raw.session().NewSender(s.soon(), subscription(t, "a"), nil)
 		s.wantCondition("a sender to a subscription", err, amqp.ErrCondNotAllowed)
-		_, err = s.session().NewReceiver(s.soon(), subscription(t, "missing"), nil)
+		_, err = s.raw.session().NewReceiver(s.soon(), subscription(t, "missing"), nil)
 		s.wantCondition("a receiver on a subscription that does not exist", err, amqp.ErrCondNotFound)
 	}},
 	{name: "addresses are read without case", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "Mixed"})
-		s.publish(t, body("x"))
-		r := s.link(s.session(), t+"/SUBSCRIPTIONS/mixed")
-		m := s.take(r, "x")[0]
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "Mixed"})
+		s.topics.publish(t, body("x"))
+		r := s.raw.link(s.raw.session(), t+"/SUBSCRIPTIONS/mixed")
+		m := s.raw.take(r, "x")[0]
 		s.must(r.RejectMessage(s.ctx, m, nil))
-		s.drained(t+"/subscriptions/MIXED/$deadletterqueue", "x")
+		s.raw.drained(t+"/subscriptions/MIXED/$deadletterqueue", "x")
 	}},
 	{name: "a subscription forwards", check: func(s *scene) {
-		t := s.topic(broker.TopicConfig{})
-		s.subscribe(t, broker.SubscriptionConfig{Name: "a", ForwardTo: s.queue}, sqlRule("wanted", "wanted = TRUE"))
+		t := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a", ForwardTo: s.queue}, sqlRule("wanted", "wanted = TRUE"))
 		for text, wanted := range map[string]bool{"no": false, "yes": true} {
 			m := body(text)
 			m.ApplicationProperties = map[string]any{"wanted": wanted}
-			s.publish(t, m)
+			s.topics.publish(t, m)
 		}
-		s.drained(s.queue, "yes")
+		s.raw.drained(s.queue, "yes")
 	}},
 }

@@ -49,7 +49,7 @@ func (s *scene) transactions() *txnClient {
 	hello := append([]byte(nil), wire.ProtoSASL[:]...)
 	init := &wire.SASLInit{Mechanism: "ANONYMOUS", InitialResponse: []byte("anonymous"), Hostname: brokertest.Host}
 	if s.target.Secured {
-		name, key := s.key()
+		name, key := s.keys.key()
 		init.Mechanism, init.InitialResponse = "PLAIN", []byte("\x00"+name+"\x00"+key)
 	}
 	hello = wire.AppendSASLFrame(hello, init)

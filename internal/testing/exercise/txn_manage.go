@@ -265,9 +265,9 @@ var txnManageSpecs = []spec{
 		want("after the commit", "kept")
 	}},
 	{name: "a topic takes part in transactions", check: func(s *scene) {
-		topic := s.topic(broker.TopicConfig{})
-		s.subscribe(topic, broker.SubscriptionConfig{Name: "all"})
-		subscription := s.subscribed(topic, "all", nil)
+		topic := s.topics.topic(broker.TopicConfig{})
+		s.topics.subscribe(topic, broker.SubscriptionConfig{Name: "all"})
+		subscription := s.topics.subscribed(topic, "all", nil)
 		c := s.transactions()
 		to := c.to(topic, nil)
 		txn := c.declare()
