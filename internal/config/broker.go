@@ -56,8 +56,8 @@ type Key struct {
 	Entity  string `mapstructure:"entity"` // of the endpoints alone
 }
 
-// Queue is one queue of the embedded broker. Its keys are those of Service Bus, and so are the names
-// of the fields.
+// Queue is one queue of the embedded broker. Its keys are those of Service Bus, and so are the
+// names of the fields.
 type Queue struct {
 	broker.QueueConfig `mapstructure:",squash"`
 	MaxSizeInMegabytes int64 `mapstructure:"maxSizeInMegabytes"`

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package connect makes the clients of a Service Bus namespace: ours for links, that of the
-// administration API, and the SDK's, which operators' commands use. It is the only one that imports azidentity.
+// administration API, and the SDK's, which operators' commands use. It is the only one that imports
+// azidentity.
 package connect
 
 import (

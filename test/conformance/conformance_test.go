@@ -102,8 +102,8 @@ func TestLiveTestsOfTheSDK(t *testing.T) {
 	}
 }
 
-// A lane runs tests on two namespaces, one after the other. Lanes share nothing: the SDK's tests draw
-// names of queues from the seconds of the clock and would meet on one namespace.
+// A lane runs tests on two namespaces, one after the other. Lanes share nothing: the SDK's tests
+// draw names of queues from the seconds of the clock and would meet on one namespace.
 type lane struct {
 	plan              *plan
 	standard, premium *namespace
@@ -139,8 +139,8 @@ func (l *lane) run(t *testing.T, live liveTest) {
 	t.Logf("%s", output)
 }
 
-// checkTraffic checks what went through the relays of a whole run. Every entity is monitored and has
-// a deadline, so that no message may pass without a companion.
+// checkTraffic checks what went through the relays of a whole run. Every entity is monitored and
+// has a deadline, so that no message may pass without a companion.
 func checkTraffic(t *testing.T, all []*lane) {
 	var sum traffic
 	for _, l := range all {

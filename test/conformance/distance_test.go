@@ -22,9 +22,9 @@ var distant = map[string]string{
 // bandwidth of a distance, in bytes per second.
 const bandwidth = 8 << 20
 
-// openDistance opens a way to the namespace at to that takes time, as the way to a data centre does,
-// until the test ends. It has the same ports at another address, and bytes from there come with
-// limited bandwidth.
+// openDistance opens a way to the namespace at to that takes time, as the way to a data centre
+// does, until the test ends. It has the same ports at another address, and bytes from there come
+// with limited bandwidth.
 func openDistance(t *testing.T, addr, to netip.Addr) {
 	t.Helper()
 	for _, port := range []uint16{portAMQPS, portHTTPS} {

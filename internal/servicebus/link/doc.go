@@ -11,7 +11,7 @@
 //     that no message keeps others from being checked.
 //
 // A Namespace has a connection to receive over and one to send over. Each is made when it is needed
-// and made again after an error; a sender of ReconnectingSender has one of its own. Receivers are opened in
-// short bursts and closed again, since an open one competes for new messages and counts as a
-// listener.
+// and made again after an error; a sender of ReconnectingSender has one of its own. Receivers are
+// opened in short bursts and closed again, since an open one competes for new messages and counts
+// as a listener.
 package link
