@@ -53,7 +53,7 @@ var Annotations = [][2]string{
 
 // annotation returns one of the pod template, or of the workload.
 func (w *workload) annotation(key string) string {
-	if value := w.podMeta.Annotations[key]; value != "" {
+	if value := w.pod.Metadata.Annotations[key]; value != "" {
 		return value
 	}
 	return w.meta.Annotations[key]

@@ -167,7 +167,7 @@ func (w *workload) values() (v values, err error) {
 	// Kubernetes ends the sidecar after the app, in what the app has left. Should somebody end it
 	// before, it waits for the app for a third of the time.
 	seconds := int64(defaultGraceSeconds)
-	if stated := w.spec.TerminationGracePeriodSeconds; stated != nil {
+	if stated := w.pod.Spec.GraceSeconds; stated != nil {
 		seconds = min(seconds, *stated)
 	}
 	mistake(seconds < minGraceSeconds, "terminationGracePeriodSeconds is %d; the app and the sidecar after it need %d", seconds, minGraceSeconds)

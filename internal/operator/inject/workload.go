@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	core "k8s.io/api/core/v1"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
@@ -32,12 +30,45 @@ const (
 	ownLabel = ",made=use"
 )
 
+// An object is what decides about the sidecar in an object, or in its pod template. Package core/v1
+// of k8s.io/api has all other fields too, for 4 MiB of the binary and 1 MiB of every process's memory.
+type object struct {
+	Metadata metadata `json:"metadata"`
+	Spec     podSpec  `json:"spec"` // of a pod template
+}
+
+type metadata struct {
+	Name            string            `json:"name"`
+	GenerateName    string            `json:"generateName"`
+	Namespace       string            `json:"namespace"`
+	Labels          map[string]string `json:"labels"`
+	Annotations     map[string]string `json:"annotations"`
+	OwnerReferences []struct{}        `json:"ownerReferences"`
+}
+
+type podSpec struct {
+	InitContainers []item            `json:"initContainers"`
+	Containers     []item            `json:"containers"`
+	Volumes        []item            `json:"volumes"`
+	HostNetwork    bool              `json:"hostNetwork"`
+	NodeSelector   map[string]string `json:"nodeSelector"`
+	OS             item              `json:"os"`
+	GraceSeconds   *int64            `json:"terminationGracePeriodSeconds"`
+}
+
+// An item is a container, a volume or an operating system.
+type item struct {
+	Name  string `json:"name"`
+	Ports []struct {
+		ContainerPort int32 `json:"containerPort"`
+	} `json:"ports"`
+}
+
 // A workload is an object with a pod template.
 type workload struct {
 	kind     string
-	meta     meta.ObjectMeta // of the object
-	podMeta  meta.ObjectMeta
-	spec     core.PodSpec
+	meta     metadata // of the object
+	pod      object
 	node     *yaml.RNode // of the pod template
 	o        Options
 	admitted bool // a pod that is being created; no object can be made beside it
@@ -61,8 +92,7 @@ func readWorkload(kind string, node *yaml.RNode, raw json.RawMessage, o Options)
 		}
 	}
 	decode(field(raw, "metadata"), &w.meta)
-	decode(field(pod, "metadata"), &w.podMeta)
-	decode(field(pod, "spec"), &w.spec)
+	decode(pod, &w.pod)
 	var err error
 	if w.node, err = node.Pipe(yaml.Lookup(path...)); err == nil && len(field(pod, "spec")) == 0 {
 		err = fmt.Errorf("%s is not there", strings.Join(append(slices.Clone(path), "spec"), "."))
@@ -84,17 +114,19 @@ func (w *workload) name() string {
 func (w *workload) title() string { return w.kind + " " + w.name() }
 
 // record is what an earlier run has written; "": the pod template has no sidecar of ours.
-func (w *workload) record() string { return w.podMeta.Annotations[annotateInjected] }
+func (w *workload) record() string { return w.pod.Metadata.Annotations[annotateInjected] }
 
 // unwanted says why a workload stays as it is; "": it does not.
 func (w *workload) unwanted() string {
-	const oldLabelOS, mirror = "beta.kubernetes.io/os", "kubernetes.io/config.mirror"
+	const labelOS, oldLabelOS, windows = "kubernetes.io/os", "beta.kubernetes.io/os", "windows"
+	const mirror = "kubernetes.io/config.mirror"
 	wanted, err := strconv.ParseBool(w.annotation(annotateInject))
-	isTaken := slices.ContainsFunc(w.containers(), func(c core.Container) bool { return c.Name == containerName })
-	switch os := string(core.Windows); {
+	isTaken := slices.ContainsFunc(w.containers(), func(c item) bool { return c.Name == containerName })
+	selector := w.pod.Spec.NodeSelector
+	switch {
 	case err == nil && !wanted:
 		return fmt.Sprintf("%s is %q", annotateInject, w.annotation(annotateInject))
-	case w.spec.OS != nil && w.spec.OS.Name == core.Windows, w.spec.NodeSelector[core.LabelOSStable] == os, w.spec.NodeSelector[oldLabelOS] == os:
+	case w.pod.Spec.OS.Name == windows, selector[labelOS] == windows, selector[oldLabelOS] == windows:
 		return "its pods run on Windows"
 	case !w.admitted && len(w.meta.OwnerReferences) > 0:
 		return "another object owns it"
@@ -108,8 +140,8 @@ func (w *workload) unwanted() string {
 	return ""
 }
 
-func (w *workload) containers() []core.Container {
-	return slices.Concat(w.spec.InitContainers, w.spec.Containers)
+func (w *workload) containers() []item {
+	return slices.Concat(w.pod.Spec.InitContainers, w.pod.Spec.Containers)
 }
 
 // possible reports what keeps the sidecar from running in the pod.
@@ -118,7 +150,7 @@ func (w *workload) possible() error {
 	if w.admitted && w.annotation(annotateConfig) != "" {
 		return fmt.Errorf("it has the annotation %s, which is for Overdue to write; take it out", annotateConfig)
 	}
-	if w.spec.HostNetwork {
+	if w.pod.Spec.HostNetwork {
 		return errors.New("its pods use the network of the node, where the ports of the sidecar may be taken; see `overdue proxy` as a service")
 	}
 	for _, c := range w.containers() {
@@ -134,7 +166,7 @@ func (w *workload) possible() error {
 			}
 		}
 	}
-	for _, v := range w.spec.Volumes {
+	for _, v := range w.pod.Spec.Volumes {
 		if !isInjected && (v.Name == configVolume || v.Name == dataVolume) {
 			return fmt.Errorf("it has a volume %q that this command has not added; rename it", v.Name)
 		}
@@ -152,7 +184,7 @@ func (w *workload) add() (s sidecar, err error) {
 	}
 	record, isOurs := "config="+digest(s.configFile), strings.HasSuffix(w.record(), ownLabel)
 	switch {
-	case w.o.Identity == IdentityWorkload && (isOurs || w.podMeta.Labels[identityLabel] == ""):
+	case w.o.Identity == IdentityWorkload && (isOurs || w.pod.Metadata.Labels[identityLabel] == ""):
 		record += ownLabel
 		err = w.node.PipeE(yaml.SetLabel(identityLabel, "true"))
 	case isOurs:

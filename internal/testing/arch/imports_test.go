@@ -90,7 +90,7 @@ var allowed = map[string]allowance{
 	"internal/demo":                 {[]string{"internal/app", "internal/config", "internal/escape", "internal/httpclient", "internal/lag", "internal/plural", "internal/terminal", "internal/web"}, []string{azcore, azservicebus, sync, term, zap}},
 	"internal/operator/verify":      {[]string{"internal/broker/quirk", "internal/escape", "internal/plural", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azcore, azservicebus, sync}},
 	"internal/operator/plan":        {ours: []string{"internal/monitorqueue", "internal/terminal"}},
-	"internal/operator/inject":      {[]string{"internal/escape", "internal/servicebus/address"}, []string{kubeapi, kubemachinery, kubejson, kubeyaml, kyaml}},
+	"internal/operator/inject":      {[]string{"internal/escape", "internal/servicebus/address"}, []string{kubemachinery, kubejson, kubeyaml, kyaml}},
 	"internal/operator/messages":    {[]string{"internal/amqp", "internal/config", "internal/escape", "internal/operator", "internal/operator/dlq", "internal/plural", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal"}, []string{azservicebus}},
 	"internal/config":               {[]string{"internal/monitorqueue", "internal/broker", "internal/broker/quirk", "internal/broker/emulator", "internal/httpclient", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/namespace", "internal/servicebus/sas"}, []string{mapstructure, yaml}},
 	"internal/connect":              {[]string{"internal/config", "internal/httpclient", "internal/listener/tlsrecord", "internal/servicebus/entities", "internal/servicebus/link", "internal/servicebus/namespace", "internal/version"}, []string{azcore, azidentity, azservicebus, zap}},
@@ -184,7 +184,7 @@ var allowed = map[string]allowance{
 	"test/conformance":            {ours: []string{"internal/testing/program"}},
 	"internal/operator/inject/admission": {
 		[]string{"internal/adminport", "internal/escape", "internal/lifecycle", "internal/listener", "internal/operator/inject", "internal/servicebus/rest"},
-		[]string{kubeapi, kubemachinery, prometheus, zap},
+		[]string{prometheus, zap},
 	},
 }
 

@@ -13,8 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	admission "k8s.io/api/admission/v1"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"overdue/internal/escape"
 	"overdue/internal/operator/inject"
@@ -23,6 +21,8 @@ import (
 
 // Path is where an API server asks.
 const Path = "/mutate"
+
+const reviewKind, reviewVersion = "AdmissionReview", "admission.k8s.io/v1"
 
 const (
 	// maxReviewBytes bounds a review. An API server takes no larger request itself.
@@ -88,42 +88,45 @@ func (h *Handler) review(w http.ResponseWriter, r *http.Request) (code int, err 
 		return http.StatusServiceUnavailable, fmt.Errorf("read the body: %w", err)
 	}
 	defer done()
-	var asked admission.AdmissionReview
+	var asked review
 	if err := json.Unmarshal(body, &asked); err != nil {
 		return http.StatusBadRequest, fmt.Errorf("the body is not an AdmissionReview: %w", err)
 	}
-	ours := meta.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
-	if asked.TypeMeta != ours {
-		return http.StatusBadRequest, fmt.Errorf("the body is %.80q of %.80q, and only %s of %s is understood", asked.Kind, asked.APIVersion, ours.Kind, ours.APIVersion)
+	if asked.Kind != reviewKind || asked.APIVersion != reviewVersion {
+		return http.StatusBadRequest, fmt.Errorf("the body is %.80q of %.80q, and only %s of %s is understood", asked.Kind, asked.APIVersion, reviewKind, reviewVersion)
 	}
 	if asked.Request == nil || asked.Request.UID == "" {
 		return http.StatusBadRequest, errors.New("the AdmissionReview has no request with a uid")
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(admission.AdmissionReview{TypeMeta: ours, Response: h.decide(asked.Request)}); err != nil {
+	asked.Request, asked.Response = nil, h.decide(asked.Request)
+	if err := json.NewEncoder(w).Encode(asked); err != nil {
 		h.c.Log.Info("review not answered", zap.Error(err))
 	}
 	return http.StatusOK, nil
 }
 
 // decide answers a request. Only a pod that is being created is changed.
-func (h *Handler) decide(r *admission.AdmissionRequest) *admission.AdmissionResponse {
-	answer := &admission.AdmissionResponse{UID: r.UID, Allowed: true}
-	if r.Kind != (meta.GroupVersionKind{Version: "v1", Kind: "Pod"}) || r.SubResource != "" || r.Operation != admission.Create {
+func (h *Handler) decide(r *request) *response {
+	answer := &response{UID: r.UID, Allowed: true}
+	isPod := r.Kind.Group == "" && r.Kind.Version == "v1" && r.Kind.Kind == "Pod"
+	if !isPod || r.SubResource != "" || r.Operation != "CREATE" {
 		h.reviews.WithLabelValues(resultSkipped).Inc()
 		return answer
 	}
-	var pod meta.PartialObjectMetadata
+	var pod struct {
+		Metadata struct{ GenerateName string }
+	}
 	var changes []inject.Operation
 	var skipped string
-	err := json.Unmarshal(r.Object.Raw, &pod)
+	err := json.Unmarshal(r.Object, &pod)
 	if err == nil {
-		changes, skipped, err = inject.Pod(r.Object.Raw, h.c.Options)
+		changes, skipped, err = inject.Pod(r.Object, h.c.Options)
 	}
 	if err == nil && skipped == "" {
 		answer.Patch, err = json.Marshal(changes)
 	}
-	log := h.c.Log.With(zap.String("namespace", r.Namespace), zap.String("pod", r.Name+pod.GenerateName))
+	log := h.c.Log.With(zap.String("namespace", r.Namespace), zap.String("pod", r.Name+pod.Metadata.GenerateName))
 	switch {
 	case err != nil:
 		h.reviews.WithLabelValues(resultFailed).Inc()
@@ -134,9 +137,9 @@ func (h *Handler) decide(r *admission.AdmissionRequest) *admission.AdmissionResp
 			return answer
 		}
 		answer.Allowed = false
-		answer.Result = &meta.Status{
+		answer.Status = &status{
 			Code:    http.StatusForbidden,
-			Reason:  meta.StatusReasonForbidden,
+			Reason:  "Forbidden",
 			Message: said,
 		}
 	case skipped != "":
@@ -145,7 +148,7 @@ func (h *Handler) decide(r *admission.AdmissionRequest) *admission.AdmissionResp
 	default:
 		h.reviews.WithLabelValues(resultAdded).Inc()
 		log.Info("sidecar added")
-		answer.PatchType = new(admission.PatchTypeJSONPatch)
+		answer.PatchType = "JSONPatch"
 	}
 	return answer
 }
