@@ -2,11 +2,7 @@
 
 package verify
 
-import (
-	"context"
-
-	"overdue/internal/broker/quirk"
-)
+import "overdue/internal/broker/quirk"
 
 // A Mark is how certain an assumption is.
 type Mark string
@@ -31,7 +27,7 @@ type Assumption struct {
 	Quirk      quirk.Set
 
 	operations int // of the trial, about
-	try        func(context.Context, *trial) answer
+	try        func(*trial) answer
 	untried    string // why there is no trial
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -70,25 +69,39 @@ const (
 	deadLetters = "/$DeadLetterQueue"
 )
 
-// trial is one assumption that is being tried, with the queues that it makes.
+// trial is one assumption that is being tried, with the queues that it makes. Its methods are the
+// steps. Once a step has failed the others do nothing, and the error is the answer of the trial.
 type trial struct {
+	ctx    context.Context // of this one run
 	cfg    *Config
 	prefix string // of the names of its queues
+	err    error  // of the step that failed
 
-	mu         sync.Mutex
 	made       []string // queues
-	operations int
+	links      []closer // to them
+	operations int      // that the service bills
 }
 
-// count counts operations that the service bills.
-func (t *trial) count(n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.operations += n
+type closer interface{ Close(context.Context) error }
+
+// do takes a step, unless one before has failed.
+func (t *trial) do(step func() error) {
+	if t.err == nil {
+		t.err = step()
+	}
+}
+
+// run returns what try found, or why it could not tell.
+func (t *trial) run(try func(*trial) answer) answer {
+	found := try(t)
+	if t.err != nil {
+		return untold(t.err)
+	}
+	return found
 }
 
 // queue makes a queue, with changes to what queues of trials are like.
-func (t *trial) queue(ctx context.Context, change ...func(*admin.QueueProperties)) (string, error) {
+func (t *trial) queue(change ...func(*admin.QueueProperties)) (name string) {
 	p := &admin.QueueProperties{
 		AutoDeleteOnIdle: to.Ptr(idle), LockDuration: to.Ptr("PT1M"), MaxDeliveryCount: to.Ptr(int32(100)),
 		DeadLetteringOnMessageExpiration: to.Ptr(true),
@@ -96,30 +109,32 @@ func (t *trial) queue(ctx context.Context, change ...func(*admin.QueueProperties
 	for _, f := range change {
 		f(p)
 	}
-	t.mu.Lock()
-	name := fmt.Sprintf("%s-%d", t.prefix, len(t.made)+1)
-	t.made = append(t.made, name)
-	t.mu.Unlock()
-	return name, t.create(ctx, name, p)
+	name = fmt.Sprintf("%s-%d", t.prefix, len(t.made)+1)
+	t.create(name, p)
+	return name
 }
 
-func (t *trial) create(ctx context.Context, name string, p *admin.QueueProperties) error {
-	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	if _, err := t.cfg.Admin.CreateQueue(ctx, name, &admin.CreateQueueOptions{Properties: p}); err != nil {
-		return fmt.Errorf("create the queue %s: %w", name, failure.Plain(err))
+func (t *trial) create(name string, p *admin.QueueProperties) {
+	t.do(func() error {
+		t.made = append(t.made, name)
+		ctx, cancel := context.WithTimeout(t.ctx, changeTimeout)
+		defer cancel()
+		if _, err := t.cfg.Admin.CreateQueue(ctx, name, &admin.CreateQueueOptions{Properties: p}); err != nil {
+			return fmt.Errorf("create the queue %s: %w", name, failure.Plain(err))
+		}
+		return nil
+	})
+}
+
+// remove closes the links and deletes the queues, also after the time is over.
+func (t *trial) remove() error {
+	ctx := context.WithoutCancel(t.ctx)
+	for _, l := range t.links {
+		_ = l.Close(ctx) // the queue goes next
 	}
-	return nil
-}
-
-// remove deletes the queues, also after ctx has ended.
-func (t *trial) remove(ctx context.Context) error {
-	t.mu.Lock()
-	made := t.made
-	t.mu.Unlock()
 	var errs []error
-	for _, name := range made {
-		changing, cancel := context.WithTimeout(context.WithoutCancel(ctx), changeTimeout)
+	for _, name := range t.made {
+		changing, cancel := context.WithTimeout(ctx, changeTimeout)
 		_, err := t.cfg.Admin.DeleteQueue(changing, name, nil)
 		cancel()
 		if err != nil && !notFound(err) {
@@ -129,25 +144,30 @@ func (t *trial) remove(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// send sends messages, one after the other.
-func (t *trial) send(ctx context.Context, queue string, ms ...*azservicebus.Message) error {
-	return t.sendPaced(ctx, queue, 0, ms...)
+// sender is one of the SDK; nil if a step has failed.
+func (t *trial) sender(queue string) (s *azservicebus.Sender) {
+	t.do(func() (err error) {
+		if s, err = t.cfg.Client.NewSender(queue, nil); err == nil {
+			t.links = append(t.links, s)
+		}
+		return err
+	})
+	return s
 }
 
+// send sends messages, one after the other.
+func (t *trial) send(queue string, ms ...*azservicebus.Message) { t.sendPaced(queue, 0, ms...) }
+
 // sendPaced is send with a pause after each message.
-func (t *trial) sendPaced(ctx context.Context, queue string, pause time.Duration, ms ...*azservicebus.Message) error {
-	sender, err := t.cfg.Client.NewSender(queue, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sender.Close(context.WithoutCancel(ctx)) }() // what was sent has been acknowledged
+func (t *trial) sendPaced(queue string, pause time.Duration, ms ...*azservicebus.Message) {
+	s := t.sender(queue)
 	for _, m := range ms {
-		t.count(1)
-		if err := errors.Join(sender.SendMessage(ctx, m, nil), wait(ctx, pause)); err != nil {
-			return err
-		}
+		t.do(func() error {
+			t.operations++
+			return s.SendMessage(t.ctx, m, nil)
+		})
+		t.wait(pause)
 	}
-	return nil
 }
 
 // mortal is a message that expires.
@@ -158,15 +178,32 @@ func mortal(id string) *azservicebus.Message {
 // live is a message that does not expire.
 func live(id string) *azservicebus.Message { return &azservicebus.Message{MessageID: &id} }
 
+// numbered are n messages that do not expire.
+func numbered(n int) (ms []*azservicebus.Message) {
+	for i := range n {
+		ms = append(ms, live(fmt.Sprint("m-", i)))
+	}
+	return ms
+}
+
 // peek shows up to n messages of a queue or a dead-letter queue.
-func (t *trial) peek(ctx context.Context, entity string, n int) ([]*link.Message, error) {
-	p, err := t.cfg.Links.Peeker(ctx, entity)
+func (t *trial) peek(entity string, n int) (page []*link.Message) {
+	t.do(func() (err error) {
+		page, err = t.tryPeek(entity, n)
+		return err
+	})
+	return page
+}
+
+// tryPeek is peek for an error that is the answer.
+func (t *trial) tryPeek(entity string, n int) ([]*link.Message, error) {
+	p, err := t.cfg.Links.Peeker(t.ctx, entity)
 	if err != nil {
 		return nil, err
 	}
-	defer p.Close(ctx)
-	t.count(1)
-	return p.Peek(ctx, 0, n)
+	defer p.Close(t.ctx)
+	t.operations++
+	return p.Peek(t.ctx, 0, n)
 }
 
 // ids are those of messages, in their order.
@@ -180,53 +217,78 @@ func ids(ms []*link.Message) []string {
 
 // one receives a message, or nil if none comes. It does not drain: whether that works is an
 // assumption of its own.
-func (t *trial) one(ctx context.Context, r *link.Receiver) (*link.ReceivedMessage, error) {
-	t.count(1)
-	if err := r.Grant(ctx, 1); err != nil {
+func (t *trial) one(r *link.Receiver) (*link.ReceivedMessage, error) {
+	t.operations++
+	if err := r.Grant(t.ctx, 1); err != nil {
 		return nil, err
 	}
-	return r.Receive(ctx, nudgeWait)
+	return r.Receive(t.ctx, nudgeWait)
 }
 
 // nudge grants one credit, and releases a message that came. It returns the id of that message. The
 // end of the link ends the credit.
-func (t *trial) nudge(ctx context.Context, queue string) (id string, err error) {
-	r, err := t.cfg.Links.Receiver(ctx, queue)
-	if err != nil {
-		return "", err
-	}
-	defer r.Close(ctx)
-	m, err := t.one(ctx, r)
-	if err != nil || m == nil {
-		return "", err
-	}
-	return m.MessageID, r.Release(ctx, m)
+func (t *trial) nudge(queue string) (id string) {
+	t.do(func() error {
+		r, err := t.cfg.Links.Receiver(t.ctx, queue)
+		if err != nil {
+			return err
+		}
+		defer r.Close(t.ctx)
+		m, err := t.one(r)
+		if err != nil || m == nil {
+			return err
+		}
+		id = m.MessageID
+		return r.Release(t.ctx, m)
+	})
+	return id
 }
 
 // receive receives n messages, and calls f while they are locked. It releases them afterwards,
 // unless f has settled them.
-func (t *trial) receive(ctx context.Context, queue string, n int, f func(*link.Receiver, []*link.ReceivedMessage) error) error {
-	r, err := t.cfg.Links.Receiver(ctx, queue)
-	if err != nil {
-		return err
-	}
-	defer r.Close(ctx)
-	if err := r.Grant(ctx, uint32(n)); err != nil {
-		return err
-	}
-	var ms []*link.ReceivedMessage
-	for len(ms) < n {
-		m, err := r.Receive(ctx, receiveWait)
-		switch {
-		case err != nil:
+func (t *trial) receive(queue string, n int, f func(*link.Receiver, []*link.ReceivedMessage) error) {
+	t.do(func() error {
+		r, err := t.cfg.Links.Receiver(t.ctx, queue)
+		if err != nil {
 			return err
-		case m == nil:
-			return fmt.Errorf("only %d of %d messages came within %v", len(ms), n, receiveWait)
 		}
-		t.count(1)
-		ms = append(ms, m)
-	}
-	return f(r, ms)
+		defer r.Close(t.ctx)
+		if err := r.Grant(t.ctx, uint32(n)); err != nil {
+			return err
+		}
+		var ms []*link.ReceivedMessage
+		for len(ms) < n {
+			m, err := r.Receive(t.ctx, receiveWait)
+			switch {
+			case err != nil:
+				return err
+			case m == nil:
+				return fmt.Errorf("only %d of %d messages came within %v", len(ms), n, receiveWait)
+			}
+			t.operations++
+			ms = append(ms, m)
+		}
+		return f(r, ms)
+	})
+}
+
+// lock has the SDK receive a message, which it holds. Both are nil if a step has failed.
+func (t *trial) lock(queue string) (r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) {
+	t.do(func() (err error) {
+		if r, err = t.cfg.Client.NewReceiverForQueue(queue, nil); err != nil {
+			return err
+		}
+		t.links = append(t.links, r)
+		ctx, cancel := context.WithTimeout(t.ctx, receiveWait)
+		defer cancel()
+		t.operations++
+		ms, err := r.ReceiveMessages(ctx, 1, nil)
+		if err == nil {
+			m = ms[0]
+		}
+		return err
+	})
+	return r, m
 }
 
 // notFound reports whether the administration API has no such entity.
@@ -242,22 +304,24 @@ var (
 	errNoLetter = errors.New("an overdue message did not come to the dead-letter queue within 5 s of a receive")
 )
 
-// wait waits, unless ctx ends.
-func wait(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// wait waits, unless the time of the trial ends.
+func (t *trial) wait(d time.Duration) {
+	t.do(func() error {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return nil
+		case <-t.ctx.Done():
+			return t.ctx.Err()
+		}
+	})
 }
 
 // release releases messages, in order.
-func release(ctx context.Context, r *link.Receiver, ms []*link.ReceivedMessage) error {
+func (t *trial) release(r *link.Receiver, ms []*link.ReceivedMessage) error {
 	for _, m := range ms {
-		if err := r.Release(ctx, m); err != nil {
+		if err := r.Release(t.ctx, m); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@
 package verify
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,80 +26,59 @@ const (
 	precise = 200 * time.Millisecond
 )
 
-func schedulePrecise(ctx context.Context, t *trial) answer {
-	_, latest, err := t.lateness(ctx)
-	switch {
-	case err != nil:
-		return untold(err)
-	case latest > precise:
+func schedulePrecise(t *trial) answer {
+	_, latest := t.lateness()
+	if latest > precise {
 		return otherwise("the latest was active %v after its time", latest.Round(time.Millisecond))
 	}
 	return asAssumed("at most %v late", latest.Round(time.Millisecond))
 }
 
-func scheduleNotEarly(ctx context.Context, t *trial) answer {
-	earliest, _, err := t.lateness(ctx)
-	if err != nil {
-		return untold(err)
-	}
+func scheduleNotEarly(t *trial) answer {
+	earliest, _ := t.lateness()
 	return when(earliest >= 0, "a message was active %v before its time", -earliest)
 }
 
 // lateness schedules messages, and returns how long after their time they were active, by their
 // stamps.
-func (t *trial) lateness(ctx context.Context) (earliest, latest time.Duration, err error) {
-	q, err := t.queue(ctx)
-	if err != nil {
-		return 0, 0, err
-	}
+func (t *trial) lateness() (earliest, latest time.Duration) {
+	q := t.queue()
 	const n = 5
-	var ms []*azservicebus.Message
+	ms := numbered(n)
 	start := time.Now().Add(ahead).Truncate(time.Millisecond)
-	for i := range n {
-		m, at := live(fmt.Sprint("m-", i)), start.Add(time.Duration(i)*300*time.Millisecond)
+	for i, m := range ms {
+		at := start.Add(time.Duration(i) * 300 * time.Millisecond)
 		m.ScheduledEnqueueTime = &at
-		ms = append(ms, m)
 	}
-	if err := t.send(ctx, q, ms...); err != nil {
-		return 0, 0, err
-	}
-	page, err := t.activated(ctx, q, n)
-	if err != nil {
-		return 0, 0, err
-	}
-	if !slices.ContainsFunc(page, func(m *link.Message) bool { return m.EnqueuedTime.Nanosecond() != 0 }) {
-		return 0, 0, errWholeSeconds
-	}
+	t.send(q, ms...)
+	page := t.activated(q, n)
+	t.do(func() error {
+		if !slices.ContainsFunc(page, func(m *link.Message) bool { return m.EnqueuedTime.Nanosecond() != 0 }) {
+			return errWholeSeconds
+		}
+		return nil
+	})
 	late := make([]time.Duration, n)
 	for i, m := range page {
 		late[i] = m.EnqueuedTime.Sub(m.ScheduledEnqueueTime)
 	}
-	return slices.Min(late), slices.Max(late), nil
+	return slices.Min(late), slices.Max(late)
 }
 
 // activated waits until n scheduled messages of a queue are active. Late ones have 10 s more.
-func (t *trial) activated(ctx context.Context, q string, n int) (page []*link.Message, err error) {
-	if err := wait(ctx, ahead+time.Duration(n)*300*time.Millisecond); err != nil {
-		return nil, err
-	}
+func (t *trial) activated(q string, n int) []*link.Message {
+	t.wait(ahead + time.Duration(n)*300*time.Millisecond)
 	for range 5 {
-		if page, err = t.peek(ctx, q, n); err != nil {
-			return nil, err
+		page := t.peek(q, n)
+		if len(page) == n && !slices.ContainsFunc(page, func(m *link.Message) bool { return !isActivated(m) }) {
+			return page
 		}
-		active := 0
-		for _, m := range page {
-			if isActivated(m) {
-				active++
-			}
-		}
-		if active == n {
-			return page, nil
-		}
-		if err := wait(ctx, 2*time.Second); err != nil {
-			return nil, err
-		}
+		t.wait(2 * time.Second)
 	}
-	return nil, fmt.Errorf("%d scheduled messages were not all active 10 s after their time", n)
+	t.do(func() error {
+		return fmt.Errorf("%d scheduled messages were not all active 10 s after their time", n)
+	})
+	return nil
 }
 
 // isActivated reports whether the stamp of a scheduled message is that of its activation, to a
@@ -109,33 +87,23 @@ func isActivated(m *link.Message) bool {
 	return m.EnqueuedTime.After(m.ScheduledEnqueueTime.Add(-time.Second))
 }
 
-func batchScheduled(ctx context.Context, t *trial) answer {
-	q, err := t.queue(ctx)
-	if err != nil {
-		return untold(err)
-	}
+func batchScheduled(t *trial) answer {
+	q := t.queue()
 	due := time.Now().Add(time.Hour)
 	var batch link.Batch
 	for i := range 2 {
 		batch.Add(&link.ScheduledMessage{MessageID: fmt.Sprint("m-", i), Due: due.Add(time.Duration(i) * time.Minute)})
 	}
-	sender := t.cfg.Links.ReconnectingSender(q)
-	defer func() { _ = sender.Close(context.WithoutCancel(ctx)) }() // what was sent has been acknowledged
-	t.count(2)
-	if err := sender.Send(ctx, &batch); err != nil {
-		return untold(err)
-	}
-	id, err := t.nudge(ctx, q)
-	if err != nil {
-		return untold(err)
-	}
-	if id != "" {
+	t.do(func() error {
+		sender := t.cfg.Links.ReconnectingSender(q)
+		t.links = append(t.links, sender)
+		t.operations += 2
+		return sender.Send(t.ctx, &batch)
+	})
+	if id := t.nudge(q); id != "" {
 		return otherwise("a message that was scheduled for an hour later could be received at once")
 	}
-	page, err := t.peek(ctx, q, 2)
-	if err != nil {
-		return untold(err)
-	}
+	page := t.peek(q, 2)
 	for _, m := range page {
 		if m.State != link.Scheduled || m.ScheduledEnqueueTime.IsZero() {
 			return otherwise("a peek shows the state %d and the scheduled time %v", m.State, m.ScheduledEnqueueTime)
@@ -144,57 +112,44 @@ func batchScheduled(ctx context.Context, t *trial) answer {
 	return when(len(page) == 2, "a peek shows %d of 2 scheduled messages", len(page))
 }
 
-func cancelAllOrNone(ctx context.Context, t *trial) answer {
-	q, err := t.queue(ctx)
-	if err != nil {
-		return untold(err)
-	}
-	sender, err := t.cfg.Client.NewSender(q, nil)
-	if err != nil {
-		return untold(err)
-	}
-	defer func() { _ = sender.Close(context.WithoutCancel(ctx)) }() // it has nothing in flight
-	t.count(2)
-	numbers, err := sender.ScheduleMessages(ctx, []*azservicebus.Message{live("gone"), live("there")}, time.Now().Add(time.Hour), nil)
-	if err != nil {
-		return untold(err)
-	}
-	t.count(1)
-	if err := sender.CancelScheduledMessages(ctx, numbers[:1], nil); err != nil {
-		return untold(err)
-	}
-	t.count(1)
-	failed := sender.CancelScheduledMessages(ctx, numbers, nil)
-	page, err := t.peek(ctx, q, 2)
-	if err != nil {
-		return untold(err)
-	}
-	switch {
-	case failed != nil && len(page) == 1:
-		return asAssumed("")
-	case failed != nil:
-		return otherwise("the request failed, and the message that was there was cancelled all the same")
-	}
-	return otherwise("the request succeeded, and left %d of the messages", len(page))
+// schedule schedules messages with the SDK, and returns their numbers.
+func (t *trial) schedule(q string, after time.Duration, ms ...*azservicebus.Message) (s *azservicebus.Sender, numbers []int64) {
+	s = t.sender(q)
+	t.do(func() (err error) {
+		t.operations += len(ms)
+		numbers, err = s.ScheduleMessages(t.ctx, ms, time.Now().Add(after), nil)
+		return err
+	})
+	return s, numbers
 }
 
-func stampsInMilliseconds(ctx context.Context, t *trial) answer {
-	q, err := t.queue(ctx)
-	if err != nil {
-		return untold(err)
+func cancelAllOrNone(t *trial) answer {
+	q := t.queue()
+	s, numbers := t.schedule(q, time.Hour, live("gone"), live("there"))
+	var refusal error
+	t.do(func() error {
+		t.operations += 2
+		if err := s.CancelScheduledMessages(t.ctx, numbers[:1], nil); err != nil {
+			return err
+		}
+		refusal = s.CancelScheduledMessages(t.ctx, numbers, nil)
+		return nil
+	})
+	switch page := t.peek(q, 2); {
+	case refusal != nil && len(page) == 1:
+		return asAssumed("")
+	case refusal != nil:
+		return otherwise("the request failed, and the message that was there was cancelled all the same")
+	default:
+		return otherwise("the request succeeded, and left %d of the messages", len(page))
 	}
+}
+
+func stampsInMilliseconds(t *trial) answer {
+	q := t.queue()
 	const n = 10
-	var ms []*azservicebus.Message
-	for i := range n {
-		ms = append(ms, live(fmt.Sprint("m-", i)))
-	}
-	if err := t.sendPaced(ctx, q, 37*time.Millisecond, ms...); err != nil {
-		return untold(err)
-	}
-	page, err := t.peek(ctx, q, n)
-	if err != nil {
-		return untold(err)
-	}
+	t.sendPaced(q, 37*time.Millisecond, numbered(n)...)
+	page := t.peek(q, n)
 	unit := time.Second
 	for _, m := range page {
 		for unit > time.Millisecond && !m.EnqueuedTime.Truncate(unit).Equal(m.EnqueuedTime) {
@@ -204,32 +159,12 @@ func stampsInMilliseconds(ctx context.Context, t *trial) answer {
 	return when(unit == time.Millisecond, "the stamps of %d messages are multiples of %v", len(page), unit)
 }
 
-func activationRestamps(ctx context.Context, t *trial) answer {
-	q, err := t.queue(ctx)
-	if err != nil {
-		return untold(err)
-	}
-	sender, err := t.cfg.Client.NewSender(q, nil)
-	if err != nil {
-		return untold(err)
-	}
-	defer func() { _ = sender.Close(context.WithoutCancel(ctx)) }() // it has nothing in flight
-	t.count(1)
-	numbers, err := sender.ScheduleMessages(ctx, []*azservicebus.Message{live("scheduled")}, time.Now().Add(ahead), nil)
-	if err != nil {
-		return untold(err)
-	}
-	if err := t.send(ctx, q, live("between")); err != nil {
-		return untold(err)
-	}
-	if err := wait(ctx, ahead+2*time.Second); err != nil {
-		return untold(err)
-	}
-	page, err := t.peek(ctx, q, 2)
-	if err != nil {
-		return untold(err)
-	}
-	for _, m := range page {
+func activationRestamps(t *trial) answer {
+	q := t.queue()
+	_, numbers := t.schedule(q, ahead, live("scheduled"))
+	t.send(q, live("between"))
+	t.wait(ahead + 2*time.Second)
+	for _, m := range t.peek(q, 2) {
 		if m.MessageID == "scheduled" {
 			return when(m.SequenceNumber > numbers[0] && isActivated(m),
 				"number %d before and %d after, enqueued %v after its time", numbers[0], m.SequenceNumber, m.EnqueuedTime.Sub(m.ScheduledEnqueueTime))

@@ -130,13 +130,13 @@ func (r *Result) settle(ctx context.Context, cfg *Config, a *Assumption, prefix 
 		r.Verdict, r.Detail = Unknown, "not tried: "+a.untried
 		return nil
 	}
-	t := &trial{cfg: cfg, prefix: prefix}
+	t := &trial{ctx: ctx, cfg: cfg, prefix: prefix}
 	found := answer{Unknown, "there was no time for it"}
 	if ctx.Err() == nil {
-		found = a.try(ctx, t)
+		found = t.run(a.try)
 	}
 	r.Verdict, r.Detail, r.operations = found.verdict, found.detail, t.operations
-	return t.remove(ctx)
+	return t.remove()
 }
 
 // Count is how many results there are for these ids, or for all.
