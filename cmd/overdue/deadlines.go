@@ -5,14 +5,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
-	"overdue/internal/escape"
 	"overdue/internal/operator/deadlines"
-	"overdue/internal/terminal"
 )
 
 const maxDeadlinesLimit = 100_000
@@ -20,7 +19,7 @@ const maxDeadlinesLimit = 100_000
 func (p *program) deadlinesCommand() *cobra.Command {
 	var through string
 	var asJSON bool
-	var limit int
+	var o deadlines.ListOptions
 	cmd := &cobra.Command{
 		Use:   "deadlines [queue or topic]",
 		Short: "Show outstanding deadlines, the next ones first",
@@ -31,58 +30,53 @@ func (p *program) deadlinesCommand() *cobra.Command {
 			"The command only peeks: it takes no locks and disturbs no consumer.",
 		Example: "  overdue deadlines\n  overdue deadlines orders --limit 20",
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || isMonitorQueueSetting(path) })
 	endpointFlag(cmd, &through)
-	cmd.Flags().IntVar(&limit, "limit", 50, "with a queue or topic: how many of the next deadlines to list, 1 to 100000")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o := deadlines.ListOptions{Limit: limit}
+	cmd.Flags().IntVar(&o.Limit, "limit", 50, "with a queue or topic: how many of the next deadlines to list, 1 to 100000")
+	jsonFlag(cmd, &asJSON)
+	cmd.AddCommand(p.missedCommand(), p.slackCommand(), p.minutesCommand())
+	check := func(args []string) error {
 		if len(args) > 0 {
 			o.Entity = args[0]
 			if err := config.CheckEntity(o.Entity); err != nil {
-				return &config.Error{Err: err}
-			}
-		}
-		if limit < 1 || limit > maxDeadlinesLimit {
-			return &config.Error{Err: fmt.Errorf("--limit is %d; it must be between 1 and %d", limit, maxDeadlinesLimit)}
-		}
-		c, err := load()
-		if err != nil {
-			return err
-		}
-		return p.withSource(cmd.Context(), c, through, func(ctx context.Context, source *deadlines.Source) error {
-			listing, err := deadlines.List(ctx, source, o)
-			switch {
-			case err != nil:
 				return err
-			case asJSON:
-				return escape.WriteJSON(p.stdout, listing)
 			}
-			return listing.WriteText(p.stdout, time.Now(), terminal.Width(p.stdout))
-		})
+		}
+		if o.Limit < 1 || o.Limit > maxDeadlinesLimit {
+			return fmt.Errorf("--limit is %d; it must be between 1 and %d", o.Limit, maxDeadlinesLimit)
+		}
+		return nil
 	}
-	cmd.AddCommand(p.missedCommand(), p.slackCommand(), p.minutesCommand())
-	return cmd
+	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues"), check, func(ctx context.Context, c *config.Config, _ []string) error {
+		return p.withSource(ctx, c, through, func(source *deadlines.Source) error {
+			listing, err := deadlines.List(ctx, source, o)
+			if err != nil {
+				return err
+			}
+			return p.print(asJSON, listing, func(w io.Writer, width int) error { return listing.WriteText(w, time.Now(), width) })
+		})
+	})
 }
 
 // withSource connects to the namespace of the configuration, or through an endpoint, for f.
-func (p *program) withSource(ctx context.Context, c *config.Config, through string, f func(context.Context, *deadlines.Source) error) error {
+func (p *program) withSource(ctx context.Context, c *config.Config, through string, f func(*deadlines.Source) error) error {
 	conn, err := p.connect(ctx, c, through, false)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	source := &deadlines.Source{Links: conn.Links, MonitorQueue: c.MonitorQueue, MonitorQueues: int(c.MonitorQueues), CompanionsInRedis: c.CompanionsInRedis(), Describe: conn.Read, Names: conn.Names}
+	source := &deadlines.Source{
+		Links:             conn.Links,
+		MonitorQueue:      c.MonitorQueue,
+		MonitorQueues:     int(c.MonitorQueues),
+		CompanionsInRedis: c.CompanionsInRedis(),
+		Describe:          conn.Read,
+		Names:             conn.Names,
+	}
 	if c.Redis != "" {
 		if source.Redis, err = conn.OpenRedis(); err != nil {
 			return err
 		}
 		defer func() { _ = source.Redis.Close() }() // it was only read
 	}
-	return f(ctx, source)
-}
-
-// isMonitorQueueSetting reports whether the setting says where the companions are.
-func isMonitorQueueSetting(path string) bool {
-	return path == "monitorQueue" || path == "monitorQueues"
+	return f(source)
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,7 @@ func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 	})
 	f.StringArrayVar(&o.Properties, "property", nil, "only those with this application property, name=value. May be repeated")
 	f.IntVar(&o.Limit, "limit", 0, "at most this many, in the order of their sequence numbers; 0 = all")
-	f.BoolVar(&o.JSON, "json", false, "print the result as JSON")
+	jsonFlag(cmd, &o.JSON)
 	return endpoint
 }
 
@@ -64,40 +65,37 @@ func changeFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 	return endpoint
 }
 
-// A dlqRun is one of the commands, once its flags have been read.
+// A dlqRun is one of the commands.
 type dlqRun struct {
 	options  *messages.LettersOptions
 	endpoint *string
+	wants    func(path string) bool
 	check    func(dlq.Place) error // of what this command alone has; nil: nothing
 	sends    bool
-	do       func(ctx context.Context, conn *operator.Connection, place dlq.Place) error
+	do       func(ctx context.Context, conn *operator.Connection, place dlq.Place, o *messages.LettersOptions, stdout io.Writer) error
 }
 
-// run returns what cobra runs.
-func (r dlqRun) run(p *program, load func() (*config.Config, error)) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
+// command makes cmd that command.
+func (r dlqRun) command(p *program, cmd *cobra.Command) *cobra.Command {
+	var place dlq.Place
+	check := func(args []string) (err error) {
 		r.options.In, r.options.Width = cmd.InOrStdin(), terminal.Width(p.stdout)
-		place, err := dlq.ParsePlace(args[0])
-		if err == nil {
-			err = r.options.Check(time.Now())
-		}
-		if err == nil && r.check != nil {
-			err = r.check(place)
-		}
-		if err != nil {
-			return &config.Error{Err: err}
-		}
-		c, err := load()
-		if err != nil {
+		if place, err = dlq.ParsePlace(args[0]); err != nil {
 			return err
 		}
-		conn, err := p.connect(cmd.Context(), c, *r.endpoint, r.sends)
+		if err := r.options.Check(time.Now()); err != nil || r.check == nil {
+			return err
+		}
+		return r.check(place)
+	}
+	return p.configured(cmd, r.wants, check, func(ctx context.Context, c *config.Config, _ []string) error {
+		conn, err := p.connect(ctx, c, *r.endpoint, r.sends)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		return r.do(cmd.Context(), conn, place)
-	}
+		return r.do(ctx, conn, place, r.options, p.stdout)
+	})
 }
 
 // connect connects to the namespace of the configuration, or through an endpoint.
@@ -108,8 +106,6 @@ func (p *program) connect(ctx context.Context, c *config.Config, endpoint string
 	return operator.Connect(ctx, c, endpoint)
 }
 
-func isNamespace(path string) bool { return path == "namespace" }
-
 func (p *program) dlqListCommand() *cobra.Command {
 	var o messages.LettersOptions
 	cmd := &cobra.Command{
@@ -118,13 +114,12 @@ func (p *program) dlqListCommand() *cobra.Command {
 		Example: "  overdue dlq list orders --reason TTLExpiredException --older-than 1h\n" +
 			"  overdue dlq list events/Subscriptions/audit --json",
 	}
-	load := p.configFlags(cmd, isNamespace)
-	r := dlqRun{options: &o, endpoint: filterFlags(cmd, &o)}
-	r.do = func(ctx context.Context, conn *operator.Connection, place dlq.Place) error {
-		return messages.List(ctx, conn, place, &o, p.stdout)
-	}
-	cmd.RunE = r.run(p, load)
-	return cmd
+	return dlqRun{
+		options:  &o,
+		endpoint: filterFlags(cmd, &o),
+		wants:    settings("namespace"),
+		do:       messages.List,
+	}.command(p, cmd)
 }
 
 func (p *program) dlqShowCommand() *cobra.Command {
@@ -134,17 +129,70 @@ func (p *program) dlqShowCommand() *cobra.Command {
 		Short:   "Show dead letters whole: stamps, properties, body",
 		Example: "  overdue dlq show orders --message-id order-1\n  overdue dlq show orders --number 4711 --json",
 	}
-	load := p.configFlags(cmd, isNamespace)
-	r := dlqRun{options: &o, endpoint: filterFlags(cmd, &o)}
-	r.check = func(dlq.Place) error {
-		if !o.Narrows() {
-			return errors.New("say which: --message-id, --number, or --limit for the first of them")
-		}
-		return nil
+	return dlqRun{
+		options:  &o,
+		endpoint: filterFlags(cmd, &o),
+		wants:    settings("namespace"),
+		check: func(dlq.Place) error {
+			if !o.Narrows() {
+				return errors.New("say which: --message-id, --number, or --limit for the first of them")
+			}
+			return nil
+		},
+		do: messages.Show,
+	}.command(p, cmd)
+}
+
+func (p *program) dlqPurgeCommand() *cobra.Command {
+	var o messages.LettersOptions
+	cmd := &cobra.Command{
+		Use:   "purge queue-or-subscription",
+		Short: "Take dead letters off for good",
+		Example: "  overdue dlq purge orders --reason TTLExpiredException --older-than 168h\n" +
+			"  overdue dlq purge events/Subscriptions/audit --all --yes --rate 0",
 	}
-	r.do = func(ctx context.Context, conn *operator.Connection, place dlq.Place) error {
-		return messages.Show(ctx, conn, place, &o, p.stdout)
+	return dlqRun{
+		options:  &o,
+		endpoint: changeFlags(cmd, &o),
+		wants:    settings("namespace"),
+		do:       messages.Purge,
+	}.command(p, cmd)
+}
+
+func (p *program) dlqResubmitCommand() *cobra.Command {
+	var o messages.ResubmitOptions
+	cmd := &cobra.Command{
+		Use:   "resubmit queue-or-subscription",
+		Short: "Send copies of dead letters back to their queue, or elsewhere, and take them off",
+		Long: "Sends a copy of each dead letter through an AMQP endpoint and takes the dead letter off once the broker has the\n" +
+			"copy. A copy has the body and the properties of its dead letter, byte for byte, but neither its time to live nor\n" +
+			"the deadline that it missed: give it a new one with --within. It says where it comes from in\n" +
+			"overdue-resubmitted-* properties.\n\n" +
+			"It copies no dead letter twice. A journal on this machine has the copies that were sent, so a resubmission\n" +
+			"that was stopped goes on where it was when you start it again. If it was stopped between a send and its\n" +
+			"acknowledgement, and no copy is in the target any more, it leaves those dead letters alone and lists them.\n" +
+			"--resend sends them.",
+		Example: "  overdue dlq resubmit orders --reason TTLExpiredException --within 5m\n" +
+			"  overdue dlq resubmit events/Subscriptions/audit --to audit-retries --older-than 1h --rate 20 --yes\n" +
+			"  overdue dlq resubmit orders --message-id order-1 --dry-run",
 	}
-	cmd.RunE = r.run(p, load)
-	return cmd
+	endpoint := changeFlags(cmd, &o.LettersOptions)
+	f := cmd.Flags()
+	f.StringVar(&o.To, "to", "", "queue or topic that gets the copies; by default the queue that they are dead letters of")
+	durationVar(f, &o.Copying.Within, "within", 0, "deadline of each copy: to be received within this time after it is enqueued")
+	durationVar(f, &o.Copying.TTL, "ttl", 0, "time to live of each copy")
+	f.BoolVar(&o.NewIDs, "new-ids", false, "give copies message-ids of their own; done anyway where the target detects duplicates")
+	f.BoolVar(&o.KeepIDs, "keep-ids", false, "keep the message-ids, though it is not known whether the target detects duplicates")
+	f.BoolVar(&o.Resend, "resend", false, "also send dead letters that a stopped resubmission may have sent")
+	f.StringVar(&o.Journal, "journal", "", "file with the copies that were sent; by default one for each target in the user's cache folder")
+	return dlqRun{
+		options:  &o.LettersOptions,
+		endpoint: endpoint,
+		wants:    settings("namespace", "monitorQueue", "monitorQueues"),
+		check:    o.CheckTarget,
+		sends:    true,
+		do: func(ctx context.Context, conn *operator.Connection, place dlq.Place, _ *messages.LettersOptions, stdout io.Writer) error {
+			return messages.Resubmit(ctx, conn, place, &o, stdout)
+		},
+	}.command(p, cmd)
 }

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +39,7 @@ func (p *program) doctorCommand() *cobra.Command {
 			"  overdue doctor --fix                    # shows the changes, and asks\n" +
 			"  overdue doctor --send-test              # sends a test event through every sink of alerts",
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || isMonitorQueueSetting(path) })
+	cmd.AddCommand(p.doctorLagCommand())
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print only the report, as JSON")
 	cmd.Flags().BoolVar(&o.Errors, "errors-only", false, "print no other findings than errors")
 	cmd.Flags().BoolVar(&o.Strict, "strict", false, "also exit with 1 for warnings and for what could not be checked")
@@ -46,17 +48,13 @@ func (p *program) doctorCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&sendTest, "send-test", false, "send a test event through every sink of alerts")
 	cmd.Flags().StringVar(&x.Role, "role", operator.Roles[0], "whose rights to check: "+strings.Join(operator.Roles, ", "))
 	completes(cmd, "role", operator.Roles...)
-	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+	check := func([]string) error {
 		if !slices.Contains(operator.Roles, x.Role) {
-			return &config.Error{Err: fmt.Errorf("--role is %q; it must be one of %s", config.Clip(x.Role), strings.Join(operator.Roles, ", "))}
+			return fmt.Errorf("--role is %q; it must be one of %s", config.Clip(x.Role), strings.Join(operator.Roles, ", "))
 		}
-		if err := o.Check(); err != nil {
-			return &config.Error{Err: err}
-		}
-		c, err := load()
-		if err != nil {
-			return err
-		}
+		return o.Check()
+	}
+	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues"), check, func(ctx context.Context, c *config.Config, names []string) error {
 		if sendTest && len(c.Alerts) == 0 {
 			return &config.Error{Err: errors.New("--send-test has no sink to send to: alerts lists none")}
 		}
@@ -67,21 +65,15 @@ func (p *program) doctorCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer client.Close(cmd.Context())
+		defer client.Close(ctx)
 		o.Administration = client.Administration
-		return doctor.Run(cmd.Context(), cfg, terminal.Raw(p.stdout), o)
-	}
-	cmd.AddCommand(p.doctorLagCommand())
-	return cmd
+		return doctor.Run(ctx, cfg, terminal.Raw(p.stdout), o)
+	})
 }
 
 // examination connects to what the doctor examines. The caller closes the client.
 func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool) (doctor.Config, *operator.Client, error) {
-	open, examine := operator.Open, (*operator.Client).Examination
-	if c.Embedded() {
-		open, examine = operator.OpenEmbedded, (*operator.Client).ExaminationOfOthers
-	}
-	client, err := open(c)
+	client, err := operator.OpenAny(c)
 	if err != nil {
 		return doctor.Config{}, nil, err
 	}
@@ -105,5 +97,57 @@ func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool)
 	if text := c.Heartbeat.URL; text != "" {
 		x.Heartbeat = app.SinkCheck("heartbeat", text).OK
 	}
-	return examine(client, x), client, nil
+	if c.Embedded() {
+		return client.ExaminationOfOthers(x), client, nil
+	}
+	return client.Examination(x), client, nil
+}
+
+func (p *program) doctorLagCommand() *cobra.Command {
+	var o doctor.LagOptions
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "lag",
+		Short: "Measure native against eager expiry in the namespace, on queues of its own",
+		Long: "Creates three queues (overdue-lag-…), sends the same messages to two of them without a consumer, runs a\n" +
+			"monitor for one of the two, and shows how long after their deadlines the messages reached the\n" +
+			"dead-letter queues. It deletes the queues at the end; if that fails, they delete themselves after five\n" +
+			"idle minutes. It needs the Manage right, and a few thousand broker operations.\n\n" +
+			"It peeks at the dead-letter queues every 100 ms, which is the resolution of the figures. A peek is not a\n" +
+			"receive, and makes the broker expire nothing.",
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print only the result, as JSON")
+	cmd.Flags().IntVar(&o.Messages, "messages", 20, "messages per queue, 1 to 200")
+	durationVar(cmd.Flags(), &o.Spread, "over", 8*time.Second, "time from the first deadline to the last, 0s to 10m")
+	durationVar(cmd.Flags(), &o.Wait, "wait", 30*time.Second, "how long after the last deadline to wait for the queue without a monitor, 0s to 30m")
+	check := func([]string) error { return o.Check() }
+	return p.configured(cmd, settings("namespace"), check, func(ctx context.Context, c *config.Config, _ []string) error {
+		if c.Embedded() {
+			return &config.Error{Err: errors.New("doctor lag measures in a namespace, and none is configured: set --namespace or " +
+				config.SettingAt("namespace").Env() + "; `overdue demo` does the same on an embedded broker")}
+		}
+		client, err := operator.Open(c)
+		if err != nil {
+			return err
+		}
+		defer client.Close(ctx)
+		if !asJSON {
+			o.Progress = func(line string) {
+				_, _ = fmt.Fprintln(p.stdout, line) // if the reader is gone, the write of the result fails as well
+			}
+		}
+		result, err := doctor.MeasureLag(ctx, doctor.LagConfig{
+			Host:           client.Namespace.Host,
+			Links:          client.Links,
+			Admin:          client.Admin,
+			Administration: client.Administration,
+		}, o)
+		if err != nil {
+			return err
+		}
+		err = p.print(asJSON, result, func(w io.Writer, _ int) error {
+			return result.WriteText(terminal.Raw(w), terminal.Colored(w, p.getenv))
+		})
+		return errors.Join(err, result.Err())
+	})
 }

@@ -5,20 +5,19 @@ package main
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
-	"overdue/internal/escape"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/operator/dlq"
-	"overdue/internal/terminal"
 )
 
 func (p *program) explainCommand() *cobra.Command {
 	var through string
-	var number int64
 	var asJSON bool
+	var o deadlines.ExplainOptions
 	cmd := &cobra.Command{
 		Use:   "explain queue-or-subscription [message-id]",
 		Short: "Show the history of a message: sent, due, dead-lettered, notified",
@@ -29,41 +28,29 @@ func (p *program) explainCommand() *cobra.Command {
 			"The command only peeks: it takes no locks and disturbs no consumer.",
 		Example: "  overdue explain orders order-1\n  overdue explain orders --number 4711\n  overdue explain events/Subscriptions/audit order-1 --json",
 	}
-	load := p.configFlags(cmd, func(path string) bool {
-		return path == "namespace" || isMonitorQueueSetting(path) || isAdminAddress(path)
-	})
 	endpointFlag(cmd, &through)
-	cmd.Flags().Int64Var(&number, "number", 0, "sequence number of the message, in place of its message-id")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		place, err := dlq.ParsePlace(args[0])
-		if err != nil {
-			return &config.Error{Err: err}
-		}
-		if (number > 0) == (len(args) == 2) {
-			return &config.Error{Err: errors.New("name the message by its message-id or by --number")}
-		}
-		c, err := load()
-		if err != nil {
+	cmd.Flags().Int64Var(&o.Number, "number", 0, "sequence number of the message, in place of its message-id")
+	jsonFlag(cmd, &asJSON)
+	check := func(args []string) (err error) {
+		if o.Place, err = dlq.ParsePlace(args[0]); err != nil {
 			return err
 		}
-		o := deadlines.ExplainOptions{Place: place, Number: number}
-		if len(args) == 2 {
-			o.MessageID = args[1]
+		if (o.Number > 0) == (len(args) == 2) {
+			return errors.New("name the message by its message-id or by --number")
 		}
+		o.MessageID = strings.Join(args[1:], "")
+		return nil
+	}
+	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues", "listen.admin"), check, func(ctx context.Context, c *config.Config, _ []string) error {
 		if addr, err := adminAddress(c, "explain"); err == nil {
 			o.AdminAddress = addr // otherwise the port is not known, and nobody can be asked
 		}
-		return p.withSource(cmd.Context(), c, through, func(ctx context.Context, source *deadlines.Source) error {
+		return p.withSource(ctx, c, through, func(source *deadlines.Source) error {
 			explanation, err := deadlines.Explain(ctx, source, o)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case asJSON:
-				return escape.WriteJSON(p.stdout, explanation)
 			}
-			return explanation.WriteText(p.stdout, terminal.Width(p.stdout))
+			return p.print(asJSON, explanation, explanation.WriteText)
 		})
-	}
-	return cmd
+	})
 }

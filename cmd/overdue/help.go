@@ -4,10 +4,12 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"overdue/internal/config"
 	"overdue/internal/terminal"
 )
 
@@ -29,5 +31,93 @@ func wrapHelp(c *cobra.Command) {
 	}
 	for _, sub := range c.Commands() {
 		wrapHelp(sub)
+	}
+}
+
+// instruct makes every command below c take the arguments that its Use line names, and refuse
+// others. Cobra's own errors leave out what to do next, and for an unknown command it shows help as
+// if nothing were wrong.
+func instruct(c *cobra.Command) {
+	if c.HasSubCommands() && len(argumentsOf(c)) == 0 {
+		c.Args = noSuchCommand
+	} else {
+		c.Args = asItsUseLineSays
+	}
+	if !c.Runnable() { // cobra does not check the arguments then
+		c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	for _, sub := range c.Commands() {
+		instruct(sub)
+	}
+}
+
+// argumentsOf are the words of the Use line behind the command: queue, [queue] or [queue…].
+func argumentsOf(c *cobra.Command) []string {
+	return regexp.MustCompile(`\[[^\]]*\]|\S+`).FindAllString(c.Use, -1)[1:]
+}
+
+func asItsUseLineSays(c *cobra.Command, args []string) error {
+	wanted := argumentsOf(c)
+	least, most := 0, len(wanted)
+	for _, w := range wanted {
+		if !strings.HasPrefix(w, "[") {
+			least++
+		}
+		if strings.HasSuffix(w, "…]") {
+			most = len(args)
+		}
+	}
+	switch {
+	case least <= len(args) && len(args) <= most:
+		return nil
+	case len(wanted) == 0:
+		return fmt.Errorf("%s takes no arguments, and %q is one; see %s --help", c.CommandPath(), config.Clip(args[0]), c.CommandPath())
+	case len(args) < least:
+		return fmt.Errorf("%s lacks %s; write %s %s", c.CommandPath(), strings.Join(wanted[len(args):least], " and "), c.CommandPath(), strings.Join(wanted, " "))
+	}
+	return fmt.Errorf("%s has no use for %q; write %s %s", c.CommandPath(), config.Clip(args[most]), c.CommandPath(), strings.Join(wanted, " "))
+}
+
+// noSuchCommand is for a command that only has others below it.
+func noSuchCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	meant := ""
+	if near := config.Nearest(args[0], names); near != "" {
+		meant = "did you mean " + near + "? "
+	}
+	return fmt.Errorf("unknown command %q for %q; %ssee %s --help", config.Clip(args[0]), c.CommandPath(), meant, c.CommandPath())
+}
+
+// helpCommand is cobra's, but it refuses unknown commands.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command…]",
+		Short: "Help about any command",
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			if at, _, err := c.Root().Find(args); err == nil {
+				for _, sub := range at.Commands() {
+					if sub.IsAvailableCommand() {
+						names = append(names, sub.Name()+"\t"+sub.Short)
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			at, rest, err := c.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return &config.Error{Err: noSuchCommand(at, rest)}
+			}
+			at.InitDefaultHelpFlag()
+			return at.Help()
+		},
 	}
 }

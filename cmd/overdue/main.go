@@ -115,81 +115,13 @@ func (p *program) rootCommand() *cobra.Command {
 	return root
 }
 
-// configFlags gives a command --config and those flags of the table that it wants.
-// The result loads the configuration once the flags have been parsed.
-func (p *program) configFlags(cmd *cobra.Command, want func(path string) bool) func() (*config.Config, error) {
-	file := cmd.Flags().String("config", "", "configuration file, YAML [OVERDUE_CONFIG]")
-	values := map[string]*flagValue{}
-	for _, s := range config.Settings {
-		if s.Flag == "" || !want(s.Path) {
-			continue
-		}
-		v := &flagValue{setting: s}
-		values[s.Path] = v
-		cmd.Flags().Var(v, s.Flag, flagHelp(s))
-		switch s.Kind {
-		case config.KindBool:
-			cmd.Flags().Lookup(s.Flag).NoOptDefVal = "true" // --flag alone means yes
-		case config.KindChoice:
-			completes(cmd, s.Flag, s.Choices...)
-		}
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, the commit and the Go release",
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(p.stdout, version.Line())
+			return err
+		},
 	}
-	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil {
-		panic(err) // the flag was defined above
-	}
-	return func() (*config.Config, error) {
-		flags := map[string]string{}
-		for path, v := range values {
-			if v.given {
-				flags[path] = v.text
-			}
-		}
-		if *file == "" {
-			*file = p.getenv("OVERDUE_CONFIG")
-		}
-		c, err := config.Load(*file, p.getenv, flags)
-		if err := errors.Join(config.CheckVariables(os.Environ()), err); err != nil {
-			return nil, err
-		}
-		return c, nil
-	}
-}
-
-// completes tells shells which values a flag takes.
-func completes(cmd *cobra.Command, flag string, values ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // the flag is there, and has no completion yet
-	}
-}
-
-// flagValue keeps what was typed. It is read with the other sources, so that a mistake in
-// a flag and one in a file make the same sentence.
-type flagValue struct {
-	setting *config.Setting
-	text    string
-	given   bool
-}
-
-// String, Set and Type are what a flag of pflag needs.
-func (v *flagValue) String() string { return v.text }
-func (v *flagValue) Set(text string) error {
-	v.text, v.given = text, true
-	return nil
-}
-func (v *flagValue) Type() string {
-	if v.setting.Kind == config.KindChoice {
-		return strings.Join(v.setting.Choices, "|")
-	}
-	return strings.ReplaceAll(v.setting.Kind.String(), " ", "-")
-}
-
-// flagHelp is the first sentence of the help, with the variable and the default.
-func flagHelp(s *config.Setting) string {
-	help, _, _ := strings.Cut(s.Help, ": ")
-	help, _, _ = strings.Cut(help, ". ")
-	help = strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), ".") + " [" + s.Env() + "]"
-	if s.Default == "" {
-		return help
-	}
-	return help + " (default " + s.Default + s.DefaultNote + ")"
 }

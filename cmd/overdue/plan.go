@@ -4,15 +4,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
-	"overdue/internal/escape"
 	"overdue/internal/operator/plan"
-	"overdue/internal/terminal"
 )
 
 func (p *program) planCommand() *cobra.Command {
@@ -40,7 +39,7 @@ func (p *program) planCommand() *cobra.Command {
 	f.StringVar(&l.Tier, "tier", plan.Standard, "tier of the namespace: basic, standard, premium")
 	f.StringVar(&l.Companions, "companions", plan.Auto, "companions that are written: auto, each, slot")
 	f.Float64Var(&price, "price-per-million", 0, "price of a million operations, to compute a sum")
-	f.BoolVar(&asJSON, "json", false, "print the result as JSON")
+	jsonFlag(cmd, &asJSON)
 	completes(cmd, "tier", plan.Basic, plan.Standard, plan.Premium)
 	completes(cmd, "companions", plan.Auto, plan.Each, plan.Slot)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -58,10 +57,7 @@ func (p *program) planCommand() *cobra.Command {
 		if err != nil {
 			return &config.Error{Err: err}
 		}
-		if asJSON {
-			return escape.WriteJSON(p.stdout, planned)
-		}
-		return planned.WriteText(p.stdout, terminal.Width(p.stdout), price)
+		return p.print(asJSON, planned, func(w io.Writer, width int) error { return planned.WriteText(w, width, price) })
 	}
 	return cmd
 }

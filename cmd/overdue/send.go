@@ -3,12 +3,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
+	"overdue/internal/operator"
 	"overdue/internal/operator/messages"
 )
 
@@ -24,7 +26,6 @@ func (p *program) sendCommand() *cobra.Command {
 			"  overdue send orders --body-file order.json --content-type application/json --session-id table-4\n" +
 			"  echo hello | overdue send events --body-file - --ttl 1m --property urgent=true",
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" || isMonitorQueueSetting(path) })
 	var endpoint string
 	endpointFlag(cmd, &endpoint)
 	f := cmd.Flags()
@@ -45,26 +46,25 @@ func (p *program) sendCommand() *cobra.Command {
 	f.StringVar(&o.At, "at", "", "when it is enqueued: RFC 3339, or a duration from now")
 	f.StringArrayVar(&o.Properties, "property", nil, "an application property, name=value; true, false and whole numbers keep their types. May be repeated")
 	f.IntVar(&o.Count, "count", 1, fmt.Sprintf("how many, 1 to %d", messages.MaxSent))
-	f.BoolVar(&o.JSON, "json", false, "print the result as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	jsonFlag(cmd, &o.JSON)
+	var send func(context.Context, *operator.Connection) error
+	check := func(args []string) error {
 		o.In = cmd.InOrStdin()
 		template, err := o.Message(time.Now())
 		if err != nil {
-			return &config.Error{Err: err}
-		}
-		if err := config.CheckEntity(args[0]); err != nil {
-			return &config.Error{Err: err}
-		}
-		c, err := load()
-		if err != nil {
 			return err
 		}
-		conn, err := p.connect(cmd.Context(), c, endpoint, true)
+		send = func(ctx context.Context, conn *operator.Connection) error {
+			return messages.Send(ctx, conn, args[0], template, o, p.stdout)
+		}
+		return config.CheckEntity(args[0])
+	}
+	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues"), check, func(ctx context.Context, c *config.Config, _ []string) error {
+		conn, err := p.connect(ctx, c, endpoint, true)
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		return messages.Send(cmd.Context(), conn, args[0], template, o, p.stdout)
-	}
-	return cmd
+		return send(ctx, conn)
+	})
 }

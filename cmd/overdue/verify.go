@@ -6,13 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
-	"overdue/internal/escape"
 	"overdue/internal/operator"
 	"overdue/internal/operator/verify"
 	"overdue/internal/servicebus/entities"
@@ -38,31 +38,22 @@ func (p *program) verifyCommand() *cobra.Command {
 			"  overdue verify release-keeps-count dead-letter-number",
 		ValidArgs: verify.IDs(),
 	}
-	load := p.configFlags(cmd, func(path string) bool { return path == "namespace" })
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print only the report, as JSON")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&strict, "strict", false, "also exit with 1 if an assumption could not be tried")
-	cmd.RunE = func(cmd *cobra.Command, only []string) error {
+	check := func(only []string) error {
 		if asJSON && !yes {
-			return &config.Error{Err: errors.New("--json leaves no room for the question; add --yes, or leave out --json")}
+			return errors.New("--json leaves no room for the question; add --yes, or leave out --json")
 		}
-		if err := checkAssumptions(only); err != nil {
-			return err
-		}
-		c, err := load()
+		return checkAssumptions(only)
+	}
+	return p.configured(cmd, settings("namespace"), check, func(ctx context.Context, c *config.Config, only []string) error {
+		client, err := operator.OpenAny(c)
 		if err != nil {
 			return err
 		}
-		open := operator.Open
-		if c.Embedded() {
-			open = operator.OpenEmbedded
-		}
-		client, err := open(c)
-		if err != nil {
-			return err
-		}
-		defer client.Close(cmd.Context())
-		tier, err := administrationTier(cmd.Context(), client)
+		defer client.Close(ctx)
+		tier, err := administrationTier(ctx, client)
 		if err != nil {
 			return err
 		}
@@ -77,17 +68,21 @@ func (p *program) verifyCommand() *cobra.Command {
 				return err
 			}
 		}
-		return p.verify(cmd.Context(), client, tier, only, asJSON, strict)
-	}
-	return cmd
+		return p.verify(ctx, client, tier, only, asJSON, strict)
+	})
 }
 
 // checkAssumptions refuses ids of assumptions that do not exist.
 func checkAssumptions(ids []string) error {
+	all := verify.IDs()
 	for _, id := range ids {
-		if !slices.Contains(verify.IDs(), id) {
-			return &config.Error{Err: unknownAssumption(id)}
+		if slices.Contains(all, id) {
+			continue
 		}
+		if near := config.Nearest(id, all); near != "" {
+			return fmt.Errorf("there is no assumption %q to try; did you mean %s?", config.Clip(id), near)
+		}
+		return fmt.Errorf("there is no assumption %q to try; there are %s", config.Clip(id), strings.Join(all, ", "))
 	}
 	return nil
 }
@@ -107,11 +102,9 @@ func (p *program) verify(ctx context.Context, client *operator.Client, tier stri
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted; the queues have been removed, or delete themselves after five idle minutes: %w", failed)
 	}
-	if asJSON {
-		err = escape.WriteJSON(p.stdout, report)
-	} else {
-		err = report.WriteText(terminal.Raw(p.stdout), terminal.Colored(p.stdout, p.getenv), terminal.Width(p.stdout))
-	}
+	err = p.print(asJSON, report, func(w io.Writer, width int) error {
+		return report.WriteText(terminal.Raw(w), terminal.Colored(w, p.getenv), width)
+	})
 	return errors.Join(err, failed, report.Err(strict))
 }
 
@@ -127,11 +120,4 @@ func administrationTier(ctx context.Context, client *operator.Client) (string, e
 		return "", fmt.Errorf("making queues needs the Manage right over the administration API: %s", failure.Reason(err))
 	}
 	return tier, nil // an emulator may not say it
-}
-
-func unknownAssumption(id string) error {
-	if near := config.Nearest(id, verify.IDs()); near != "" {
-		return fmt.Errorf("there is no assumption %q to try; did you mean %s?", config.Clip(id), near)
-	}
-	return fmt.Errorf("there is no assumption %q to try; there are %s", config.Clip(id), strings.Join(verify.IDs(), ", "))
 }

@@ -109,8 +109,11 @@ func (c *Client) redisToExamine() *doctor.Redis {
 	return r
 }
 
-// OpenEmbedded makes a Client for a configuration with an embedded broker, of which only
-// ExaminationOfOthers and the SDK are of use: the broker is in another process.
-func OpenEmbedded(c *config.Config) (*Client, error) {
-	return Open(c.WithNamespace(config.ConnectionString(c.Broker.Listen, config.AnyKeyName, config.AnyKey)))
+// OpenAny is Open. With an embedded broker, which is in another process, the namespace is that at
+// broker.listen.
+func OpenAny(c *config.Config) (*Client, error) {
+	if c.Embedded() {
+		c = c.WithNamespace(config.ConnectionString(c.Broker.Listen, config.AnyKeyName, config.AnyKey))
+	}
+	return Open(c)
 }

@@ -114,7 +114,7 @@ func TestWithAnEmbeddedBrokerTheDoctorExaminesTheRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := OpenEmbedded(c)
+	client, err := OpenAny(c)
 	if err != nil {
 		t.Fatal(err)
 	}

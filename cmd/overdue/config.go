@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"overdue/internal/app"
+	"overdue/internal/config"
+	"overdue/internal/escape"
+)
+
+// configCommand looks at a configuration without running anything.
+func (p *program) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check a configuration, show the settings in force, or print an example",
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), p.configExampleCommand(), p.configSchemaCommand())
+	return cmd
+}
+
+func (p *program) configCheckCommand() *cobra.Command {
+	var as string
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check file, environment and flags: exit code 0, or 2 and every mistake with its line",
+		Long: "Reads what a start would read, including files with secrets, and checks all that can be checked\n" +
+			"without the network, for every command that the configuration could serve: run, proxy and monitor with\n" +
+			"a namespace, run and broker without. `overdue doctor` checks the rest against the namespace.",
+		Example: "  overdue config check --config overdue.yaml\n" +
+			"  overdue config check --config overdue.yaml --role proxy",
+	}
+	cmd.Flags().StringVar(&as, "role", "", "check for this command alone: run, proxy, monitor or broker")
+	completes(cmd, "role", "run", "proxy", "monitor", "broker")
+	at := -1 // in config.Roles; -1: all that the configuration could serve
+	check := func([]string) error {
+		at = slices.IndexFunc(config.Roles, func(r config.Role) bool { return r.Name == as })
+		if at < 0 && cmd.Flags().Changed("role") {
+			return fmt.Errorf("--role is %q; it must be one of run, proxy, monitor, broker", config.Clip(as))
+		}
+		return nil
+	}
+	return p.configured(cmd, everySetting, check, func(_ context.Context, c *config.Config, _ []string) error {
+		roles := c.Roles()
+		if at >= 0 {
+			roles = config.Roles[at : at+1]
+		}
+		if err := checkRoles(c, roles); err != nil {
+			return &config.Error{Err: err}
+		}
+		_, err := fmt.Fprintf(p.stdout, "The configuration is valid for %s. Sources: %s.\n", commands(roles), c.Sources())
+		return err
+	})
+}
+
+// checkRoles checks a configuration for each of the roles. A mistake that concerns only some of them names those.
+func checkRoles(c *config.Config, roles []config.Role) error {
+	var mistakes []string // each once, in the order of being found
+	of := map[string][]config.Role{}
+	for _, r := range roles {
+		err := errors.Join(c.CheckRole(r), app.Check(c, r))
+		if err == nil {
+			continue
+		}
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			if of[line] == nil {
+				mistakes = append(mistakes, line)
+			}
+			of[line] = append(of[line], r)
+		}
+	}
+	var errs []error
+	for _, m := range mistakes {
+		if concerned := of[m]; len(concerned) < len(roles) {
+			m += fmt.Sprintf(" (this concerns %s)", commands(concerned))
+		}
+		errs = append(errs, errors.New(m))
+	}
+	return errors.Join(errs...)
+}
+
+// commands names the commands of roles: `overdue run`, `overdue proxy` and `overdue monitor`.
+func commands(roles []config.Role) string {
+	var b strings.Builder
+	for i, r := range roles {
+		switch {
+		case i == 0:
+		case i == len(roles)-1:
+			b.WriteString(" and ")
+		default:
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "`overdue %s`", r.Name)
+	}
+	return b.String()
+}
+
+func (p *program) configPrintCommand() *cobra.Command {
+	var asJSON, given bool
+	cmd := &cobra.Command{
+		Use:   "print",
+		Short: "Show every setting in force and where it came from, without secrets",
+		Long: "Prints what file, environment and flags come to, as a configuration file with the origin of each value behind\n" +
+			"it. Secrets are left out, except for their hosts, so you can attach the result to a report. It can be loaded again\n" +
+			"only after they have been put back. GET /configz on the admin port shows the same of a running process.",
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: settings and origin, as /configz does")
+	cmd.Flags().BoolVar(&given, "given", false, "leave out what nobody has set")
+	check := func([]string) error {
+		if asJSON && given {
+			return errors.New("--given is for the YAML form; the JSON form names the origin of what was set")
+		}
+		return nil
+	}
+	return p.configured(cmd, everySetting, check, func(_ context.Context, c *config.Config, _ []string) error {
+		return p.print(asJSON, c.Redacted(), func(w io.Writer, _ int) error {
+			text, err := c.YAML(given)
+			if err != nil {
+				return err
+			}
+			_, err = w.Write(text)
+			return err
+		})
+	})
+}
+
+func (p *program) configSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON schema of the configuration file, for editors",
+		Long: "Prints the JSON schema (2020-12) of the configuration file. Editors with a YAML language server take it from\n" +
+			"the first line of the file:\n\n" +
+			"  # yaml-language-server: $schema=overdue.schema.json",
+		Example: "  overdue config schema > overdue.schema.json",
+		RunE:    func(*cobra.Command, []string) error { return escape.WriteJSON(p.stdout, config.Schema()) },
+	}
+}
+
+func (p *program) configExampleCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "example",
+		Short: "Print a configuration file with every key and its description",
+		Long: "Prints a configuration file with every key, its description, and its default or an example. Keep what you\n" +
+			"need: a key that you leave out has its default.",
+		Example: "  overdue config example > overdue.yaml",
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(p.stdout, config.Example())
+			return err
+		},
+	}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"overdue/internal/config"
+	"overdue/internal/escape"
+	"overdue/internal/servicebus/duration"
+	"overdue/internal/terminal"
+)
+
+// configured makes a command run with its configuration. It gets --config and the flags of the settings
+// that it wants. check looks at its arguments and at its other flags; what it finds is bad usage.
+func (p *program) configured(cmd *cobra.Command, wants func(path string) bool, check func(args []string) error,
+	run func(ctx context.Context, c *config.Config, args []string) error) *cobra.Command {
+	load := p.configFlags(cmd, wants)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := check(args); err != nil {
+			return &config.Error{Err: err}
+		}
+		c, err := load()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), c, args)
+	}
+	return cmd
+}
+
+// settings wants the settings with these paths.
+func settings(paths ...string) func(path string) bool {
+	return func(path string) bool { return slices.Contains(paths, path) }
+}
+
+func everySetting(string) bool { return true }
+
+func nothingToCheck([]string) error { return nil }
+
+// configFlags gives a command --config and those flags of the table that it wants.
+// The result loads the configuration once the flags have been parsed.
+func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool) func() (*config.Config, error) {
+	file := cmd.Flags().String("config", "", "configuration file, YAML [OVERDUE_CONFIG]")
+	values := map[string]*flagValue{}
+	for _, s := range config.Settings {
+		if s.Flag == "" || !wants(s.Path) {
+			continue
+		}
+		v := &flagValue{setting: s}
+		values[s.Path] = v
+		cmd.Flags().Var(v, s.Flag, flagHelp(s))
+		switch s.Kind {
+		case config.KindBool:
+			cmd.Flags().Lookup(s.Flag).NoOptDefVal = "true" // --flag alone means yes
+		case config.KindChoice:
+			completes(cmd, s.Flag, s.Choices...)
+		}
+	}
+	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil {
+		panic(err) // the flag was defined above
+	}
+	return func() (*config.Config, error) {
+		flags := map[string]string{}
+		for path, v := range values {
+			if v.given {
+				flags[path] = v.text
+			}
+		}
+		if *file == "" {
+			*file = p.getenv("OVERDUE_CONFIG")
+		}
+		c, err := config.Load(*file, p.getenv, flags)
+		if err := errors.Join(config.CheckVariables(os.Environ()), err); err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+// completes tells shells which values a flag takes.
+func completes(cmd *cobra.Command, flag string, values ...string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag is there, and has no completion yet
+	}
+}
+
+// flagValue keeps what was typed. It is read with the other sources, so that a mistake in
+// a flag and one in a file make the same sentence.
+type flagValue struct {
+	setting *config.Setting
+	text    string
+	given   bool
+}
+
+// String, Set and Type are what a flag of pflag needs.
+func (v *flagValue) String() string { return v.text }
+func (v *flagValue) Set(text string) error {
+	v.text, v.given = text, true
+	return nil
+}
+func (v *flagValue) Type() string {
+	if v.setting.Kind == config.KindChoice {
+		return strings.Join(v.setting.Choices, "|")
+	}
+	return strings.ReplaceAll(v.setting.Kind.String(), " ", "-")
+}
+
+// flagHelp is the first sentence of the help, with the variable and the default.
+func flagHelp(s *config.Setting) string {
+	help, _, _ := strings.Cut(s.Help, ": ")
+	help, _, _ = strings.Cut(help, ". ")
+	help = strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), ".") + " [" + s.Env() + "]"
+	if s.Default == "" {
+		return help
+	}
+	return help + " (default " + s.Default + s.DefaultNote + ")"
+}
+
+// durationFlag is a flag that reads every form of a duration that the configuration reads: 30s,
+// 7d, PT30S.
+type durationFlag struct{ value *time.Duration }
+
+// durationVar defines such a flag.
+func durationVar(f *pflag.FlagSet, value *time.Duration, name string, byDefault time.Duration, usage string) {
+	*value = byDefault
+	f.Var(durationFlag{value}, name, usage)
+}
+
+func (d durationFlag) Set(text string) error {
+	parsed, err := duration.Parse(text)
+	if err != nil {
+		return err
+	}
+	*d.value = parsed
+	return nil
+}
+
+func (d durationFlag) String() string {
+	if d.value == nil {
+		return "" // pflag asks the zero value for its text
+	}
+	return d.value.String()
+}
+
+func (durationFlag) Type() string { return "duration" }
+
+// endpointFlag defines the flag that says which endpoint a command of operators connects through.
+func endpointFlag(cmd *cobra.Command, endpoint *string) {
+	cmd.Flags().StringVar(endpoint, "endpoint", "",
+		"host:port of the AMQP endpoint of an Overdue that runs; by default one of its own, or without a namespace that at listen.amqp")
+}
+
+// jsonFlag defines --json.
+func jsonFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print the result as JSON")
+}
+
+// print writes what a command has found as JSON, or as text.
+func (p *program) print(asJSON bool, found any, writeText func(w io.Writer, width int) error) error {
+	if asJSON {
+		return escape.WriteJSON(p.stdout, found)
+	}
+	return writeText(p.stdout, terminal.Width(p.stdout))
+}
