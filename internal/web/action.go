@@ -13,6 +13,7 @@ import (
 
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/failure"
 )
 
 const (
@@ -201,7 +202,7 @@ func (n *Namespace) resubmit(ctx context.Context, j *job) (results []string, err
 	defer func() { err = errors.Join(err, journal.Close()) }()
 	out, done, err := a.Sender(ctx, j.options.to)
 	if err != nil {
-		return nil, dlq.SendFailure(j.options.to, err)
+		return nil, failure.Sending(j.options.to, err)
 	}
 	defer done()
 	r := dlq.Resubmission{
@@ -217,7 +218,7 @@ func (n *Namespace) resubmit(ctx context.Context, j *job) (results []string, err
 	}
 	results = append(results, describeUntouched(outcome.Locked, outcome.Gone, outcome.Unsure)...)
 	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
-		return results, dlq.SendFailure(j.options.to, err)
+		return results, failure.Sending(j.options.to, err)
 	}
 	return results, dlq.Failure(p.place, err)
 }

@@ -103,7 +103,7 @@ func (v *letterView) fill(place dlq.Place, l *dlq.Letter) {
 	}
 	add("Enqueued (UTC)", stamp(l.EnqueuedTime))
 	add("Deadline (UTC)", stamp(l.Due))
-	if l.TimeToLive > 0 {
+	if l.TimeToLive.Duration > 0 {
 		add("Time to live", l.TimeToLive.String())
 	}
 	add("Delivery count", strconv.FormatUint(uint64(l.DeliveryCount), 10))

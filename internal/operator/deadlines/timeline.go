@@ -28,9 +28,9 @@ func (x *Explanation) addEnqueued(l *dlq.Letter, where string) {
 	if l.SessionID != nil {
 		text += fmt.Sprintf(" in session %q", *l.SessionID)
 	}
-	if l.TimeToLive > 0 {
+	if l.TimeToLive.Duration > 0 {
 		text += ", time to live " + l.TimeToLive.String()
-		x.timesToLive[l.TimeToLive] = struct{}{}
+		x.timesToLive[l.TimeToLive.Duration] = struct{}{}
 	} else {
 		text += ", without a time to live of its own"
 	}
@@ -56,7 +56,7 @@ func (x *Explanation) addWaiting(l *dlq.Letter) {
 	if l.State == link.Scheduled {
 		x.scheduled++
 		text := "becomes active"
-		if l.TimeToLive > 0 {
+		if l.TimeToLive.Duration > 0 {
 			text += ", and its time to live of " + l.TimeToLive.String() + " begins"
 		}
 		x.add(l.ScheduledTime, whatActivated, x.Entity, "%s", text)

@@ -381,7 +381,7 @@ func TestACopyIsTheMessageWithoutItsMarks(t *testing.T) {
 	if string(c.message.Body) != string(body) {
 		t.Errorf("body %x, want %x", c.message.Body, body)
 	}
-	if c.TimeToLive != 0 || c.DeliveryCount != 0 || c.Number != 0 || *c.SessionID != "s" || *c.PartitionKey != "p" || c.CorrelationID != "7" ||
+	if c.TimeToLive.Duration != 0 || c.DeliveryCount != 0 || c.Number != 0 || *c.SessionID != "s" || *c.PartitionKey != "p" || c.CorrelationID != "7" ||
 		!strings.HasPrefix(c.MessageID, "resubmitted-") {
 		t.Errorf("copy %+v", c)
 	}
@@ -424,7 +424,7 @@ func TestWhenADeadLetterWasDue(t *testing.T) {
 		{map[string]any{"overdue-deadline": amqp.TimestampOf(enqueued.Add(time.Hour))}, 0, enqueued.Add(time.Hour)},
 		{map[string]any{"overdue-deadline": "soon"}, time.Minute, enqueued.Add(time.Minute)},
 	} {
-		l := Letter{EnqueuedTime: enqueued, TimeToLive: c.life, Properties: c.properties}
+		l := Letter{EnqueuedTime: enqueued, TimeToLive: Span{c.life}, Properties: c.properties}
 		if got := l.due(); !got.Equal(c.want) {
 			t.Errorf("%v, to live for %v: due %v, want %v", c.properties, c.life, got, c.want)
 		}

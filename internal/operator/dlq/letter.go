@@ -4,6 +4,8 @@ package dlq
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
@@ -50,29 +53,47 @@ func (p Place) String() string {
 func (p Place) Path() string { return p.String() + subQueue }
 
 // A Letter is a dead letter, or another message, as a peek shows it. Times are UTC; a zero one is
-// not stated.
+// not stated. Its JSON form is that of `overdue dlq`.
 type Letter struct {
-	Number        int64 // its sequence number
-	EnqueuedTime  time.Time
-	ScheduledTime time.Time // when it becomes active, or became so
-	State         link.State
-	TimeToLive    time.Duration // 0 = none of its own
-	Due           time.Time     // the deadline that it states, or the end of its time to live
-	DeliveryCount uint32
-	MessageID     string
-	SessionID     *string // nil = none
-	PartitionKey  *string // nil = none
-	CorrelationID string
-	Subject       string
-	ContentType   string
-	ReplyTo       string
-	To            string
-	Reason        string
-	Description   string
-	Source        string         // where it was dead-lettered, once it was forwarded from there
-	Properties    map[string]any // application properties as amqp.Entries has them, without the reason and the description
+	Number        int64      `json:"sequenceNumber"`
+	MessageID     string     `json:"messageId"`
+	SessionID     *string    `json:"sessionId,omitempty"`
+	PartitionKey  *string    `json:"partitionKey,omitempty"`
+	CorrelationID string     `json:"correlationId,omitempty"`
+	Subject       string     `json:"subject,omitempty"`
+	ContentType   string     `json:"contentType,omitempty"`
+	ReplyTo       string     `json:"replyTo,omitempty"`
+	To            string     `json:"to,omitempty"`
+	EnqueuedTime  time.Time  `json:"enqueuedTime"`
+	ScheduledTime time.Time  `json:"-"` // when it becomes active, or became so
+	State         link.State `json:"-"`
+	TimeToLive    Span       `json:"timeToLive,omitzero"` // 0 = none of its own
+	Due           time.Time  `json:"deadline,omitzero"`   // that it states, or the end of its time to live
+	DeliveryCount uint32     `json:"deliveryCount"`
+	Reason        string     `json:"deadLetterReason"`
+	Description   string     `json:"deadLetterErrorDescription,omitempty"`
+	Source        string     `json:"deadLetterSource,omitempty"`      // where it was dead-lettered, once it was forwarded from there
+	Properties    Properties `json:"applicationProperties,omitempty"` // without the reason and the description
 
 	message amqp.Message // whole
+}
+
+// A Span is written as 1m30s.
+type Span struct{ time.Duration }
+
+// MarshalText returns it as it is written.
+func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Properties are application properties as amqp.Entries has them, and text in JSON.
+type Properties map[string]any
+
+// MarshalJSON writes the values as [Text].
+func (p Properties) MarshalJSON() ([]byte, error) {
+	texts := map[string]string{}
+	for name, v := range p {
+		texts[name] = Text(v)
+	}
+	return json.Marshal(texts)
 }
 
 // Application properties that Service Bus gives a dead letter.
@@ -118,7 +139,7 @@ func parse(encoded []byte) (*Letter, error) {
 	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-enqueued-time"); ok {
 		l.EnqueuedTime = r.Timestamp().Time()
 	}
-	if l.TimeToLive, err = m.LifeSince(l.EnqueuedTime); err != nil {
+	if l.TimeToLive.Duration, err = m.LifeSince(l.EnqueuedTime); err != nil {
 		return nil, err
 	}
 	if r, ok := amqp.MapLookup(m.MessageAnnotations, "x-opt-scheduled-enqueue-time"); ok {
@@ -161,7 +182,7 @@ func (l *Letter) due() time.Time {
 	if l.State == link.Scheduled {
 		begin = l.ScheduledTime
 	}
-	for _, life := range []time.Duration{within, l.TimeToLive} {
+	for _, life := range []time.Duration{within, l.TimeToLive.Duration} {
 		if life <= 0 || begin.IsZero() {
 			continue
 		}
@@ -205,6 +226,18 @@ func Walk(ctx context.Context, links *link.Namespace, place Place, from int64, f
 
 // WalkAt is Walk for the messages of any queue, by its address.
 func WalkAt(ctx context.Context, links *link.Namespace, path string, from int64, f func(*Letter) (more bool)) error {
+	var unreadable error
+	err := walk(ctx, links, path, from, func(l *Letter, err error) bool {
+		if err != nil {
+			unreadable = fmt.Errorf("dlq: a message of %s: %w", path, err)
+		}
+		return err == nil && f(l)
+	})
+	return errors.Join(err, unreadable)
+}
+
+// walk shows f every message, and an error in place of one that cannot be read.
+func walk(ctx context.Context, links *link.Namespace, path string, from int64, f func(*Letter, error) (more bool)) error {
 	p, err := links.Peeker(ctx, path)
 	if err != nil {
 		return err
@@ -214,24 +247,21 @@ func WalkAt(ctx context.Context, links *link.Namespace, path string, from int64,
 		if err != nil {
 			return err // it has closed p
 		}
-		if len(ms) == 0 {
-			break
-		}
 		for _, encoded := range ms {
 			l, err := parse(encoded)
-			if err != nil {
-				p.Close(ctx)
-				return fmt.Errorf("dlq: a message of %s: %w", path, err)
-			}
-			if !f(l) {
+			if !f(l, err) {
 				p.Close(ctx)
 				return nil
 			}
-			from = max(from, l.Number+1)
+			if err == nil {
+				from = max(from, l.Number+1)
+			}
+		}
+		if len(ms) == 0 {
+			p.Close(ctx)
+			return nil
 		}
 	}
-	p.Close(ctx)
-	return nil
 }
 
 // given is what p points to, or nothing.
@@ -240,4 +270,33 @@ func given[T any](p *T) (v T) {
 		v = *p
 	}
 	return v
+}
+
+// Failure turns an error of reading a place into one that says what to do. nil stays nil.
+func Failure(place Place, err error) error {
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted before the end")
+	}
+	if unreachable := failure.Unreachable(err); unreachable != nil {
+		return unreachable
+	}
+	switch condition := link.Condition(err); {
+	case condition == link.ConditionNotAllowed:
+		return NoMessages(place)
+	case condition == link.ConditionNotFound && place.Subscription == "":
+		return fmt.Errorf("there is no queue %q; correct the name, or write topic/Subscriptions/name for a subscription", place.Entity)
+	case condition == link.ConditionNotFound:
+		return fmt.Errorf("there is no subscription %q", place)
+	case link.Unauthorized(err):
+		return failure.NoRightToListen(place.String())
+	}
+	return fmt.Errorf("read %s: %s", place, failure.Reason(err))
+}
+
+// NoMessages is the error of a place that has no messages of its own, as a topic.
+func NoMessages(place Place) error {
+	return fmt.Errorf("%s is a topic, or another entity without messages; name a subscription, as %s/Subscriptions/name", place, place)
 }

@@ -147,7 +147,7 @@ func TestALetterHasItsTimeToLiveAndItsWholeBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 2500 * time.Millisecond; l.TimeToLive != want {
+	if want := 2500 * time.Millisecond; l.TimeToLive.Duration != want {
 		t.Errorf("time to live = %v, want %v", l.TimeToLive, want)
 	}
 	if body, err := l.Body(); err != nil || fmt.Sprintf("%s", body) != "onetwo" {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,25 +35,27 @@ type Resubmission struct {
 	Copied func(n int)
 }
 
-// An Outcome counts what a resubmission has done so far.
+// An Outcome counts what a resubmission has done so far. Its lists are never nil.
 type Outcome struct {
-	Copied   int     // sent, and taken off
-	Finished int     // had been sent by an earlier run, and were taken off
-	Unsure   []int64 // may have been sent by an earlier run
-	Locked   []int64 // by another client, or by a run that was killed
-	Gone     []int64 // not there any more
+	Copied   int     `json:"copied"`              // sent, and taken off
+	Finished int     `json:"finishedFromEarlier"` // had been sent by an earlier run, and were taken off
+	Unsure   []int64 `json:"unsure"`              // may have been sent by an earlier run
+	Locked   []int64 `json:"locked"`              // by another client, or by a run that was killed
+	Gone     []int64 `json:"notThere"`            // not there any more
 }
+
+// NewOutcome is that of a resubmission that has done nothing.
+func NewOutcome() Outcome { return Outcome{Unsure: []int64{}, Locked: []int64{}, Gone: []int64{}} }
 
 // Run resubmits the chosen dead letters, and finishes those that an earlier run has left.
 func (r *Resubmission) Run(ctx context.Context, chosen map[int64]bool) (o Outcome, err error) {
+	o = NewOutcome()
 	earlier, err := r.reconcile(ctx)
 	if err != nil {
 		return o, err
 	}
 	todo := map[int64]bool{}
-	for n := range chosen {
-		todo[n] = true
-	}
+	maps.Copy(todo, chosen)
 	for n, e := range earlier {
 		switch {
 		case e.step == sent:
@@ -91,7 +94,8 @@ func (r *Resubmission) Run(ctx context.Context, chosen map[int64]bool) (o Outcom
 	if o.Locked, o.Gone, err = Sort(ctx, r.Links, r.Place, todo); err != nil {
 		return o, err
 	}
-	return o, r.forgetGone(o.Gone, earlier)
+	// Those that were sent and that another client has taken off leave the journal.
+	return o, r.Journal.forget(slices.DeleteFunc(slices.Clone(o.Gone), func(n int64) bool { return earlier[n].step != sent }))
 }
 
 // reconcile returns the journal's entries, those of batches whose copies are in the target as sent.
@@ -126,39 +130,23 @@ const searchMost = 100_000
 
 // search searches the target for copies. A batch was sent as a whole, so one of them is enough.
 func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map[uint64][]int64, found func(number int64) error) error {
-	p, err := r.Links.Peeker(ctx, r.Search)
+	place, seen := r.Place.String(), 0
+	var failed error
+	err := walk(ctx, r.Links, r.Search, 0, func(l *Letter, err error) bool {
+		seen++
+		if err == nil { // otherwise it is no copy: those have been read
+			number, isNumber := l.Properties[PropertyNumber].(int64)
+			_, isOpen := open[all[number].batch]
+			if isNumber && isOpen && l.Properties[PropertyFrom] == place && all[number].step == sending {
+				failed = found(number)
+			}
+		}
+		return failed == nil && seen < searchMost && len(open) > 0
+	})
 	if err != nil {
 		return fmt.Errorf("search %s for copies: %w", r.Search, err)
 	}
-	place := r.Place.String()
-	from := int64(0)
-	for seen := 0; seen < searchMost && len(open) > 0; {
-		ms, err := p.PeekEncoded(ctx, from, page)
-		if err != nil {
-			return fmt.Errorf("search %s for copies: %w", r.Search, err) // it has closed p
-		}
-		if len(ms) == 0 {
-			break
-		}
-		seen += len(ms)
-		for _, encoded := range ms {
-			l, err := parse(encoded)
-			if err != nil {
-				continue // it is no copy: those have been read
-			}
-			from = max(from, l.Number+1)
-			number, isNumber := l.Properties[PropertyNumber].(int64)
-			if _, isOpen := open[all[number].batch]; !isNumber || !isOpen || l.Properties[PropertyFrom] != place || all[number].step != sending {
-				continue
-			}
-			if err := found(number); err != nil {
-				p.Close(ctx)
-				return err
-			}
-		}
-	}
-	p.Close(ctx)
-	return nil
+	return failed
 }
 
 // finish takes off dead letters whose copies were sent, and drops them from the journal.
@@ -167,54 +155,24 @@ func (r *Resubmission) finish(ctx context.Context, ts []*taken) (n int, err erro
 	return len(gone), errors.Join(err, r.Journal.forget(gone))
 }
 
-// forgetGone drops those from the journal that were sent and that another client has taken off.
-func (r *Resubmission) forgetGone(gone []int64, earlier map[int64]entry) error {
-	return r.Journal.forget(slices.DeleteFunc(slices.Clone(gone), func(n int64) bool { return earlier[n].step != sent }))
-}
-
-// contents peeks at ts, with as few peeks as their gaps allow.
+// contents peeks at ts, which are in the order of their numbers. They have been received together,
+// so few others stand between them. What is not there has been settled by another client.
 func (r *Resubmission) contents(ctx context.Context, ts []*taken) (map[int64]*Letter, error) {
-	wanted := map[int64]bool{}
-	first := ts[0].number
-	for _, t := range ts {
-		wanted[t.number], first = true, min(first, t.number)
-	}
 	all := map[int64]*Letter{}
-	p, err := r.Links.Peeker(ctx, r.Place.Path())
-	if err != nil {
-		return nil, err
-	}
-	for from := first; len(wanted) > 0; {
-		ms, err := p.PeekEncoded(ctx, from, chunk)
+	for _, t := range ts {
+		if all[t.number] != nil {
+			continue
+		}
+		read := 0
+		err := Walk(ctx, r.Links, r.Place, t.number, func(l *Letter) bool {
+			all[l.Number] = l
+			read++
+			return read < len(ts)
+		})
 		if err != nil {
-			return nil, err // it has closed p
+			return nil, err
 		}
-		for _, encoded := range ms {
-			l, err := parse(encoded)
-			if err != nil {
-				p.Close(ctx)
-				return nil, fmt.Errorf("a dead letter of %s: %w", r.Place, err)
-			}
-			from = max(from, l.Number+1)
-			if wanted[l.Number] {
-				delete(wanted, l.Number)
-				all[l.Number] = l
-			}
-		}
-		if len(ms) == 0 {
-			break
-		}
-		next := int64(-1)
-		for n := range wanted {
-			if n < from {
-				delete(wanted, n) // it is gone, though we have its lock: the lock has lapsed
-			} else if next < 0 || n < next {
-				next = n
-			}
-		}
-		from = max(from, next)
 	}
-	p.Close(ctx)
 	return all, nil
 }
 

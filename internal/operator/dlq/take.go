@@ -195,9 +195,10 @@ func receive(ctx context.Context, r *link.Receiver, n int) (ms []*link.ReceivedM
 // Sort returns which of left are still there, so another client has locked them, and which are
 // gone, each in the order of their numbers.
 func Sort(ctx context.Context, links *link.Namespace, place Place, left map[int64]bool) (locked, gone []int64, err error) {
+	locked, gone = []int64{}, []int64{}
 	numbers := slices.Sorted(maps.Keys(left))
 	if len(numbers) == 0 {
-		return nil, nil, nil
+		return locked, gone, nil
 	}
 	last := numbers[len(numbers)-1]
 	there := map[int64]bool{}
@@ -208,7 +209,7 @@ func Sort(ctx context.Context, links *link.Namespace, place Place, left map[int6
 		return l.Number < last
 	})
 	if err != nil {
-		return nil, nil, err
+		return locked, gone, err
 	}
 	for _, n := range numbers {
 		if there[n] {

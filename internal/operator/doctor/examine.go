@@ -189,8 +189,8 @@ func (x *examiner) signIn(ctx context.Context, n *notes) {
 	}
 	answer := (*link.StatusError)(nil)
 	refused := errors.As(err, &answer)
-	switch condition := conditionOf(err); {
-	case err == nil, condition == notFound, condition == unauthorized && !refused:
+	switch condition := failure.Condition(err); {
+	case err == nil, condition == link.ConditionNotFound, condition == link.ConditionUnauthorized && !refused:
 		x.reachable = true // a right can be refused only after the token was taken
 		n.add(OK, "sign-in", "It accepts the token.", "")
 	case refused:
@@ -278,7 +278,7 @@ func (x *examiner) clock(ctx context.Context) []Finding {
 	ahead, uncertainty, err := m.ahead, m.uncertainty, m.err
 	if err != nil {
 		fix := "fix the findings about the monitor queue, where the clock is measured"
-		if conditionOf(err) == unauthorized {
+		if link.Unauthorized(err) {
 			fix = "grant the Send and Listen rights on the monitor queue"
 		}
 		n.add(Unknown, "offset", fmt.Sprintf("The broker's clock cannot be measured: %s.", failure.Reason(err)), fix)

@@ -11,9 +11,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/Azure/go-amqp"
-
 	"overdue/internal/monitorqueue"
 	"overdue/internal/plural"
 	"overdue/internal/servicebus/entities"
@@ -23,11 +20,6 @@ import (
 
 // deadLetterQueue is the path of a dead-letter queue, behind that of its entity.
 const deadLetterQueue = "/$DeadLetterQueue"
-
-const (
-	notFound     = string(amqp.ErrCondNotFound)
-	unauthorized = string(amqp.ErrCondUnauthorizedAccess)
-)
 
 // monitorQueue checks a queue that holds companions.
 func (x *examiner) monitorQueue(ctx context.Context, name string) []Finding {
@@ -64,7 +56,7 @@ func (x *examiner) monitorQueue(ctx context.Context, name string) []Finding {
 	}
 	// The Listen right suffices to see that companions failed.
 	switch some, err := x.peek(ctx, name+deadLetterQueue); {
-	case err != nil && conditionOf(err) != unauthorized: // that the right is missing is known
+	case err != nil && !link.Unauthorized(err): // that the right is missing is known
 		n.add(Unknown, "failed-companions", fmt.Sprintf("Its dead letters could not be read: %s.", failure.Reason(err)), "")
 	case some:
 		n.addFailedCompanions(name, "Some")
@@ -241,12 +233,12 @@ func (x *examiner) rights(ctx context.Context, n *notes, what, path, why, owner 
 		x.trip(time.Since(began), err)
 	}
 	claim := strings.ToUpper(what[:1]) + what[1:]
-	switch condition := conditionOf(err); {
+	switch condition := failure.Condition(err); {
 	case err == nil:
 		n.add(OK, "right-"+what, fmt.Sprintf("The %s right is granted.", claim), "")
-	case condition == notFound:
+	case condition == link.ConditionNotFound:
 		return true
-	case condition == unauthorized:
+	case condition == link.ConditionUnauthorized:
 		if owner == "" {
 			owner = path
 		}
@@ -317,25 +309,6 @@ func (x *examiner) peek(ctx context.Context, path string) (some bool, err error)
 	}
 	p.Close(ctx)
 	return len(ms) > 0, nil
-}
-
-// conditionOf returns the AMQP condition of err, or "".
-func conditionOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	if sb := (*azservicebus.Error)(nil); errors.As(err, &sb) {
-		switch sb.Code {
-		case azservicebus.CodeNotFound:
-			return notFound
-		case azservicebus.CodeUnauthorizedAccess:
-			return unauthorized
-		}
-	}
-	if answer := (*link.StatusError)(nil); errors.As(err, &answer) && answer.Condition == "" && answer.Code == 401 {
-		return unauthorized
-	}
-	return link.Condition(err)
 }
 
 // sentence returns text with a capital letter and a full stop.

@@ -41,7 +41,7 @@ func (x *examiner) unreceived(ctx context.Context, n *notes, name string, due in
 	defer cancel()
 	all, err := x.undelivered(asking, name)
 	switch {
-	case conditionOf(err) == unauthorized:
+	case link.Unauthorized(err):
 		return // the check of the right to listen says so
 	case err == nil && len(all) == 0:
 		return

@@ -17,6 +17,7 @@ import (
 	"overdue/internal/operator"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/failure"
 	"overdue/internal/terminal"
 )
 
@@ -51,12 +52,8 @@ func (o *ResubmitOptions) CheckTarget(place dlq.Place) error {
 // resubmitResult is the JSON form of the command's result.
 type resubmitResult struct {
 	*survey
-	To       string  `json:"to"`
-	Copied   int     `json:"copied"`
-	Finished int     `json:"finishedFromEarlier"`
-	Unsure   []int64 `json:"unsure"`
-	Locked   []int64 `json:"locked"`
-	Gone     []int64 `json:"notThere"`
+	To string `json:"to"`
+	dlq.Outcome
 }
 
 // newBar returns a bar on stdout for total messages, which shows nothing beside JSON.
@@ -91,7 +88,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	}
 	if !agreed && (!unfinished || survey.Chosen > 0) {
 		if o.JSON {
-			return escape.WriteJSON(stdout, resubmitResult{survey: survey, To: o.To, Unsure: []int64{}, Locked: []int64{}, Gone: []int64{}})
+			return escape.WriteJSON(stdout, resubmitResult{survey, o.To, dlq.NewOutcome()})
 		}
 		return nil
 	}
@@ -105,7 +102,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	defer func() { err = errors.Join(err, journal.Close()) }()
 	out, err := conn.SenderLinks.Sender(ctx, o.To)
 	if err != nil {
-		return dlq.SendFailure(o.To, err)
+		return failure.Sending(o.To, err)
 	}
 	defer out.Close(ctx)
 	bar := o.newBar(stdout, "resubmitted", survey.Chosen)
@@ -119,18 +116,19 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	}
 	outcome, err := r.Run(ctx, survey.Numbers)
 	bar.End()
+	var printed error
 	if o.JSON {
-		printed := escape.WriteJSON(stdout, resubmitResult{survey, o.To, outcome.Copied, outcome.Finished, list(outcome.Unsure), list(outcome.Locked), list(outcome.Gone)})
-		return errors.Join(resubmitFailure(place, o.To, err), lock.lockedError(outcome.Locked), unsure(outcome.Unsure), printed)
+		printed = escape.WriteJSON(stdout, resubmitResult{survey, o.To, outcome})
+	} else {
+		printed = reportResubmission(stdout, o.To, &outcome, err != nil)
 	}
-	printed := reportResubmission(stdout, o.To, &outcome, err != nil)
 	return errors.Join(resubmitFailure(place, o.To, err), lock.lockedError(outcome.Locked), unsure(outcome.Unsure), printed)
 }
 
 // resubmitFailure returns an error that says at which end it went wrong.
 func resubmitFailure(place dlq.Place, to string, err error) error {
 	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
-		return dlq.SendFailure(to, err)
+		return failure.Sending(to, err)
 	}
 	return dlq.Failure(place, err)
 }
@@ -143,9 +141,6 @@ func unsure(all []int64) error {
 	return fmt.Errorf("%d may have been sent by a run that was stopped, and received since; they were left as they are: %s. "+
 		"If they were not received, --resend sends them; if they were, `overdue dlq purge --number …` takes them off", len(all), numbers(all))
 }
-
-// list is never null in JSON.
-func list(numbers []int64) []int64 { return append([]int64{}, numbers...) }
 
 // reportResubmission prints the outcome of a resubmission.
 func reportResubmission(stdout io.Writer, to string, o *dlq.Outcome, stopped bool) error {
@@ -222,15 +217,14 @@ func Purge(ctx context.Context, conn *operator.Connection, place dlq.Place, o *L
 			bar.Add(n)
 		})
 		bar.End()
-		var locked, gone []int64
 		if err == nil {
-			locked, gone, err = dlq.Sort(ctx, conn.Links, place, survey.Numbers)
+			r.Locked, r.Gone, err = dlq.Sort(ctx, conn.Links, place, survey.Numbers)
 		}
-		r.Locked, r.Gone, err = list(locked), list(gone), errors.Join(dlq.Failure(place, err), lock.lockedError(locked))
+		err = errors.Join(dlq.Failure(place, err), lock.lockedError(r.Locked))
 		if !o.JSON {
 			fmt.Fprintf(stdout, "%d purged.\n", r.Purged) // a reader that is gone changes nothing
-			if len(gone) > 0 {
-				fmt.Fprintf(stdout, "%d are not there any more: %s.\n", len(gone), numbers(gone))
+			if len(r.Gone) > 0 {
+				fmt.Fprintf(stdout, "%d are not there any more: %s.\n", len(r.Gone), numbers(r.Gone))
 			}
 		}
 	}
@@ -246,4 +240,41 @@ type purgeResult struct {
 	Purged int     `json:"purged"`
 	Locked []int64 `json:"locked"`
 	Gone   []int64 `json:"notThere"`
+}
+
+// longestLock is the longest lock that Service Bus allows.
+const longestLock = 5 * time.Minute
+
+// A lockState is the lock duration of the dead letters of a place; 0 if it is not known.
+type lockState struct{ time.Duration }
+
+func lockOf(ctx context.Context, conn *operator.Connection, place dlq.Place) lockState {
+	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
+	defer cancel()
+	info, err := conn.Read(ctx, place.Entity)
+	if err != nil {
+		return lockState{}
+	}
+	for _, s := range info.Subscriptions {
+		if strings.EqualFold(s.Name, place.Subscription) {
+			return lockState{s.LockDuration}
+		}
+	}
+	return lockState{info.LockDuration}
+}
+
+// hold is how long a dead letter may be kept, well below its lock duration.
+func (l lockState) hold() time.Duration { return dlq.Hold(l.Duration) }
+
+// lockedError returns the error of dead letters that are locked, or nil if there are none.
+func (l lockState) lockedError(locked []int64) error {
+	if len(locked) == 0 {
+		return nil
+	}
+	lapse := l.Duration
+	if lapse <= 0 {
+		lapse = longestLock
+	}
+	return fmt.Errorf("%d are locked, by another client or by a run that was killed, and were left: %s; run it again when their locks have lapsed, in %s at most",
+		len(locked), numbers(locked), lapse)
 }

@@ -93,7 +93,7 @@ func List(ctx context.Context, conn *operator.Connection, place dlq.Place, o *Le
 
 // Show shows each dead letter that matches.
 func Show(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
-	shown := newLetterDetails(stdout, o.JSON)
+	shown := &letterDetails{out: stdout, json: o.JSON}
 	survey, err := surveyLetters(ctx, conn, place, o, shown.add)
 	if err != nil {
 		return err

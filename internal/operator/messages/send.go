@@ -19,7 +19,6 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator"
-	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/failure"
 )
@@ -213,7 +212,7 @@ func (o *SendOptions) sendAll(ctx context.Context, sender *azservicebus.Sender, 
 		m := *template
 		m.MessageID = &prefix
 		if err := sender.SendMessage(ctx, &m, nil); err != nil {
-			return sendFailure(r.Entity, err)
+			return failure.Sending(r.Entity, err)
 		}
 		r.Sent, r.MessageIDs = 1, append(r.MessageIDs, prefix)
 		return nil
@@ -221,7 +220,7 @@ func (o *SendOptions) sendAll(ctx context.Context, sender *azservicebus.Sender, 
 	for r.Sent < o.Count {
 		batch, err := sender.NewMessageBatch(ctx, nil)
 		if err != nil {
-			return sendFailure(r.Entity, err)
+			return failure.Sending(r.Entity, err)
 		}
 		var ids []string
 		for r.Sent+len(ids) < o.Count {
@@ -233,31 +232,15 @@ func (o *SendOptions) sendAll(ctx context.Context, sender *azservicebus.Sender, 
 				break
 			}
 			if err != nil {
-				return sendFailure(r.Entity, err)
+				return failure.Sending(r.Entity, err)
 			}
 			ids = append(ids, id)
 		}
 		if err := sender.SendMessageBatch(ctx, batch, nil); err != nil {
-			return sendFailure(r.Entity, err)
+			return failure.Sending(r.Entity, err)
 		}
 		r.Sent += len(ids)
 		r.MessageIDs = append(r.MessageIDs, ids...)
 	}
 	return nil
-}
-
-// sendFailure says what to do where SDK and broker only say what went wrong.
-func sendFailure(entity string, err error) error {
-	var sdk *azservicebus.Error
-	switch isSDK := errors.As(err, &sdk); {
-	case errors.Is(err, azservicebus.ErrMessageTooLarge):
-		return fmt.Errorf("the message is too large for %s; its tier bounds it, and its own limit if it has one", entity)
-	case isSDK && sdk.Code == azservicebus.CodeNotFound:
-		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
-	case isSDK && sdk.Code == azservicebus.CodeUnauthorizedAccess:
-		return fmt.Errorf("no Send right on %s; see docs/operate/rights.md: %s", entity, failure.Reason(err))
-	case isSDK && sdk.Code == azservicebus.CodeConnectionLost:
-		return fmt.Errorf("the connection was lost, and what was under way may have arrived: %s", failure.Reason(err))
-	}
-	return dlq.SendFailure(entity, err)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/broker"
+	"overdue/internal/servicebus/failure"
 	"overdue/internal/testing/brokertest"
 )
 
@@ -38,7 +39,7 @@ func TestFailuresOfSendsAreSentences(t *testing.T) {
 		{errors.New("x: *Error{Condition: amqp:not-allowed, Description: The deadline has passed., Info: map[]}"), "send to orders: The deadline has passed"},
 		{errors.New("reset by peer"), "send to orders: reset by peer"},
 	} {
-		if got := sendFailure("orders", c.err).Error(); got != c.want {
+		if got := failure.Sending("orders", c.err).Error(); got != c.want {
 			t.Errorf("%v: %q, want %q", c.err, got, c.want)
 		}
 	}

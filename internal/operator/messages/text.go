@@ -22,45 +22,11 @@ import (
 	"overdue/internal/terminal"
 )
 
-// letterJSON is the JSON form of a dead letter. Its body is there only where it is shown whole.
-type letterJSON struct {
-	SequenceNumber int64             `json:"sequenceNumber"`
-	MessageID      string            `json:"messageId"`
-	SessionID      *string           `json:"sessionId,omitempty"`
-	PartitionKey   *string           `json:"partitionKey,omitempty"`
-	CorrelationID  string            `json:"correlationId,omitempty"`
-	Subject        string            `json:"subject,omitempty"`
-	ContentType    string            `json:"contentType,omitempty"`
-	ReplyTo        string            `json:"replyTo,omitempty"`
-	To             string            `json:"to,omitempty"`
-	EnqueuedTime   time.Time         `json:"enqueuedTime"`
-	TimeToLive     string            `json:"timeToLive,omitempty"`
-	Deadline       time.Time         `json:"deadline,omitzero"`
-	DeliveryCount  uint32            `json:"deliveryCount"`
-	Reason         string            `json:"deadLetterReason"`
-	Description    string            `json:"deadLetterErrorDescription,omitempty"`
-	Source         string            `json:"deadLetterSource,omitempty"`
-	Properties     map[string]string `json:"applicationProperties,omitempty"`
-	Body           *string           `json:"body,omitempty"`       // text
-	BodyBase64     *string           `json:"bodyBase64,omitempty"` // what is no text
-}
-
-func jsonLetter(l *dlq.Letter) letterJSON {
-	j := letterJSON{
-		SequenceNumber: l.Number, MessageID: l.MessageID, SessionID: l.SessionID, PartitionKey: l.PartitionKey, CorrelationID: l.CorrelationID,
-		Subject: l.Subject, ContentType: l.ContentType, ReplyTo: l.ReplyTo, To: l.To, EnqueuedTime: l.EnqueuedTime,
-		Deadline: l.Due, DeliveryCount: l.DeliveryCount, Reason: l.Reason, Description: l.Description, Source: l.Source,
-	}
-	if l.TimeToLive > 0 {
-		j.TimeToLive = l.TimeToLive.String()
-	}
-	if len(l.Properties) > 0 {
-		j.Properties = map[string]string{}
-		for name, v := range l.Properties {
-			j.Properties[name] = dlq.Text(v)
-		}
-	}
-	return j
+// wholeLetter is a dead letter with its body.
+type wholeLetter struct {
+	*dlq.Letter
+	Body       *string `json:"body,omitempty"`       // text
+	BodyBase64 *string `json:"bodyBase64,omitempty"` // what is no text
 }
 
 // bodyText is the body as text, or in base64.
@@ -85,14 +51,14 @@ type letterList struct {
 	json    bool
 	table   *terminal.Table
 	place   dlq.Place
-	letters []letterJSON
+	letters []*dlq.Letter
 	n       int
 }
 
 func newLetterList(out io.Writer, o *LettersOptions, place dlq.Place) *letterList {
 	table := terminal.NewTable(o.Width, terminal.Column{Title: "NUMBER"}, terminal.Column{Title: "ENQUEUED"}, terminal.Column{Title: "WITHIN"},
 		terminal.Column{Title: "MESSAGE-ID", Min: 12}, terminal.Column{Title: "REASON", Min: 19}, terminal.Column{Title: "DESCRIPTION", Min: 12})
-	return &letterList{out: out, json: o.JSON, table: table, place: place, letters: []letterJSON{}}
+	return &letterList{out: out, json: o.JSON, table: table, place: place, letters: []*dlq.Letter{}}
 }
 
 // listFlush is how many lines share the widths of their columns.
@@ -100,7 +66,7 @@ const listFlush = 1000
 
 func (d *letterList) add(l *dlq.Letter) error {
 	if d.json {
-		d.letters = append(d.letters, jsonLetter(l))
+		d.letters = append(d.letters, l)
 		return nil
 	}
 	within := "" // the deadline, seen from ENQUEUED
@@ -118,7 +84,7 @@ func (d *letterList) end(s *survey) error {
 	if d.json {
 		return escape.WriteJSON(d.out, struct {
 			*survey
-			DeadLetters []letterJSON `json:"deadLetters"`
+			DeadLetters []*dlq.Letter `json:"deadLetters"`
 		}{s, d.letters})
 	}
 	if d.n > 0 {
@@ -178,29 +144,25 @@ func (s *survey) write(out io.Writer) error {
 type letterDetails struct {
 	out     io.Writer
 	json    bool
-	letters []letterJSON
-}
-
-func newLetterDetails(out io.Writer, json bool) *letterDetails {
-	return &letterDetails{out: out, json: json}
+	letters []wholeLetter
 }
 
 func (d *letterDetails) add(l *dlq.Letter) error {
-	j := jsonLetter(l)
 	text, isText, err := bodyText(l)
 	if err != nil {
 		return err
 	}
+	if !d.json {
+		return d.write(l, text, isText)
+	}
+	w := wholeLetter{Letter: l}
 	if isText {
-		j.Body = &text
+		w.Body = &text
 	} else {
-		j.BodyBase64 = &text
+		w.BodyBase64 = &text
 	}
-	if d.json {
-		d.letters = append(d.letters, j)
-		return nil
-	}
-	return d.write(j)
+	d.letters = append(d.letters, w)
+	return nil
 }
 
 func (d *letterDetails) end() error {
@@ -211,13 +173,8 @@ func (d *letterDetails) end() error {
 }
 
 // write is the JSON form with a name and a value a line, which is how it is read best.
-func (d *letterDetails) write(j letterJSON) error {
-	body, isText := j.Body, true
-	if body == nil {
-		body, isText = j.BodyBase64, false
-	}
-	j.Body, j.BodyBase64 = nil, nil
-	encoded, err := json.Marshal(j)
+func (d *letterDetails) write(l *dlq.Letter, body string, isText bool) error {
+	encoded, err := json.Marshal(l)
 	if err != nil {
 		return err
 	}
@@ -249,7 +206,7 @@ func (d *letterDetails) write(j letterJSON) error {
 	if !isText {
 		what = "body, in base64"
 	}
-	fmt.Fprintf(&b, "%s:\n%s\n\n", what, escape.Lines(*body))
+	fmt.Fprintf(&b, "%s:\n%s\n\n", what, escape.Lines(body))
 	_, err = io.WriteString(d.out, b.String())
 	return err
 }

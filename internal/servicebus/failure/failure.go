@@ -82,7 +82,41 @@ func Unreachable(err error) error {
 	return nil
 }
 
+// ConditionTooLarge is one that callers branch on, beside those of package link.
+const ConditionTooLarge = string(amqp.ErrCondMessageSizeExceeded)
+
+// Condition returns the AMQP condition of an error of a link, of a management node or of the SDK, or
+// "".
+func Condition(err error) string {
+	sb, answer := (*azservicebus.Error)(nil), (*link.StatusError)(nil)
+	switch isSDK := errors.As(err, &sb); {
+	case errors.Is(err, azservicebus.ErrMessageTooLarge):
+		return ConditionTooLarge
+	case isSDK && sb.Code == azservicebus.CodeNotFound:
+		return link.ConditionNotFound
+	case isSDK && sb.Code == azservicebus.CodeUnauthorizedAccess, errors.As(err, &answer) && answer.Condition == "" && answer.Code == 401:
+		return link.ConditionUnauthorized
+	}
+	return link.Condition(err)
+}
+
 // NoRightToListen is the error of a client that lacks the Listen right on an entity.
 func NoRightToListen(entity string) error {
 	return fmt.Errorf("the key or the identity lacks the Listen right on %s; see docs/operate/rights.md", entity)
+}
+
+// Sending turns an error of a send to an entity into one that says what to do.
+func Sending(entity string, err error) error {
+	sdk := (*azservicebus.Error)(nil)
+	switch condition := Condition(err); {
+	case condition == ConditionTooLarge:
+		return fmt.Errorf("the message is too large for %s; its tier bounds it, and its own limit if it has one", entity)
+	case condition == link.ConditionNotFound:
+		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
+	case condition == link.ConditionUnauthorized:
+		return fmt.Errorf("no Send right on %s; see docs/operate/rights.md: %s", entity, Reason(err))
+	case errors.As(err, &sdk) && sdk.Code == azservicebus.CodeConnectionLost:
+		return fmt.Errorf("the connection was lost, and what was under way may have arrived: %s", Reason(err))
+	}
+	return fmt.Errorf("send to %s: %s", entity, Reason(err))
 }
