@@ -5,11 +5,14 @@
 package terminal
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -118,3 +121,64 @@ func (b *Bar) Add(n int) {
 
 // End removes the bar.
 func (b *Bar) End() { b.progress.End() }
+
+// Wrap breaks text at spaces so that its lines fit into width columns, and indents all lines but
+// the first. The caller writes the first line behind as many columns of its own. A word that is too
+// long stays whole: it may be an address or a command that somebody copies. Width 0 changes
+// nothing.
+func Wrap(text string, width, indent int) string {
+	if width == 0 || indent+utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	var b strings.Builder
+	column := indent
+	for i, word := range strings.Split(text, " ") {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+n > width && column > indent:
+			b.WriteByte('\n')
+			b.WriteString(strings.Repeat(" ", indent))
+			column = indent
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String()
+}
+
+// maxAnswer bounds what is read of an answer.
+const maxAnswer = 100
+
+// Ask asks a question, to which only y and yes agree. Where there is nobody to answer, as in a cron
+// job, that is an error: what the command was called for is not done.
+func Ask(w io.Writer, in io.Reader, question string) (agreed bool, err error) {
+	if _, err := fmt.Fprintf(w, "%s [y/N] ", question); err != nil {
+		return false, err
+	}
+	line, failure := bufio.NewReader(io.LimitReader(in, maxAnswer)).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return true, nil
+	}
+	if line != "" {
+		failure = nil
+	}
+	text := "Nothing was changed."
+	if failure != nil {
+		text = "\n" + text
+	}
+	if _, err := fmt.Fprintln(w, text); err != nil {
+		return false, err
+	}
+	switch {
+	case errors.Is(failure, io.EOF):
+		return false, errors.New("the question could not be asked, because standard input is at its end; --yes answers it")
+	case failure != nil:
+		return false, fmt.Errorf("the question could not be asked: %w; --yes answers it", failure)
+	}
+	return false, nil
+}

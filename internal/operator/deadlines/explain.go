@@ -3,16 +3,21 @@
 package deadlines
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"overdue/internal/escape"
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/terminal"
 	"overdue/scheduler"
 )
 
@@ -267,4 +272,20 @@ func (x *Explanation) monitoring() string {
 		return ", and not monitored: its entity is not in monitor.entities, it was sent past Overdue, or was checked already"
 	}
 	return ", and not monitored: its entity is not in monitor.entities, it was sent past Overdue, or its companion is still in the journal of a proxy"
+}
+
+// WriteText writes the explanation for people. width is that of the terminal, 0 without one: lines
+// are not broken then.
+func (x *Explanation) WriteText(w io.Writer, width int) error {
+	var b bytes.Buffer
+	fmt.Fprintln(&b, terminal.Wrap(fmt.Sprintf("%s in %s is %s", escape.Text(x.MessageID), escape.Text(x.Entity), x.Verdict), width, 0))
+	for _, e := range x.Timeline {
+		stamp := "  " + e.Time.Format(timeFormat) + "  "
+		fmt.Fprintln(&b, stamp+terminal.Wrap(escape.Text(e.Text), width, utf8.RuneCountInString(stamp)))
+	}
+	if x.Note != "" {
+		fmt.Fprintln(&b, terminal.Wrap(escape.Text(x.Note), width, 0))
+	}
+	_, err := b.WriteTo(w)
+	return err
 }
