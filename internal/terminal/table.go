@@ -4,8 +4,10 @@ package terminal
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 	"unicode/utf8"
 
 	"overdue/internal/escape"
@@ -54,23 +56,17 @@ func (t *Table) Add(cells ...string) {
 // columns; the first of them are the titles.
 func (t *Table) Flush(w io.Writer) error {
 	widths := t.widths()
-	var b strings.Builder
+	columns := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
 	for _, row := range t.rows {
 		for i, cell := range row {
-			n := utf8.RuneCountInString(cell)
-			if n > widths[i] {
-				cell, n = string([]rune(cell)[:widths[i]-1])+"…", widths[i]
-			}
-			b.WriteString(cell)
-			if i < len(row)-1 {
-				b.WriteString(strings.Repeat(" ", widths[i]-n+columnGap))
+			if letters := []rune(cell); len(letters) > widths[i] {
+				row[i] = string(letters[:widths[i]-1]) + "…"
 			}
 		}
-		b.WriteByte('\n')
+		_, _ = fmt.Fprintln(columns, strings.Join(row, "\t")) // Flush has the error
 	}
 	t.rows = t.rows[:0]
-	_, err := io.WriteString(w, b.String())
-	return err
+	return columns.Flush()
 }
 
 func (t *Table) widths() []int {

@@ -9,9 +9,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,7 +127,7 @@ var errNotSent = errors.New("the canary could not be sent")
 
 // sendAndFind sends one canary and waits until it finds it among the dead letters.
 func (c *Canary) sendAndFind(ctx context.Context) error {
-	id := newID()
+	id := "overdue-canary-" + strings.ToLower(rand.Text())
 	sending, cancel := context.WithTimeout(ctx, timeout)
 	err := c.cfg.Send(sending, id, ttl)
 	cancel()
@@ -270,10 +270,4 @@ func (c *Canary) Check(context.Context) error {
 		return fmt.Errorf("no canary has been noticed for %v", time.Since(c.seen).Round(time.Second))
 	}
 	return nil
-}
-
-func newID() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return "overdue-canary-" + hex.EncodeToString(b[:])
 }

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,26 +33,9 @@ type Redis struct {
 	Keeps    bool   // it keeps the companions
 	// Keep checks that it keeps companions durably; nil unless it Keeps. See [KeepsCompanions].
 	Keep func(context.Context) error
-	// Ask asks for its state. An error means that it does not answer, or refuses us. See
-	// [AskRedis].
-	Ask func(context.Context) (RedisState, error)
-}
-
-// RedisState is what a Redis reports about itself, and which commands it accepted.
-type RedisState struct {
-	RoundTrip time.Duration
-	Servers   []RedisServer // none if it does not report them
-	Denied    []string      // commands of ours that the user may not send
-	KeyDenied bool          // the user may not touch our keys
-	Refusal   string        // why it refused another command; "" = it did not
-}
-
-// RedisServer is one of its servers.
-type RedisServer struct {
-	Version           string
-	Replica           bool
-	UsedBytes, Memory int64 // Memory is the bound; 0 = none
-	Eviction          string
+	// Ask asks for its state, and tries the commands that the program sends. An error means that it
+	// does not answer, or refuses us. See [AskRedis].
+	Ask func(context.Context) (*redisstore.Checkup, error)
 }
 
 // redis checks Redis. Deadlines do not depend on it unless it keeps the companions, so most
@@ -83,7 +67,7 @@ func (x *examiner) redis(ctx context.Context) []Finding {
 	}
 	n.add(OK, "reachable", fmt.Sprintf("It answers (%s).", state.RoundTrip.Round(100*time.Microsecond)), "")
 	r.judgeWay(n)
-	r.judge(n, &state)
+	r.judge(n, state)
 	if r.Keep != nil {
 		if err := r.Keep(asking); err != nil {
 			n.add(Error, "companions", sentence(err.Error()), "see docs/operate/redis.md for the settings and rights that keeping companions takes")
@@ -122,17 +106,14 @@ func onThisMachine(hosts []string) bool {
 
 // judge reports what is wrong with Redis itself. It may lose or evict data, unless it keeps the
 // companions: that only costs needless checks.
-func (r *Redis) judge(n *notes, s *RedisState) {
+func (r *Redis) judge(n *notes, s *redisstore.Checkup) {
 	before := len(n.all)
 	versions := ""
 	for i := range s.Servers {
 		versions = s.Servers[i].Version
 		r.judgeServer(n, &s.Servers[i])
 	}
-	user := r.User
-	if user == "" {
-		user = "default"
-	}
+	user := cmp.Or(r.User, "default")
 	if len(s.Denied) > 0 {
 		n.add(Warning, "rights", fmt.Sprintf("The user %s may not use %s, so monitors share less.", user, strings.Join(s.Denied, ", ")),
 			fmt.Sprintf("ACL SETUSER %s +%s", user, strings.Join(s.Denied, " +")))
@@ -158,7 +139,7 @@ func (r *Redis) judge(n *notes, s *RedisState) {
 	n.add(OK, "rights", text, "")
 }
 
-func (r *Redis) judgeServer(n *notes, s *RedisServer) {
+func (r *Redis) judgeServer(n *notes, s *redisstore.Server) {
 	text, _, _ := strings.Cut(s.Version, ".")
 	if major, err := strconv.Atoi(text); err == nil && major < oldestRedis {
 		n.add(Warning, "version", fmt.Sprintf("It is Redis %s. Overdue needs %d.0 or later.", s.Version, oldestRedis), fmt.Sprintf("upgrade Redis to %d.0 or later", oldestRedis))
@@ -196,23 +177,15 @@ func (r *Redis) judgeRefusal(n *notes, text string) {
 	}
 }
 
-// AskRedis is [Redis.Ask] for a Redis that open opens. It also tries the commands that the program
-// sends.
-func AskRedis(open func() (*redisstore.Store, error)) func(context.Context) (RedisState, error) {
-	return func(ctx context.Context) (state RedisState, err error) {
+// AskRedis is [Redis.Ask] for a Redis that open opens.
+func AskRedis(open func() (*redisstore.Store, error)) func(context.Context) (*redisstore.Checkup, error) {
+	return func(ctx context.Context) (*redisstore.Checkup, error) {
 		s, err := open()
 		if err != nil {
-			return state, err
+			return nil, err
 		}
-		c, err := s.Checkup(ctx)
-		if err = errors.Join(err, s.Close()); err != nil {
-			return state, err
-		}
-		state = RedisState{RoundTrip: c.RoundTrip, Denied: c.Denied, KeyDenied: c.KeyDenied, Refusal: c.Refusal}
-		for _, server := range c.Servers {
-			state.Servers = append(state.Servers, RedisServer(server))
-		}
-		return state, nil
+		state, err := s.Checkup(ctx)
+		return state, errors.Join(err, s.Close())
 	}
 }
 

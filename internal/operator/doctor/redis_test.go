@@ -10,45 +10,52 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"overdue/internal/redisstore"
 )
 
 func TestJudgeRedis(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*Redis, *RedisState)
+		change func(*Redis, *redisstore.Checkup)
 		err    error
 		want   []string
 		fix    string // what the last fix says
 	}{
-		"nothing":              {want: []string{"ok reachable", "ok rights"}},
-		"nothing, far away":    {change: func(r *Redis, _ *RedisState) { r.Hosts = []string{"r.example:6380"}; r.TLS, r.Password = true, true }, want: []string{"ok reachable", "ok rights"}},
-		"nothing about itself": {change: func(_ *Redis, s *RedisState) { s.Servers = nil }, want: []string{"ok reachable", "ok rights"}},
-		"evicts": {change: func(_ *Redis, s *RedisState) {
+		"nothing": {want: []string{"ok reachable", "ok rights"}},
+		"nothing, far away": {change: func(r *Redis, _ *redisstore.Checkup) {
+			r.Hosts = []string{"r.example:6380"}
+			r.TLS, r.Password = true, true
+		}, want: []string{"ok reachable", "ok rights"}},
+		"nothing about itself": {change: func(_ *Redis, s *redisstore.Checkup) { s.Servers = nil }, want: []string{"ok reachable", "ok rights"}},
+		"evicts": {change: func(_ *Redis, s *redisstore.Checkup) {
 			s.Servers[0].Memory, s.Servers[0].UsedBytes, s.Servers[0].Eviction = 100, 99, "allkeys-lru"
 		}, want: []string{"ok reachable", "ok rights"}},
 		"gone":           {err: errors.New("dial tcp: connection refused"), want: []string{"warning reachable"}, fix: "firewalls"},
 		"wrong password": {err: errors.New("WRONGPASS invalid username-password pair"), want: []string{"warning reachable"}, fix: "user and password in redis"},
-		"in the clear": {change: func(r *Redis, _ *RedisState) { r.Hosts = append(r.Hosts, "10.0.0.1:6379") },
+		"in the clear": {change: func(r *Redis, _ *redisstore.Checkup) { r.Hosts = append(r.Hosts, "10.0.0.1:6379") },
 			want: []string{"ok reachable", "warning tls", "warning password", "ok rights"}},
-		"old":            {change: func(_ *Redis, s *RedisState) { s.Servers[0].Version = "5.0.14" }, want: []string{"ok reachable", "warning version"}, fix: "6.0"},
-		"replica":        {change: func(_ *Redis, s *RedisState) { s.Servers[0].Replica, s.Refusal = true, "READONLY You can't write" }, want: []string{"ok reachable", "warning role"}, fix: "redis+sentinel://"},
-		"silent replica": {change: func(_ *Redis, s *RedisState) { s.Servers, s.Refusal = nil, "READONLY You can't write" }, want: []string{"ok reachable", "warning role"}, fix: "master"},
-		"nearly full": {change: func(_ *Redis, s *RedisState) {
+		"old": {change: func(_ *Redis, s *redisstore.Checkup) { s.Servers[0].Version = "5.0.14" }, want: []string{"ok reachable", "warning version"}, fix: "6.0"},
+		"replica": {change: func(_ *Redis, s *redisstore.Checkup) {
+			s.Servers[0].Replica, s.Refusal = true, "READONLY You can't write"
+		}, want: []string{"ok reachable", "warning role"}, fix: "redis+sentinel://"},
+		"silent replica": {change: func(_ *Redis, s *redisstore.Checkup) { s.Servers, s.Refusal = nil, "READONLY You can't write" }, want: []string{"ok reachable", "warning role"}, fix: "master"},
+		"nearly full": {change: func(_ *Redis, s *redisstore.Checkup) {
 			s.Servers[0].Memory, s.Servers[0].UsedBytes, s.Servers[0].Eviction = 100<<20, 95<<20, "noeviction"
 		}, want: []string{"ok reachable", "warning memory"}, fix: "allkeys-lru"},
-		"full":     {change: func(_ *Redis, s *RedisState) { s.Refusal = "OOM command not allowed" }, want: []string{"ok reachable", "warning memory"}, fix: "maxmemory"},
-		"its disk": {change: func(_ *Redis, s *RedisState) { s.Refusal = "MISCONF Redis is configured to save" }, want: []string{"ok reachable", "warning persistence"}, fix: "stop-writes-on-bgsave-error"},
-		"odd":      {change: func(_ *Redis, s *RedisState) { s.Refusal = "ERR unknown command" }, want: []string{"ok reachable", "warning writes"}},
-		"commands": {change: func(r *Redis, s *RedisState) { r.User, s.Denied = "app", []string{"eval", "time"} }, want: []string{"ok reachable", "warning rights"}, fix: "ACL SETUSER app +eval +time"},
-		"keys":     {change: func(_ *Redis, s *RedisState) { s.KeyDenied = true }, want: []string{"ok reachable", "warning rights"}, fix: "ACL SETUSER default ~overdue:*"},
-		"far":      {change: func(_ *Redis, s *RedisState) { s.RoundTrip = 40 * time.Millisecond }, want: []string{"ok reachable", "warning round-trip"}},
+		"full":     {change: func(_ *Redis, s *redisstore.Checkup) { s.Refusal = "OOM command not allowed" }, want: []string{"ok reachable", "warning memory"}, fix: "maxmemory"},
+		"its disk": {change: func(_ *Redis, s *redisstore.Checkup) { s.Refusal = "MISCONF Redis is configured to save" }, want: []string{"ok reachable", "warning persistence"}, fix: "stop-writes-on-bgsave-error"},
+		"odd":      {change: func(_ *Redis, s *redisstore.Checkup) { s.Refusal = "ERR unknown command" }, want: []string{"ok reachable", "warning writes"}},
+		"commands": {change: func(r *Redis, s *redisstore.Checkup) { r.User, s.Denied = "app", []string{"eval", "time"} }, want: []string{"ok reachable", "warning rights"}, fix: "ACL SETUSER app +eval +time"},
+		"keys":     {change: func(_ *Redis, s *redisstore.Checkup) { s.KeyDenied = true }, want: []string{"ok reachable", "warning rights"}, fix: "ACL SETUSER default ~overdue:*"},
+		"far":      {change: func(_ *Redis, s *redisstore.Checkup) { s.RoundTrip = 40 * time.Millisecond }, want: []string{"ok reachable", "warning round-trip"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state := RedisState{RoundTrip: time.Millisecond, Servers: []RedisServer{{Version: "7.0.15", Eviction: "noeviction"}}}
+			state := redisstore.Checkup{RoundTrip: time.Millisecond, Servers: []redisstore.Server{{Version: "7.0.15", Eviction: "noeviction"}}}
 			r := &Redis{Hosts: []string{"127.0.0.1:6379", "[::1]:6379", "localhost:1"}, Setting: "redis"}
 			if c.change != nil {
 				c.change(r, &state)
 			}
-			r.Ask = func(context.Context) (RedisState, error) { return state, c.err }
+			r.Ask = func(context.Context) (*redisstore.Checkup, error) { return &state, c.err }
 			x := &examiner{cfg: Config{Redis: r}}
 			all := x.redis(t.Context())
 			if diff := cmp.Diff(c.want, checks(all)); diff != "" {

@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -106,8 +105,7 @@ func (r *Report) Count(v Verdict) (n int) {
 func Try(ctx context.Context, cfg Config, only ...string) (*Report, error) {
 	report := &Report{Time: time.Now().UTC()}
 	began := time.Now()
-	var id [4]byte
-	_, _ = rand.Read(id[:]) // it never fails
+	run := strings.ToLower(rand.Text()[:8])
 	trying, cancel := context.WithTimeout(ctx, timeLimit-removal)
 	defer cancel()
 	var g errgroup.Group
@@ -117,7 +115,7 @@ func Try(ctx context.Context, cfg Config, only ...string) (*Report, error) {
 	for i, a := range chosen(only) {
 		r := &Result{ID: a.ID, Assumption: a.What, Certainty: a.Mark, Guarantees: a.Guarantees, Program: a.Otherwise}
 		report.Results = append(report.Results, r)
-		prefix := fmt.Sprintf("overdue-verify-%s-%d", hex.EncodeToString(id[:]), i)
+		prefix := fmt.Sprintf("overdue-verify-%s-%d", run, i)
 		g.Go(func() error {
 			err := r.settle(trying, &cfg, a, prefix)
 			mu.Lock()
