@@ -59,6 +59,14 @@ func Drawable(w io.Writer, getenv func(string) string) bool {
 	return Is(w) && getenv("TERM") != "dumb"
 }
 
+// Paint returns text with SGR parameters, if color is wanted.
+func Paint(color bool, parameters, text string) string {
+	if !color || text == "" {
+		return text
+	}
+	return "\x1b[" + parameters + "m" + text + "\x1b[0m"
+}
+
 // A Progress shows on one line what is being done. The zero value shows nothing.
 type Progress struct {
 	w     io.Writer // nil if nothing can be drawn

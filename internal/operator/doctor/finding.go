@@ -187,10 +187,7 @@ func (r *Report) writeText(w io.Writer, shown []Finding, color bool, width int) 
 			subject = f.Subject
 			fmt.Fprintf(&b, "\n%s\n", escape.Text(subject))
 		}
-		mark := fmt.Sprintf("%-8s", f.Severity)
-		if color {
-			mark = "\x1b[" + colors[f.Severity] + "m" + mark + "\x1b[0m"
-		}
+		mark := terminal.Paint(color, colors[f.Severity], fmt.Sprintf("%-8s", f.Severity))
 		fmt.Fprintf(&b, "  %s %s\n", mark, terminal.Wrap(escape.Text(f.Summary), width, summaryIndent))
 		if f.Fix != "" {
 			text := escape.Text(f.Fix)

@@ -6,10 +6,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +25,7 @@ import (
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
+	"overdue/internal/terminal"
 	"overdue/monitor"
 	"overdue/scheduler"
 )
@@ -75,31 +76,28 @@ func (o *LagOptions) Check() error {
 	return nil
 }
 
-// lagQueues are the queues of one measurement.
-type lagQueues struct{ eager, native, monitor string }
-
-func newLagQueues() lagQueues {
-	var id [4]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	prefix := "overdue-lag-" + hex.EncodeToString(id[:])
-	return lagQueues{prefix + "-eager", prefix + "-native", prefix + "-monitor"}
-}
-
-func (q *lagQueues) all() []string { return []string{q.eager, q.native, q.monitor} }
-
 // lagRun is one measurement.
 type lagRun struct {
 	LagConfig
 	LagOptions
-	queues lagQueues
-	ttls   []time.Duration // of the messages of each queue
+	eager, native, monitor string          // queues
+	ttls                   []time.Duration // of the messages of each queue
 }
+
+func (r *lagRun) queues() []string { return []string{r.eager, r.native, r.monitor} }
 
 // MeasureLag compares native with eager expiry. It creates three queues, sends the same messages to
 // two of them, runs a monitor for one of these, and observes when the messages reach the
 // dead-letter queues. It deletes the queues, however it ends.
 func MeasureLag(ctx context.Context, cfg LagConfig, o LagOptions) (_ *LagResult, err error) {
-	r := &lagRun{LagConfig: cfg, LagOptions: o, queues: newLagQueues()}
+	prefix := "overdue-lag-" + strings.ToLower(rand.Text()[:8])
+	r := &lagRun{
+		LagConfig:  cfg,
+		LagOptions: o,
+		eager:      prefix + "-eager",
+		native:     prefix + "-native",
+		monitor:    prefix + "-monitor",
+	}
 	for i := range o.Messages {
 		ttl := lagFirstTTL
 		if o.Messages > 1 {
@@ -131,11 +129,11 @@ func (r *lagRun) progress(format string, args ...any) {
 }
 
 func (r *lagRun) createQueues(ctx context.Context, client *admin.Client) error {
-	for _, name := range r.queues.all() {
+	for _, name := range r.queues() {
 		creating, cancel := context.WithTimeout(ctx, changeTimeout)
 		_, err := client.CreateQueue(creating, name, &admin.CreateQueueOptions{Properties: &admin.QueueProperties{
 			AutoDeleteOnIdle: to.Ptr(lagIdle), LockDuration: to.Ptr("PT1M"), MaxDeliveryCount: to.Ptr(int32(100)),
-			DeadLetteringOnMessageExpiration: to.Ptr(name != r.queues.monitor),
+			DeadLetteringOnMessageExpiration: to.Ptr(name != r.monitor),
 		}})
 		cancel()
 		if err != nil {
@@ -150,7 +148,7 @@ func (r *lagRun) deleteQueues(ctx context.Context, client *admin.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	var errs []error
-	for _, name := range r.queues.all() {
+	for _, name := range r.queues() {
 		there, err := client.GetQueue(ctx, name, nil)
 		if err == nil && there != nil {
 			_, err = client.DeleteQueue(ctx, name, nil)
@@ -165,7 +163,7 @@ func (r *lagRun) deleteQueues(ctx context.Context, client *admin.Client) error {
 // measure runs a monitor for the eager queue while it sends and observes.
 func (r *lagRun) measure(ctx context.Context) (_ *LagResult, err error) {
 	s, err := scheduler.New(scheduler.Config{
-		MonitorQueue: r.queues.monitor, Links: r.Links, Companions: "each",
+		MonitorQueue: r.monitor, Links: r.Links, Companions: "each",
 	})
 	if err != nil {
 		return nil, err
@@ -175,7 +173,7 @@ func (r *lagRun) measure(ctx context.Context) (_ *LagResult, err error) {
 		return nil, err
 	}
 	w, err := monitor.New(monitor.Config{
-		Links: r.Links, Scheduler: s, Queues: monitorqueue.Of(r.queues.monitor, 1), Namespace: r.Host, Log: zap.NewNop(),
+		Links: r.Links, Scheduler: s, Queues: monitorqueue.Of(r.monitor, 1), Namespace: r.Host, Log: zap.NewNop(),
 	})
 	if err != nil {
 		return nil, err
@@ -188,15 +186,26 @@ func (r *lagRun) measure(ctx context.Context) (_ *LagResult, err error) {
 		err = errors.Join(err, g.Wait())
 	}()
 	began := time.Now()
-	for _, queue := range []string{r.queues.eager, r.queues.native} {
+	for _, queue := range []string{r.eager, r.native} {
 		if err := r.send(ctx, s, queue); err != nil {
 			return nil, err
 		}
 	}
 	result := &LagResult{Namespace: r.Host, Messages: r.Messages, ResolutionMs: lagResolution.Milliseconds(), wait: r.Wait}
-	if err := r.observe(ctx, s, result); err != nil {
+	last := time.Now().Add(r.ttls[len(r.ttls)-1])
+	var observing errgroup.Group
+	observing.Go(func() (err error) {
+		result.eager, err = r.observe(ctx, s, r.eager, last.Add(max(lagGrace, r.Wait)))
+		return err
+	})
+	observing.Go(func() (err error) {
+		result.native, err = r.observe(ctx, s, r.native, last.Add(r.Wait))
+		return err
+	})
+	if err := observing.Wait(); err != nil {
 		return nil, err
 	}
+	result.Eager, result.Native = r.queueLag(result.eager), r.queueLag(result.native)
 	result.WaitedMs = time.Since(began).Milliseconds()
 	return result, nil
 }
@@ -207,7 +216,7 @@ func (r *lagRun) send(ctx context.Context, s *scheduler.Scheduler, queue string)
 	for i, ttl := range r.ttls {
 		g.Go(func() error {
 			id := lagID(i)
-			if queue == r.queues.eager {
+			if queue == r.eager {
 				now := s.Now().Time
 				err := s.Schedule(ctx, scheduler.Companion{Entity: queue, References: []scheduler.Reference{
 					{MessageID: id, Sent: now, Deadline: now.Add(ttl), Within: ttl, Stated: "ttl"},
@@ -240,67 +249,47 @@ const (
 	lagGrace = 20 * time.Second
 )
 
-// observe peeks until all messages are dead letters, or the time is over.
-func (r *lagRun) observe(ctx context.Context, s *scheduler.Scheduler, result *LagResult) error {
-	last := time.Now().Add(r.ttls[len(r.ttls)-1])
-	eager := &observation{queue: r.queues.eager, ttls: r.ttls, until: last.Add(max(lagGrace, r.Wait))}
-	native := &observation{queue: r.queues.native, ttls: r.ttls, until: last.Add(r.Wait)}
-	var g errgroup.Group
-	for _, o := range []*observation{eager, native} {
-		g.Go(func() error { return o.run(ctx, r.Links, s) })
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	result.Eager, result.Native = eager.result(), native.result()
-	result.eager, result.native = eager.all(), native.all()
-	return nil
-}
-
-// An observation is what was seen of the dead letters of one queue.
-type observation struct {
-	queue string
-	ttls  []time.Duration
-	until time.Time
-	lags  map[string]time.Duration // by message id
-}
-
-// run peeks until every message has been seen or the time is over.
-func (o *observation) run(ctx context.Context, links *link.Namespace, s *scheduler.Scheduler) error {
-	o.lags = map[string]time.Duration{}
-	peeker, err := links.Peeker(ctx, o.queue+deadLetterQueue)
+// observe peeks at the dead letters of a queue until it has seen every message or the time is over, and
+// returns the lags. Negative ones come from the uncertainty of the clock, and count as 0.
+func (r *lagRun) observe(ctx context.Context, s *scheduler.Scheduler, queue string, until time.Time) (lags []time.Duration, err error) {
+	peeker, err := r.Links.Peeker(ctx, queue+deadLetterQueue)
 	if err != nil {
-		return fmt.Errorf("peek at the dead letters of %s: %w", o.queue, err)
+		return nil, fmt.Errorf("peek at the dead letters of %s: %w", queue, err)
 	}
-	ttlOf := map[string]time.Duration{}
-	for i, ttl := range o.ttls {
-		ttlOf[lagID(i)] = ttl
+	waiting := map[string]time.Duration{} // times to live
+	for i, ttl := range r.ttls {
+		waiting[lagID(i)] = ttl
 	}
 	tick := time.NewTicker(lagResolution)
 	defer tick.Stop()
 	for {
-		ms, err := peeker.Peek(ctx, 0, len(o.ttls))
+		ms, err := peeker.Peek(ctx, 0, len(r.ttls))
 		if hasEnded(ctx) {
-			return errInterrupted
+			return nil, errInterrupted
 		}
 		if err != nil {
-			return fmt.Errorf("peek at the dead letters of %s: %w", o.queue, err)
+			return nil, fmt.Errorf("peek at the dead letters of %s: %w", queue, err)
 		}
 		now := s.Now().Time
 		for _, m := range ms {
-			if _, seen := o.lags[m.MessageID]; !seen && ttlOf[m.MessageID] > 0 {
-				o.lags[m.MessageID] = now.Sub(m.EnqueuedTime.Add(ttlOf[m.MessageID]))
+			if ttl, isNew := waiting[m.MessageID]; isNew {
+				lags = append(lags, max(now.Sub(m.EnqueuedTime.Add(ttl)), 0))
+				delete(waiting, m.MessageID)
 			}
 		}
-		if len(o.lags) == len(o.ttls) || time.Now().After(o.until) {
+		if len(waiting) == 0 || time.Now().After(until) {
 			peeker.Close(ctx)
-			return nil
+			return lags, nil
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
+}
+
+func (r *lagRun) queueLag(lags []time.Duration) QueueLag {
+	return QueueLag{DeadLettered: len(lags), Waiting: r.Messages - len(lags), LagMs: lag.Of(lags)}
 }
 
 // hasEnded reports whether ctx has ended. An operation that fails at its deadline may return before
@@ -311,19 +300,6 @@ func hasEnded(ctx context.Context) bool {
 }
 
 var errInterrupted = errors.New("interrupted before the end")
-
-// all returns the lags. Negative ones come from the uncertainty of the clock, and count as 0.
-func (o *observation) all() []time.Duration {
-	var all []time.Duration
-	for _, lag := range o.lags {
-		all = append(all, max(lag, 0))
-	}
-	return all
-}
-
-func (o *observation) result() QueueLag {
-	return QueueLag{DeadLettered: len(o.lags), Waiting: len(o.ttls) - len(o.lags), LagMs: lag.Of(o.all())}
-}
 
 // A LagResult is the outcome of [MeasureLag]. Its JSON form is the output of `overdue doctor lag
 // --json`. Fields are added, never renamed.
@@ -373,28 +349,32 @@ func (r *LagResult) WriteText(w io.Writer, color bool) error {
 	var b strings.Builder
 	bar := func(n int, code string) string {
 		full := (n*lagBar + r.Messages - 1) / r.Messages
-		text := strings.Repeat("█", full)
-		if color && full > 0 {
-			text = "\x1b[" + code + "m" + text + "\x1b[0m"
-		}
 		number := "    "
 		if n > 0 {
 			number = fmt.Sprintf("%3d ", n)
 		}
-		return number + text + strings.Repeat(" ", lagBar-full)
+		return number + terminal.Paint(color, code, strings.Repeat("█", full)) + strings.Repeat(" ", lagBar-full)
 	}
 	row := func(label string, native, eager int) {
 		line := fmt.Sprintf("  %-*s %s %s", lagLabel, label, bar(native, "33"), bar(eager, "32"))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	fmt.Fprintf(&b, "\n  %-*s %-*s %s\n", lagLabel, "lag after the deadline", lagBar+4, nativeTitle, eagerTitle)
-	first, last := lagRows(r.native, r.eager)
+	native, eager := countSteps(r.native), countSteps(r.eager)
+	isUsed := func(i int) bool { return native[i]+eager[i] > 0 }
+	first, last := 0, len(lagSteps) // without lags the last comes before the first
+	for first <= last && !isUsed(first) {
+		first++
+	}
+	for first <= last && !isUsed(last) {
+		last--
+	}
 	for i := first; i <= last; i++ {
 		label := "more"
 		if i < len(lagSteps) {
 			label = "up to " + span(lagSteps[i])
 		}
-		row(label, countStep(r.native, i), countStep(r.eager, i))
+		row(label, native[i], eager[i])
 	}
 	if r.Native.Waiting+r.Eager.Waiting > 0 {
 		row(fmt.Sprintf("still there after %s", span(r.wait)), r.Native.Waiting, r.Eager.Waiting)
@@ -415,34 +395,12 @@ func (r *LagResult) WriteText(w io.Writer, color bool) error {
 	return err
 }
 
-// countStep counts the lags that belong to a row.
-func countStep(lags []time.Duration, step int) (n int) {
+// countSteps counts the lags that belong to each row.
+func countSteps(lags []time.Duration) []int {
+	counts := make([]int, len(lagSteps)+1)
 	for _, lag := range lags {
-		if stepOf(lag) == step {
-			n++
-		}
+		i, _ := slices.BinarySearch(lagSteps, lag)
+		counts[i]++
 	}
-	return n
-}
-
-// stepOf returns the row of a lag.
-func stepOf(lag time.Duration) int {
-	for i, step := range lagSteps {
-		if lag <= step {
-			return i
-		}
-	}
-	return len(lagSteps)
-}
-
-// lagRows returns the first and the last row with a lag. Without lags the last comes before the
-// first.
-func lagRows(sets ...[]time.Duration) (first, last int) {
-	first, last = len(lagSteps), -1
-	for _, lags := range sets {
-		for _, lag := range lags {
-			first, last = min(first, stepOf(lag)), max(last, stepOf(lag))
-		}
-	}
-	return first, last
+	return counts
 }

@@ -199,10 +199,7 @@ func (r *Report) WriteText(w io.Writer, color bool, width int) error {
 }
 
 func (x *Result) write(b *strings.Builder, color bool, width int) {
-	verdict := fmt.Sprintf("%-*s", verdictIndent-4, x.Verdict)
-	if color {
-		verdict = "\x1b[" + colors[x.Verdict] + "m" + verdict + "\x1b[0m"
-	}
+	verdict := terminal.Paint(color, colors[x.Verdict], fmt.Sprintf("%-*s", verdictIndent-4, x.Verdict))
 	fmt.Fprintf(b, "  %s  %s  %s\n", verdict, x.ID, cmp.Or(x.Guarantees, "–"))
 	line := func(label, text string) {
 		text = terminal.Wrap(escape.Text(text), width, detailIndent)
