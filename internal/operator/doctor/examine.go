@@ -128,12 +128,7 @@ func Examine(ctx context.Context, cfg Config) *Report {
 	}
 	r.add(ExamineOthers(ctx, cfg).Findings)
 	// Keep the findings of one subject together, in the order of the first of each.
-	var order []string
-	for i := range r.Findings {
-		if s := r.Findings[i].Subject; !slices.Contains(order, s) {
-			order = append(order, s)
-		}
-	}
+	order := subjectsOf(r.Findings)
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return slices.Index(order, a.Subject) - slices.Index(order, b.Subject) })
 	return r
 }

@@ -63,6 +63,16 @@ type Report struct {
 	Findings  []Finding `json:"findings"`
 }
 
+// subjectsOf names what findings are about, each once.
+func subjectsOf(all []Finding) (subjects []string) {
+	for i := range all {
+		if s := all[i].Subject; !slices.Contains(subjects, s) {
+			subjects = append(subjects, s)
+		}
+	}
+	return subjects
+}
+
 // worstFirst returns the findings in the order of text: the subjects with the worst findings first,
 // and of each subject the worst findings first.
 func (r *Report) worstFirst() []Finding {
@@ -71,12 +81,7 @@ func (r *Report) worstFirst() []Finding {
 	for i := range all {
 		worst[all[i].Subject] = max(worst[all[i].Subject], all[i].Severity)
 	}
-	var subjects []string
-	for i := range all {
-		if s := all[i].Subject; !slices.Contains(subjects, s) {
-			subjects = append(subjects, s)
-		}
-	}
+	subjects := subjectsOf(all)
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(worst[b.Subject], worst[a.Subject]), slices.Index(subjects, a.Subject)-slices.Index(subjects, b.Subject), cmp.Compare(b.Severity, a.Severity))
 	})
@@ -108,14 +113,10 @@ func (r *Report) Count(s Severity) (n int) {
 }
 
 // unread names what has settings that could not be read, so that nobody knows what to change there.
-func (r *Report) unread() (subjects []string) {
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		if f.Severity == Unknown && slices.Contains([]string{"administration", "settings", "list"}, f.Check) && !slices.Contains(subjects, f.Subject) {
-			subjects = append(subjects, f.Subject)
-		}
-	}
-	return subjects
+func (r *Report) unread() []string {
+	return subjectsOf(slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool {
+		return f.Severity != Unknown || !slices.Contains([]string{"administration", "settings", "list"}, f.Check)
+	}))
 }
 
 // Repairs returns the changes that fix findings, one for each entity, in the order of the report.

@@ -71,14 +71,18 @@ type result struct {
 // exit code: nil unless there are findings of severity Error, or Run itself failed. w must not
 // escape, because it gets colors.
 func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
+	examine, found := Examine, result{}
 	if cfg.Dial == nil {
-		return runWithoutNamespace(ctx, cfg, w, o)
+		examine, found.Hint = ExamineOthers, "no namespace is configured: set --namespace or "+o.NamespaceVariable
 	}
-	found := result{Report: Examine(ctx, cfg)}
-	if ctx.Err() != nil {
+	found.Report = examine(ctx, cfg)
+	switch {
+	case ctx.Err() != nil:
 		return errInterrupted
+	case o.Fix && found.Hint != "":
+		return fmt.Errorf("--fix changes a namespace, and %s", found.Hint)
 	}
-	if err := o.writeText(w, found.Report); err != nil {
+	if err := o.write(w, &found); err != nil {
 		return err
 	}
 	if o.Fix {
@@ -88,67 +92,41 @@ func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 		}
 		if len(found.Fixed) > 0 {
 			found.Report = Examine(ctx, cfg)
-			if err := o.writeText(w, found.Report); err != nil {
+			if err := o.write(w, &found); err != nil {
 				return err
 			}
 		}
 	}
-	if err := o.writeJSON(w, found); err != nil {
-		return err
+	if o.JSON {
+		printed := found
+		if o.Errors {
+			printed.Report = found.errors()
+		}
+		if err := escape.WriteJSON(w, printed); err != nil {
+			return err
+		}
 	}
 	return o.verdict(found.Report)
 }
 
-// writeText writes the report for people, unless the result is JSON.
-func (o *Options) writeText(w io.Writer, r *Report) error {
+// write writes the report for people, unless the result is JSON.
+func (o *Options) write(w io.Writer, found *result) error {
+	shown := found.worstFirst()
 	switch {
 	case o.JSON:
 		return nil
-	case o.Errors:
-		return r.writeText(w, r.errors().worstFirst(), o.Color, o.Width)
-	}
-	return r.WriteText(w, o.Color, o.Width)
-}
-
-// writeJSON writes the result if it is JSON.
-func (o *Options) writeJSON(w io.Writer, found result) error {
-	if !o.JSON {
-		return nil
-	}
-	if o.Errors {
-		found.Report = found.errors()
-	}
-	return escape.WriteJSON(w, found)
-}
-
-// runWithoutNamespace checks the rest of the configuration, such as sinks.
-func runWithoutNamespace(ctx context.Context, cfg Config, w io.Writer, o Options) error {
-	found := result{
-		Report: ExamineOthers(ctx, cfg),
-		Hint:   "no namespace is configured: set --namespace or " + o.NamespaceVariable,
-	}
-	switch {
-	case ctx.Err() != nil:
-		return errInterrupted
-	case o.Fix:
-		return fmt.Errorf("--fix changes a namespace, and %s", found.Hint)
-	case o.JSON:
-		if err := o.writeJSON(w, found); err != nil {
-			return err
-		}
-	case len(found.Findings) == 0:
+	case found.Hint != "" && len(shown) == 0:
 		_, err := fmt.Fprintf(w, introduction, found.Hint, o.NamespaceVariable)
 		return err
-	default:
-		if err := o.writeText(w, found.Report); err != nil {
-			return err
-		}
-		hint := fmt.Sprintf("Only sinks and Redis were examined, because %s.", found.Hint)
-		if _, err := fmt.Fprintln(w, terminal.Wrap(hint, o.Width, 0)); err != nil {
-			return err
-		}
+	case o.Errors:
+		shown = found.errors().worstFirst()
 	}
-	return o.verdict(found.Report)
+	if err := found.writeText(w, shown, o.Color, o.Width); err != nil || found.Hint == "" {
+		return err
+	}
+	hint := fmt.Sprintf("Only sinks and Redis were examined, because %s.", found.Hint)
+	_, err := fmt.Fprintln(w, terminal.Wrap(hint, o.Width, 0))
+	return err
 }
 
 // introduction is printed when no namespace is configured. It fits into 100 columns.
