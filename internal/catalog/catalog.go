@@ -171,7 +171,7 @@ func (w *View) proxied(name string, info entities.Info, err error) proxy.Setting
 	s := proxy.Settings{Monitored: true, StampTTL: true, Deadline: w.cfg.Monitor.Deadline, DefaultMessageTimeToLive: info.DefaultMessageTimeToLive}
 	if e != nil {
 		s.Deadline, s.StampTTL = e.Deadline, e.StampTTL
-		s.CompleteWithin, s.WarnBefore = e.CompleteWithin, warningsOf(e)
+		s.CompleteWithin, s.WarnBefore = e.CompleteWithin, e.WarnBefore
 	}
 	drops := info.Kind == entities.Queue && !info.DeadLetteringOnMessageExpiration
 	for i := range info.Subscriptions {
@@ -203,7 +203,7 @@ func (k *Catalog) Monitored(ctx context.Context, name string) monitor.Settings {
 	if e == nil {
 		return monitor.Settings{Deadline: w.cfg.Monitor.Deadline}
 	}
-	s := monitor.Settings{Strategy: e.Expire, Deadline: e.Deadline, CompleteWithin: e.CompleteWithin, WarnBefore: warningsOf(e)}
+	s := monitor.Settings{Strategy: e.Expire, Deadline: e.Deadline, CompleteWithin: e.CompleteWithin, WarnBefore: e.WarnBefore}
 	if _, err := k.store.Lookup(ctx, name); err != nil {
 		s.DefaultMessageTimeToLive = e.DefaultMessageTimeToLive
 	}
@@ -245,14 +245,6 @@ func assumedInfo(e *config.Entity) entities.Info {
 		})
 	}
 	return info
-}
-
-// warningsOf are those of an entity, nil when there are none.
-func warningsOf(e *config.Entity) []time.Duration {
-	if len(e.WarnBefore) == 0 {
-		return nil
-	}
-	return e.WarnBefore
 }
 
 // Adoptions are the queues and topics whose messages are watched although they did not pass an

@@ -131,10 +131,10 @@ broker:
 		{"a deadline for all, and its own", "jobs", some, proxy.Settings{Monitored: true, Deadline: 5 * time.Second}, monitor.Settings{Strategy: "auto", Deadline: 5 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.proxy, tt.k.Settings(tt.queue)); diff != "" {
+			if diff := cmp.Diff(tt.proxy, tt.k.Settings(tt.queue), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("proxy (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tt.monitor, tt.k.Monitored(t.Context(), tt.queue), cmpopts.IgnoreUnexported(monitor.Settings{})); diff != "" {
+			if diff := cmp.Diff(tt.monitor, tt.k.Monitored(t.Context(), tt.queue), cmpopts.IgnoreUnexported(monitor.Settings{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("monitor (-want +got):\n%s", diff)
 			}
 		})
@@ -185,7 +185,7 @@ func TestSettingsAreThoseOfTheNamespace(t *testing.T) {
 			t.Errorf("settings = %+v before there is an answer, want them to be unknown", s)
 		}
 		want := proxy.Settings{Monitored: true, StampTTL: false, Deadline: 30 * time.Second, DefaultMessageTimeToLive: time.Minute}
-		if diff := cmp.Diff(want, learnt(t, k, "Orders")); diff != "" {
+		if diff := cmp.Diff(want, learnt(t, k, "Orders"), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 		if s := k.Settings("bills"); s.Monitored || s.Unknown {
@@ -239,7 +239,7 @@ func TestWithoutTheRightTheConfigurationCounts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k, logs := knows(t, tt.text, saysOf(entities.Info{}, tt.err))
 				for range 3 {
-					if diff := cmp.Diff(tt.want, learnt(t, k, tt.entity)); diff != "" {
+					if diff := cmp.Diff(tt.want, learnt(t, k, tt.entity), cmpopts.EquateEmpty()); diff != "" {
 						t.Errorf("-want +got:\n%s", diff)
 					}
 					time.Sleep(3 * time.Hour) // it is asked again

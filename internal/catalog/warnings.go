@@ -5,10 +5,12 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"overdue/internal/config"
 	"overdue/internal/servicebus/entities"
@@ -46,12 +48,6 @@ func (n *notices) forget() {
 	n.lines = nil
 }
 
-// first is once without last.
-func (n *notices) first(name, what string) bool {
-	first, _ := n.once(name, what)
-	return first
-}
-
 // onRead is called with what is known of an entity after each read, see entities.Config.
 func (k *Catalog) onRead(name string, info entities.Info, err error) {
 	w := k.current.Load()
@@ -82,11 +78,11 @@ func (k *Catalog) onRead(name string, info entities.Info, err error) {
 // limits logs what cannot be watched where messages are sent to, and where they are watched
 // instead.
 func (k *Catalog) limits(name string, info entities.Info) {
-	if info.ForwardTo != "" && k.noticed.first(name, "forwards") {
-		k.log.Info("what is sent here moves on; its deadlines are watched where it ends", zap.String("work_queue", name), zap.String("forwards_to", info.ForwardTo))
+	if info.ForwardTo != "" {
+		k.note(zap.InfoLevel, name, "forwards", "what is sent here moves on; its deadlines are watched where it ends", zap.String("forwards_to", info.ForwardTo))
 	}
-	if info.Partitioned && k.noticed.first(name, "partitioned") {
-		k.log.Info("a partitioned entity is read from its beginning to find a message: checks cost more, the more messages it holds", zap.String("work_queue", name))
+	if info.Partitioned {
+		k.note(zap.InfoLevel, name, "partitioned", "a partitioned entity is read from its beginning to find a message: checks cost more, the more messages it holds")
 	}
 }
 
@@ -159,8 +155,9 @@ func (w *View) Contradictions(e *config.Entity, i int, info entities.Info) (wron
 	}
 	for _, s := range is.Subscriptions {
 		at := func(key string) string { return "subscription " + s.Name + ": " + key }
-		theirs, ok := subscriptionOf(info, s.Name)
-		if note(at("it"), !ok, "missing"); ok {
+		i := slices.IndexFunc(info.Subscriptions, func(theirs entities.Subscription) bool { return strings.EqualFold(theirs.Name, s.Name) })
+		if note(at("it"), i < 0, "missing"); i >= 0 {
+			theirs := &info.Subscriptions[i]
 			note(at("defaultMessageTimeToLive"), s.DefaultMessageTimeToLive != theirs.DefaultMessageTimeToLive, theirs.DefaultMessageTimeToLive)
 			note(at("requiresSession"), s.RequiresSession != theirs.RequiresSession, theirs.RequiresSession)
 			note(at("deadLetteringOnMessageExpiration"), s.DeadLetteringOnMessageExpiration != theirs.DeadLetteringOnMessageExpiration, theirs.DeadLetteringOnMessageExpiration)
@@ -169,23 +166,18 @@ func (w *View) Contradictions(e *config.Entity, i int, info entities.Info) (wron
 	return wrong
 }
 
-func subscriptionOf(info entities.Info, name string) (entities.Subscription, bool) {
-	for _, s := range info.Subscriptions {
-		if strings.EqualFold(s.Name, name) {
-			return s, true
-		}
-	}
-	return entities.Subscription{}, false
+func (k *Catalog) warn(name, what, line string, fields ...zap.Field) {
+	k.note(zap.WarnLevel, name, what, line, fields...)
 }
 
-// warn writes a line about an entity, once.
-func (k *Catalog) warn(name, what, line string, fields ...zap.Field) {
+// note writes a line about an entity, once.
+func (k *Catalog) note(level zapcore.Level, name, what, line string, fields ...zap.Field) {
 	first, last := k.noticed.once(name, what)
 	if !first {
 		return
 	}
-	k.log.Warn(line, append([]zap.Field{zap.String("work_queue", name)}, fields...)...)
+	k.log.Log(level, line, append([]zap.Field{zap.String("work_queue", name)}, fields...)...)
 	if last {
-		k.log.Warn("further warnings about entities are left out", zap.Int("lines", maxNotices))
+		k.log.Warn("further lines about entities are left out", zap.Int("lines", maxNotices))
 	}
 }

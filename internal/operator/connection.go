@@ -15,7 +15,6 @@ import (
 	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/connect"
-	"overdue/internal/lifecycle"
 	"overdue/internal/servicebus/link"
 )
 
@@ -71,31 +70,13 @@ func ConnectSender(ctx context.Context, c *config.Config, endpoint string, stder
 		return nil, err
 	}
 	conn.ends = append(conn.ends, func() { _ = proc.Stop() }) // what was sent has been acknowledged by then, with its companions
-	return conn, conn.sendThrough(ctx, text)
-}
-
-// sendThrough connects to an endpoint by its connection string.
-func (c *Connection) sendThrough(ctx context.Context, text string) error {
-	ns, err := connect.Parse(text)
+	through, err := Open(c.WithNamespace(text))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	client, err := ns.SDK()
-	if err != nil {
-		return err
-	}
-	links, _, err := ns.Links()
-	if err != nil {
-		return err
-	}
-	c.Sender, c.SenderLinks = client, links
-	c.ends = append(c.ends, func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), lifecycle.CloseTimeout) // the process ends next
-		defer cancel()
-		_ = lifecycle.Bounded(closing, c.Sender.Close)
-		_ = lifecycle.Bounded(closing, func(context.Context) error { return c.SenderLinks.Close() })
-	})
-	return nil
+	conn.ends = append(conn.ends, func() { through.Close(ctx) })
+	conn.Sender, conn.SenderLinks = through.SDK, through.Links
+	return conn, nil
 }
 
 // connectThrough connects to the endpoint of another process, on this machine or elsewhere.
@@ -128,10 +109,10 @@ func connectThrough(ctx context.Context, c *config.Config, addr string) (*Connec
 	} else if ns, err := connect.Parse(c.Namespace); err == nil {
 		client.Fleet = ns.Host // and not the endpoint
 	}
-	conn := &Connection{Client: client, ends: []func(){func() { client.Close(ctx) }}}
-	if err := conn.sendThrough(ctx, through.Namespace); err != nil {
-		conn.Close()
-		return nil, err
-	}
-	return conn, nil
+	return &Connection{
+		Client:      client,
+		Sender:      client.SDK,
+		SenderLinks: client.Links,
+		ends:        []func(){func() { client.Close(ctx) }},
+	}, nil
 }
