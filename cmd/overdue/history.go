@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
@@ -146,17 +145,16 @@ func (p *program) slackCommand() *cobra.Command {
 }
 
 func writeSlack(w io.Writer, found []slack.Summary) error {
-	t := terminal.NewTable(terminal.Width(w), terminal.Column{Title: "ENTITY", Min: 12}, terminal.Column{Title: "SETTLED"}, terminal.Column{Title: "LATE"},
-		terminal.Column{Title: "LEFT, MEDIAN"}, terminal.Column{Title: "LEFT, 99 OF 100"}, terminal.Column{Title: "99 OF 100 WOULD MEET"})
+	t := terminal.NewTable(terminal.Width(w), "ENTITY:12", "SETTLED", "LATE", "LEFT, MEDIAN", "LEFT, 99 OF 100", "99 OF 100 WOULD MEET")
 	span := func(ms int64) string { return shortSpan(time.Duration(ms) * time.Millisecond) }
 	for _, s := range found {
-		t.Add(s.Entity, strconv.FormatUint(s.Count, 10), strconv.FormatUint(s.Late, 10), span(s.LeftP50), span(s.LeftP1), span(s.TakenP99))
+		t.Add(s.Entity, s.Count, s.Late, span(s.LeftP50), span(s.LeftP1), span(s.TakenP99))
 	}
-	var b bytes.Buffer
-	_ = t.Flush(&b) // a buffer takes everything
-	b.WriteString("\n" + terminal.Wrap("LEFT is the time before the deadline: half of the messages, or 99 of 100, had at least this much when they were settled. "+
-		"A deadline as in the last column would be met by 99 of 100. Spans are exact to 7 %.", terminal.Width(w), 0) + "\n")
-	_, err := b.WriteTo(w)
+	if err := t.Flush(w); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n"+terminal.Wrap("LEFT is the time before the deadline: half of the messages, or 99 of 100, had at least this much when they were settled. "+
+		"A deadline as in the last column would be met by 99 of 100. Spans are exact to 7 %.", terminal.Width(w), 0)+"\n")
 	return err
 }
 
@@ -194,10 +192,10 @@ func (p *program) minutesCommand() *cobra.Command {
 
 // A minute is a row: an entity or a sink in one minute.
 type minute struct {
-	at    time.Time
-	name  string
-	alert bool
-	n     map[string]uint64
+	at     time.Time
+	name   string
+	alert  bool
+	counts map[string]uint64 // by kind and result
 }
 
 func writeMinutes(w io.Writer, points []history.Point) error {
@@ -209,41 +207,26 @@ func writeMinutes(w io.Writer, points []history.Point) error {
 			known[key] = &minute{pt.Minute, pt.Name, pt.Kind == "alerts", map[string]uint64{}}
 			rows = append(rows, known[key])
 		}
-		known[key].n[pt.Kind+pt.Result] += pt.Count
+		known[key].counts[pt.Kind+pt.Result] += pt.Count
 	}
 	width := terminal.Width(w)
-	number := func(m *minute, names ...string) string {
-		var n uint64
-		for _, name := range names {
-			n += m.n[name]
-		}
-		return strconv.FormatUint(n, 10)
-	}
-	entities := terminal.NewTable(width, terminal.Column{Title: "MINUTE"}, terminal.Column{Title: "ENTITY", Min: 12}, terminal.Column{Title: "SENT"},
-		terminal.Column{Title: "MET"}, terminal.Column{Title: "MISSED"}, terminal.Column{Title: "UNKNOWN"}, terminal.Column{Title: "OUTSTANDING"})
-	sinks := terminal.NewTable(width, terminal.Column{Title: "MINUTE"}, terminal.Column{Title: "SINK", Min: 12}, terminal.Column{Title: "TAKEN"}, terminal.Column{Title: "FAILED"})
-	var alerts, others int
+	entities := terminal.NewTable(width, "MINUTE", "ENTITY:12", "SENT", "MET", "MISSED", "UNKNOWN", "OUTSTANDING")
+	sinks := terminal.NewTable(width, "MINUTE", "SINK:12", "TAKEN", "FAILED")
 	for _, m := range rows {
-		at := m.at.UTC().Format("2006-01-02 15:04Z")
+		at, n := m.at.UTC().Format("2006-01-02 15:04Z"), m.counts
 		if m.alert {
-			alerts++
-			sinks.Add(at, m.name, number(m, "alertsok"), number(m, "alertserror"))
+			sinks.Add(at, m.name, n["alertsok"], n["alertserror"])
 			continue
 		}
-		others++
-		entities.Add(at, m.name, number(m, "sendsmonitored", "sendsunmonitored"), number(m, "deadlinesmet"), number(m, "deadlinesmissed"),
-			number(m, "deadlinesunknown"), number(m, "outstanding"))
+		sent := n["sendsmonitored"] + n["sendsunmonitored"]
+		entities.Add(at, m.name, sent, n["deadlinesmet"], n["deadlinesmissed"], n["deadlinesunknown"], n["outstanding"])
 	}
-	var b bytes.Buffer
-	if others > 0 {
-		_ = entities.Flush(&b) // a buffer takes everything
-	}
-	if alerts > 0 && others > 0 {
+	var b, alerts bytes.Buffer
+	_ = errors.Join(entities.Flush(&b), sinks.Flush(&alerts)) // a buffer takes everything
+	if b.Len() > 0 && alerts.Len() > 0 {
 		b.WriteByte('\n')
 	}
-	if alerts > 0 {
-		_ = sinks.Flush(&b) // as above
-	}
+	b.Write(alerts.Bytes())
 	if len(points) == history.MaxPoints {
 		fmt.Fprintf(&b, "These are the latest %d counts; there may be more.\n", history.MaxPoints)
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -129,13 +128,11 @@ func (p *program) manifests(stdin io.Reader, files []string) ([]byte, error) {
 	}
 	var all bytes.Buffer
 	for _, name := range files {
-		var in io.Reader
-		if name == "-" {
-			if f, ok := stdin.(*os.File); ok && terminal.Is(f) {
-				return nil, &config.Error{Err: errors.New("name files with manifests, or pipe them in")}
-			}
-			in = stdin
-		} else {
+		if f, ok := stdin.(*os.File); ok && name == "-" && terminal.Is(f) {
+			return nil, &config.Error{Err: errors.New("name files with manifests, or pipe them in")}
+		}
+		in := stdin
+		if name != "-" {
 			f, err := os.Open(name)
 			if err != nil {
 				return nil, &config.Error{Err: err}
@@ -143,17 +140,18 @@ func (p *program) manifests(stdin io.Reader, files []string) ([]byte, error) {
 			defer f.Close()
 			in = f
 		}
-		before := all.Len()
-		if before > 0 {
-			all.WriteString("---\n")
-		}
-		if _, err := io.Copy(&all, io.LimitReader(in, inject.MaxManifest+1)); err != nil {
+		text, err := io.ReadAll(io.LimitReader(in, inject.MaxManifest+1))
+		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", name, err)
 		}
+		if all.Len() > 0 {
+			all.WriteString("---\n")
+		}
+		all.Write(text)
 		if all.Len() > inject.MaxManifest {
 			return nil, &config.Error{Err: fmt.Errorf("%s: the manifests have more than %d MiB", name, inject.MaxManifest>>20)}
 		}
-		if b := all.Bytes(); len(b) > 0 && b[len(b)-1] != '\n' {
+		if len(text) > 0 && text[len(text)-1] != '\n' {
 			all.WriteByte('\n')
 		}
 	}
@@ -180,15 +178,10 @@ func (p *program) reportInjected(o *inject.Options, r *inject.Result) {
 	}
 }
 
-// webhookFlags say how the webhook is served.
-type webhookFlags struct {
-	admission.Config
-	logLevel string
-}
-
 func (p *program) injectServeCommand() *cobra.Command {
 	var i injectFlags
-	var w webhookFlags
+	var w admission.Config
+	var logLevel string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the webhook that adds the sidecar to pods as a cluster creates them",
@@ -208,7 +201,7 @@ func (p *program) injectServeCommand() *cobra.Command {
 	f.BoolVar(&w.Refuse, "refuse", false, "refuse a pod that cannot have the sidecar, instead of a warning; for failurePolicy: Fail")
 	f.StringVar(&w.CertFile, "tls-cert-file", "", "certificate, PEM")
 	f.StringVar(&w.KeyFile, "tls-key-file", "", "key of the certificate, PEM")
-	f.StringVar(&w.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
 		if w.Options, err = i.options(false); err == nil && (w.CertFile == "" || w.KeyFile == "") {
@@ -217,18 +210,11 @@ func (p *program) injectServeCommand() *cobra.Command {
 		if err != nil {
 			return &config.Error{Err: err}
 		}
-		return p.serveInjection(cmd.Context(), &w)
+		if w.Log, _, err = app.NewLog(p.stderr, config.Log{Level: logLevel, Format: "auto"}); err != nil {
+			return &config.Error{Err: fmt.Errorf("--log-level: %w", err)}
+		}
+		defer func() { _ = w.Log.Sync() }() // of a terminal or a pipe it fails for no reason
+		return admission.Serve(cmd.Context(), w)
 	}
 	return cmd
-}
-
-func (p *program) serveInjection(ctx context.Context, w *webhookFlags) error {
-	log, _, err := app.NewLog(p.stderr, config.Log{Level: w.logLevel, Format: "auto"})
-	if err != nil {
-		return &config.Error{Err: fmt.Errorf("--log-level: %w", err)}
-	}
-	w.Log = log
-	err = admission.Serve(ctx, w.Config)
-	_ = log.Sync() // of a terminal or a pipe it fails for no reason
-	return err
 }

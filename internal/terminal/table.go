@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -13,48 +14,48 @@ import (
 	"overdue/internal/escape"
 )
 
-// A Column is one of a [Table].
-type Column struct {
-	Title string
-	// Min is how many columns of the terminal are enough. Longer cells are cut to it if the lines
-	// are too long for the terminal. 0: cells are never cut.
-	Min int
-}
-
 // A Table has its cells below each other. Where lines are too long for the terminal, it cuts cells
 // of the last column first, then those of the columns before it.
 type Table struct {
-	width   int
-	columns []Column
-	rows    [][]string
+	width int
+	least []int // columns of the terminal for a cell that may be cut; 0: it may not
+	rows  [][]string
+	empty bool // no row was ever added
 }
 
 // columnGap separates two columns.
 const columnGap = 2
 
-// NewTable returns a table for a terminal of so many columns. Width 0 is none: nothing is cut.
-func NewTable(width int, columns ...Column) *Table {
-	t := &Table{width: width, columns: columns}
-	titles := make([]string, len(columns))
-	for i, c := range columns {
-		titles[i] = c.Title
+// NewTable returns a table for a terminal of so many columns. Width 0 is none: nothing is cut. A title
+// such as NAME:12 says that the cells below may be cut to 12 columns of the terminal.
+func NewTable(width int, titles ...string) *Table {
+	t := &Table{width: width, least: make([]int, len(titles)), empty: true}
+	for i, title := range titles {
+		name, least, _ := strings.Cut(title, ":")
+		titles[i] = name
+		if n, err := strconv.Atoi(least); err == nil {
+			t.least[i] = max(n, utf8.RuneCountInString(name))
+		}
 	}
 	t.rows = append(t.rows, titles)
 	return t
 }
 
 // Add adds a row with a cell for each column.
-func (t *Table) Add(cells ...string) {
-	row := make([]string, len(t.columns))
-	for i := range row {
-		row[i] = cmp.Or(escape.Text(cells[i]), "–")
+func (t *Table) Add(cells ...any) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = cmp.Or(escape.Text(fmt.Sprint(cell)), "–")
 	}
-	t.rows = append(t.rows, row)
+	t.rows, t.empty = append(t.rows, row), false
 }
 
 // Flush writes the rows that have been added since the last Flush. These share the widths of their
-// columns; the first of them are the titles.
+// columns; the first of them are the titles. It writes nothing if there has never been a row.
 func (t *Table) Flush(w io.Writer) error {
+	if t.empty {
+		return nil
+	}
 	widths := t.widths()
 	columns := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
 	for _, row := range t.rows {
@@ -70,7 +71,7 @@ func (t *Table) Flush(w io.Writer) error {
 }
 
 func (t *Table) widths() []int {
-	widths := make([]int, len(t.columns))
+	widths := make([]int, len(t.least))
 	for _, row := range t.rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
@@ -84,8 +85,8 @@ func (t *Table) widths() []int {
 		excess += n
 	}
 	for i := len(widths) - 1; i >= 0 && excess > 0; i-- {
-		if least := max(t.columns[i].Min, utf8.RuneCountInString(t.columns[i].Title)); t.columns[i].Min > 0 && widths[i] > least {
-			cut := min(excess, widths[i]-least)
+		if t.least[i] > 0 && widths[i] > t.least[i] {
+			cut := min(excess, widths[i]-t.least[i])
 			widths[i] -= cut
 			excess -= cut
 		}

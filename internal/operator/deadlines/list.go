@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -175,13 +174,8 @@ func next(all []Deadline, n int) []Deadline {
 // timeFormat has the precision of the broker's stamps.
 const timeFormat = "2006-01-02T15:04:05.000Z"
 
-const (
-	// stuckAfter is how long a companion may be due before the listing asks why.
-	stuckAfter = time.Minute
-
-	// minName is how many columns of a name or an id a terminal shows at least.
-	minName = 12
-)
+// stuckAfter is how long a companion may be due before the listing asks why.
+const stuckAfter = time.Minute
 
 // WriteText writes the listing for people. width is that of the terminal, 0 without one: lines are
 // not cut then.
@@ -199,16 +193,16 @@ func (r *Listing) writeTables(b *bytes.Buffer, now time.Time, width int) {
 		fmt.Fprintf(b, "No deadlines are outstanding in %s.\n", escape.Text(r.MonitorQueue))
 		return
 	}
-	t := newTable(width, "ENTITY", "DEADLINES", "SLOTS", "DUE", "NEXT DUE", "LAST DUE")
+	t := terminal.NewTable(width, "ENTITY:12", "DEADLINES", "SLOTS", "DUE", "NEXT DUE", "LAST DUE")
 	for _, e := range r.Entities {
-		t.Add(e.Entity, strconv.Itoa(e.Deadlines), strconv.Itoa(e.Slots), strconv.Itoa(e.Due), until(e.Next, now), until(e.Last, now))
+		t.Add(e.Entity, e.Deadlines, e.Slots, e.Due, until(e.Next, now), until(e.Last, now))
 	}
 	_ = t.Flush(b) // a buffer takes everything
 	if len(r.Upcoming) == 0 {
 		return
 	}
 	b.WriteByte('\n')
-	t = newTable(width, "DEADLINE", "IN", "MESSAGE-ID", "SESSION", "STATED")
+	t = terminal.NewTable(width, "DEADLINE", "IN", "MESSAGE-ID:12", "SESSION:12", "STATED")
 	for i := range r.Upcoming {
 		d := &r.Upcoming[i]
 		in := until(d.Deadline, now)
@@ -261,23 +255,11 @@ func (f *Fleet) write(b *bytes.Buffer, width int) {
 	if len(f.Entities) == 0 {
 		return
 	}
-	t := newTable(width, "ENTITY", "IN PROGRESS", "MISSED")
+	t := terminal.NewTable(width, "ENTITY:12", "IN PROGRESS", "MISSED")
 	for _, e := range f.Entities {
-		t.Add(e.Entity, strconv.FormatInt(e.InProgress, 10), strconv.FormatInt(e.Missed, 10))
+		t.Add(e.Entity, e.InProgress, e.Missed)
 	}
 	_ = t.Flush(b) // a buffer takes everything
-}
-
-// newTable returns a table in which a terminal may cut names and ids.
-func newTable(width int, titles ...string) *terminal.Table {
-	columns := make([]terminal.Column, len(titles))
-	for i, title := range titles {
-		columns[i].Title = title
-		if title == "ENTITY" || title == "MESSAGE-ID" || title == "SESSION" {
-			columns[i].Min = minName
-		}
-	}
-	return terminal.NewTable(width, columns...)
 }
 
 // until returns how far t is from now.

@@ -83,7 +83,7 @@ func (o *LettersOptions) Narrows() bool {
 
 // List lists the dead letters that match, and counts them by reason.
 func List(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
-	list := newLetterList(stdout, o, place)
+	list := newLetterList(stdout, o)
 	survey, err := surveyLetters(ctx, conn, place, o, list.add)
 	if err != nil {
 		return err

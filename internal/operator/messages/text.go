@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -50,15 +49,13 @@ type letterList struct {
 	out     io.Writer
 	json    bool
 	table   *terminal.Table
-	place   dlq.Place
 	letters []*dlq.Letter
 	n       int
 }
 
-func newLetterList(out io.Writer, o *LettersOptions, place dlq.Place) *letterList {
-	table := terminal.NewTable(o.Width, terminal.Column{Title: "NUMBER"}, terminal.Column{Title: "ENQUEUED"}, terminal.Column{Title: "WITHIN"},
-		terminal.Column{Title: "MESSAGE-ID", Min: 12}, terminal.Column{Title: "REASON", Min: 19}, terminal.Column{Title: "DESCRIPTION", Min: 12})
-	return &letterList{out: out, json: o.JSON, table: table, place: place, letters: []*dlq.Letter{}}
+func newLetterList(out io.Writer, o *LettersOptions) *letterList {
+	table := terminal.NewTable(o.Width, "NUMBER", "ENQUEUED", "WITHIN", "MESSAGE-ID:12", "REASON:19", "DESCRIPTION:12")
+	return &letterList{out: out, json: o.JSON, table: table, letters: []*dlq.Letter{}}
 }
 
 // listFlush is how many lines share the widths of their columns.
@@ -73,7 +70,7 @@ func (d *letterList) add(l *dlq.Letter) error {
 	if !l.Due.IsZero() {
 		within = l.Due.Sub(l.EnqueuedTime).Round(time.Millisecond).String()
 	}
-	d.table.Add(strconv.FormatInt(l.Number, 10), l.EnqueuedTime.Format(time.RFC3339), within, l.MessageID, l.Reason, l.Description)
+	d.table.Add(l.Number, l.EnqueuedTime.Format(time.RFC3339), within, l.MessageID, l.Reason, l.Description)
 	if d.n++; d.n%listFlush == 0 {
 		return d.table.Flush(d.out)
 	}
@@ -87,10 +84,8 @@ func (d *letterList) end(s *survey) error {
 			DeadLetters []*dlq.Letter `json:"deadLetters"`
 		}{s, d.letters})
 	}
-	if d.n > 0 {
-		if err := d.table.Flush(d.out); err != nil {
-			return err
-		}
+	if err := d.table.Flush(d.out); err != nil {
+		return err
 	}
 	return s.write(d.out)
 }

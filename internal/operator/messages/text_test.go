@@ -16,7 +16,7 @@ import (
 func printed(t *testing.T, width int, letters ...*dlq.Letter) string {
 	t.Helper()
 	var out bytes.Buffer
-	list := newLetterList(&out, &LettersOptions{Width: width}, orders)
+	list := newLetterList(&out, &LettersOptions{Width: width})
 	for _, l := range letters {
 		if err := list.add(l); err != nil {
 			t.Fatal(err)

@@ -16,11 +16,11 @@ func (p *Plan) WriteText(w io.Writer, width int, price float64) error {
 	fmt.Fprintf(w, "%s messages a second on %s, deadline %v, %.3g%% missed, %s tier, companions: %s\n\n",
 		count(l.Rate), queues(l.Queues), l.Deadline, l.Missed*100, l.Tier, p.Companions)
 	right := func(text string) string { return fmt.Sprintf("%18s", text) }
-	columns := []terminal.Column{{Title: "operations"}, {Title: right("a second")}, {Title: right("a month")}}
+	titles := []string{"operations", right("a second"), right("a month")}
 	if price > 0 {
-		columns = append(columns, terminal.Column{Title: right("price of a month")})
+		titles = append(titles, right("price of a month"))
 	}
-	t := terminal.NewTable(width, columns...)
+	t := terminal.NewTable(width, titles...)
 	for _, row := range []struct {
 		what       string
 		operations float64
@@ -28,7 +28,7 @@ func (p *Plan) WriteText(w io.Writer, width int, price float64) error {
 		{"the app: send and receive", p.App},
 		{"Overdue: deadlines that are met", p.Met}, {"Overdue: deadlines that are missed", p.Missed},
 	} {
-		cells := []string{row.what, right(count(row.operations)), right(count(row.operations * SecondsPerMonth))}
+		cells := []any{row.what, right(count(row.operations)), right(count(row.operations * SecondsPerMonth))}
 		if price > 0 {
 			cells = append(cells, right(fmt.Sprintf("%.2f", row.operations*SecondsPerMonth/1e6*price)))
 		}
