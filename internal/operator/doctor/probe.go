@@ -25,24 +25,22 @@ const deadLetterQueue = "/$DeadLetterQueue"
 func (x *examiner) monitorQueue(ctx context.Context, name string) []Finding {
 	n := &notes{subject: "monitor queue " + name}
 	d, err := x.describe(ctx, name)
+	isGone := errors.Is(err, entities.ErrNotFound)
 	switch {
 	case err == nil:
 		x.judgeMonitorQueue(n, name, &d)
-	case errors.Is(err, entities.ErrNotFound):
-		x.missing = true
-		f := n.add(Error, "exists", "It does not exist.", x.createCommand(name))
-		f.Fixable, f.repair = true, &Repair{Entity: name, Create: true, Set: monitorSettings}
-		return n.all
-	default:
+	case !isGone:
 		x.unknownSettings(n, err)
 	}
-	if !x.reachable {
+	if isGone || x.reachable && x.rights(ctx, n, "send", name, "Overdue writes companions there, and does not start without it", "") {
+		x.missing = true
+		f := n.add(Error, "exists", "It does not exist.", x.createCommand(name))
+		if isGone { // the administration API has answered, and can create it
+			f.Fixable, f.repair = true, &Repair{Entity: name, Create: true, Set: monitorSettings}
+		}
 		return n.all
 	}
-	gone := x.rights(ctx, n, "send", name, "Overdue writes companions there, and does not start without it", "")
-	if gone {
-		x.missing = true
-		n.add(Error, "exists", "It does not exist.", x.createCommand(name))
+	if !x.reachable {
 		return n.all
 	}
 	why := "Overdue measures the broker's clock there, and cancels companions"
@@ -92,23 +90,20 @@ func (x *examiner) formerQueues(ctx context.Context) []Finding {
 func (x *examiner) entity(ctx context.Context, w *Monitored) []Finding {
 	n := &notes{subject: w.title(0)}
 	d, err := x.describe(ctx, w.Name)
-	known := err == nil
+	known, isGone := err == nil, errors.Is(err, entities.ErrNotFound)
 	topic := w.Topic
 	switch {
 	case known:
 		n.subject = w.title(d.Kind)
 		topic = d.Kind == entities.Topic
-	case errors.Is(err, entities.ErrNotFound):
-		n.add(Error, "exists", "It does not exist.", x.createEntity(w))
-		return n.all
-	default:
+	case !isGone:
 		x.unknownSettings(n, err)
 		for _, name := range w.Subscriptions {
 			d.Subscriptions = append(d.Subscriptions, entities.SubscriptionDetails{Subscription: entities.Subscription{Name: name}})
 		}
 	}
 	sends := x.cfg.Proxy && !x.cfg.ClientTokens && d.Status != "Disabled" && d.Status != "SendDisabled"
-	if x.reachable && sends && x.rights(ctx, n, "send", w.Name, "Overdue sends there for apps", "") {
+	if isGone || x.reachable && sends && x.rights(ctx, n, "send", w.Name, "Overdue sends there for apps", "") {
 		n.add(Error, "exists", "It does not exist.", x.createEntity(w))
 		return n.all
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -121,6 +122,11 @@ func (r *Redis) judge(n *notes, s *redisstore.Checkup) {
 	if s.KeyDenied {
 		n.add(Warning, "rights", fmt.Sprintf("The user %s may not use keys that begin with overdue:, so monitors share nothing.", user), fmt.Sprintf("ACL SETUSER %s ~overdue:*", user))
 	}
+	// INFO says so, if the user may ask.
+	if strings.HasPrefix(s.Refusal, "READONLY") || slices.ContainsFunc(s.Servers, func(v redisstore.Server) bool { return v.Replica }) {
+		n.add(Warning, "role", "It is a replica, which accepts no writes, so monitors share nothing.",
+			fmt.Sprintf("set the address of its master in %s, or better those of its Sentinels: redis+sentinel://host:26379,host2:26379/mymaster", r.Setting))
+	}
 	r.judgeRefusal(n, s.Refusal)
 	if s.RoundTrip > redisAnswer {
 		n.add(Warning, "round-trip", fmt.Sprintf("A round trip takes %s. Before a notification, monitors wait %s for Redis and then go on without it, so some events have two notifications.",
@@ -144,10 +150,6 @@ func (r *Redis) judgeServer(n *notes, s *redisstore.Server) {
 	if major, err := strconv.Atoi(text); err == nil && major < oldestRedis {
 		n.add(Warning, "version", fmt.Sprintf("It is Redis %s. Overdue needs %d.0 or later.", s.Version, oldestRedis), fmt.Sprintf("upgrade Redis to %d.0 or later", oldestRedis))
 	}
-	if s.Replica {
-		n.add(Warning, "role", "It is a replica, which accepts no writes, so monitors share nothing.",
-			fmt.Sprintf("set the address of its master in %s, or better those of its Sentinels: redis+sentinel://host:26379,host2:26379/mymaster", r.Setting))
-	}
 	fix := "CONFIG SET maxmemory-policy allkeys-lru if nothing else must stay in it, or raise maxmemory; docs/operate/redis.md says how much Overdue keeps there"
 	if r.Keeps {
 		fix = "raise maxmemory, and leave the policy alone, because it keeps the companions"
@@ -162,11 +164,7 @@ func (r *Redis) judgeServer(n *notes, s *redisstore.Server) {
 func (r *Redis) judgeRefusal(n *notes, text string) {
 	code, _, _ := strings.Cut(text, " ")
 	switch code {
-	case "":
-	case "READONLY": // a replica; INFO reports that as well, if the user may ask
-		if len(n.all) == 0 || n.all[len(n.all)-1].Check != "role" {
-			n.add(Warning, "role", "It is a replica, which accepts no writes, so monitors share nothing.", fmt.Sprintf("set the address of its master in %s, or those of its Sentinels", r.Setting))
-		}
+	case "", "READONLY": // a replica, see judge
 	case "OOM":
 		n.add(Warning, "memory", "It is full and refuses writes, so monitors share nothing.", "CONFIG SET maxmemory-policy allkeys-lru if nothing else must stay in it, or raise maxmemory")
 	case "MISCONF":
