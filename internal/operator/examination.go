@@ -33,7 +33,7 @@ type ExaminationOptions struct {
 func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 	cfg := c.ExaminationOfOthers(o)
 	cfg.Host, cfg.Emulator, cfg.Dial = c.Namespace.Host, c.Namespace.Plain, c.Namespace.Open
-	cfg.Client, cfg.Links, cfg.Admin = c.SDK, c.Links, c.Admin
+	cfg.Links, cfg.Admin = c.Links, c.Admin
 	if len(c.Admin.Endpoints) == 0 {
 		cfg.Admin, cfg.NoAdmin = nil, catalog.NowhereToAsk
 	}

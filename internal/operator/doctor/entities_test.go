@@ -180,7 +180,7 @@ func TestCompanionsThatNobodyReceivesAreReported(t *testing.T) {
 		c := open(t, wellMade...)
 		cfg := c.config("manage", "bQ==")
 		cfg.OnlyEntities = true
-		sender, err := cfg.Client.NewSender("overdue-monitor", nil)
+		sender, err := c.client("manage", "bQ==").NewSender("overdue-monitor", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +217,7 @@ func TestCompanionsThatNobodyReceivesAreReported(t *testing.T) {
 		cfg.CompanionsInRedis = false
 
 		// A lock that has expired says that somebody received.
-		r, err := cfg.Client.NewReceiverForQueue("overdue-monitor", nil)
+		r, err := c.client("manage", "bQ==").NewReceiverForQueue("overdue-monitor", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +248,7 @@ func TestCompanionsThatMonitorsHoldAreNotUnreceived(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sender, err := cfg.Client.NewSender("overdue-monitor", nil)
+			sender, err := c.client("manage", "bQ==").NewSender("overdue-monitor", nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -274,7 +274,7 @@ func TestCompanionsThatMonitorsHoldAreNotUnreceived(t *testing.T) {
 		ahead = -20 * time.Minute
 		expect("just due, by a clock that is ahead")
 		ahead = 0
-		monitor, err := cfg.Client.NewReceiverForQueue("overdue-monitor", nil)
+		monitor, err := c.client("manage", "bQ==").NewReceiverForQueue("overdue-monitor", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,8 +14,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-
 	"overdue/internal/monitorqueue"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
@@ -31,12 +29,11 @@ const (
 	parallel = 8
 )
 
-// Config says what to examine. Host, Dial, Client, Links and MonitorQueue are required.
+// Config says what to examine. Host, Dial, Links and MonitorQueue are required.
 type Config struct {
 	Host     string // of the namespace
 	Emulator bool   // the Azure CLI cannot change it
 	Dial     func(context.Context) (net.Conn, error)
-	Client   *azservicebus.Client
 	Links    *link.Namespace
 	Admin    *entities.Admin // nil: there is no administration API; NoAdmin says why
 	NoAdmin  string

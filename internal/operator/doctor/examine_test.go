@@ -59,24 +59,29 @@ func open(t *testing.T, queues ...broker.QueueConfig) *clinic {
 	return c
 }
 
-// config is that of an examination with a key.
-func (c *clinic) config(keyName, key string) Config {
-	dial := func(ctx context.Context) (net.Conn, error) { return c.net.Dial(ctx, host) }
+// client is the SDK's client for the holder of a key.
+func (c *clinic) client(keyName, key string) *azservicebus.Client {
 	client, err := azservicebus.NewClientFromConnectionString(connection(keyName, key), &azservicebus.ClientOptions{
-		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) { return dial(ctx) },
-		RetryOptions:     azservicebus.RetryOptions{MaxRetries: -1},
+		NewWebSocketConn: func(ctx context.Context, _ azservicebus.NewWebSocketConnArgs) (net.Conn, error) {
+			return c.net.Dial(ctx, host)
+		},
+		RetryOptions: azservicebus.RetryOptions{MaxRetries: -1},
 	})
 	if err != nil {
 		c.Fatal(err)
 	}
+	c.Cleanup(func() { _ = client.Close(context.Background()) }) // the network is gone next
+	return client
+}
+
+// config is that of an examination with a key.
+func (c *clinic) config(keyName, key string) Config {
+	dial := func(ctx context.Context) (net.Conn, error) { return c.net.Dial(ctx, host) }
 	links := link.New(link.Config{Host: host, Plain: true, Dial: dial, Tokens: link.SAS(keyName, key)})
 	transport := c.transport()
-	c.Cleanup(func() {
-		_ = client.Close(context.Background()) // the network is gone next
-		_ = links.Close()
-	})
+	c.Cleanup(func() { _ = links.Close() })
 	return Config{
-		Host: host, Dial: dial, Client: client, Links: links, MonitorQueue: "overdue-monitor", Proxy: true, Monitor: true,
+		Host: host, Dial: dial, Links: links, MonitorQueue: "overdue-monitor", Proxy: true, Monitor: true,
 		Admin: &entities.Admin{
 			Endpoints: []string{"http://" + host}, Client: &http.Client{Transport: transport},
 			Authorize: func(_ context.Context, audience string) (string, error) {
@@ -299,7 +304,7 @@ func TestEveryMonitorQueueIsExamined(t *testing.T) {
 		if diff := cmp.Diff([]string{}, list(Examine(t.Context(), cfg))); diff != "" {
 			t.Errorf("findings after the repair (-want +got):\n%s", diff)
 		}
-		sender, err := cfg.Client.NewSender("overdue-monitor.3", nil)
+		sender, err := c.client("manage", "bQ==").NewSender("overdue-monitor.3", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
