@@ -324,7 +324,7 @@ queue orders
 contoso: 1 warning, 2 pieces of advice.
 `
 	var text bytes.Buffer
-	if err := r.WriteText(&text, false, 40); err != nil {
+	if err := r.writeText(&text, r.worstFirst(), false, 40); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, text.String()); diff != "" {
@@ -332,7 +332,7 @@ contoso: 1 warning, 2 pieces of advice.
 	}
 	r.Findings = r.Findings[1:2]
 	text.Reset()
-	if err := r.WriteText(&text, false, 0); err != nil || !strings.HasSuffix(text.String(), "contoso: 1 piece of advice.\n") {
+	if err := r.writeText(&text, r.worstFirst(), false, 0); err != nil || !strings.HasSuffix(text.String(), "contoso: 1 piece of advice.\n") {
 		t.Errorf("WriteText = %v:\n%s", err, &text)
 	}
 }

@@ -230,7 +230,7 @@ func TestExamineGivesUpASilentNamespaceInBoundedTime(t *testing.T) {
 		defer c.net.Resume(pipenet.Both)
 		began := time.Now()
 		r := Examine(t.Context(), cfg)
-		if r.Worst() != Error {
+		if r.Count(Error) == 0 {
 			t.Errorf("findings are %q, want an error", list(r))
 		}
 		if took := time.Since(began); took > 5*time.Minute {

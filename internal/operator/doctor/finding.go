@@ -35,16 +35,6 @@ func (s Severity) String() string { return severities[s] }
 // MarshalText returns String.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reverses MarshalText.
-func (s *Severity) UnmarshalText(text []byte) error {
-	i := slices.Index(severities[:], string(text))
-	if i < 0 {
-		return fmt.Errorf("doctor: %q is not a severity", text)
-	}
-	*s = Severity(i)
-	return nil
-}
-
 // A Finding is the outcome of one check.
 type Finding struct {
 	Subject  string   `json:"subject"` // such as "namespace" or "queue orders"
@@ -91,15 +81,6 @@ func (r *Report) worstFirst() []Finding {
 // errors returns a report with the errors alone.
 func (r *Report) errors() *Report {
 	return &Report{Namespace: r.Namespace, Findings: slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Severity < Error })}
-}
-
-// Worst returns the highest severity of the report.
-func (r *Report) Worst() Severity {
-	worst := OK
-	for i := range r.Findings {
-		worst = max(worst, r.Findings[i].Severity)
-	}
-	return worst
 }
 
 // Count returns how many findings have the severity.
@@ -171,14 +152,9 @@ const (
 	fixIndent     = summaryIndent + len("fix: ")
 )
 
-// WriteText writes a line for each check, below its subject, and below that the fix if there is
-// one. The worst findings come first. It escapes what comes from outside. width is that of the
+// writeText writes a line for each finding that is shown, below its subject, and below that the fix if
+// there is one. It counts all findings, and escapes what comes from outside. width is that of the
 // terminal: longer sentences are broken, but commands stay whole. 0 means that nothing is broken.
-func (r *Report) WriteText(w io.Writer, color bool, width int) error {
-	return r.writeText(w, r.worstFirst(), color, width)
-}
-
-// writeText writes some of the findings, and counts all of them.
 func (r *Report) writeText(w io.Writer, shown []Finding, color bool, width int) error {
 	var b bytes.Buffer
 	subject := ""

@@ -272,7 +272,7 @@ func TestTheReportHasATextAndAJSONForm(t *testing.T) {
 		{Subject: "queue orders", Check: "right-listen", Severity: Unknown, Summary: "Who knows."},
 	}}
 	var text bytes.Buffer
-	if err := r.WriteText(&text, false, 0); err != nil {
+	if err := r.writeText(&text, r.worstFirst(), false, 0); err != nil {
 		t.Fatal(err)
 	}
 	const want = `
@@ -290,7 +290,7 @@ contoso.servicebus.windows.net: 1 error, 1 not checked.
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
 	text.Reset()
-	if err := r.WriteText(&text, true, 0); err != nil {
+	if err := r.writeText(&text, r.worstFirst(), true, 0); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), "\x1b[1;31merror") {
@@ -300,15 +300,8 @@ contoso.servicebus.windows.net: 1 error, 1 not checked.
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back Report
-	if err := json.Unmarshal(b, &back); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(r.Findings[1].Severity, back.Findings[1].Severity); diff != "" || !strings.Contains(string(b), `"severity":"error"`) {
-		t.Errorf("JSON = %s (%s)", b, diff)
-	}
-	if r.Worst() != Error {
-		t.Errorf("worst = %v, want error", r.Worst())
+	if !strings.Contains(string(b), `"severity":"error"`) {
+		t.Errorf("JSON = %s", b)
 	}
 }
 

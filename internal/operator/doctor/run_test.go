@@ -127,7 +127,7 @@ func TestFixPrintsOnlyJSONIfAskedTo(t *testing.T) {
 		}
 		var got struct {
 			Namespace string
-			Findings  []Finding
+			Findings  []map[string]any
 			Fixed     []string
 		}
 		if err := json.Unmarshal([]byte(text), &got); err != nil {
