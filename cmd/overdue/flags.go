@@ -20,8 +20,9 @@ import (
 	"overdue/internal/terminal"
 )
 
-// configured makes a command run with its configuration. It gets --config and the flags of the settings
-// that it wants. check looks at its arguments and at its other flags; what it finds is bad usage.
+// configured makes a command run with its configuration. It gets --config and the flags of the
+// settings that it wants. check looks at its arguments and at its other flags; what it finds is bad
+// usage.
 func (p *program) configured(cmd *cobra.Command, wants func(path string) bool, check func(args []string) error,
 	run func(ctx context.Context, c *config.Config, args []string) error) *cobra.Command {
 	load := p.configFlags(cmd, wants)

@@ -26,8 +26,8 @@ type Table struct {
 // columnGap separates two columns.
 const columnGap = 2
 
-// NewTable returns a table for a terminal of so many columns. Width 0 is none: nothing is cut. A title
-// such as NAME:12 says that the cells below may be cut to 12 columns of the terminal.
+// NewTable returns a table for a terminal of so many columns. Width 0 is none: nothing is cut. A
+// title such as NAME:12 says that the cells below may be cut to 12 columns of the terminal.
 func NewTable(width int, titles ...string) *Table {
 	t := &Table{width: width, least: make([]int, len(titles)), empty: true}
 	for i, title := range titles {

@@ -152,9 +152,10 @@ const (
 	fixIndent     = summaryIndent + len("fix: ")
 )
 
-// writeText writes a line for each finding that is shown, below its subject, and below that the fix if
-// there is one. It counts all findings, and escapes what comes from outside. width is that of the
-// terminal: longer sentences are broken, but commands stay whole. 0 means that nothing is broken.
+// writeText writes a line for each finding that is shown, below its subject, and below that the fix
+// if there is one. It counts all findings, and escapes what comes from outside. width is that of
+// the terminal: longer sentences are broken, but commands stay whole. 0 means that nothing is
+// broken.
 func (r *Report) writeText(w io.Writer, shown []Finding, color bool, width int) error {
 	var b bytes.Buffer
 	subject := ""

@@ -249,8 +249,8 @@ const (
 	lagGrace = 20 * time.Second
 )
 
-// observe peeks at the dead letters of a queue until it has seen every message or the time is over, and
-// returns the lags. Negative ones come from the uncertainty of the clock, and count as 0.
+// observe peeks at the dead letters of a queue until it has seen every message or the time is over,
+// and returns the lags. Negative ones come from the uncertainty of the clock, and count as 0.
 func (r *lagRun) observe(ctx context.Context, s *scheduler.Scheduler, queue string, until time.Time) (lags []time.Duration, err error) {
 	peeker, err := r.Links.Peeker(ctx, queue+deadLetterQueue)
 	if err != nil {

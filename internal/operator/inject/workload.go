@@ -31,7 +31,8 @@ const (
 )
 
 // An object is what decides about the sidecar in an object, or in its pod template. Package core/v1
-// of k8s.io/api has all other fields too, for 4 MiB of the binary and 1 MiB of every process's memory.
+// of k8s.io/api has all other fields too, for 4 MiB of the binary and 1 MiB of every process's
+// memory.
 type object struct {
 	Metadata metadata `json:"metadata"`
 	Spec     podSpec  `json:"spec"` // of a pod template

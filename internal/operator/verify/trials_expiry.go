@@ -130,8 +130,8 @@ func deadLetterNumber(t *trial) answer {
 		"it had the number %d, and has %d as a dead letter", before.SequenceNumber, after.SequenceNumber)
 }
 
-// expireLast expires a message that is sent behind those of a queue. It returns what a peek shows of
-// it in time, and of its dead letter.
+// expireLast expires a message that is sent behind those of a queue. It returns what a peek shows
+// of it in time, and of its dead letter.
 func (t *trial) expireLast(q string) (before, after *link.Message) {
 	t.send(q, mortal("overdue"))
 	page := t.peek(q, 10)

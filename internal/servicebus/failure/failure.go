@@ -85,8 +85,8 @@ func Unreachable(err error) error {
 // ConditionTooLarge is one that callers branch on, beside those of package link.
 const ConditionTooLarge = string(amqp.ErrCondMessageSizeExceeded)
 
-// Condition returns the AMQP condition of an error of a link, of a management node or of the SDK, or
-// "".
+// Condition returns the AMQP condition of an error of a link, of a management node or of the SDK,
+// or "".
 func Condition(err error) string {
 	sb, answer := (*azservicebus.Error)(nil), (*link.StatusError)(nil)
 	switch isSDK := errors.As(err, &sb); {

@@ -154,8 +154,8 @@ func (h *Handler) decide(r *request) *response {
 }
 
 // A review is an AdmissionReview, as far as it matters here
-// (kubernetes.io/docs/reference/config-api/apiserver-admission.v1). Package admission/v1 of k8s.io/api
-// costs 2 MiB of the binary and 1 MiB of every process's memory.
+// (kubernetes.io/docs/reference/config-api/apiserver-admission.v1). Package admission/v1 of
+// k8s.io/api costs 2 MiB of the binary and 1 MiB of every process's memory.
 type review struct {
 	APIVersion string    `json:"apiVersion"`
 	Kind       string    `json:"kind"`
