@@ -76,14 +76,18 @@ func (o *SendOptions) Message(now time.Time) (*azservicebus.Message, error) {
 		}
 		m.ScheduledEnqueueTime = &at
 	}
-	if m.ApplicationProperties, err = properties(o.Properties); err != nil {
-		return nil, err
-	}
 	set := func(name string, v any) {
 		if m.ApplicationProperties == nil {
 			m.ApplicationProperties = map[string]any{}
 		}
 		m.ApplicationProperties[name] = v
+	}
+	for _, text := range o.Properties {
+		name, value, err := property(text)
+		if err != nil {
+			return nil, err
+		}
+		set(name, typed(value))
 	}
 	if o.Deadline != "" {
 		at, err := time.Parse(time.RFC3339, o.Deadline)
@@ -138,22 +142,7 @@ func instant(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-01-31T17:00:00Z nor a duration such as 90s", config.Clip(text))
 }
 
-// properties reads name=value.
-func properties(texts []string) (map[string]any, error) {
-	if len(texts) == 0 {
-		return nil, nil
-	}
-	all := map[string]any{}
-	for _, text := range texts {
-		name, value, err := property(text)
-		if err != nil {
-			return nil, err
-		}
-		all[name] = typed(value)
-	}
-	return all, nil
-}
-
+// property reads name=value.
 func property(text string) (name, value string, err error) {
 	name, value, ok := strings.Cut(text, "=")
 	if !ok || name == "" {
