@@ -33,12 +33,8 @@ func settings(t *testing.T, flags map[string]string) *config.Config {
 func companions(t *testing.T, links *link.Namespace) (all []scheduler.Companion) {
 	t.Helper()
 	err := dlq.WalkAt(t.Context(), links, "overdue-monitor", 0, func(l *dlq.Letter) bool {
-		body, err := l.Body()
-		if err != nil {
-			t.Fatal(err)
-		}
 		if scheduler.IsCompanion(l.ContentType, l.Subject) {
-			c, err := scheduler.ParseCompanion(body.([]byte))
+			c, err := scheduler.ParseCompanion(l.Body().([]byte))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -126,11 +126,7 @@ func (v *letterView) fill(place dlq.Place, l *dlq.Letter) {
 }
 
 func (v *letterView) fillBody(l *dlq.Letter) {
-	body, err := l.Body()
-	if err != nil {
-		v.BodyNote = "The body cannot be read: " + err.Error()
-		return
-	}
+	body := l.Body()
 	b, isBytes := body.([]byte)
 	if !isBytes {
 		b = []byte(dlq.Text(body))

@@ -186,12 +186,9 @@ func newLetterRow(place dlq.Place, l *dlq.Letter, now time.Time) letterRow {
 
 // size is the size of a body.
 func size(l *dlq.Letter) string {
-	body, err := l.Body()
+	body := l.Body()
 	b, isBytes := body.([]byte)
-	switch {
-	case err != nil:
-		return "unreadable"
-	case !isBytes:
+	if !isBytes {
 		b = []byte(dlq.Text(body))
 	}
 	if len(b) < 1<<10 {

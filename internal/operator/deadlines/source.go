@@ -151,14 +151,8 @@ func fromMessage(l *dlq.Letter) *stored {
 	if c.due.IsZero() {
 		c.due = l.EnqueuedTime
 	}
-	body, err := l.Body()
-	data, isData := body.([]byte)
-	switch {
-	case err != nil:
-		c.err = err
-	case !isData:
-		c.err = errNoData
-	default:
+	c.err = errNoData
+	if data, isData := l.Body().([]byte); isData {
 		c.Companion, c.err = scheduler.ParseCompanion(data)
 	}
 	return c

@@ -397,7 +397,7 @@ func FuzzLetter(f *testing.F) {
 		if err != nil {
 			return
 		}
-		_, _ = l.Body()
+		_ = l.Body()
 		c, err := Copying{Within: time.Second}.encode(orders, l)
 		if err != nil {
 			return

@@ -200,23 +200,23 @@ func (l *Letter) due() time.Time {
 
 // Body is the body as text or bytes where it is data, and as a value where it is one. A value that
 // cannot be decoded comes as its bytes; sections of sequences are a list.
-func (l *Letter) Body() (any, error) {
+func (l *Letter) Body() any {
 	if v, ok := l.message.Value(); ok {
 		encoded := v.Rest()
 		value := v.Value()
 		if v.Err() != nil {
-			return encoded, nil
+			return encoded
 		}
-		return value, nil
+		return value
 	}
 	var body []byte
 	for part, err := range amqp.DataSections(l.message.Body) {
 		if err != nil { // sequences, which nobody sends to Service Bus but may
-			return l.message.Body, nil
+			return l.message.Body
 		}
 		body = append(body, part...)
 	}
-	return body, nil
+	return body
 }
 
 // page is how many messages one peek asks for; Service Bus gives no more than 250 ("Azure Service

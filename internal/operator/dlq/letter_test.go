@@ -109,9 +109,7 @@ func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 			if l.Reason != "TTLExpiredException" {
 				s.Errorf("letter %d died for %q, want TTLExpiredException", l.Number, l.Reason)
 			}
-			if _, err := l.Body(); err != nil {
-				s.Errorf("body of letter %d: %v", l.Number, err)
-			}
+			_ = l.Body()
 			if _, err := (Copying{}).encode(orders, l); err != nil {
 				s.Errorf("copy of letter %d: %v", l.Number, err)
 			}
@@ -150,7 +148,7 @@ func TestALetterHasItsTimeToLiveAndItsWholeBody(t *testing.T) {
 	if want := 2500 * time.Millisecond; l.TimeToLive.Duration != want {
 		t.Errorf("time to live = %v, want %v", l.TimeToLive, want)
 	}
-	if body, err := l.Body(); err != nil || fmt.Sprintf("%s", body) != "onetwo" {
+	if body := l.Body(); fmt.Sprintf("%s", body) != "onetwo" {
 		t.Errorf("body = %s, %v, want onetwo", body, err)
 	}
 }

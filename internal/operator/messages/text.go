@@ -29,19 +29,16 @@ type wholeLetter struct {
 }
 
 // bodyText is the body as text, or in base64.
-func bodyText(l *dlq.Letter) (text string, isText bool, err error) {
-	body, err := l.Body()
-	if err != nil {
-		return "", false, fmt.Errorf("the body of %d: %w", l.Number, err)
-	}
+func bodyText(l *dlq.Letter) (text string, isText bool) {
+	body := l.Body()
 	b, isBytes := body.([]byte)
-	if !isBytes {
-		return dlq.Text(body), true, nil
+	switch {
+	case !isBytes:
+		return dlq.Text(body), true
+	case utf8.Valid(b):
+		return string(b), true
 	}
-	if utf8.Valid(b) {
-		return string(b), true, nil
-	}
-	return base64.StdEncoding.EncodeToString(b), false, nil
+	return base64.StdEncoding.EncodeToString(b), false
 }
 
 // letterList prints a line for each dead letter as it comes, or JSON at the end.
@@ -143,10 +140,7 @@ type letterDetails struct {
 }
 
 func (d *letterDetails) add(l *dlq.Letter) error {
-	text, isText, err := bodyText(l)
-	if err != nil {
-		return err
-	}
+	text, isText := bodyText(l)
 	if !d.json {
 		return d.write(l, text, isText)
 	}
