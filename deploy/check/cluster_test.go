@@ -256,7 +256,7 @@ func (c *cluster) webhook(t *testing.T) {
 	for _, a := range h.container().Args {
 		switch name, _, _ := strings.Cut(a, "="); name {
 		case "--config":
-			a = "--config=" + writeFile(t, "")
+			a = "--config=" + writeFile(t, "{}\n")
 			fallthrough
 		default:
 			shared = append(shared, a)
