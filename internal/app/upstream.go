@@ -210,6 +210,8 @@ func (u *upstream) attachQueues(ctx context.Context) (event string, err error) {
 			l.Close(ctx)
 		case ctx.Err() != nil:
 			return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer", queue, u.ns.Host)
+		case link.Lost(err):
+			return eventUnreachable, explain(err, u.ns.Host, queue)
 		default:
 			return eventNoQueue, explain(err, u.ns.Host, queue)
 		}
