@@ -41,6 +41,7 @@ const (
 	goredis         = "github.com/redis/go-redis/v9"
 	miniredis       = "github.com/alicebob/miniredis/v2"
 	otel            = "go.opentelemetry.io/otel"
+	pebble          = "github.com/cockroachdb/pebble/v2"
 	pflag           = "github.com/spf13/pflag"
 	protobuf        = "google.golang.org/protobuf"
 	procfs          = "github.com/prometheus/procfs"
@@ -125,6 +126,7 @@ var allowed = map[string]allowance{
 	"internal/amqp/server":          {ours: []string{"internal/listener/accept", "internal/amqp", "internal/amqp/transport"}},
 	"internal/broker/quirk":         {},
 	"internal/broker/queue":         {[]string{"internal/broker/quirk"}, []string{btree}},
+	"internal/broker/store":         {[]string{"internal/amqp", "internal/broker/queue"}, []string{pebble}},
 	"internal/broker/message":       {[]string{"internal/amqp", "internal/broker/filter", "internal/broker/queue", "internal/servicebus/rights"}, []string{apd}},
 	"internal/broker":               {ours: []string{"internal/broker/quirk", "internal/broker/message", "internal/servicebus/duration", "internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
 	"internal/broker/filter":        {others: []string{apd}},

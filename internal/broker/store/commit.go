@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// A committer writes batches, one at a time. What is appended while one is under way leaves with
+// the next.
+type committer struct {
+	db       *pebble.DB
+	disk     *patientFS
+	wake     chan struct{} // there is something in next, or the end
+	written  chan []func(error)
+	ended    chan struct{} // write and answer have
+	troubled chan struct{} // trouble has begun
+
+	// gate keeps what belongs together in one batch, see Hold.
+	gate sync.RWMutex
+
+	mu     sync.Mutex
+	next   round
+	flying *round // under way; nil: none
+	over   bool
+}
+
+// A round is a batch and those who wait for it.
+type round struct {
+	batch   *pebble.Batch    // nil: nothing was appended
+	last    map[uint32]int64 // of the queues that have given out numbers, see Step
+	waiters []func(error)
+
+	incomplete bool // a change is missing: it must not be written
+}
+
+func (c *committer) start(db *pebble.DB, disk *patientFS) {
+	c.db, c.disk = db, disk
+	c.wake = make(chan struct{}, 1)
+	c.written = make(chan []func(error))
+	c.ended = make(chan struct{})
+	c.troubled = make(chan struct{}, 1)
+	disk.notify(c.giveUp)
+	go c.write()
+	go c.answer()
+}
+
+// append adds to the next batch what f puts there, as a whole. After stop it adds nothing. An error
+// of f is the end of writing: what is on disk must not go on without this change.
+func (c *committer) append(f func(r *round) error) {
+	c.mu.Lock()
+	var err error
+	if !c.over {
+		if c.next.batch == nil {
+			c.next.batch = c.db.NewBatch()
+			c.next.last = make(map[uint32]int64)
+		}
+		err = f(&c.next)
+		c.next.incomplete = c.next.incomplete || err != nil
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.disk.refuse(err)
+	}
+	c.signal()
+}
+
+func (c *committer) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // said already
+	}
+}
+
+// Hold keeps what is appended until release from being parted: a crash leaves all of it or none.
+// A holder must neither wait for the disk nor hold once more.
+func (c *committer) Hold() (release func()) {
+	c.gate.RLock()
+	return c.gate.RUnlock
+}
+
+// After calls f when everything is on disk that was appended before, and at once when it is there
+// already. Where that cannot be said f gets ErrNoRoom, ErrFailed or ErrClosed. After ErrNoRoom it
+// is written all the same as soon as there is room. f must not wait.
+func (c *committer) After(f func(error)) {
+	err := c.disk.trouble()
+	c.mu.Lock()
+	waits := c.flying
+	if c.next.batch != nil {
+		waits = &c.next
+	}
+	if err == nil && c.over && waits != nil {
+		err = ErrClosed
+	}
+	if waits != nil && err == nil {
+		waits.waiters = append(waits.waiters, f)
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	f(err)
+}
+
+// Wait is After for somebody who can wait.
+func (c *committer) Wait() error {
+	done := make(chan error, 1)
+	c.After(func(err error) { done <- err })
+	return <-done
+}
+
+// cut takes the next batch, nil when there is none. No more are to come when over.
+func (c *committer) cut() (r *round, over bool) {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next.batch == nil {
+		return nil, c.over
+	}
+	taken := c.next
+	c.next, c.flying = round{}, &taken
+	return &taken, c.over
+}
+
+// write writes until stop.
+func (c *committer) write() {
+	defer close(c.written)
+	for range c.wake {
+		r, over := c.cut()
+		switch {
+		case r == nil:
+		case r.incomplete:
+			return
+		default:
+			c.commit(r)
+		}
+		if over {
+			return
+		}
+	}
+}
+
+func (c *committer) commit(r *round) {
+	for queue, last := range r.last {
+		// The error of a batch that was committed already, which this one was not.
+		_ = r.batch.Set(numberKey(queue), binary.BigEndian.AppendUint64(nil, uint64(last)), nil)
+	}
+	// Never an error: see patientFS. Pebble would have ended the process by its logger.
+	err := r.batch.Commit(pebble.Sync)
+	c.mu.Lock()
+	c.flying = nil
+	waiters := r.waiters
+	c.mu.Unlock()
+	if err != nil {
+		c.disk.refuse(err)
+		go tell(waiters, c.disk.trouble())
+		return
+	}
+	if len(waiters) > 0 {
+		c.written <- waiters
+	}
+}
+
+// answer tells those who wait, while the next batch is written.
+func (c *committer) answer() {
+	for waiters := range c.written {
+		tell(waiters, nil)
+	}
+	close(c.ended)
+}
+
+func tell(waiters []func(error), err error) {
+	for _, f := range waiters {
+		f(err)
+	}
+}
+
+// giveUp tells those who wait that trouble has begun. A write that waits for the disk
+// calls it, so it must not wait for the waiters.
+func (c *committer) giveUp(err error) {
+	c.mu.Lock()
+	waiters := c.next.waiters
+	c.next.waiters = nil
+	if c.flying != nil {
+		waiters = append(c.flying.waiters, waiters...)
+		c.flying.waiters = nil
+	}
+	c.mu.Unlock()
+	go tell(waiters, err)
+	select {
+	case c.troubled <- struct{}{}:
+	default:
+	}
+}
+
+// stop writes what was appended and ends. In trouble it does not wait for the disk: the error says
+// that a change may be missing whose outcome no client has got.
+func (c *committer) stop() error {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.signal()
+	for {
+		if err := c.disk.trouble(); err != nil {
+			return err
+		}
+		select {
+		case <-c.ended:
+			return nil
+		case <-c.troubled:
+		}
+	}
+}

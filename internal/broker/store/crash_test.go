@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"overdue/internal/broker/queue"
+)
+
+// crashSeeds is how many histories are broken off in each run.
+const crashSeeds = 200
+
+// A history is steps of two queues as a model has them: after how many of them which messages are
+// there.
+type history struct {
+	states  []map[string]string // by number of steps; a key is queue and record
+	whole   []bool              // by number of steps: no Hold lasts
+	acked   atomic.Int64        // steps that were said to be on disk
+	atCrash int64               // acked, when power was lost
+}
+
+// TestCrashLeavesABeginningOfTheHistory loses power at any byte that is written, and then at any
+// byte of what the next process writes. What was not synced survives block by block, as it
+// happens. There must be all steps up to one, at least those that were said to be on disk, and of
+// those that are held together all or none.
+func TestCrashLeavesABeginningOfTheHistory(t *testing.T) {
+	for seed := range uint64(crashSeeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 41))
+			d := newDisk()
+			openOn(t, d).Close() // the crash of a directory that is yet to be made has a test of its own
+			before := map[string]string{}
+			record := int64(0)
+			for range 3 {
+				var h *history
+				h, d, record = crash(t, r, d, before, record)
+				before = h.check(t, d)
+			}
+		})
+	}
+}
+
+// crash runs random steps until power is lost.
+func crash(t *testing.T, r *rand.Rand, d *disk, before map[string]string, record int64) (h *history, after *disk, last int64) {
+	h = new(history)
+	h.states, h.whole = []map[string]string{before}, []bool{true}
+	s := openOn(t, d)
+	unsynced := []int{0, 30, 70, 100}[r.IntN(4)]
+	lost := make(chan struct{})
+	survival := rand.New(rand.NewPCG(r.Uint64(), 1))
+	d.lose = func() {
+		h.atCrash = h.acked.Load() // before the clone: what is acknowledged later may be missing
+		after = d.crashed(survival, unsynced)
+		close(lost)
+	}
+	d.mu.Lock()
+	d.budget = r.IntN(20_000)
+	d.mu.Unlock()
+	for {
+		n := 1
+		var release func()
+		if r.IntN(4) == 0 {
+			n, release = 2+r.IntN(3), s.Hold()
+		}
+		for i := range n {
+			record++
+			h.step(s, r, record, i == n-1)
+		}
+		if release != nil {
+			release()
+		}
+		steps := int64(len(h.states) - 1)
+		if r.IntN(3) == 0 {
+			s.After(func(err error) {
+				if err == nil {
+					h.acked.Store(steps)
+				}
+			})
+		}
+		if r.IntN(5) == 0 {
+			if err := s.Wait(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-lost:
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return h, after, record
+		default:
+		}
+	}
+}
+
+// step adds a message, and changes or removes another.
+func (h *history) step(s *Store, r *rand.Rand, record int64, whole bool) {
+	id := uint32(1 + r.IntN(2))
+	state := map[string]string{}
+	others := []int64{}
+	for k, v := range h.states[len(h.states)-1] {
+		state[k] = v
+		var q uint32
+		var other int64
+		if _, err := fmt.Sscan(k, &q, &other); err == nil && q == id {
+			others = append(others, other)
+		}
+	}
+	key := func(record int64) string { return fmt.Sprint(id, " ", record) }
+	body := make([]byte, r.IntN(400))
+	step := added(record, queue.Stored{View: queue.View{Message: queue.Message{Body: body}}})
+	state[key(record)] = fmt.Sprint(len(body), " 0")
+	if len(others) > 0 {
+		other := others[r.IntN(len(others))]
+		c := queue.Change{Fate: queue.Removed, Record: other}
+		if r.IntN(2) == 0 {
+			var size, count int
+			fmt.Sscan(state[key(other)], &size, &count) //nolint:errcheck // written above
+			c.Fate, c.DeliveryCount = queue.Changed, count+1
+			state[key(other)] = fmt.Sprint(size, " ", count+1)
+		} else {
+			delete(state, key(other))
+		}
+		step.Changes = append(step.Changes, c)
+	}
+	h.states, h.whole = append(h.states, state), append(h.whole, whole)
+	s.Queue(id).Append(step)
+}
+
+// check finds the step up to which the directory on d has the history, and returns its messages.
+func (h *history) check(t *testing.T, d *disk) map[string]string {
+	t.Helper()
+	s := openOn(t, d)
+	found := map[string]string{}
+	for id := uint32(1); id <= 2; id++ {
+		all, last := messagesOf(t, s, id)
+		for _, c := range all {
+			found[fmt.Sprint(id, " ", c.Record)] = fmt.Sprint(len(c.Body), " ", c.DeliveryCount)
+			if c.Record > last {
+				t.Errorf("queue %d has record %d, and its last number is %d", id, c.Record, last)
+			}
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := h.atCrash; i < int64(len(h.states)); i++ {
+		if h.whole[i] && gocmp.Equal(h.states[i], found) {
+			return found
+		}
+	}
+	t.Fatalf("after a crash, with %d of %d steps acknowledged, the directory has no state from there on:\n%v",
+		h.atCrash, len(h.states)-1, gocmp.Diff(h.states[h.atCrash], found))
+	return nil
+}
+
+func TestCrashOfADirectoryThatIsBeingMade(t *testing.T) {
+	for budget := 0; ; budget++ {
+		d := newDisk()
+		var after *disk
+		d.lose = func() { after = d.crashed(rand.New(rand.NewPCG(uint64(budget), 2)), 50) }
+		d.budget = budget
+		if err := openOn(t, d).Close(); err != nil {
+			t.Fatal(err)
+		}
+		if after == nil {
+			return // all bytes of it had their turn
+		}
+		s := openOn(t, after)
+		s.Queue(1).Append(added(1, whole()))
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

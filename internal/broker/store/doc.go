@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package store keeps what the queues of a broker hold in a directory, so that it survives the
+// process and a loss of power.
+//
+//	queue ──Append step──▶ next batch ──commit, one at a time──▶ Pebble ──fsync──▶ disk
+//	                                                                          │
+//	client ◀────────────── outcome ◀───────────── After ◀────────────────────┘
+//
+// The queues in memory are the truth about order, locks and expiry. They report each step that they
+// take. The store writes steps in batches: those that come while a batch is under way leave with
+// the next. What a client is to hear waits in After until all is on disk that was reported before
+// it. So after a crash the directory has a beginning of the history, and all of it that any client
+// has heard of.
+//
+// # Records
+//
+// A message is written once, whole, when it comes. What changes later is small and stands in a
+// second record beside it:
+//
+//	'v'                            version of this format
+//	'n' queue                      latest place in the order of arrival that was given out
+//	'm' queue record 0             message: stamps, then its bytes as its sender wrote them
+//	'm' queue record 1             stamps that have changed since
+//
+// Stamps are AMQP lists. A later version may append fields, and reads what has fewer.
+//
+// # A disk that is full or fails
+//
+// Pebble ends the process when it cannot write. So it does not learn of it: the file system below
+// it tries again until there is room, see patientFS. Meanwhile After answers with ErrNoRoom. An
+// error of another kind, above all of fsync, cannot be repaired while the process runs. Nothing is
+// written from then on, and After answers with ErrFailed.
+package store

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// retryInterval is how soon a full disk is tried again. A tenth of a second is below what a client
+// notices.
+const retryInterval = 100 * time.Millisecond
+
+// A patientFS is a file system whose writes do not fail. One that has no room is made again until
+// it has. One that fails otherwise never returns: what the operating system has dropped after a
+// failed fsync would be missing, although a second fsync succeeds.
+type patientFS struct {
+	vfs.FS
+
+	mu       sync.Mutex
+	failure  error // for good
+	full     int   // writes that wait for room
+	notified func(error)
+}
+
+func newPatientFS(fs vfs.FS) *patientFS { return &patientFS{FS: fs} }
+
+// notify calls f with each trouble that begins.
+func (p *patientFS) notify(f func(error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.notified = f
+}
+
+func (p *patientFS) trouble() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.failure != nil:
+		return p.failure
+	case p.full > 0:
+		return ErrNoRoom
+	}
+	return nil
+}
+
+// write does op, which may be done again as long as it fails.
+func (p *patientFS) write(op func() error) error {
+	err := op()
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if hasNoRoom(err) {
+		p.count(1)
+		for hasNoRoom(err) {
+			time.Sleep(retryInterval)
+			err = op()
+		}
+		p.count(-1)
+	}
+	if err != nil {
+		p.fail(err)
+	}
+	return nil
+}
+
+func hasNoRoom(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+func (p *patientFS) count(n int) {
+	p.mu.Lock()
+	p.full += n
+	f := p.notified
+	p.mu.Unlock()
+	if n > 0 && f != nil {
+		f(ErrNoRoom)
+	}
+}
+
+// fail does not return.
+func (p *patientFS) fail(err error) {
+	p.refuse(err)
+	select {}
+}
+
+// refuse says that nothing can be written from now on.
+func (p *patientFS) refuse(err error) {
+	p.mu.Lock()
+	if p.failure == nil {
+		p.failure = fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	failure, f := p.failure, p.notified
+	p.mu.Unlock()
+	if f != nil {
+		f(failure)
+	}
+}
+
+// sync does a sync, which is not done again when it fails.
+func (p *patientFS) sync(op func() error) error {
+	if err := op(); err != nil {
+		p.fail(err)
+	}
+	return nil
+}
+
+// The operations of a file system that take room.
+
+func (p *patientFS) Create(name string, category vfs.DiskWriteCategory) (f vfs.File, err error) {
+	err = p.write(func() error { f, err = p.FS.Create(name, category); return err })
+	return p.file(f), err
+}
+
+func (p *patientFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (f vfs.File, err error) {
+	err = p.write(func() error { f, err = p.FS.OpenReadWrite(name, category, opts...); return err })
+	return p.file(f), err
+}
+
+func (p *patientFS) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCategory) (f vfs.File, err error) {
+	err = p.write(func() error { f, err = p.FS.ReuseForWrite(oldName, newName, category); return err })
+	return p.file(f), err
+}
+
+func (p *patientFS) OpenDir(name string) (vfs.File, error) {
+	f, err := p.FS.OpenDir(name)
+	if err != nil {
+		return nil, err
+	}
+	return p.file(f), nil
+}
+
+func (p *patientFS) Link(oldName, newName string) error {
+	return p.write(func() error { return p.FS.Link(oldName, newName) })
+}
+
+func (p *patientFS) Rename(oldName, newName string) error {
+	return p.write(func() error { return p.FS.Rename(oldName, newName) })
+}
+
+func (p *patientFS) MkdirAll(name string, perm os.FileMode) error {
+	return p.write(func() error { return p.FS.MkdirAll(name, perm) })
+}
+
+func (p *patientFS) Unwrap() vfs.FS { return p.FS }
+
+func (p *patientFS) file(f vfs.File) vfs.File {
+	if f == nil {
+		return nil
+	}
+	return &patientFile{File: f, fs: p}
+}
+
+type patientFile struct {
+	vfs.File
+	fs *patientFS
+}
+
+func (f *patientFile) Write(b []byte) (n int, err error) {
+	err = f.fs.write(func() error {
+		done, err := f.File.Write(b[n:])
+		n += done
+		return err
+	})
+	return n, err
+}
+
+func (f *patientFile) WriteAt(b []byte, offset int64) (n int, err error) {
+	err = f.fs.write(func() error {
+		done, err := f.File.WriteAt(b[n:], offset+int64(n))
+		n += done
+		return err
+	})
+	return n, err
+}
+
+func (f *patientFile) Preallocate(offset, length int64) error {
+	return f.fs.write(func() error { return f.File.Preallocate(offset, length) })
+}
+
+func (f *patientFile) Sync() error     { return f.fs.sync(f.File.Sync) }
+func (f *patientFile) SyncData() error { return f.fs.sync(f.File.SyncData) }
+
+func (f *patientFile) SyncTo(length int64) (full bool, err error) {
+	err = f.fs.sync(func() error { full, err = f.File.SyncTo(length); return err })
+	return full, err
+}

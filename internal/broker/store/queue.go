@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker/queue"
+)
+
+// Queue is the log of the queue with this number, which is never another's.
+func (s *Store) Queue(id uint32) queue.Log { return queueLog{s, id} }
+
+type queueLog struct {
+	s  *Store
+	id uint32
+}
+
+// Append implements queue.Log.
+func (l queueLog) Append(step *queue.Step) {
+	l.s.append(func(r *round) error {
+		if step.Last > 0 {
+			r.last[l.id] = step.Last
+		}
+		for i := range step.Changes {
+			if err := r.change(l.id, &step.Changes[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (r *round) change(id uint32, c *queue.Change) (err error) {
+	var value []byte
+	switch c.Fate {
+	case queue.Added:
+		if value, err = appendMessage(make([]byte, 0, len(c.Body)+128), &c.Stored); err != nil {
+			return err
+		}
+		return r.batch.Set(messageKey(id, c.Record, partWhole), value, nil)
+	case queue.Changed:
+		if value, err = appendStamps(nil, &c.Stored); err != nil {
+			return err
+		}
+		return r.batch.Set(messageKey(id, c.Record, partStamps), value, nil)
+	}
+	// The size lets Pebble find out where room can be given back.
+	return errors.Join(
+		r.batch.DeleteSized(messageKey(id, c.Record, partWhole), uint32(len(c.Body)), nil),
+		r.batch.Delete(messageKey(id, c.Record, partStamps), nil))
+}
+
+// Drop forgets a queue with all its messages.
+func (s *Store) Drop(id uint32) {
+	s.append(func(r *round) error {
+		delete(r.last, id)
+		return errors.Join(
+			r.batch.DeleteRange(messagesKey(id), messagesKey(id+1), nil),
+			r.batch.Delete(numberKey(id), nil))
+	})
+}
+
+// Load calls each with the messages of a queue, by record, all of them Added, and returns the
+// latest place in the order of arrival that the queue has given out. It is for the time before
+// anything is appended. Errors: ErrDamaged, and those of each.
+func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err error) {
+	if last, err = s.lastNumber(id); err != nil {
+		return 0, err
+	}
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: messagesKey(id), UpperBound: messagesKey(id + 1)})
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	err = load(it, each)
+	return last, errors.Join(err, it.Close())
+}
+
+func (s *Store) lastNumber(id uint32) (int64, error) {
+	value, free, err := s.db.Get(numberKey(id))
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	defer free.Close() //nolint:errcheck // says its documentation: it is always nil
+	if len(value) != 8 {
+		return 0, fmt.Errorf("%w: the last number of queue %d has %d bytes", ErrDamaged, id, len(value))
+	}
+	return int64(binary.BigEndian.Uint64(value)), nil
+}
+
+// load puts together the parts of each message, which stand side by side.
+func load(it *pebble.Iterator, each func(*queue.Change) error) error {
+	var c *queue.Change
+	deliver := func() error {
+		if c == nil {
+			return nil
+		}
+		return each(c)
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		id, record, part, err := readMessageKey(it.Key())
+		if err != nil {
+			return err
+		}
+		value, err := it.ValueAndErr()
+		switch {
+		case err != nil:
+		case part == partWhole:
+			if err = deliver(); err != nil {
+				return err
+			}
+			c = &queue.Change{Record: record}
+			err = readMessage(value, &c.Stored)
+		case part == partStamps && c != nil && c.Record == record:
+			r := amqp.NewReader(value)
+			readStamps(&r, &c.Stored)
+			err = r.Err()
+		default:
+			err = errors.New("part of a message that is not there")
+		}
+		if err != nil {
+			return fmt.Errorf("%w: queue %d, record %d: %w", ErrDamaged, id, record, err)
+		}
+	}
+	if err := it.Error(); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return deliver()
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"overdue/internal/amqp"
+	"overdue/internal/broker/queue"
+)
+
+// The first byte of a key says what it is of.
+const (
+	prefixNumber  = 'n'
+	prefixMessage = 'm'
+)
+
+// The last byte of a key of a message: what of it.
+const (
+	partWhole  = 0
+	partStamps = 1
+)
+
+const messageKeySize = 1 + 4 + 8 + 1
+
+func numberKey(id uint32) []byte { return binary.BigEndian.AppendUint32([]byte{prefixNumber}, id) }
+
+func messagesKey(id uint32) []byte { return binary.BigEndian.AppendUint32([]byte{prefixMessage}, id) }
+
+func messageKey(id uint32, record int64, part byte) []byte {
+	k := make([]byte, 0, messageKeySize)
+	k = binary.BigEndian.AppendUint32(append(k, prefixMessage), id)
+	k = binary.BigEndian.AppendUint64(k, uint64(record))
+	return append(k, part)
+}
+
+// readMessageKey is the opposite of messageKey.
+func readMessageKey(k []byte) (id uint32, record int64, part byte, err error) {
+	if len(k) != messageKeySize {
+		return 0, 0, 0, fmt.Errorf("%w: a key has %d bytes, want %d", ErrDamaged, len(k), messageKeySize)
+	}
+	return binary.BigEndian.Uint32(k[1:]), int64(binary.BigEndian.Uint64(k[5:])), k[13], nil
+}
+
+// The bits of stamps.
+const (
+	flagDead = 1 << iota
+	flagDelivered
+	flagActivated
+	flagEntityTTL
+	flagSession
+)
+
+// appendStamps appends what can change of a message.
+func appendStamps(b []byte, m *queue.Stored) ([]byte, error) {
+	flags := uint32(0)
+	for bit, is := range map[uint32]bool{
+		flagDead:      m.Dead,
+		flagDelivered: m.Delivered,
+		flagActivated: m.Activated,
+		flagEntityTTL: m.EntityTTL,
+		flagSession:   m.HasSession,
+	} {
+		if is {
+			flags |= bit
+		}
+	}
+	b, start := amqp.BeginList(b)
+	b = amqp.AppendUint(b, flags)
+	b = amqp.AppendLong(b, m.SequenceNumber)
+	b = amqp.AppendInt(b, int32(m.State))
+	b = amqp.AppendInt(b, int32(m.DeliveryCount))
+	b = appendTime(b, m.EnqueuedTime)
+	b = appendTime(b, m.ExpiresAt)
+	b = appendTime(b, m.DeadLetteredTime)
+	b = amqp.AppendString(b, m.DeadLetterReason)
+	b = amqp.AppendString(b, m.DeadLetterErrorDescription)
+	b, properties := amqp.BeginMap(b)
+	for i := range m.Properties {
+		p := &m.Properties[i]
+		var err error
+		if b, err = amqp.AppendValue(amqp.AppendString(b, p.Key), p.Value); err != nil {
+			return nil, fmt.Errorf("property %.100q: %w", p.Key, err)
+		}
+	}
+	b = amqp.EndMap(b, properties, len(m.Properties))
+	return amqp.EndList(b, start, 10), nil
+}
+
+func readStamps(r *amqp.Reader, m *queue.Stored) {
+	l, n := r.List()
+	if n < 10 {
+		r.Fail(fmt.Errorf("stamps have %d fields", n))
+		return
+	}
+	flags := l.Uint()
+	m.Dead = flags&flagDead != 0
+	m.Delivered = flags&flagDelivered != 0
+	m.Activated = flags&flagActivated != 0
+	m.EntityTTL = flags&flagEntityTTL != 0
+	m.HasSession = flags&flagSession != 0
+	m.SequenceNumber = l.Long()
+	m.State = queue.State(l.Int())
+	m.DeliveryCount = int(l.Int())
+	m.EnqueuedTime = readTime(&l)
+	m.ExpiresAt = readTime(&l)
+	m.DeadLetteredTime = readTime(&l)
+	m.DeadLetterReason = l.String()
+	m.DeadLetterErrorDescription = l.String()
+	pairs, many := l.Map()
+	m.Properties = nil
+	for range many {
+		m.Properties = append(m.Properties, queue.Property{Key: pairs.String(), Value: pairs.Value()})
+	}
+	r.Fail(pairs.Err())
+	r.Fail(l.Err())
+}
+
+// appendMessage appends a message whole.
+func appendMessage(b []byte, m *queue.Stored) ([]byte, error) {
+	b, err := appendStamps(b, m)
+	if err != nil {
+		return nil, err
+	}
+	b, start := amqp.BeginList(b)
+	b = amqp.AppendString(b, m.MessageID)
+	b = amqp.AppendString(b, m.SessionID)
+	b = amqp.AppendLong(b, int64(m.TTL))
+	b = appendTime(b, m.ScheduledEnqueueTime)
+	b = amqp.AppendLong(b, m.EnqueuedSequenceNumber)
+	b = amqp.AppendInt(b, int32(m.Hops))
+	b = amqp.AppendString(b, m.DeadLetterSource)
+	b = amqp.EndList(b, start, 7)
+	return append(b, m.Body...), nil
+}
+
+// readMessage is the opposite of appendMessage. Of value, it keeps nothing.
+func readMessage(value []byte, m *queue.Stored) error {
+	r := amqp.NewReader(value)
+	readStamps(&r, m)
+	l, n := r.List()
+	if n < 7 {
+		r.Fail(fmt.Errorf("content has %d fields", n))
+	}
+	m.MessageID = l.String()
+	m.SessionID = l.String()
+	m.TTL = time.Duration(l.Long())
+	m.ScheduledEnqueueTime = readTime(&l)
+	m.EnqueuedSequenceNumber = l.Long()
+	m.Hops = int(l.Int())
+	m.DeadLetterSource = l.String()
+	r.Fail(l.Err())
+	m.Body = append([]byte(nil), r.Rest()...)
+	return r.Err()
+}
+
+// appendTime keeps microseconds, as a queue does. The zero time is null.
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return amqp.AppendNull(b)
+	}
+	return amqp.AppendLong(b, t.UnixMicro())
+}
+
+func readTime(r *amqp.Reader) time.Time {
+	if r.Null() {
+		return time.Time{}
+	}
+	return time.UnixMicro(r.Long()).UTC()
+}

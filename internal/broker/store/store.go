@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+const (
+	// version is that of the records, see the package's documentation. A directory of a later version
+	// is not opened.
+	version = 1
+	// format is that of Pebble's own files. A later one is set together with a new version, because
+	// there is no way back.
+	format = pebble.FormatValueSeparation
+
+	versionFile = "OVERDUE" // says what the directory is, before anything in it is opened
+	versionText = "overdue broker directory, version "
+	database    = "pebble"
+
+	memTableBytes = 64 << 20 // most messages are settled before they leave it, and so are never written again
+	cacheBytes    = 32 << 20
+)
+
+// A Store is an open directory. Its methods may be called from any goroutine.
+type Store struct {
+	db   *pebble.DB
+	lock *pebble.Lock
+	fs   *patientFS
+	committer
+}
+
+// Open opens the directory, and makes it where there is none. Errors: ErrLocked, ErrNewer,
+// ErrForeign, ErrDamaged, and those of the file system. It changes nothing when it fails with one
+// of the first three.
+func Open(dir string) (*Store, error) { return open(dir, vfs.Default) }
+
+func open(dir string, fs vfs.FS) (*Store, error) {
+	s, err := openIn(dir, fs)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, dir)
+	}
+	return s, nil
+}
+
+func openIn(dir string, fs vfs.FS) (*Store, error) {
+	if err := makeDirectory(dir, fs); err != nil {
+		return nil, err
+	}
+	lock, err := pebble.LockDirectory(dir, fs)
+	if err != nil {
+		return nil, lockError(err)
+	}
+	unlock := func(err error) error { return errors.Join(err, lock.Close()) }
+	if err := checkVersion(dir, fs); err != nil {
+		return nil, unlock(err)
+	}
+	patient := newPatientFS(fs)
+	db, err := openDatabase(fs.PathJoin(dir, database), patient)
+	if err != nil {
+		return nil, unlock(err)
+	}
+	s := &Store{db: db, lock: lock, fs: patient}
+	s.start(db, patient)
+	return s, nil
+}
+
+// Close writes what waits and closes the directory. After a failure it leaves the directory to the
+// end of the process, since the disk answers nobody.
+func (s *Store) Close() error {
+	if err := s.stop(); err != nil {
+		return err
+	}
+	return errors.Join(s.db.Close(), s.lock.Close())
+}
+
+// Trouble is why nothing can be written: ErrNoRoom, ErrFailed or nil.
+func (s *Store) Trouble() error { return s.fs.trouble() }
+
+// makeDirectory makes dir and what it lies in, so that a loss of power takes none of it.
+func makeDirectory(dir string, fs vfs.FS) error {
+	_, err := fs.Stat(dir)
+	if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	parent := fs.PathDir(dir)
+	if parent != dir && parent != "." {
+		if err := makeDirectory(parent, fs); err != nil {
+			return err
+		}
+	}
+	if err := fs.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return syncDirectory(parent, fs)
+}
+
+func syncDirectory(dir string, fs vfs.FS) error {
+	f, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func lockError(err error) error {
+	var number syscall.Errno
+	if errors.As(err, &number) && (number == syscall.EAGAIN || number == syscall.EWOULDBLOCK) ||
+		strings.Contains(err.Error(), "lock held by current process") {
+		return ErrLocked
+	}
+	return err
+}
+
+// checkVersion reads what the directory says of itself, and writes it into one that is empty.
+func checkVersion(dir string, fs vfs.FS) error {
+	path := fs.PathJoin(dir, versionFile)
+	f, err := fs.Open(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return writeVersion(dir, fs)
+	case err != nil:
+		return err
+	}
+	text, err := io.ReadAll(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	number, ours := bytes.CutPrefix(bytes.TrimSuffix(text, []byte("\n")), []byte(versionText))
+	has, err := strconv.Atoi(string(number))
+	switch {
+	case len(text) == 0:
+		return writeVersion(dir, fs) // the process ended between Create and Write
+	case !ours || err != nil || has < 1:
+		return fmt.Errorf("%w: %s cannot be read", ErrDamaged, versionFile)
+	case has > version:
+		return fmt.Errorf("%w: it has %d, this one knows %d", ErrNewer, has, version)
+	}
+	return nil
+}
+
+// writeVersion makes an empty directory ours. The file has another name until it is whole.
+func writeVersion(dir string, fs vfs.FS) error {
+	names, err := fs.List(dir)
+	if err != nil {
+		return err
+	}
+	path := fs.PathJoin(dir, versionFile)
+	for _, name := range names {
+		if name != versionFile && name != versionFile+".new" && name != "LOCK" && name != "lost+found" {
+			return fmt.Errorf("%w: %s", ErrForeign, name)
+		}
+	}
+	f, err := fs.Create(path+".new", vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%s%d\n", versionText, version)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := fs.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return syncDirectory(dir, fs)
+}
+
+func openDatabase(path string, fs vfs.FS) (db *pebble.DB, err error) {
+	// Pebble gives up by Fatalf, which must not return. While it is opened, that is an error of Open.
+	defer func() {
+		if gone, ok := recover().(fatal); ok {
+			db, err = nil, fmt.Errorf("%w: %s", ErrDamaged, string(gone))
+		}
+	}()
+	cache := pebble.NewCache(cacheBytes)
+	defer cache.Unref()
+	db, err = pebble.Open(path, &pebble.Options{
+		FS:                 fs,
+		FormatMajorVersion: format,
+		Cache:              cache,
+		MemTableSize:       memTableBytes,
+		Logger:             logger{},
+	})
+	switch {
+	case err == nil:
+		return db, nil
+	case pebble.IsCorruptionError(err), errors.Is(err, os.ErrNotExist): // what it makes itself is not missing
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	case strings.Contains(err.Error(), "unknown format major version"):
+		return nil, fmt.Errorf("%w: %w", ErrNewer, err)
+	}
+	return nil, err
+}
+
+// logger takes what Pebble has to say. What matters comes as an error, too.
+type logger struct{}
+
+// fatal is what Fatalf ends with, since it must not return.
+type fatal string
+
+func (logger) Infof(string, ...any)              {}
+func (logger) Errorf(string, ...any)             {}
+func (logger) Fatalf(format string, args ...any) { panic(fatal(fmt.Sprintf(format, args...))) }
