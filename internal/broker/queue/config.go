@@ -70,6 +70,8 @@ type Config struct {
 	Partitioned bool
 	// Quirks are the ways in which the queue is not like one of Service Bus.
 	Quirks quirk.Set
+	// Log gets what has to outlive the process, see Restore. nil: nothing has to.
+	Log Log
 	// Now is the broker's clock, nil means time.Now. It may be skewed against the machine's and may
 	// step. It is called with the queue's mutex held, so it must not call the queue.
 	Now func() time.Time

@@ -87,6 +87,7 @@ func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool) {
 	for _, e := range c.outbox {
 		dst = append(dst, c.q.entries.delivery(e))
 		e.holder = nil
+		c.q.changes.note(e)
 		if c.mode == ReceiveAndDelete {
 			c.q.locks.unlock(e)
 			c.q.entries.drop(e)

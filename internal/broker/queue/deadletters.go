@@ -26,6 +26,7 @@ const lateness = 500 * time.Millisecond
 // deadLetters is the messages on their way from a queue to its dead-letter queue.
 type deadLetters struct {
 	cfg     *settings
+	changes *changes
 	entries *entries
 	numbers *numbers
 	waiting *waiting
@@ -52,22 +53,25 @@ func (d *deadLetters) add(e *entry, reason, description string) {
 		e.extra = d.fate
 	}
 	d.entries.quota.add(e.extra.size() - before)
+	d.changes.note(e)
 	d.dying = append(d.dying, e)
 }
 
 // bury moves those that die to the dead-letter queue, with one lock of its mutex. The mutex of their
-// own queue is still held, so nobody sees a message in neither place or in both.
+// own queue is still held, so nobody sees a message in neither place or in both, and the log gets
+// what has become of them before anybody can do more.
 func (d *deadLetters) bury(dead *Queue, now instant) {
 	d.fate = nil
 	if len(d.dying) > 0 {
-		dead.receiveDead(d.dying, now)
+		dead.receiveDead(d.dying, d.changes, now)
 		d.dying = nil
 	}
 }
 
 // receiveDead takes what another queue has dead-lettered. The sequence numbers are the other queue's, so
-// they may arrive in any order. When q is closed, the messages are gone.
-func (q *Queue) receiveDead(es []*entry, now instant) {
+// they may arrive in any order. theirs is where the other queue has noted them. When q is closed, the
+// messages are gone.
+func (q *Queue) receiveDead(es []*entry, theirs *changes, now instant) {
 	q.mu.Lock()
 	if q.closed {
 		q.mu.Unlock()
@@ -80,12 +84,14 @@ func (q *Queue) receiveDead(es []*entry, now instant) {
 	for _, e := range es {
 		q.deadLetters.arrive(e, now)
 	}
+	theirs.report()
 	q.leave(now)
 }
 
 // arrive takes a message that another queue has dead-lettered.
 func (d *deadLetters) arrive(e *entry, now instant) {
 	e.extra.deadLetteredAt = now
+	e.kept |= keptDead
 	if d.cfg.Quirks.Has(quirk.DeadLettersLate) {
 		d.late = append(d.late, e)
 		return

@@ -61,6 +61,13 @@
 // step that can fail is over by then, so the parts are settled and sent one queue after the other
 // without a lock over all of them.
 //
+// # Durability
+//
+// With Config.Log, each operation reports what it has changed as one step, before it gives up the
+// mutex (changes.go). A message is named there by its first place in the order of arrival, and
+// stays in one step when it moves to the dead-letter queue. Restore and Resume make the queue again
+// from what the log has kept. Without a log nothing is collected.
+//
 // # Consumers
 //
 // Deliveries are assigned inside the mutex and put in the consumer's outbox, from where its owner

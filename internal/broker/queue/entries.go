@@ -12,6 +12,7 @@ import (
 // and, in a session queue, in the index of its session.
 type entries struct {
 	cfg      *settings
+	changes  *changes
 	quota    *Quota
 	sessions *Sessions
 	table    table
@@ -45,6 +46,9 @@ func (es *entries) strike(e *entry) {
 func (es *entries) admit(e *entry) {
 	es.enlist(e)
 	es.size += e.size()
+	if e.kept&keptLogged == 0 {
+		es.changes.note(e)
+	}
 }
 
 // dismiss takes e, which must be unlocked, not waiting and not scheduled, out of the queue.
@@ -60,12 +64,14 @@ func (es *entries) dismiss(e *entry) {
 func (es *entries) drop(e *entry) {
 	es.dismiss(e)
 	es.quota.add(-e.size())
+	es.changes.noteGone(e)
 }
 
 // setExtra replaces what e has beyond the ordinary and keeps the sizes right.
 func (es *entries) setExtra(e *entry, x *extra) {
 	grown := x.size() - e.more().size()
 	e.extra = x
+	es.changes.note(e)
 	es.size += grown
 	es.quota.add(grown)
 }

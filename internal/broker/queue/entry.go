@@ -19,7 +19,9 @@ type entry struct {
 	ref        ref   // while it is in a queue
 	items      uint8 // see lazyHeap
 	state      State
-	entityTTL  bool // ttl is the queue's default alone
+	record     recordNumber
+	kept       uint8 // see changes
+	entityTTL  bool  // ttl is the queue's default alone
 	hasSession bool
 	activated  bool // it was scheduled, here or where it came from
 }
@@ -103,6 +105,7 @@ func (m *Message) extra() (x extra, has bool) {
 func newEntry(m *Message, seq int64, cfg *settings, now instant) *entry {
 	e := &entry{
 		seq:         seq,
+		record:      recordOf(seq),
 		body:        m.Body,
 		messageID:   m.MessageID,
 		sessionID:   m.SessionID,

@@ -21,6 +21,7 @@ type locks struct {
 	waiting     *waiting
 	expiry      *expiry
 	deadLetters *deadLetters
+	changes     *changes
 
 	heap      entryHeap // by lockedUntil; those of a session are in Session.locked
 	tokens    map[LockToken]*entry
@@ -54,6 +55,9 @@ func (l *locks) unlock(e *entry) {
 		delete(l.tokens, e.token)
 		e.token = LockToken{}
 		l.shrinkTokens()
+	}
+	if e.taken() {
+		l.changes.note(e)
 	}
 	e.locked, e.holder = false, nil
 }
@@ -107,6 +111,7 @@ func (l *locks) countDelivery(e *entry) (spent bool) {
 		return false
 	}
 	e.count++
+	l.changes.note(e)
 	return int(e.count) >= l.cfg.MaxDeliveryCount
 }
 
@@ -164,6 +169,7 @@ func (l *locks) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*
 	for i, e := range es {
 		if mode == PeekLock {
 			l.lock(e, mode, now)
+			l.changes.note(e)
 		}
 		if ds[i] = l.entries.delivery(e); mode == ReceiveAndDelete {
 			l.entries.drop(e)

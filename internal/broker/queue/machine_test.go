@@ -63,11 +63,14 @@ func runMachine(t *rapid.T, expiry Expiry, sessions bool) {
 		Expiry: expiry,
 		Now:    func() time.Time { return now },
 	}
+	modelCfg := cfg
+	log := newMemoryLog(t)
+	cfg.Log = log
 	q := New(cfg)
 	defer q.Close()
-	dead := &model{cfg: cfg, now: now}
+	dead := &model{cfg: modelCfg, now: now}
 	dead.cfg.RequiresSession = false
-	main := &machine{q: q, m: &model{cfg: cfg, now: now, dead: dead}, now: cfg.Now}
+	main := &machine{q: q, m: &model{cfg: modelCfg, now: now, dead: dead}, now: cfg.Now}
 	dlq := &machine{q: q.DeadLetterQueue(), m: dead, now: cfg.Now}
 	settle := func() {
 		main.m.now, dead.now = now, now
@@ -85,6 +88,7 @@ func runMachine(t *rapid.T, expiry Expiry, sessions bool) {
 			main.compare(t)
 			dlq.compare(t)
 			compareCounts(t, main, dlq)
+			log.compare(t, q)
 		},
 	}
 	add := func(name string, op func(*rapid.T)) {

@@ -28,6 +28,7 @@ type Queue struct {
 	dispatch    dispatcher
 	agenda      agenda
 	intake      intake
+	changes     changes
 }
 
 // New makes an empty queue. Close stops its timer.
@@ -52,8 +53,14 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 	}
 	t := &q.entries.table
 	q.numbers.cfg = &q.cfg
+	q.changes = changes{
+		cfg:     &q.cfg,
+		entries: &q.entries,
+		numbers: &q.numbers,
+	}
 	q.entries = entries{
 		cfg:      &q.cfg,
+		changes:  &q.changes,
 		quota:    quota,
 		sessions: q.sessions,
 		byNumber: index{table: t},
@@ -70,11 +77,13 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 		entries:     &q.entries,
 		numbers:     &q.numbers,
 		waiting:     &q.waiting,
+		changes:     &q.changes,
 		heap:        entryHeap{table: t},
 		activatedAt: unset,
 	}
 	q.deadLetters = deadLetters{
 		cfg:     &q.cfg,
+		changes: &q.changes,
 		entries: &q.entries,
 		numbers: &q.numbers,
 		waiting: &q.waiting,
@@ -94,6 +103,7 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 		waiting:     &q.waiting,
 		expiry:      &q.expiry,
 		deadLetters: &q.deadLetters,
+		changes:     &q.changes,
 		heap:        entryHeap{table: t},
 		tokens:      make(map[LockToken]*entry),
 		random:      mathrand.NewChaCha8(seed),
@@ -186,6 +196,7 @@ func (q *Queue) leave(now instant) {
 	q.dispatch.assign(now)
 	q.dispatch.endDrains(now)
 	q.deadLetters.bury(q.dead, now)
+	q.changes.report()
 	q.agenda.arm(now)
 	q.mu.Unlock()
 }
@@ -253,6 +264,7 @@ func (q *Queue) Close() {
 		q.entries, q.waiting, q.intake = entries{}, waiting{}, intake{}
 		q.schedule, q.expiry = schedule{}, expiry{}
 		q.deadLetters, q.locks = deadLetters{}, locks{}
+		q.changes.noted = nil // nobody asks for them any more
 	}
 	q.mu.Unlock()
 	if q.dead != nil {

@@ -15,6 +15,7 @@ type schedule struct {
 	entries     *entries
 	numbers     *numbers
 	waiting     *waiting
+	changes     *changes
 	heap        entryHeap // by scheduledAt
 	held        int       // scheduled, and not in heap, see HoldScheduled
 	activatedAt instant   // when a scheduled message was last activated, unset: never
@@ -112,6 +113,7 @@ func (s *schedule) activate(now instant) {
 		s.entries.enlist(e)
 		e.activated = true
 		e.enqueue(now)
+		s.changes.note(e)
 		s.waiting.add(e)
 	}
 }

@@ -96,6 +96,7 @@ func (l *locks) perform(s *Settlement, e *entry, x *extra, now instant) {
 		if e.state != Deferred {
 			e.state = Deferred
 			l.entries.deferred++
+			l.changes.note(e)
 		}
 		if l.countDelivery(e) {
 			l.deadLetters.add(e, reasonMaxDelivery, l.maxDeliveryDescription())

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package queue
+
+// changes collects what one operation changes in a queue and gives it to the log as one step.
+// Without a log it does nothing.
+type changes struct {
+	cfg     *settings
+	entries *entries
+	numbers *numbers
+	last    int64    // of numbers, as the log has it
+	noted   []*entry // not reported yet
+	step    Step     // its memory is used again
+}
+
+// The bits of entry.kept.
+const (
+	keptLogged = 1 << iota // the log has the entry
+	keptNoted              // it stands in changes.noted
+	keptGone               // it is in no queue any more
+	keptDead               // it is in the dead-letter queue
+)
+
+// A recordNumber is what the log calls an entry: its first place in the order of arrival. It has six
+// bytes of an entry that would be unused otherwise.
+type recordNumber [6]byte
+
+func recordOf(seq int64) (n recordNumber) {
+	for i := range n {
+		n[i] = byte(seq >> (8 * i))
+	}
+	return n
+}
+
+func (n recordNumber) int64() (record int64) {
+	for i, b := range n {
+		record |= int64(b) << (8 * i)
+	}
+	return record
+}
+
+// note says that e is new, gone, or has other stamps.
+func (c *changes) note(e *entry) {
+	if c.cfg.Log == nil || e.kept&keptNoted != 0 {
+		return
+	}
+	e.kept |= keptNoted
+	c.noted = append(c.noted, e)
+}
+
+// noteGone is note for an entry that leaves for good.
+func (c *changes) noteGone(e *entry) {
+	e.kept |= keptGone
+	c.note(e)
+}
+
+// report gives the log what was noted. Those of an entry that has come and gone in one step need
+// no place there.
+func (c *changes) report() {
+	if c.cfg.Log == nil || len(c.noted) == 0 && c.numbers.last == c.last {
+		return
+	}
+	s := &c.step
+	if !c.cfg.frozen { // a dead-letter queue gives out no numbers that a client could know before
+		s.Last = c.numbers.last
+	}
+	c.last = c.numbers.last
+	for _, e := range c.noted {
+		e.kept &^= keptNoted
+		gone, logged := e.kept&keptGone != 0, e.kept&keptLogged != 0
+		if gone && !logged {
+			continue
+		}
+		change := Change{
+			Fate:   Changed,
+			Record: e.record.int64(),
+			Stored: c.entries.stored(e),
+		}
+		switch {
+		case gone:
+			change.Fate = Removed
+		case !logged:
+			change.Fate = Added
+			e.kept |= keptLogged
+		}
+		s.Changes = append(s.Changes, change)
+	}
+	c.cfg.Log.Append(s)
+	clear(c.noted)
+	clear(s.Changes) // bodies are not kept for the next step
+	c.noted, s.Changes, s.Last = c.noted[:0], s.Changes[:0], 0
+}
+
+// stored is e as the log keeps it.
+func (es *entries) stored(e *entry) Stored {
+	s := Stored{
+		View:      es.view(e),
+		Dead:      e.kept&keptDead != 0,
+		Delivered: e.delivered.taken(),
+	}
+	s.EnqueuedTime = e.enqueuedAt.time() // which a quirk may hide
+	return s
+}
+
+// taken reports whether somebody was given the message and has not settled it.
+func (d *delivered) taken() bool { return d.locked && d.holder == nil }
+
+// Restore puts a message back that the log has kept. It is for a queue that nobody uses yet; Resume
+// has to follow. A message that was delivered is given back as if its lock had lapsed.
+func (q *Queue) Restore(c *Change) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := c.entry()
+	q.quota.add(e.size())
+	now := instantOf(q.cfg.Now())
+	if !c.Dead {
+		q.restore(e, c.Delivered, now)
+		return
+	}
+	q.dead.mu.Lock()
+	defer q.dead.mu.Unlock()
+	q.dead.restore(e, c.Delivered, now)
+}
+
+func (q *Queue) restore(e *entry, delivered bool, now instant) {
+	q.entries.admit(e)
+	switch e.state {
+	case Scheduled:
+		q.schedule.add(e)
+		return
+	case Deferred:
+		q.entries.deferred++
+	}
+	switch {
+	case delivered:
+		q.locks.lock(e, ReceiveAndDelete, now)
+		q.changes.note(e)
+		q.locks.giveBack(e, true, now)
+		e.lockedUntil = unset
+	case e.state == Active:
+		q.waiting.add(e)
+	}
+}
+
+// Resume ends what Restore has begun: the queue goes on where it stopped. last is what the log says
+// of the order of arrival. Errors: ErrClosed.
+func (q *Queue) Resume(last int64) error {
+	q.mu.Lock()
+	q.numbers.last = max(q.numbers.last, last)
+	q.changes.last = q.numbers.last
+	q.mu.Unlock()
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	q.leave(now)
+	q.dead.Wake()
+	return nil
+}
+
+// entry is the entry of c, as it was.
+func (c *Change) entry() *entry {
+	m := &c.Stored
+	e := &entry{
+		seq:         m.SequenceNumber,
+		record:      recordOf(c.Record),
+		kept:        keptLogged,
+		body:        m.Body,
+		messageID:   m.MessageID,
+		sessionID:   m.SessionID,
+		hasSession:  m.HasSession,
+		activated:   m.Activated,
+		entityTTL:   m.EntityTTL,
+		ttl:         m.TTL,
+		scheduledAt: unset,
+		enqueuedAt:  instantOf(m.EnqueuedTime),
+		expiresAt:   never,
+		state:       m.State,
+		delivered:   delivered{lockedUntil: unset, count: int32(m.DeliveryCount)},
+	}
+	if !m.ScheduledEnqueueTime.IsZero() {
+		e.scheduledAt = instantOf(m.ScheduledEnqueueTime)
+	}
+	if !m.ExpiresAt.IsZero() {
+		e.expiresAt = instantOf(m.ExpiresAt)
+	}
+	x, has := m.extra()
+	if m.Dead {
+		x.deadLetteredAt = instantOf(m.DeadLetteredTime)
+		e.kept |= keptDead
+	}
+	if has || m.Dead {
+		e.extra = &x
+	}
+	return e
+}
