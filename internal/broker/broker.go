@@ -27,6 +27,7 @@ type Broker struct {
 	server *server.Server
 	offset atomic.Int64   // broker's clock minus the machine's, in nanoseconds
 	links  sync.WaitGroup // goroutines of receiving links and movers
+	queues atomic.Uint32  // numbers given to the queues of entities, for the disk
 
 	mu     sync.RWMutex
 	closed bool

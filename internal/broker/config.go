@@ -58,6 +58,8 @@ type Config struct {
 	// MaxEntities bounds the queues and topics of a namespace, however they are
 	// made. 0 means DefaultMaxEntities.
 	MaxEntities int
+	// Disk keeps what the entities hold. nil: memory alone does.
+	Disk Disk
 	// Expiry says when expired messages leave their queue. The zero value is
 	// lazy, like the service.
 	Expiry queue.Expiry

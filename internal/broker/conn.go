@@ -21,6 +21,7 @@ type handler struct{ b *Broker }
 func (h handler) Connect(peer *server.Conn) (server.ConnHandler, *amqp.Error) {
 	c := &conn{b: h.b, peer: peer, ns: h.b.Default(), replies: replies{}}
 	c.txns.now = func() time.Time { return c.ns.Now() }
+	c.txns.hold = c.b.hold
 	c.access.begin(h.b, peer)
 	return c, nil
 }

@@ -137,6 +137,9 @@ func (es *entities) newEntity(kind Kind, path string, topic *Entity, s settings)
 	} else {
 		e.quota = queue.NewQuota(e.maxSize())
 	}
+	if es.ns.b.durable() {
+		e.log = es.ns.b.cfg.Disk.Queue(es.ns.b.queues.Add(1))
+	}
 	e.queue = queue.New(e.engine())
 	return e
 }

@@ -39,6 +39,7 @@ type Entity struct {
 	path    string
 	topic   *Entity // of a subscription
 	queue   *queue.Queue
+	log     queue.Log    // nil: nothing outlives the process
 	quota   *queue.Quota // of the entity; a subscription's is its topic's
 	links   links
 	created time.Time
@@ -313,7 +314,7 @@ func (ls *links) detach(reason func(detacher) *amqp.Error) {
 // engine is how the entity's queue behaves.
 func (e *Entity) engine() queue.Config {
 	s := e.settings.Load()
-	cfg := queue.Config{Name: e.path, Expiry: e.ns.b.cfg.Expiry, Quirks: e.ns.b.cfg.Quirks, Now: e.ns.Now, Shared: e.quota,
+	cfg := queue.Config{Name: e.path, Log: e.log, Expiry: e.ns.b.cfg.Expiry, Quirks: e.ns.b.cfg.Quirks, Now: e.ns.Now, Shared: e.quota,
 		RequiresSession: e.RequiresSession()}
 	switch e.kind {
 	case KindQueue:

@@ -35,6 +35,7 @@ type mover struct {
 	from     *queue.Queue
 	consumer *queue.Consumer
 	deliver  func(*queue.Delivery) (reason, description string) // empty: it has arrived
+	hold     func() (release func())                            // see Disk.Hold; nil: nothing outlives the process
 
 	turn   sync.Mutex // held while run is at work
 	ds     []queue.Delivery
@@ -55,7 +56,7 @@ func newMover(from *queue.Queue, deliver func(*queue.Delivery) (reason, descript
 func (m *mover) serve() {
 	for range m.consumer.Ready() {
 		m.turn.Lock()
-		m.run()
+		m.run(false)
 		m.turn.Unlock()
 	}
 }
@@ -70,16 +71,22 @@ func (m *mover) now(wait bool) {
 		return
 	}
 	defer m.turn.Unlock()
-	m.run()
+	m.run(!wait)
 }
 
-func (m *mover) run() {
+// run moves what has come. nested says that the caller is a mover at work, whose Hold lasts.
+func (m *mover) run(nested bool) {
 	for {
 		m.ds, _ = m.consumer.Take(m.ds[:0])
 		if len(m.ds) == 0 {
 			return
 		}
+		release := func() {}
+		if m.hold != nil && !nested {
+			release = m.hold()
+		}
 		m.carry()
+		release()
 		m.consumer.AddCredit(int64(len(m.ds)))
 		clear(m.ds)
 		clear(m.failed)
@@ -175,6 +182,9 @@ func (e *Entity) setMoversLocked() {
 	e.movers.Swap(ms).close()
 	for _, m := range []*mover{ms.main, ms.dead} {
 		if m != nil {
+			if e.ns.b.durable() {
+				m.hold = e.ns.b.hold
+			}
 			e.ns.b.links.Go(m.serve)
 		}
 	}

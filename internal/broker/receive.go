@@ -59,6 +59,10 @@ func (r *receiver) pump() {
 	for range r.consumer.Ready() {
 		var drained bool
 		ds, drained = r.consumer.Take(ds[:0])
+		if len(ds) > 0 {
+			// Trouble with the disk keeps nobody from reading; receive-and-delete sees to itself.
+			_ = r.conn.b.wait()
+		}
 		for i := range ds {
 			err := r.fault()
 			if err == nil {
@@ -118,7 +122,12 @@ func (r *receiver) send(buf []byte, d *queue.Delivery) ([]byte, error) {
 	}
 	t := message.Tag(d.LockToken)
 	out := server.Outgoing{Tag: t[:], Payload: payload, Settled: r.delete, Batchable: true, Token: d.LockToken}
-	if r.delete {
+	switch {
+	case r.delete && r.conn.b.durable():
+		if err := r.deleteDurably(d); err != nil {
+			return payload, err
+		}
+	case r.delete:
 		out.Commit = func() bool { return r.queue.Complete(d.LockToken) == nil }
 	}
 	_, err = r.link.SendOut(out)
@@ -128,6 +137,21 @@ func (r *receiver) send(buf []byte, d *queue.Delivery) ([]byte, error) {
 		err = nil
 	}
 	return payload, err
+}
+
+// deleteDurably completes d and waits until that is on disk: then it may leave. A link that ends in
+// between takes the message with it, as it would one under way.
+func (r *receiver) deleteDurably(d *queue.Delivery) error {
+	if r.link.Credit() == 0 {
+		return server.ErrNoCredit
+	}
+	if r.queue.Complete(d.LockToken) != nil {
+		return server.ErrWithheld
+	}
+	if refusal := r.conn.b.wait(); refusal != nil {
+		return refusal
+	}
+	return nil
 }
 
 // giveBack returns deliveries that could not be sent, uncounted. The first is

@@ -121,6 +121,9 @@ func (r *responder) run() {
 				break
 			}
 			res, say := r.work(j)
+			if refusal := r.conn.b.wait(); refusal != nil && res.status < statusBadRequest && r.node.Node != address.CBS {
+				res = r.tracked(refused(refusal))
+			}
 			gone := say && !r.answer(res, j.request)
 			if j.from.link.Hold(-1); gone {
 				break

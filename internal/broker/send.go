@@ -53,9 +53,22 @@ func (s *sender) settle(d *server.Delivery, refusal *amqp.Error) {
 	case d.Settled: // nobody asks
 	case refusal != nil:
 		s.link.Settle(d, s.entity.rejected(refusal))
+	case s.conn.b.durable():
+		s.settleDurably(d, txn)
 	default:
 		s.link.Settle(d, acceptedIn(txn))
 	}
+}
+
+// settleDurably accepts d once it is on disk.
+func (s *sender) settleDurably(d *server.Delivery, txn *amqp.TransactionalState) {
+	s.conn.b.after(func(refusal *amqp.Error) {
+		if refusal != nil {
+			s.link.Settle(d, s.entity.rejected(refusal))
+			return
+		}
+		s.link.Settle(d, acceptedIn(txn))
+	})
 }
 
 // Detached forgets the link: nothing of a sender outlives its deliveries.

@@ -54,6 +54,22 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 	if settled {
 		return // nobody waits, and a lost lock is what the client did not care to hear of
 	}
+	if r.conn.b.durable() {
+		ds = slices.Clone(ds) // they are ours during the call only
+		r.conn.b.after(func(refusal *amqp.Error) {
+			if refusal != nil {
+				r.link.Settle(ds, r.entity.rejected(refusal))
+				return
+			}
+			r.answer(ds, answer, errs)
+		})
+		return
+	}
+	r.answer(ds, answer, errs)
+}
+
+// answer states the outcomes of ds: answer, or the reason in errs.
+func (r *receiver) answer(ds []*server.Outgone, answer amqp.DeliveryState, errs []error) {
 	for len(ds) > 0 {
 		n := run(errs, len(ds))
 		state := answer

@@ -26,7 +26,8 @@ const (
 //
 // The mutex is held while queues are asked, and never the other way round.
 type transactions struct {
-	now func() time.Time // the broker's clock
+	now  func() time.Time        // the broker's clock
+	hold func() (release func()) // see Disk.Hold; nil: nothing outlives the process
 
 	mu   sync.Mutex
 	open map[string]*transaction // by id; declared and not discharged
@@ -134,6 +135,9 @@ func (ts *transactions) end(id []byte, fail bool) (sent []*Entity, err *amqp.Err
 			return nil, amqp.Errorf(amqp.ErrCondTransactionRollback,
 				"The transaction was rolled back: an entity that takes part in it has been deleted or disabled.")
 		}
+	}
+	if ts.hold != nil {
+		defer ts.hold()()
 	}
 	for _, p := range t.parts {
 		p.commit()

@@ -3,6 +3,8 @@
 package broker
 
 import (
+	"cmp"
+
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
 	"overdue/internal/broker/message"
@@ -11,6 +13,7 @@ import (
 // A coordinator takes the messages by which a client begins and ends its
 // transactions (AMQP part 4).
 type coordinator struct {
+	b    *Broker
 	link *server.SinkLink
 	txns *transactions
 }
@@ -28,18 +31,21 @@ func (c *conn) attachCoordinator(l *server.SinkLink) (server.Sink, *amqp.Error) 
 	c.txns.coordinate(l.Session())
 	l.Reply.SettleFirst = true
 	l.Reply.Coordinator = &amqp.Coordinator{Capabilities: can}
-	return &coordinator{link: l, txns: &c.txns}, nil
+	return &coordinator{b: c.b, link: l, txns: &c.txns}, nil
 }
 
 // Deliver takes a declare or a discharge.
 func (c *coordinator) Deliver(d *server.Delivery) {
 	state, err := c.perform(d)
-	if err != nil {
-		state = &amqp.Rejected{Error: tracked(err, noSystemTracker)}
+	if d.Settled {
+		return
 	}
-	if !d.Settled {
+	c.b.after(func(refusal *amqp.Error) {
+		if err = cmp.Or(err, refusal); err != nil {
+			state = &amqp.Rejected{Error: tracked(err, noSystemTracker)}
+		}
 		c.link.Settle(d, state)
-	}
+	})
 }
 
 func (c *coordinator) perform(d *server.Delivery) (amqp.DeliveryState, *amqp.Error) {

@@ -159,7 +159,7 @@ func FuzzCoordinator(f *testing.F) {
 	f.Add(amqp.AppendValueSection(nil, new(amqp.Declare).Append(nil)))
 	f.Add(amqp.AppendValueSection(nil, (&amqp.Discharge{TxnID: []byte("x"), Fail: true}).Append(nil)))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		c := &coordinator{txns: &transactions{now: time.Now}}
+		c := &coordinator{b: &Broker{}, txns: &transactions{now: time.Now}}
 		st, err := c.perform(&server.Delivery{Payload: body})
 		declared, isDeclared := st.(*amqp.Declared)
 		if err == nil && !isDeclared {

@@ -125,7 +125,15 @@ func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outg
 	switch {
 	case r.session != nil && !settled:
 		ds = slices.Clone(ds) // they are ours during the call only
-		committed = func() { r.link.Settle(ds, answer) }
+		committed = func() {
+			r.conn.b.after(func(refusal *amqp.Error) {
+				if refusal != nil {
+					r.link.Settle(ds, r.entity.rejected(refusal))
+					return
+				}
+				r.link.Settle(ds, answer)
+			})
+		}
 	case settled:
 		otherwise = new(defaultOutcome(r.link.Attach().Source))
 	}

@@ -59,8 +59,9 @@ func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Nam
 		return nil
 	}
 	if t.call == rights.ReceiveAndDelete {
-		return deliverAndDelete(w, q, d)
+		return deliverAndDelete(w, ns, q, d)
 	}
+	_ = ns.WaitForDisk() // trouble with the disk keeps nobody from reading
 	if err := deliverLocked(w, r, q, d); err != nil {
 		// Nobody has got it, so nobody can settle it. A lock that is lost is as good.
 		if lost := q.Release(d.LockToken); lost != nil && !errors.Is(lost, queue.ErrLockLost) {
@@ -136,7 +137,7 @@ func deliverLocked(w http.ResponseWriter, r *http.Request, q *queue.Queue, d *qu
 
 // deliverAndDelete answers with a message that is removed from the queue first: a
 // client that does not get it has lost it, and nobody gets it twice.
-func deliverAndDelete(w http.ResponseWriter, q *queue.Queue, d *queue.Delivery) error {
+func deliverAndDelete(w http.ResponseWriter, ns *broker.Namespace, q *queue.Queue, d *queue.Delivery) error {
 	m, err := show(&d.View)
 	if err != nil {
 		if lost := q.Release(d.LockToken); lost != nil {
@@ -146,6 +147,9 @@ func deliverAndDelete(w http.ResponseWriter, q *queue.Queue, d *queue.Delivery) 
 	}
 	if err := q.Complete(d.LockToken); err != nil {
 		return err
+	}
+	if refusal := ns.WaitForDisk(); refusal != nil {
+		return refusal
 	}
 	if err := m.write(w, http.StatusOK); err != nil {
 		return errAway

@@ -51,6 +51,9 @@ func (h *runtime) send(w http.ResponseWriter, r *http.Request, ns *broker.Namesp
 	if refusal := entity.Send(encoded...); refusal != nil {
 		return refusal
 	}
+	if refusal := ns.WaitForDisk(); refusal != nil {
+		return refusal
+	}
 	w.Header().Set("Content-Type", rest.ErrorContentType)
 	w.WriteHeader(http.StatusCreated)
 	return nil

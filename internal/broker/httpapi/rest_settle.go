@@ -31,6 +31,9 @@ func settle(w http.ResponseWriter, ns *broker.Namespace, t restTarget) error {
 	if err != nil {
 		return err
 	}
+	if refusal := ns.WaitForDisk(); refusal != nil {
+		return refusal
+	}
 	w.Header().Set("Content-Type", rest.ErrorContentType)
 	w.WriteHeader(http.StatusOK)
 	return nil

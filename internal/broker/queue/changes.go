@@ -96,7 +96,7 @@ func (es *entries) stored(e *entry) Stored {
 	s := Stored{
 		View:      es.view(e),
 		Dead:      e.kept&keptDead != 0,
-		Delivered: e.delivered.taken(),
+		Delivered: e.taken(),
 	}
 	s.EnqueuedTime = e.enqueuedAt.time() // which a quirk may hide
 	return s

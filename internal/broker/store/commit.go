@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"overdue/internal/broker/queue"
 )
 
 // A committer writes batches, one at a time. What is appended while one is under way leaves with
@@ -83,8 +85,8 @@ func (c *committer) Hold() (release func()) {
 }
 
 // After calls f when everything is on disk that was appended before, and at once when it is there
-// already. Where that cannot be said f gets ErrNoRoom, ErrFailed or ErrClosed. After ErrNoRoom it
-// is written all the same as soon as there is room. f must not wait.
+// already. Where that cannot be said, f gets queue.ErrNoRoom, or queue.ErrNotStored after a failure or
+// Close. After queue.ErrNoRoom it is written all the same as soon as there is room. f must not wait.
 func (c *committer) After(f func(error)) {
 	err := c.disk.trouble()
 	c.mu.Lock()
@@ -93,7 +95,7 @@ func (c *committer) After(f func(error)) {
 		waits = &c.next
 	}
 	if err == nil && c.over && waits != nil {
-		err = ErrClosed
+		err = queue.ErrNotStored
 	}
 	if waits != nil && err == nil {
 		waits.waiters = append(waits.waiters, f)
@@ -144,9 +146,9 @@ func (c *committer) write() {
 }
 
 func (c *committer) commit(r *round) {
-	for queue, last := range r.last {
+	for id, last := range r.last {
 		// The error of a batch that was committed already, which this one was not.
-		_ = r.batch.Set(numberKey(queue), binary.BigEndian.AppendUint64(nil, uint64(last)), nil)
+		_ = r.batch.Set(numberKey(id), binary.BigEndian.AppendUint64(nil, uint64(last)), nil)
 	}
 	// Never an error: see patientFS. Pebble would have ended the process by its logger.
 	err := r.batch.Commit(pebble.Sync)

@@ -28,7 +28,7 @@
 // # A disk that is full or fails
 //
 // Pebble ends the process when it cannot write. So it does not learn of it: the file system below
-// it tries again until there is room, see patientFS. Meanwhile After answers with ErrNoRoom. An
+// it tries again until there is room, see patientFS. Meanwhile After answers with queue.ErrNoRoom. An
 // error of another kind, above all of fsync, cannot be repaired while the process runs. Nothing is
-// written from then on, and After answers with ErrFailed.
+// written from then on, and After answers with queue.ErrNotStored.
 package store

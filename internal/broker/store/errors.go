@@ -13,11 +13,4 @@ var (
 	ErrForeign = errors.New("store: the directory has files of something else")
 	// ErrDamaged says that something in the directory cannot be read.
 	ErrDamaged = errors.New("store: the directory is damaged")
-	// ErrNoRoom says that the disk is full. What waits is written as soon as there is room.
-	ErrNoRoom = errors.New("store: no room on the disk")
-	// ErrFailed says that the disk has refused to write, so nothing can be written until the
-	// directory is opened again.
-	ErrFailed = errors.New("store: writing has failed")
-	// ErrClosed says that Close was called.
-	ErrClosed = errors.New("store: closed")
 )

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"overdue/internal/broker/queue"
 )
 
 // retryInterval is how soon a full disk is tried again. A tenth of a second is below what a client
@@ -45,7 +47,7 @@ func (p *patientFS) trouble() error {
 	case p.failure != nil:
 		return p.failure
 	case p.full > 0:
-		return ErrNoRoom
+		return queue.ErrNoRoom
 	}
 	return nil
 }
@@ -80,7 +82,7 @@ func (p *patientFS) count(n int) {
 	f := p.notified
 	p.mu.Unlock()
 	if n > 0 && f != nil {
-		f(ErrNoRoom)
+		f(queue.ErrNoRoom)
 	}
 }
 
@@ -94,7 +96,7 @@ func (p *patientFS) fail(err error) {
 func (p *patientFS) refuse(err error) {
 	p.mu.Lock()
 	if p.failure == nil {
-		p.failure = fmt.Errorf("%w: %w", ErrFailed, err)
+		p.failure = fmt.Errorf("%w: %w", queue.ErrNotStored, err)
 	}
 	failure, f := p.failure, p.notified
 	p.mu.Unlock()

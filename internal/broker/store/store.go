@@ -84,7 +84,7 @@ func (s *Store) Close() error {
 	return errors.Join(s.db.Close(), s.lock.Close())
 }
 
-// Trouble is why nothing can be written: ErrNoRoom, ErrFailed or nil.
+// Trouble is why nothing can be written: queue.ErrNoRoom, queue.ErrNotStored or nil.
 func (s *Store) Trouble() error { return s.fs.trouble() }
 
 // makeDirectory makes dir and what it lies in, so that a loss of power takes none of it.

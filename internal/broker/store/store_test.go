@@ -260,14 +260,14 @@ func TestFullDiskIsWaitedForAndLosesNothing(t *testing.T) {
 	s := openOn(t, d)
 	d.set(func() error { return fmt.Errorf("write: %w", syscall.ENOSPC) }, nil)
 	s.Queue(1).Append(added(1, whole()))
-	if err := s.Wait(); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("Wait on a full disk = %v, want %v", err, ErrNoRoom)
+	if err := s.Wait(); !errors.Is(err, queue.ErrNoRoom) {
+		t.Errorf("Wait on a full disk = %v, want %v", err, queue.ErrNoRoom)
 	}
-	if err := s.Trouble(); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("Trouble on a full disk = %v, want %v", err, ErrNoRoom)
+	if err := s.Trouble(); !errors.Is(err, queue.ErrNoRoom) {
+		t.Errorf("Trouble on a full disk = %v, want %v", err, queue.ErrNoRoom)
 	}
-	if err := s.Wait(); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("Wait on a disk that stays full = %v, want %v", err, ErrNoRoom)
+	if err := s.Wait(); !errors.Is(err, queue.ErrNoRoom) {
+		t.Errorf("Wait on a disk that stays full = %v, want %v", err, queue.ErrNoRoom)
 	}
 	d.set(nil, nil)
 	for s.Trouble() != nil {
@@ -292,16 +292,16 @@ func TestSyncThatFailsIsTheEndOfWriting(t *testing.T) {
 	}
 	d.set(nil, func() error { return syscall.EIO })
 	s.Queue(1).Append(added(2, whole()))
-	if err := s.Wait(); !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) {
-		t.Errorf("Wait when a sync fails = %v, want %v and the cause", err, ErrFailed)
+	if err := s.Wait(); !errors.Is(err, queue.ErrNotStored) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("Wait when a sync fails = %v, want %v and the cause", err, queue.ErrNotStored)
 	}
 	d.set(nil, nil) // a second sync would succeed, and say nothing of what the first has dropped
 	s.Queue(1).Append(added(3, whole()))
-	if err := s.Wait(); !errors.Is(err, ErrFailed) {
-		t.Errorf("Wait after a sync has failed = %v, want %v", err, ErrFailed)
+	if err := s.Wait(); !errors.Is(err, queue.ErrNotStored) {
+		t.Errorf("Wait after a sync has failed = %v, want %v", err, queue.ErrNotStored)
 	}
-	if err := s.Close(); !errors.Is(err, ErrFailed) {
-		t.Errorf("Close after a sync has failed = %v, want %v", err, ErrFailed)
+	if err := s.Close(); !errors.Is(err, queue.ErrNotStored) {
+		t.Errorf("Close after a sync has failed = %v, want %v", err, queue.ErrNotStored)
 	}
 	s = openOn(t, d.crashed(nil, 0))
 	if all, _ := messagesOf(t, s, 1); len(all) < 1 {
@@ -314,7 +314,7 @@ func TestValueThatCannotBeKeptIsTheEndOfWriting(t *testing.T) {
 	m := whole()
 	m.Properties = []queue.Property{{Key: "k", Value: make(chan int)}}
 	s.Queue(1).Append(added(1, m))
-	if err := s.Wait(); !errors.Is(err, ErrFailed) {
-		t.Errorf("Wait = %v, want %v", err, ErrFailed)
+	if err := s.Wait(); !errors.Is(err, queue.ErrNotStored) {
+		t.Errorf("Wait = %v, want %v", err, queue.ErrNotStored)
 	}
 }

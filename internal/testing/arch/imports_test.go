@@ -155,7 +155,7 @@ var allowed = map[string]allowance{
 	"internal/testing/httpapitest": {ours: []string{"internal/broker", "internal/broker/httpapi"}},
 	"internal/broker/emulator":     {[]string{"internal/broker", "internal/broker/adminapi", "internal/broker/queue", "internal/servicebus/duration"}, []string{hujson}},
 	"internal/testing/brokertest": {
-		[]string{"internal/amqp", "internal/amqp/server", "internal/broker", "internal/testing/pipenet", "internal/servicebus/link"},
+		[]string{"internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/queue", "internal/testing/pipenet", "internal/servicebus/link"},
 		[]string{azservicebus},
 	},
 	"internal/testing/exercise": {

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
+	"overdue/internal/testing/brokertest"
+)
+
+func TestRESTAnswersWaitForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &brokertest.SlowDisk{}
+		b, err := broker.New(broker.Config{Disk: disk, Queues: []broker.QueueConfig{{Name: "q"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		api := newREST(func(*http.Request) *broker.Namespace { return b.Default() }, restOptions{})
+		location := ""
+		ask := func(method, path string, want int) func() error {
+			return func() error {
+				w := httptest.NewRecorder()
+				api.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader("")))
+				location = w.Header().Get("Location")
+				if w.Code != want {
+					return fmt.Errorf("status %d, want %d: %s", w.Code, want, w.Body)
+				}
+				return nil
+			}
+		}
+		disk.Until(t, "a send", ask(http.MethodPost, "/q/messages", http.StatusCreated))
+		disk.Until(t, "a peek-lock", ask(http.MethodPost, "/q/messages/head", http.StatusCreated))
+		_, path, _ := strings.Cut(location, "example.com")
+		disk.Until(t, "an unlock", ask(http.MethodPut, path, http.StatusOK))
+		disk.Until(t, "a receive-and-delete", ask(http.MethodDelete, "/q/messages/head", http.StatusOK))
+		disk.Fail(queue.ErrNotStored)
+		if err := ask(http.MethodPost, "/q/messages", http.StatusServiceUnavailable)(); err != nil {
+			t.Errorf("a send to a disk that fails: %v", err)
+		}
+	})
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package brokertest
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"overdue/internal/broker/queue"
+)
+
+// A SlowDisk has what is reported to it once Sync is called.
+type SlowDisk struct {
+	mu      sync.Mutex
+	dirty   bool
+	failure error
+	waiting []func(error)
+	holders int
+	alone   int // steps that nobody held together with others
+	held    int
+}
+
+type slowLog struct{ d *SlowDisk }
+
+func (l slowLog) Append(s *queue.Step) {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	l.d.dirty = true
+	if l.d.holders > 0 {
+		l.d.held++
+	} else {
+		l.d.alone++
+	}
+}
+
+// Queue implements broker.Disk.
+func (d *SlowDisk) Queue(uint32) queue.Log { return slowLog{d} }
+
+// Hold implements broker.Disk.
+func (d *SlowDisk) Hold() func() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.holders++
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.holders--
+	}
+}
+
+// After implements broker.Disk.
+func (d *SlowDisk) After(f func(error)) {
+	d.mu.Lock()
+	if d.failure == nil && d.dirty {
+		d.waiting = append(d.waiting, f)
+		d.mu.Unlock()
+		return
+	}
+	err := d.failure
+	d.mu.Unlock()
+	f(err)
+}
+
+// Sync puts on disk what was reported.
+func (d *SlowDisk) Sync() {
+	d.mu.Lock()
+	waiting := d.waiting
+	d.dirty, d.waiting = false, nil
+	d.mu.Unlock()
+	for _, f := range waiting {
+		f(nil)
+	}
+}
+
+// Fail makes After answer with err from now on.
+func (d *SlowDisk) Fail(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failure = err
+}
+
+// Steps returns how many steps there were since the last call, by whether they were held.
+func (d *SlowDisk) Steps() (alone, held int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	alone, held = d.alone, d.held
+	d.alone, d.held = 0, 0
+	return alone, held
+}
+
+// Until calls Sync as long as do waits for it, and fails the test if do does not wait. It is for a
+// synctest bubble.
+func (d *SlowDisk) Until(t testing.TB, what string, do func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		t.Errorf("%s returns %v before the disk has it", what, err)
+		return
+	default:
+	}
+	for {
+		d.Sync()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s = %v", what, err)
+			}
+			return
+		default:
+		}
+	}
+}
