@@ -5,12 +5,14 @@ package broker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/testing/brokertest"
@@ -104,6 +106,39 @@ func TestSendOnAFullDiskIsRefusedForItsQuota(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("SendMessage while the disk says %q = %v, want %s", cause, err, want)
 			}
+		}
+	})
+}
+
+func TestCommitOfATransactionIsHeldTogetherAndWaitsForTheDisk(t *testing.T) {
+	onSlowDisk(t, nil, func(t *testing.T, ns *brokertest.Namespace, d *brokertest.SlowDisk) {
+		r := rawOver(t, ns, opens)
+		r.attach(0, amqp.RoleSender, "q")
+		r.attach(1, amqp.RoleSender, "", func(a *amqp.Attach) { a.Target, a.Coordinator = nil, &amqp.Coordinator{} })
+		declared, ok := r.transfer(1, 0, amqp.AppendValueSection(nil, (&amqp.Declare{}).Append(nil))).(*amqp.Declared)
+		if !ok {
+			t.Fatal("no transaction was declared")
+		}
+		for range 2 {
+			r.deliveries++
+			r.send(&amqp.Transfer{
+				DeliveryID:    r.deliveries - 1,
+				HasDeliveryID: true,
+				DeliveryTag:   []byte{byte(r.deliveries)},
+				State:         &amqp.TransactionalState{TxnID: declared.TxnID},
+			}, amqp.AppendData(nil, []byte("x")))
+			await[*amqp.Disposition](r)
+		}
+		d.Steps()
+		d.Until(t, "the discharge", func() error {
+			discharge := amqp.AppendValueSection(nil, (&amqp.Discharge{TxnID: declared.TxnID}).Append(nil))
+			if st, accepted := r.transfer(1, 0, discharge).(amqp.Accepted); !accepted {
+				return fmt.Errorf("answer %v", st)
+			}
+			return nil
+		})
+		if alone, held := d.Steps(); alone != 0 || held != 2 {
+			t.Errorf("the commit takes %d steps alone and %d held together, want none and 2", alone, held)
 		}
 	})
 }
