@@ -4,6 +4,7 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -24,10 +25,11 @@ type committer struct {
 	// gate keeps what belongs together in one batch, see Hold.
 	gate sync.RWMutex
 
-	mu     sync.Mutex
-	next   round
-	flying *round // under way; nil: none
-	over   bool
+	mu      sync.Mutex
+	next    round
+	flying  *round // under way; nil: none
+	over    bool
+	highest uint32 // number that an entity ever had
 }
 
 // A round is a batch and those who wait for it.
@@ -146,12 +148,11 @@ func (c *committer) write() {
 }
 
 func (c *committer) commit(r *round) {
-	for id, last := range r.last {
-		// The error of a batch that was committed already, which this one was not.
-		_ = r.batch.Set(numberKey(id), binary.BigEndian.AppendUint64(nil, uint64(last)), nil)
+	// Not an error of the disk: see patientFS. Pebble would have ended the process by its logger.
+	err := r.end()
+	if err == nil {
+		err = r.batch.Commit(pebble.Sync)
 	}
-	// Never an error: see patientFS. Pebble would have ended the process by its logger.
-	err := r.batch.Commit(pebble.Sync)
 	c.mu.Lock()
 	c.flying = nil
 	waiters := r.waiters
@@ -164,6 +165,14 @@ func (c *committer) commit(r *round) {
 	if len(waiters) > 0 {
 		c.written <- waiters
 	}
+}
+
+// end adds what the batch needs once.
+func (r *round) end() (err error) {
+	for id, last := range r.last {
+		err = errors.Join(err, r.batch.Set(numberKey(id), binary.BigEndian.AppendUint64(nil, uint64(last)), nil))
+	}
+	return err
 }
 
 // answer tells those who wait, while the next batch is written.

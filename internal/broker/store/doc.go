@@ -18,7 +18,8 @@
 // A message is written once, whole, when it comes. What changes later is small and stands in a
 // second record beside it:
 //
-//	'v'                            version of this format
+//	'e' entity                     description of an entity, as the broker writes it
+//	'h'                            highest number that an entity ever had
 //	'n' queue                      latest place in the order of arrival that was given out
 //	'm' queue record 0             message: stamps, then its bytes as its sender wrote them
 //	'm' queue record 1             stamps that have changed since

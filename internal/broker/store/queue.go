@@ -56,16 +56,6 @@ func (r *round) change(id uint32, c *queue.Change) (err error) {
 		r.batch.Delete(messageKey(id, c.Record, partStamps), nil))
 }
 
-// Drop forgets a queue with all its messages.
-func (s *Store) Drop(id uint32) {
-	s.append(func(r *round) error {
-		delete(r.last, id)
-		return errors.Join(
-			r.batch.DeleteRange(messagesKey(id), messagesKey(id+1), nil),
-			r.batch.Delete(numberKey(id), nil))
-	})
-}
-
 // Load calls each with the messages of a queue, by record, all of them Added, and returns the
 // latest place in the order of arrival that the queue has given out. It is for the time before
 // anything is appended. Errors: ErrDamaged, and those of each.
@@ -82,15 +72,11 @@ func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err
 }
 
 func (s *Store) lastNumber(id uint32) (int64, error) {
-	value, free, err := s.db.Get(numberKey(id))
+	value, err := s.get(numberKey(id))
 	switch {
-	case errors.Is(err, pebble.ErrNotFound):
-		return 0, nil
-	case err != nil:
-		return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	defer free.Close() //nolint:errcheck // says its documentation: it is always nil
-	if len(value) != 8 {
+	case err != nil || value == nil:
+		return 0, err
+	case len(value) != 8:
 		return 0, fmt.Errorf("%w: the last number of queue %d has %d bytes", ErrDamaged, id, len(value))
 	}
 	return int64(binary.BigEndian.Uint64(value)), nil

@@ -13,6 +13,8 @@ import (
 
 // The first byte of a key says what it is of.
 const (
+	prefixEntity  = 'e'
+	prefixHighest = 'h'
 	prefixNumber  = 'n'
 	prefixMessage = 'm'
 )
@@ -24,6 +26,10 @@ const (
 )
 
 const messageKeySize = 1 + 4 + 8 + 1
+
+var highestKey = []byte{prefixHighest}
+
+func entityKey(id uint32) []byte { return binary.BigEndian.AppendUint32([]byte{prefixEntity}, id) }
 
 func numberKey(id uint32) []byte { return binary.BigEndian.AppendUint32([]byte{prefixNumber}, id) }
 

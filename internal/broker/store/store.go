@@ -71,6 +71,9 @@ func openIn(dir string, fs vfs.FS) (*Store, error) {
 		return nil, unlock(err)
 	}
 	s := &Store{db: db, lock: lock, fs: patient}
+	if err := s.readHighest(); err != nil {
+		return nil, unlock(errors.Join(err, db.Close()))
+	}
 	s.start(db, patient)
 	return s, nil
 }

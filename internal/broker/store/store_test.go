@@ -107,6 +107,37 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
+func TestEntitiesComeBackAndTheirNumbersAreNotUsedAgain(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	s.PutEntity(1, []byte("one"))
+	s.PutEntity(2, []byte("two"))
+	s.PutEntity(3, []byte("three"))
+	if err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	s.PutEntity(1, []byte("one, changed"))
+	s.Drop(3)
+	if err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	s = openOn(t, d.crashed(nil, 0))
+	got := map[uint32]string{}
+	highest, err := s.Entities(func(id uint32, description []byte) error { got[id] = string(description); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(map[uint32]string{1: "one, changed", 2: "two"}, got); diff != "" {
+		t.Errorf("entities after a restart (-want +got):\n%s", diff)
+	}
+	if highest != 3 {
+		t.Errorf("the highest number is %d, want that of the entity that is gone, 3", highest)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestQueueThatIsDroppedIsGone(t *testing.T) {
 	d := newDisk()
 	s := openOn(t, d)

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// PutEntity keeps the description of an entity under its number, in place of the one that it had.
+// What a description says, the broker alone knows. The number is that of the entity's queue.
+func (s *Store) PutEntity(id uint32, description []byte) {
+	s.append(func(r *round) error {
+		err := r.batch.Set(entityKey(id), description, nil)
+		if id > s.highest {
+			s.highest = id
+			err = errors.Join(err, r.batch.Set(highestKey, binary.BigEndian.AppendUint32(nil, id), nil))
+		}
+		return err
+	})
+}
+
+// Drop forgets an entity and its queue with all messages. It may be called again when the queue is
+// closed, for what the queue has reported in between.
+func (s *Store) Drop(id uint32) {
+	s.append(func(r *round) error {
+		delete(r.last, id)
+		return errors.Join(
+			r.batch.Delete(entityKey(id), nil),
+			r.batch.DeleteRange(messagesKey(id), messagesKey(id+1), nil),
+			r.batch.Delete(numberKey(id), nil))
+	})
+}
+
+// Entities calls each with the descriptions of all entities, by number, and returns the highest
+// number that any entity ever had: the next one is free. It is for the time before anything is
+// appended. each must not keep description. Errors: ErrDamaged, and those of each.
+func (s *Store) Entities(each func(id uint32, description []byte) error) (highest uint32, err error) {
+	s.mu.Lock()
+	highest = s.highest
+	s.mu.Unlock()
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixEntity}, UpperBound: []byte{prefixEntity + 1}})
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return highest, errors.Join(eachEntity(it, highest, each), it.Close())
+}
+
+func eachEntity(it *pebble.Iterator, highest uint32, each func(id uint32, description []byte) error) error {
+	for ok := it.First(); ok; ok = it.Next() {
+		if len(it.Key()) != len(entityKey(0)) {
+			return fmt.Errorf("%w: the key of an entity has %d bytes", ErrDamaged, len(it.Key()))
+		}
+		id := binary.BigEndian.Uint32(it.Key()[1:])
+		if id > highest {
+			return fmt.Errorf("%w: entity %d is above the highest number %d", ErrDamaged, id, highest)
+		}
+		description, err := it.ValueAndErr()
+		if err != nil {
+			return fmt.Errorf("%w: entity %d: %w", ErrDamaged, id, err)
+		}
+		if err := each(id, description); err != nil {
+			return err
+		}
+	}
+	if err := it.Error(); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
+
+// readHighest is the start of highest.
+func (s *Store) readHighest() error {
+	value, err := s.get(highestKey)
+	switch {
+	case err != nil || value == nil:
+		return err
+	case len(value) != 4:
+		return fmt.Errorf("%w: the highest number of an entity has %d bytes", ErrDamaged, len(value))
+	}
+	s.highest = binary.BigEndian.Uint32(value)
+	return nil
+}
+
+// get returns a copy of a value, nil when there is none.
+func (s *Store) get(key []byte) ([]byte, error) {
+	value, free, err := s.db.Get(key)
+	switch {
+	case errors.Is(err, pebble.ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	value = append([]byte{}, value...)
+	return value, free.Close()
+}
