@@ -137,7 +137,7 @@ func (es *entities) newEntity(kind Kind, path string, topic *Entity, s settings)
 	} else {
 		e.quota = queue.NewQuota(e.maxSize())
 	}
-	if es.ns.b.durable() {
+	if es.ns.b.durable() && path != "" { // what stands in for no queue holds nothing
 		e.log = es.ns.b.cfg.Disk.Queue(es.ns.b.queues.Add(1))
 	}
 	e.queue = queue.New(e.engine())

@@ -5,6 +5,7 @@ package queue
 // changes collects what one operation changes in a queue and gives it to the log as one step.
 // Without a log it does nothing.
 type changes struct {
+	log     Log // nil: there is none
 	cfg     *settings
 	entries *entries
 	numbers *numbers
@@ -39,13 +40,18 @@ func (n recordNumber) int64() (record int64) {
 	return record
 }
 
-// note says that e is new, gone, or has other stamps.
+// note says that e is new, gone, or has other stamps. It is small, since most queues have no log.
 func (c *changes) note(e *entry) {
-	if c.cfg.Log == nil || e.kept&keptNoted != 0 {
-		return
+	if c.log != nil {
+		c.add(e)
 	}
-	e.kept |= keptNoted
-	c.noted = append(c.noted, e)
+}
+
+func (c *changes) add(e *entry) {
+	if e.kept&keptNoted == 0 {
+		e.kept |= keptNoted
+		c.noted = append(c.noted, e)
+	}
 }
 
 // noteGone is note for an entry that leaves for good.
@@ -54,12 +60,15 @@ func (c *changes) noteGone(e *entry) {
 	c.note(e)
 }
 
-// report gives the log what was noted. Those of an entry that has come and gone in one step need
-// no place there.
+// report gives the log what was noted, if anything was.
 func (c *changes) report() {
-	if c.cfg.Log == nil || len(c.noted) == 0 && c.numbers.last == c.last {
-		return
+	if c.log != nil && (len(c.noted) > 0 || c.numbers.last != c.last) {
+		c.append()
 	}
+}
+
+// append is report of one step. An entry that has come and gone in it needs no place there.
+func (c *changes) append() {
 	s := &c.step
 	if !c.cfg.frozen { // a dead-letter queue gives out no numbers that a client could know before
 		s.Last = c.numbers.last
@@ -85,7 +94,7 @@ func (c *changes) report() {
 		}
 		s.Changes = append(s.Changes, change)
 	}
-	c.cfg.Log.Append(s)
+	c.log.Append(s)
 	clear(c.noted)
 	clear(s.Changes) // bodies are not kept for the next step
 	c.noted, s.Changes, s.Last = c.noted[:0], s.Changes[:0], 0

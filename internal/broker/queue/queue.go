@@ -54,6 +54,7 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 	t := &q.entries.table
 	q.numbers.cfg = &q.cfg
 	q.changes = changes{
+		log:     cfg.Log,
 		cfg:     &q.cfg,
 		entries: &q.entries,
 		numbers: &q.numbers,

@@ -128,7 +128,7 @@ var allowed = map[string]allowance{
 	"internal/broker/queue":         {[]string{"internal/broker/quirk"}, []string{btree}},
 	"internal/broker/store":         {[]string{"internal/amqp", "internal/broker/queue"}, []string{pebble}},
 	"internal/broker/message":       {[]string{"internal/amqp", "internal/broker/filter", "internal/broker/queue", "internal/servicebus/rights"}, []string{apd}},
-	"internal/broker":               {ours: []string{"internal/broker/quirk", "internal/broker/message", "internal/servicebus/duration", "internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
+	"internal/broker":               {ours: []string{"internal/broker/store", "internal/broker/quirk", "internal/broker/message", "internal/servicebus/duration", "internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker/queue", "internal/servicebus/rights", "internal/servicebus/sas", "internal/broker/filter"}},
 	"internal/broker/filter":        {others: []string{apd}},
 	"internal/servicebus/rest":      {ours: []string{"internal/amqp", "internal/servicebus/duration"}},
 	"internal/broker/adminapi":      {ours: []string{"internal/amqp", "internal/broker", "internal/broker/filter", "internal/broker/message", "internal/broker/queue", "internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration", "internal/servicebus/rest"}},
