@@ -26,7 +26,7 @@ type historyView[T any] struct {
 	check func(entity string) error
 	path  string // of the admin port
 	write func(w io.Writer, found []T) error
-	// What is said where nothing was found, without gaps in the history and with them.
+	// These say that nothing was found, without gaps in the history and with them.
 	happened, recorded string
 }
 

@@ -10,7 +10,7 @@ import (
 // A Disk keeps what the entities of a broker hold, so that it outlives the process. A store.Store is
 // one. A broker without a Disk is in memory alone.
 //
-// Whatever leaves for a client leaves after everything is on disk that was changed before: no client
+// Each outcome leaves for its client after everything that was changed before is on disk: no client
 // has heard of anything that a loss of power takes back.
 type Disk interface {
 	// Queue is the log of the queue with this number.

@@ -143,8 +143,8 @@ func TestCommitOfATransactionIsHeldTogetherAndWaitsForTheDisk(t *testing.T) {
 	})
 }
 
-// What reaches several queues reaches the disk in one piece: the copies of a topic with the end of
-// the original, and so with a forward.
+// A message that reaches several queues reaches the disk in one piece: the copies of a topic with
+// the end of the original, and so with a forward.
 func TestFanOutAndForwardAreHeldTogether(t *testing.T) {
 	configure := func(c *broker.Config) {
 		c.Queues = append(c.Queues, broker.QueueConfig{Name: "from", ForwardTo: "q"})

@@ -24,7 +24,7 @@ func TestTableAndConfigAreTheSame(t *testing.T) {
 			f := typ.Field(i)
 			tag, ok := f.Tag.Lookup("mapstructure")
 			if !ok {
-				// What the embedded broker has in the words of Service Bus, or has no setting.
+				// The embedded broker has it in the words of Service Bus, or it is no setting.
 				if key := path + strings.ToLower(f.Name[:1]) + f.Name[1:]; ofBroker(typ) && want[key] {
 					got[key] = true
 				}

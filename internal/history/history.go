@@ -2,9 +2,9 @@
 
 // Package history remembers what happened. In memory it has the latest events, the sinks that took
 // them, and those that have still to get them and why. In a directory it also keeps missed
-// deadlines in full, and how many sends, outcomes, settlements and deliveries of alerts there were
-// in each minute: one file, bounded by age and by size. No guarantee depends on it, so a file that
-// cannot be written costs history and nothing else.
+// deadlines in full, and counts of sends, outcomes, settlements and deliveries for each minute. That
+// is one file, bounded by age and by size. No guarantee depends on it, so a file that cannot be
+// written costs history and nothing else.
 //
 // Counts are the increases of the metrics, read every few seconds. Nothing is added to the path of
 // a send or of a verdict; an event is one entry in memory.
@@ -139,7 +139,7 @@ func Open(c Config) (h *History, aside string, err error) {
 	}
 	h.resume(h.file.clock, now)
 	var latest []*entry
-	// What cannot be read is left out: it is no reason to keep no history.
+	// Records that cannot be read are left out: they are no reason to keep no history.
 	_ = h.file.each(kindMissed, time.Time{}, func(_ time.Time, _ string, v []byte) bool {
 		if n := decode(v); n.Event.ID != "" {
 			latest = append(latest, &entry{n, len(n.TakenBy) + 1})

@@ -214,7 +214,7 @@ func TestWhatCannotBeWrittenWaitsAndIsBounded(t *testing.T) {
 	}
 }
 
-// What leaves the memory while it is being written is not lost.
+// An event that leaves the memory while it is being written is not lost.
 func TestWhatIsWrittenMeanwhileIsNotDropped(t *testing.T) {
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
 	for i := range Capacity {

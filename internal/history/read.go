@@ -31,8 +31,8 @@ const (
 )
 
 // Notifications returns up to 100 notifications of messages with that name, see [address.Names], or
-// for "" those of all messages that are in memory. The latest comes first. What another process
-// notified has no sinks.
+// for "" those of all messages that are in memory. The latest comes first. Notifications by other
+// processes have no sinks.
 func (h *History) Notifications(ctx context.Context, name string) []Notification {
 	match := func(e *alert.Event) bool {
 		return name == "" || address.Names(name, e.Data.MessageID, e.Data.SequenceNumber)

@@ -42,8 +42,8 @@ const (
 )
 
 // ServeHTTP answers with what its path says as JSON. The latest notifications can be restricted to
-// one message by message-id, whose value is the message-id, or # and the sequence number; what is
-// in the file by since, a time, and by entity.
+// one message by message-id, whose value is the message-id, or # and the sequence number. Records of
+// the file can be restricted by since, a time, and by entity.
 func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if r.URL.Path == NotificationsPath {
@@ -150,8 +150,8 @@ func FetchNotifications(ctx context.Context, addr, name string) (a Answer[Notifi
 	return ask[Notification](ctx, addr, NotificationsPath, url.Values{"message-id": {name}})
 }
 
-// Fetch asks the process with the admin port addr for what it has at a path since a time, of one
-// entity or for "" of all: [Fetched] at MissedPath, [slack.Summary] at SlackPath, [Point] at
+// Fetch asks the process with the admin port addr for what it has at a path since a time. The entity
+// "" means all. Answers are [Fetched] at MissedPath, [slack.Summary] at SlackPath, and [Point] at
 // MinutesPath.
 func Fetch[T any](ctx context.Context, addr, path, entity string, since time.Time) (a Answer[T], err error) {
 	return ask[T](ctx, addr, path, url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}})

@@ -105,8 +105,8 @@ func (h *History) writeUntil(ctx context.Context) error {
 	return h.file.close()
 }
 
-// flush writes everything that waits in one transaction, and shares it then. What cannot be written
-// waits on.
+// flush writes everything that waits in one transaction, and shares it then. Records that
+// cannot be written wait on.
 func (h *History) flush(ctx context.Context, now time.Time) {
 	late := time.AfterFunc(lateAfter, func() { h.report(errLate) })
 	defer late.Stop()
@@ -132,8 +132,8 @@ func (h *History) flush(ctx context.Context, now time.Time) {
 	}
 }
 
-// waiting returns what the file has yet to get. What was counted since the last write counts in the
-// present minute.
+// waiting returns what the file has yet to get. Counts since the last write are of the present
+// minute.
 func (h *History) waiting(totals map[series]slack.Buckets, now time.Time) *batch {
 	b := &batch{minute: now.Truncate(time.Minute), counts: map[series]slack.Buckets{}}
 	for s, all := range totals {
@@ -250,8 +250,8 @@ func (h *History) sample() (map[series]slack.Buckets, error) {
 	return totals, nil
 }
 
-// share adds what has just been written to the history of the fleet. What Redis does not take is in
-// the file of this process alone.
+// share adds what has just been written to the history of the fleet. Records that Redis does not
+// take are in the file of this process alone.
 func (h *History) share(ctx context.Context, b *batch, now time.Time) {
 	var missed []string
 	slices.SortFunc(b.added, func(a, b alert.Event) int { return a.Data.Deadline.Compare(b.Data.Deadline) }) // Redis forgets the first

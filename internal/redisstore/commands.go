@@ -51,7 +51,7 @@ if v and v ~= ARGV[1] then return 'other' end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 'mine'`)
 
-// What claim answers besides "other".
+// Answers of claim besides "other".
 const (
 	claimMine = "mine"
 	claimDone = "done"

@@ -11,7 +11,7 @@
 // connection reads, and gives every outcome to the Send that waits for it. So a transfer costs one
 // write, one read and one wake-up, and no goroutine passes it on. Credit, drains and settlements
 // are written in the same way, so what a caller writes reaches the peer in that order. The reader
-// never writes, because a peer that does not read must not keep it from reading: answers to the
+// never writes, because a peer that does not read must not keep it from reading. Answers to the
 // peer are rare, and a new goroutine writes each (package transport).
 //
 // # States

@@ -9,10 +9,10 @@
 // A connection has a reader and, while there is something to write, a writer. The [Owner] has the
 // mutex that guards everything but the reader's fields.
 //
-// Every frame is encoded into the queued output. At most one goroutine writes; it takes all that is
-// queued, and whatever is queued meanwhile leaves with its next write. That goroutine is the reader
-// before it waits, which writes as much as the socket takes at once (WriteDirect); or a caller that
-// may wait (Flush); or a goroutine that Signal starts and that ends when nothing is left. So the
-// reader never waits for a peer that does not read, and a quiet connection has neither a goroutine
-// nor a buffer for output.
+// Every frame is encoded into the queued output. At most one goroutine writes. It takes all that is
+// queued, and frames that are queued meanwhile leave with its next write. There are three such
+// goroutines. The reader writes before it waits, as much as the socket takes at once (WriteDirect).
+// A caller that may wait writes with Flush. Signal starts a goroutine that ends when nothing is
+// left. So the reader never waits for a peer that does not read, and a quiet connection has neither
+// a goroutine nor a buffer for output.
 package transport

@@ -58,8 +58,8 @@ func (d *deadLetters) add(e *entry, reason, description string) {
 }
 
 // bury moves those that die to the dead-letter queue, with one lock of its mutex. The mutex of their
-// own queue is still held, so nobody sees a message in neither place or in both, and the log gets
-// what has become of them before anybody can do more.
+// own queue is still held, so nobody sees a message in neither place or in both. The log gets the
+// changes before anybody can do more.
 func (d *deadLetters) bury(dead *Queue, now instant) {
 	d.fate = nil
 	if len(d.dying) > 0 {

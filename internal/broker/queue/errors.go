@@ -51,7 +51,7 @@ var (
 	ErrBeingCanceled = errors.New("queue: scheduled message is being canceled")
 	// ErrCanceled says that the caller gave up waiting.
 	ErrCanceled = errors.New("queue: canceled")
-	// ErrNoRoom says that a log has no room on its disk. What was reported is kept as soon as it has.
+	// ErrNoRoom says that a log has no room on its disk. It keeps the reported changes as soon as it has.
 	ErrNoRoom = errors.New("queue: no room on the disk")
 	// ErrNotStored says that a log cannot write, and will not before it is opened again.
 	ErrNotStored = errors.New("queue: cannot be stored")

@@ -12,8 +12,8 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// A committer writes batches, one at a time. What is appended while one is under way leaves with
-// the next.
+// A committer writes batches, one at a time. Steps that are appended while one is under way
+// leave with the next.
 type committer struct {
 	db       *pebble.DB
 	disk     *patientFS

@@ -26,9 +26,9 @@ type history struct {
 }
 
 // TestCrashLeavesABeginningOfTheHistory loses power at any byte that is written, and then at any
-// byte of what the next process writes. What was not synced survives block by block, as it
-// happens. There must be all steps up to one, at least those that were said to be on disk, and of
-// those that are held together all or none.
+// byte of what the next process writes. Blocks that were not synced survive at random. There must
+// be all steps up to one, at least those that were said to be on disk. Of those that are held
+// together there must be all or none.
 func TestCrashLeavesABeginningOfTheHistory(t *testing.T) {
 	for seed := range uint64(crashSeeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 )
 
 // A disk is a file system in memory that loses power at a byte, and whose writes and syncs fail or
-// wait when a test says so. What was not synced is there after a loss of power, or is not, block by
-// block.
+// wait when a test says so. After a loss of power, each block that was not synced is there or not.
 type disk struct {
 	vfs.FS
 	mem *vfs.MemFS

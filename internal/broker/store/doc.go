@@ -9,13 +9,12 @@
 //
 // The queues in memory are the truth about order, locks and expiry. They report each step that they
 // take. The store writes steps in batches: those that come while a batch is under way leave with
-// the next. What a client is to hear waits in After until all is on disk that was reported before
-// it. So after a crash the directory has a beginning of the history, and all of it that any client
-// has heard of.
+// the next. An outcome for a client waits in After until all steps before it are on disk. So after
+// a crash the directory has a beginning of the history, and all of it that any client has heard of.
 //
 // # Records
 //
-// A message is written once, whole, when it comes. What changes later is small and stands in a
+// A message is written once, whole, when it comes. Later changes are small and stand in a
 // second record beside it:
 //
 //	'e' entity                     description of an entity, as the broker writes it

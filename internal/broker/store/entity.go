@@ -11,7 +11,7 @@ import (
 )
 
 // PutEntity keeps the description of an entity under its number, in place of the one that it had.
-// What a description says, the broker alone knows. The number is that of the entity's queue.
+// Only the broker can read a description. The number is that of the entity's queue.
 func (s *Store) PutEntity(id uint32, description []byte) {
 	s.append(func(r *round) error {
 		err := r.batch.Set(entityKey(id), description, nil)

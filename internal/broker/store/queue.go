@@ -56,9 +56,9 @@ func (r *round) change(id uint32, c *queue.Change) (err error) {
 		r.batch.Delete(messageKey(id, c.Record, partStamps), nil))
 }
 
-// Load calls each with the messages of a queue, by record, all of them Added, and returns the
-// latest place in the order of arrival that the queue has given out. It is for the time before
-// anything is appended. Errors: ErrDamaged, and those of each.
+// Load calls each with the messages of a queue, by record, all of them Added. It returns the latest
+// place in the order of arrival that the queue has given out. It MUST be called before anything is
+// appended. Errors: ErrDamaged, and those of each.
 func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err error) {
 	if last, err = s.lastNumber(id); err != nil {
 		return 0, err

@@ -205,7 +205,7 @@ func openDatabase(path string, fs vfs.FS) (db *pebble.DB, err error) {
 	return nil, err
 }
 
-// logger takes what Pebble has to say. What matters comes as an error, too.
+// logger drops the messages of Pebble. Those that matter come as errors, too.
 type logger struct{}
 
 // fatal is what Fatalf ends with, since it must not return.

@@ -156,7 +156,7 @@ func (r *Resubmission) finish(ctx context.Context, ts []*taken) (n int, err erro
 }
 
 // contents peeks at ts, which are in the order of their numbers. They have been received together,
-// so few others stand between them. What is not there has been settled by another client.
+// so few others stand between them. Another client has settled those that are not there.
 func (r *Resubmission) contents(ctx context.Context, ts []*taken) (map[int64]*Letter, error) {
 	all := map[int64]*Letter{}
 	for _, t := range ts {

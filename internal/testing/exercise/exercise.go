@@ -128,8 +128,8 @@ func RealTime(t *testing.T, f func(*testing.T)) {
 // without an end would otherwise spin through years of keep-alives.
 const caseTime = time.Hour
 
-// A scene is a queue of its own with a client, for one case. What only cases of one kind do is with
-// the part for them.
+// A scene is a queue of its own with a client, for one case. Each kind of case has a part with
+// what only it does.
 type scene struct {
 	*testing.T
 	ctx    context.Context
