@@ -74,7 +74,7 @@ func (d *delivery) start() (relay.DeliveryHandler, *amqp.Error) {
 	var entered bool
 	var err error
 	if !d.settings.Unknown {
-		entered, err = d.p.tryEnter()
+		entered, err = d.p.sends.tryEnter()
 	}
 	if err == nil && !entered {
 		d.queued = true
@@ -89,13 +89,13 @@ func (d *delivery) start() (relay.DeliveryHandler, *amqp.Error) {
 	case err != nil:
 		d.step(refused, err)
 	case len(d.promises) == 0:
-		d.p.leave()
+		d.p.sends.leave()
 		return &unmonitored{d.p, d.entity, d.n, d.began, d.trace}, nil
 	case d.beginOnLink():
 		return d, nil
 	}
 	if entered {
-		d.p.leave()
+		d.p.sends.leave()
 	}
 	return nil, d.refusal
 }
@@ -120,7 +120,7 @@ func (d *delivery) startLater() {
 	} else if d.beginOnLink() {
 		return
 	}
-	d.p.leave()
+	d.p.sends.leave()
 }
 
 // Before is called by the relay when it is ready to pass the delivery on.

@@ -88,7 +88,7 @@ func TestASendThatWaitsForAPlaceIsQueued(t *testing.T) {
 			t.Fatalf("no series %s", name)
 			return 0
 		}
-		if err := sc.proxy.enter(t.Context()); err != nil { // as a send in flight does
+		if err := sc.proxy.sends.enter(t.Context()); err != nil { // as a send in flight does
 			t.Fatal(err)
 		}
 		go func() {
@@ -99,7 +99,7 @@ func TestASendThatWaitsForAPlaceIsQueued(t *testing.T) {
 		if inFlight, queued := gauge("overdue_sends_in_flight"), gauge("overdue_sends_queued"); inFlight != 1 || queued != 1 {
 			t.Errorf("%v in flight and %v queued, want 1 and 1", inFlight, queued)
 		}
-		sc.proxy.leave()
+		sc.proxy.sends.leave()
 		<-ended
 		if inFlight, queued := gauge("overdue_sends_in_flight"), gauge("overdue_sends_queued"); inFlight != 0 || queued != 0 {
 			t.Errorf("%v in flight and %v queued, want none", inFlight, queued)

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/amqp/relay"
-	"overdue/internal/lifecycle"
 	"overdue/internal/listener"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
@@ -136,8 +134,7 @@ const (
 type Proxy struct {
 	cfg     Config
 	metrics *metrics
-	places  chan struct{} // one per send in flight
-	queued  atomic.Int64  // sends that wait for one
+	sends   inFlight
 	bodies  *rest.Bodies
 	known   atomic.Pointer[sas.Keys] // see SetKeys
 	behind  *relay.Relay             // the AMQP endpoint; nil = there is none
@@ -153,10 +150,6 @@ type Proxy struct {
 	// go before work messages instead of together with them. Otherwise every refused attempt of
 	// an app that retries would leave one more work message.
 	companionFirst atomic.Bool
-
-	mu     sync.Mutex
-	closed bool
-	sends  sync.WaitGroup // MUST only grow under mu while closed is false
 }
 
 // New returns a Proxy. The first send to an entity opens the link.
@@ -190,12 +183,15 @@ func New(cfg Config) (*Proxy, error) {
 		cfg.Log = zap.NewNop()
 	}
 	p := &Proxy{
-		cfg:    cfg,
-		places: make(chan struct{}, cfg.MaxInFlight),
+		cfg: cfg,
+		sends: inFlight{
+			places:  make(chan struct{}, cfg.MaxInFlight),
+			timeout: cfg.SendTimeout,
+		},
 		bodies: rest.NewBodies(bodyBudget),
 	}
 	var err error
-	p.metrics, err = newMetrics(cfg.Registerer, cfg.Canary, func() int { return len(p.places) }, p.queued.Load)
+	p.metrics, err = newMetrics(cfg.Registerer, cfg.Canary, func() int { return len(p.sends.places) }, p.sends.queued.Load)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: register metrics: %w", err)
 	}
@@ -222,62 +218,13 @@ func (p *Proxy) noteCompanions(err error) {
 	}
 }
 
-// enter takes a place among the sends in flight; leave releases it. It waits until ctx ends or
-// SendTimeout has passed, and then fails with errBusy. After Close it fails with errClosed.
-func (p *Proxy) enter(ctx context.Context) error {
-	select {
-	case p.places <- struct{}{}:
-	default:
-		p.queued.Add(1)
-		defer p.queued.Add(-1)
-		ctx, cancel := context.WithTimeout(ctx, p.cfg.SendTimeout)
-		defer cancel()
-		select {
-		case p.places <- struct{}{}:
-		case <-ctx.Done():
-			return fmt.Errorf("proxy: %w", errBusy)
-		}
-	}
-	return p.entered()
-}
-
-// tryEnter is like enter, but does not wait. ok is false when no place is free.
-func (p *Proxy) tryEnter() (ok bool, err error) {
-	select {
-	case p.places <- struct{}{}:
-		return true, p.entered()
-	default:
-		return false, nil
-	}
-}
-
-// entered counts a send that has taken a place. After Close it releases the place instead.
-func (p *Proxy) entered() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		<-p.places
-		return fmt.Errorf("proxy: %w", errClosed)
-	}
-	p.sends.Add(1)
-	return nil
-}
-
-func (p *Proxy) leave() {
-	<-p.places
-	p.sends.Done()
-}
-
 // Close does what Shutdown does, closes the AMQP connections, refuses new sends and waits for those
 // in flight. The links and the scheduler stay open: they belong to the caller.
 func (p *Proxy) Close(ctx context.Context) error {
 	defer p.port.Close() // closes idle connections; the errors of the endpoints come from the calls below
 	endpointErr := errors.Join(p.Shutdown(ctx), p.closeAMQP(ctx))
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	if err := lifecycle.Wait(ctx, &p.sends); err != nil {
-		return fmt.Errorf("proxy: sends still in flight: %w", err)
+	if err := p.sends.close(ctx); err != nil {
+		return err
 	}
 	return endpointErr
 }

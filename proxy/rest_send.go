@@ -40,7 +40,7 @@ func (r *request) run(ctx context.Context, carry func(context.Context) error) er
 	defer cancel()
 	r.ctx = ctx
 	if err := r.prepare(); err != nil {
-		defer r.p.leave()
+		defer r.p.sends.leave()
 		r.step(refused, err)
 		return <-r.result
 	}

@@ -82,7 +82,7 @@ func (s *send) wait(ctx context.Context) error {
 		}
 		s.settings = known
 	}
-	return s.p.enter(ctx)
+	return s.p.sends.enter(ctx)
 }
 
 func (s *send) learn(ctx context.Context) (Settings, error) {
@@ -191,7 +191,7 @@ func (s *send) finish(from state, in input, err, scheduled error) {
 	s.to.finished(err)
 	s.trace.End(fault(err, s.entity))
 	if from != waiting {
-		s.p.leave()
+		s.p.sends.leave()
 	}
 }
 

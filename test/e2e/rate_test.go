@@ -155,7 +155,7 @@ func TestManyEventsAreNotifiedInTurn(t *testing.T) {
 	for _, test := range []struct{ takes, within time.Duration }{
 		{0, 300 * time.Millisecond},
 		{1500 * time.Microsecond, 300 * time.Millisecond},
-		{time.Second, n / atOnce * 1100 * time.Millisecond},
+		{time.Second, (n + atOnce - 1) / atOnce * 1100 * time.Millisecond},
 	} {
 		t.Run(test.takes.String(), func(t *testing.T) {
 			play(t, func(s *scene) {
