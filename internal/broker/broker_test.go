@@ -205,7 +205,7 @@ func TestAMessageToScheduleIsNoLargerThanItsEntityAllows(t *testing.T) {
 				t.Errorf("schedule of %d bytes = %d, %v, want %d scheduled", size, len(numbers), err, want)
 			}
 			if want == 0 && (err == nil || !strings.Contains(err.Error(), "2048 is the most")) {
-				t.Errorf("schedule of %d bytes = %v, want to be told the limit", size, err)
+				t.Errorf("schedule of %d bytes = %v, want an error that states the limit", size, err)
 			}
 		}
 	})

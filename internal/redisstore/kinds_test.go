@@ -302,7 +302,7 @@ func TestKeysOfAScriptShareASlot(t *testing.T) {
 	}
 	for _, key := range []string{reports, counts, claim, parts, note, "x{a}y", "{}x", "x", s.key("i", "inbox")} {
 		if got, want := r.Must("CLUSTER", "KEYSLOT", key), ":"+strconv.Itoa(slotOf(key))+"\r\n"; got != want {
-			t.Errorf("the slot of %q is %q, reckoned as %q", key, got, want)
+			t.Errorf("the slot of %q is %q, computed as %q", key, got, want)
 		}
 	}
 }

@@ -208,7 +208,7 @@ var txnManageSpecs = []spec{
 		c.rollback(txn)
 		s.wantBodies("left", s.peek(s.receiver()), "a")
 	}},
-	{name: "a second cancel is told of the first", check: func(s *scene) {
+	{name: "a second cancel is refused while the first is under way", check: func(s *scene) {
 		numbers := s.schedule(s.now().Add(time.Minute), "a")
 		c := s.transactions()
 		m := c.manager(s.queue)
