@@ -70,7 +70,7 @@ type window struct {
 // then, so that it does not miss a message that moves meanwhile.
 func (r *reading) run(ctx context.Context) error {
 	r.now = r.e.w.clock.Now().Add(-r.e.w.clock.Grain())
-	unread, unseen, err := r.readBacklog(ctx)
+	unread, err := r.readBacklog(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (r *reading) run(ctx context.Context) error {
 	for rl, found := range r.found {
 		r.watchFound(ctx, rl, found)
 	}
-	return r.readLetters(ctx, merged(slices.Concat(unseen, windowsOf(r.named(), search.WindowMargin))))
+	return r.readLetters(ctx)
 }
 
 // named returns the rules over references.
@@ -133,11 +133,20 @@ func merged(windows []window) []window {
 	return joined
 }
 
+// slotWindows returns the windows of the slots.
+func (r *reading) slotWindows() (all []window) {
+	for _, slot := range r.slots {
+		for _, w := range judge.WindowsOf(slot) {
+			all = append(all, window{w.From, w.Until, []*rule{r.bySlot[slot]}})
+		}
+	}
+	return all
+}
+
 // readBacklog takes messages from the backlog, as far as windows are long. It returns the windows,
-// or parts of windows, that the backlog does not cover, which are still to be read. It also returns
-// those that it did not cover before: a message that has expired there was never seen. A backlog
+// or parts of windows, that the backlog does not cover, which are still to be read. A backlog
 // goes by today's default, so it has no messages from before that.
-func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err error) {
+func (r *reading) readBacklog(ctx context.Context) (unread []window, err error) {
 	e := r.e
 	var byLife, others []*rule
 	for _, rl := range r.named() {
@@ -148,34 +157,27 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 		}
 	}
 	unread = windowsOf(others, search.StampPrecision)
-	windows := windowsOf(byLife, search.StampPrecision)
-	for _, slot := range r.slots {
-		for _, w := range judge.WindowsOf(slot) {
-			windows = append(windows, window{w.From, w.Until, []*rule{r.bySlot[slot]}})
-		}
-	}
+	windows := slices.Concat(windowsOf(byLife, search.StampPrecision), r.slotWindows())
 	final := e.w.clock.Now().Add(-search.SettledAge)
 	for _, w := range merged(windows) {
 		isLong := w.until.Sub(w.from) >= backlogSpan && final.After(w.from) && !w.from.IsZero()
 		if !isLong || e.settings.mayPrecedeDefault(w.from) || e.work.Unordered {
-			unread, unseen = append(unread, w), append(unseen, w)
+			unread = append(unread, w)
 			continue
 		}
-		before := e.backlog.Covered(w.from)
-		if before.After(w.until) {
+		if e.backlog.Covered(w.from).After(w.until) {
 			continue
 		}
 		covered, err := e.backlog.Extend(ctx, e.work, w.from, earlier(w.until.Add(backlogSpan), final), e.settings.lifeOf)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		unseen = append(unseen, window{before, w.until, w.rules})
 		if !covered.After(w.until) {
 			unread = append(unread, window{covered, w.until, w.rules})
 		}
 	}
 	r.takeBacklog(ctx)
-	return unread, unseen, nil
+	return unread, nil
 }
 
 // takeBacklog watches the messages of the backlog that slots stand for, or that references name
@@ -272,20 +274,20 @@ func preferred(messages []*link.Message, is func(*link.Message) bool) (some []*l
 
 // readLetters reads the dead letters in the windows of rules whose messages may have expired
 // before they were read on the work queue.
-func (r *reading) readLetters(ctx context.Context, windows []window) error {
+func (r *reading) readLetters(ctx context.Context) error {
 	e := r.e
 	latest, known := e.w.clock.NotAfter()
-	for _, in := range windows {
-		some := false
-		for _, rl := range in.rules {
-			earliest := rl.earliest(&e.settings)
-			if !known || earliest.IsZero() || !latest.Before(earliest) || e.settings.forwardTo != "" {
-				r.late[rl], some = true, true
-			}
+	windows := slices.Concat(r.slotWindows(), windowsOf(r.named(), search.WindowMargin))
+	windows = slices.DeleteFunc(windows, func(in window) bool {
+		rl := in.rules[0]
+		earliest := rl.earliest(&e.settings)
+		if known && !earliest.IsZero() && latest.Before(earliest) && e.settings.forwardTo == "" {
+			return true
 		}
-		if !some {
-			continue
-		}
+		r.late[rl] = true
+		return false
+	})
+	for _, in := range merged(windows) {
 		if err := e.letters.view.Between(ctx, in.from, in.until, func(m *link.Message) { r.meetLetter(ctx, m) }); err != nil {
 			return err
 		}

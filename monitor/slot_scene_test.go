@@ -228,3 +228,35 @@ func TestSlotsOfSpansKeepEveryDeadline(t *testing.T) {
 		c.Queues[0].LockDuration = 10 * time.Second
 	})
 }
+
+// A companion comes late, since somebody else held it. Meanwhile later slots had the backlog read
+// beyond its window, and their nudges expired its messages: only their dead letters are left.
+func TestSlotThatComesLateFindsItsDeadLetters(t *testing.T) {
+	play(t, func(s *scene) {
+		s.MeasureClock()
+		other, err := s.Client.NewReceiverForQueue(monitorQueue, nil)
+		s.Must(err)
+		held := make(chan *azservicebus.ReceivedMessage)
+		go func() {
+			first, err := other.ReceiveMessages(s.Context(), 1, nil)
+			s.Must(err)
+			held <- first[0]
+		}()
+		time.Sleep(100 * time.Millisecond) // its credit is the oldest
+		s.startMonitor()
+		lives := make([]time.Duration, 100)
+		for i := range lives {
+			lives[i] = 3*time.Second + time.Duration(i)*30*time.Millisecond
+		}
+		s.sendLives(workQueue, lives)
+		late := <-held
+		time.Sleep(2 * time.Second)
+		s.Must(other.AbandonMessage(s.Context(), late, nil))
+		time.Sleep(time.Minute)
+		var want []string
+		for i := range lives {
+			want = append(want, fmt.Sprint("missed b-", i+1))
+		}
+		s.WantEvents(want...)
+	}, func(s *scene, c *broker.Config) { s.slots = true })
+}
