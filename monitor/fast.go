@@ -27,8 +27,12 @@ const (
 )
 
 // isFast reports whether nudges come first on e.
-func (e *entity) isFast() bool {
-	return e.settings.nudgeReachesAll() && !e.work.Unordered && e.letters.stay()
+func (e *entity) isFast() bool { return e.mayNudgeFirst() && e.letters.stay() }
+
+// mayNudgeFirst reports whether one nudge expires all that is overdue, and its letters are found by
+// number.
+func (e *entity) mayNudgeFirst() bool {
+	return e.settings.nudgeReachesAll() && !e.work.Unordered
 }
 
 // nudges are those of an entity in fast mode, and the watches that wait for theirs.
@@ -66,10 +70,12 @@ func (wt *watch) isNudged(s Settings) bool {
 	return wt.state == stateWaiting && !wt.attempt.isMade() && wt.isNative(s)
 }
 
-// awaitNudges has watches that are due wait for their nudge, as far as nudges come first. It
-// returns the others.
+// awaitNudges has watches that are due wait for their nudge where nudges come first, and where they
+// are more than a round takes: they would expire in its nudge before they were seen. It returns the
+// others.
 func (e *entity) awaitNudges(ctx context.Context, due []*watch) (others []*watch) {
-	if !e.isFast() {
+	isCrowd := len(due) > maxRound && e.mayNudgeFirst() && !e.letters.areTaken()
+	if !e.isFast() && !isCrowd {
 		return due
 	}
 	for _, wt := range due {

@@ -70,7 +70,7 @@ type window struct {
 // then, so that it does not miss a message that moves meanwhile.
 func (r *reading) run(ctx context.Context) error {
 	r.now = r.e.w.clock.Now().Add(-r.e.w.clock.Grain())
-	unread, err := r.readBacklog(ctx)
+	unread, unseen, err := r.readBacklog(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (r *reading) run(ctx context.Context) error {
 	for rl, found := range r.found {
 		r.watchFound(ctx, rl, found)
 	}
-	return r.readLetters(ctx)
+	return r.readLetters(ctx, slices.Concat(unseen, windowsOf(r.named(), search.WindowMargin)))
 }
 
 // named returns the rules over references.
@@ -133,20 +133,12 @@ func merged(windows []window) []window {
 	return joined
 }
 
-// slotWindows returns the windows of the slots.
-func (r *reading) slotWindows() (all []window) {
-	for _, slot := range r.slots {
-		for _, w := range judge.WindowsOf(slot) {
-			all = append(all, window{w.From, w.Until, []*rule{r.bySlot[slot]}})
-		}
-	}
-	return all
-}
-
 // readBacklog takes messages from the backlog, as far as windows are long. It returns the windows,
-// or parts of windows, that the backlog does not cover, which are still to be read. A backlog
-// goes by today's default, so it has no messages from before that.
-func (r *reading) readBacklog(ctx context.Context) (unread []window, err error) {
+// or parts of windows, that the backlog does not cover, which are still to be read. It also returns
+// those that it did not cover before the first deadline in them: a message that has expired there
+// may never have been seen. A backlog goes by today's default, so it has no messages from before
+// that.
+func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err error) {
 	e := r.e
 	var byLife, others []*rule
 	for _, rl := range r.named() {
@@ -157,27 +149,54 @@ func (r *reading) readBacklog(ctx context.Context) (unread []window, err error) 
 		}
 	}
 	unread = windowsOf(others, search.StampPrecision)
-	windows := slices.Concat(windowsOf(byLife, search.StampPrecision), r.slotWindows())
+	windows := windowsOf(byLife, search.StampPrecision)
+	for _, slot := range r.slots {
+		for _, w := range judge.WindowsOf(slot) {
+			windows = append(windows, window{w.From, w.Until, []*rule{r.bySlot[slot]}})
+		}
+	}
 	final := e.w.clock.Now().Add(-search.SettledAge)
 	for _, w := range merged(windows) {
 		isLong := w.until.Sub(w.from) >= backlogSpan && final.After(w.from) && !w.from.IsZero()
 		if !isLong || e.settings.mayPrecedeDefault(w.from) || e.work.Unordered {
-			unread = append(unread, w)
+			unread, unseen = append(unread, w), append(unseen, w)
 			continue
 		}
-		if e.backlog.Covered(w.from).After(w.until) {
-			continue
+		if !e.backlog.Covered(w.from).After(w.until) {
+			if err := e.extendBacklog(ctx, w, final); err != nil {
+				return nil, nil, err
+			}
 		}
-		covered, err := e.backlog.Extend(ctx, e.work, w.from, earlier(w.until.Add(backlogSpan), final), e.settings.lifeOf)
-		if err != nil {
-			return nil, err
-		}
-		if !covered.After(w.until) {
+		if covered := e.backlog.Covered(w.from); !covered.After(w.until) {
 			unread = append(unread, window{covered, w.until, w.rules})
+		}
+		if seen := e.backlog.CoveredBefore(w.from, w.earliest(&e.settings)); !seen.After(w.until) {
+			unseen = append(unseen, window{seen, w.until, w.rules})
 		}
 	}
 	r.takeBacklog(ctx)
-	return unread, nil
+	return unread, unseen, nil
+}
+
+// extendBacklog has the backlog cover a window, as far as that is final, and some time more.
+func (e *entity) extendBacklog(ctx context.Context, w window, final time.Time) error {
+	need, most := earlier(w.until.Add(search.StampPrecision), final), earlier(w.until.Add(backlogSpan), final)
+	if err := e.backlog.Extend(ctx, e.work, w.from, need, most, e.settings.lifeOf); err != nil {
+		return err
+	}
+	if latest, known := e.w.clock.NotAfter(); known {
+		e.backlog.Note(latest)
+	}
+	return nil
+}
+
+// earliest returns an instant that no deadline of the rules of w precedes; zero: unknown.
+func (w *window) earliest(s *entitySettings) time.Time {
+	first := search.Forever
+	for _, rl := range w.rules {
+		first = earlier(first, rl.earliest(s))
+	}
+	return first
 }
 
 // takeBacklog watches the messages of the backlog that slots stand for, or that references name
@@ -274,18 +293,18 @@ func preferred(messages []*link.Message, is func(*link.Message) bool) (some []*l
 
 // readLetters reads the dead letters in the windows of rules whose messages may have expired
 // before they were read on the work queue.
-func (r *reading) readLetters(ctx context.Context) error {
+func (r *reading) readLetters(ctx context.Context, windows []window) error {
 	e := r.e
 	latest, known := e.w.clock.NotAfter()
-	windows := slices.Concat(r.slotWindows(), windowsOf(r.named(), search.WindowMargin))
 	windows = slices.DeleteFunc(windows, func(in window) bool {
-		rl := in.rules[0]
-		earliest := rl.earliest(&e.settings)
-		if known && !earliest.IsZero() && latest.Before(earliest) && e.settings.forwardTo == "" {
-			return true
+		isLate := false
+		for _, rl := range in.rules {
+			earliest := rl.earliest(&e.settings)
+			if !known || earliest.IsZero() || !latest.Before(earliest) || e.settings.forwardTo != "" {
+				r.late[rl], isLate = true, true
+			}
 		}
-		r.late[rl] = true
-		return false
+		return !isLate
 	})
 	for _, in := range merged(windows) {
 		if err := e.letters.view.Between(ctx, in.from, in.until, func(m *link.Message) { r.meetLetter(ctx, m) }); err != nil {

@@ -10,7 +10,16 @@ import (
 	"slices"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
+)
+
+const (
+	// maxAhead bounds the pages that are read ahead, so that a burst of sends does not delay what is
+	// due.
+	maxAhead = 4
+	// maxReads bounds the reads whose time is known, to some minutes of sends.
+	maxReads = 256
 )
 
 // maxWaiting bounds the messages of a backlog, to 32 MiB. Those beyond are read each time.
@@ -39,47 +48,102 @@ type Backlog struct {
 	from, until time.Time           // it has what was enqueued from from to before until
 	bySecond    map[int64][]Waiting // by the second in which their lives end
 	waiting     int                 // in all seconds
+	reads       []read              // ascending
 	most        int                 // instead of maxWaiting; 0: that
 }
 
-// Extend has the backlog cover a window, what was enqueued from from to before until, which must be
-// SettledAge ago. It reads only what the backlog lacks. Several windows come in the order of time,
-// then their messages are taken. lifeOf returns the life of a message; 0: it is not kept. covered
-// is before until if the backlog is full, and from if sequence numbers are not in order.
-func (b *Backlog) Extend(ctx context.Context, v *View, from, until time.Time, lifeOf func(*link.Message) time.Duration) (covered time.Time, err error) {
+// A read is how far the backlog went at an instant.
+type read struct{ until, at time.Time }
+
+// Extend has the backlog cover a window, what was enqueued from from to before need, which must be
+// SettledAge ago. It reads only what the backlog lacks, and then on to most, for maxAhead pages.
+// Several windows come in the order of time, then their messages are taken. lifeOf returns the
+// life of a message; 0: it is not kept. If the backlog is full, or sequence numbers are not in
+// order, it covers less.
+func (b *Backlog) Extend(ctx context.Context, v *View, from, need, most time.Time, lifeOf func(*link.Message) time.Duration) error {
+	if b.waiting > 0 && from.Before(b.from) && !need.Before(b.from) {
+		if err := b.extendBack(ctx, v, from, lifeOf); err != nil {
+			return err
+		}
+	}
 	if !b.reaches(from) {
 		b.startAt(from)
 	}
-	start, reached := b.until, b.until
-	if v.Unordered || !start.Before(until) {
-		return b.Covered(from), nil
+	start, reached, ahead, isOver := b.until, b.until, 0, false
+	if v.Unordered || !start.Before(need) {
+		return nil
 	}
-	err = v.Read(ctx, start, until.Add(-1), func(page []*link.Message) (more bool) {
-		for _, m := range page {
-			life := lifeOf(m)
-			if life <= 0 || Pending(m) || m.EnqueuedTime.Before(start) || !m.EnqueuedTime.Before(until) {
-				continue
-			}
-			reached = m.EnqueuedTime
-			if b.isFull() {
-				break
-			}
-			b.add(Waiting{IdentityOf(m), life, NameOf(m.MessageID, m.SessionID)})
+	err := v.Read(ctx, start, most.Add(-1), func(page []*link.Message) (more bool) {
+		reached = duration.Later(reached, b.addAll(page, start, most, lifeOf))
+		if !reached.Before(need) {
+			ahead++
 		}
-		return !b.isFull() && !v.Unordered
+		isOver = b.isFull() || ahead > maxAhead
+		return !isOver && !v.Unordered
 	})
 	if v.Unordered {
 		b.startAt(from)
-		return from, nil
+		return nil
 	}
 	if b.until.IsZero() { // the queue was recreated, and the caller has reset the backlog
 		b.from = start
 	}
-	b.until = until
-	if err != nil || b.isFull() {
+	b.until = most
+	if err != nil || isOver {
 		b.until = reached // more may have been enqueued in the same millisecond: it is read again
 	}
-	return b.Covered(from), err
+	return err
+}
+
+// extendBack has the backlog begin earlier. If it is full then, it starts over.
+func (b *Backlog) extendBack(ctx context.Context, v *View, from time.Time, lifeOf func(*link.Message) time.Duration) error {
+	until := b.from
+	b.reads = nil
+	err := v.Read(ctx, from, until.Add(-1), func(page []*link.Message) (more bool) {
+		b.addAll(page, from, until, lifeOf)
+		return !b.isFull() && !v.Unordered
+	})
+	if err != nil || b.isFull() || !b.from.Equal(until) {
+		b.startAt(from)
+		return err
+	}
+	b.from = from
+	return nil
+}
+
+// addAll adds messages that were enqueued in a window, until b is full. It returns the stamp of the
+// last one that it has looked at.
+func (b *Backlog) addAll(page []*link.Message, from, until time.Time, lifeOf func(*link.Message) time.Duration) (reached time.Time) {
+	for _, m := range page {
+		life := lifeOf(m)
+		if life <= 0 || Pending(m) || m.EnqueuedTime.Before(from) || !m.EnqueuedTime.Before(until) {
+			continue
+		}
+		reached = m.EnqueuedTime
+		if b.isFull() {
+			break
+		}
+		b.add(Waiting{IdentityOf(m), life, NameOf(m.MessageID, m.SessionID)})
+	}
+	return reached
+}
+
+// Note says that all that b covers was read before an instant.
+func (b *Backlog) Note(at time.Time) {
+	if len(b.reads) == maxReads {
+		b.reads = slices.Delete(b.reads, 0, 1)
+	}
+	b.reads = append(b.reads, read{b.until, at})
+}
+
+// CoveredBefore is Covered at an earlier instant. What b lacks of that was gone by then.
+func (b *Backlog) CoveredBefore(from, at time.Time) (until time.Time) {
+	for _, r := range slices.Backward(b.reads) {
+		if !r.at.After(at) && b.reaches(from) && from.Before(r.until) {
+			return r.until
+		}
+	}
+	return from
 }
 
 // Covered returns until when the backlog has what was enqueued from an instant on: that instant, if

@@ -48,10 +48,9 @@ func (s *scene) wantTaken(b *Backlog, all []Identity, from, until time.Time) {
 // extend extends a backlog, and fails unless it covers as much as wanted then.
 func (s *scene) extend(b *Backlog, from, until, wantCovered time.Time) {
 	s.Helper()
-	covered, err := b.Extend(s.Context(), s.view, from, until, lifeOf)
-	s.must(err)
-	if !covered.Equal(wantCovered) || !b.Covered(from).Equal(covered) {
-		s.Errorf("Extend(%v, %v) covers until %v, and Covered is %v, want %v", from, until, covered, b.Covered(from), wantCovered)
+	s.must(b.Extend(s.Context(), s.view, from, until, until, lifeOf))
+	if covered := b.Covered(from); !covered.Equal(wantCovered) {
+		s.Errorf("Extend(%v, %v) covers until %v, want %v", from, until, covered, wantCovered)
 	}
 }
 
@@ -118,6 +117,27 @@ func TestABacklogStartsOver(t *testing.T) {
 	})
 }
 
+// A window that begins before the backlog and reaches into it has it begin earlier: slots over
+// longer times to live come later.
+func TestABacklogBeginsEarlier(t *testing.T) {
+	play(t, func(s *scene) {
+		began := time.Now().Truncate(time.Millisecond)
+		s.send(10_000, time.Millisecond)
+		at := func(d time.Duration) time.Time { return began.Add(d * time.Second) }
+		var b Backlog
+		s.extend(&b, at(3), at(9), at(9))
+		b.Note(at(20))
+		peeks := s.peeks(func() { s.extend(&b, at(2), at(6), at(9)) })
+		if peeks > 8 {
+			s.Errorf("%d peeks, want those of the 1,000 messages that it lacked", peeks)
+		}
+		if got := b.CoveredBefore(at(2), at(20)); !got.Equal(at(2)) {
+			s.Errorf("it covered until %v before, want nothing", got)
+		}
+		s.wantTaken(&b, within(s.all(), at(2), at(9).Add(-1)), time.Time{}, Forever)
+	})
+}
+
 // A full backlog covers less, and goes on when messages have left it.
 func TestAFullBacklogSaysHowFarItGoes(t *testing.T) {
 	play(t, func(s *scene) {
@@ -134,9 +154,8 @@ func TestAFullBacklogSaysHowFarItGoes(t *testing.T) {
 		steps := 0
 		for ; covered.Before(until) && steps < 20; steps++ {
 			from := covered
-			var err error
-			covered, err = b.Extend(s.Context(), s.view, from, until, lifeOf)
-			s.must(err)
+			s.must(b.Extend(s.Context(), s.view, from, until, until, lifeOf))
+			covered = b.Covered(from)
 			s.wantTaken(&b, within(all, from, covered.Add(-1)), time.Time{}, Forever)
 		}
 		if steps > 8 {
@@ -165,6 +184,35 @@ func TestAFullBacklogOfWhatNobodyTakesStartsOver(t *testing.T) {
 	})
 }
 
+// A backlog reads ahead a little, and knows what it covered at an instant.
+func TestABacklogReadsAhead(t *testing.T) {
+	play(t, func(s *scene) {
+		began := time.Now().Truncate(time.Millisecond)
+		at := func(d time.Duration) time.Time { return began.Add(d * time.Millisecond) }
+		s.send(20_000, time.Millisecond)
+		var b Backlog
+		extend := func(need, most time.Duration) {
+			s.must(b.Extend(s.Context(), s.view, at(0), at(need), at(most), lifeOf))
+		}
+		extend(100, 500)
+		b.Note(at(30_000))
+		extend(1200, 20_000) // farther than it reads ahead
+		b.Note(at(40_000))
+		if far := b.Covered(at(0)).Sub(at(1200)); far < 500*time.Millisecond || far > 2*time.Second {
+			s.Errorf("%v are read ahead, want those of some pages", far)
+		}
+		for noted, want := range map[time.Duration]time.Time{29_999: at(0), 30_000: at(500), 39_999: at(500), 40_000: b.until} {
+			if got := b.CoveredBefore(at(0), at(noted)); !got.Equal(want) {
+				s.Errorf("CoveredBefore(%d ms) = %v, want %v", noted, got.Sub(began), want.Sub(began))
+			}
+		}
+		b.Reset()
+		if got := b.CoveredBefore(at(0), at(50_000)); !got.Equal(at(0)) {
+			s.Errorf("a backlog that was reset covered until %v, want nothing", got)
+		}
+	})
+}
+
 // A message that states no life is not kept, nor a scheduled one: it gets another identity.
 func TestABacklogKeepsWhatEnds(t *testing.T) {
 	play(t, func(s *scene) {
@@ -175,7 +223,7 @@ func TestABacklogKeepsWhatEnds(t *testing.T) {
 		at := time.Now().Add(time.Hour)
 		s.must(sender.SendMessage(s.Context(), &azservicebus.Message{ScheduledEnqueueTime: &at}, nil))
 		var b Backlog
-		_, err = b.Extend(s.Context(), s.view, began, began.Add(2*time.Second), func(m *link.Message) time.Duration {
+		err = b.Extend(s.Context(), s.view, began, began.Add(2*time.Second), began.Add(2*time.Second), func(m *link.Message) time.Duration {
 			return time.Duration(m.SequenceNumber%2) * time.Hour
 		})
 		if s.must(err); b.waiting != 500 {
@@ -195,7 +243,8 @@ func TestABacklogGoesOnAfterAnError(t *testing.T) {
 		until := began.Add(time.Second)
 		s.ns.Broker.Default().Inject(broker.Fault{Operation: broker.OnManagement, Request: "com.microsoft:peek-message", After: 5, Times: 1, Error: broker.ServerBusy()})
 		var b Backlog
-		covered, err := b.Extend(s.Context(), s.view, began, until, lifeOf)
+		err := b.Extend(s.Context(), s.view, began, until, until, lifeOf)
+		covered := b.Covered(began)
 		if err == nil || !covered.After(began.Add(300*time.Millisecond)) || !covered.Before(until) {
 			s.Errorf("Extend = %v, %v, want a part and an error", covered, err)
 		}
