@@ -148,3 +148,14 @@ func (c *child) deadLetters(ctx context.Context, queue string) ([]deadLetter, er
 		from = letters[len(letters)-1].SequenceNumber + 1
 	}
 }
+
+// unknownBetween returns how many deadlines the monitor counted as unknown between two reads of the
+// metrics.
+func unknownBetween(before, after map[string]float64) (n int) {
+	for name, v := range after {
+		if strings.HasPrefix(name, "overdue_deadlines_total{") && strings.Contains(name, `verdict="unknown"`) {
+			n += int(v - before[name])
+		}
+	}
+	return n
+}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -235,11 +234,7 @@ func (r *expireRun) await(ctx context.Context, last time.Time) error {
 // account calculates the cost of the case from the metrics before and after it.
 func (c *expireCase) account(before, after map[string]float64) {
 	c.Operations, c.OperationsPerMessage = operationsBetween(before, after, c.Outstanding)
-	for name, v := range after {
-		if strings.HasPrefix(name, "overdue_deadlines_total{") && strings.Contains(name, `verdict="unknown"`) {
-			c.Unknown += int(v - before[name])
-		}
-	}
+	c.Unknown = unknownBetween(before, after)
 	c.CPUMicrosPerMessage = rounded((after[sampleCPU] - before[sampleCPU]) * 1e6 / float64(c.Outstanding))
 }
 

@@ -41,6 +41,7 @@ type settleCase struct {
 	// messages that nobody received, and those of them that have a notification
 	Missed         int            `json:"missed"`
 	MissedNotified int            `json:"missedNotified"`
+	Unknown        int            `json:"unknown"`            // what the monitor counts as such, of all
 	Evidence       map[string]int `json:"evidence,omitempty"` // of false notifications
 }
 
@@ -77,10 +78,10 @@ func (r *SettleResult) Figures() (all []Figure) {
 
 // WriteTable writes a row for each case.
 func (r *SettleResult) WriteTable(w io.Writer) error {
-	rows := [][]string{{"over the", "completed", "expired", "notified falsely", "missed", "notified"}}
+	rows := [][]string{{"over the", "completed", "expired", "notified falsely", "missed", "notified", "unknown"}}
 	notes := ""
 	for _, c := range r.Cases {
-		rows = append(rows, formatCells(c.Way, c.Completed, c.Expired, c.FalselyNotified, c.Missed, c.MissedNotified))
+		rows = append(rows, formatCells(c.Way, c.Completed, c.Expired, c.FalselyNotified, c.Missed, c.MissedNotified, c.Unknown))
 		if c.FalselyNotified > 0 {
 			notes += fmt.Sprintf("%s: false notifications by evidence: %s\n", c.Way, listCounts(c.Evidence))
 		}
@@ -94,7 +95,8 @@ func (r *SettleResult) WriteTable(w io.Writer) error {
 func (r *SettleResult) Verdict() error {
 	var errs []error
 	for _, c := range r.Cases {
-		breaches := []breach{{c.Missed - c.MissedNotified, "missed messages had no notification"}}
+		unnotified := max(c.Missed-c.MissedNotified-c.Unknown, 0)
+		breaches := []breach{{unnotified, "missed messages had no notification, and were not counted as unknown"}}
 		if c.Way == wayEndpoint {
 			breaches = append(breaches, breach{c.FalselyNotified,
 				"messages had a notification though they were completed"})
@@ -146,6 +148,10 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.scene.stop()) }()
+	before, err := r.scene.broker.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
 	stop := r.drain(ctx)
 	defer func() { err = errors.Join(err, stop()) }()
 	if err := plan.play(ctx, r, map[string]string{wayEndpoint: r.scene.broker.amqp, wayBroker: r.scene.broker.broker}[way]); err != nil {
@@ -154,7 +160,11 @@ func (plan *Settle) measure(ctx context.Context, p *Program, way string) (_ *set
 	if err := r.await(ctx, time.Now()); err != nil {
 		return nil, err
 	}
-	c := &settleCase{Way: way, Missed: missed}
+	after, err := r.scene.broker.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &settleCase{Way: way, Missed: missed, Unknown: unknownBetween(before, after)}
 	c.tally(plan.Messages, outcomesOf(r.completed.all(), r.scene.broker.notices(), nil))
 	return c, nil
 }
