@@ -117,6 +117,32 @@ func TestCopiesOfATopicWhoseIDRepeats(t *testing.T) {
 	}
 }
 
+// The sidecar limits a deadline to the shortest time to live of the subscriptions. In one whose
+// messages live longer, a copy still is a message of its companion, also where another one with its
+// id has the limited deadline.
+func TestCopiesThatOutliveTheShortestSubscription(t *testing.T) {
+	capped := func(life time.Duration) func(*broker.SubscriptionSetup) {
+		return func(c *broker.SubscriptionSetup) { c.DefaultMessageTimeToLive = life }
+	}
+	for _, second := range []time.Duration{2 * time.Second, 3 * time.Second} {
+		t.Run(second.String(), func(t *testing.T) {
+			inModes(t, withTopic(subscription("short", capped(3*time.Second)), subscription("long", capped(9*time.Second))), func(s *scene) {
+				s.subscriptionLife = 3 * time.Second
+				s.MeasureClock()
+				s.startMonitor()
+				time.Sleep(time.Minute) // long after the settings changed
+				s.send(topic, "same", ttl(6*time.Second))
+				time.Sleep(time.Second)
+				s.send(topic, "same", ttl(second))
+				time.Sleep(20 * time.Second)
+				for _, name := range []string{"short", "long"} {
+					s.wantAllExpired(of(name), 0, 2)
+				}
+			})
+		})
+	}
+}
+
 // deferFrom sets messages of a subscription, or of the work queue, aside.
 func (s *scene) deferFrom(name string, n int) {
 	s.Helper()

@@ -266,11 +266,12 @@ func (r *reading) fitting(m *link.Message) (fitting []*rule) {
 
 // watchFound watches the messages that fit a rule over a reference. Where its message-id repeats,
 // those come first that were enqueued during its send, and have the deadline that it states: the
-// others have companions of their own.
+// others have companions of their own. The copies of a topic may live longer than it states, since
+// that is limited to the shortest time to live of all subscriptions.
 func (r *reading) watchFound(ctx context.Context, rl *rule, found []*link.Message) {
 	from, until := rl.window(search.StampPrecision)
 	found = preferred(found, func(m *link.Message) bool { return !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until) })
-	if !r.e.settings.mayPrecedeDefault(rl.ref.From) {
+	if !r.e.settings.subscription && !r.e.settings.mayPrecedeDefault(rl.ref.From) {
 		found = preferred(found, func(m *link.Message) bool { return rl.agrees(m, r.e.settings.Settings) })
 	}
 	for _, m := range found {

@@ -159,13 +159,13 @@ func (r *rule) due() time.Time {
 }
 
 // isByLife reports whether the deadline of the message that r names is the end of its time to live
-// here, and it has no other notification. Its session would not be known from the backlog. A
-// subscription may have another default than the one that the sender knew.
+// here, and it has no other notification. Its session would not be known from the backlog. A copy of
+// a topic may live longer than its companion states.
 func (r *rule) isByLife(s *entitySettings) bool {
 	byTTL := r.ref.Stated == "ttl" && duration.Shorter(r.ref.Within, s.DefaultMessageTimeToLive) == r.ref.Within
 	byDefault := r.ref.Stated == "default" && r.ref.Within == s.DefaultMessageTimeToLive
 	otherwise := r.ref.CompleteWithin > 0 || s.CompleteWithin > 0 || len(s.WarnBefore) > 0
-	hasName := !r.ref.WithoutID() && !s.sessions
+	hasName := !r.ref.WithoutID() && !s.sessions && !s.subscription
 	return (byTTL || byDefault) && hasName && r.ref.Within > 0 && !r.ref.From.IsZero() && !otherwise
 }
 

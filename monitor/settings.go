@@ -25,6 +25,7 @@ type entitySettings struct {
 	known         bool      // its description is known
 	created       time.Time // by the clock of the namespace; zero: unknown
 	topic         bool
+	subscription  bool
 	subscriptions []string      // of a topic
 	sessions      bool          // it requires sessions
 	drops         bool          // it drops expired messages
@@ -48,6 +49,7 @@ func (e *entity) describe(ctx context.Context, rules []*rule) error {
 		Settings:      e.w.cfg.Settings(ctx, name),
 		asOf:          before.asOf,
 		warnedOfDrops: before.warnedOfDrops,
+		subscription:  subscription != "",
 		sessions:      e.inbox.sessions.Load(),
 	}
 	if e.w.cfg.Describe == nil {
