@@ -7,12 +7,23 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// A Disk keeps what the entities of a broker hold, so that it outlives the process. A store.Store is
-// one. A broker without a Disk is in memory alone.
+// A Disk keeps the entities of a broker and what they hold, so that both outlive the process. A
+// store.Store is one. A broker without a Disk is in memory alone.
 //
 // Each outcome leaves for its client after everything that was changed before is on disk: no client
 // has heard of anything that a loss of power takes back.
 type Disk interface {
+	// Entities calls each with the descriptions of all entities, by number, and returns the highest
+	// number that any entity ever had. Entities and Load are for the time before anything is reported.
+	Entities(each func(id uint32, description []byte) error) (highest uint32, err error)
+	// Load calls each with the messages of a queue, as Queue.Restore takes them, and returns what
+	// Queue.Resume takes.
+	Load(id uint32, each func(*queue.Change) error) (last int64, err error)
+	// PutEntity keeps the description of an entity under the number of its queue, in place of the one
+	// that it had.
+	PutEntity(id uint32, description []byte)
+	// Drop forgets an entity and its queue, which is closed, with all messages.
+	Drop(id uint32)
 	// Queue is the log of the queue with this number.
 	Queue(id uint32) queue.Log
 	// Hold keeps what the queues report until release in one piece. A holder must not wait for the
@@ -21,6 +32,8 @@ type Disk interface {
 	// After calls f when everything is on disk that was reported before, at once when it is there
 	// already. f must not wait. Errors: queue.ErrNoRoom, queue.ErrNotStored.
 	After(f func(error))
+	// Trouble is why nothing can be written: queue.ErrNoRoom, queue.ErrNotStored or nil.
+	Trouble() error
 }
 
 // durable reports whether outcomes wait for a disk. Those who would only make a function for it

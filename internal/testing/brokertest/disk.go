@@ -10,10 +10,15 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// A SlowDisk has what is reported to it once Sync is called.
+// A SlowDisk has what is reported to it once Sync is called. The zero value is empty.
 type SlowDisk struct {
+	// Prompt makes After call Sync.
+	Prompt bool
+
 	mu      sync.Mutex
 	dirty   bool
+	kept    kept
+	pending []func(*kept) // reported, and not yet kept
 	failure error
 	waiting []func(error)
 	holders int
@@ -21,12 +26,15 @@ type SlowDisk struct {
 	held    int
 }
 
-type slowLog struct{ d *SlowDisk }
+type slowLog struct {
+	d  *SlowDisk
+	id uint32
+}
 
 func (l slowLog) Append(s *queue.Step) {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
-	l.d.dirty = true
+	l.d.reportLocked(stepOf(l.id, s))
 	if l.d.holders > 0 {
 		l.d.held++
 	} else {
@@ -35,7 +43,7 @@ func (l slowLog) Append(s *queue.Step) {
 }
 
 // Queue implements broker.Disk.
-func (d *SlowDisk) Queue(uint32) queue.Log { return slowLog{d} }
+func (d *SlowDisk) Queue(id uint32) queue.Log { return slowLog{d, id} }
 
 // Hold implements broker.Disk.
 func (d *SlowDisk) Hold() func() {
@@ -51,6 +59,9 @@ func (d *SlowDisk) Hold() func() {
 
 // After implements broker.Disk.
 func (d *SlowDisk) After(f func(error)) {
+	if d.Prompt && d.Trouble() == nil {
+		d.Sync()
+	}
 	d.mu.Lock()
 	if d.failure == nil && d.dirty {
 		d.waiting = append(d.waiting, f)
@@ -65,15 +76,25 @@ func (d *SlowDisk) After(f func(error)) {
 // Sync puts on disk what was reported.
 func (d *SlowDisk) Sync() {
 	d.mu.Lock()
+	for _, keep := range d.pending {
+		keep(&d.kept)
+	}
 	waiting := d.waiting
-	d.dirty, d.waiting = false, nil
+	d.dirty, d.pending, d.waiting = false, nil, nil
 	d.mu.Unlock()
 	for _, f := range waiting {
 		f(nil)
 	}
 }
 
-// Fail makes After answer with err from now on.
+// Trouble implements broker.Disk.
+func (d *SlowDisk) Trouble() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.failure
+}
+
+// Fail makes After and Trouble answer with err from now on.
 func (d *SlowDisk) Fail(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package brokertest
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"overdue/internal/broker/queue"
+)
+
+// kept is what a SlowDisk has: a model of a directory.
+type kept struct {
+	highest  uint32
+	entities map[uint32][]byte
+	queues   map[uint32]*keptQueue
+}
+
+type keptQueue struct {
+	last     int64
+	messages map[int64]queue.Change // by record
+}
+
+func (k *kept) queue(id uint32) *keptQueue {
+	if k.queues == nil {
+		k.queues = make(map[uint32]*keptQueue)
+	}
+	if k.queues[id] == nil {
+		k.queues[id] = &keptQueue{messages: make(map[int64]queue.Change)}
+	}
+	return k.queues[id]
+}
+
+func (k *kept) clone() kept {
+	c := kept{highest: k.highest, entities: maps.Clone(k.entities), queues: make(map[uint32]*keptQueue)}
+	for id, q := range k.queues {
+		c.queues[id] = &keptQueue{last: q.last, messages: maps.Clone(q.messages)}
+	}
+	return c
+}
+
+// stepOf keeps a step of the queue with this number.
+func stepOf(id uint32, s *queue.Step) func(*kept) {
+	last, changes := s.Last, slices.Clone(s.Changes)
+	return func(k *kept) {
+		q := k.queue(id)
+		q.last = max(q.last, last)
+		for _, c := range changes {
+			c.Locked = false
+			switch c.Fate {
+			case queue.Removed:
+				delete(q.messages, c.Record)
+			case queue.Changed:
+				c.Fate = queue.Added
+				fallthrough
+			case queue.Added:
+				q.messages[c.Record] = c
+			}
+		}
+	}
+}
+
+func (d *SlowDisk) reportLocked(keep func(*kept)) {
+	d.dirty = true
+	d.pending = append(d.pending, keep)
+}
+
+// PowerLost is the disk as the next process finds it: with what was synced.
+func (d *SlowDisk) PowerLost() *SlowDisk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &SlowDisk{Prompt: d.Prompt, kept: d.kept.clone()}
+}
+
+// PutEntity implements broker.Disk.
+func (d *SlowDisk) PutEntity(id uint32, description []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	description = bytes.Clone(description)
+	d.reportLocked(func(k *kept) {
+		if k.entities == nil {
+			k.entities = make(map[uint32][]byte)
+		}
+		k.entities[id] = description
+		k.highest = max(k.highest, id)
+	})
+}
+
+// Drop implements broker.Disk.
+func (d *SlowDisk) Drop(id uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.reportLocked(func(k *kept) {
+		delete(k.entities, id)
+		delete(k.queues, id)
+	})
+}
+
+// Entities implements broker.Disk.
+func (d *SlowDisk) Entities(each func(id uint32, description []byte) error) (highest uint32, err error) {
+	d.mu.Lock()
+	k := d.kept.clone()
+	d.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(k.entities)) {
+		if err := each(id, k.entities[id]); err != nil {
+			return 0, err
+		}
+	}
+	return k.highest, nil
+}
+
+// Load implements broker.Disk.
+func (d *SlowDisk) Load(id uint32, each func(*queue.Change) error) (last int64, err error) {
+	d.mu.Lock()
+	k := d.kept.clone()
+	d.mu.Unlock()
+	q := k.queue(id)
+	for _, record := range slices.Sorted(maps.Keys(q.messages)) {
+		c := q.messages[record]
+		if err := each(&c); err != nil {
+			return 0, err
+		}
+	}
+	return q.last, nil
+}
