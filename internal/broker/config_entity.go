@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"overdue/internal/broker/queue"
@@ -22,64 +24,92 @@ const (
 	ReceiveDisabled        // sends only
 )
 
+// statuses are the names of states, as the service has them.
+var statuses = [...]string{
+	Active:          "Active",
+	Disabled:        "Disabled",
+	SendDisabled:    "SendDisabled",
+	ReceiveDisabled: "ReceiveDisabled",
+}
+
+func (s Status) String() string { return statuses[s] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Status) UnmarshalText(text []byte) error {
+	i := slices.Index(statuses[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("%w: it is none of %s", ErrInvalidConfig, strings.Join(statuses[:], ", "))
+	}
+	*s = Status(i)
+	return nil
+}
+
 func (s Status) sends() bool    { return s == Active || s == ReceiveDisabled }
 func (s Status) receives() bool { return s == Active || s == SendDisabled }
 
 // An AuthorizationRule is a key pair and what it is good for.
 type AuthorizationRule struct {
-	KeyName                  string
-	PrimaryKey, SecondaryKey string
-	Send, Listen, Manage     bool
-	CreatedAt, ModifiedAt    time.Time
+	KeyName      string    `json:"keyName"`
+	PrimaryKey   string    `json:"primaryKey,omitempty"`
+	SecondaryKey string    `json:"secondaryKey,omitempty"`
+	Send         bool      `json:"send,omitempty"`
+	Listen       bool      `json:"listen,omitempty"`
+	Manage       bool      `json:"manage,omitempty"`
+	CreatedAt    time.Time `json:"createdAt,omitzero"`
+	ModifiedAt   time.Time `json:"modifiedAt,omitzero"`
 }
 
-// QueueConfig says how one queue behaves. The names are those of the service.
+// QueueConfig says how one queue behaves. The names are those of the service. The disk keeps it as
+// JSON, see description: a name there stays, and the zero value means the default.
 type QueueConfig struct {
 	// Name is the path of the queue: letters, digits, '.', '-', '_' and '/', at
 	// most 260 bytes. Names that differ only in case are one name.
-	Name string
+	Name string `json:"name"`
 	// LockDuration is how long a delivery, or a session, stays locked. 0 means one
 	// minute.
-	LockDuration time.Duration
+	LockDuration time.Duration `json:"lockDuration,omitempty"`
 	// MaxDeliveryCount is after how many failed deliveries a message is
 	// dead-lettered. 0 means 10.
-	MaxDeliveryCount int
+	MaxDeliveryCount int `json:"maxDeliveryCount,omitempty"`
 	// DefaultMessageTimeToLive caps the time to live of every message. 0 means
 	// no cap.
-	DefaultMessageTimeToLive time.Duration
+	DefaultMessageTimeToLive time.Duration `json:"defaultMessageTimeToLive,omitempty"`
 	// DeadLetteringOnMessageExpiration moves expired messages to the dead-letter
 	// queue. Otherwise they are dropped.
-	DeadLetteringOnMessageExpiration bool
+	DeadLetteringOnMessageExpiration bool `json:"deadLetteringOnMessageExpiration,omitempty"`
 	// RequiresSession demands a session id of every message, and of receivers
 	// that they take one session after the other. It cannot be changed.
-	RequiresSession bool
+	RequiresSession bool `json:"requiresSession,omitempty"`
 	// RequiresDuplicateDetection drops a message whose message-id was seen within
 	// the window. It cannot be changed.
-	RequiresDuplicateDetection bool
+	RequiresDuplicateDetection bool `json:"requiresDuplicateDetection,omitempty"`
 	// DuplicateDetectionHistoryTimeWindow is for how long. 0 means ten minutes.
-	DuplicateDetectionHistoryTimeWindow time.Duration
+	DuplicateDetectionHistoryTimeWindow time.Duration `json:"duplicateDetectionHistoryTimeWindow,omitempty"`
 	// EnablePartitioning gives the queue the sequence numbers of a partitioned
 	// one, and bounds what one batch may hold. It cannot be changed.
-	EnablePartitioning bool
+	EnablePartitioning bool `json:"enablePartitioning,omitempty"`
 	// MaxSize bounds the bytes held, the dead-letter queue included. 0 means no
 	// bound.
-	MaxSize int64
+	MaxSize int64 `json:"maxSize,omitempty"`
 	// MaxMessageSize bounds a message in bytes. 0 means the namespace's.
-	MaxMessageSize uint64
+	MaxMessageSize uint64 `json:"maxMessageSize,omitempty"`
 	// ForwardTo is the path, or the URL, of the queue or topic that every message
 	// is passed on to. Empty: none. A queue with sessions cannot forward.
-	ForwardTo string
+	ForwardTo string `json:"forwardTo,omitempty"`
 	// ForwardDeadLetteredMessagesTo is the same for dead letters.
-	ForwardDeadLetteredMessagesTo string
+	ForwardDeadLetteredMessagesTo string `json:"forwardDeadLetteredMessagesTo,omitempty"`
 	// AutoDeleteOnIdle deletes the queue when it has not been used for this long.
 	// 0 means never, and so does ForwardTo.
-	AutoDeleteOnIdle time.Duration
-	Status           Status
+	AutoDeleteOnIdle time.Duration `json:"autoDeleteOnIdle,omitempty"`
+	Status           Status        `json:"status,omitempty"`
 	// The rest is kept for clients of the administration API.
-	AuthorizationRules       []AuthorizationRule
-	UserMetadata             string
-	DisableBatchedOperations bool
-	EnableExpress            bool
+	AuthorizationRules       []AuthorizationRule `json:"authorizationRules,omitempty"`
+	UserMetadata             string              `json:"userMetadata,omitempty"`
+	DisableBatchedOperations bool                `json:"disableBatchedOperations,omitempty"`
+	EnableExpress            bool                `json:"enableExpress,omitempty"`
 	Kept
 }
 
@@ -87,50 +117,50 @@ type QueueConfig struct {
 type Kept struct {
 	// Stated has the text of elements, by their names: of those that are not among the fields, and of
 	// spans that a Duration cannot hold.
-	Stated map[string]string
+	Stated map[string]string `json:"stated,omitempty"`
 	// Unapplied has the XML of elements that the service does not apply, by the name of the element
 	// that they stand behind.
-	Unapplied map[string]string
+	Unapplied map[string]string `json:"unapplied,omitempty"`
 }
 
 // TopicConfig says how one topic behaves. Fields as in QueueConfig.
 type TopicConfig struct {
-	Name                                string
-	DefaultMessageTimeToLive            time.Duration
-	RequiresDuplicateDetection          bool
-	DuplicateDetectionHistoryTimeWindow time.Duration
-	EnablePartitioning                  bool
-	MaxSize                             int64 // of the topic and all its subscriptions
-	MaxMessageSize                      uint64
-	AutoDeleteOnIdle                    time.Duration
-	Status                              Status
-	AuthorizationRules                  []AuthorizationRule
-	UserMetadata                        string
-	DisableBatchedOperations            bool
-	EnableExpress                       bool
+	Name                                string              `json:"name"`
+	DefaultMessageTimeToLive            time.Duration       `json:"defaultMessageTimeToLive,omitempty"`
+	RequiresDuplicateDetection          bool                `json:"requiresDuplicateDetection,omitempty"`
+	DuplicateDetectionHistoryTimeWindow time.Duration       `json:"duplicateDetectionHistoryTimeWindow,omitempty"`
+	EnablePartitioning                  bool                `json:"enablePartitioning,omitempty"`
+	MaxSize                             int64               `json:"maxSize,omitempty"` // of the topic and all its subscriptions
+	MaxMessageSize                      uint64              `json:"maxMessageSize,omitempty"`
+	AutoDeleteOnIdle                    time.Duration       `json:"autoDeleteOnIdle,omitempty"`
+	Status                              Status              `json:"status,omitempty"`
+	AuthorizationRules                  []AuthorizationRule `json:"authorizationRules,omitempty"`
+	UserMetadata                        string              `json:"userMetadata,omitempty"`
+	DisableBatchedOperations            bool                `json:"disableBatchedOperations,omitempty"`
+	EnableExpress                       bool                `json:"enableExpress,omitempty"`
 	Kept
 }
 
 // SubscriptionConfig says how one subscription behaves. Fields as in
 // QueueConfig.
 type SubscriptionConfig struct {
-	Name                             string // within its topic: at most 50 bytes, no '/'
-	LockDuration                     time.Duration
-	MaxDeliveryCount                 int
-	DefaultMessageTimeToLive         time.Duration
-	DeadLetteringOnMessageExpiration bool
+	Name                             string        `json:"name"` // within its topic: at most 50 bytes, no '/'
+	LockDuration                     time.Duration `json:"lockDuration,omitempty"`
+	MaxDeliveryCount                 int           `json:"maxDeliveryCount,omitempty"`
+	DefaultMessageTimeToLive         time.Duration `json:"defaultMessageTimeToLive,omitempty"`
+	DeadLetteringOnMessageExpiration bool          `json:"deadLetteringOnMessageExpiration,omitempty"`
 	// IgnoreFilterEvaluationExceptions: a message that a filter or an action fails
 	// on does not match. Otherwise it is dead-lettered. The opposite of the
 	// service's DeadLetteringOnFilterEvaluationExceptions, which is true unless
 	// stated, says the JavaScript SDK's live test of createSubscription.
-	IgnoreFilterEvaluationExceptions bool
-	RequiresSession                  bool
-	ForwardTo                        string
-	ForwardDeadLetteredMessagesTo    string
-	AutoDeleteOnIdle                 time.Duration
-	Status                           Status
-	UserMetadata                     string
-	DisableBatchedOperations         bool
+	IgnoreFilterEvaluationExceptions bool          `json:"ignoreFilterEvaluationExceptions,omitempty"`
+	RequiresSession                  bool          `json:"requiresSession,omitempty"`
+	ForwardTo                        string        `json:"forwardTo,omitempty"`
+	ForwardDeadLetteredMessagesTo    string        `json:"forwardDeadLetteredMessagesTo,omitempty"`
+	AutoDeleteOnIdle                 time.Duration `json:"autoDeleteOnIdle,omitempty"`
+	Status                           Status        `json:"status,omitempty"`
+	UserMetadata                     string        `json:"userMetadata,omitempty"`
+	DisableBatchedOperations         bool          `json:"disableBatchedOperations,omitempty"`
 	Kept
 }
 

@@ -19,22 +19,29 @@ const DefaultRuleName = "$Default"
 // RuleConfig says which messages of a topic a subscription gets, and how they
 // are changed on the way.
 type RuleConfig struct {
-	Name   string
-	Filter Filter
-	Action Action
+	Name   string `json:"name"`
+	Filter Filter `json:"filter,omitzero"`
+	Action Action `json:"action,omitzero"`
 }
 
 // A Filter is one of its fields. The zero value stands for True.
 type Filter struct {
-	True, False bool
-	SQL         *SQLFilter
-	Correlation *CorrelationFilter
+	True        bool               `json:"true,omitempty"`
+	False       bool               `json:"false,omitempty"`
+	SQL         *SQLFilter         `json:"sql,omitempty"`
+	Correlation *CorrelationFilter `json:"correlation,omitempty"`
 }
 
 // Values are those of a rule, by name, in the order in which they were stated. A value is nil,
 // bool, string, time.Time, time.Duration, an integer, a float, or one of the types of package amqp.
 // nil Values were not stated at all.
 type Values []queue.Property
+
+// NoZone is the zone of a time among Values that was stated without one. It is UTC.
+var NoZone = time.FixedZone("none", 0)
+
+// TimeWithoutZone is the layout of such a time.
+const TimeWithoutZone = "2006-01-02T15:04:05.999999999"
 
 // ValuesOf returns the values of a map, by name.
 func ValuesOf(m map[string]any) Values {
@@ -56,17 +63,23 @@ func (vs Values) parameters() map[string]filter.Value {
 
 // SQLFilter is an expression of the SQL dialect of Service Bus.
 type SQLFilter struct {
-	Expression string
-	Parameters Values // by name with the @
+	Expression string `json:"expression"`
+	Parameters Values `json:"parameters,omitzero"` // by name with the @
 	// RequiresPreprocessing is kept for clients of the administration API.
-	RequiresPreprocessing *bool
+	RequiresPreprocessing *bool `json:"requiresPreprocessing,omitempty"`
 }
 
 // CorrelationFilter matches messages whose properties equal all that it names.
 type CorrelationFilter struct {
-	CorrelationID, MessageID, To, ReplyTo, Label *string
-	SessionID, ReplyToSessionID, ContentType     *string
-	Properties                                   Values // application properties
+	CorrelationID    *string `json:"correlationId,omitempty"`
+	MessageID        *string `json:"messageId,omitempty"`
+	To               *string `json:"to,omitempty"`
+	ReplyTo          *string `json:"replyTo,omitempty"`
+	Label            *string `json:"label,omitempty"`
+	SessionID        *string `json:"sessionId,omitempty"`
+	ReplyToSessionID *string `json:"replyToSessionId,omitempty"`
+	ContentType      *string `json:"contentType,omitempty"`
+	Properties       Values  `json:"properties,omitzero"` // application properties
 }
 
 // CorrelationFields are the system properties that a CorrelationFilter names: in
@@ -103,13 +116,13 @@ func (f *CorrelationFilter) condition() *filter.Correlation {
 // An Action changes the copy that a rule lets through. The zero value does
 // nothing.
 type Action struct {
-	SQL                   string
-	Parameters            Values // as in SQLFilter
-	RequiresPreprocessing *bool
+	SQL                   string `json:"sql,omitempty"`
+	Parameters            Values `json:"parameters,omitzero"` // as in SQLFilter
+	RequiresPreprocessing *bool  `json:"requiresPreprocessing,omitempty"`
 }
 
 // RuleInfo is a rule as it stands.
 type RuleInfo struct {
-	Config    RuleConfig
-	CreatedAt time.Time
+	Config    RuleConfig `json:"config"`
+	CreatedAt time.Time  `json:"createdAt,omitzero"`
 }

@@ -220,21 +220,13 @@ func destination[T any](name string, at func(*T) *string) field[T] {
 	return f
 }
 
-// statuses are in the order of broker.Status.
-var statuses = [...]string{
-	broker.Active: "Active", broker.Disabled: "Disabled",
-	broker.SendDisabled: "SendDisabled", broker.ReceiveDisabled: "ReceiveDisabled",
-}
-
 func status[T any](at func(*T) *broker.Status) field[T] {
-	f := text("Status", func(v *T) string { return statuses[*at(v)] })
+	f := text("Status", func(v *T) string { return at(v).String() })
 	f.copy = copies(at)
 	f.read = func(n *node, v *T) error {
-		i := slices.Index(statuses[:], n.value())
-		if i < 0 {
-			return n.invalid("it is none of " + strings.Join(statuses[:], ", "))
+		if err := at(v).UnmarshalText([]byte(n.value())); err != nil {
+			return n.invalid(reasons(err))
 		}
-		*at(v) = broker.Status(i)
 		return nil
 	}
 	return f

@@ -60,13 +60,6 @@ func readValues(n *node) (broker.Values, error) {
 	return values, nil
 }
 
-// A dateTime without a zone is UTC, and comes back without one: Python's
-// test_mgmt_rule_create compares it with what it sent.
-const withoutZone = "2006-01-02T15:04:05.999999999"
-
-// unsaid is the zone of such a time.
-var unsaid = time.FixedZone("unsaid", 0)
-
 // valueTypes read values by their types, most of them those of XML Schema.
 var valueTypes = map[string]func(string) (any, bool){
 	"byte": integer[int8], "short": integer[int16], "int": integer[int32], "long": integer[int64],
@@ -123,12 +116,14 @@ func guid(s string) (any, bool) {
 	return message.WireValue(v, nil), ok
 }
 
+// dateTime without a zone comes back without one: Python's test_mgmt_rule_create compares it with
+// what it sent.
 func dateTime(s string) (any, bool) {
 	s = strings.TrimSpace(s)
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
 		return t.UTC(), true
 	}
-	t, err := time.ParseInLocation(withoutZone, s, unsaid)
+	t, err := time.ParseInLocation(broker.TimeWithoutZone, s, broker.NoZone)
 	return t, err == nil
 }
 
@@ -192,8 +187,8 @@ func typeOf(v any) (kind, text string) {
 	case filter.GUID:
 		return "guid", plain.Text()
 	case filter.Time:
-		if t, ok := v.(time.Time); ok && t.Location() == unsaid {
-			return "dateTime", t.Format(withoutZone)
+		if t, ok := v.(time.Time); ok && t.Location() == broker.NoZone {
+			return "dateTime", t.Format(broker.TimeWithoutZone)
 		}
 		return "dateTime", as.Time().Format(time.RFC3339Nano)
 	case filter.Duration:
