@@ -23,11 +23,12 @@ import (
 // server. Its methods are safe for concurrent use. Those that name no namespace
 // mean the default one.
 type Broker struct {
-	cfg    Config
-	server *server.Server
-	offset atomic.Int64   // broker's clock minus the machine's, in nanoseconds
-	links  sync.WaitGroup // goroutines of receiving links and movers
-	queues atomic.Uint32  // numbers given to the queues of entities, for the disk
+	cfg         Config
+	server      *server.Server
+	offset      atomic.Int64   // broker's clock minus the machine's, in nanoseconds
+	links       sync.WaitGroup // goroutines of receiving links and movers
+	numbers     atomic.Uint32  // of entities: the latest that was given out
+	differences []string       // see Differences
 
 	mu     sync.RWMutex
 	closed bool
@@ -45,9 +46,8 @@ func New(cfg Config) (*Broker, error) {
 	b.offset.Store(int64(cfg.ClockOffset))
 	b.full = newNamespace(b, "")
 	b.full.entities.closed = fmt.Errorf("%w: %d namespaces", ErrTooManyEntities, maxNamespaces)
-	n := newNamespace(b, "")
-	b.spaces[""] = n
-	if err := n.entities.setUp(); err != nil {
+	b.spaces[""] = newNamespace(b, "")
+	if err := b.begin(); err != nil {
 		b.closeNamespaces()
 		b.links.Wait()
 		return nil, err
@@ -70,6 +70,10 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
+// Differences is what New has found on disk that is not as the configuration has it, a sentence
+// each. What is on disk holds.
+func (b *Broker) Differences() []string { return b.differences }
+
 // Serve accepts connections until the broker or ln is closed. It returns
 // server.ErrServerClosed after Shutdown or Close.
 func (b *Broker) Serve(ln net.Listener) error { return b.server.Serve(ln) }
@@ -78,7 +82,7 @@ func (b *Broker) Serve(ln net.Listener) error { return b.server.Serve(ln) }
 func (b *Broker) ServeConn(c net.Conn) error { return b.server.ServeConn(c) }
 
 // Shutdown stops accepting, closes the connections and waits until they are
-// gone or ctx ends; what is left then is cut. The messages are lost.
+// gone or ctx ends; what is left then is cut. Without a Disk the messages are lost.
 func (b *Broker) Shutdown(ctx context.Context) error {
 	err := b.server.Shutdown(ctx)
 	return errors.Join(err, b.Close())

@@ -3,6 +3,9 @@
 package broker
 
 import (
+	"fmt"
+	"time"
+
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
 )
@@ -64,6 +67,37 @@ func (b *Broker) wait() *amqp.Error {
 	done := make(chan *amqp.Error, 1)
 	b.after(func(refusal *amqp.Error) { done <- refusal })
 	return <-done
+}
+
+// durably makes a change, and returns when it is on disk. While there is trouble with the disk it
+// changes nothing. Errors: queue.ErrNoRoom, queue.ErrNotStored, and those of change.
+func (b *Broker) durably(change func() error) error {
+	if !b.durable() {
+		return change()
+	}
+	if err := b.cfg.Disk.Trouble(); err != nil {
+		return err
+	}
+	if err := change(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	b.cfg.Disk.After(func(err error) { done <- err })
+	return <-done
+}
+
+// keep puts on disk that e has these settings and rules. The namespace's mutex is held, so that the
+// last to change it is the last to be kept. Errors: ErrInvalidConfig.
+func (e *Entity) keep(s *settings, rules []*rule, updated time.Time) error {
+	if e.number == 0 {
+		return nil
+	}
+	text, err := e.describe(s, rules, updated)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrInvalidConfig, e.path, err)
+	}
+	e.ns.b.cfg.Disk.PutEntity(e.number, text)
+	return nil
 }
 
 // hold is Disk.Hold.

@@ -115,6 +115,7 @@ func TestCommitOfATransactionIsHeldTogetherAndWaitsForTheDisk(t *testing.T) {
 		r := rawOver(t, ns, opens)
 		r.attach(0, amqp.RoleSender, "q")
 		r.attach(1, amqp.RoleSender, "", func(a *amqp.Attach) { a.Target, a.Coordinator = nil, &amqp.Coordinator{} })
+		d.Sync() // there is a queue now
 		declared, ok := r.transfer(1, 0, amqp.AppendValueSection(nil, (&amqp.Declare{}).Append(nil))).(*amqp.Declared)
 		if !ok {
 			t.Fatal("no transaction was declared")

@@ -29,6 +29,7 @@ type entities struct {
 	closed error              // why nothing can be made any more
 	roots  int                // queues and topics
 	byKey  map[string]*Entity // by key(path), subscriptions included
+	loaded map[*Entity]bool   // while New is at work: those of the disk that the configuration has not named yet
 }
 
 func (es *entities) find(path string) *Entity {
@@ -100,11 +101,11 @@ func (es *entities) create(path string, source *Entity) (*Entity, error) {
 	}
 	cfg := es.ns.b.cfg.AutoCreateConfig
 	cfg.Name = path
-	return es.addLocked(KindQueue, path, nil, settings{queue: cfg.withDefaults()})
+	return es.addLocked(KindQueue, path, nil, settings{queue: cfg.withDefaults()}, nil)
 }
 
-// addLocked makes an entity. The settings have been checked.
-func (es *entities) addLocked(kind Kind, path string, topic *Entity, s settings) (*Entity, error) {
+// addLocked makes an entity; rules are for a subscription. Settings and rules have been checked.
+func (es *entities) addLocked(kind Kind, path string, topic *Entity, s settings, rules []*rule) (*Entity, error) {
 	switch {
 	case es.closed != nil:
 		return nil, es.closed
@@ -115,21 +116,39 @@ func (es *entities) addLocked(kind Kind, path string, topic *Entity, s settings)
 	case topic != nil && len(topic.subscriptions()) >= MaxSubscriptions:
 		return nil, fmt.Errorf("%w: %d subscriptions of topic %.300s", ErrTooManyEntities, MaxSubscriptions, topic.path)
 	}
-	e := es.newEntity(kind, path, topic, s)
-	es.byKey[key(path)] = e
-	if topic == nil {
-		es.roots++
+	number := uint32(0)
+	if es.ns.b.durable() {
+		number = es.ns.b.numbers.Add(1)
 	}
-	es.changes.Add(1)
+	e := es.newEntity(number, kind, path, topic, s)
+	e.rules.set(rules)
+	if err := e.keep(&s, rules, e.created); err != nil {
+		return nil, err
+	}
+	es.placeLocked(e)
 	e.setMoversLocked()
 	e.idle.watch()
 	return e, nil
 }
 
-func (es *entities) newEntity(kind Kind, path string, topic *Entity, s settings) *Entity {
+// placeLocked puts an entity where it is found. The last step makes the topic of a subscription send
+// to it.
+func (es *entities) placeLocked(e *Entity) {
+	es.byKey[key(e.path)] = e
+	es.changes.Add(1)
+	if e.topic == nil {
+		es.roots++
+		return
+	}
+	subs := append(slices.Clone(e.topic.subscriptions()), e)
+	slices.SortFunc(subs, func(a, b *Entity) int { return cmp.Compare(key(a.path), key(b.path)) })
+	e.topic.setSubscriptions(subs)
+}
+
+func (es *entities) newEntity(number uint32, kind Kind, path string, topic *Entity, s settings) *Entity {
 	now := es.ns.Now()
-	e := &Entity{ns: es.ns, kind: kind, path: path, topic: topic, created: now.UTC()}
-	e.idle.entity = e
+	e := &Entity{ns: es.ns, number: number, kind: kind, path: path, topic: topic, created: now.UTC()}
+	e.idle.entity, e.idle.since = e, now
 	e.settings.Store(&s)
 	e.updated.Store(now.UnixNano())
 	if topic != nil {
@@ -137,11 +156,19 @@ func (es *entities) newEntity(kind Kind, path string, topic *Entity, s settings)
 	} else {
 		e.quota = queue.NewQuota(e.maxSize())
 	}
-	if es.ns.b.durable() && path != "" { // what stands in for no queue holds nothing
-		e.log = es.ns.b.cfg.Disk.Queue(es.ns.b.queues.Add(1))
-	}
 	e.queue = queue.New(e.engine())
 	return e
+}
+
+// createNamed makes an entity for somebody who asks for it, and returns when it is on disk.
+func (es *entities) createNamed(create func() (*Entity, error)) (e *Entity, err error) {
+	err = es.ns.b.durably(func() error {
+		es.mu.Lock()
+		defer es.mu.Unlock()
+		e, err = create()
+		return err
+	})
+	return e, err
 }
 
 // all returns the entities of one kind, sorted by path.
@@ -158,23 +185,20 @@ func (es *entities) all(kind Kind) []*Entity {
 	return found
 }
 
-// setUpLocked makes the entities of the configuration.
+// setUpLocked makes the entities of the configuration. What is on disk stays as it is.
 func (es *entities) setUpLocked() error {
 	var errs []error
 	for _, q := range es.ns.b.cfg.Queues {
-		_, err := es.createQueueLocked(q)
-		errs = append(errs, err)
+		errs = append(errs, es.setUpQueueLocked(q))
 	}
 	for _, t := range es.ns.b.cfg.Topics {
 		errs = append(errs, es.setUpTopicLocked(t))
 	}
-	for _, e := range es.byKey { // a target may stand behind what forwards to it
-		e.setMoversLocked()
-	}
+	es.startLocked()
 	return errors.Join(errs...)
 }
 
-// clearLocked takes every entity out of the namespace. closeAll has to follow.
+// clearLocked takes every entity out of the namespace. Their end has to follow, see drop and close.
 func (es *entities) clearLocked() (gone []*Entity) {
 	gone = slices.Collect(maps.Values(es.byKey))
 	clear(es.byKey)
@@ -190,14 +214,17 @@ func (es *entities) setUp() error {
 	return es.setUpLocked()
 }
 
-// close deletes every entity, for good.
+// close ends every entity. What is on disk stays there.
 func (es *entities) close() {
 	es.mu.Lock()
 	es.closed = ErrClosed
 	gone := es.clearLocked()
 	es.mu.Unlock()
-	closeAll(gone)
-	es.nothing.close(nil)
+	for _, e := range gone {
+		e.close()
+		e.closeLinks(errDeleted(e.path))
+	}
+	es.nothing.close()
 }
 
 // wake makes every entity look at the clock.

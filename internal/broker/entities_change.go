@@ -7,17 +7,30 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+
+	"overdue/internal/amqp"
 )
 
 // remove deletes an entity, and with a topic its subscriptions. It reports false
 // when the entity is gone already.
 func (es *entities) remove(e *Entity) bool {
+	release := es.ns.b.hold() // before the mutex, as everywhere
+	gone := es.take(e)
+	drop(gone)
+	release()
+	es.closeLinks(gone)
+	return len(gone) > 0
+}
+
+// take takes an entity out of the namespace, and with a topic its subscriptions. It returns none if
+// the entity is gone already.
+func (es *entities) take(e *Entity) (gone []*Entity) {
 	es.mu.Lock()
+	defer es.mu.Unlock()
 	if es.goneLocked(e) {
-		es.mu.Unlock()
-		return false
+		return nil
 	}
-	gone := append([]*Entity{e}, e.subscriptions()...)
+	gone = append([]*Entity{e}, e.subscriptions()...)
 	for _, g := range gone {
 		delete(es.byKey, key(g.path))
 	}
@@ -27,16 +40,28 @@ func (es *entities) remove(e *Entity) bool {
 		es.roots--
 	}
 	es.changes.Add(1)
-	es.mu.Unlock()
-	closeAll(gone)
-	return true
+	return gone
 }
 
-// closeAll closes entities that have been taken out of the namespace.
-func closeAll(gone []*Entity) {
-	for _, g := range gone {
-		g.close(errDeleted(g.path))
+// drop closes entities that have been taken out of the namespace, and makes the disk forget them. The
+// caller holds the disk since before they were taken out: otherwise a crash could leave a part of
+// them, or an entity that was made meanwhile under the same name beside them.
+func drop(gone []*Entity) {
+	for _, e := range gone {
+		e.close()
+		if e.number != 0 {
+			e.ns.b.cfg.Disk.Drop(e.number)
+		}
 	}
+}
+
+// closeLinks lets the clients of entities know that they are deleted, once that is on disk.
+func (es *entities) closeLinks(gone []*Entity) {
+	es.ns.b.after(func(*amqp.Error) {
+		for _, e := range gone {
+			e.closeLinks(errDeleted(e.path))
+		}
+	})
 }
 
 // delete is remove by name.
@@ -45,10 +70,12 @@ func (es *entities) delete(kind Kind, path string) error {
 	if err != nil {
 		return err
 	}
-	if !es.remove(e) {
-		return fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
-	}
-	return nil
+	return es.ns.b.durably(func() error {
+		if !es.remove(e) {
+			return fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
+		}
+		return nil
+	})
 }
 
 // update gives an entity new settings, and lets go of its links: the service
@@ -60,14 +87,13 @@ func (es *entities) update(kind Kind, path string, change func(*settings) error)
 	if err != nil {
 		return nil, err
 	}
-	changed, err := es.apply(e, change)
-	if err != nil {
-		return nil, err
-	}
-	if changed {
-		e.partLinks()
-	}
-	return e, nil
+	return e, es.ns.b.durably(func() error {
+		changed, err := es.apply(e, change)
+		if err == nil && changed {
+			es.ns.b.after(func(*amqp.Error) { e.partLinks() })
+		}
+		return err
+	})
 }
 
 // apply gives an entity new settings and makes everything go by them. All of it
@@ -84,9 +110,13 @@ func (es *entities) apply(e *Entity, change func(*settings) error) (changed bool
 	if err := change(&s); err != nil {
 		return false, err
 	}
+	now := es.ns.Now()
+	if err := e.keep(&s, e.rules.now(), now); err != nil {
+		return false, err
+	}
 	e.settings.Store(&s)
 	es.changes.Add(1)
-	e.updated.Store(es.ns.Now().UnixNano())
+	e.updated.Store(now.UnixNano())
 	var errs []error
 	for _, c := range append([]*Entity{e}, e.subscriptions()...) { // a topic's time to live is its subscriptions', too
 		errs = append(errs, c.queue.Update(c.engine()))

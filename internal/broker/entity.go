@@ -25,6 +25,8 @@ const (
 	KindSubscription
 )
 
+func (k Kind) String() string { return [...]string{"queue", "topic", "subscription"}[k] }
+
 // An Entity is one queue, topic or subscription of a namespace.
 //
 //	queue         messages wait in its engine queue
@@ -39,7 +41,7 @@ type Entity struct {
 	path    string
 	topic   *Entity // of a subscription
 	queue   *queue.Queue
-	log     queue.Log    // nil: nothing outlives the process
+	number  uint32       // by which the disk knows it and its queue; 0: it is not kept
 	quota   *queue.Quota // of the entity; a subscription's is its topic's
 	links   links
 	created time.Time
@@ -232,11 +234,16 @@ func (e *Entity) touch() {
 	}
 }
 
-// close ends everything that belongs to the entity. It is in no map any more.
-func (e *Entity) close(reason *amqp.Error) {
+// close ends everything that belongs to the entity but its links. It is in no map any more, and
+// reports nothing from then on.
+func (e *Entity) close() {
 	e.idle.stop()
 	e.movers.Load().close()
 	e.queue.Close()
+}
+
+// closeLinks follows close.
+func (e *Entity) closeLinks(reason *amqp.Error) {
 	e.links.close(func(detacher) *amqp.Error { return e.tracked(reason) })
 }
 
@@ -314,8 +321,17 @@ func (ls *links) detach(reason func(detacher) *amqp.Error) {
 // engine is how the entity's queue behaves.
 func (e *Entity) engine() queue.Config {
 	s := e.settings.Load()
-	cfg := queue.Config{Name: e.path, Log: e.log, Expiry: e.ns.b.cfg.Expiry, Quirks: e.ns.b.cfg.Quirks, Now: e.ns.Now, Shared: e.quota,
-		RequiresSession: e.RequiresSession()}
+	cfg := queue.Config{
+		Name:            e.path,
+		Expiry:          e.ns.b.cfg.Expiry,
+		Quirks:          e.ns.b.cfg.Quirks,
+		Now:             e.ns.Now,
+		Shared:          e.quota,
+		RequiresSession: e.RequiresSession(),
+	}
+	if e.number != 0 {
+		cfg.Log = e.ns.b.cfg.Disk.Queue(e.number)
+	}
 	switch e.kind {
 	case KindQueue:
 		c := &s.queue

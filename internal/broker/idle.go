@@ -14,6 +14,7 @@ import (
 // in the documentation of Service Bus.
 type idleTimer struct {
 	entity *Entity
+	since  time.Time // by the clock of the namespace: in this process, it was not used before
 	mu     sync.Mutex
 	timer  *time.Timer
 }
@@ -48,8 +49,10 @@ func (t *idleTimer) watch() {
 func (t *idleTimer) remaining(after time.Duration) time.Duration {
 	e := t.entity
 	last := time.Unix(0, max(e.accessed.Load(), e.updated.Load()))
-	if activated := e.queue.LastActivation(); activated.After(last) {
-		last = activated
+	for _, later := range [...]time.Time{e.queue.LastActivation(), t.since} {
+		if later.After(last) {
+			last = later
+		}
 	}
 	return min(max(after-e.ns.Now().Sub(last), 0), after)
 }

@@ -60,10 +60,15 @@ func (n *Namespace) Detach(path string) error {
 func (n *Namespace) Reset() error {
 	n.Heal()
 	n.offset.Store(0)
-	n.entities.mu.Lock()
-	gone := n.entities.clearLocked()
-	err := n.entities.setUpLocked()
-	n.entities.mu.Unlock()
-	closeAll(gone)
-	return err
+	return n.b.durably(func() error {
+		release := n.b.hold()
+		n.entities.mu.Lock()
+		gone := n.entities.clearLocked()
+		err := n.entities.setUpLocked()
+		n.entities.mu.Unlock()
+		drop(gone)
+		release()
+		n.entities.closeLinks(gone)
+		return err
+	})
 }

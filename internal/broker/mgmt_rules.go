@@ -123,6 +123,8 @@ func (m management) enumerateRules(e *Entity, _ *queue.Queue, a *arguments) resp
 func ruleFailure(err error) response {
 	status, condition := statusInternal, amqp.ErrCondInternalError
 	switch {
+	case errors.Is(err, queue.ErrNoRoom), errors.Is(err, queue.ErrNotStored):
+		return refused(refusalOf(err))
 	case errors.Is(err, ErrEntityNotFound), errors.Is(err, ErrClosed):
 		status, condition = statusNotFound, amqp.ErrCondNotFound
 	case errors.Is(err, ErrInvalidConfig):

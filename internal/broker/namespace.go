@@ -42,7 +42,7 @@ func newNamespace(b *Broker, name string) *Namespace {
 	n.keys = keyring{&b.cfg, &n.entities}
 	n.entities.ns = n
 	n.entities.byKey = make(map[string]*Entity)
-	n.entities.nothing = n.entities.newEntity(KindQueue, "", nil, settings{queue: QueueConfig{}.withDefaults()})
+	n.entities.nothing = n.entities.newEntity(0, KindQueue, "", nil, settings{queue: QueueConfig{}.withDefaults()})
 	return n
 }
 

@@ -19,9 +19,7 @@ type QueueInfo struct {
 // CreateQueue makes a queue. Errors: ErrEntityExists, ErrInvalidConfig,
 // ErrTooManyEntities, ErrClosed.
 func (n *Namespace) CreateQueue(cfg QueueConfig) (QueueInfo, error) {
-	n.entities.mu.Lock()
-	e, err := n.entities.createQueueLocked(cfg)
-	n.entities.mu.Unlock()
+	e, err := n.entities.createNamed(func() (*Entity, error) { return n.entities.createQueueLocked(cfg) })
 	if err != nil {
 		return QueueInfo{}, err
 	}
@@ -32,7 +30,17 @@ func (es *entities) createQueueLocked(cfg QueueConfig) (*Entity, error) {
 	if err := cfg.checkNew(); err != nil {
 		return nil, err
 	}
-	return es.addLocked(KindQueue, cfg.Name, nil, settings{queue: cfg.withDefaults()})
+	return es.addLocked(KindQueue, cfg.Name, nil, settings{queue: cfg.withDefaults()}, nil)
+}
+
+// setUpQueueLocked makes a queue of the configuration, unless the disk has it.
+func (es *entities) setUpQueueLocked(cfg QueueConfig) error {
+	if e := es.loadedLocked(cfg.Name); e != nil {
+		es.compare(e, KindQueue, &settings{queue: cfg.withDefaults()}, nil)
+		return nil
+	}
+	_, err := es.createQueueLocked(cfg)
+	return err
 }
 
 // UpdateQueue changes how a queue is set up. If anything is different then, its

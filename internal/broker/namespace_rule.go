@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"overdue/internal/servicebus/address"
 )
@@ -137,15 +138,23 @@ func (n *Namespace) DeleteRule(topic, subscription, name string) error {
 
 // changeRules replaces the rules by what change makes of a copy.
 func (e *Entity) changeRules(change func([]*rule) ([]*rule, error)) error {
-	e.ns.entities.mu.Lock()
-	defer e.ns.entities.mu.Unlock()
-	rules, err := change(slices.Clone(e.rules.now()))
-	if err != nil {
-		return err
-	}
-	e.rules.set(rules)
-	e.touch()
-	return nil
+	return e.ns.b.durably(func() error {
+		e.ns.entities.mu.Lock()
+		defer e.ns.entities.mu.Unlock()
+		if e.ns.entities.goneLocked(e) {
+			return fmt.Errorf("%w: %.300s", ErrEntityNotFound, e.path)
+		}
+		rules, err := change(slices.Clone(e.rules.now()))
+		if err != nil {
+			return err
+		}
+		if err := e.keep(e.settings.Load(), rules, time.Unix(0, e.updated.Load())); err != nil {
+			return err
+		}
+		e.rules.set(rules)
+		e.touch()
+		return nil
+	})
 }
 
 // rules is those of a subscription, sorted by name.

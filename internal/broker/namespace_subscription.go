@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -24,9 +23,7 @@ type SubscriptionInfo struct {
 // DefaultRuleName, which matches everything. Errors: ErrEntityNotFound for the
 // topic, and those of CreateQueue.
 func (n *Namespace) CreateSubscription(topic string, cfg SubscriptionConfig, rules ...RuleConfig) (SubscriptionInfo, error) {
-	n.entities.mu.Lock()
-	e, err := n.entities.createSubscriptionLocked(topic, cfg, rules)
-	n.entities.mu.Unlock()
+	e, err := n.entities.createNamed(func() (*Entity, error) { return n.entities.createSubscriptionLocked(topic, cfg, rules) })
 	if err != nil {
 		return SubscriptionInfo{}, err
 	}
@@ -48,17 +45,24 @@ func (es *entities) createSubscriptionLocked(topic string, cfg SubscriptionConfi
 	if err := t.hasRoomLocked(nil, compiled); err != nil {
 		return nil, err
 	}
-	e, err := es.addLocked(KindSubscription, address.SubscriptionPath(t.path, cfg.Name), t, settings{subscription: cfg.withDefaults()})
+	path := address.SubscriptionPath(t.path, cfg.Name)
+	e, err := es.addLocked(KindSubscription, path, t, settings{subscription: cfg.withDefaults()}, compiled)
 	if err != nil {
 		return nil, err
 	}
-	e.rules.set(compiled)
-	// The last step: from now on the topic sends here.
-	subs := append(slices.Clone(t.subscriptions()), e)
-	slices.SortFunc(subs, func(a, b *Entity) int { return cmp.Compare(key(a.path), key(b.path)) })
-	t.setSubscriptions(subs)
 	t.touch()
 	return e, nil
+}
+
+// setUpSubscriptionLocked makes a subscription of the configuration, unless the disk has it.
+func (es *entities) setUpSubscriptionLocked(topic string, s SubscriptionSetup) error {
+	if e := es.loadedLocked(address.SubscriptionPath(topic, s.Name)); e != nil {
+		rules, err := newRules(s.Rules, es.ns.Now().UTC())
+		es.compare(e, KindSubscription, &settings{subscription: s.withDefaults()}, rules)
+		return err
+	}
+	_, err := es.createSubscriptionLocked(topic, s.SubscriptionConfig, s.Rules)
+	return err
 }
 
 // newRules makes the rules of a new subscription.

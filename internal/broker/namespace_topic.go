@@ -21,9 +21,7 @@ type TopicInfo struct {
 
 // CreateTopic makes a topic without subscriptions. Errors: as CreateQueue.
 func (n *Namespace) CreateTopic(cfg TopicConfig) (TopicInfo, error) {
-	n.entities.mu.Lock()
-	e, err := n.entities.createTopicLocked(cfg)
-	n.entities.mu.Unlock()
+	e, err := n.entities.createNamed(func() (*Entity, error) { return n.entities.createTopicLocked(cfg) })
 	if err != nil {
 		return TopicInfo{}, err
 	}
@@ -34,17 +32,23 @@ func (es *entities) createTopicLocked(cfg TopicConfig) (*Entity, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	return es.addLocked(KindTopic, cfg.Name, nil, settings{topic: cfg.withDefaults()})
+	return es.addLocked(KindTopic, cfg.Name, nil, settings{topic: cfg.withDefaults()}, nil)
 }
 
-// setUpTopicLocked makes a topic with all that hangs on it.
+// setUpTopicLocked makes a topic of the configuration with all that hangs on it, unless the disk has
+// it.
 func (es *entities) setUpTopicLocked(t TopicSetup) error {
-	if _, err := es.createTopicLocked(t.TopicConfig); err != nil {
+	if e := es.loadedLocked(t.Name); e != nil {
+		es.compare(e, KindTopic, &settings{topic: t.withDefaults()}, nil)
+		if e.kind != KindTopic {
+			return nil
+		}
+	} else if _, err := es.createTopicLocked(t.TopicConfig); err != nil {
 		return err
 	}
 	var errs []error
 	for _, s := range t.Subscriptions {
-		if _, err := es.createSubscriptionLocked(t.Name, s.SubscriptionConfig, s.Rules); err != nil {
+		if err := es.setUpSubscriptionLocked(t.Name, s); err != nil {
 			errs = append(errs, fmt.Errorf("topic %q, subscription %q: %w", t.Name, s.Name, err))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/rest"
 )
 
@@ -81,6 +82,10 @@ func (c *call) asRefusal(err error) *refusal {
 		r.status, r.detail = http.StatusBadRequest, "SubCode=40000. Bad Request. "+c.entityURL()+" cannot be like this: "+reasons(err)+"."
 	case errors.Is(err, broker.ErrTooManyEntities):
 		r.status, r.detail = http.StatusForbidden, "SubCode=40300. Forbidden. "+c.entityURL()+" has no room: the namespace, topic or subscription is full."
+	case errors.Is(err, queue.ErrNoRoom):
+		r.status, r.detail = http.StatusForbidden, "SubCode=40300. Forbidden. "+c.entityURL()+" was not changed: the disk of the broker is full."
+	case errors.Is(err, queue.ErrNotStored):
+		r.status, r.detail = http.StatusServiceUnavailable, "SubCode=50300. Service Unavailable. The broker cannot write to its disk."
 	case errors.Is(err, broker.ErrClosed):
 		r.status, r.detail = http.StatusServiceUnavailable, "SubCode=50300. Service Unavailable. The namespace is shutting down."
 	default:

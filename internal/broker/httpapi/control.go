@@ -166,12 +166,11 @@ type entityForm struct {
 }
 
 func (c *control) entities(n *broker.Namespace, _ *http.Request) (any, error) {
-	kinds := map[broker.Kind]string{broker.KindQueue: "queue", broker.KindTopic: "topic", broker.KindSubscription: "subscription"}
 	all := []entityForm{}
 	for _, e := range n.Entities() {
 		counts := e.Queue().Counts()
 		all = append(all, entityForm{
-			Path: e.Path(), Kind: kinds[e.Kind()],
+			Path: e.Path(), Kind: e.Kind().String(),
 			Active: counts.Active, Deferred: counts.Deferred, Scheduled: counts.Scheduled,
 			DeadLetter: counts.DeadLetter, Bytes: counts.Size,
 		})
