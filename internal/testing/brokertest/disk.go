@@ -18,7 +18,7 @@ type SlowDisk struct {
 	mu      sync.Mutex
 	dirty   bool
 	kept    kept
-	pending []func(*kept) // reported, and not yet kept
+	pending []report // not yet kept
 	failure error
 	waiting []func(error)
 	holders int
@@ -54,6 +54,9 @@ func (d *SlowDisk) Hold() func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.holders--
+		if n := len(d.pending); n > 0 && d.holders == 0 {
+			d.pending[n-1].whole = true
+		}
 	}
 }
 
@@ -76,8 +79,8 @@ func (d *SlowDisk) After(f func(error)) {
 // Sync puts on disk what was reported.
 func (d *SlowDisk) Sync() {
 	d.mu.Lock()
-	for _, keep := range d.pending {
-		keep(&d.kept)
+	for _, r := range d.pending {
+		r.keep(&d.kept)
 	}
 	waiting := d.waiting
 	d.dirty, d.pending, d.waiting = false, nil, nil

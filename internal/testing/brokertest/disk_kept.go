@@ -61,16 +61,33 @@ func stepOf(id uint32, s *queue.Step) func(*kept) {
 	}
 }
 
+// A report is one change that a disk hears of.
+type report struct {
+	keep  func(*kept)
+	whole bool // no Hold lasts after it: power may be lost here
+}
+
 func (d *SlowDisk) reportLocked(keep func(*kept)) {
 	d.dirty = true
-	d.pending = append(d.pending, keep)
+	d.pending = append(d.pending, report{keep, d.holders == 0})
 }
 
 // PowerLost is the disk as the next process finds it: with what was synced.
-func (d *SlowDisk) PowerLost() *SlowDisk {
+func (d *SlowDisk) PowerLost() *SlowDisk { return d.Crashes()[0] }
+
+// Crashes are the disks that a loss of power can leave now: with what was synced, and with more and
+// more of what was reported since.
+func (d *SlowDisk) Crashes() []*SlowDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return &SlowDisk{Prompt: d.Prompt, kept: d.kept.clone()}
+	growing := d.kept.clone()
+	all := []*SlowDisk{{Prompt: d.Prompt, kept: growing.clone()}}
+	for _, r := range d.pending {
+		if r.keep(&growing); r.whole {
+			all = append(all, &SlowDisk{Prompt: d.Prompt, kept: growing.clone()})
+		}
+	}
+	return all
 }
 
 // PutEntity implements broker.Disk.
