@@ -123,6 +123,35 @@ func TestEntitiesStay(t *testing.T) {
 	}
 }
 
+func TestRulesOverManagementStay(t *testing.T) {
+	disk := &brokertest.SlowDisk{Prompt: true}
+	configure := func(c *broker.Config) {
+		c.Disk = disk
+		c.Topics = []broker.TopicSetup{{
+			TopicConfig:   broker.TopicConfig{Name: "t"},
+			Subscriptions: []broker.SubscriptionSetup{{SubscriptionConfig: broker.SubscriptionConfig{Name: "s"}}},
+		}}
+	}
+	bubble(t, configure, func(t *testing.T, ns *brokertest.Namespace) {
+		management := rawOver(t, ns, opens).requester(0, "t/Subscriptions/s/$management")
+		request := func(id, operation string, body amqp.Map) {
+			t.Helper()
+			_, answer := management.ask(id, amqp.Map{{Key: "operation", Value: "com.microsoft:" + operation}}, body)
+			if status := values(t, answer.ApplicationProperties)["statusCode"]; status != int32(200) {
+				t.Fatalf("%s: status %v, want 200", operation, status)
+			}
+		}
+		filter := amqp.Map{{Key: "sql-filter", Value: amqp.Map{{Key: "expression", Value: "a = 1"}}}}
+		request("1", "add-rule", amqp.Map{{Key: "rule-name", Value: "r"}, {Key: "rule-description", Value: filter}})
+		request("2", "remove-rule", amqp.Map{{Key: "rule-name", Value: broker.DefaultRuleName}})
+		rules, err := opened(t, disk.PowerLost()).Default().Rules("t", "s")
+		must(t, err)
+		if len(rules) != 1 || rules[0].Config.Name != "r" || rules[0].Config.Filter.SQL.Expression != "a = 1" {
+			t.Errorf("after a restart the rules are %+v, want r alone", rules)
+		}
+	})
+}
+
 // Filters compare by type, so a value has to come back with the one that it had.
 func TestValuesOfRulesKeepTheirTypes(t *testing.T) {
 	disk := &brokertest.SlowDisk{Prompt: true}

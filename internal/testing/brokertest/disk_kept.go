@@ -45,7 +45,9 @@ func stepOf(id uint32, s *queue.Step) func(*kept) {
 	last, changes := s.Last, slices.Clone(s.Changes)
 	return func(k *kept) {
 		q := k.queue(id)
-		q.last = max(q.last, last)
+		if last != 0 {
+			q.last = last
+		}
 		for _, c := range changes {
 			c.Locked = false
 			switch c.Fate {
