@@ -34,9 +34,10 @@ const (
 
 // Config configures a Broker. The zero value is a namespace without entities.
 type Config struct {
-	// Queues exist from the start, in every namespace.
+	// Queues exist from the start, in every namespace. Those that the Disk has stay as they are, see
+	// Broker.Differences.
 	Queues []QueueConfig
-	// Topics exist from the start, in every namespace.
+	// Topics exist from the start, as Queues do.
 	Topics []TopicSetup
 	// Isolate lets clients name a namespace of their own. Otherwise there is one.
 	Isolate bool
@@ -58,7 +59,7 @@ type Config struct {
 	// MaxEntities bounds the queues and topics of a namespace, however they are
 	// made. 0 means DefaultMaxEntities.
 	MaxEntities int
-	// Disk keeps what the entities hold. nil: memory alone does.
+	// Disk keeps the entities and what they hold. nil: memory alone does.
 	Disk Disk
 	// Expiry says when expired messages leave their queue. The zero value is
 	// lazy, like the service.

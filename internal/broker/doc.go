@@ -39,6 +39,14 @@
 // A connection belongs to what it has named when its first link leads into a namespace. Names that
 // come later do not count.
 //
+// # What outlives the process
+//
+// With Config.Disk, entities and their messages do, see load.go. Each entity has a number on disk,
+// which is never another's. New makes the entities of the disk first, then adds what is missing of
+// the configuration. What has gone to a client, or was returned by a method of Namespace, was on
+// disk before. The order of mutexes begins with Disk.Hold, then comes that of the entities, then
+// those of queues.
+//
 // # One package
 //
 // Entities, links, sessions and transactions of a namespace change under its locks

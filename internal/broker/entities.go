@@ -131,8 +131,8 @@ func (es *entities) addLocked(kind Kind, path string, topic *Entity, s settings,
 	return e, nil
 }
 
-// placeLocked puts an entity where it is found. The last step makes the topic of a subscription send
-// to it.
+// placeLocked puts an entity where it is found. The last step makes the topic of a subscription
+// send to it.
 func (es *entities) placeLocked(e *Entity) {
 	es.byKey[key(e.path)] = e
 	es.changes.Add(1)

@@ -43,9 +43,9 @@ func (es *entities) take(e *Entity) (gone []*Entity) {
 	return gone
 }
 
-// drop closes entities that have been taken out of the namespace, and makes the disk forget them. The
-// caller holds the disk since before they were taken out: otherwise a crash could leave a part of
-// them, or an entity that was made meanwhile under the same name beside them.
+// drop closes entities that have been taken out of the namespace, and makes the disk forget them.
+// The caller holds the disk since before they were taken out: otherwise a crash could leave a part
+// of them, or an entity that was made meanwhile under the same name beside them.
 func drop(gone []*Entity) {
 	for _, e := range gone {
 		e.close()

@@ -49,8 +49,8 @@ func (b *Broker) tryConfiguration() error {
 	return trial.Close()
 }
 
-// load makes the entities of the disk, and their queues as they were. It reads everything before any
-// queue goes on, because that is written.
+// load makes the entities of the disk, and their queues as they were. It reads everything before
+// any queue goes on, because that is written.
 func (b *Broker) load() error {
 	var topics, subscriptions []stored
 	highest, err := b.cfg.Disk.Entities(func(number uint32, text []byte) error {

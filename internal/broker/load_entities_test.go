@@ -342,8 +342,8 @@ func TestDescriptionsOnDisk(t *testing.T) {
 	}
 }
 
-// After each change, power is lost at every moment until it is on disk. Each time there is all of it
-// or nothing, and what was deleted leaves no messages for another entity.
+// After each change, power is lost at every moment until it is on disk. Each time there is all of
+// it or nothing, and what was deleted leaves no messages for another entity.
 func TestChangesOfEntitiesAreWholeAfterACrash(t *testing.T) {
 	configure := func(c *broker.Config) {
 		c.Queues = []broker.QueueConfig{{Name: "q"}}
@@ -427,6 +427,50 @@ func TestChangesOfEntitiesAreWholeAfterACrash(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A topic and a forward take a message on in several steps. Wherever power is lost, it arrives
+// everywhere once, or it never came.
+func TestWhatIsUnderWayArrivesOnceAfterACrash(t *testing.T) {
+	configure := func(c *broker.Config) {
+		c.Queues = []broker.QueueConfig{{Name: "from", ForwardTo: "q"}, {Name: "q"}}
+		c.Topics = []broker.TopicSetup{{
+			TopicConfig: broker.TopicConfig{Name: "t"},
+			Subscriptions: []broker.SubscriptionSetup{
+				{SubscriptionConfig: broker.SubscriptionConfig{Name: "a"}},
+				{SubscriptionConfig: broker.SubscriptionConfig{Name: "b", ForwardTo: "q"}},
+			},
+		}}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		disk := &brokertest.SlowDisk{}
+		n := opened(t, disk, configure).Default()
+		disk.Sync()
+		sendTo(t, n, "from", "queued")
+		sendTo(t, n, "t", "published")
+		seen := map[string]bool{}
+		for _, d := range disk.Crashes() {
+			again := opened(t, d).Default()
+			synctest.Wait() // its movers
+			state := ""
+			for _, e := range again.Entities() {
+				for _, v := range e.Queue().Peek(nil, 0, 10) {
+					for data := range amqp.DataSections(v.Body) {
+						state += fmt.Sprintf("%s: %s; ", e.Path(), data)
+					}
+				}
+			}
+			seen[state] = true
+		}
+		want := map[string]bool{
+			"":            true,
+			"q: queued; ": true,
+			"q: queued; q: published; t/Subscriptions/a: published; ": true,
+		}
+		if diff := cmp.Diff(want, seen); diff != "" {
+			t.Errorf("after crashes there are (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func addQueue(n *broker.Namespace, name string) error {

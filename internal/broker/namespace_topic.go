@@ -35,8 +35,8 @@ func (es *entities) createTopicLocked(cfg TopicConfig) (*Entity, error) {
 	return es.addLocked(KindTopic, cfg.Name, nil, settings{topic: cfg.withDefaults()}, nil)
 }
 
-// setUpTopicLocked makes a topic of the configuration with all that hangs on it, unless the disk has
-// it.
+// setUpTopicLocked makes a topic of the configuration with all that hangs on it, unless the disk
+// has it.
 func (es *entities) setUpTopicLocked(t TopicSetup) error {
 	if e := es.loadedLocked(t.Name); e != nil {
 		es.compare(e, KindTopic, &settings{topic: t.withDefaults()}, nil)

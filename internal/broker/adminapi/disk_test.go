@@ -78,7 +78,8 @@ func TestAnswersWaitForTheDisk(t *testing.T) {
 	})
 }
 
-// Otherwise a client that tries again gets the answer that the entity exists already, or not any more.
+// Otherwise a client that tries again gets the answer that the entity exists already, or not any
+// more.
 func TestNothingChangesWhileTheDiskIsInTrouble(t *testing.T) {
 	disk := &brokertest.SlowDisk{Prompt: true}
 	n, api := setup(t, onDisk(disk))

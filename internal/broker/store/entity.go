@@ -23,10 +23,10 @@ func (s *Store) PutEntity(id uint32, description []byte) {
 	})
 }
 
-// Drop forgets an entity and its queue with all messages. The queue MUST be closed: what it reported
-// afterwards would stay for ever, under a number that no entity has again. Several entities that are
-// to go together are dropped under one Hold, which begins before anybody can make another in their
-// place.
+// Drop forgets an entity and its queue with all messages. The queue MUST be closed: what it
+// reported afterwards would stay for ever, under a number that no entity has again. Several
+// entities that are to go together are dropped under one Hold, which begins before anybody can make
+// another in their place.
 func (s *Store) Drop(id uint32) {
 	s.append(func(r *round) error {
 		delete(r.last, id)
