@@ -35,7 +35,7 @@ type Disk interface {
 	// After calls f when everything is on disk that was reported before, at once when it is there
 	// already. f must not wait. Errors: queue.ErrNoRoom, queue.ErrNotStored.
 	After(f func(error))
-	// Trouble is why nothing can be written: queue.ErrNoRoom, queue.ErrNotStored or nil.
+	// Trouble is why nothing can be written now: queue.ErrNoRoom, queue.ErrNotStored or nil.
 	Trouble() error
 }
 

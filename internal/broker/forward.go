@@ -172,22 +172,28 @@ func (e *Entity) setMoversLocked() {
 	ms := &movers{}
 	switch {
 	case e.kind == KindTopic:
-		ms.main = newMover(e.queue, (&distributor{topic: e}).distribute)
+		ms.main = e.newMover(e.queue, (&distributor{topic: e}).distribute)
 	case c.forwardTo != "":
-		ms.main = newMover(e.queue, newForwarderLocked(e, c.forwardTo, false).forward)
+		ms.main = e.newMover(e.queue, newForwarderLocked(e, c.forwardTo, false).forward)
 	}
 	if c.forwardDLQ != "" {
-		ms.dead = newMover(e.queue.DeadLetterQueue(), newForwarderLocked(e, c.forwardDLQ, true).forward)
+		ms.dead = e.newMover(e.queue.DeadLetterQueue(), newForwarderLocked(e, c.forwardDLQ, true).forward)
 	}
-	e.movers.Swap(ms).close()
+	e.movers.Swap(ms).close() // from now on senders run them
 	for _, m := range []*mover{ms.main, ms.dead} {
 		if m != nil {
-			if e.ns.b.durable() {
-				m.hold = e.ns.b.hold
-			}
 			e.ns.b.links.Go(m.serve)
 		}
 	}
+}
+
+// newMover is newMover with what e needs.
+func (e *Entity) newMover(from *queue.Queue, deliver func(*queue.Delivery) (reason, description string)) *mover {
+	m := newMover(from, deliver)
+	if e.number != 0 {
+		m.hold = e.ns.b.hold
+	}
+	return m
 }
 
 // A forwarder takes messages from an entity to the one that it forwards to. It is bound to the

@@ -90,18 +90,25 @@ func (d *SlowDisk) Sync() {
 	}
 }
 
+// Fail makes After answer with err from now on, also those who wait. nil ends that.
+func (d *SlowDisk) Fail(err error) {
+	d.mu.Lock()
+	d.failure = err
+	var waiting []func(error)
+	if err != nil {
+		waiting, d.waiting = d.waiting, nil
+	}
+	d.mu.Unlock()
+	for _, f := range waiting {
+		f(err)
+	}
+}
+
 // Trouble implements broker.Disk.
 func (d *SlowDisk) Trouble() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.failure
-}
-
-// Fail makes After and Trouble answer with err from now on.
-func (d *SlowDisk) Fail(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.failure = err
 }
 
 // Steps returns how many steps there were since the last call, by whether they were held.
