@@ -78,15 +78,15 @@ func TestWhatAClientHasHeardOfIsInTheDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Close() //nolint:errcheck // nobody waits for what it writes
-	b, err := broker.New(broker.Config{Disk: again})
+	defer again.Close() //nolint:errcheck // nothing was written
+	q := queue.New(queue.Config{Name: "first"})
+	defer q.Close()
+	last, err := again.Load(1, func(c *queue.Change) error { q.Restore(c); return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer b.Close() //nolint:errcheck // as above
-	q, _ := b.Queue("first")
-	if q == nil {
-		t.Fatal("after kill -9 the queue is gone")
+	if err := q.Resume(last); err != nil {
+		t.Fatal(err)
 	}
 	got := map[string]string{}
 	for place, part := range map[string]*queue.Queue{"queue": q, "dead letters": q.DeadLetterQueue()} {

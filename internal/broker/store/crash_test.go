@@ -4,9 +4,7 @@ package store
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -18,10 +16,10 @@ import (
 // crashSeeds is how many histories are broken off in each run.
 const crashSeeds = 200
 
-// A history is steps of two queues and their entities as a model has them: after how many of them
-// which messages and descriptions are there.
+// A history is steps of two queues as a model has them: after how many of them which messages are
+// there.
 type history struct {
-	states  []map[string]string // by number of steps; a key is queue and record, or the number of an entity
+	states  []map[string]string // by number of steps; a key is queue and record
 	whole   []bool              // by number of steps: no Hold lasts
 	acked   atomic.Int64        // steps that were said to be on disk
 	atCrash int64               // acked, when power was lost
@@ -139,33 +137,12 @@ func (h *history) step(s *Store, r *rand.Rand, record int64, whole bool) {
 	s.Queue(id).Append(step)
 }
 
-// entity describes an entity, or drops it with its messages.
-func (h *history) entity(s *Store, r *rand.Rand, record int64, whole bool) {
-	id := uint32(1 + r.IntN(2))
-	state := maps.Clone(h.states[len(h.states)-1])
-	if r.IntN(2) == 0 {
-		text := fmt.Sprint("entity ", record)
-		state[fmt.Sprint(id)] = text
-		s.PutEntity(id, []byte(text))
-	} else {
-		maps.DeleteFunc(state, func(k, _ string) bool { return strings.HasPrefix(k, fmt.Sprint(id)) })
-		s.Drop(id)
-	}
-	h.states, h.whole = append(h.states, state), append(h.whole, whole)
-}
-
 // check finds the step up to which the directory on d has the history, and returns its messages.
 func (h *history) check(t *testing.T, d *disk) map[string]string {
 	t.Helper()
 	s := openOn(t, d)
 	found := map[string]string{}
-	_, err := s.Entities(func(id uint32, description []byte) error {
-		found[fmt.Sprint(id)] = string(description)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	findEntities(t, s, found)
 	for id := uint32(1); id <= 2; id++ {
 		all, last := messagesOf(t, s, id)
 		for _, c := range all {
