@@ -61,6 +61,25 @@ func TestOutcomesWaitForTheDisk(t *testing.T) {
 	})
 }
 
+func TestSessionStateIsOnDiskBeforeItsAnswer(t *testing.T) {
+	configure := func(c *broker.Config) {
+		c.Queues = append(c.Queues, broker.QueueConfig{Name: "sessions", RequiresSession: true})
+	}
+	onSlowDisk(t, configure, func(t *testing.T, ns *brokertest.Namespace, d *brokertest.SlowDisk) {
+		ctx := context.Background()
+		receiver, err := ns.Client(t).AcceptSessionForQueue(ctx, "sessions", "s", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, state := range [][]byte{[]byte("state"), nil} {
+			d.Until(t, "SetSessionState", func() error { return receiver.SetSessionState(ctx, state, nil) })
+			if got, err := receiver.GetSessionState(ctx, nil); err != nil || string(got) != string(state) {
+				t.Errorf("GetSessionState = %q, %v, want %q", got, err, state)
+			}
+		}
+	})
+}
+
 func TestReceiveAndDeleteIsOnDiskBeforeTheMessageLeaves(t *testing.T) {
 	onSlowDisk(t, nil, func(t *testing.T, ns *brokertest.Namespace, d *brokertest.SlowDisk) {
 		e, err := ns.Broker.Default().Entity("q")

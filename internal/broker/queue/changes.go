@@ -60,9 +60,41 @@ func (c *changes) noteGone(e *entry) {
 	c.note(e)
 }
 
+// noteState says that s has another state, or none.
+func (c *changes) noteState(s *session) {
+	if c.log == nil {
+		return
+	}
+	change := Change{Fate: StateSet}
+	change.SessionID = s.id
+	if s.state != nil {
+		change.Body, change.EnqueuedTime = s.state.data, s.state.updatedAt.time()
+	}
+	c.step.Changes = append(c.step.Changes, change)
+}
+
+// noteSent says that these message-ids were sent.
+func (c *changes) noteSent(ids []remembered) {
+	if c.log == nil {
+		return
+	}
+	for _, id := range ids {
+		change := Change{Fate: IDSent}
+		change.MessageID, change.EnqueuedTime = id.key, id.at.time()
+		c.step.Changes = append(c.step.Changes, change)
+	}
+}
+
+// noteExpired says that what was sent before is no longer remembered.
+func (c *changes) noteExpired(before instant) {
+	change := Change{Fate: IDsExpired}
+	change.EnqueuedTime = before.time()
+	c.step.Changes = append(c.step.Changes, change)
+}
+
 // report gives the log what was noted, if anything was.
 func (c *changes) report() {
-	if c.log != nil && (len(c.noted) > 0 || c.numbers.last != c.last) {
+	if c.log != nil && (len(c.noted) > 0 || len(c.step.Changes) > 0 || c.numbers.last != c.last) {
 		c.append()
 	}
 }
@@ -71,7 +103,7 @@ func (c *changes) report() {
 func (c *changes) append() {
 	s := &c.step
 	if !c.cfg.frozen { // a dead-letter queue gives out no numbers that a client could know before
-		s.Last = c.numbers.last
+		s.Last = c.numbers.position()
 	}
 	c.last = c.numbers.last
 	for _, e := range c.noted {
@@ -114,11 +146,22 @@ func (es *entries) stored(e *entry) Stored {
 // taken reports whether somebody was given the message and has not settled it.
 func (d *delivered) taken() bool { return d.locked && d.holder == nil }
 
-// Restore puts a message back that the log has kept. It is for a queue that nobody uses yet; Resume
-// has to follow. A message that was delivered is given back as if its lock had lapsed.
+// Restore puts back what the log has kept: a message, the state of a session, or a message-id. It is
+// for a queue that nobody uses yet; Resume has to follow. A message that was delivered is given back
+// as if its lock had lapsed.
 func (q *Queue) Restore(c *Change) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	switch c.Fate {
+	case StateSet:
+		if q.sessions != nil {
+			q.sessions.restoreState(c.SessionID, c.Body, instantOf(c.EnqueuedTime))
+		}
+		return
+	case IDSent:
+		q.intake.history.restore(c.MessageID, instantOf(c.EnqueuedTime))
+		return
+	}
 	e := c.entry()
 	q.quota.add(e.size())
 	now := instantOf(q.cfg.Now())
@@ -133,6 +176,9 @@ func (q *Queue) Restore(c *Change) {
 
 func (q *Queue) restore(e *entry, delivered bool, now instant) {
 	q.entries.admit(e)
+	if q.cfg.frozen { // with quirk.DeadLettersRenumbered it has given out that number
+		q.numbers.last = max(q.numbers.last, arrival(e.seq))
+	}
 	switch e.state {
 	case Scheduled:
 		q.schedule.add(e)
@@ -151,11 +197,11 @@ func (q *Queue) restore(e *entry, delivered bool, now instant) {
 	}
 }
 
-// Resume ends what Restore has begun: the queue goes on where it stopped. last is what the log says
-// of the order of arrival. Errors: ErrClosed.
+// Resume ends what Restore has begun: the queue goes on where it stopped. last is the latest that
+// the log has of Step.Last. Errors: ErrClosed.
 func (q *Queue) Resume(last int64) error {
 	q.mu.Lock()
-	q.numbers.last = max(q.numbers.last, last)
+	q.numbers.resume(last)
 	q.changes.last = q.numbers.last
 	q.mu.Unlock()
 	now, err := q.enter()

@@ -4,14 +4,19 @@ package queue
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"overdue/internal/broker/quirk"
 )
 
 // A memoryLog is a Log that forgets nothing but what is removed.
@@ -19,22 +24,29 @@ type memoryLog struct {
 	t        interface{ Errorf(string, ...any) }
 	last     int64
 	messages map[int64]Stored
+	states   map[string]sessionState
+	sent     []remembered
 	steps    int
 	sizes    []int // changes of each step
 }
 
 func newMemoryLog(t interface{ Errorf(string, ...any) }) *memoryLog {
-	return &memoryLog{t: t, messages: map[int64]Stored{}}
+	return &memoryLog{t: t, messages: map[int64]Stored{}, states: map[string]sessionState{}}
 }
 
 func (l *memoryLog) Append(s *Step) {
 	l.steps++
 	l.sizes = append(l.sizes, len(s.Changes))
-	if s.Last > 0 && s.Last < l.last {
-		l.t.Errorf("the last number falls from %d to %d", l.last, s.Last)
+	if s.Last > 0 {
+		if arrival(s.Last) < arrival(l.last) {
+			l.t.Errorf("the last number falls from %d to %d", l.last, s.Last)
+		}
+		l.last = s.Last
 	}
-	l.last = max(l.last, s.Last)
 	for _, c := range s.Changes {
+		if l.isOther(&c) {
+			continue
+		}
 		was, known := l.messages[c.Record]
 		if known == (c.Fate == Added) {
 			l.t.Errorf("record %d is known: %v, and its fate is %d", c.Record, known, c.Fate)
@@ -53,9 +65,38 @@ func (l *memoryLog) Append(s *Step) {
 	}
 }
 
+// isOther keeps a change that is not of a message.
+func (l *memoryLog) isOther(c *Change) bool {
+	at := instantOf(c.EnqueuedTime)
+	switch c.Fate {
+	case StateSet:
+		if delete(l.states, c.SessionID); len(c.Body) > 0 {
+			l.states[c.SessionID] = sessionState{c.Body, at}
+		}
+	case IDSent:
+		l.sent = append(l.sent, remembered{c.MessageID, at})
+	case IDsExpired:
+		l.sent = slices.DeleteFunc(l.sent, func(r remembered) bool { return r.at < at })
+	default:
+		return false
+	}
+	return true
+}
+
 // restore makes a queue of what the log has.
 func (l *memoryLog) restore(t interface{ Fatalf(string, ...any) }, cfg Config) *Queue {
 	q := New(cfg)
+	for id, s := range l.states {
+		c := Change{Fate: StateSet}
+		c.SessionID, c.Body, c.EnqueuedTime = id, s.data, s.updatedAt.time()
+		q.Restore(&c)
+	}
+	slices.SortFunc(l.sent, func(a, b remembered) int { return cmp.Compare(a.at, b.at) })
+	for _, r := range l.sent {
+		c := Change{Fate: IDSent}
+		c.MessageID, c.EnqueuedTime = r.key, r.at.time()
+		q.Restore(&c)
+	}
 	for _, record := range slices.Sorted(maps.Keys(l.messages)) {
 		q.Restore(&Change{Record: record, Stored: l.messages[record]})
 	}
@@ -80,12 +121,47 @@ func (l *memoryLog) compare(t *rapid.T, q *Queue) {
 	if diff := gocmp.Diff(got, l.messages, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("the log differs from the queue (-queue +log):\n%s", diff)
 	}
-	if l.last != q.numbers.last {
-		t.Fatalf("the log has the last number %d, the queue %d", l.last, q.numbers.last)
+	if l.last != q.numbers.position() {
+		t.Fatalf("the log has the last number %#x, the queue %#x", l.last, q.numbers.position())
 	}
+	if diff := gocmp.Diff(q.sessions.states(), l.states, gocmp.AllowUnexported(sessionState{})); diff != "" {
+		t.Fatalf("the states of sessions differ (-queue +log):\n%s", diff)
+	}
+	l.compareSent(t, &q.intake.history)
 	if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
 		l.compareRestart(t, q)
 	}
+}
+
+// compareSent compares what h remembers and has not ended. Of what has, either may have more.
+func (l *memoryLog) compareSent(t *rapid.T, h *history) {
+	t.Helper()
+	now := instantOf(h.cfg.Now())
+	lasting := func(ids []remembered) (keys []string) {
+		for _, r := range ids {
+			if h.end(r.at) > now {
+				keys = append(keys, fmt.Sprint(r))
+			}
+		}
+		slices.Sort(keys)
+		return keys
+	}
+	if diff := gocmp.Diff(lasting(h.line[h.head:]), lasting(l.sent)); diff != "" {
+		t.Fatalf("the message-ids differ (-queue +log):\n%s", diff)
+	}
+}
+
+// states is the states of all sessions.
+func (ss *Sessions) states() map[string]sessionState {
+	all := map[string]sessionState{}
+	if ss != nil {
+		for id, s := range ss.byID {
+			if s.state != nil {
+				all[id] = *s.state
+			}
+		}
+	}
+	return all
 }
 
 func (l *memoryLog) compareRestart(t *rapid.T, q *Queue) {
@@ -125,8 +201,15 @@ func (l *memoryLog) compareRestart(t *rapid.T, q *Queue) {
 	if diff := gocmp.Diff(dead, again.DeadLetterQueue().Peek(nil, -1, len(dead)+10), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("dead letters after a restart (-want +got):\n%s", diff)
 	}
-	if again.numbers.last != q.numbers.last {
-		t.Fatalf("the last number after a restart is %d, want %d", again.numbers.last, q.numbers.last)
+	if again.numbers.position() != q.numbers.position() {
+		t.Fatalf("after a restart the numbers stand at %#x, want %#x", again.numbers.position(), q.numbers.position())
+	}
+	if diff := gocmp.Diff(l.states, again.sessions.states(), gocmp.AllowUnexported(sessionState{})); diff != "" {
+		t.Fatalf("states of sessions after a restart (-want +got):\n%s", diff)
+	}
+	l.compareSent(t, &again.intake.history)
+	if got, want := again.quota.Used(), again.Counts().Size+again.intake.history.size; got != want {
+		t.Fatalf("after a restart %d bytes are held, want %d", got, want)
 	}
 	again.check(t)
 	again.dead.check(t)
@@ -197,4 +280,128 @@ func TestNothingIsReportedThatHasNotChanged(t *testing.T) {
 	if log.steps != before {
 		t.Errorf("%d steps without a change", log.steps-before)
 	}
+}
+
+func TestDuplicateIsOneAfterARestart(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	log := newMemoryLog(t)
+	cfg := Config{
+		Log:                        log,
+		RequiresDuplicateDetection: true,
+		Now:                        func() time.Time { return now },
+	}
+	q := New(cfg)
+	defer q.Close()
+	before := log.steps
+	send(t, q, named("a", "first"))
+	if log.steps != before+1 || len(log.sent) != 1 {
+		t.Errorf("a send takes %d steps and %d ids are kept, want 1 and 1", log.steps-before, len(log.sent))
+	}
+	now = now.Add(5 * time.Minute)
+	send(t, q, named("b", "second"))
+	again := log.restore(t, cfg)
+	defer again.Close()
+	send(t, again, named("a", "third"), named("b", "fourth"))
+	now = now.Add(5 * time.Minute) // ten since the first a, five since b
+	send(t, again, named("a", "fifth"), named("b", "sixth"))
+	wantBodies(t, "peek", again.Peek(nil, 0, 10), "first", "second", "fifth")
+}
+
+func TestIDsThatWereRefusedAreNotReported(t *testing.T) {
+	log := newMemoryLog(t)
+	q := New(Config{Log: log, RequiresDuplicateDetection: true, MaxSize: 1})
+	defer q.Close()
+	if _, err := q.Send(named("a", "too large")); !errors.Is(err, ErrFull) {
+		t.Fatalf("Send = %v, want ErrFull", err)
+	}
+	if log.steps != 0 {
+		t.Errorf("%d steps of a send that was refused", log.steps)
+	}
+}
+
+// The log keeps at most an eighth of a window more than the queue, and nothing once all has ended.
+func TestHistoryOfTheLogIsForgotten(t *testing.T) {
+	const n, window = 3000, time.Minute
+	log := newMemoryLog(t)
+	cfg := Config{RequiresDuplicateDetection: true, DuplicateDetectionHistoryTimeWindow: window}
+	cfg.Log = log
+	alone(t, cfg, func(t *testing.T, q *Queue) {
+		c := q.NewConsumer(ReceiveAndDelete)
+		c.AddCredit(n)
+		trims := 0
+		for i := range n {
+			kept := len(log.sent)
+			send(t, q, named(fmt.Sprint(i), ""))
+			if len(log.sent) < kept {
+				trims++
+			}
+			c.Take(nil)
+			time.Sleep(window / 100)
+		}
+		if got, most := len(log.sent), 100+100/trimsPerWindow+1; got > most {
+			t.Errorf("the log keeps %d ids, want at most %d", got, most)
+		}
+		if most := n / 100 * trimsPerWindow; trims > most {
+			t.Errorf("the log was trimmed %d times, want at most %d", trims, most)
+		}
+		time.Sleep(2 * window)
+		synctest.Wait()
+		if len(log.sent) > 0 {
+			t.Errorf("when all has ended, the log keeps %d ids", len(log.sent))
+		}
+	})
+}
+
+func TestStateOfASessionIsThereAfterARestart(t *testing.T) {
+	log := newMemoryLog(t)
+	cfg := Config{RequiresSession: true, Log: log}
+	q := New(cfg)
+	defer q.Close()
+	for _, id := range []string{"kept", "cleared"} {
+		accept(t, q, id)
+		must(t, q.Sessions().SetState(id, []byte("state of "+id)))
+	}
+	must(t, q.Sessions().SetState("cleared", nil))
+	again := log.restore(t, cfg)
+	defer again.Close()
+	if ids := again.Sessions().List(time.Time{}, 0, 10); !slices.Equal(ids, []string{"kept"}) {
+		t.Errorf("after a restart there are the sessions %q, want the one with a state", ids)
+	}
+	accept(t, again, "kept")
+	if state, err := again.Sessions().State("kept"); err != nil || string(state) != "state of kept" {
+		t.Errorf("its state is %q, %v", state, err)
+	}
+}
+
+func TestPartitionsTakeTurnsAcrossARestart(t *testing.T) {
+	log := newMemoryLog(t)
+	cfg := Config{Partitioned: true, Log: log}
+	q := New(cfg)
+	defer q.Close()
+	for range Partitions + 3 {
+		send(t, q, text("m"))
+	}
+	send(t, q, Message{PartitionKey: "k"}) // takes no turn
+	again := log.restore(t, cfg)
+	defer again.Close()
+	if got, want := send(t, again, text("next")), int64(4)<<partitionShift|(Partitions+5); got != want {
+		t.Errorf("the next number is %#x, want %#x", got, want)
+	}
+}
+
+func TestDeadLettersThatWereRenumberedKeepTheirNumbers(t *testing.T) {
+	log := newMemoryLog(t)
+	cfg := Config{Log: log, Quirks: quirk.DeadLettersRenumbered}
+	deadLetter := func(q *Queue, body string) {
+		send(t, q, text(body))
+		must(t, q.DeadLetter(receive(q.NewConsumer(PeekLock), 1)[0].LockToken, "r", "d"))
+	}
+	q := New(cfg)
+	defer q.Close()
+	deadLetter(q, "a")
+	deadLetter(q, "b")
+	again := log.restore(t, cfg)
+	defer again.Close()
+	deadLetter(again, "c")
+	wantBodies(t, "dead letters", again.DeadLetterQueue().Peek(nil, 0, 10), "a", "b", "c")
 }

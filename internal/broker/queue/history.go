@@ -6,14 +6,16 @@ package queue
 // queue of the same ids for the clock. An id is forgotten when its time is over, at the cost of one
 // comparison per operation.
 type history struct {
-	cfg   *settings
-	quota *Quota
+	cfg     *settings
+	quota   *Quota
+	changes *changes
 
-	seen map[string]instant // when the first was sent
-	line []remembered       // in order of arrival, from head on
-	head int
-	last instant // no time in line is later; its end may be far earlier, when the clock was set back
-	size int64   // bytes that count towards the quota
+	seen    map[string]instant // when the first was sent
+	line    []remembered       // in order of arrival, from head on
+	head    int
+	last    instant // no time in line is later; its end may be far earlier, when the clock was set back
+	size    int64   // bytes that count towards the quota
+	trimmed instant // what is older was reported to the log as ended; unset: nothing was
 }
 
 type remembered struct {
@@ -65,18 +67,31 @@ func (h *history) add(key string, now instant) (added bool) {
 	if sentAt, known := h.seen[key]; known && now < h.end(sentAt) {
 		return false
 	}
+	h.put(key, now)
+	return true
+}
+
+func (h *history) put(key string, at instant) {
 	if h.seen == nil {
 		h.seen = make(map[string]instant)
 	}
 	if h.len() == 0 {
-		h.last = now
+		h.last = at
 	}
-	h.last = max(h.last, now)
-	h.seen[key] = now
-	h.line = append(h.line, remembered{key, now})
+	h.last = max(h.last, at)
+	h.seen[key] = at
+	h.line = append(h.line, remembered{key, at})
 	h.size += historyCost(key)
-	return true
 }
+
+// restore is for Queue.Restore. The log has the keys in order of time.
+func (h *history) restore(key string, at instant) {
+	h.put(key, at)
+	h.quota.add(historyCost(key))
+}
+
+// report reports the n that were added last.
+func (h *history) report(n int) { h.changes.noteSent(h.line[len(h.line)-n:]) }
 
 // undo forgets the n that were added last.
 func (h *history) undo(n int) {
@@ -104,7 +119,23 @@ func (h *history) prune(now instant) {
 	}
 	if h.size < before {
 		h.quota.add(h.size - before)
+		h.trim(now)
 	}
+}
+
+// trimsPerWindow is how often within a window it is reported what has ended. A range of ids costs
+// the log as much as a single one.
+const trimsPerWindow = 8
+
+// trim reports what has ended, unless most of that was reported before.
+func (h *history) trim(now instant) {
+	window := instant(0).add(h.cfg.DuplicateDetectionHistoryTimeWindow)
+	ended := now - window
+	if h.changes.log == nil || h.len() > 0 && h.trimmed != unset && ended < h.trimmed+window/trimsPerWindow {
+		return
+	}
+	h.trimmed = ended
+	h.changes.noteExpired(ended + 1)
 }
 
 // forget drops one place in the line. After the clock was set back the id may have been added once

@@ -46,6 +46,7 @@ func (in *intake) room(ms []Message, now instant, take func(int64) bool) (duplic
 		in.history.undo(added)
 		return nil, false
 	}
+	in.history.report(added)
 	return duplicate, true
 }
 

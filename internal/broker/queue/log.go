@@ -16,13 +16,14 @@ type Log interface {
 
 // A Step is what one operation has changed in a queue and its dead-letter queue.
 type Step struct {
-	// Last is the latest place in the order of arrival that was given to a message. No message
-	// gets it again.
+	// Last says where the numbers of messages stand, 0: where they stood. Resume goes on from
+	// there, so that no message gets a number that another has had.
 	Last    int64
 	Changes []Change
 }
 
-// Fate is what has happened to a message in a step.
+// Fate is what has happened in a step to a message, to the state of a session, or to the
+// message-ids by which duplicates are found.
 type Fate int8
 
 // The fates of a message.
@@ -32,7 +33,14 @@ const (
 	Removed             // it is gone, and all but Record is zero
 )
 
-// A Change is what a step has done to one message.
+// The other fates. Changes that have them use the fields that are named here alone.
+const (
+	StateSet   Fate = Removed + 1 + iota // Body is the state of SessionID since EnqueuedTime; empty: it has none
+	IDSent                               // MessageID was sent at EnqueuedTime. It may be longer than that of a message
+	IDsExpired                           // what was sent before EnqueuedTime is forgotten
+)
+
+// A Change is what a step has done to one message, to one session, or to message-ids.
 type Change struct {
 	Fate   Fate
 	Record int64 // names the message in its queue, from its first step to its last

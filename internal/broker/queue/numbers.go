@@ -22,6 +22,15 @@ type numbers struct {
 	turn uint32 // of partitions, for messages that belong to none
 }
 
+// position is where the numbers stand: the latest place in the order of arrival and, where a
+// sequence number has the partition, the turn.
+func (n *numbers) position() int64 { return int64(n.turn%Partitions)<<partitionShift | n.last }
+
+// resume is the opposite of position.
+func (n *numbers) resume(position int64) {
+	n.last, n.turn = arrival(position), uint32(position>>partitionShift)
+}
+
 // next is the next sequence number, for m. Messages of one session or one partition key stay in one
 // partition, the others go round.
 func (n *numbers) next(m *Message) int64 {

@@ -117,7 +117,12 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 		waiting:     &q.waiting,
 		schedule:    &q.schedule,
 		deadLetters: &q.deadLetters,
-		history:     history{cfg: &q.cfg, quota: quota},
+		history: history{
+			cfg:     &q.cfg,
+			quota:   quota,
+			changes: &q.changes,
+			trimmed: unset,
+		},
 	}
 	q.agenda = agenda{
 		cfg:         &q.cfg,
@@ -265,7 +270,7 @@ func (q *Queue) Close() {
 		q.entries, q.waiting, q.intake = entries{}, waiting{}, intake{}
 		q.schedule, q.expiry = schedule{}, expiry{}
 		q.deadLetters, q.locks = deadLetters{}, locks{}
-		q.changes.noted = nil // nobody asks for them any more
+		q.changes.noted, q.changes.step = nil, Step{} // nobody asks for them any more
 	}
 	q.mu.Unlock()
 	if q.dead != nil {

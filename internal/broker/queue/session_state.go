@@ -88,6 +88,7 @@ func (s *HeldState) Set() error {
 	err := s.underLock(func(in *session, now instant) {
 		before := in.stateSize()
 		in.state = s.state(now)
+		s.h.q.changes.noteState(in)
 		grown := in.stateSize() - before
 		s.h.q.quota.add(grown - s.size)
 		s.h.q.entries.size += grown
@@ -96,6 +97,14 @@ func (s *HeldState) Set() error {
 		s.Cancel()
 	}
 	return err
+}
+
+// restoreState is for Queue.Restore.
+func (ss *Sessions) restoreState(id string, data []byte, updatedAt instant) {
+	s := ss.get(id)
+	s.state = &sessionState{data, updatedAt}
+	ss.q.quota.add(s.stateSize())
+	ss.q.entries.size += s.stateSize()
 }
 
 func (s *HeldState) underLock(do func(*session, instant)) error {

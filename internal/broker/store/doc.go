@@ -19,9 +19,11 @@
 //
 //	'e' entity                     description of an entity, as the broker writes it
 //	'h'                            highest number that an entity ever had
-//	'n' queue                      latest place in the order of arrival that was given out
+//	'n' queue                      where the numbers of messages stand, see queue.Step
 //	'm' queue record 0             message: stamps, then its bytes as its sender wrote them
 //	'm' queue record 1             stamps that have changed since
+//	's' queue session              state of a session
+//	'i' queue time message-id      what duplicate detection remembers; expired times go as a range
 //
 // Stamps are AMQP lists. A later version may append fields, and reads what has fewer.
 //

@@ -49,6 +49,15 @@ func (r *round) change(id uint32, c *queue.Change) (err error) {
 			return err
 		}
 		return r.batch.Set(messageKey(id, c.Record, partStamps), value, nil)
+	case queue.StateSet:
+		if len(c.Body) == 0 {
+			return r.batch.Delete(stateKey(id, c.SessionID), nil)
+		}
+		return r.batch.Set(stateKey(id, c.SessionID), appendState(nil, c), nil)
+	case queue.IDSent:
+		return r.batch.Set(sentKey(id, c.EnqueuedTime, c.MessageID), nil, nil)
+	case queue.IDsExpired:
+		return r.batch.DeleteRange(sentKeys(id), sentKey(id, c.EnqueuedTime, ""), nil)
 	}
 	// The size lets Pebble find out where room can be given back.
 	return errors.Join(
@@ -56,19 +65,30 @@ func (r *round) change(id uint32, c *queue.Change) (err error) {
 		r.batch.Delete(messageKey(id, c.Record, partStamps), nil))
 }
 
-// Load calls each with the messages of a queue, by record, all of them Added. It returns the latest
-// place in the order of arrival that the queue has given out. It MUST be called before anything is
-// appended. Errors: ErrDamaged, and those of each.
+// Load calls each with what Queue.Restore takes: the messages of a queue, by record, all of them
+// Added, then the states of sessions, then message-ids by time. It returns the latest Step.Last. It
+// MUST be called before anything is appended. Errors: ErrDamaged, and those of each.
 func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err error) {
 	if last, err = s.lastNumber(id); err != nil {
 		return 0, err
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: messagesKey(id), UpperBound: messagesKey(id + 1)})
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+	for _, part := range []struct {
+		lower, upper []byte
+		load         func(*pebble.Iterator, func(*queue.Change) error) error
+	}{
+		{messagesKey(id), messagesKey(id + 1), loadMessages},
+		{stateKey(id, ""), stateKey(id+1, ""), loadStates},
+		{sentKeys(id), sentKeys(id + 1), loadSent},
+	} {
+		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: part.lower, UpperBound: part.upper})
+		if err != nil {
+			return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		if err := errors.Join(part.load(it, each), it.Close()); err != nil {
+			return 0, err
+		}
 	}
-	err = load(it, each)
-	return last, errors.Join(err, it.Close())
+	return last, nil
 }
 
 func (s *Store) lastNumber(id uint32) (int64, error) {
@@ -82,8 +102,8 @@ func (s *Store) lastNumber(id uint32) (int64, error) {
 	return int64(binary.BigEndian.Uint64(value)), nil
 }
 
-// load puts together the parts of each message, which stand side by side.
-func load(it *pebble.Iterator, each func(*queue.Change) error) error {
+// loadMessages puts together the parts of each message, which stand side by side.
+func loadMessages(it *pebble.Iterator, each func(*queue.Change) error) error {
 	var c *queue.Change
 	deliver := func() error {
 		if c == nil {
@@ -120,4 +140,33 @@ func load(it *pebble.Iterator, each func(*queue.Change) error) error {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return deliver()
+}
+
+func loadStates(it *pebble.Iterator, each func(*queue.Change) error) error {
+	return loadOthers(it, each, readState)
+}
+
+func loadSent(it *pebble.Iterator, each func(*queue.Change) error) error {
+	return loadOthers(it, each, func(k, _ []byte, c *queue.Change) error { return readSent(k, c) })
+}
+
+// loadOthers loads what is one record each.
+func loadOthers(it *pebble.Iterator, each func(*queue.Change) error, read func(k, value []byte, c *queue.Change) error) error {
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
+		c := new(queue.Change)
+		if err == nil {
+			err = read(it.Key(), value, c)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: record %.40x: %w", ErrDamaged, it.Key(), err)
+		}
+		if err := each(c); err != nil {
+			return err
+		}
+	}
+	if err := it.Error(); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
 }

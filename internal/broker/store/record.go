@@ -3,6 +3,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -17,6 +18,8 @@ const (
 	prefixHighest = 'h'
 	prefixNumber  = 'n'
 	prefixMessage = 'm'
+	prefixState   = 's'
+	prefixSent    = 'i'
 )
 
 // The last byte of a key of a message: what of it.
@@ -25,7 +28,10 @@ const (
 	partStamps = 1
 )
 
-const messageKeySize = 1 + 4 + 8 + 1
+const (
+	messageKeySize = 1 + 4 + 8 + 1
+	sentKeySize    = 1 + 4 + 8 // without the message-id
+)
 
 var highestKey = []byte{prefixHighest}
 
@@ -40,6 +46,54 @@ func messageKey(id uint32, record int64, part byte) []byte {
 	k = binary.BigEndian.AppendUint32(append(k, prefixMessage), id)
 	k = binary.BigEndian.AppendUint64(k, uint64(record))
 	return append(k, part)
+}
+
+// stateKey is for the state of a session; without one, the keys of all of a queue begin with it.
+func stateKey(id uint32, session string) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{prefixState}, id), session...)
+}
+
+// sentKey is for a message-id. Those of a queue lie in order of time, so that old ones go as a range.
+func sentKey(id uint32, sentAt time.Time, messageID string) []byte {
+	k := binary.BigEndian.AppendUint32([]byte{prefixSent}, id)
+	k = binary.BigEndian.AppendUint64(k, uint64(sentAt.UnixMicro())^1<<63) // negative ones first
+	return append(k, messageID...)
+}
+
+func sentKeys(id uint32) []byte { return binary.BigEndian.AppendUint32([]byte{prefixSent}, id) }
+
+// readSent is the opposite of sentKey.
+func readSent(k []byte, c *queue.Change) error {
+	if len(k) < sentKeySize {
+		return fmt.Errorf("a key of a message-id has %d bytes", len(k))
+	}
+	c.Fate = queue.IDSent
+	c.EnqueuedTime = time.UnixMicro(int64(binary.BigEndian.Uint64(k[5:]) ^ 1<<63)).UTC()
+	c.MessageID = string(k[sentKeySize:])
+	return nil
+}
+
+// appendState appends the state of a session, and since when it has it.
+func appendState(b []byte, c *queue.Change) []byte {
+	b, start := amqp.BeginList(b)
+	b = appendTime(b, c.EnqueuedTime)
+	b = amqp.AppendBinary(b, c.Body)
+	return amqp.EndList(b, start, 2)
+}
+
+// readState is the opposite of stateKey and appendState.
+func readState(k, value []byte, c *queue.Change) error {
+	r := amqp.NewReader(value)
+	l, n := r.List()
+	if n < 2 {
+		r.Fail(fmt.Errorf("a state has %d fields", n))
+	}
+	c.Fate = queue.StateSet
+	c.SessionID = string(k[len(stateKey(0, "")):])
+	c.EnqueuedTime = readTime(&l)
+	c.Body = bytes.Clone(l.Binary())
+	r.Fail(l.Err())
+	return r.Err()
 }
 
 // readMessageKey is the opposite of messageKey.

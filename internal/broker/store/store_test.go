@@ -18,7 +18,7 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// messagesOf loads a queue.
+// messagesOf loads a queue, with all that it has beside messages.
 func messagesOf(t testing.TB, s *Store, id uint32) (all []queue.Change, last int64) {
 	t.Helper()
 	last, err := s.Load(id, func(c *queue.Change) error { all = append(all, *c); return nil })
@@ -132,6 +132,74 @@ func TestEntitiesComeBackAndTheirNumbersAreNotUsedAgain(t *testing.T) {
 	}
 	if highest != 3 {
 		t.Errorf("the highest number is %d, want that of the entity that is gone, 3", highest)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// state is the step that sets the state of a session.
+func state(session, text string, at time.Time) *queue.Step {
+	c := queue.Change{Fate: queue.StateSet}
+	c.SessionID, c.Body = session, []byte(text)
+	if text != "" {
+		c.EnqueuedTime = at
+	}
+	return &queue.Step{Changes: []queue.Change{c}}
+}
+
+// sent is the step that remembers a message-id, or forgets what is older, when that is empty.
+func sent(messageID string, at time.Time) *queue.Step {
+	c := queue.Change{Fate: queue.IDSent}
+	if messageID == "" {
+		c.Fate = queue.IDsExpired
+	}
+	c.MessageID, c.EnqueuedTime = messageID, at
+	return &queue.Step{Changes: []queue.Change{c}}
+}
+
+func TestStatesAndMessageIDsComeBackAsTheyWere(t *testing.T) {
+	d := newDisk()
+	s := openOn(t, d)
+	at := time.Date(2026, 11, 29, 12, 0, 0, 123_456_000, time.UTC)
+	q := s.Queue(1)
+	q.Append(state("", "of the session without a name", at))
+	q.Append(state("a", "first", at))
+	q.Append(state("a", "second", at.Add(time.Hour)))
+	q.Append(state("b", "state", at))
+	q.Append(state("b", "", at))
+	q.Append(sent("expired", at.Add(-time.Microsecond)))
+	q.Append(sent("before the epoch", time.Unix(-1, 0).UTC()))
+	q.Append(sent("later", at.Add(time.Microsecond)))
+	q.Append(sent("kept\x00key", at))
+	s.Queue(2).Append(sent("of another", at.Add(-time.Hour)))
+	if err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	q.Append(sent("", at))
+	if err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	s = openOn(t, d.crashed(nil, 0))
+	got, _ := messagesOf(t, s, 1)
+	want := []queue.Change{
+		state("", "of the session without a name", at).Changes[0],
+		state("a", "second", at.Add(time.Hour)).Changes[0],
+		sent("kept\x00key", at).Changes[0],
+		sent("later", at.Add(time.Microsecond)).Changes[0],
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("after a restart (-want +got):\n%s", diff)
+	}
+	s.Drop(1)
+	if err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := messagesOf(t, s, 1); len(got) > 0 {
+		t.Errorf("of a queue that was dropped there is %v", got)
+	}
+	if got, _ := messagesOf(t, s, 2); len(got) != 1 {
+		t.Errorf("of the other queue there is %v, want its message-id", got)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
