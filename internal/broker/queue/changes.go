@@ -16,10 +16,11 @@ type changes struct {
 
 // The bits of entry.kept.
 const (
-	keptLogged = 1 << iota // the log has the entry
-	keptNoted              // it stands in changes.noted
-	keptGone               // it is in no queue any more
-	keptDead               // it is in the dead-letter queue
+	keptLogged  = 1 << iota // the log has the entry
+	keptNoted               // it stands in changes.noted
+	keptGone                // it is in no queue any more
+	keptDead                // it is in the dead-letter queue
+	keptRemoved             // it is locked, and gone for the log, see LockAndRemove
 )
 
 // A recordNumber is what the log calls an entry: its first place in the order of arrival. It has six
@@ -52,6 +53,14 @@ func (c *changes) add(e *entry) {
 		e.kept |= keptNoted
 		c.noted = append(c.noted, e)
 	}
+}
+
+// noteTaken is note for an entry that somebody was given.
+func (c *changes) noteTaken(e *entry, mode Mode) {
+	if mode == LockAndRemove {
+		e.kept |= keptRemoved
+	}
+	c.note(e)
 }
 
 // noteGone is note for an entry that leaves for good.
@@ -102,13 +111,13 @@ func (c *changes) report() {
 // append is report of one step. An entry that has come and gone in it needs no place there.
 func (c *changes) append() {
 	s := &c.step
-	if !c.cfg.frozen { // a dead-letter queue gives out no numbers that a client could know before
+	if c.last != c.numbers.last && !c.cfg.frozen { // a dead-letter queue gives out no numbers that a client could know before
 		s.Last = c.numbers.position()
 	}
 	c.last = c.numbers.last
 	for _, e := range c.noted {
 		e.kept &^= keptNoted
-		gone, logged := e.kept&keptGone != 0, e.kept&keptLogged != 0
+		gone, logged := e.kept&(keptGone|keptRemoved) != 0, e.kept&keptLogged != 0
 		if gone && !logged {
 			continue
 		}
@@ -120,13 +129,16 @@ func (c *changes) append() {
 		switch {
 		case gone:
 			change.Fate = Removed
+			e.kept &^= keptLogged
 		case !logged:
 			change.Fate = Added
 			e.kept |= keptLogged
 		}
 		s.Changes = append(s.Changes, change)
 	}
-	c.log.Append(s)
+	if s.Last > 0 || len(s.Changes) > 0 {
+		c.log.Append(s)
+	}
 	clear(c.noted)
 	clear(s.Changes) // bodies are not kept for the next step
 	c.noted, s.Changes, s.Last = c.noted[:0], s.Changes[:0], 0

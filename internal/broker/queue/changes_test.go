@@ -112,6 +112,9 @@ func (l *memoryLog) compare(t *rapid.T, q *Queue) {
 	got := map[int64]Stored{}
 	for _, part := range []*Queue{q, q.dead} {
 		part.entries.byNumber.ascend(-1<<63, func(e *entry) bool {
+			if e.kept&keptRemoved != 0 {
+				return true
+			}
 			s := part.entries.stored(e)
 			s.Locked, s.LockedUntil = false, time.Time{}
 			got[e.record.int64()] = s

@@ -11,6 +11,10 @@ type Mode int
 const (
 	PeekLock         Mode = iota // locks it; the holder of the token settles it
 	ReceiveAndDelete             // removes it as soon as it is taken
+
+	// LockAndRemove is PeekLock for somebody who completes the message at the moment at which it leaves.
+	// For the log it is gone as soon as it is taken, and new when its lock ends otherwise.
+	LockAndRemove
 )
 
 // outboxLimit is how many deliveries wait for one consumer. Deliveries that a consumer does not
@@ -87,7 +91,7 @@ func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool) {
 	for _, e := range c.outbox {
 		dst = append(dst, c.q.entries.delivery(e))
 		e.holder = nil
-		c.q.changes.note(e)
+		c.q.changes.noteTaken(e, c.mode)
 		if c.mode == ReceiveAndDelete {
 			c.q.locks.unlock(e)
 			c.q.entries.drop(e)

@@ -36,7 +36,7 @@ func (l *locks) lock(e *entry, mode Mode, now instant) {
 	heap, key, until := l.lockedWith(e, now)
 	e.lockedUntil = until
 	heap.push(e, key)
-	if mode == PeekLock {
+	if mode != ReceiveAndDelete {
 		e.token = l.newToken()
 		l.tokens[e.token] = e
 		l.tokenPeak = max(l.tokenPeak, len(l.tokens))
@@ -57,6 +57,7 @@ func (l *locks) unlock(e *entry) {
 		l.shrinkTokens()
 	}
 	if e.taken() {
+		e.kept &^= keptRemoved
 		l.changes.note(e)
 	}
 	e.locked, e.holder = false, nil
@@ -167,9 +168,9 @@ func (l *locks) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*
 	}
 	ds := make([]Delivery, len(es))
 	for i, e := range es {
-		if mode == PeekLock {
+		if mode != ReceiveAndDelete {
 			l.lock(e, mode, now)
-			l.changes.note(e)
+			l.changes.noteTaken(e, mode)
 		}
 		if ds[i] = l.entries.delivery(e); mode == ReceiveAndDelete {
 			l.entries.drop(e)

@@ -40,7 +40,7 @@ func (mc *machine) newConsumer(t *rapid.T) {
 	if len(mc.consumers) >= 3 {
 		t.Skip("enough")
 	}
-	mode := rapid.SampledFrom([]Mode{PeekLock, PeekLock, ReceiveAndDelete}).Draw(t, "mode")
+	mode := rapid.SampledFrom([]Mode{PeekLock, PeekLock, ReceiveAndDelete, LockAndRemove}).Draw(t, "mode")
 	var c *Consumer
 	o := &modelConsumer{mode: mode}
 	if mc.m.cfg.RequiresSession {
@@ -125,10 +125,10 @@ func (mc *machine) take(t *rapid.T, c *Consumer, o *modelConsumer) {
 	var got []View
 	for i, d := range ds {
 		got = append(got, d.View)
-		if (d.LockToken != LockToken{}) != (c.mode == PeekLock) {
+		if (d.LockToken != LockToken{}) != (c.mode != ReceiveAndDelete) {
 			t.Fatalf("lock token in mode %d = %x", c.mode, d.LockToken)
 		}
-		if c.mode == PeekLock {
+		if c.mode != ReceiveAndDelete {
 			taken[i].token = d.LockToken
 			mc.tokens = append(mc.tokens, d.LockToken)
 		}
@@ -236,7 +236,7 @@ func (mc *machine) renew(t *rapid.T) {
 
 func (mc *machine) receiveDeferred(t *rapid.T) {
 	seqs := mc.someNumbers(t, Deferred)
-	mode := rapid.SampledFrom([]Mode{PeekLock, PeekLock, ReceiveAndDelete}).Draw(t, "mode")
+	mode := rapid.SampledFrom([]Mode{PeekLock, PeekLock, ReceiveAndDelete, LockAndRemove}).Draw(t, "mode")
 	var want []View
 	var wantErr error
 	var xs []*modelMsg
@@ -280,13 +280,14 @@ func (mc *machine) receiveDeferred(t *rapid.T) {
 	}
 	var got []View
 	for i, x := range xs {
-		want = append(want, x.View)
 		got = append(got, ds[i].View)
 		if mode == ReceiveAndDelete {
+			want = append(want, x.View)
 			mc.m.remove(x)
 			continue
 		}
 		mc.m.lock(x)
+		want = append(want, x.View)
 		x.token = ds[i].LockToken
 		mc.tokens = append(mc.tokens, x.token)
 	}

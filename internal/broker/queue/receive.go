@@ -22,8 +22,8 @@ func (q *Queue) Peek(dst []View, from int64, max int) []View {
 	return q.entries.peek(dst, &q.entries.byNumber, from, max)
 }
 
-// ReceiveDeferred locks the deferred messages with these sequence numbers, or removes them in mode
-// ReceiveAndDelete; all or none. That counts nothing: the defer did. In a peek they stay deferred,
+// ReceiveDeferred locks the deferred messages with these sequence numbers, or removes them, as mode
+// says; all or none. That counts nothing: the defer did. In a peek they stay deferred,
 // and stay so when abandoned or released. A deferred message that has expired is only noticed here:
 // it is dead-lettered or dropped, and the call fails. Errors: ErrMessageNotFound when one of them
 // is not deferred, is locked, expired or named twice; ErrSessionLockLost when nobody holds the
