@@ -21,7 +21,7 @@ type handler struct{ b *Broker }
 func (h handler) Connect(peer *server.Conn) (server.ConnHandler, *amqp.Error) {
 	c := &conn{b: h.b, peer: peer, ns: h.b.Default(), replies: replies{}}
 	c.txns.now = func() time.Time { return c.ns.Now() }
-	c.txns.hold = c.b.hold
+	c.txns.hold, c.txns.trouble = c.b.hold, c.b.trouble
 	c.access.begin(h.b, peer)
 	return c, nil
 }
@@ -181,14 +181,14 @@ func (c *conn) receive(l *server.SourceLink, e *Entity, a address.Address) (serv
 		return nil, errSessionNotPossible(a)
 	}
 	c.txns.bind(l.Session(), e)
-	q := e.node(a)
+	q, mode := e.node(a), receiveMode(l.Attach())
 	r := &receiver{
 		conn:     c,
 		link:     l,
 		entity:   e,
 		queue:    q,
-		consumer: q.NewConsumer(queue.PeekLock),
-		delete:   l.Attach().SndSettleMode == amqp.SndSettled,
+		consumer: q.NewConsumer(mode),
+		delete:   mode == queue.LockAndRemove,
 	}
 	c.b.links.Go(r.pump)
 	return r, nil

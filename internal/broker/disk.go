@@ -59,6 +59,18 @@ func (b *Broker) after(f func(*amqp.Error)) {
 	})
 }
 
+// trouble is why nothing may be changed for a client now, nil: it may. What the broker does by
+// itself goes on meanwhile, such as expiry and forwarding, and so does reading.
+func (b *Broker) trouble() *amqp.Error {
+	if !b.durable() {
+		return nil
+	}
+	if err := b.cfg.Disk.Trouble(); err != nil {
+		return refusalOf(err)
+	}
+	return nil
+}
+
 // wait is after for a goroutine that may wait.
 func (b *Broker) wait() *amqp.Error {
 	if !b.durable() {
@@ -107,6 +119,9 @@ func (b *Broker) hold() (release func()) {
 	}
 	return b.cfg.Disk.Hold()
 }
+
+// DiskTrouble is why nothing may be changed for a client now, nil: it may.
+func (n *Namespace) DiskTrouble() *amqp.Error { return n.b.trouble() }
 
 // WaitForDisk returns when everything is on disk that was changed until now, so that a client may
 // hear of it.

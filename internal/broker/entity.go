@@ -153,6 +153,11 @@ func (e *Entity) send(passedOn bool, ms ...queue.Message) *amqp.Error {
 
 // store is send to an entity that may be a subscription.
 func (e *Entity) store(passedOn bool, ms ...queue.Message) *amqp.Error {
+	if !passedOn {
+		if refusal := e.ns.b.trouble(); refusal != nil {
+			return refusal
+		}
+	}
 	e.touch()
 	if _, err := e.queue.Send(ms...); err != nil {
 		return e.refusal(err)

@@ -41,6 +41,17 @@ var outside = map[string]bool{
 	"com.microsoft:remove-rule":           true,
 }
 
+// reading are those that go on while the disk keeps nothing.
+var reading = map[string]bool{
+	"com.microsoft:peek-message":               true,
+	"com.microsoft:renew-lock":                 true,
+	"com.microsoft:receive-by-sequence-number": true, // under locks; for deletion it is refused by itself
+	"com.microsoft:renew-session-lock":         true,
+	"com.microsoft:get-session-state":          true,
+	"com.microsoft:get-message-sessions":       true,
+	"com.microsoft:enumerate-rules":            true,
+}
+
 // errOutside refuses to change something in a transaction that its rollback would not take back.
 func errOutside(operation string) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondNotAllowed, "The operation '%s' cannot take part in a transaction.", operation)
@@ -55,6 +66,9 @@ func (m management) answer(req *request) response {
 	}
 	if req.txn != nil && outside[req.operation] {
 		return refused(errOutside(req.operation))
+	}
+	if refusal := m.ns.b.trouble(); refusal != nil && !reading[req.operation] {
+		return refused(refusal)
 	}
 	args, isMap := req.arguments()
 	if !isMap {

@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -45,7 +46,10 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 	}
 	mode := queue.PeekLock
 	if settleMode == 0 {
-		mode = queue.ReceiveAndDelete
+		if refusal := m.ns.b.trouble(); refusal != nil {
+			return refused(refusal)
+		}
+		mode = queue.LockAndRemove
 	}
 	// Before anything is removed; a message does not grow meanwhile by more than
 	// the properties that settlements can set.
@@ -75,7 +79,25 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 			return failure(err)
 		}
 	}
-	return pageOf(page)
+	res := pageOf(page)
+	if mode == queue.LockAndRemove {
+		res.commit = func(stored bool) error { return deleteLocked(q, ds, stored) }
+	}
+	return res
+}
+
+// deleteLocked ends the locks of messages that a response has: they are completed where the disk
+// has that, and released otherwise.
+func deleteLocked(q *queue.Queue, ds []queue.Delivery, stored bool) error {
+	tokens := make([]queue.LockToken, len(ds))
+	for i := range ds {
+		tokens[i] = ds[i].LockToken
+	}
+	how := queue.Settlement{Outcome: queue.Complete}
+	if !stored {
+		how.Outcome = queue.Release
+	}
+	return errors.Join(q.Settle(how, tokens...)...)
 }
 
 // sizeOf returns how many bytes these messages have together.

@@ -17,7 +17,9 @@ import (
 //
 // In receive-and-delete mode, too, the queue locks a message for the receiver, and completes it at
 // the moment it is sent. So a link that goes away takes at most the message under way with it, and
-// none that lie ready behind it. A link that takes its credit back takes nothing.
+// none that lie ready behind it. A link that takes its credit back takes nothing. On the disk, all
+// that lie ready are gone before the first is sent, and come back there if they are not sent. Only a
+// crash in between loses them.
 type receiver struct {
 	conn     *conn
 	link     *server.SourceLink
@@ -26,6 +28,14 @@ type receiver struct {
 	session  *queue.Session // whose messages they are, nil: the queue has none
 	consumer *queue.Consumer
 	delete   bool // receive-and-delete
+}
+
+// receiveMode is how the queue gives messages to the link that a client attaches by a.
+func receiveMode(a *amqp.Attach) queue.Mode {
+	if a.SndSettleMode == amqp.SndSettled {
+		return queue.LockAndRemove
+	}
+	return queue.PeekLock
 }
 
 // Flow passes the client's credit on to the queue.
@@ -57,22 +67,15 @@ func (r *receiver) pump() {
 	var ds []queue.Delivery
 	var payload []byte
 	for range r.consumer.Ready() {
+		if r.delete {
+			if refusal := r.conn.b.trouble(); refusal != nil {
+				r.link.Detach(r.entity.tracked(refusal))
+				continue // until Detached
+			}
+		}
 		var drained bool
 		ds, drained = r.consumer.Take(ds[:0])
-		if len(ds) > 0 {
-			// Trouble with the disk keeps nobody from reading; receive-and-delete sees to itself.
-			_ = r.conn.b.wait()
-		}
-		for i := range ds {
-			err := r.fault()
-			if err == nil {
-				payload, err = r.send(payload[:0], &ds[i])
-			}
-			if err != nil {
-				r.giveBack(err, ds[i:])
-				break
-			}
-		}
+		payload = r.sendAll(payload, ds)
 		if drained {
 			r.link.Drained()
 		}
@@ -81,6 +84,31 @@ func (r *receiver) pump() {
 	if r.session != nil && r.session.Lapsed() {
 		r.link.Detach(r.entity.tracked(refusalOf(queue.ErrSessionLockLost)))
 	}
+}
+
+// sendAll transmits deliveries once the disk has that they were taken. It encodes into buf, which it
+// returns.
+func (r *receiver) sendAll(buf []byte, ds []queue.Delivery) []byte {
+	if len(ds) == 0 {
+		return buf
+	}
+	// Trouble with the disk keeps nobody from reading, but what is read and deleted would come again.
+	if refusal := r.conn.b.wait(); refusal != nil && r.delete {
+		r.release(ds)
+		r.link.Detach(r.entity.tracked(refusal))
+		return buf
+	}
+	for i := range ds {
+		err := r.fault()
+		if err == nil {
+			buf, err = r.send(buf[:0], &ds[i])
+		}
+		if err != nil {
+			r.giveBack(err, ds[i:])
+			break
+		}
+	}
+	return buf
 }
 
 // fault carries out what a delivery is to suffer. An error says that nothing is
@@ -122,12 +150,7 @@ func (r *receiver) send(buf []byte, d *queue.Delivery) ([]byte, error) {
 	}
 	t := message.Tag(d.LockToken)
 	out := server.Outgoing{Tag: t[:], Payload: payload, Settled: r.delete, Batchable: true, Token: d.LockToken}
-	switch {
-	case r.delete && r.conn.b.durable():
-		if err := r.deleteDurably(d); err != nil {
-			return payload, err
-		}
-	case r.delete:
+	if r.delete {
 		out.Commit = func() bool { return r.queue.Complete(d.LockToken) == nil }
 	}
 	_, err = r.link.SendOut(out)
@@ -139,30 +162,10 @@ func (r *receiver) send(buf []byte, d *queue.Delivery) ([]byte, error) {
 	return payload, err
 }
 
-// deleteDurably completes d and waits until that is on disk: then it may leave. A link that ends in
-// between takes the message with it, as it would one under way.
-func (r *receiver) deleteDurably(d *queue.Delivery) error {
-	if r.link.Credit() == 0 {
-		return server.ErrNoCredit
-	}
-	if r.queue.Complete(d.LockToken) != nil {
-		return server.ErrWithheld
-	}
-	if refusal := r.conn.b.wait(); refusal != nil {
-		return refusal
-	}
-	return nil
-}
-
 // giveBack returns deliveries that could not be sent, uncounted. The first is
 // the one that failed.
 func (r *receiver) giveBack(err error, ds []queue.Delivery) {
-	tokens := make([]queue.LockToken, len(ds))
-	for i := range ds {
-		tokens[i] = ds[i].LockToken
-	}
-	// A token that is lost has lapsed or was completed by send: nothing to do.
-	_ = r.queue.ReleaseAll(tokens)
+	r.release(ds)
 	switch {
 	case errors.Is(err, server.ErrLinkGone):
 		return
@@ -173,4 +176,14 @@ func (r *receiver) giveBack(err error, ds []queue.Delivery) {
 		return
 	}
 	r.link.Detach(r.entity.tracked(amqp.Errorf(amqp.ErrCondInternalError, "The message cannot be delivered: %v.", err)))
+}
+
+// release returns deliveries, uncounted.
+func (r *receiver) release(ds []queue.Delivery) {
+	tokens := make([]queue.LockToken, len(ds))
+	for i := range ds {
+		tokens[i] = ds[i].LockToken
+	}
+	// A token that is lost has lapsed or was completed by send: nothing to do.
+	_ = r.queue.ReleaseAll(tokens)
 }

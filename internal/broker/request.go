@@ -154,6 +154,10 @@ type response struct {
 	condition   amqp.Symbol // of a failure, or of a 204 that says what there was none of
 	body        amqp.Raw    // a map; nil = an empty one
 	free        func()      // ends the use of body; nil: nobody else uses it
+
+	// commit ends what waited until the disk has it, or cannot be asked to keep it. An error means that
+	// the response must not leave. nil: nothing waits.
+	commit func(stored bool) error
 }
 
 // append appends the message that returns res, whose body nobody may use any more.

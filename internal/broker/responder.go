@@ -121,9 +121,7 @@ func (r *responder) run() {
 				break
 			}
 			res, say := r.work(j)
-			if refusal := r.conn.b.wait(); refusal != nil && res.status < statusBadRequest && r.node.Node != address.CBS {
-				res = r.tracked(refused(refusal))
-			}
+			res = r.stored(res, j.request.operation)
 			gone := say && !r.answer(res, j.request)
 			if j.from.link.Hold(-1); gone {
 				break
@@ -133,6 +131,22 @@ func (r *responder) run() {
 			return
 		}
 	}
+}
+
+// stored waits for the disk and returns what may leave then. Trouble with the disk keeps nobody from
+// reading.
+func (r *responder) stored(res response, operation string) response {
+	refusal := r.conn.b.wait()
+	if res.commit != nil {
+		if err := res.commit(refusal == nil); err != nil && refusal == nil {
+			refusal = refusalOf(err)
+		}
+	}
+	isRead := r.node.Node == address.CBS || reading[operation] && res.commit == nil
+	if refusal == nil || isRead || res.status >= statusBadRequest {
+		return res
+	}
+	return r.tracked(refused(refusal))
 }
 
 // work answers one request, and says whether the client is to hear of it.

@@ -48,8 +48,14 @@ func (s *sender) Deliver(d *server.Delivery) {
 func (s *sender) settle(d *server.Delivery, refusal *amqp.Error) {
 	txn, _ := d.State.(*amqp.TransactionalState)
 	switch {
+	case d.Settled && refusal != nil && s.conn.b.trouble() != nil:
+		s.link.Detach(s.entity.tracked(refusal)) // there is no other way to say so
 	case d.Settled && txn != nil && refusal != nil:
 		s.conn.txns.doom(txn.TxnID, refusal)
+	case d.Settled && s.conn.b.durable():
+		// Nobody asks. But a disk that is slow must not let them pile up beyond the credit of the link.
+		s.link.Hold(1)
+		s.conn.b.after(func(*amqp.Error) { s.link.Hold(-1) })
 	case d.Settled: // nobody asks
 	case refusal != nil:
 		s.link.Settle(d, s.entity.rejected(refusal))

@@ -46,6 +46,12 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 	case answer == nil:
 		return // no outcome yet
 	}
+	if trouble := r.conn.b.trouble(); trouble != nil {
+		if !settled {
+			r.refuse(ds, trouble)
+		}
+		return
+	}
 	tokens := make([]queue.LockToken, len(ds))
 	for i, d := range ds {
 		tokens[i] = d.Token.(queue.LockToken)
@@ -58,7 +64,7 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 		ds = slices.Clone(ds) // they are ours during the call only
 		r.conn.b.after(func(refusal *amqp.Error) {
 			if refusal != nil {
-				r.link.Settle(ds, r.entity.rejected(refusal))
+				r.refuse(ds, refusal)
 				return
 			}
 			r.answer(ds, answer, errs)
@@ -66,6 +72,15 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 		return
 	}
 	r.answer(ds, answer, errs)
+}
+
+// refuse answers settlements that the disk does not keep. The condition is always that of a quota:
+// at server-busy the Go SDK tries again, finds that the delivery is settled, and reports success.
+func (r *receiver) refuse(ds []*server.Outgone, trouble *amqp.Error) {
+	r.link.Settle(ds, r.entity.rejected(&amqp.Error{
+		Condition:   amqp.ErrCondResourceLimitExceeded,
+		Description: trouble.Description,
+	}))
 }
 
 // answer states the outcomes of ds: answer, or the reason in errs.

@@ -26,8 +26,9 @@ const (
 //
 // The mutex is held while queues are asked, and never the other way round.
 type transactions struct {
-	now  func() time.Time        // the broker's clock
-	hold func() (release func()) // see Disk.Hold; nil: nothing outlives the process
+	now     func() time.Time        // the broker's clock
+	hold    func() (release func()) // see Disk.Hold; nil: nothing outlives the process
+	trouble func() *amqp.Error      // beside hold, see Broker.trouble
 
 	mu   sync.Mutex
 	open map[string]*transaction // by id; declared and not discharged
@@ -137,6 +138,10 @@ func (ts *transactions) end(id []byte, fail bool) (sent []*Entity, err *amqp.Err
 		}
 	}
 	if ts.hold != nil {
+		if refusal := ts.trouble(); refusal != nil {
+			t.rollback()
+			return nil, refusal
+		}
 		defer ts.hold()()
 	}
 	for _, p := range t.parts {

@@ -128,7 +128,7 @@ func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outg
 		committed = func() {
 			r.conn.b.after(func(refusal *amqp.Error) {
 				if refusal != nil {
-					r.link.Settle(ds, r.entity.rejected(refusal))
+					r.refuse(ds, refusal)
 					return
 				}
 				r.link.Settle(ds, answer)

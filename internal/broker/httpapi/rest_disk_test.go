@@ -41,6 +41,39 @@ func TestRESTAnswersWaitForTheDisk(t *testing.T) {
 		_, path, _ := strings.Cut(location, "example.com")
 		disk.Until(t, "an unlock", ask(http.MethodPut, path, http.StatusOK))
 		disk.Until(t, "a receive-and-delete", ask(http.MethodDelete, "/q/messages/head", http.StatusOK))
+		disk.Until(t, "another send", ask(http.MethodPost, "/q/messages", http.StatusCreated))
+		disk.Until(t, "another peek-lock", ask(http.MethodPost, "/q/messages/head", http.StatusCreated))
+		_, path, _ = strings.Cut(location, "example.com")
+		disk.Until(t, "a third send", ask(http.MethodPost, "/q/messages", http.StatusCreated))
+		// The disk fills up while a message is about to leave.
+		refused := make(chan error, 1)
+		go func() { refused <- ask(http.MethodDelete, "/q/messages/head", http.StatusForbidden)() }()
+		synctest.Wait()
+		disk.Fail(queue.ErrNoRoom)
+		if err := <-refused; err != nil {
+			t.Errorf("a receive-and-delete while the disk fills up: %v", err)
+		}
+		disk.Steps()
+		for what, do := range map[string]func() error{
+			"a send":                            ask(http.MethodPost, "/q/messages", http.StatusForbidden),
+			"a receive-and-delete":              ask(http.MethodDelete, "/q/messages/head", http.StatusForbidden),
+			"an unlock":                         ask(http.MethodPut, path, http.StatusForbidden),
+			"a complete":                        ask(http.MethodDelete, path, http.StatusForbidden),
+			"the renewal of a lock (no change)": ask(http.MethodPost, path, http.StatusOK),
+		} {
+			if err := do(); err != nil {
+				t.Errorf("%s on a full disk: %v", what, err)
+			}
+		}
+		if alone, held := disk.Steps(); alone+held > 0 {
+			t.Errorf("what was refused has taken %d steps", alone+held)
+		}
+		if q, _ := b.Queue("q"); q.Counts().Active != 2 {
+			t.Errorf("the queue has %d messages, want 2", q.Counts().Active)
+		}
+		if err := ask(http.MethodPost, "/q/messages/head", http.StatusCreated)(); err != nil {
+			t.Errorf("a peek-lock on a full disk: %v", err)
+		}
 		disk.Fail(queue.ErrNotStored)
 		if err := ask(http.MethodPost, "/q/messages", http.StatusServiceUnavailable)(); err != nil {
 			t.Errorf("a send to a disk that fails: %v", err)

@@ -42,6 +42,13 @@ func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Nam
 	if refusal != nil {
 		return refusal
 	}
+	mode := queue.PeekLock
+	if t.call == rights.ReceiveAndDelete {
+		if refusal := ns.DiskTrouble(); refusal != nil {
+			return refusal
+		}
+		mode = queue.LockAndRemove
+	}
 	if _, err := readBody(w, r, maxIdleBody); err != nil {
 		return err
 	}
@@ -49,7 +56,7 @@ func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Nam
 		return err
 	}
 	defer h.receives.Add(-1)
-	d, err := take(r.Context(), q, wait)
+	d, err := take(r.Context(), q, mode, wait)
 	switch {
 	case err != nil:
 		return err
@@ -58,7 +65,7 @@ func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Nam
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	if t.call == rights.ReceiveAndDelete {
+	if mode == queue.LockAndRemove {
 		return deliverAndDelete(w, ns, q, d)
 	}
 	_ = ns.WaitForDisk() // trouble with the disk keeps nobody from reading
@@ -87,8 +94,8 @@ func waitOf(query url.Values) (time.Duration, error) {
 
 // take locks the next message, for which it waits. It returns nil when none came,
 // and errAway when ctx ended: then no message stays locked.
-func take(ctx context.Context, q *queue.Queue, wait time.Duration) (*queue.Delivery, error) {
-	c := q.NewConsumer(queue.PeekLock)
+func take(ctx context.Context, q *queue.Queue, mode queue.Mode, wait time.Duration) (*queue.Delivery, error) {
+	c := q.NewConsumer(mode)
 	defer c.Close() // gives back what lies there for nobody
 	c.AddCredit(1)
 	if wait == 0 {
@@ -139,6 +146,11 @@ func deliverLocked(w http.ResponseWriter, r *http.Request, q *queue.Queue, d *qu
 // client that does not get it has lost it, and nobody gets it twice.
 func deliverAndDelete(w http.ResponseWriter, ns *broker.Namespace, q *queue.Queue, d *queue.Delivery) error {
 	m, err := show(&d.View)
+	if err == nil {
+		if refusal := ns.WaitForDisk(); refusal != nil {
+			err = refusal
+		}
+	}
 	if err != nil {
 		if lost := q.Release(d.LockToken); lost != nil {
 			return lost
@@ -147,9 +159,6 @@ func deliverAndDelete(w http.ResponseWriter, ns *broker.Namespace, q *queue.Queu
 	}
 	if err := q.Complete(d.LockToken); err != nil {
 		return err
-	}
-	if refusal := ns.WaitForDisk(); refusal != nil {
-		return refusal
 	}
 	if err := m.write(w, http.StatusOK); err != nil {
 		return errAway

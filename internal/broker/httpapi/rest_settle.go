@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/rights"
 )
@@ -19,21 +20,29 @@ func settle(w http.ResponseWriter, ns *broker.Namespace, t restTarget) error {
 	if refusal != nil {
 		return refusal
 	}
-	var err error
-	switch t.call {
-	case rights.Unlock:
-		err = q.Abandon(t.token)
-	case rights.Complete:
-		err = q.Complete(t.token)
-	case rights.RenewLock:
-		_, err = q.RenewLock(t.token)
+	if t.call == rights.RenewLock {
+		if _, err := q.RenewLock(t.token); err != nil {
+			return err
+		}
+		return answerSettled(w)
 	}
-	if err != nil {
+	if refusal := ns.DiskTrouble(); refusal != nil {
+		return refusal
+	}
+	end := q.Complete
+	if t.call == rights.Unlock {
+		end = func(token queue.LockToken) error { return q.Abandon(token) }
+	}
+	if err := end(t.token); err != nil {
 		return err
 	}
 	if refusal := ns.WaitForDisk(); refusal != nil {
 		return refusal
 	}
+	return answerSettled(w)
+}
+
+func answerSettled(w http.ResponseWriter) error {
 	w.Header().Set("Content-Type", rest.ErrorContentType)
 	w.WriteHeader(http.StatusOK)
 	return nil

@@ -53,7 +53,8 @@ func stateKey(id uint32, session string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{prefixState}, id), session...)
 }
 
-// sentKey is for a message-id. Those of a queue lie in order of time, so that old ones go as a range.
+// sentKey is for a message-id. Those of a queue lie in order of time, so that old ones go as a
+// range.
 func sentKey(id uint32, sentAt time.Time, messageID string) []byte {
 	k := binary.BigEndian.AppendUint32([]byte{prefixSent}, id)
 	k = binary.BigEndian.AppendUint64(k, uint64(sentAt.UnixMicro())^1<<63) // negative ones first
