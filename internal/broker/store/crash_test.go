@@ -3,10 +3,13 @@
 package store
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -14,23 +17,24 @@ import (
 )
 
 // crashSeeds is how many histories are broken off in each run.
-const crashSeeds = 200
+var crashSeeds = flag.Uint64("crash-seeds", 200, "histories that TestCrashLeavesABeginningOfTheHistory breaks off")
 
-// A history is steps of two queues as a model has them: after how many of them which messages are
-// there.
+// A history is steps of two queues as a model has them: after how many of them which messages,
+// states of sessions and message-ids are there.
 type history struct {
-	states  []map[string]string // by number of steps; a key is queue and record
+	states  []map[string]string // by number of steps; for the keys see step
 	whole   []bool              // by number of steps: no Hold lasts
 	acked   atomic.Int64        // steps that were said to be on disk
 	atCrash int64               // acked, when power was lost
 }
 
 // TestCrashLeavesABeginningOfTheHistory loses power at any byte that is written, and then at any
-// byte of what the next process writes. Blocks that were not synced survive at random. There must
-// be all steps up to one, at least those that were said to be on disk. Of those that are held
-// together there must be all or none.
+// byte of what the next process writes. Blocks that were not synced survive at random. In half of
+// the histories the disk is full now and then, for a few writes. There must be all steps up to one,
+// at least those that were said to be on disk. Of those that are held together there must be all or
+// none.
 func TestCrashLeavesABeginningOfTheHistory(t *testing.T) {
-	for seed := range uint64(crashSeeds) {
+	for seed := range *crashSeeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 41))
 			d := newDisk()
@@ -62,6 +66,9 @@ func crash(t *testing.T, r *rand.Rand, d *disk, before map[string]string, record
 	d.mu.Lock()
 	d.budget = r.IntN(20_000)
 	d.mu.Unlock()
+	if r.IntN(2) == 0 {
+		defer d.fill(rand.New(rand.NewPCG(r.Uint64(), 2)))()
+	}
 	for {
 		n := 1
 		var release func()
@@ -88,12 +95,15 @@ func crash(t *testing.T, r *rand.Rand, d *disk, before map[string]string, record
 			})
 		}
 		if r.IntN(5) == 0 {
-			if err := s.Wait(); err != nil {
+			if err := s.Wait(); err != nil && !errors.Is(err, queue.ErrNoRoom) {
 				t.Fatal(err)
 			}
 		}
+		awaitRoom(s)
 		select {
 		case <-lost:
+			d.set(nil, nil)
+			awaitRoom(s)
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +113,16 @@ func crash(t *testing.T, r *rand.Rand, d *disk, before map[string]string, record
 	}
 }
 
-// step adds a message, and changes or removes another.
+// awaitRoom returns when the disk is not full. Until then the broker refuses what clients ask for.
+func awaitRoom(s *Store) {
+	for s.Trouble() != nil {
+		time.Sleep(testInterval)
+	}
+}
+
+// step adds a message, and changes or removes another. Now and then it sets or clears the state of a
+// session, remembers a message-id, and forgets some. A message has the key "queue record", a state
+// "s queue session", a message-id "i queue time".
 func (h *history) step(s *Store, r *rand.Rand, record int64, whole bool) {
 	id := uint32(1 + r.IntN(2))
 	state := map[string]string{}
@@ -133,8 +152,44 @@ func (h *history) step(s *Store, r *rand.Rand, record int64, whole bool) {
 		}
 		step.Changes = append(step.Changes, c)
 	}
+	step.Changes = append(step.Changes, beside(state, r, id, record)...)
 	h.states, h.whole = append(h.states, state), append(h.whole, whole)
 	s.Queue(id).Append(step)
+}
+
+// beside is changes of what is no message, made in state, too.
+func beside(state map[string]string, r *rand.Rand, id uint32, now int64) (changes []queue.Change) {
+	if r.IntN(3) == 0 {
+		session := []string{"", "a", "b"}[r.IntN(3)]
+		text := []string{"", fmt.Sprint("since ", now)}[r.IntN(2)]
+		key := fmt.Sprint("s ", id, " ", session)
+		if delete(state, key); text != "" {
+			state[key] = text
+		}
+		c := queue.Change{Fate: queue.StateSet}
+		c.SessionID, c.Body, c.EnqueuedTime = session, []byte(text), time.UnixMicro(now)
+		changes = append(changes, c)
+	}
+	if r.IntN(2) == 0 {
+		state[fmt.Sprint("i ", id, " ", now)] = "id"
+		c := queue.Change{Fate: queue.IDSent}
+		c.MessageID, c.EnqueuedTime = "id", time.UnixMicro(now)
+		changes = append(changes, c)
+	}
+	if r.IntN(8) == 0 {
+		before := now - r.Int64N(20)
+		for k := range state {
+			var of uint32
+			var at int64
+			if _, err := fmt.Sscanf(k, "i %d %d", &of, &at); err == nil && of == id && at < before {
+				delete(state, k)
+			}
+		}
+		c := queue.Change{Fate: queue.IDsExpired}
+		c.EnqueuedTime = time.UnixMicro(before)
+		changes = append(changes, c)
+	}
+	return changes
 }
 
 // check finds the step up to which the directory on d has the history, and returns its messages.
@@ -146,6 +201,14 @@ func (h *history) check(t *testing.T, d *disk) map[string]string {
 	for id := uint32(1); id <= 2; id++ {
 		all, last := messagesOf(t, s, id)
 		for _, c := range all {
+			switch c.Fate {
+			case queue.StateSet:
+				found[fmt.Sprint("s ", id, " ", c.SessionID)] = string(c.Body)
+				continue
+			case queue.IDSent:
+				found[fmt.Sprint("i ", id, " ", c.EnqueuedTime.UnixMicro())] = c.MessageID
+				continue
+			}
 			found[fmt.Sprint(id, " ", c.Record)] = fmt.Sprint(len(c.Body), " ", c.DeliveryCount)
 			if c.Record > last {
 				t.Errorf("queue %d has record %d, and its last number is %d", id, c.Record, last)

@@ -5,7 +5,9 @@ package store
 import (
 	"math/rand/v2"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -44,18 +46,42 @@ func (d *disk) set(data, sync func() error) {
 // when it is not now.
 func (d *disk) use(n int) (before int, err error) {
 	d.mu.Lock()
-	check, budget := d.onData, d.budget
+	check := d.onData
+	d.mu.Unlock()
+	if check != nil {
+		if err = check(); err != nil {
+			return 0, err
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	budget := d.budget
 	if budget >= 0 {
 		d.budget = max(budget-n, -1)
 	}
-	d.mu.Unlock()
-	if check != nil {
-		err = check()
-	}
 	if budget >= 0 && budget < n {
-		return budget, err
+		return budget, nil
 	}
-	return n, err
+	return n, nil
+}
+
+// fill makes the disk full at random, for a few writes, until the returned function is called.
+func (d *disk) fill(r *rand.Rand) (empty func()) {
+	var mu sync.Mutex
+	left := 0
+	d.set(func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		if left == 0 && r.IntN(60) == 0 {
+			left = 1 + r.IntN(3)
+		}
+		if left == 0 {
+			return nil
+		}
+		left--
+		return syscall.ENOSPC
+	}, nil)
+	return func() { d.set(nil, nil) }
 }
 
 func (d *disk) sync() error {
@@ -101,7 +127,8 @@ func (f *diskFile) Write(b []byte) (int, error) {
 	before, err := f.d.use(len(b))
 	switch {
 	case err != nil:
-		return 0, err
+		n, _ := f.File.Write(b[:len(b)/2]) // the rest has no room
+		return n, err
 	case before == len(b):
 		return f.File.Write(b)
 	}
@@ -135,12 +162,15 @@ func (f *diskFile) SyncTo(n int64) (bool, error) {
 	return f.File.SyncTo(n)
 }
 
-const directory = "data/overdue"
+const (
+	directory    = "data/overdue"
+	testInterval = time.Millisecond // see retryInterval
+)
 
 // openOn opens the directory on d.
 func openOn(t testing.TB, d *disk) *Store {
 	t.Helper()
-	s, err := open(directory, d)
+	s, err := open(directory, d, testInterval)
 	if err != nil {
 		t.Fatalf("Open = %v", err)
 	}

@@ -24,6 +24,7 @@ const retryInterval = 100 * time.Millisecond
 // failed fsync would be missing, although a second fsync succeeds.
 type patientFS struct {
 	vfs.FS
+	interval time.Duration // retryInterval; tests make it short
 
 	mu       sync.Mutex
 	failure  error // for good
@@ -31,7 +32,9 @@ type patientFS struct {
 	notified func(error)
 }
 
-func newPatientFS(fs vfs.FS) *patientFS { return &patientFS{FS: fs} }
+func newPatientFS(fs vfs.FS, interval time.Duration) *patientFS {
+	return &patientFS{FS: fs, interval: interval}
+}
 
 // notify calls f with each trouble that begins.
 func (p *patientFS) notify(f func(error)) {
@@ -61,7 +64,7 @@ func (p *patientFS) write(op func() error) error {
 	if hasNoRoom(err) {
 		p.count(1)
 		for hasNoRoom(err) {
-			time.Sleep(retryInterval)
+			time.Sleep(p.interval)
 			err = op()
 		}
 		p.count(-1)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -43,17 +44,17 @@ type Store struct {
 // Open opens the directory, and makes it where there is none. Errors: ErrLocked, ErrNewer,
 // ErrForeign, ErrDamaged, and those of the file system. It changes nothing when it fails with one
 // of the first three.
-func Open(dir string) (*Store, error) { return open(dir, vfs.Default) }
+func Open(dir string) (*Store, error) { return open(dir, vfs.Default, retryInterval) }
 
-func open(dir string, fs vfs.FS) (*Store, error) {
-	s, err := openIn(dir, fs)
+func open(dir string, fs vfs.FS, retryInterval time.Duration) (*Store, error) {
+	s, err := openIn(dir, fs, retryInterval)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", err, dir)
 	}
 	return s, nil
 }
 
-func openIn(dir string, fs vfs.FS) (*Store, error) {
+func openIn(dir string, fs vfs.FS, retryInterval time.Duration) (*Store, error) {
 	if err := makeDirectory(dir, fs); err != nil {
 		return nil, err
 	}
@@ -65,7 +66,7 @@ func openIn(dir string, fs vfs.FS) (*Store, error) {
 	if err := checkVersion(dir, fs); err != nil {
 		return nil, unlock(err)
 	}
-	patient := newPatientFS(fs)
+	patient := newPatientFS(fs, retryInterval)
 	db, err := openDatabase(fs.PathJoin(dir, database), patient)
 	if err != nil {
 		return nil, unlock(err)

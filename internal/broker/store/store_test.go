@@ -370,7 +370,7 @@ func TestFullDiskIsWaitedForAndLosesNothing(t *testing.T) {
 	}
 	d.set(nil, nil)
 	for s.Trouble() != nil {
-		time.Sleep(retryInterval / 10)
+		time.Sleep(testInterval)
 	}
 	s.Queue(1).Append(added(2, whole()))
 	if err := s.Wait(); err != nil {
