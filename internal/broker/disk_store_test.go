@@ -18,10 +18,10 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// A client hears that its messages are stored. Then the directory is taken as it lies there, which
-// is what kill -9 leaves, and read by another process.
-func TestWhatAClientHasHeardOfIsInTheDirectory(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "overdue")
+// onDirectory makes a broker with one queue, in a directory.
+func onDirectory(t *testing.T, q broker.QueueConfig) (ns *brokertest.Namespace, dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "overdue")
 	disk, err := store.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -31,10 +31,40 @@ func TestWhatAClientHasHeardOfIsInTheDirectory(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	ns := brokertest.New(t, func(c *broker.Config) {
+	return brokertest.New(t, func(c *broker.Config) {
 		c.Disk = disk
-		c.Queues = []broker.QueueConfig{{Name: "first"}}
-	})
+		c.Queues = []broker.QueueConfig{q}
+	}), dir
+}
+
+// afterKill is the first queue of the directory as another process finds it.
+func afterKill(t *testing.T, dir string, cfg queue.Config) *queue.Queue {
+	t.Helper()
+	left := filepath.Join(t.TempDir(), "left")
+	if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	again, err := store.Open(left)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close() //nolint:errcheck // nothing was written
+	q := queue.New(cfg)
+	t.Cleanup(q.Close)
+	last, err := again.Load(1, func(c *queue.Change) error { q.Restore(c); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Resume(last); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// A client hears that its messages are stored. Then the directory is taken as it lies there, which
+// is what kill -9 leaves, and read by another process.
+func TestWhatAClientHasHeardOfIsInTheDirectory(t *testing.T) {
+	ns, dir := onDirectory(t, broker.QueueConfig{Name: "first"})
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	client := ns.Client(t)
@@ -70,24 +100,7 @@ func TestWhatAClientHasHeardOfIsInTheDirectory(t *testing.T) {
 		}
 	}
 
-	left := filepath.Join(t.TempDir(), "left")
-	if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	again, err := store.Open(left)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer again.Close() //nolint:errcheck // nothing was written
-	q := queue.New(queue.Config{Name: "first"})
-	defer q.Close()
-	last, err := again.Load(1, func(c *queue.Change) error { q.Restore(c); return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := q.Resume(last); err != nil {
-		t.Fatal(err)
-	}
+	q := afterKill(t, dir, queue.Config{Name: "first"})
 	got := map[string]string{}
 	for place, part := range map[string]*queue.Queue{"queue": q, "dead letters": q.DeadLetterQueue()} {
 		for _, v := range part.Peek(nil, 0, 10) {
@@ -105,5 +118,51 @@ func TestWhatAClientHasHeardOfIsInTheDirectory(t *testing.T) {
 	}
 	if next, err := q.Send(queue.Message{}); err != nil || next != 6 {
 		t.Errorf("the next message has number %d, %v, want 6", next, err)
+	}
+}
+
+func TestStatesOfSessionsAndMessageIDsOutliveTheProcess(t *testing.T) {
+	ns, dir := onDirectory(t, broker.QueueConfig{
+		Name:                       "first",
+		RequiresSession:            true,
+		RequiresDuplicateDetection: true,
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client := ns.Client(t)
+	sender, err := client.NewSender("first", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, session := "order-1", "s"
+	if err := sender.SendMessage(ctx, &azservicebus.Message{MessageID: &id, SessionID: &session}, nil); err != nil {
+		t.Fatal(err)
+	}
+	receiver, err := client.AcceptSessionForQueue(ctx, "first", session, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms, err := receiver.ReceiveMessages(ctx, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := receiver.CompleteMessage(ctx, ms[0], nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := receiver.SetSessionState(ctx, []byte("after order-1"), nil); err != nil {
+		t.Fatal(err)
+	}
+	q := afterKill(t, dir, queue.Config{RequiresSession: true, RequiresDuplicateDetection: true})
+	if _, err := q.Send(queue.Message{MessageID: id, SessionID: session, HasSession: true}); err != nil {
+		t.Fatal(err)
+	}
+	if n := q.Counts(); n.Active != 0 || n.DuplicateHistory != 1 {
+		t.Errorf("after kill -9 a duplicate leaves %+v, want no message and one id", n)
+	}
+	if _, err := q.Sessions().Accept(session); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := q.Sessions().State(session); err != nil || string(state) != "after order-1" {
+		t.Errorf("after kill -9 the state of the session is %q, %v", state, err)
 	}
 }

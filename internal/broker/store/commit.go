@@ -190,7 +190,8 @@ func tell(waiters []func(error), err error) {
 }
 
 // giveUp tells those who wait that trouble has begun. A write that waits for the disk
-// calls it, so it must not wait for the waiters.
+// calls it, so it must not wait for the waiters. When nothing can be written any more, nothing is
+// collected either.
 func (c *committer) giveUp(err error) {
 	c.mu.Lock()
 	waiters := c.next.waiters
@@ -198,6 +199,9 @@ func (c *committer) giveUp(err error) {
 	if c.flying != nil {
 		waiters = append(c.flying.waiters, waiters...)
 		c.flying.waiters = nil
+	}
+	if errors.Is(err, queue.ErrNotStored) {
+		c.over, c.next = true, round{}
 	}
 	c.mu.Unlock()
 	go tell(waiters, err)

@@ -399,6 +399,11 @@ func TestSyncThatFailsIsTheEndOfWriting(t *testing.T) {
 	if err := s.Wait(); !errors.Is(err, queue.ErrNotStored) {
 		t.Errorf("Wait after a sync has failed = %v, want %v", err, queue.ErrNotStored)
 	}
+	s.mu.Lock()
+	if s.next.batch != nil {
+		t.Error("what cannot be written any more is collected in memory")
+	}
+	s.mu.Unlock()
 	if err := s.Close(); !errors.Is(err, queue.ErrNotStored) {
 		t.Errorf("Close after a sync has failed = %v, want %v", err, queue.ErrNotStored)
 	}
