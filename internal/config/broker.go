@@ -10,9 +10,11 @@ import (
 )
 
 // Broker is for the embedded broker. With a namespace it has no effect, so that one
-// file can serve both development and production.
+// file can serve both development and production. A directory is refused there: whoever sets one
+// expects to find messages in it.
 type Broker struct {
 	Enabled               bool          `mapstructure:"enabled"`
+	Directory             string        `mapstructure:"directory"`
 	Listen                string        `mapstructure:"listen"`
 	AlsoListen            []string      `mapstructure:"alsoListen"`
 	TLS                   TLS           `mapstructure:"tls"`

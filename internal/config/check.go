@@ -112,13 +112,17 @@ func (c *Config) readNamespace() error {
 		return nil
 	}
 	if _, err := namespace.Parse(c.Namespace); err != nil {
-		key := "namespace"
-		if c.NamespaceFile != "" {
-			key = "namespaceFile"
-		}
-		return fmt.Errorf("%s: %w", c.At(key), err)
+		return fmt.Errorf("%s: %w", c.namespaceAt(), err)
 	}
 	return nil
+}
+
+// namespaceAt names the key that gives the namespace, with its place.
+func (c *Config) namespaceAt() string {
+	if c.NamespaceFile != "" {
+		return c.At("namespaceFile")
+	}
+	return c.At("namespace")
 }
 
 // checkDelays refuses to be done before it has begun.

@@ -59,10 +59,12 @@ func (c *Config) CheckRole(r Role) error {
 		return fmt.Errorf("%s needs a namespace; set --namespace or %s, or use `overdue run`, which brings a broker of its own",
 			r.Name, SettingAt("namespace").Env())
 	case r.Proxy && r.Monitor && c.Embedded() && !c.Broker.Enabled:
-		return fmt.Errorf("%s is false, and no namespace is given; set %s or %s, or set broker.enabled (%s) to true for a broker in memory, whose messages are lost at stop",
+		return fmt.Errorf("%s is false, and no namespace is given; set %s or %s, or set broker.enabled (%s) to true for the embedded broker, whose messages are lost at stop without broker.directory",
 			c.At("broker.enabled"), SettingAt("namespace").Env(), SettingAt("namespaceFile").Env(), SettingAt("broker.enabled").Env())
 	case !r.Proxy && !r.Monitor && !c.Embedded():
 		return fmt.Errorf("%s is given, but `overdue broker` is a namespace itself; remove it, or use `overdue run`", c.At("namespace"))
+	case c.Broker.Directory != "" && !c.Embedded():
+		return fmt.Errorf("%s is for the embedded broker, but %s is given, which keeps its own messages; remove one of the two", c.At("broker.directory"), c.namespaceAt())
 	case r.Proxy && c.OnMonitorDown == OnMonitorDownPass && c.Journal.Directory == "":
 		return fmt.Errorf("%s is %s, which needs journal.directory: a directory on a disk, for the companions that the monitor queue does not take", c.At("onMonitorDown"), OnMonitorDownPass)
 	}

@@ -81,3 +81,25 @@ func TestPassNeedsADirectory(t *testing.T) {
 		t.Errorf("fit of a role without a proxy = %v, want nil", err)
 	}
 }
+
+// Who sets a directory expects messages in it, and a namespace keeps its own.
+func TestADirectoryOfTheBrokerIsRefusedWithANamespace(t *testing.T) {
+	c, err := load(t, "broker: {directory: data}\n", map[string]string{"OVERDUE_NAMESPACE": "contoso.servicebus.windows.net"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "overdue.yaml:1: broker.directory is for the embedded broker, but OVERDUE_NAMESPACE: namespace is given, which keeps its own messages; remove one of the two"
+	for _, r := range c.Roles() {
+		if err := c.CheckRole(r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("overdue %s: %v, want %s", r.Name, err, want)
+		}
+	}
+	if c, err = load(t, "broker: {directory: data}\n", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range c.Roles() {
+		if err := c.CheckRole(r); err != nil {
+			t.Errorf("overdue %s without a namespace: %v", r.Name, err)
+		}
+	}
+}

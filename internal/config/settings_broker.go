@@ -14,7 +14,9 @@ import (
 
 var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.enabled", Kind: KindBool, Default: "true", DefaultNote: "; false in the image and as a service",
-		Help: "Whether `overdue run` brings the embedded broker where no namespace is given. It keeps messages in memory, so they are lost at stop. With `false` it refuses to start without a namespace. The default is `false` where `OVERDUE_UNATTENDED` is set, as it is in the image and in the unit of systemd."},
+		Help: "Whether `overdue run` brings the embedded broker where no namespace is given. Unless broker.directory is set, it keeps messages in memory, so they are lost at stop. With `false` it refuses to start without a namespace. The default is `false` where `OVERDUE_UNATTENDED` is set, as it is in the image and in the unit of systemd."},
+	{Path: "broker.directory", Kind: kindFile, Flag: "broker-directory",
+		Help: "The directory in which the embedded broker keeps its entities and messages, so that they survive a restart, a kill and a loss of power. It belongs to one process and lies on a local disk; the directory above it has to exist. Without it, everything is in memory and lost at stop."},
 	{Path: "broker.listen", Kind: kindEndpoint, Default: "127.0.0.1:5673", Flag: "broker-listen",
 		Help: "Where the embedded broker listens: for AMQP, AMQP over WebSocket, TLS and HTTP, as their first bytes show. What is sent there directly is not monitored. Port 0 takes any free one."},
 	{Path: "broker.alsoListen", Kind: kindEndpoints, Flag: "broker-also-listen",
