@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -150,8 +151,12 @@ func (c *committer) write() {
 func (c *committer) commit(r *round) {
 	// Not an error of the disk: see patientFS. Pebble would have ended the process by its logger.
 	err := r.end()
+	changes, began := int(r.batch.Count()), time.Now()
 	if err == nil {
 		err = r.batch.Commit(pebble.Sync)
+	}
+	if err == nil {
+		c.disk.observer.Committed(changes, time.Since(began))
 	}
 	c.mu.Lock()
 	c.flying = nil

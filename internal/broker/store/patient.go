@@ -25,6 +25,7 @@ const retryInterval = 100 * time.Millisecond
 type patientFS struct {
 	vfs.FS
 	interval time.Duration // retryInterval; tests make it short
+	observer Observer      // called with mu held, so that it hears of changes in their order
 
 	mu       sync.Mutex
 	failure  error // for good
@@ -32,8 +33,8 @@ type patientFS struct {
 	notified func(error)
 }
 
-func newPatientFS(fs vfs.FS, interval time.Duration) *patientFS {
-	return &patientFS{FS: fs, interval: interval}
+func newPatientFS(fs vfs.FS, o Observer, interval time.Duration) *patientFS {
+	return &patientFS{FS: fs, observer: o, interval: interval}
 }
 
 // notify calls f with each trouble that begins.
@@ -46,6 +47,10 @@ func (p *patientFS) notify(f func(error)) {
 func (p *patientFS) trouble() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.troubleLocked()
+}
+
+func (p *patientFS) troubleLocked() error {
 	switch {
 	case p.failure != nil:
 		return p.failure
@@ -81,11 +86,19 @@ func hasNoRoom(err error) bool {
 
 func (p *patientFS) count(n int) {
 	p.mu.Lock()
+	before := p.troubleLocked()
 	p.full += n
+	p.observeLocked(before)
 	f := p.notified
 	p.mu.Unlock()
 	if n > 0 && f != nil {
 		f(queue.ErrNoRoom)
+	}
+}
+
+func (p *patientFS) observeLocked(before error) {
+	if now := p.troubleLocked(); now != before { //nolint:errorlint // is it the same one?
+		p.observer.Troubled(now)
 	}
 }
 
@@ -98,9 +111,11 @@ func (p *patientFS) fail(err error) {
 // refuse says that nothing can be written from now on.
 func (p *patientFS) refuse(err error) {
 	p.mu.Lock()
+	before := p.troubleLocked()
 	if p.failure == nil {
 		p.failure = fmt.Errorf("%w: %w", queue.ErrNotStored, err)
 	}
+	p.observeLocked(before)
 	failure, f := p.failure, p.notified
 	p.mu.Unlock()
 	if f != nil {

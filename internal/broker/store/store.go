@@ -35,26 +35,53 @@ const (
 
 // A Store is an open directory. Its methods may be called from any goroutine.
 type Store struct {
+	dir  string
 	db   *pebble.DB
 	lock *pebble.Lock
 	fs   *patientFS
 	committer
+
+	copying chan struct{} // holds a value while a Backup runs, and once Close has begun
 }
 
-// Open opens the directory, and makes it where there is none. Errors: ErrLocked, ErrNewer,
-// ErrForeign, ErrDamaged, and those of the file system. It changes nothing when it fails with one
-// of the first three.
-func Open(dir string) (*Store, error) { return open(dir, vfs.Default, retryInterval) }
+// An Observer hears what a store does. Its methods must neither wait nor call the store.
+type Observer interface {
+	// Committed says that a commit of so many changes is on disk.
+	Committed(changes int, took time.Duration)
+	// Troubled says that Store.Trouble is another one, nil at the end of trouble. While Open waits
+	// for room, nothing else shows it.
+	Troubled(err error)
+}
+
+type nobody struct{}
+
+func (nobody) Committed(int, time.Duration) {}
+func (nobody) Troubled(error)               {}
+
+// Open is OpenObserved without an observer.
+func Open(dir string) (*Store, error) { return OpenObserved(dir, nobody{}) }
+
+// OpenObserved opens the directory, and makes it where there is none. On a disk without room it
+// waits until there is some. Errors: ErrLocked, ErrNewer, ErrForeign, ErrDamaged, and those of the
+// file system. It changes nothing when it fails with one of the first three.
+func OpenObserved(dir string, o Observer) (*Store, error) {
+	s, err := openIn(dir, vfs.Default, o, retryInterval)
+	return s, ofDirectory(dir, err)
+}
 
 func open(dir string, fs vfs.FS, retryInterval time.Duration) (*Store, error) {
-	s, err := openIn(dir, fs, retryInterval)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s", err, dir)
-	}
-	return s, nil
+	s, err := openIn(dir, fs, nobody{}, retryInterval)
+	return s, ofDirectory(dir, err)
 }
 
-func openIn(dir string, fs vfs.FS, retryInterval time.Duration) (*Store, error) {
+func ofDirectory(dir string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, dir)
+	}
+	return nil
+}
+
+func openIn(dir string, fs vfs.FS, o Observer, retryInterval time.Duration) (*Store, error) {
 	if err := makeDirectory(dir, fs); err != nil {
 		return nil, err
 	}
@@ -66,12 +93,22 @@ func openIn(dir string, fs vfs.FS, retryInterval time.Duration) (*Store, error) 
 	if err := checkVersion(dir, fs); err != nil {
 		return nil, unlock(err)
 	}
-	patient := newPatientFS(fs, retryInterval)
-	db, err := openDatabase(fs.PathJoin(dir, database), patient)
+	if err := fs.RemoveAll(fs.PathJoin(dir, checkpoint)); err != nil {
+		return nil, unlock(err)
+	}
+	patient := newPatientFS(fs, o, retryInterval)
+	db, err := openDatabase(fs.PathJoin(dir, database), patient, false)
 	if err != nil {
 		return nil, unlock(err)
 	}
-	s := &Store{db: db, lock: lock, fs: patient}
+	s := &Store{
+		dir:  dir,
+		db:   db,
+		lock: lock,
+		fs:   patient,
+
+		copying: make(chan struct{}, 1),
+	}
 	if err := s.readHighest(); err != nil {
 		return nil, unlock(errors.Join(err, db.Close()))
 	}
@@ -80,16 +117,29 @@ func openIn(dir string, fs vfs.FS, retryInterval time.Duration) (*Store, error) 
 }
 
 // Close writes what waits and closes the directory. After a failure it leaves the directory to the
-// end of the process, since the disk answers nobody.
+// end of the process, since the disk answers nobody. It waits for a Backup.
 func (s *Store) Close() error {
 	if err := s.stop(); err != nil {
 		return err
+	}
+	for copied := false; !copied; {
+		if err := s.Trouble(); err != nil {
+			return err
+		}
+		select {
+		case s.copying <- struct{}{}:
+			copied = true
+		case <-s.troubled:
+		}
 	}
 	return errors.Join(s.db.Close(), s.lock.Close())
 }
 
 // Trouble is why nothing can be written: queue.ErrNoRoom, queue.ErrNotStored or nil.
 func (s *Store) Trouble() error { return s.fs.trouble() }
+
+// Bytes is how much the directory takes on its disk.
+func (s *Store) Bytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
 
 // makeDirectory makes dir and what it lies in, so that a loss of power takes none of it.
 func makeDirectory(dir string, fs vfs.FS) error {
@@ -128,11 +178,19 @@ func lockError(err error) error {
 
 // checkVersion reads what the directory says of itself, and writes it into one that is empty.
 func checkVersion(dir string, fs vfs.FS) error {
-	path := fs.PathJoin(dir, versionFile)
-	f, err := fs.Open(path)
+	err := readVersion(dir, fs)
+	if errors.Is(err, ErrNone) {
+		return writeVersion(dir, fs)
+	}
+	return err
+}
+
+// readVersion returns nil when the directory is one that this program can read.
+func readVersion(dir string, fs vfs.FS) error {
+	f, err := fs.Open(fs.PathJoin(dir, versionFile))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return writeVersion(dir, fs)
+		return ErrNone
 	case err != nil:
 		return err
 	}
@@ -144,7 +202,7 @@ func checkVersion(dir string, fs vfs.FS) error {
 	has, err := strconv.Atoi(string(number))
 	switch {
 	case len(text) == 0:
-		return writeVersion(dir, fs) // the process ended between Create and Write
+		return ErrNone // the process ended between Create and Write
 	case !ours || err != nil || has < 1:
 		return fmt.Errorf("%w: %s cannot be read", ErrDamaged, versionFile)
 	case has > version:
@@ -179,7 +237,7 @@ func writeVersion(dir string, fs vfs.FS) error {
 	return syncDirectory(dir, fs)
 }
 
-func openDatabase(path string, fs vfs.FS) (db *pebble.DB, err error) {
+func openDatabase(path string, fs vfs.FS, readOnly bool) (db *pebble.DB, err error) {
 	// Pebble gives up by Fatalf, which must not return. While it is opened, that is an error of Open.
 	defer func() {
 		if gone, ok := recover().(fatal); ok {
@@ -190,6 +248,7 @@ func openDatabase(path string, fs vfs.FS) (db *pebble.DB, err error) {
 	defer cache.Unref()
 	db, err = pebble.Open(path, &pebble.Options{
 		FS:                 fs,
+		ReadOnly:           readOnly,
 		FormatMajorVersion: format,
 		Cache:              cache,
 		MemTableSize:       memTableBytes,
@@ -198,7 +257,7 @@ func openDatabase(path string, fs vfs.FS) (db *pebble.DB, err error) {
 	switch {
 	case err == nil:
 		return db, nil
-	case pebble.IsCorruptionError(err), errors.Is(err, os.ErrNotExist): // what it makes itself is not missing
+	case pebble.IsCorruptionError(err), errors.Is(err, os.ErrNotExist), errors.Is(err, pebble.ErrDBDoesNotExist): // what it makes itself is not missing
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	case strings.Contains(err.Error(), "unknown format major version"):
 		return nil, fmt.Errorf("%w: %w", ErrNewer, err)

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"overdue/internal/broker/queue"
+)
+
+type recorder struct {
+	changes  chan int
+	troubles chan error
+}
+
+func (r *recorder) Committed(changes int, _ time.Duration) { r.changes <- changes }
+func (r *recorder) Troubled(err error)                     { r.troubles <- err }
+
+func openObserved(t *testing.T, d *disk) (*Store, *recorder) {
+	t.Helper()
+	r := &recorder{make(chan int, 10), make(chan error, 10)}
+	s, err := openIn(directory, d, r, testInterval)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, r
+}
+
+func TestObserverHearsOfCommitsAndOfTheBeginAndEndOfTrouble(t *testing.T) {
+	d := newDisk()
+	s, r := openObserved(t, d)
+	s.Queue(1).Append(added(1, whole()))
+	if err := s.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-r.changes; n != 2 {
+		t.Errorf("a commit has %d changes, want the message and the latest number", n)
+	}
+	d.set(func() error { return syscall.ENOSPC }, nil)
+	s.Queue(1).Append(added(2, whole()))
+	if err := <-r.troubles; !errors.Is(err, queue.ErrNoRoom) {
+		t.Errorf("trouble = %v, want %v", err, queue.ErrNoRoom)
+	}
+	d.set(nil, nil)
+	if err := <-r.troubles; err != nil {
+		t.Errorf("trouble = %v, want its end", err)
+	}
+	if n := <-r.changes; n != 2 {
+		t.Errorf("the commit that waited has %d changes, want 2", n)
+	}
+	if s.Bytes() == 0 {
+		t.Error("the directory takes no room")
+	}
+	d.set(nil, func() error { return syscall.EIO })
+	s.Queue(1).Append(added(3, whole()))
+	if err := <-r.troubles; !errors.Is(err, queue.ErrNotStored) {
+		t.Errorf("trouble = %v, want %v", err, queue.ErrNotStored)
+	}
+}
+
+func TestBytesCanBeAskedAfterClose(t *testing.T) {
+	s := openOn(t, newDisk())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Bytes() // a scrape comes until the end of the process
+}
+
+// A start on a full disk waits, and says why.
+func TestObserverHearsThatOpenWaitsForRoom(t *testing.T) {
+	d := newDisk()
+	if err := openOn(t, d).Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.set(func() error { return syscall.ENOSPC }, nil)
+	r := &recorder{make(chan int, 10), make(chan error, 10)}
+	opened := make(chan error, 1)
+	go func() {
+		s, err := openIn(directory, d, r, testInterval)
+		if err == nil {
+			err = s.Close()
+		}
+		opened <- err
+	}()
+	if err := <-r.troubles; !errors.Is(err, queue.ErrNoRoom) {
+		t.Errorf("trouble = %v, want %v", err, queue.ErrNoRoom)
+	}
+	d.set(nil, nil)
+	if err := <-opened; err != nil {
+		t.Errorf("open when there is room = %v", err)
+	}
+}
