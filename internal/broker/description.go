@@ -183,3 +183,13 @@ func fromDisk(v any) (any, error) {
 	}
 	return v, nil
 }
+
+// EntityOf returns which entity a description of the disk is of.
+func EntityOf(text []byte) (namespace, path string, err error) {
+	d, err := readDescription(text)
+	if err != nil {
+		return "", "", err
+	}
+	_, path, _ = d.parts()
+	return d.Namespace, path, nil
+}

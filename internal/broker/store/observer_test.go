@@ -51,22 +51,14 @@ func TestObserverHearsOfCommitsAndOfTheBeginAndEndOfTrouble(t *testing.T) {
 	if n := <-r.changes; n != 2 {
 		t.Errorf("the commit that waited has %d changes, want 2", n)
 	}
-	if s.Bytes() == 0 {
-		t.Error("the directory takes no room")
+	if n, err := s.Bytes(); n == 0 || err != nil {
+		t.Errorf("the directory takes %d bytes (%v), want some", n, err)
 	}
 	d.set(nil, func() error { return syscall.EIO })
 	s.Queue(1).Append(added(3, whole()))
 	if err := <-r.troubles; !errors.Is(err, queue.ErrNotStored) {
 		t.Errorf("trouble = %v, want %v", err, queue.ErrNotStored)
 	}
-}
-
-func TestBytesCanBeAskedAfterClose(t *testing.T) {
-	s := openOn(t, newDisk())
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s.Bytes() // a scrape comes until the end of the process
 }
 
 // A start on a full disk waits, and says why.

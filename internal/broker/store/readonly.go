@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,6 +45,26 @@ func openReadOnly(dir string, under vfs.FS) (*Store, error) {
 	s.over = true
 	s.start(db, patient)
 	return s, nil
+}
+
+// Probe looks at a directory from outside and changes nothing. Errors: ErrLocked, ErrNewer,
+// ErrForeign, ErrDamaged, ErrNone of an empty one, and those of the file system.
+func Probe(dir string) error {
+	fs := readOnlyFS{vfs.Default}
+	lock, err := lockToRead(dir, fs)
+	switch {
+	case err == nil:
+		return lock.Close()
+	case errors.Is(err, ErrNone):
+		return cmp.Or(checkEmpty(dir, fs), err)
+	}
+	return err
+}
+
+// FreeBytes is how much room the disk of a directory has.
+func FreeBytes(dir string) (uint64, error) {
+	usage, err := vfs.Default.GetDiskUsage(dir)
+	return usage.AvailBytes, err
 }
 
 // lockToRead takes the lock of a directory that this program can read.

@@ -85,6 +85,9 @@ func openIn(dir string, fs vfs.FS, o Observer, retryInterval time.Duration) (*St
 	if err := makeDirectory(dir, fs); err != nil {
 		return nil, err
 	}
+	if err := checkOurs(dir, fs); err != nil { // a lock is a file, which is not for others' directories
+		return nil, err
+	}
 	lock, err := pebble.LockDirectory(dir, fs)
 	if err != nil {
 		return nil, lockError(err)
@@ -138,8 +141,21 @@ func (s *Store) Close() error {
 // Trouble is why nothing can be written: queue.ErrNoRoom, queue.ErrNotStored or nil.
 func (s *Store) Trouble() error { return s.fs.trouble() }
 
-// Bytes is how much the directory takes on its disk.
-func (s *Store) Bytes() uint64 { return s.db.Metrics().DiskSpaceUsage() }
+// Bytes is how much the files of the directory hold.
+func (s *Store) Bytes() (sum int64, err error) {
+	db := s.fs.PathJoin(s.dir, database)
+	names, err := s.fs.List(db)
+	for _, name := range names {
+		info, err := s.fs.Stat(s.fs.PathJoin(db, name))
+		switch {
+		case err == nil:
+			sum += info.Size()
+		case !errors.Is(err, os.ErrNotExist): // it was removed meanwhile
+			return 0, err
+		}
+	}
+	return sum, err
+}
 
 // makeDirectory makes dir and what it lies in, so that a loss of power takes none of it.
 func makeDirectory(dir string, fs vfs.FS) error {
@@ -185,6 +201,15 @@ func checkVersion(dir string, fs vfs.FS) error {
 	return err
 }
 
+// checkOurs refuses a directory that is neither empty nor one that this program can read.
+func checkOurs(dir string, fs vfs.FS) error {
+	err := readVersion(dir, fs)
+	if errors.Is(err, ErrNone) {
+		return checkEmpty(dir, fs)
+	}
+	return err
+}
+
 // readVersion returns nil when the directory is one that this program can read.
 func readVersion(dir string, fs vfs.FS) error {
 	f, err := fs.Open(fs.PathJoin(dir, versionFile))
@@ -211,18 +236,23 @@ func readVersion(dir string, fs vfs.FS) error {
 	return nil
 }
 
-// writeVersion makes an empty directory ours. The file has another name until it is whole.
-func writeVersion(dir string, fs vfs.FS) error {
+// checkEmpty refuses a directory in which there is something that Open has not made.
+func checkEmpty(dir string, fs vfs.FS) error {
 	names, err := fs.List(dir)
-	if err != nil {
-		return err
-	}
-	path := fs.PathJoin(dir, versionFile)
 	for _, name := range names {
-		if name != versionFile && name != versionFile+".new" && name != "LOCK" && name != "lost+found" {
+		if name != versionFile && name != versionFile+".new" && name != lockFile && name != "lost+found" {
 			return fmt.Errorf("%w: %s", ErrForeign, name)
 		}
 	}
+	return err
+}
+
+// writeVersion makes an empty directory ours. The file has another name until it is whole.
+func writeVersion(dir string, fs vfs.FS) error {
+	if err := checkEmpty(dir, fs); err != nil {
+		return err
+	}
+	path := fs.PathJoin(dir, versionFile)
 	f, err := fs.Create(path+".new", vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
