@@ -67,7 +67,11 @@ func (b *embedded) note(i int, beside bool) string {
 
 // banner prints the connection strings to paste into an app.
 func (b *embedded) banner(w *strings.Builder) {
-	w.WriteString("\nMessages of the embedded broker are in memory: lost at stop.\n")
+	if dir := b.cfg.Broker.Directory; dir != "" {
+		fmt.Fprintf(w, "\nEntities and messages of the embedded broker are kept in %s.\n", dir)
+	} else {
+		w.WriteString("\nMessages of the embedded broker are in memory: lost at stop.\n")
+	}
 	how := ""
 	if b.cfg.Broker.AutoCreate {
 		how += "Queues are made when a client names them. They dead-letter what expires (in Azure: if set). "

@@ -105,9 +105,13 @@ func startBroker(e *environment, endpoints []net.Listener) (*embedded, error) {
 			return nil, &config.Error{Err: fmt.Errorf("the embedded broker has no certificate: %w", err)}
 		}
 	}
-	b, err := broker.New(cfg)
+	kept, err := openDirectory(e)
 	if err != nil {
-		return nil, &config.Error{Err: fmt.Errorf("the embedded broker cannot be made: %w", err)}
+		return nil, err
+	}
+	b, err := kept.newBroker(cfg)
+	if err != nil {
+		return nil, err
 	}
 	for _, w := range e.cfg.EmulatorWarnings() {
 		e.log.Warn("a property of the emulator's configuration has no effect",
@@ -131,7 +135,11 @@ func startBroker(e *environment, endpoints []net.Listener) (*embedded, error) {
 	}, func(ctx context.Context) error {
 		stopping.Store(true)
 		err := server.Shutdown(ctx)
-		if n := b.Held(e.cfg.AllMonitorQueues().Has); n > 0 {
+		n := b.Held(e.cfg.AllMonitorQueues().Has)
+		switch {
+		case kept != nil:
+			e.log.Info("messages of the embedded broker stay in its directory", zap.Int("messages", n), zap.String("directory", kept.path))
+		case n > 0:
 			e.log.Warn("messages of the embedded broker are lost, as it keeps them in memory", zap.Int("messages", n))
 		}
 		return errors.Join(err, b.Shutdown(ctx))

@@ -105,6 +105,12 @@ func TestTheMetricsPageIsFresh(t *testing.T) {
 		}
 	}
 
+	for _, role := range []config.Role{config.RoleRun, config.RoleBroker} {
+		t.Run(role.Name+" with broker.directory", func(t *testing.T) {
+			collect(t, rows, startRole(t, role, "broker: {directory: \""+t.TempDir()+"\", queues: [{name: orders}]}\n"), "broker.directory")
+		})
+	}
+
 	webhook := prometheus.NewRegistry()
 	admission.NewHandler(admission.Config{}, webhook)
 	collectFrom(t, rows, webhook, "inject serve", "")
