@@ -53,7 +53,7 @@ func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 // ExaminationOfOthers returns what the doctor examines apart from the namespace, which is
 // everything with an embedded broker.
 func (c *Client) ExaminationOfOthers(o ExaminationOptions) doctor.Config {
-	cfg := doctor.Config{Redis: c.redisToExamine()}
+	cfg := doctor.Config{Redis: c.redisToExamine(), BrokerDirectory: c.Config.Broker.Directory}
 	for i := range o.Sinks {
 		cfg.Others = append(cfg.Others, o.Sinks[i].Checks()...)
 	}

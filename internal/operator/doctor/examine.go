@@ -53,6 +53,8 @@ type Config struct {
 	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be.
 	Clock func(context.Context) (ahead, uncertainty time.Duration, err error)
 	Redis *Redis // nil: there is none
+	// BrokerDirectory is the directory of the embedded broker. "": there is none.
+	BrokerDirectory string
 	// Others are checks of other things than Service Bus, such as sinks. They run in order.
 	Others []Check
 }
@@ -352,7 +354,7 @@ func (x *examiner) discover(ctx context.Context, n *notes, known []Monitored) (a
 
 // others makes the checks of other things than the namespace.
 func (x *examiner) others(ctx context.Context) []Finding {
-	all := x.redis(ctx)
+	all := append(directoryFindings(x.cfg.BrokerDirectory), x.redis(ctx)...)
 	for _, c := range x.cfg.Others {
 		all = append(all, c.examine(ctx)...)
 	}
