@@ -58,6 +58,9 @@ func (p *program) configCheckCommand() *cobra.Command {
 			return &config.Error{Err: err}
 		}
 		_, err := fmt.Fprintf(p.stdout, "The configuration is valid for %s. Sources: %s.\n", commands(roles), c.Sources())
+		if dir := c.Broker.Directory; dir != "" && err == nil {
+			_, err = fmt.Fprintf(p.stdout, "The embedded broker keeps its entities and messages in %s.\n", dir)
+		}
 		return err
 	})
 }

@@ -95,7 +95,7 @@ func (p *program) rootCommand() *cobra.Command {
 		{"run", "Run:", []*cobra.Command{p.roleCommand(config.RoleRun), p.roleCommand(config.RoleProxy), p.roleCommand(config.RoleMonitor),
 			p.injectCommand(), p.healthcheckCommand(), p.waitCommand()}},
 		{"operate", "Operate:", []*cobra.Command{p.deadlinesCommand(), p.explainCommand(), p.dlqCommand(), p.sendCommand()}},
-		{"develop", "Develop:", []*cobra.Command{p.roleCommand(config.RoleBroker), p.benchCommand()}},
+		{"develop", "Develop:", []*cobra.Command{p.brokerCommand(), p.benchCommand()}},
 		{"other", "Other commands:", []*cobra.Command{p.versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
