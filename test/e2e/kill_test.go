@@ -112,6 +112,7 @@ type processes struct {
 	binary, config, endpoint string
 	broker, namespace        string
 	client                   *azservicebus.Client
+	settings                 []string // of the scene, as variables
 }
 
 func newProcesses(t *testing.T, binary, webhook string) *processes {
