@@ -24,7 +24,7 @@ import (
 // While its disk is full or has failed, what is sent and settled is refused, and messages can still
 // be peeked. The process is not ready then, and it stays: on a full disk it goes on by itself, and
 // after a failure people can still look at the messages, which a restart on a broken disk would
-// end. What a client has been told is on disk either way.
+// end. Each outcome that a client has is on disk either way.
 type brokerDirectory struct {
 	*environment
 	path    string

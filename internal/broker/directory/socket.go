@@ -18,8 +18,8 @@ import (
 	"overdue/internal/broker/store"
 )
 
-// A process that has a directory gives copies of it to whoever may write to a socket in it. That
-// is its own user: a copy has everything that the directory has.
+// A process that has a directory gives copies of it over a socket in it, to its own user alone: a
+// copy has everything that the directory has.
 //
 //	backup DIR FILE ──POST /backup──▶ DIR/backup.sock ──Store.Backup──▶ tar
 //
