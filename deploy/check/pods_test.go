@@ -39,6 +39,9 @@ func workloads(t *testing.T, all []object) (found []workload) {
 			}
 		case *apps.StatefulSet:
 			template = v.Spec.Template
+			for _, claim := range v.Spec.VolumeClaimTemplates { // a volume of each pod, by its name
+				template.Spec.Volumes = append(template.Spec.Volumes, core.Volume{Name: claim.Name})
+			}
 		case *apps.DaemonSet:
 			template = v.Spec.Template
 		case *batch.Job:

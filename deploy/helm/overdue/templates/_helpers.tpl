@@ -33,10 +33,19 @@
 {{- else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 53 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
+{{/* What the workload of the release is. With the embedded broker it is proxy and monitor as well. */}}
+{{- define "overdue.component" -}}
+{{- ternary "broker" "monitor" .Values.broker.enabled }}
+{{- end }}
+
+{{- define "overdue.workload" -}}
+{{ include "overdue.fullname" . }}-{{ include "overdue.component" . }}
+{{- end }}
+
 {{- define "overdue.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: monitor
+app.kubernetes.io/component: {{ include "overdue.component" . }}
 {{- end }}
 
 {{- define "overdue.webhook.selector" -}}
@@ -91,7 +100,34 @@ seccompProfile: {type: RuntimeDefault}
   value: ":9096"
 {{- end }}
 
+{{/* The embedded broker instead of a namespace. The directory is a folder of the volume, which has the history beside it. */}}
+{{- define "overdue.brokerEnv" -}}
+{{- if or .Values.namespace .Values.namespaceSecret.name .Values.webhook.enabled (not .Values.monitor.enabled) -}}
+{{- fail "broker.enabled is for a release without namespace, namespaceSecret and webhook, with monitor.enabled" }}
+{{- end -}}
+- name: OVERDUE_BROKER_ENABLED
+  value: "true"
+- name: OVERDUE_BROKER_DIRECTORY
+  value: /var/lib/overdue/broker
+- name: OVERDUE_LISTEN_PROBES
+  value: ":9096"
+{{- end }}
+
 {{/* The configuration file. */}}
 {{- define "overdue.config" -}}
 {{ toYaml .Values.config }}
+{{- end }}
+
+{{/* The same, with the endpoint that apps have to the embedded broker. */}}
+{{- define "overdue.workloadConfig" -}}
+{{- include "overdue.config" . }}
+{{- if .Values.broker.enabled }}
+listen:
+  amqps: ":5671"
+  tls: {certFile: /run/secrets/tls/tls.crt, keyFile: /run/secrets/tls/tls.key}
+  keys:
+    {{- range required "broker.enabled needs broker.keys: an app without a key is refused" .Values.broker.keys }}
+    - {{ merge (dict "keyFile" (printf "/run/secrets/keys/%s" .name)) . | toJson }}
+    {{- end }}
+{{- end }}
 {{- end }}
