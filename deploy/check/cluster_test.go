@@ -211,7 +211,8 @@ func TestARealClusterTakesTheManifests(t *testing.T) {
 	sets := map[string][]byte{
 		"inject, removed again": inject(t, injected, "--remove"), "Kustomize, monitor": kustomize(t, "../kustomize/central"), "Kustomize, sidecar": kustomize(t, "testdata/kustomize/app"),
 		"chart": mustHelm(t, overdueChart(t), "v1.37.0", least), "chart, everything": mustHelm(t, overdueChart(t), "v1.37.0", everything),
-		"chart, webhook": mustHelm(t, overdueChart(t), "v1.37.0", withWebhook), "chart as a dependency": mustHelm(t, appChart(t), "v1.37.0", ""),
+		"chart, broker": mustHelm(t, overdueChart(t), "v1.37.0", withBroker), "chart, webhook": mustHelm(t, overdueChart(t), "v1.37.0", withWebhook),
+		"chart as a dependency": mustHelm(t, appChart(t), "v1.37.0", ""),
 	}
 	for _, what := range slices.Sorted(maps.Keys(sets)) {
 		t.Logf("%s: %d objects", what, c.send(t, what, objects(t, sets[what]), "&dryRun=All"))
