@@ -22,6 +22,7 @@ type workload struct {
 	container core.Container
 	native    bool // it is a native sidecar
 	objects   []object
+	data      string // the folder that stands for the volume with the broker's directory
 }
 
 // workloads are the pods of a manifest in which Overdue runs.

@@ -3,12 +3,16 @@
 package check
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -79,15 +83,45 @@ func TestComposeKeepsDeadlines(t *testing.T) {
 		p := w.start(t, namespace)
 		// The commands of the service app with curl.
 		app := project.Services["app"].Command
-		url, properties := app[slices.IndexFunc(app, func(a string) bool { return strings.HasPrefix(a, "http://") })], app[slices.Index(app, "--header")+1]
-		if !strings.HasPrefix(url, "http://127.0.0.1:5300/") {
-			t.Errorf("%s: the app sends to %s, the REST endpoint is at 127.0.0.1:5300", folder, url)
+		address, properties := app[slices.IndexFunc(app, func(a string) bool { return strings.HasPrefix(a, "http://") })], app[slices.Index(app, "--header")+1]
+		if !strings.HasPrefix(address, "http://127.0.0.1:5300/") {
+			t.Errorf("%s: the app sends to %s, the REST endpoint is at 127.0.0.1:5300", folder, address)
 		}
 		name, value, _ := strings.Cut(properties, ": ")
-		p.post(t, strings.TrimPrefix(url, "http://127.0.0.1:5300"), name, value)
+		p.post(t, strings.TrimPrefix(address, "http://127.0.0.1:5300"), name, value)
 		p.answers(t, "/metrics", `overdue_deadlines_total{entity="orders",verdict="missed"} 1`)
+		if folder == "embedded" {
+			p.kill(t)
+			p = w.start(t, "")
+			p.receive(t, "/orders/$DeadLetterQueue", "")
+		}
 		p.end(t)
 	}
+}
+
+func TestTheChartsBrokerKeepsItsQueues(t *testing.T) {
+	w := workloads(t, objects(t, mustHelm(t, overdueChart(t), "v1.34.0", withBroker)))[0]
+	w.mountSecrets(t)
+	p := w.start(t, "")
+	token := signature("http://127.0.0.1/orders", "orders", brokerKey)
+	p.post(t, "/orders/messages", "Authorization", token)
+	p.kill(t)
+	p = w.start(t, "")
+	p.receive(t, "/orders", token)
+	p.end(t)
+}
+
+// signature is the token of an app that signs in with a key.
+func signature(resource, name, key string) string {
+	expiry := fmt.Sprint(time.Now().Add(time.Hour).Unix())
+	mac := hmac.New(sha256.New, []byte(key))
+	fmt.Fprintf(mac, "%s\n%s", url.QueryEscape(resource), expiry)
+	return "SharedAccessSignature " + url.Values{
+		"sr":  {resource},
+		"sig": {base64.StdEncoding.EncodeToString(mac.Sum(nil))},
+		"se":  {expiry},
+		"skn": {name},
+	}.Encode()
 }
 
 // mount gives the container files of a ConfigMap.
@@ -114,6 +148,13 @@ func (w *workload) start(t *testing.T, namespace string) *process {
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": p.rest, "OVERDUE_LISTEN_ADMIN": p.admin, "OVERDUE_LISTEN_PROBES": p.probes,
 		"OVERDUE_BROKER_LISTEN": freeAddress(t), "HOME": t.TempDir(), "OVERDUE_UNATTENDED": "true", // as in the image
 	})
+	if dir := env["OVERDUE_BROKER_DIRECTORY"]; dir != "" {
+		if w.data == "" {
+			w.data = t.TempDir()
+		}
+		env["OVERDUE_BROKER_DIRECTORY"] = filepath.Join(w.data, filepath.Base(dir))
+		env["OVERDUE_LISTEN_AMQPS"] = freeAddress(t)
+	}
 	if namespace != "" {
 		env["OVERDUE_NAMESPACE"] = namespace
 	}
@@ -221,6 +262,36 @@ func (p *process) post(t *testing.T, path, header, value string) {
 	if resp.StatusCode != http.StatusCreated {
 		t.Fatalf("%s: send: %s", p.of.name, resp.Status)
 	}
+}
+
+// receive takes the message of post from a queue.
+func (p *process) receive(t *testing.T, queue, token string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://"+p.rest+queue+"/messages/head", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", token)
+	}
+	r.Close = true
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || string(body) != "one coffee" {
+		t.Fatalf("%s: receive: %s, %q, %v; want one coffee", p.of.name, resp.Status, body, err)
+	}
+}
+
+// kill ends the process without a word.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.cmd.Wait() // it was killed
 }
 
 // end stops the process as every container is stopped.
