@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,8 +102,8 @@ func only[T any](t *testing.T, all []object) (found T) {
 	return found
 }
 
-// volumeAt is the volume of the pod that holds a path which is below a mount, and not the mount
-// itself: the history is beside the broker's directory, and the broker wants its own for itself.
+// volumeAt is the volume that is mounted at the folder above a path. The history is in that folder,
+// and a broker refuses a directory with files of something else.
 func (w *workload) volumeAt(t *testing.T, file string) core.Volume {
 	t.Helper()
 	for _, m := range w.container.VolumeMounts {
@@ -119,11 +120,10 @@ func (w *workload) volumeAt(t *testing.T, file string) core.Volume {
 	return core.Volume{}
 }
 
-// mountSecrets gives the container the secrets of withBroker. The program reads them from a folder
+// mountSecrets writes the secrets of withBroker to where the container mounts them, below a folder
 // of this machine.
 func (w *workload) mountSecrets(t *testing.T) {
 	t.Helper()
-	dir := t.TempDir()
 	server := httptest.NewUnstartedServer(nil)
 	server.StartTLS()
 	defer server.Close()
@@ -132,28 +132,36 @@ func (w *workload) mountSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{
-		"keys/orders":   []byte(brokerKey),
-		"keys/operator": []byte(brokerKey),
-		"tls/tls.crt":   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
-		"tls/tls.key":   pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
-	} {
-		file := filepath.Join(dir, name)
-		err := os.MkdirAll(filepath.Dir(file), 0o700)
-		if err == nil {
-			err = os.WriteFile(file, content, 0o600)
+	secrets := map[string]map[string][]byte{
+		"broker-keys": {"orders": []byte(brokerKey), "operator": []byte(brokerKey)},
+		"broker-tls": {
+			"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
+			"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+		},
+	}
+	const mounts = "/run/secrets"
+	dir := t.TempDir()
+	for _, v := range w.pod.Volumes {
+		if v.Secret == nil {
+			continue
 		}
-		if err != nil {
+		i := slices.IndexFunc(w.container.VolumeMounts, func(m core.VolumeMount) bool { return m.Name == v.Name })
+		mount := w.container.VolumeMounts[i]
+		if !mount.ReadOnly {
+			t.Errorf("%s: %s can be written to", w.name, mount.MountPath)
+		}
+		folder := filepath.Join(dir, strings.TrimPrefix(mount.MountPath, mounts))
+		if err := os.MkdirAll(folder, 0o700); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for _, m := range w.container.VolumeMounts {
-		if _, ours := strings.CutPrefix(m.MountPath, "/run/secrets/"); ours && !m.ReadOnly {
-			t.Errorf("%s: %s can be written to", w.name, m.MountPath)
+		for name, content := range secrets[v.Secret.SecretName] {
+			if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	config := w.configMap("overdue")
-	config["overdue.yaml"] = strings.ReplaceAll(config["overdue.yaml"], "/run/secrets", dir)
+	config["overdue.yaml"] = strings.ReplaceAll(config["overdue.yaml"], mounts, dir)
 }
 
 const brokerKey = "a-key-that-nobody-guesses"

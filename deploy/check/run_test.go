@@ -153,6 +153,8 @@ func (w *workload) start(t *testing.T, namespace string) *process {
 			w.data = t.TempDir()
 		}
 		env["OVERDUE_BROKER_DIRECTORY"] = filepath.Join(w.data, filepath.Base(dir))
+	}
+	if slices.ContainsFunc(w.container.Ports, func(p core.ContainerPort) bool { return p.Name == "amqps" }) {
 		env["OVERDUE_LISTEN_AMQPS"] = freeAddress(t)
 	}
 	if namespace != "" {
