@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -127,42 +126,16 @@ func (h *History) eachCount(since time.Time, do func(minute time.Time, s series,
 	})
 }
 
-// Slack sums up the settlements of each entity that matches, since a time, for all processes that
-// share a Redis, as far as that answers. It counts whole hours then.
-func (h *History) Slack(ctx context.Context, since, now time.Time, matches func(entity string) bool) (found []slack.Summary, scope string, err error) {
-	ours := settlements{}
-	err = h.eachCount(since, func(_ time.Time, s series, c slack.Buckets) bool {
+// Slack sums up the settlements of each entity that matches, since a time.
+func (h *History) Slack(since time.Time, matches func(entity string) bool) ([]slack.Summary, error) {
+	sums := settlements{}
+	err := h.eachCount(since, func(_ time.Time, s series, c slack.Buckets) bool {
 		if matches(s.name) {
-			ours.add(s, c)
+			sums.add(s, c)
 		}
 		return true
 	})
-	if err != nil || h.cfg.Shared == nil {
-		return ours.summarize(), ScopeProcess, err
-	}
-	if first := now.Add(-h.cfg.Keep); since.Before(first) {
-		since = first
-	}
-	counts, err := h.cfg.Shared.Counts(ctx, since, now)
-	if err != nil {
-		return ours.summarize(), ScopeAlone, nil
-	}
-	fleet := settlements{}
-	for name, n := range counts {
-		parts := strings.Split(name, "\x00")
-		if len(parts) != 3 || !matches(parts[1]) {
-			continue // somebody else wrote it, or it is not asked for
-		}
-		if number, err := strconv.ParseInt(parts[2], 10, 16); err == nil {
-			fleet.add(series{kind: parts[0], name: parts[1]}, slack.Buckets{int16(number): n})
-		}
-	}
-	for key, s := range ours { // Redis may have lost something
-		if s.Count() >= fleet[key].Count() {
-			fleet[key] = s
-		}
-	}
-	return fleet.summarize(), ScopeFleet, nil
+	return sums.summarize(), err
 }
 
 // settlements are those of entities, by their names in lower case.

@@ -77,7 +77,7 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch r.URL.Path {
 	case SlackPath:
-		found, scope, err = h.Slack(r.Context(), since, time.Now(), matches)
+		found, err = h.Slack(since, matches)
 	case MinutesPath:
 		found, err = h.Minutes(since, matches, MaxPoints)
 	default:

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/internal/redisstore"
-	"overdue/internal/slack"
 	"overdue/internal/testing/redistest"
 )
 
@@ -21,7 +20,6 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	meters := map[*History]*slack.Meter{}
 	process := func() *History {
 		h := open(t, t.TempDir(), prometheus.NewRegistry())
 		s, err := redisstore.Open(redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}})
@@ -30,22 +28,19 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = s.Close() })
 		h.cfg.Shared = s.History()
-		meters[h] = h.measure()
 		return h
 	}
 	a, b := process(), process()
 	now := time.Now()
-	h := func(h *History, id string, settled int) {
+	keep := func(h *History, id string) {
+		t.Helper()
 		miss(t, h, id, now)
-		for range settled {
-			meters[h].Link("orders").Settled(now, now.Add(time.Second), now.Add(time.Minute), 1)
-		}
 		h.flush(t.Context(), now)
 	}
-	h(a, "of-a", 30)
-	h(b, "of-b", 4)
+	keep(a, "of-a")
+	keep(b, "of-b")
 
-	ask := func(of *History, wantMissed, wantScope string, wantSettled uint64) {
+	ask := func(of *History, wantMissed, wantScope string) {
 		t.Helper()
 		s := httptest.NewServer(of)
 		defer s.Close()
@@ -57,28 +52,19 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 		if got := strings.Join(names, " "); err != nil || got != wantMissed || missed.Scope != wantScope {
 			t.Errorf("missed: %q of the %s, %v; want %q of the %s", got, missed.Scope, err, wantMissed, wantScope)
 		}
-		slacks, err := Fetch[slack.Summary](t.Context(), s.Listener.Addr().String(), SlackPath, "", now.Add(-time.Minute))
-		if err != nil || len(slacks.Found) != 1 || slacks.Found[0].Count != wantSettled || slacks.Scope != wantScope {
-			t.Errorf("slack: %+v of the %s, %v; want %d settlements of the %s", slacks.Found, slacks.Scope, err, wantSettled, wantScope)
-		}
 	}
-	h(b, strings.Repeat("long ", redisstore.MostRecord), 0) // too long to be shared
-	ask(a, "of-a of-b", ScopeFleet, 34)
+	keep(b, strings.Repeat("long ", redisstore.MostRecord)) // too long to be shared
+	ask(a, "of-a of-b", ScopeFleet)
 	for _, key := range m.Keys() {
-		if strings.HasSuffix(key, ":missed") {
-			if _, err := m.Push(key, "unreadable"); err != nil {
-				t.Fatal(err)
-			}
-		} else {
-			m.HSet(key, "left\x00orders\x0099999", "7", "left\x00orders\x00other", "7", "left", "7", "slack\x00orders\x003", "7")
+		if _, err := m.Push(key, "unreadable"); err != nil {
+			t.Fatal(err)
 		}
 	}
-	ask(a, "of-a of-b", ScopeFleet, 34)
+	ask(a, "of-a of-b", ScopeFleet)
 	m.FlushAll()
-	ask(a, "of-a", ScopeFleet, 30) // it knows that itself
+	ask(a, "of-a", ScopeFleet) // it knows that itself
 	m.SetError("broken")
-	ask(a, "of-a", ScopeAlone, 30)
-	miss(t, a, "later", now)
-	a.flush(t.Context(), now)
-	ask(a, "of-a later", ScopeAlone, 30)
+	ask(a, "of-a", ScopeAlone)
+	keep(a, "later")
+	ask(a, "of-a later", ScopeAlone)
 }

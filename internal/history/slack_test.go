@@ -99,7 +99,7 @@ func TestSlackThatCannotBeWrittenWaits(t *testing.T) {
 	h.cfg.Keep = 1000 * time.Hour
 	h.flush(t.Context(), start)
 	h.flush(t.Context(), start.Add(time.Minute))
-	got, _, err := h.Slack(t.Context(), time.Time{}, start, func(string) bool { return true })
+	got, err := h.Slack(time.Time{}, func(string) bool { return true })
 	if err != nil || len(got) != 1 || got[0].Count != 3 {
 		t.Errorf("Slack = %+v, %v; want 3 settlements", got, err)
 	}
@@ -126,7 +126,7 @@ func TestUnreadableRecordsAreLeftOut(t *testing.T) {
 	}
 	meter.Link("orders").Settled(start, start, start.Add(time.Minute), 1)
 	h.flush(t.Context(), start.Add(time.Second))
-	got, _, err := h.Slack(t.Context(), time.Time{}, start, func(string) bool { return true })
+	got, err := h.Slack(time.Time{}, func(string) bool { return true })
 	if err != nil || len(got) != 1 || got[0].Count != 1 {
 		t.Errorf("Slack = %+v, %v, want one settlement", got, err)
 	}

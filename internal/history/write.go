@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"overdue/alert"
@@ -128,7 +127,7 @@ func (h *History) flush(ctx context.Context, now time.Time) {
 	late.Stop()
 	h.report(errors.Join(sampleErr, err, pruneErr))
 	if err == nil && h.cfg.Shared != nil {
-		h.share(context.WithoutCancel(ctx), b, now) // a stop must not take what happened last from the others
+		h.share(context.WithoutCancel(ctx), b) // a stop must not take what happened last from the others
 	}
 }
 
@@ -250,9 +249,9 @@ func (h *History) sample() (map[series]slack.Buckets, error) {
 	return totals, nil
 }
 
-// share adds what has just been written to the history of the fleet. Records that Redis does not
-// take are in the file of this process alone.
-func (h *History) share(ctx context.Context, b *batch, now time.Time) {
+// share adds the missed deadlines that have just been written to the history of the fleet. Records
+// that Redis does not take are in the file of this process alone.
+func (h *History) share(ctx context.Context, b *batch) {
 	var missed []string
 	slices.SortFunc(b.added, func(a, b alert.Event) int { return a.Data.Deadline.Compare(b.Data.Deadline) }) // Redis forgets the first
 	for i := range b.added {
@@ -260,17 +259,8 @@ func (h *History) share(ctx context.Context, b *batch, now time.Time) {
 			missed = append(missed, string(v))
 		}
 	}
-	counts := map[string]uint64{}
-	for s, c := range b.counts {
-		if !s.isSlack() {
-			continue
-		}
-		for number, n := range c {
-			counts[s.kind+"\x00"+s.name+"\x00"+strconv.Itoa(int(number))] = n
-		}
-	}
-	if len(missed)+len(counts) > 0 {
+	if len(missed) > 0 {
 		// That Redis fails is reported where its circuit is.
-		_ = h.cfg.Shared.Add(ctx, missed, now, counts, h.cfg.Keep)
+		_ = h.cfg.Shared.Add(ctx, missed, h.cfg.Keep)
 	}
 }

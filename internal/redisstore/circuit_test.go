@@ -115,7 +115,7 @@ func TestEachUseComesBackByItself(t *testing.T) {
 	groups, history, notified, view := s.Groups(), s.History(), s.Notified(), s.View()
 	uses := map[string]func() error{
 		"groups":   func() error { return groups.Add(ctx, "group", "part", nil) },
-		"history":  func() error { return history.Add(ctx, []string{"x"}, time.Now(), nil, time.Minute) },
+		"history":  func() error { return history.Add(ctx, []string{"x"}, time.Minute) },
 		"notified": func() error { _, _, err := notified.Begin(ctx, "event"); return err },
 		"view":     func() error { return view.Report(ctx, nil, map[string]int64{"orders": 1}) },
 	}
@@ -144,7 +144,7 @@ func TestEachUseComesBackByItself(t *testing.T) {
 	}
 	outage(nil, r.Kill, func() { r.Restart(); r.Must(rule...) })
 	for command, refused := range map[string][]string{
-		"rpush": {"history"}, "hincrby": {"history", "view"}, "get": {"groups", "notified"},
+		"rpush": {"history"}, "hincrby": {"view"}, "get": {"groups", "notified"},
 	} {
 		for use, ask := range uses { // which ends the memory of the last outage
 			if err := ask(); err != nil {

@@ -133,7 +133,7 @@ return 1`)
 // mostArguments bounds what one script is given: Lua has to unpack nothing, but Redis waits for it.
 const mostArguments = 1000
 
-func countUp[N int64 | uint64](ctx context.Context, c redis.UniversalClient, hash string, names int, life time.Duration, counts map[string]N) error {
+func countUp(ctx context.Context, c redis.UniversalClient, hash string, names int, life time.Duration, counts map[string]int64) error {
 	var add []any
 	for name, n := range counts {
 		add = append(add, name, n)
@@ -146,26 +146,16 @@ func countUp[N int64 | uint64](ctx context.Context, c redis.UniversalClient, has
 	return nil
 }
 
-// counted: HGETALL of each hash in one pipeline, added up.
-func counted[N int64 | uint64](ctx context.Context, c redis.UniversalClient, sums map[string]N, hashes ...string) error {
-	got := make([]*redis.MapStringStringCmd, len(hashes))
-	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, h := range hashes {
-			got[i] = p.HGetAll(ctx, h)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, g := range got {
-		for name, text := range g.Val() {
-			if n, err := strconv.ParseInt(text, 10, 64); err == nil { // else somebody else wrote it
-				sums[name] += N(n)
-			}
+// counted: HGETALL. What somebody else wrote is left out.
+func counted(ctx context.Context, c redis.UniversalClient, hash string) (map[string]int64, error) {
+	fields, err := c.HGetAll(ctx, hash).Result()
+	counts := map[string]int64{}
+	for name, text := range fields {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			counts[name] = n
 		}
 	}
-	return nil
+	return counts, err
 }
 
 // latest: LRANGE list -most -1.

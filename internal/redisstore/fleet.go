@@ -84,7 +84,7 @@ func (s *Store) View() *View {
 		func(ctx context.Context) error {
 			return countUp(ctx, s.client, counts, 1, trialLife, map[string]int64{"x": 1})
 		},
-		func(ctx context.Context) error { return counted(ctx, s.client, map[string]int64{}, counts) },
+		func(ctx context.Context) error { _, err := counted(ctx, s.client, counts); return err },
 	), rand.Text()}
 }
 
@@ -134,7 +134,8 @@ func (v *View) Read(ctx context.Context) (Totals, error) {
 		if err != nil {
 			return err
 		}
-		return counted(ctx, v.c.s.client, totals.Missed, counts)
+		totals.Missed, err = counted(ctx, v.c.s.client, counts)
+		return err
 	})
 	return totals, err
 }

@@ -32,9 +32,8 @@ func everyUse(ctx context.Context, s *Store) error {
 	_, _, _, claimErr := pages.Claim(ctx, "group")
 	past := s.History()
 	_, missedErr := past.Missed(ctx)
-	_, countsErr := past.Counts(ctx, time.Now(), time.Now())
 	for _, err := range []error{
-		missedErr, countsErr, past.Add(ctx, []string{"one"}, time.Now(), map[string]uint64{"orders": 1}, time.Minute),
+		missedErr, past.Add(ctx, []string{"one"}, time.Minute),
 		s.Ping(ctx),
 		beginErr, notified.End(ctx, "event", false), notified.End(ctx, "event", true),
 		v.Report(ctx, map[string]int64{"orders": 1}, map[string]int64{"orders": 1}), readErr,
