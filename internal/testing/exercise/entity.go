@@ -81,17 +81,15 @@ var entitySpecs = []spec{
 		used := s.another(broker.QueueConfig{AutoDeleteOnIdle: idle})
 		waiting := s.another(broker.QueueConfig{AutoDeleteOnIdle: idle})
 		s.raw.link(s.raw.session(), waiting) // a receiver that waits is a use
-		sender, err := s.client.NewSender(used, nil)
-		s.must(err)
+		sender := s.senderTo(used)
 		for range 3 {
 			s.target.Wait(idle * 2 / 3)
 			s.must(sender.SendMessage(s.ctx, &azservicebus.Message{}, nil))
 			s.must(sender.Close(s.ctx))
-			sender, err = s.client.NewSender(used, nil)
-			s.must(err)
+			sender = s.senderTo(used)
 		}
 		session := s.raw.session()
-		_, err = session.NewSender(s.soon(), name, nil)
+		_, err := session.NewSender(s.soon(), name, nil)
 		s.wantCondition("a sender to the idle queue", err, amqp.ErrCondNotFound)
 		for _, name := range []string{used, waiting} {
 			_, err = session.NewSender(s.soon(), name, nil)
@@ -101,9 +99,8 @@ var entitySpecs = []spec{
 	{name: "a queue with scheduled messages is not idle", check: func(s *scene) {
 		const idle = 5 * time.Minute
 		name := s.another(broker.QueueConfig{AutoDeleteOnIdle: idle})
-		sender, err := s.client.NewSender(name, nil)
-		s.must(err)
-		_, err = sender.ScheduleMessages(s.ctx, []*azservicebus.Message{{Body: []byte("x")}}, s.now().Add(3*idle), nil)
+		sender := s.senderTo(name)
+		_, err := sender.ScheduleMessages(s.ctx, []*azservicebus.Message{{Body: []byte("x")}}, s.now().Add(3*idle), nil)
 		s.must(err)
 		s.must(sender.Close(s.ctx))
 		s.target.Wait(3*idle + time.Second)

@@ -165,9 +165,7 @@ func newScene(t *testing.T, target *Target, cfg broker.QueueConfig) *scene {
 	}
 	s.raw, s.sessions, s.topics, s.rest, s.keys = rawLinks{s}, sessions{s}, topics{s}, restClient{s}, keyring{s}
 	s.client = s.newClient()
-	var err error
-	s.sender, err = s.client.NewSender(s.queue, nil)
-	s.must(err)
+	s.sender = s.senderTo(s.queue)
 	return s
 }
 
@@ -208,6 +206,22 @@ func (s *scene) mortal(ttl time.Duration, bodies ...string) {
 	s.Helper()
 	for _, b := range bodies {
 		s.send(&azservicebus.Message{Body: []byte(b), TimeToLive: &ttl})
+	}
+}
+
+// senderTo opens a sender to a queue or topic.
+func (s *scene) senderTo(name string) *azservicebus.Sender {
+	s.Helper()
+	sender, err := s.client.NewSender(name, nil)
+	s.must(err)
+	return sender
+}
+
+// needsCut skips a case where the target has no Cut.
+func (s *scene) needsCut() {
+	s.Helper()
+	if s.target.Cut == nil {
+		s.Skip("the target has no Cut")
 	}
 }
 

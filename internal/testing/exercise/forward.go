@@ -19,8 +19,7 @@ func (s *scene) another(cfg broker.QueueConfig) string {
 // sendTo sends messages with these bodies to a queue or topic.
 func (s *scene) sendTo(name string, bodies ...string) {
 	s.Helper()
-	sender, err := s.client.NewSender(name, nil)
-	s.must(err)
+	sender := s.senderTo(name)
 	for _, b := range bodies {
 		s.must(sender.SendMessage(s.ctx, &azservicebus.Message{Body: []byte(b)}, nil))
 	}
@@ -58,10 +57,9 @@ var forwardSpecs = []spec{
 	}},
 	{name: "a scheduled message is forwarded when it is due", check: func(s *scene) {
 		first := s.another(broker.QueueConfig{ForwardTo: s.queue})
-		sender, err := s.client.NewSender(first, nil)
-		s.must(err)
+		sender := s.senderTo(first)
 		at := s.now().Add(ttl)
-		_, err = sender.ScheduleMessages(s.ctx, []*azservicebus.Message{{Body: []byte("x")}}, at, nil)
+		_, err := sender.ScheduleMessages(s.ctx, []*azservicebus.Message{{Body: []byte("x")}}, at, nil)
 		s.must(err)
 		s.wantDeliverable("before")
 		s.target.Wait(at.Sub(s.now()) + ttl)
@@ -69,8 +67,7 @@ var forwardSpecs = []spec{
 	}},
 	{name: "the time to live starts again where a message is forwarded to", queue: deadLettering, check: func(s *scene) {
 		first := s.another(broker.QueueConfig{ForwardTo: s.queue})
-		sender, err := s.client.NewSender(first, nil)
-		s.must(err)
+		sender := s.senderTo(first)
 		d := ttl
 		s.must(sender.SendMessage(s.ctx, &azservicebus.Message{Body: []byte("x"), TimeToLive: &d}, nil))
 		m := s.one(s.receiver())

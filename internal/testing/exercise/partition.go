@@ -81,8 +81,7 @@ var partitionSpecs = []spec{
 	}},
 	{name: "a partition key counts where a message is forwarded, too", queue: partitioned, check: func(s *scene) {
 		first := s.another(broker.QueueConfig{ForwardTo: s.queue})
-		sender, err := s.client.NewSender(first, nil)
-		s.must(err)
+		sender := s.senderTo(first)
 		key := "k"
 		for range 5 {
 			s.must(sender.SendMessage(s.ctx, &azservicebus.Message{PartitionKey: &key}, nil))
@@ -108,8 +107,7 @@ var partitionSpecs = []spec{
 	{name: "one batch to a partitioned topic has one partition key", check: func(s *scene) {
 		topic := s.topics.topic(broker.TopicConfig{EnablePartitioning: true})
 		s.topics.subscribe(topic, broker.SubscriptionConfig{Name: "a"})
-		sender, err := s.client.NewSender(topic, nil)
-		s.must(err)
+		sender := s.senderTo(topic)
 		s.wantBatches("topic", sender, amqp.ErrCondNotAllowed, "same")
 		s.wantBodies("of all of them", s.receive(s.topics.subscribed(topic, "a", nil), 2), "same", "same")
 	}},

@@ -189,9 +189,8 @@ var sendSpecs = []spec{
 		}
 	}},
 	{name: "an unknown queue is refused at once", check: func(s *scene) {
-		sender, err := s.client.NewSender("no-such-queue", nil)
-		s.must(err)
-		err = sender.SendMessage(s.soon(), &azservicebus.Message{}, nil)
+		sender := s.senderTo("no-such-queue")
+		err := sender.SendMessage(s.soon(), &azservicebus.Message{}, nil)
 		s.wantCode("SendMessage", err, azservicebus.CodeNotFound)
 		// As the JavaScript SDK's live tests want it, of ServiceBusClient with an entity that does not
 		// exist.

@@ -87,9 +87,7 @@ var sessionLockSpecs = []spec{
 			map[string]any{"disposition-status": "completed", "lock-tokens": []amqp.UUID{ms[0].LockToken}})
 	}},
 	{name: "a connection that is cut frees its sessions and counts nothing", queue: sessionful, check: func(s *scene) {
-		if s.target.Cut == nil {
-			s.Skip("the target has no Cut")
-		}
+		s.needsCut()
 		s.sessions.inSession("a", "1", "2", "3")
 		s.sessions.inOrder(s.sessions.accept("a"), "1", "2")
 		s.target.Cut()
@@ -99,9 +97,7 @@ var sessionLockSpecs = []spec{
 		}
 	}},
 	{name: "the same receiver goes on in order after its connection was cut", queue: sessionful, check: func(s *scene) {
-		if s.target.Cut == nil {
-			s.Skip("the target has no Cut")
-		}
+		s.needsCut()
 		s.sessions.inSession("a", "1", "2", "3")
 		r := s.sessions.accept("a")
 		s.must(r.CompleteMessage(s.ctx, s.sessions.inOrder(r, "1")[0], nil))
@@ -110,9 +106,7 @@ var sessionLockSpecs = []spec{
 		s.sessions.inOrder(r, "2", "3")
 	}},
 	{name: "who waits for a session and is cut off takes none", queue: sessionful, check: func(s *scene) {
-		if s.target.Cut == nil {
-			s.Skip("the target has no Cut")
-		}
+		s.needsCut()
 		session := s.raw.session()
 		done := make(chan error)
 		go func() {

@@ -32,8 +32,7 @@ func subscription(topic, name string) string { return topic + "/Subscriptions/" 
 // publish sends messages to a topic.
 func (s topics) publish(topic string, ms ...*azservicebus.Message) {
 	s.Helper()
-	sender, err := s.client.NewSender(topic, nil)
-	s.must(err)
+	sender := s.senderTo(topic)
 	for _, m := range ms {
 		s.must(sender.SendMessage(s.ctx, m, nil))
 	}
@@ -101,8 +100,7 @@ var topicSpecs = []spec{
 		t := s.topics.topic(broker.TopicConfig{})
 		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
 		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "b"}, sqlRule("even", "n % 2 = 0"))
-		sender, err := s.client.NewSender(t, nil)
-		s.must(err)
+		sender := s.senderTo(t)
 		batch, err := sender.NewMessageBatch(s.ctx, nil)
 		s.must(err)
 		for i := range 4 {
@@ -117,8 +115,7 @@ var topicSpecs = []spec{
 	{name: "a scheduled message waits in the topic", check: func(s *scene) {
 		t := s.topics.topic(broker.TopicConfig{})
 		s.topics.subscribe(t, broker.SubscriptionConfig{Name: "a"})
-		sender, err := s.client.NewSender(t, nil)
-		s.must(err)
+		sender := s.senderTo(t)
 		at := s.now().Add(soonest)
 		numbers, err := sender.ScheduleMessages(s.ctx, []*azservicebus.Message{body("x"), body("cancelled")}, at, nil)
 		s.must(err)

@@ -22,9 +22,7 @@ func (s *scene) second() (string, *azservicebus.Receiver) {
 
 var txnSpecs = []spec{
 	{name: "what is sent appears with the commit", check: func(s *scene) {
-		c := s.transactions()
-		to := c.to(s.queue, nil)
-		txn := c.declare()
+		c, to, txn := s.sending()
 		c.text(to, txn, "a", "b")
 		s.wantBodies("before", s.peek(s.receiver()))
 		s.text("c") // outside
@@ -33,9 +31,7 @@ var txnSpecs = []spec{
 		s.wantDeliverable("after", "c", "a", "b")
 	}},
 	{name: "what is sent and rolled back never appears", check: func(s *scene) {
-		c := s.transactions()
-		to := c.to(s.queue, nil)
-		txn := c.declare()
+		c, to, txn := s.sending()
 		c.text(to, txn, "a")
 		c.rollback(txn)
 		s.text("b")
@@ -44,9 +40,7 @@ var txnSpecs = []spec{
 	{name: "several queues take part in one transaction", check: func(s *scene) {
 		other, otherReceiver := s.second()
 		s.text("work")
-		c := s.transactions()
-		c.from(s.queue)
-		id := c.next()
+		c, id := s.holding()
 		to := c.to(other, nil)
 		txn := c.declare()
 		c.text(to, txn, "result")
@@ -119,9 +113,7 @@ var txnSpecs = []spec{
 	}},
 	{name: "an abandon counts with the commit", check: func(s *scene) {
 		s.text("a")
-		c := s.transactions()
-		c.from(s.queue)
-		id := c.next()
+		c, id := s.holding()
 		txn := c.declare()
 		c.wantProvisional(c.dispose(txn, id, &wire.Modified{}), txn, &wire.Modified{})
 		c.commit(txn)
@@ -148,9 +140,7 @@ var txnSpecs = []spec{
 			s.Skip("the lock lasts longer than the transaction")
 		}
 		s.text("a")
-		c := s.transactions()
-		c.from(s.queue)
-		id := c.next()
+		c, id := s.holding()
 		txn := c.declare()
 		c.accept(txn, id)
 		s.lapse()
@@ -160,9 +150,7 @@ var txnSpecs = []spec{
 	}},
 	{name: "a lock that is lost cannot be settled in a transaction", check: func(s *scene) {
 		s.text("a", "b")
-		c := s.transactions()
-		c.from(s.queue)
-		id := c.next()
+		c, id := s.holding()
 		to := c.to(s.queue, nil)
 		s.lapse()
 		txn := c.declare()
@@ -173,9 +161,7 @@ var txnSpecs = []spec{
 	}},
 	{name: "a message is settled in one transaction at a time", check: func(s *scene) {
 		s.text("a")
-		c := s.transactions()
-		c.from(s.queue)
-		id := c.next()
+		c, id := s.holding()
 		first, second := c.declare(), c.declare()
 		c.accept(first, id)
 		c.send(&wire.Disposition{Role: wire.RoleReceiver, First: id, Last: id, State: &wire.TransactionalState{TxnID: second, Outcome: wire.Accepted{}}}, nil)
@@ -186,9 +172,7 @@ var txnSpecs = []spec{
 	}},
 	{name: "an unknown transaction is refused", check: func(s *scene) {
 		s.text("a")
-		c := s.transactions()
-		c.from(s.queue)
-		id := c.next()
+		c, id := s.holding()
 		to := c.to(s.queue, nil)
 		txn := c.declare()
 		c.commit(txn)
@@ -202,9 +186,7 @@ var txnSpecs = []spec{
 		s.wantBodies("left", s.peek(s.receiver()), "a")
 	}},
 	{name: "a transaction ends after two minutes", check: func(s *scene) {
-		c := s.transactions()
-		to := c.to(s.queue, nil)
-		txn := c.declare()
+		c, to, txn := s.sending()
 		c.text(to, txn, "a")
 		s.target.Wait(2*time.Minute + time.Second)
 		late := c.transfer(to, txn, false, wire.AppendData(nil, []byte("b")))
@@ -214,9 +196,7 @@ var txnSpecs = []spec{
 		s.wantBodies("left", s.peek(s.receiver()))
 	}},
 	{name: "a transaction holds a hundred messages", check: func(s *scene) {
-		c := s.transactions()
-		to := c.to(s.queue, nil)
-		txn := c.declare()
+		c, to, txn := s.sending()
 		for range 100 {
 			c.text(to, txn, "x")
 		}
@@ -230,9 +210,7 @@ var txnSpecs = []spec{
 		}
 	}},
 	{name: "a part that fails unheard dooms the transaction", check: func(s *scene) {
-		c := s.transactions()
-		to := c.to(s.queue, nil)
-		txn := c.declare()
+		c, to, txn := s.sending()
 		c.text(to, txn, "a")
 		c.transfer(to, txn, true, []byte("no message"))
 		c.wantRefused("commit", c.discharge(txn, false), wire.ErrCondTransactionRollback)
@@ -240,9 +218,7 @@ var txnSpecs = []spec{
 	}},
 	{name: "a connection that is lost rolls back", check: func(s *scene) {
 		s.text("a")
-		c := s.transactions()
-		c.from(s.queue)
-		id := c.next()
+		c, id := s.holding()
 		to := c.to(s.queue, nil)
 		txn := c.declare()
 		c.text(to, txn, "b")
@@ -252,9 +228,7 @@ var txnSpecs = []spec{
 		s.wantDeliverable("after it", "a")
 	}},
 	{name: "the end of the link to the coordinator rolls back", check: func(s *scene) {
-		c := s.transactions()
-		to := c.to(s.queue, nil)
-		txn := c.declare()
+		c, to, txn := s.sending()
 		c.text(to, txn, "a")
 		c.send(&wire.Detach{Handle: c.control, Closed: true}, nil)
 		await(c, func(*wire.Detach) bool { return true })
@@ -262,9 +236,7 @@ var txnSpecs = []spec{
 		s.wantBodies("left", s.peek(s.receiver()))
 	}},
 	{name: "a duplicate is dropped at the commit", queue: broker.QueueConfig{RequiresDuplicateDetection: true}, check: func(s *scene) {
-		c := s.transactions()
-		to := c.to(s.queue, nil)
-		txn := c.declare()
+		c, to, txn := s.sending()
 		c.wantProvisional(c.transfer(to, txn, false, named("id", "late")), txn, wire.Accepted{})
 		id := "id"
 		s.send(&azservicebus.Message{MessageID: &id, Body: []byte("soon")})
@@ -282,9 +254,7 @@ var txnSpecs = []spec{
 		c.wantNoReceiver(other + "/$DeadLetterQueue")
 	}},
 	{name: "a transaction stays in one partition", queue: broker.QueueConfig{EnablePartitioning: true}, check: func(s *scene) {
-		c := s.transactions()
-		to := c.to(s.queue, nil)
-		txn := c.declare()
+		c, to, txn := s.sending()
 		c.wantProvisional(c.transfer(to, txn, false, keyed("1", "a")), txn, wire.Accepted{})
 		c.wantProvisional(c.transfer(to, txn, false, keyed("1", "b")), txn, wire.Accepted{})
 		c.wantRefused("another key", c.transfer(to, txn, false, keyed("2", "c")), wire.ErrCondNotAllowed)

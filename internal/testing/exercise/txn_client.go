@@ -62,6 +62,21 @@ func (s *scene) transactions() *txnClient {
 	return c
 }
 
+// sending has a link to the queue, and a transaction.
+func (s *scene) sending() (c *txnClient, to uint32, txn []byte) {
+	s.Helper()
+	c = s.transactions()
+	return c, c.to(s.queue, nil), c.declare()
+}
+
+// holding has a delivery of the queue in hand.
+func (s *scene) holding() (c *txnClient, id uint32) {
+	s.Helper()
+	c = s.transactions()
+	c.from(s.queue)
+	return c, c.next()
+}
+
 // read puts what comes into in until the connection ends.
 func (c *txnClient) read(done chan<- struct{}) {
 	defer close(done)
@@ -165,9 +180,9 @@ func (c *txnClient) to(address string, properties wire.Raw) uint32 {
 }
 
 // from opens a link to receive on, in mode second and with credit.
-func (c *txnClient) from(address string) uint32 {
+func (c *txnClient) from(address string) {
 	c.Helper()
-	return c.fromSource(&wire.Source{Address: address, HasAddress: true})
+	c.fromSource(&wire.Source{Address: address, HasAddress: true})
 }
 
 // fromSession is from for the messages of a session.
@@ -179,14 +194,13 @@ func (c *txnClient) fromSession(address, id string) {
 	c.fromSource(&wire.Source{Address: address, HasAddress: true, Filter: filter})
 }
 
-func (c *txnClient) fromSource(source *wire.Source) uint32 {
+func (c *txnClient) fromSource(source *wire.Source) {
 	c.Helper()
 	handle := c.attach(&wire.Attach{Role: wire.RoleReceiver, RcvSettleMode: wire.RcvSecond, Source: source, Target: &wire.Target{}})
 	c.send(&wire.Flow{
 		IncomingWindow: 1000, OutgoingWindow: 1000, HasHandle: true, Handle: handle,
 		HasDeliveryCount: true, HasLinkCredit: true, LinkCredit: 100,
 	}, nil)
-	return handle
 }
 
 // wantNoReceiver expects a link to receive on to be refused, since the transactions of its session
@@ -304,12 +318,8 @@ func (c *txnClient) wantProvisional(st wire.DeliveryState, txn []byte, outcome w
 func (c *txnClient) wantRefused(what string, st wire.DeliveryState, want ...wire.Symbol) {
 	c.Helper()
 	r, ok := st.(*wire.Rejected)
-	if ok && r.Error != nil {
-		for _, w := range want {
-			if r.Error.Condition == w {
-				return
-			}
-		}
+	if ok && r.Error != nil && slices.Contains(want, r.Error.Condition) {
+		return
 	}
 	c.Errorf("%s = %s, want rejected with %v", what, described(st), want)
 }

@@ -277,9 +277,7 @@ var txnManageSpecs = []spec{
 		s.wantBodies("after", s.peek(subscription), "a")
 	}},
 	{name: "a session takes part in transactions", queue: broker.QueueConfig{RequiresSession: true}, check: func(s *scene) {
-		c := s.transactions()
-		to := c.to(s.queue, nil)
-		txn := c.declare()
+		c, to, txn := s.sending()
 		c.wantRefused("a message without a session", c.transfer(to, txn, false, wire.AppendData(nil, []byte("x"))), wire.ErrCondNotAllowed)
 		message := wire.AppendDescriptor(nil, wire.CodeProperties)
 		message, start := wire.BeginList(message)
