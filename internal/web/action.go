@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -171,21 +170,12 @@ func (n *Namespace) hold(ctx context.Context, place dlq.Place) time.Duration {
 	if err != nil {
 		return dlq.Hold(0)
 	}
-	for _, s := range info.Subscriptions {
-		if strings.EqualFold(s.Name, place.Subscription) {
-			return dlq.Hold(s.LockDuration)
-		}
-	}
-	return dlq.Hold(info.LockDuration)
+	return dlq.Hold(info.LockDurationOf(place.Subscription))
 }
 
 func (n *Namespace) purge(ctx context.Context, j *job) (results []string, err error) {
-	p, links := j.preview, n.Deadlines.Links
-	chosen := p.survey.Numbers
-	if err := dlq.Purge(ctx, links, p.place, chosen, n.hold(ctx, p.place), j.options.rate, j.add); err != nil {
-		return nil, dlq.Failure(p.place, err)
-	}
-	locked, gone, err := dlq.Sort(ctx, links, p.place, chosen)
+	p := j.preview
+	locked, gone, err := dlq.Purge(ctx, n.Deadlines.Links, p.place, p.survey.Numbers, n.hold(ctx, p.place), j.options.rate, j.add)
 	return describeUntouched(locked, gone, nil), dlq.Failure(p.place, err)
 }
 
@@ -206,20 +196,22 @@ func (n *Namespace) resubmit(ctx context.Context, j *job) (results []string, err
 	}
 	defer done()
 	r := dlq.Resubmission{
-		Links: n.Deadlines.Links, Place: p.place, Out: out, Copying: j.options.copying, Journal: journal,
-		Rate: j.options.rate, Hold: n.hold(ctx, p.place), Copied: j.add,
-	}
-	if j.options.isQueue {
-		r.Search = j.options.to
+		Links:   n.Deadlines.Links,
+		Place:   p.place,
+		To:      j.options.to,
+		IsQueue: j.options.isQueue,
+		Out:     out,
+		Copying: j.options.copying,
+		Journal: journal,
+		Rate:    j.options.rate,
+		Hold:    n.hold(ctx, p.place),
+		Copied:  j.add,
 	}
 	outcome, err := r.Run(ctx, p.survey.Numbers)
 	if outcome.Finished > 0 {
 		results = append(results, number(float64(outcome.Finished))+" more had been sent by an earlier run, and have been taken off now.")
 	}
 	results = append(results, describeUntouched(outcome.Locked, outcome.Gone, outcome.Unsure)...)
-	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
-		return results, failure.Sending(j.options.to, err)
-	}
 	return results, dlq.Failure(p.place, err)
 }
 

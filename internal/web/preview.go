@@ -8,10 +8,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -186,15 +184,12 @@ func (v *previewView) fill(p *preview) {
 	if !v.IsSubscription {
 		v.To = cmp.Or(v.To, p.place.Entity)
 	}
-	reasons := slices.SortedFunc(maps.Keys(s.Reasons), func(a, b string) int {
-		return cmp.Or(s.Reasons[b]-s.Reasons[a], strings.Compare(a, b))
-	})
-	for i, reason := range reasons {
-		if i == maxReasons {
-			v.Reasons = append(v.Reasons, field{plural.Of(len(reasons)-i, "other reason", "other reasons"), ""})
-			break
-		}
+	reasons, others := s.TopReasons(maxReasons)
+	for _, reason := range reasons {
 		v.Reasons = append(v.Reasons, field{cmp.Or(cut(reason), "no reason"), number(float64(s.Reasons[reason]))})
+	}
+	if others > 0 {
+		v.Reasons = append(v.Reasons, field{plural.Of(others, "other reason", "other reasons"), ""})
 	}
 }
 

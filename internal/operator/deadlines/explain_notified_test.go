@@ -73,7 +73,7 @@ func TestExplainAsksTheMonitorForNotifications(t *testing.T) {
 	}
 
 	// Once the dead letter is gone, the event is all that is left.
-	if err := dlq.Purge(t.Context(), s.source.Links, orders, map[int64]bool{*m.SequenceNumber: true}, time.Second, 0, nil); err != nil {
+	if _, _, err := dlq.Purge(t.Context(), s.source.Links, orders, map[int64]bool{*m.SequenceNumber: true}, time.Second, 0, nil); err != nil {
 		t.Fatal(err)
 	}
 	s.check(s.explainWith(o), "not there any more: it missed its deadline, and has left the dead-letter queue since.",

@@ -110,7 +110,7 @@ func TestNothingButTheChosenIsTaken(t *testing.T) {
 			s.Fatalf("the filter means %d, want 125", len(chosen))
 		}
 		purged := 0
-		if err := Purge(s.Context(), s.links(), orders, chosen, hold, 0, func(n int) { purged += n }); err != nil {
+		if _, _, err := Purge(s.Context(), s.links(), orders, chosen, hold, 0, func(n int) { purged += n }); err != nil {
 			s.Fatal(err)
 		}
 		if purged != 125 || len(chosen) != 0 {
@@ -126,7 +126,7 @@ func TestNothingButTheChosenIsTaken(t *testing.T) {
 			}
 		}
 		// It is given back at once, not when its lock lapses.
-		if err := Purge(s.Context(), s.links(), orders, numbersOf(left), hold, 0, nil); err != nil || len(s.letters(orders, everything)) != 0 {
+		if _, _, err := Purge(s.Context(), s.links(), orders, numbersOf(left), hold, 0, nil); err != nil || len(s.letters(orders, everything)) != 0 {
 			s.Errorf("purge of the rest: %v, %d are left", err, len(s.letters(orders, everything)))
 		}
 	})
@@ -135,7 +135,7 @@ func TestNothingButTheChosenIsTaken(t *testing.T) {
 func TestWhatIsBuriedIsNotWaitedForForever(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(150)
-		err := Purge(s.Context(), s.links(), orders, map[int64]bool{150: true}, -1, 0, nil)
+		_, _, err := Purge(s.Context(), s.links(), orders, map[int64]bool{150: true}, -1, 0, nil)
 		if !errors.Is(err, ErrBuried) {
 			s.Errorf("Purge = %v, want ErrBuried", err)
 		}
@@ -149,7 +149,7 @@ func TestARateIsKept(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(50)
 		began := time.Now()
-		if err := Purge(s.Context(), s.links(), orders, numbersOf(s.letters(orders, everything)), hold, 2, nil); err != nil {
+		if _, _, err := Purge(s.Context(), s.links(), orders, numbersOf(s.letters(orders, everything)), hold, 2, nil); err != nil {
 			s.Fatal(err)
 		}
 		// The last batch, of twenty at most, need not be waited for.
@@ -183,7 +183,7 @@ func (s *scene) resubmit(path string, change func(*Resubmission)) (o Outcome, er
 		return o, err
 	}
 	defer out.Close(ctx)
-	r := &Resubmission{Links: links, Place: orders, Out: out, Search: "again", Journal: journal, Hold: hold}
+	r := &Resubmission{Links: links, Place: orders, Out: out, To: "again", IsQueue: true, Journal: journal, Hold: hold}
 	if change != nil {
 		change(r)
 	}

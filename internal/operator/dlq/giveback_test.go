@@ -23,7 +23,7 @@ func TestWhatARunDoesNotFinishIsGivenBack(t *testing.T) {
 				if err != nil {
 					s.Fatal(err)
 				}
-				r.Out, r.Search = out, "seated"
+				r.Out, r.To, r.IsQueue = out, "seated", true
 			})
 			if link.Condition(err) != link.ConditionNotAllowed {
 				s.Fatalf("copies without a session to a queue that requires one: %v, want that they are not allowed", err)
@@ -38,7 +38,7 @@ func TestWhatARunDoesNotFinishIsGivenBack(t *testing.T) {
 			ctx, stop := context.WithTimeout(s.Context(), 5*time.Second)
 			defer stop()
 			purged := 0
-			err := Purge(ctx, s.links(), orders, all, hold, 1, func(n int) { purged += n })
+			_, _, err := Purge(ctx, s.links(), orders, all, hold, 1, func(n int) { purged += n })
 			if err == nil || purged == 0 {
 				s.Fatalf("purge that is stopped after a few: %v, %d purged, want an error after some", err, purged)
 			}
@@ -52,7 +52,7 @@ func (s *scene) purgesAll(want int) {
 	s.Helper()
 	chosen := numbersOf(s.letters(orders, everything))
 	purged := 0
-	if err := Purge(s.Context(), s.links(), orders, chosen, hold, 0, func(n int) { purged += n }); err != nil {
+	if _, _, err := Purge(s.Context(), s.links(), orders, chosen, hold, 0, func(n int) { purged += n }); err != nil {
 		s.Fatal(err)
 	}
 	if purged != want || len(chosen) != 0 {
@@ -75,7 +75,7 @@ func TestLockedAndGoneAreSorted(t *testing.T) {
 		}
 		chosen := numbersOf(all)
 		chosen[1000] = true // never was
-		if err := Purge(s.Context(), s.links(), orders, chosen, hold, 0, nil); err != nil {
+		if _, _, err := Purge(s.Context(), s.links(), orders, chosen, hold, 0, nil); err != nil {
 			s.Fatal(err)
 		}
 		locked, gone, err := Sort(s.Context(), s.links(), orders, chosen)

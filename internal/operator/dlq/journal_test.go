@@ -115,7 +115,7 @@ func TestAResubmissionEndsWhenItsJournalCannotBeWritten(t *testing.T) {
 					s.Fatal(err)
 				}
 				s.Cleanup(func() { _ = db.Close() }) // there is nothing to be lost
-				r := &Resubmission{Links: s.links(), Place: orders, Search: "again", Journal: &Journal{db, path}, Hold: hold}
+				r := &Resubmission{Links: s.links(), Place: orders, To: "again", IsQueue: true, Journal: &Journal{db, path}, Hold: hold}
 				if err := c.act(s, r); !errors.Is(err, bbolterrors.ErrDatabaseReadOnly) {
 					s.Errorf("resubmission: %v, want that the journal cannot be written", err)
 				}
@@ -168,7 +168,7 @@ func TestWhatIsFoundInTheTargetIsNotedAsSent(t *testing.T) {
 				s.Fatal(err)
 			}
 		}
-		r := &Resubmission{Links: s.links(), Place: orders, Search: "again", Journal: j}
+		r := &Resubmission{Links: s.links(), Place: orders, To: "again", IsQueue: true, Journal: j}
 		if _, err := r.reconcile(s.Context()); err != nil {
 			s.Fatal(err)
 		}

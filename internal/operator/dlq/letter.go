@@ -282,6 +282,9 @@ func Failure(place Place, err error) error {
 	if err == nil {
 		return nil
 	}
+	if sending, ok := errors.AsType[*sendError](err); ok {
+		return failure.Sending(sending.to, sending.err)
+	}
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted before the end")
 	}

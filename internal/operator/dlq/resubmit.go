@@ -23,8 +23,9 @@ import (
 type Resubmission struct {
 	Links   *link.Namespace
 	Place   Place
+	To      string       // the target
+	IsQueue bool         // the target is one: copies can be looked for there
 	Out     *link.Sender // to the target
-	Search  string       // the target, where copies can be looked for: a queue; "" = nowhere
 	Copying Copying
 	Journal *Journal
 	Rate    float64       // copies per second; 0 = as fast as possible
@@ -110,7 +111,7 @@ func (r *Resubmission) reconcile(ctx context.Context) (map[int64]entry, error) {
 			open[e.batch] = append(open[e.batch], n)
 		}
 	}
-	if len(open) == 0 || r.Search == "" {
+	if len(open) == 0 || !r.IsQueue {
 		return all, nil
 	}
 	found := func(number int64) error {
@@ -132,7 +133,7 @@ const searchMost = 100_000
 func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map[uint64][]int64, found func(number int64) error) error {
 	place, seen := r.Place.String(), 0
 	var failed error
-	err := walk(ctx, r.Links, r.Search, 0, func(l *Letter, err error) bool {
+	err := walk(ctx, r.Links, r.To, 0, func(l *Letter, err error) bool {
 		seen++
 		if err == nil { // otherwise it is no copy: those have been read
 			number, isNumber := l.Properties[PropertyNumber].(int64)
@@ -144,7 +145,7 @@ func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map
 		return failed == nil && seen < searchMost && len(open) > 0
 	})
 	if err != nil {
-		return fmt.Errorf("search %s for copies: %w", r.Search, err)
+		return fmt.Errorf("search %s for copies: %w", r.To, err)
 	}
 	return failed
 }
@@ -260,7 +261,7 @@ func (r *Resubmission) send(ctx context.Context, g *group, pace *pace, o *Outcom
 		return err
 	}
 	if err := r.Out.Send(ctx, g.encoded, g.letter.SessionID, g.letter.PartitionKey); err != nil {
-		err = &SendError{err}
+		err = &sendError{r.To, err}
 		if refusedOutright(err) {
 			return errors.Join(err, r.Journal.forget(numbers))
 		}
@@ -277,11 +278,14 @@ func (r *Resubmission) send(ctx context.Context, g *group, pace *pace, o *Outcom
 	return err
 }
 
-// A SendError is the error of a batch that the target has not accepted.
-type SendError struct{ Err error }
+// A sendError is the error of a batch that the target has not accepted.
+type sendError struct {
+	to  string
+	err error
+}
 
-func (e *SendError) Error() string { return e.Err.Error() }
-func (e *SendError) Unwrap() error { return e.Err }
+func (e *sendError) Error() string { return e.err.Error() }
+func (e *sendError) Unwrap() error { return e.err }
 
 // refusedOutright reports whether the broker has said that it does not have the batch.
 func refusedOutright(err error) bool {

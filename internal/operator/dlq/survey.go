@@ -3,11 +3,13 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,6 +59,15 @@ func Examine(ctx context.Context, links *link.Namespace, place Place, most int, 
 		return failed == nil
 	})
 	return s, errors.Join(failed, err)
+}
+
+// TopReasons returns up to n reasons, the most frequent first, and how many others there are.
+func (s *Survey) TopReasons(n int) (reasons []string, others int) {
+	reasons = slices.SortedFunc(maps.Keys(s.Reasons), func(a, b string) int {
+		return cmp.Or(s.Reasons[b]-s.Reasons[a], strings.Compare(a, b))
+	})
+	n = min(n, len(reasons))
+	return reasons[:n], len(reasons) - n
 }
 
 // ShortestLock is the shortest lock that Service Bus allows.

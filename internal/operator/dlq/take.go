@@ -222,20 +222,24 @@ func Sort(ctx context.Context, links *link.Namespace, place Place, left map[int6
 }
 
 // Purge takes the chosen dead letters off their queue for good, and deletes them from chosen. It
-// calls gone, unless that is nil, with how many went at a time. rate bounds them, per second; 0 = as
-// fast as it goes.
-func Purge(ctx context.Context, links *link.Namespace, place Place, chosen map[int64]bool, hold time.Duration, rate float64, gone func(n int)) error {
+// calls purged, unless that is nil, with how many went at a time. rate bounds them, per second; 0 =
+// as fast as it goes. It returns those that are left, as [Sort] does.
+func Purge(ctx context.Context, links *link.Namespace, place Place, chosen map[int64]bool, hold time.Duration, rate float64, purged func(n int)) (locked, gone []int64, err error) {
 	pace := newPace(rate)
-	return take(ctx, links, place, chosen, atOnce(rate, hold), hold, func(ctx context.Context, ts []*taken) error {
+	err = take(ctx, links, place, chosen, atOnce(rate, hold), hold, func(ctx context.Context, ts []*taken) error {
 		if err := pace.wait(ctx, len(ts)); err != nil {
 			return err
 		}
 		numbers, err := complete(ctx, ts)
-		if gone != nil {
-			gone(len(numbers))
+		if purged != nil {
+			purged(len(numbers))
 		}
 		return err
 	})
+	if err != nil {
+		return []int64{}, []int64{}, err
+	}
+	return Sort(ctx, links, place, chosen)
 }
 
 // pace bounds how many messages go by in a second.

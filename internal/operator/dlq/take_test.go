@@ -62,7 +62,7 @@ func TestASingleOtherIsHeld(t *testing.T) {
 		s.dead(2)
 		s.takes(1)
 		chosen := map[int64]bool{1: true}
-		if err := Purge(s.Context(), s.links(), orders, chosen, hold, 0, nil); err != nil || !chosen[1] {
+		if _, _, err := Purge(s.Context(), s.links(), orders, chosen, hold, 0, nil); err != nil || !chosen[1] {
 			s.Errorf("purge of one that is locked, before another one: %v, left %v, want that it could not be had", err, chosen)
 		}
 	})
@@ -74,7 +74,7 @@ func TestWhoGetsOnIsNotBuried(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(150)
 		chosen := map[int64]bool{1: true, 101: true, 102: true}
-		if err := Purge(s.Context(), s.links(), orders, chosen, -1, 0, nil); err != nil || len(chosen) != 0 {
+		if _, _, err := Purge(s.Context(), s.links(), orders, chosen, -1, 0, nil); err != nil || len(chosen) != 0 {
 			s.Errorf("purge = %v, left %v, want none", err, chosen)
 		}
 	})

@@ -3,6 +3,7 @@
 package messages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,11 +109,17 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	bar := o.newBar(stdout, "resubmitted", survey.Chosen)
 	lock := lockOf(ctx, conn, place)
 	r := dlq.Resubmission{
-		Links: conn.Links, Place: place, Out: out, Copying: o.Copying, Journal: journal, Rate: o.Rate, Hold: lock.hold(),
-		Resend: o.Resend, Copied: bar.Add,
-	}
-	if target.Kind == entities.Queue {
-		r.Search = o.To
+		Links:   conn.Links,
+		Place:   place,
+		To:      o.To,
+		IsQueue: target.Kind == entities.Queue,
+		Out:     out,
+		Copying: o.Copying,
+		Journal: journal,
+		Rate:    o.Rate,
+		Hold:    dlq.Hold(lock),
+		Resend:  o.Resend,
+		Copied:  bar.Add,
 	}
 	outcome, err := r.Run(ctx, survey.Numbers)
 	bar.End()
@@ -122,15 +129,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	} else {
 		printed = reportResubmission(stdout, o.To, &outcome, err != nil)
 	}
-	return errors.Join(resubmitFailure(place, o.To, err), lock.lockedError(outcome.Locked), unsure(outcome.Unsure), printed)
-}
-
-// resubmitFailure returns an error that says at which end it went wrong.
-func resubmitFailure(place dlq.Place, to string, err error) error {
-	if sending := (*dlq.SendError)(nil); errors.As(err, &sending) {
-		return failure.Sending(to, err)
-	}
-	return dlq.Failure(place, err)
+	return errors.Join(dlq.Failure(place, err), lockedError(outcome.Locked, lock), unsure(outcome.Unsure), printed)
 }
 
 // unsure returns the error of dead letters that may have been sent, or nil if there are none.
@@ -207,20 +206,16 @@ func Purge(ctx context.Context, conn *operator.Connection, place dlq.Place, o *L
 		return err
 	}
 	r := purgeResult{survey: survey, Locked: []int64{}, Gone: []int64{}}
-	lock := lockState{}
 	agreed, err := o.agrees(stdout, fmt.Sprintf("purge %d", survey.Chosen), survey)
 	if agreed {
-		lock = lockOf(ctx, conn, place)
+		lock := lockOf(ctx, conn, place)
 		bar := o.newBar(stdout, "purged", survey.Chosen)
-		err = dlq.Purge(ctx, conn.Links, place, survey.Numbers, lock.hold(), o.Rate, func(n int) {
+		r.Locked, r.Gone, err = dlq.Purge(ctx, conn.Links, place, survey.Numbers, dlq.Hold(lock), o.Rate, func(n int) {
 			r.Purged += n
 			bar.Add(n)
 		})
 		bar.End()
-		if err == nil {
-			r.Locked, r.Gone, err = dlq.Sort(ctx, conn.Links, place, survey.Numbers)
-		}
-		err = errors.Join(dlq.Failure(place, err), lock.lockedError(r.Locked))
+		err = errors.Join(dlq.Failure(place, err), lockedError(r.Locked, lock))
 		if !o.JSON {
 			fmt.Fprintf(stdout, "%d purged.\n", r.Purged) // a reader that is gone changes nothing
 			if len(r.Gone) > 0 {
@@ -245,36 +240,23 @@ type purgeResult struct {
 // longestLock is the longest lock that Service Bus allows.
 const longestLock = 5 * time.Minute
 
-// A lockState is the lock duration of the dead letters of a place; 0 if it is not known.
-type lockState struct{ time.Duration }
-
-func lockOf(ctx context.Context, conn *operator.Connection, place dlq.Place) lockState {
+// lockOf is the lock duration of the dead letters of a place; 0 if it is not known.
+func lockOf(ctx context.Context, conn *operator.Connection, place dlq.Place) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, operator.Timeout)
 	defer cancel()
 	info, err := conn.Read(ctx, place.Entity)
 	if err != nil {
-		return lockState{}
+		return 0
 	}
-	for _, s := range info.Subscriptions {
-		if strings.EqualFold(s.Name, place.Subscription) {
-			return lockState{s.LockDuration}
-		}
-	}
-	return lockState{info.LockDuration}
+	return info.LockDurationOf(place.Subscription)
 }
 
-// hold is how long a dead letter may be kept, well below its lock duration.
-func (l lockState) hold() time.Duration { return dlq.Hold(l.Duration) }
-
-// lockedError returns the error of dead letters that are locked, or nil if there are none.
-func (l lockState) lockedError(locked []int64) error {
+// lockedError returns the error of dead letters that are locked, or nil if there are none. lock is
+// their lock duration; 0 = it is not known.
+func lockedError(locked []int64, lock time.Duration) error {
 	if len(locked) == 0 {
 		return nil
 	}
-	lapse := l.Duration
-	if lapse <= 0 {
-		lapse = longestLock
-	}
 	return fmt.Errorf("%d are locked, by another client or by a run that was killed, and were left: %s; run it again when their locks have lapsed, in %s at most",
-		len(locked), numbers(locked), lapse)
+		len(locked), numbers(locked), cmp.Or(lock, longestLock))
 }

@@ -248,12 +248,12 @@ func TestTheLockIsThatOfThePlace(t *testing.T) {
 		for place, want := range map[dlq.Place]time.Duration{
 			orders: 30 * time.Second, {Entity: "events", Subscription: "Audit"}: time.Minute, {Entity: "nowhere"}: 0,
 		} {
-			if got := lockOf(s.Context(), s.conn, place); got.Duration != want || got.hold() != max(want, dlq.ShortestLock)*2/3 {
-				t.Errorf("the lock of %s is %v, to be held for %v; want %v", place, got.Duration, got.hold(), want)
+			if got := lockOf(s.Context(), s.conn, place); got != want || dlq.Hold(got) != max(want, dlq.ShortestLock)*2/3 {
+				t.Errorf("the lock of %s is %v, to be held for %v; want %v", place, got, dlq.Hold(got), want)
 			}
 		}
 	})
-	if err := (lockState{}).lockedError([]int64{1}); err == nil || !strings.HasSuffix(err.Error(), "in 5m0s at most") {
+	if err := lockedError([]int64{1}, 0); err == nil || !strings.HasSuffix(err.Error(), "in 5m0s at most") {
 		t.Errorf("the error of an unknown lock = %v", err)
 	}
 }

@@ -111,19 +111,12 @@ func (s *survey) write(out io.Writer) error {
 	default:
 		fmt.Fprintf(&b, "%d of the %d dead letters of %s.\n", s.Chosen, s.Read, s.Entity)
 	}
-	reasons := slices.SortedFunc(maps.Keys(s.Reasons), func(a, b string) int {
-		return cmp.Or(s.Reasons[b]-s.Reasons[a], strings.Compare(a, b))
-	})
-	for i, reason := range reasons {
-		if i == 10 {
-			fmt.Fprintf(&b, "  … and %s\n", plural.Of(len(reasons)-i, "more reason", "more reasons"))
-			break
-		}
-		name := escape.Text(reason)
-		if name == "" {
-			name = "(no reason)"
-		}
-		fmt.Fprintf(&b, "  %6d  %s\n", s.Reasons[reason], name)
+	reasons, others := s.TopReasons(10)
+	for _, reason := range reasons {
+		fmt.Fprintf(&b, "  %6d  %s\n", s.Reasons[reason], cmp.Or(escape.Text(reason), "(no reason)"))
+	}
+	if others > 0 {
+		fmt.Fprintf(&b, "  … and %s\n", plural.Of(others, "more reason", "more reasons"))
 	}
 	if s.Chosen > 0 {
 		fmt.Fprintf(&b, "  enqueued from %s to %s\n", s.Earliest.Format(time.RFC3339), s.Latest.Format(time.RFC3339))

@@ -9,6 +9,7 @@ package entities
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -56,6 +57,16 @@ type Info struct {
 
 	// Subscriptions of a topic, in the order of their names. They are shared and MUST NOT be changed.
 	Subscriptions []Subscription
+}
+
+// LockDurationOf is that of the queue, or of a subscription of the topic.
+func (i *Info) LockDurationOf(subscription string) time.Duration {
+	for _, s := range i.Subscriptions {
+		if strings.EqualFold(s.Name, subscription) {
+			return s.LockDuration
+		}
+	}
+	return i.LockDuration
 }
 
 // Subscription is how a subscription of a topic was made.
