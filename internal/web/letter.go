@@ -4,7 +4,6 @@ package web
 
 import (
 	"cmp"
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -68,9 +67,7 @@ func (v *letterView) read(r *http.Request, d *Dashboard) error {
 		return badRequest{errors.New("number is not a sequence number")}
 	}
 	v.Title = fmt.Sprintf("Dead letter %d of %s", number, place)
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	leave, err := d.enter(ctx)
+	ctx, leave, err := d.enter(r.Context(), readTimeout)
 	if err != nil {
 		return err
 	}
@@ -126,11 +123,7 @@ func (v *letterView) fill(place dlq.Place, l *dlq.Letter) {
 }
 
 func (v *letterView) fillBody(l *dlq.Letter) {
-	body := l.Body()
-	b, isBytes := body.([]byte)
-	if !isBytes {
-		b = []byte(dlq.Text(body))
-	}
+	b := l.BodyBytes()
 	v.HasBody = len(b) > 0
 	isText, most := utf8.Valid(b), maxBinary
 	if isText {

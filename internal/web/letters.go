@@ -32,13 +32,16 @@ const (
 
 var errBusy = errors.New("other pages read the namespace at the moment; reload this page")
 
-// enter waits for one of the places of pages that read the namespace.
-func (d *Dashboard) enter(ctx context.Context) (leave func(), err error) {
+// enter waits for one of the places of pages that read the namespace. ctx bounds the wait and the
+// reading; leave ends it.
+func (d *Dashboard) enter(page context.Context, timeout time.Duration) (ctx context.Context, leave func(), err error) {
+	ctx, cancel := context.WithTimeout(page, timeout)
 	select {
 	case d.reads <- struct{}{}:
-		return func() { <-d.reads }, nil
+		return ctx, func() { cancel(); <-d.reads }, nil
 	case <-ctx.Done():
-		return nil, errBusy
+		cancel()
+		return nil, nil, errBusy
 	}
 }
 
@@ -80,9 +83,7 @@ func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
 		show(w, http.StatusOK, "letters.html", v)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	leave, err := d.enter(ctx)
+	ctx, leave, err := d.enter(r.Context(), readTimeout)
 	if err == nil {
 		defer leave()
 		if v.Entity == "" {
@@ -186,15 +187,11 @@ func newLetterRow(place dlq.Place, l *dlq.Letter, now time.Time) letterRow {
 
 // size is the size of a body.
 func size(l *dlq.Letter) string {
-	body := l.Body()
-	b, isBytes := body.([]byte)
-	if !isBytes {
-		b = []byte(dlq.Text(body))
+	n := len(l.BodyBytes())
+	if n < 1<<10 {
+		return strconv.Itoa(n) + " B"
 	}
-	if len(b) < 1<<10 {
-		return strconv.Itoa(len(b)) + " B"
-	}
-	return strconv.FormatFloat(float64(len(b))/(1<<10), 'f', 1, 64) + " KiB"
+	return strconv.FormatFloat(float64(n)/(1<<10), 'f', 1, 64) + " KiB"
 }
 
 // places are the dead-letter queues of the namespace that this process knows, with how many dead

@@ -57,9 +57,7 @@ func (v *messageView) explain(ctx context.Context, d *Dashboard) error {
 		return badRequest{err}
 	}
 	v.Letters = lettersLink(place)
-	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
-	defer cancel()
-	leave, err := d.enter(ctx)
+	ctx, leave, err := d.enter(ctx, explainTimeout)
 	if err != nil {
 		return err
 	}

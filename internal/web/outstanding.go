@@ -55,9 +55,7 @@ func (v *outstandingView) read(ctx context.Context, d *Dashboard) error {
 		}
 		v.Entity = at.Entity // companions name the topic
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	leave, err := d.enter(ctx)
+	ctx, leave, err := d.enter(ctx, readTimeout)
 	if err != nil {
 		return err
 	}

@@ -126,9 +126,7 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 	if len(filter.Numbers) > maxLetters {
 		return nil, badRequest{fmt.Errorf("at most %d dead letters can be chosen one by one", maxLetters)}
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	leave, err := d.enter(ctx)
+	ctx, leave, err := d.enter(r.Context(), readTimeout)
 	if err != nil {
 		return nil, err
 	}

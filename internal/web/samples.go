@@ -66,35 +66,35 @@ func read(g prometheus.Gatherer) (*reading, error) {
 			}
 			switch family.GetName() {
 			case "overdue_deadlines_total":
-				r.entity(labels).count(labels["verdict"], m.GetCounter().GetValue())
+				valueOf(r.entities, labels["entity"]).count(labels["verdict"], m.GetCounter().GetValue())
 			case "overdue_outstanding_deadlines":
-				r.entity(labels).outstanding += m.GetGauge().GetValue()
+				valueOf(r.entities, labels["entity"]).outstanding += m.GetGauge().GetValue()
 			case "overdue_deadline_lag_seconds":
-				f, h := r.entity(labels), m.GetHistogram()
+				f, h := valueOf(r.entities, labels["entity"]), m.GetHistogram()
 				f.lags, f.lagSum = h.GetSampleCount(), h.GetSampleSum()
 				for _, b := range h.GetBucket() {
 					f.buckets = append(f.buckets, bucket{b.GetUpperBound(), b.GetCumulativeCount()})
 				}
 			case "overdue_alerts_total":
-				r.sink(labels).count(labels["result"], m.GetCounter().GetValue())
+				valueOf(r.sinks, labels["sink"]).count(labels["result"], m.GetCounter().GetValue())
 			case "overdue_fleet_monitors":
 				r.ofFleet().monitors = m.GetGauge().GetValue()
 			case "overdue_fleet_outstanding_deadlines":
-				r.ofFleet().entity(labels).outstanding = m.GetGauge().GetValue()
+				valueOf(r.ofFleet().entities, labels["entity"]).outstanding = m.GetGauge().GetValue()
 			case "overdue_fleet_missed_deadlines":
-				r.ofFleet().entity(labels).missed = m.GetGauge().GetValue()
+				valueOf(r.ofFleet().entities, labels["entity"]).missed = m.GetGauge().GetValue()
 			}
 		}
 	}
 	return r, nil
 }
 
-func (r *reading) entity(labels map[string]string) *figure {
-	name := labels["entity"]
-	if r.entities[name] == nil {
-		r.entities[name] = &figure{}
+// valueOf returns the value of a name, and makes it if there is none.
+func valueOf[V any](all map[string]*V, name string) *V {
+	if all[name] == nil {
+		all[name] = new(V)
 	}
-	return r.entities[name]
+	return all[name]
 }
 
 func (r *reading) ofFleet() *fleet {
@@ -102,14 +102,6 @@ func (r *reading) ofFleet() *fleet {
 		r.fleet = &fleet{entities: map[string]*fleetFigure{}}
 	}
 	return r.fleet
-}
-
-func (f *fleet) entity(labels map[string]string) *fleetFigure {
-	name := labels["entity"]
-	if f.entities[name] == nil {
-		f.entities[name] = &fleetFigure{}
-	}
-	return f.entities[name]
 }
 
 // fleetRows are the first entities of the fleet, ready to be shown. nil without Redis.
@@ -129,14 +121,6 @@ func (r *reading) fleetRows() *fleetRows {
 		rows.Entities = append(rows.Entities, fleetRow{name, number(f.outstanding), number(f.missed)})
 	}
 	return rows
-}
-
-func (r *reading) sink(labels map[string]string) *deliveries {
-	name := labels["sink"]
-	if r.sinks[name] == nil {
-		r.sinks[name] = &deliveries{}
-	}
-	return r.sinks[name]
 }
 
 func (f *figure) count(verdict string, n float64) {

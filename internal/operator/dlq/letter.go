@@ -198,6 +198,15 @@ func (l *Letter) due() time.Time {
 	return at
 }
 
+// BodyBytes is the body as bytes: data as they are, a value as text.
+func (l *Letter) BodyBytes() []byte {
+	body := l.Body()
+	if b, isBytes := body.([]byte); isBytes {
+		return b
+	}
+	return []byte(Text(body))
+}
+
 // Body is the body as text or bytes where it is data, and as a value where it is one. A value that
 // cannot be decoded comes as its bytes; sections of sequences are a list.
 func (l *Letter) Body() any {
