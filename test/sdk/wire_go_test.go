@@ -67,12 +67,17 @@ func exchangeOne(ctx context.Context, client *azservicebus.Client, sender *azser
 	if err := sender.SendMessageBatch(ctx, batch, nil); err != nil {
 		return err
 	}
+	return completeAll(ctx, client, queue, left)
+}
+
+// completeAll receives and completes n messages.
+func completeAll(ctx context.Context, client *azservicebus.Client, queue string, n int) error {
 	receiver, err := client.NewReceiverForQueue(queue, nil)
 	if err != nil {
 		return err
 	}
-	for left > 0 {
-		some, err := receiver.ReceiveMessages(ctx, left, nil)
+	for n > 0 {
+		some, err := receiver.ReceiveMessages(ctx, n, nil)
 		if err != nil {
 			return err
 		}
@@ -80,7 +85,7 @@ func exchangeOne(ctx context.Context, client *azservicebus.Client, sender *azser
 			if err := receiver.CompleteMessage(ctx, m, nil); err != nil {
 				return err
 			}
-			left--
+			n--
 		}
 	}
 	return receiver.Close(ctx)
@@ -157,23 +162,7 @@ func exchangeSpelled(ctx context.Context, client *azservicebus.Client, addr, que
 	if err := sendRaw(ctx, addr, queue, payloads); err != nil {
 		return err
 	}
-	receiver, err := client.NewReceiverForQueue(queue, nil)
-	if err != nil {
-		return err
-	}
-	for left := len(payloads); left > 0; {
-		some, err := receiver.ReceiveMessages(ctx, left, nil)
-		if err != nil {
-			return err
-		}
-		for _, m := range some {
-			if err := receiver.CompleteMessage(ctx, m, nil); err != nil {
-				return err
-			}
-			left--
-		}
-	}
-	return receiver.Close(ctx)
+	return completeAll(ctx, client, queue, len(payloads))
 }
 
 // spelled are messages in encodings that are allowed and that no SDK chooses. Values are wide where

@@ -208,14 +208,7 @@ func TestExplainShowsACompanionThatFailed(t *testing.T) {
 func TestExplainShowsTheCompanionOfASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
-		s.schedule(func(c *scheduler.Config) { c.Companions = "slot" })
-		if err := s.scheduler.MeasureClock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		now := time.Now()
-		c := companionOf("m", now, time.Minute)
-		c.Findable, c.References[0].From, c.References[0].Until = true, now, now.Add(time.Millisecond)
-		s.schedule(nil, c)
+		s.scheduleSlot("m")
 		s.send("orders", "m", time.Minute)
 		s.send("orders", "later", time.Hour)
 		time.Sleep(time.Second)

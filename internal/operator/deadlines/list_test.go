@@ -176,14 +176,7 @@ func TestListKeepsOnlyTheNextDeadlinesOfMany(t *testing.T) {
 func TestListCountsCompanionsOfSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
-		s.schedule(func(c *scheduler.Config) { c.Companions = "slot" })
-		if err := s.scheduler.MeasureClock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		now := time.Now()
-		c := companionOf("m", now, time.Minute)
-		c.Findable, c.References[0].From, c.References[0].Until = true, now, now.Add(time.Millisecond)
-		s.schedule(nil, c)
+		s.scheduleSlot("m")
 		got := s.list(ListOptions{Entity: "orders", Limit: 5})
 		if len(got.Entities) != 1 || got.Entities[0].Slots == 0 || got.Entities[0].Deadlines != 0 || len(got.Upcoming) != 0 {
 			t.Errorf("listing %+v, want companions of slots that name no message", got)

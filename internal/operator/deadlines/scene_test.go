@@ -76,6 +76,20 @@ func (s *scene) schedule(configure func(*scheduler.Config), companions ...schedu
 	}
 }
 
+// scheduleSlot writes the companion of the slot of a message that is sent now and lives a minute.
+func (s *scene) scheduleSlot(id string) scheduler.Companion {
+	s.Helper()
+	s.schedule(func(c *scheduler.Config) { c.Companions = "slot" })
+	if err := s.scheduler.MeasureClock(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	now := time.Now()
+	c := companionOf(id, now, time.Minute)
+	c.Findable, c.References[0].From, c.References[0].Until = true, now, now.Add(time.Millisecond)
+	s.schedule(nil, c)
+	return c
+}
+
 // useRedis has companions kept in Redis.
 func (s *scene) useRedis(address string) *redisstore.Store {
 	s.Helper()

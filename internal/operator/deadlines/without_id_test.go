@@ -16,14 +16,7 @@ import (
 func TestExplainShowsAMessageWithoutAnID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
-		s.schedule(func(c *scheduler.Config) { c.Companions = "slot" })
-		if err := s.scheduler.MeasureClock(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		now := time.Now()
-		c := companionOf("", now, time.Minute)
-		c.Findable, c.References[0].From, c.References[0].Until = true, now, now.Add(time.Millisecond)
-		s.schedule(nil, c)
+		s.scheduleSlot("")
 		s.send("orders", "", time.Minute)
 		s.send("orders", "", time.Hour)
 		time.Sleep(time.Second)

@@ -239,6 +239,24 @@ func TestExamineGivesUpASilentNamespaceInBoundedTime(t *testing.T) {
 	})
 }
 
+// repair makes the repairs of an examination, which finds that much before and nothing after them.
+func (c *clinic) repair(t *testing.T, cfg Config, want ...string) {
+	t.Helper()
+	before := Examine(t.Context(), cfg)
+	if diff := cmp.Diff(want, list(before)); diff != "" {
+		t.Fatalf("findings (-want +got):\n%s", diff)
+	}
+	administration := c.admin("manage", "bQ==")
+	for _, r := range before.Repairs() {
+		if err := Apply(t.Context(), administration, r); err != nil {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff([]string{}, list(Examine(t.Context(), cfg))); diff != "" {
+		t.Errorf("findings after the repair (-want +got):\n%s", diff)
+	}
+}
+
 func TestRepairsCreateTheMonitorQueueAndChangeSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := open(t, broker.QueueConfig{Name: "orders", DefaultMessageTimeToLive: time.Hour, LockDuration: 40 * time.Second, RequiresSession: true})
@@ -250,22 +268,7 @@ func TestRepairsCreateTheMonitorQueueAndChangeSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := c.config("manage", "bQ==")
-		before := Examine(t.Context(), cfg)
-		want := []string{
-			"monitor queue overdue-monitor: error exists", "queue orders: error dead-lettering", "subscription events/audit: error dead-lettering",
-		}
-		if diff := cmp.Diff(want, list(before)); diff != "" {
-			t.Fatalf("findings (-want +got):\n%s", diff)
-		}
-		client := c.admin("manage", "bQ==")
-		for _, r := range before.Repairs() {
-			if err := Apply(t.Context(), client, r); err != nil {
-				t.Error(err)
-			}
-		}
-		if diff := cmp.Diff([]string{}, list(Examine(t.Context(), cfg))); diff != "" {
-			t.Errorf("findings after the repair (-want +got):\n%s", diff)
-		}
+		c.repair(t, cfg, "monitor queue overdue-monitor: error exists", "queue orders: error dead-lettering", "subscription events/audit: error dead-lettering")
 		q, err := c.ns.QueueInfo("orders")
 		if err != nil {
 			t.Fatal(err)
@@ -290,20 +293,7 @@ func TestEveryMonitorQueueIsExamined(t *testing.T) {
 		c := open(t, good, short)
 		cfg := c.config("manage", "bQ==")
 		cfg.OnlyEntities, cfg.MonitorQueues = true, 3
-		before := Examine(t.Context(), cfg)
-		want := []string{"monitor queue overdue-monitor.2: error exists", "monitor queue overdue-monitor.3: warning lock-duration"}
-		if diff := cmp.Diff(want, list(before)); diff != "" {
-			t.Fatalf("findings (-want +got):\n%s", diff)
-		}
-		client := c.admin("manage", "bQ==")
-		for _, r := range before.Repairs() {
-			if err := Apply(t.Context(), client, r); err != nil {
-				t.Error(err)
-			}
-		}
-		if diff := cmp.Diff([]string{}, list(Examine(t.Context(), cfg))); diff != "" {
-			t.Errorf("findings after the repair (-want +got):\n%s", diff)
-		}
+		c.repair(t, cfg, "monitor queue overdue-monitor.2: error exists", "monitor queue overdue-monitor.3: warning lock-duration")
 		sender, err := c.client("manage", "bQ==").NewSender("overdue-monitor.3", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -318,7 +308,7 @@ func TestEveryMonitorQueueIsExamined(t *testing.T) {
 				got = append(got, f.Severity.String()+": "+f.Summary)
 			}
 		}
-		want = []string{
+		want := []string{
 			"advice: overdue-monitor.2 is empty, and monitorQueues is 1: Overdue does not need it.",
 			"advice: overdue-monitor.3 still holds 1 companion, and monitors receive it, but monitorQueues is 1.",
 		}

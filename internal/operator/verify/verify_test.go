@@ -3,8 +3,6 @@
 package verify
 
 import (
-	"context"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,9 +13,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 
 	"overdue/internal/broker"
-	"overdue/internal/broker/httpapi"
 	"overdue/internal/broker/quirk"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/httpapitest"
 )
 
 // overHTTP leads what a client means for HTTPS to the embedded broker.
@@ -32,20 +30,8 @@ func (o overHTTP) Do(r *http.Request) (*http.Response, error) {
 // administration is the SDK's client of the administration API of the embedded broker.
 func administration(t *testing.T, ns *brokertest.Namespace) *admin.Client {
 	t.Helper()
-	server := httpapi.New(httpapi.Config{Broker: ns.Broker, ErrorLog: func(err error) { t.Log(err) }})
-	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		theirs, ours := net.Pipe()
-		go func() { _ = server.ServeConn(ours) }() // it ends with the client's connection
-		return theirs, nil
-	}}
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		if err := server.Close(); err != nil {
-			t.Errorf("closing the endpoint: %v", err)
-		}
-	})
 	client, err := admin.NewClientFromConnectionString(ns.ConnectionString(), &admin.ClientOptions{
-		ClientOptions: azcore.ClientOptions{Transport: overHTTP{&http.Client{Transport: transport}}},
+		ClientOptions: azcore.ClientOptions{Transport: overHTTP{&http.Client{Transport: httpapitest.Transport(t, ns.Broker)}}},
 	})
 	if err != nil {
 		t.Fatal(err)
