@@ -22,10 +22,14 @@ func onSlowDisk(t *testing.T, configure func(*broker.Config), scene func(t *test
 	d := &brokertest.SlowDisk{}
 	bubble(t, func(c *broker.Config) {
 		c.Disk = d
+		c.Queues = []broker.QueueConfig{{Name: "q"}}
 		if configure != nil {
 			configure(c)
 		}
-	}, func(t *testing.T, ns *brokertest.Namespace) { scene(t, ns, d) })
+	}, func(t *testing.T, ns *brokertest.Namespace) {
+		d.Sync() // the entities are there
+		scene(t, ns, d)
+	})
 }
 
 func TestOutcomesWaitForTheDisk(t *testing.T) {
@@ -134,7 +138,6 @@ func TestCommitOfATransactionIsHeldTogetherAndWaitsForTheDisk(t *testing.T) {
 		r := rawOver(t, ns, opens)
 		r.attach(0, amqp.RoleSender, "q")
 		r.attach(1, amqp.RoleSender, "", func(a *amqp.Attach) { a.Target, a.Coordinator = nil, &amqp.Coordinator{} })
-		d.Sync() // there is a queue now
 		declared, ok := r.transfer(1, 0, amqp.AppendValueSection(nil, (&amqp.Declare{}).Append(nil))).(*amqp.Declared)
 		if !ok {
 			t.Fatal("no transaction was declared")
