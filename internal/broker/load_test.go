@@ -23,7 +23,7 @@ func shop(c *broker.Config) {
 	c.AutoCreate = false
 	c.Queues = []broker.QueueConfig{
 		{Name: "orders", MaxDeliveryCount: 3, DeadLetteringOnMessageExpiration: true},
-		{Name: "carts", RequiresSession: true},
+		{Name: "carts", RequiresSession: true, RequiresDuplicateDetection: true},
 		{Name: "parts", EnablePartitioning: true},
 		{Name: "relay", ForwardTo: "archive"},
 		{Name: "failing", ForwardDeadLetteredMessagesTo: "archive"},
@@ -179,6 +179,10 @@ func (s *scene) fill() {
 	for _, id := range []string{"a", "b"} {
 		s.send("carts", func(m *azservicebus.Message) { m.SessionID = &id }, id+" 1", id+" 2")
 	}
+	session, err := s.client.AcceptSessionForQueue(s.t.Context(), "carts", "a", nil)
+	s.must(err)
+	s.must(session.SetSessionState(s.t.Context(), []byte("state of a"), nil))
+	s.must(session.Close(s.t.Context()))
 	s.send("parts", nil, "part 1", "part 2", "part 3")
 	s.send("relay", nil, "relayed")
 	s.send("failing", nil, "failed")
@@ -279,6 +283,11 @@ func (s *scene) goOn(before map[string]found) {
 		s.must(err)
 		ms, err := session.ReceiveMessages(t.Context(), 2, nil)
 		s.must(err)
+		state, err := session.GetSessionState(t.Context(), nil)
+		s.must(err)
+		if want := map[string]string{"a": "state of a"}[id]; string(state) != want {
+			t.Errorf("session %s has state %q, want %q", id, state, want)
+		}
 		if len(ms) != 2 || ms[0].MessageID != id+" 1" || ms[1].MessageID != id+" 2" {
 			t.Errorf("session %s has %d messages, want its 2 in order", id, len(ms))
 		}

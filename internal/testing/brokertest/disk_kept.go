@@ -4,6 +4,7 @@ package brokertest
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 
@@ -19,7 +20,9 @@ type kept struct {
 
 type keptQueue struct {
 	last     int64
-	messages map[int64]queue.Change // by record
+	messages map[int64]queue.Change  // by record
+	states   map[string]queue.Change // by session
+	sent     map[string]queue.Change // by message-id
 }
 
 func (k *kept) queue(id uint32) *keptQueue {
@@ -27,7 +30,11 @@ func (k *kept) queue(id uint32) *keptQueue {
 		k.queues = make(map[uint32]*keptQueue)
 	}
 	if k.queues[id] == nil {
-		k.queues[id] = &keptQueue{messages: make(map[int64]queue.Change)}
+		k.queues[id] = &keptQueue{
+			messages: make(map[int64]queue.Change),
+			states:   make(map[string]queue.Change),
+			sent:     make(map[string]queue.Change),
+		}
 	}
 	return k.queues[id]
 }
@@ -35,7 +42,12 @@ func (k *kept) queue(id uint32) *keptQueue {
 func (k *kept) clone() kept {
 	c := kept{highest: k.highest, entities: maps.Clone(k.entities), queues: make(map[uint32]*keptQueue)}
 	for id, q := range k.queues {
-		c.queues[id] = &keptQueue{last: q.last, messages: maps.Clone(q.messages)}
+		c.queues[id] = &keptQueue{
+			last:     q.last,
+			messages: maps.Clone(q.messages),
+			states:   maps.Clone(q.states),
+			sent:     maps.Clone(q.sent),
+		}
 	}
 	return c
 }
@@ -58,6 +70,14 @@ func stepOf(id uint32, s *queue.Step) func(*kept) {
 				fallthrough
 			case queue.Added:
 				q.messages[c.Record] = c
+			case queue.StateSet:
+				if q.states[c.SessionID] = c; len(c.Body) == 0 {
+					delete(q.states, c.SessionID)
+				}
+			case queue.IDSent:
+				q.sent[c.MessageID] = c
+			case queue.IDsExpired:
+				maps.DeleteFunc(q.sent, func(_ string, s queue.Change) bool { return s.EnqueuedTime.Before(c.EnqueuedTime) })
 			}
 		}
 	}
@@ -135,9 +155,11 @@ func (d *SlowDisk) Load(id uint32, each func(*queue.Change) error) (last int64, 
 	k := d.kept.clone()
 	d.mu.Unlock()
 	q := k.queue(id)
-	for _, record := range slices.Sorted(maps.Keys(q.messages)) {
-		c := q.messages[record]
-		if err := each(&c); err != nil {
+	byTime := func(a, b queue.Change) int { return a.EnqueuedTime.Compare(b.EnqueuedTime) }
+	all := slices.SortedFunc(maps.Values(q.messages), func(a, b queue.Change) int { return cmp.Compare(a.Record, b.Record) })
+	all = slices.Concat(all, slices.SortedFunc(maps.Values(q.states), byTime), slices.SortedFunc(maps.Values(q.sent), byTime))
+	for i := range all {
+		if err := each(&all[i]); err != nil {
 			return 0, err
 		}
 	}
