@@ -65,8 +65,9 @@
 //
 // With Config.Log, each operation reports what it has changed as one step, before it gives up the
 // mutex (changes.go). A message is named there by its first place in the order of arrival, and
-// stays in one step when it moves to the dead-letter queue. Restore and Resume make the queue again
-// from what the log has kept. Without a log nothing is collected.
+// stays in one step when it moves to the dead-letter queue. States of sessions and the message-ids of
+// the history are in the steps that change them. Restore and Resume make the queue again from what
+// the log has kept. Without a log nothing is collected.
 //
 // # Consumers
 //
