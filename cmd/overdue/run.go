@@ -18,8 +18,8 @@ var roleTexts = map[string]struct{ short, long, example string }{
 		short: "Run proxy and monitor, and without a namespace the embedded broker too",
 		long: "Runs proxy and monitor in one process. With no namespace configured it also runs the\n" +
 			"embedded broker, whether or not on a terminal, and without --config that broker makes\n" +
-			"queues on demand and every queue is monitored. It keeps messages in memory: they are lost\n" +
-			"at stop. With broker.enabled: false, as by default in the image and as a service, the\n" +
+			"queues on demand and every queue is monitored. Without --broker-directory it keeps messages in\n" +
+			"memory: they are lost at stop. With broker.enabled: false, as by default in the image and as a service, the\n" +
 			"command refuses to start without a namespace.",
 		example: "  overdue run                         # all on this machine; it prints a connection string\n" +
 			"  overdue run --config overdue.yaml   # `overdue config example` prints such a file\n" +
@@ -37,11 +37,12 @@ var roleTexts = map[string]struct{ short, long, example string }{
 			"  OVERDUE_REDIS=redis://redis:6379 overdue monitor --config overdue.yaml   # one replica of several"},
 	"broker": {
 		short: "Run the embedded broker alone: a Service Bus namespace on this machine",
-		long: "Runs the embedded broker alone: a Service Bus namespace in memory, for tests and local\n" +
-			"development. Nothing is monitored. When it serves, it prints a line that begins with\n" +
+		long: "Runs the embedded broker alone: a Service Bus namespace, in memory for tests and local\n" +
+			"development, or on disk with --broker-directory. Nothing is monitored. When it serves, it prints a line that begins with\n" +
 			"Endpoint= and is the connection string. docs/broker/README.md has more.",
 		example: "  overdue broker                                        # queues are made when they are named\n" +
 			"  overdue broker --broker-listen 127.0.0.1:0 --isolate  # for tests: any free port\n" +
+			"  overdue broker --broker-directory /var/lib/overdue/broker   # messages survive a restart\n" +
 			"  overdue broker --emulator-config Config.json --broker-listen 127.0.0.1:5672 \\\n    --broker-also-listen 127.0.0.1:5300"},
 }
 

@@ -125,9 +125,9 @@ func (d *brokerDirectory) logTrouble(ctx context.Context) error {
 			return nil
 		}
 		err := d.metrics.trouble()
-		switch {
-		case err == logged: //nolint:errorlint // it has begun and ended, or it is the same
-		case err == nil:
+		switch err { //nolint:errorlint // is it the same one?
+		case logged: // or it has begun and ended
+		case nil:
 			d.log.Info("the broker's directory is written again", zap.String("directory", d.path))
 		default:
 			d.log.Error("the broker's directory cannot be written", zap.String("directory", d.path),
