@@ -69,8 +69,8 @@ func (p *program) brokerBackupCommand() *cobra.Command {
 			"broker that runs on the directory goes on meanwhile; run the command as its user. The copy has everything that\n" +
 			"it had acknowledged when the command began. The file is there once it is complete, in place of an earlier one.\n\n" +
 			"To restore it: stop the broker, unpack the file into an empty directory, check that, start the broker on it.",
-		Example: "  overdue broker backup /var/lib/overdue/broker broker.tar\n" +
-			"  mkdir restored && tar -xf broker.tar -C restored && overdue broker check restored",
+		Example: "  overdue broker backup /var/lib/overdue/broker backup.tar\n" +
+			"  mkdir restored && tar -xf backup.tar -C restored && overdue broker check restored",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			size, err := directory.Backup(cmd.Context(), args[0], args[1])
 			if err != nil {
