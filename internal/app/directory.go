@@ -125,11 +125,10 @@ func (d *brokerDirectory) logTrouble(ctx context.Context) error {
 			return nil
 		}
 		err := d.metrics.trouble()
-		switch err { //nolint:errorlint // is it the same one?
-		case logged: // or it has begun and ended
-		case nil:
+		switch {
+		case err == nil && logged != nil:
 			d.log.Info("the broker's directory is written again", zap.String("directory", d.path))
-		default:
+		case err != nil && !errors.Is(err, logged): // otherwise it has begun and ended
 			d.log.Error("the broker's directory cannot be written", zap.String("directory", d.path),
 				zap.String("error", directory.DescribeTrouble(d.path, err)))
 		}
