@@ -70,9 +70,9 @@ func (wt *watch) isNudged(s Settings) bool {
 	return wt.state == stateWaiting && !wt.attempt.isMade() && wt.isNative(s)
 }
 
-// awaitNudges has watches that are due wait for their nudge where nudges come first, and where they
-// are more than a round takes: they would expire in its nudge before they were seen. It returns the
-// others.
+// awaitNudges has watches that are due wait for their nudge where nudges come first. It does so,
+// too, where they are more than a round takes, since they would expire in its nudge unseen. It
+// returns the others.
 func (e *entity) awaitNudges(ctx context.Context, due []*watch) (others []*watch) {
 	isCrowd := len(due) > maxRound && e.mayNudgeFirst() && !e.letters.areTaken()
 	if !e.isFast() && !isCrowd {

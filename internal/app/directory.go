@@ -21,10 +21,10 @@ import (
 
 // A brokerDirectory is broker.directory, open for the embedded broker. nil: there is none.
 //
-// While its disk is full or has failed, what is sent and settled is refused, and messages can still
-// be peeked. The process is not ready then, and it stays: on a full disk it goes on by itself, and
-// after a failure people can still look at the messages, which a restart on a broken disk would
-// end. Each outcome that a client has is on disk either way.
+// While its disk is full or has failed, sends and settlements are refused, and reads go on. The
+// process is not ready then, and it stays: on a full disk it goes on by itself. After a failure
+// people can still look at the messages, which a restart on a broken disk would end. Each outcome
+// that a client has is on disk either way.
 type brokerDirectory struct {
 	*environment
 	path    string

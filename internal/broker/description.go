@@ -15,7 +15,7 @@ import (
 )
 
 // A description is an entity as the disk keeps it: JSON, with one of Queue, Topic and Subscription.
-// What is missing has its default. A field that is new needs a new version of the store, because
+// A missing field has its default. A field that is new needs a new version of the store, because
 // who does not know it would lose it.
 type description struct {
 	Namespace    string              `json:"namespace,omitempty"`

@@ -59,8 +59,8 @@ func (b *Broker) after(f func(*amqp.Error)) {
 	})
 }
 
-// trouble is why nothing may be changed for a client now, nil: it may. What the broker does by
-// itself goes on meanwhile, such as expiry and forwarding, and so does reading.
+// trouble is why nothing may be changed for a client now, nil: it may. Reads go on
+// meanwhile, and so do expiry and forwarding.
 func (b *Broker) trouble() *amqp.Error {
 	if !b.durable() {
 		return nil

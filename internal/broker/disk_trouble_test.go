@@ -241,8 +241,8 @@ func TestPresettledTransferToAFullDiskDetachesItsLink(t *testing.T) {
 	})
 }
 
-// What waits for a slow disk is bounded by the credit of the link, as it is for messages whose
-// senders wait.
+// The credit of the link bounds what waits for a slow disk, as it does for messages whose senders
+// wait.
 func TestPresettledTransfersGetNoCreditBeforeTheDiskHasThem(t *testing.T) {
 	onSlowDisk(t, nil, func(t *testing.T, ns *brokertest.Namespace, d *brokertest.SlowDisk) {
 		r := rawOver(t, ns, opens)

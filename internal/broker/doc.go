@@ -43,8 +43,8 @@
 //
 // With Config.Disk, entities and their messages do, see load.go. Each entity has a number on disk,
 // which is never another's. New makes the entities of the disk first, then adds what is missing of
-// the configuration. What has gone to a client, or was returned by a method of Namespace, was on
-// disk before. The order of mutexes begins with Disk.Hold, then comes that of the entities, then
+// the configuration. Everything that goes to a client, or that a method of Namespace returns, was
+// on disk before. The order of mutexes begins with Disk.Hold, then comes that of the entities, then
 // those of queues.
 //
 // # One package

@@ -185,7 +185,7 @@ func (es *entities) all(kind Kind) []*Entity {
 	return found
 }
 
-// setUpLocked makes the entities of the configuration. What is on disk stays as it is.
+// setUpLocked makes the entities of the configuration. Those on disk stay as they are.
 func (es *entities) setUpLocked() error {
 	var errs []error
 	for _, q := range es.ns.b.cfg.Queues {
@@ -214,7 +214,7 @@ func (es *entities) setUp() error {
 	return es.setUpLocked()
 }
 
-// close ends every entity. What is on disk stays there.
+// close ends every entity. The disk keeps them.
 func (es *entities) close() {
 	es.mu.Lock()
 	es.closed = ErrClosed

@@ -44,8 +44,8 @@ func (es *entities) take(e *Entity) (gone []*Entity) {
 }
 
 // drop closes entities that have been taken out of the namespace, and makes the disk forget them.
-// The caller holds the disk since before they were taken out: otherwise a crash could leave a part
-// of them, or an entity that was made meanwhile under the same name beside them.
+// The caller has held the disk since before they were taken out. Otherwise a crash could leave a
+// part of them, or beside them an entity that was made meanwhile under the same name.
 func drop(gone []*Entity) {
 	for _, e := range gone {
 		e.close()

@@ -10,8 +10,8 @@ import (
 )
 
 // Broker is for the embedded broker. With a namespace it has no effect, so that one
-// file can serve both development and production. A directory is refused there: whoever sets one
-// expects to find messages in it.
+// file can serve both development and production. A directory is refused there, since it
+// would stay empty.
 type Broker struct {
 	Enabled               bool          `mapstructure:"enabled"`
 	Directory             string        `mapstructure:"directory"`

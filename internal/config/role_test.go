@@ -82,7 +82,7 @@ func TestPassNeedsADirectory(t *testing.T) {
 	}
 }
 
-// Who sets a directory expects messages in it, and a namespace keeps its own.
+// A directory is expected to have messages in it, and a namespace keeps its own.
 func TestADirectoryOfTheBrokerIsRefusedWithANamespace(t *testing.T) {
 	c, err := load(t, "broker: {directory: data}\n", map[string]string{"OVERDUE_NAMESPACE": "contoso.servicebus.windows.net"}, nil)
 	if err != nil {

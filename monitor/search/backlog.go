@@ -136,7 +136,8 @@ func (b *Backlog) Note(at time.Time) {
 	b.reads = append(b.reads, read{b.until, at})
 }
 
-// CoveredBefore is Covered at an earlier instant. What b lacks of that was gone by then.
+// CoveredBefore is Covered at an earlier instant. A message of that time that b lacks was gone by
+// then.
 func (b *Backlog) CoveredBefore(from, at time.Time) (until time.Time) {
 	for _, r := range slices.Backward(b.reads) {
 		if !r.at.After(at) && b.reaches(from) && from.Before(r.until) {

@@ -22,7 +22,7 @@ func onDisk(d *brokertest.SlowDisk) func(*broker.Config, *adminapi.Options) {
 	return func(c *broker.Config, _ *adminapi.Options) { c.Disk = d }
 }
 
-// What the SDKs of four languages make stays, to the last element.
+// Entities that the SDKs of four languages make stay, to the last element.
 func TestEntitiesAreDescribedAlikeAfterARestart(t *testing.T) {
 	for name, body := range bodies(t) {
 		t.Run(name, func(t *testing.T) {

@@ -23,8 +23,9 @@ var (
 	errFile     = errors.New("not a directory")
 )
 
-// Open opens a directory for a broker, and makes it in one that exists. What is above is not made:
-// where it is missing, a volume is not mounted or a name is misspelt. See store.OpenObserved.
+// Open opens a directory for a broker, and makes it in one that exists. It does not make the
+// directory above: where that is missing, a volume is not mounted or a name is misspelt. See
+// store.OpenObserved.
 func Open(dir string, o store.Observer) (*store.Store, error) {
 	if err := checkPlace(dir); err != nil {
 		return nil, Explain(dir, err)

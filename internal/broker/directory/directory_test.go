@@ -262,7 +262,7 @@ func TestBackupAsksTheProcessThatHasTheDirectory(t *testing.T) {
 	}
 }
 
-// What a caller gets when a copy ends early is an error, and an earlier copy stays.
+// A copy that ends early is an error, and an earlier copy stays.
 func TestBackupThatIsCutShortIsNoCopy(t *testing.T) {
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "copy.tar")
 	s := open(t, dir)

@@ -40,8 +40,8 @@ type BackupServer struct {
 	server http.Server
 }
 
-// NewBackupServer listens in a directory that the caller has open. What an earlier process has left
-// there is removed.
+// NewBackupServer listens in a directory that the caller has open. The socket of an earlier
+// process is removed.
 func NewBackupServer(dir string, s *store.Store) (*BackupServer, error) {
 	path := socketOf(dir)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {

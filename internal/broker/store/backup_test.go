@@ -214,7 +214,8 @@ func TestDirectoryWithoutRoomIsNotCopied(t *testing.T) {
 	d.set(nil, nil)
 }
 
-// What a process that was killed in a backup has left takes room, and is no part of the directory.
+// A process that was killed in a backup leaves files, which take room and are no part of the
+// directory.
 func TestLeftoversOfABackupAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	left := filepath.Join(dir, checkpoint)
