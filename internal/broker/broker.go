@@ -70,8 +70,8 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// Differences is what New has found on disk that is not as the configuration has it, a sentence
-// each. What is on disk holds.
+// Differences returns how entities on disk differ from the configuration, a sentence each. New has
+// found them, and left them as they are.
 func (b *Broker) Differences() []string { return b.differences }
 
 // Serve accepts connections until the broker or ln is closed. It returns

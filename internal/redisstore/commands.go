@@ -146,7 +146,7 @@ func countUp(ctx context.Context, c redis.UniversalClient, hash string, names in
 	return nil
 }
 
-// counted: HGETALL. What somebody else wrote is left out.
+// counted: HGETALL. Fields of others are left out.
 func counted(ctx context.Context, c redis.UniversalClient, hash string) (map[string]int64, error) {
 	fields, err := c.HGetAll(ctx, hash).Result()
 	counts := map[string]int64{}

@@ -251,7 +251,7 @@ func TestBrokerGoesOnWhenAFullDiskHasRoom(t *testing.T) {
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
-	// What has waited for room is written first, and may fill the disk for a moment.
+	// Changes that waited for room are written first, and may fill the disk for a moment.
 	status := 0
 	for end := time.Now().Add(startTimeout); status != http.StatusCreated && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		status = s.try("late", body)
