@@ -149,7 +149,11 @@ func startNamespace(t *testing.T, p *plan, w way, kind tier, addr netip.Addr, ho
 		t.Fatal(err)
 	}
 	defer log.Close() // the process has it open
-	n.cmd = exec.Command(p.Programs[w], w.command(), "--config", configFile)
+	args := []string{w.command(), "--config", configFile}
+	if w == wayDirect { // each way of keeping messages passes the tests once
+		args = append(args, "--broker-directory", filepath.Join(home, "broker"))
+	}
+	n.cmd = exec.Command(p.Programs[w], args...)
 	n.cmd.Stdout, n.cmd.Stderr = log, log
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -5,11 +5,13 @@ package store
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -222,6 +224,51 @@ func TestQueueThatIsDroppedIsGone(t *testing.T) {
 	if all, last := messagesOf(t, s, 2); len(all) != 1 || last != 1 {
 		t.Errorf("the other queue has %d messages and the number %d, want 1 and 1", len(all), last)
 	}
+}
+
+// Nothing else is written behind the drop, so nothing but time makes the database give the room back.
+func TestQueueThatIsDroppedGivesItsRoomBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openOn(t, newDisk())
+		body, random := whole(), rand.NewChaCha8([32]byte{})
+		for record := range int64(100) {
+			body.Body = make([]byte, 64<<10)
+			_, _ = random.Read(body.Body) // it never fails
+			s.Queue(1).Append(added(record+1, body))
+		}
+		if err := errors.Join(s.Wait(), s.db.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		if tables(t, s) == 0 {
+			t.Error("the messages are in no table yet")
+		}
+		s.Drop(1)
+		if err := s.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n := tables(t, s); n != 0 {
+			t.Errorf("%d tables are left, want none", n)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// tables returns how many tables the database of s has.
+func tables(t *testing.T, s *Store) (n int) {
+	t.Helper()
+	names, err := s.fs.List(s.fs.PathJoin(s.dir, database))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, ".sst") {
+			n++
+		}
+	}
+	return n
 }
 
 func TestDirectoryThatCannotBeOpenedIsLeftAlone(t *testing.T) {

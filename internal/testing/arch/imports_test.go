@@ -195,7 +195,7 @@ var allowed = map[string]allowance{
 // around its package; only proxy and monitor still never meet.
 var allowedInTests = allowance{
 	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/hooktest", "internal/testing/httpapitest", "internal/testing/otlptest", "internal/listener", "internal/testing/pipenet",
-		"internal/operations", "internal/broker/queue", "internal/broker/quirk", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "internal/operator/inject/admission", "scheduler", "scheduler/index", "scheduler/journal"},
+		"internal/operations", "internal/broker/queue", "internal/broker/quirk", "internal/broker/store", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "internal/operator/inject/admission", "scheduler", "scheduler/index", "scheduler/journal"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		kubeapi, kubemachinery, "gopkg.in/evanphx/json-patch.v4",
 		"github.com/santhosh-tekuri/jsonschema", pflag,

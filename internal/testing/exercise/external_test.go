@@ -6,19 +6,25 @@ import (
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/httpapi"
+	"overdue/internal/broker/store"
 	"overdue/internal/testing/brokertest"
 )
 
-// The way to a namespace of which nothing is known but its connection string,
-// tried on our own.
+// The way to a namespace of which nothing is known but its connection string, tried on our own, which
+// keeps everything on disk.
 func TestEmbeddedBrokerByItsConnectionString(t *testing.T) {
 	Run(t, RealTime, func(t *testing.T) *Target {
-		b, err := broker.New(broker.Config{Keys: []broker.AuthorizationRule{brokertest.Key()}})
+		disk, err := store.Open(filepath.Join(t.TempDir(), "broker"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := broker.New(broker.Config{Keys: []broker.AuthorizationRule{brokertest.Key()}, Disk: disk})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +36,7 @@ func TestEmbeddedBrokerByItsConnectionString(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- server.Serve(ln) }()
 		t.Cleanup(func() {
-			if err := errors.Join(server.Close(), b.Close()); err != nil {
+			if err := errors.Join(server.Close(), b.Close(), disk.Close()); err != nil {
 				t.Errorf("closing the broker: %v", err)
 			}
 			if err := <-done; !errors.Is(err, httpapi.ErrServerClosed) {
