@@ -31,7 +31,7 @@ const (
 
 	memTableBytes = 64 << 20 // most messages are settled before they leave it, and so are never written again
 	cacheBytes    = 32 << 20
-	dropDelay     = 5 * time.Second // until the room of a dropped queue is given back, if nothing else is written
+	dropDelay     = 5 * time.Second // until a dropped queue gives its space back, if nothing else is written
 )
 
 // A Store is an open directory. Its methods may be called from any goroutine.

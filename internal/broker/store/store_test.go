@@ -226,7 +226,7 @@ func TestQueueThatIsDroppedIsGone(t *testing.T) {
 	}
 }
 
-// Nothing else is written behind the drop, so nothing but time makes the database give the room back.
+// Nothing else is written behind the drop, so nothing but time makes the database give space back.
 func TestQueueThatIsDroppedGivesItsRoomBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openOn(t, newDisk())
