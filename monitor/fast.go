@@ -11,6 +11,7 @@ import (
 
 	"overdue/monitor/judge"
 	"overdue/monitor/nudge"
+	"overdue/monitor/search"
 )
 
 // Where dead letters are known to stay, the letter decides. Then no peek comes before the nudge.
@@ -27,12 +28,12 @@ const (
 )
 
 // isFast reports whether nudges come first on e.
-func (e *entity) isFast() bool { return e.mayNudgeFirst() && e.letters.stay() }
+func (e *entity) isFast() bool { return e.settings.mayNudgeFirst(e.work) && e.letters.stay() }
 
 // mayNudgeFirst reports whether one nudge expires all that is overdue, and its letters are found by
 // number.
-func (e *entity) mayNudgeFirst() bool {
-	return e.settings.nudgeReachesAll() && !e.work.Unordered
+func (t *entitySettings) mayNudgeFirst(work *search.View) bool {
+	return t.nudgeReachesAll() && !work.Unordered
 }
 
 // nudges are those of an entity in fast mode, and the watches that wait for theirs.
@@ -74,7 +75,7 @@ func (wt *watch) isNudged(s Settings) bool {
 // too, where they are more than a round takes, since they would expire in its nudge unseen. It
 // returns the others.
 func (e *entity) awaitNudges(ctx context.Context, due []*watch) (others []*watch) {
-	isCrowd := len(due) > maxRound && e.mayNudgeFirst() && !e.letters.areTaken()
+	isCrowd := len(due) > maxRound && e.settings.mayNudgeFirst(e.work) && !e.letters.areTaken()
 	if !e.isFast() && !isCrowd {
 		return due
 	}

@@ -163,7 +163,7 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 			continue
 		}
 		if !e.backlog.Covered(w.from).After(w.until) {
-			if err := e.extendBacklog(ctx, w, final); err != nil {
+			if err := r.extendBacklog(ctx, w, final); err != nil {
 				return nil, nil, err
 			}
 		}
@@ -179,7 +179,8 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 }
 
 // extendBacklog has the backlog cover a window, as far as that is final, and some time more.
-func (e *entity) extendBacklog(ctx context.Context, w window, final time.Time) error {
+func (r *reading) extendBacklog(ctx context.Context, w window, final time.Time) error {
+	e := r.e
 	need, most := earlier(w.until.Add(search.StampPrecision), final), earlier(w.until.Add(backlogSpan), final)
 	if err := e.backlog.Extend(ctx, e.work, w.from, need, most, e.settings.lifeOf); err != nil {
 		return err

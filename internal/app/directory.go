@@ -138,7 +138,7 @@ func (d *brokerDirectory) logTrouble(ctx context.Context) error {
 
 func (d *brokerDirectory) close(context.Context) error {
 	if err := d.store.Close(); err != nil {
-		return fmt.Errorf("%w; what clients were told is in it, what they were not told may be missing", directory.Explain(d.path, err))
+		return fmt.Errorf("%w; what the broker acknowledged is in it, other changes may be missing", directory.Explain(d.path, err))
 	}
 	return nil
 }
