@@ -22,10 +22,19 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 	racetest.Skip(t, "it needs thousands of messages; small scenes show the races")
 	const batch = 1000
 	for _, c := range []struct {
+		name          string
 		overdue, live int
-		most          float64 // operations, in all
-	}{{10, racetest.Sized(200_000, 50_000), 300}, {1000, racetest.Sized(1_000_000, 100_000), 6000}} {
-		t.Run(fmt.Sprint(c.overdue), func(t *testing.T) {
+		stated        string        // what the references say
+		window        time.Duration // likewise; the queue is filled in a second
+		copies        int           // of each message, sent at the same time
+		most          float64       // operations, in all
+	}{
+		{"10", 10, racetest.Sized(200_000, 50_000), "deadline", 20 * time.Millisecond, 1, 300},
+		{"1000", 1000, racetest.Sized(1_000_000, 100_000), "deadline", 20 * time.Millisecond, 1, 6000},
+		{"10 by their time to live", 10, racetest.Sized(200_000, 50_000), "ttl", 2 * time.Second, 1, 300},
+		{"twins by their time to live", 10, racetest.Sized(200_000, 50_000), "ttl", 2 * time.Second, 2, 400},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			play(t, func(s *scene) {
 				s.MeasureClock()
 				s.startMonitor()
@@ -43,24 +52,34 @@ func TestOverdueMessagesInAQueueOfAMillion(t *testing.T) {
 					if i%(c.live/c.overdue) == 0 {
 						now, id := time.Now(), fmt.Sprintf("overdue-%06d", len(refs))
 						body := []byte(strings.Replace(string(patterns["overdue"]), "overdue-000000", id, 1))
-						if _, err := q.Send(queue.Message{Body: body, MessageID: id, TTL: due.Sub(now)}); err != nil {
+						m := queue.Message{Body: body, MessageID: id, TTL: due.Sub(now)}
+						if _, err := q.Send(slices.Repeat([]queue.Message{m}, c.copies)...); err != nil {
 							s.Fatal(err)
 						}
-						refs = append(refs, scheduler.Reference{
-							MessageID: id, Sent: now, From: now.Add(-10 * time.Millisecond), Until: now.Add(10 * time.Millisecond),
-							Deadline: due, Stated: "deadline",
-						})
+						ref := scheduler.Reference{
+							MessageID: id,
+							Sent:      now,
+							From:      now.Add(-10 * time.Millisecond),
+							Until:     now.Add(c.window - 10*time.Millisecond),
+							Deadline:  due,
+							Stated:    c.stated,
+						}
+						if c.stated == "ttl" {
+							ref.Within = due.Sub(now)
+						}
+						refs = append(refs, slices.Repeat([]scheduler.Reference{ref}, c.copies)...)
 					}
 				}
 				if err := s.Scheduler.Schedule(s.Context(), scheduler.Companion{Entity: workQueue, References: refs}); err != nil {
 					s.Fatal(err)
 				}
 				time.Sleep(time.Until(due.Add(30 * time.Second)))
-				if notified := s.Hook.Subjects(); len(notified) != c.overdue || len(slices.Compact(notified)) != c.overdue {
-					s.Errorf("%d events, want one for each of %d messages", len(notified), c.overdue)
+				overdue := c.overdue * c.copies
+				if notified := s.Hook.Subjects(); len(notified) != overdue || len(slices.Compact(notified)) != c.overdue {
+					s.Errorf("%d events, want one for each of %d messages", len(notified), overdue)
 				}
-				if n := q.Counts(); n.Active != c.live || n.DeadLetter != c.overdue {
-					s.Errorf("%d live messages and %d dead letters, want %d and %d", n.Active, n.DeadLetter, c.live, c.overdue)
+				if n := q.Counts(); n.Active != c.live || n.DeadLetter != overdue {
+					s.Errorf("%d live messages and %d dead letters, want %d and %d", n.Active, n.DeadLetter, c.live, overdue)
 				}
 				for _, lag := range s.Lags(workQueue) {
 					if lag > 100*time.Millisecond {

@@ -35,6 +35,7 @@ type reading struct {
 	now       time.Time                 // by the clock of the broker, and not ahead of it
 	found     map[*rule][]*link.Message // what fits the rules over references
 	late      map[*rule]bool            // some of its messages may have expired before they were read
+	few       []*rule                   // over references, of messages far apart in their windows
 }
 
 func newReading(e *entity, rules []*rule) *reading {
@@ -75,6 +76,9 @@ func (r *reading) run(ctx context.Context) error {
 		return err
 	}
 	if err := r.readWork(ctx, unread); err != nil {
+		return err
+	}
+	if err := r.readFew(ctx); err != nil {
 		return err
 	}
 	missing := slices.DeleteFunc(r.named(), func(rl *rule) bool { return rl.matched || len(r.found[rl]) > 0 })
@@ -163,6 +167,14 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 			continue
 		}
 		if !e.backlog.Covered(w.from).After(w.until) {
+			isSparse, err := r.isSparse(ctx, w, final)
+			if err != nil {
+				return nil, nil, err
+			}
+			if isSparse {
+				r.few, unseen = append(r.few, w.rules...), append(unseen, w)
+				continue
+			}
 			if err := r.extendBacklog(ctx, w, final); err != nil {
 				return nil, nil, err
 			}
@@ -189,6 +201,57 @@ func (r *reading) extendBacklog(ctx context.Context, w window, final time.Time) 
 		e.backlog.Note(latest)
 	}
 	return nil
+}
+
+// isSparse reports whether a window is cheaper to read message by message than as a whole: where a
+// queue fills fast, the few seconds that a send may take hold a great many messages.
+func (r *reading) isSparse(ctx context.Context, w window, final time.Time) (bool, error) {
+	if slices.ContainsFunc(w.rules, func(rl *rule) bool { return rl.slot != nil }) {
+		return false, nil
+	}
+	span, err := r.e.work.Span(ctx, w.from, earlier(w.until, final))
+	return span > int64(len(w.rules))*search.SeekPeeks*search.PageSize, err
+}
+
+// readFew reads the work queue for the few rules, from the beginning of the window of each until it
+// has found a message.
+func (r *reading) readFew(ctx context.Context) error {
+	from := func(rl *rule) time.Time { return rl.ref.From.Add(-search.StampPrecision) }
+	slices.SortFunc(r.few, func(a, b *rule) int { return from(a).Compare(from(b)) })
+	for len(r.few) > 0 {
+		start, isEnd := from(r.few[0]), true
+		err := r.e.work.Read(ctx, start, search.Forever, func(page []*link.Message) (more bool) {
+			for _, m := range page {
+				r.meet(ctx, m)
+			}
+			if r.e.work.Unordered {
+				return true
+			}
+			reached := page[len(page)-1].EnqueuedTime
+			r.few = slices.DeleteFunc(r.few, func(rl *rule) bool { return r.hasFound(rl) || reached.After(rl.ref.Until) })
+			isFar := len(r.few) > 0 && from(r.few[0]).After(start) && from(r.few[0]).After(reached)
+			isEnd = len(r.few) > 0 && !isFar
+			return isEnd
+		})
+		if err != nil || isEnd {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasFound reports whether as many messages were found with the message-id of rl as there are rules
+// with it. One that is watched already is of another rule: its id was sent twice at a time.
+func (r *reading) hasFound(rl *rule) bool {
+	from, until := rl.window(search.StampPrecision)
+	found := 0
+	for _, m := range r.found[rl] {
+		isInWindow := !m.EnqueuedTime.Before(from) && !m.EnqueuedTime.After(until)
+		if isInWindow && rl.agrees(m, r.e.settings.Settings) && r.e.watches[search.IdentityOf(m)] == nil {
+			found++
+		}
+	}
+	return rl.matched || found >= len(r.byID[rl.ref.MessageID])
 }
 
 // earliest returns an instant that no deadline of the rules of w precedes; zero: unknown.

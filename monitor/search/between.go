@@ -46,6 +46,42 @@ func (v *View) seek(ctx context.Context, t time.Time) (page []*link.Message, err
 	return page, nil
 }
 
+// SeekPeeks is about how many peeks it takes to find one message of a window.
+const SeekPeeks = 3
+
+// Span returns about how many sequence numbers were given from one instant until another. Where they
+// have no order, it is 0.
+func (v *View) Span(ctx context.Context, from, until time.Time) (numbers int64, err error) {
+	first, err := v.numberAt(ctx, from)
+	if err != nil {
+		return 0, err
+	}
+	last, err := v.numberAt(ctx, until)
+	if err != nil || v.Unordered {
+		return 0, err
+	}
+	return last - first, nil
+}
+
+// numberAt returns about the first number that was given at t or later. It asks the queue only where
+// the index does not reach.
+func (v *View) numberAt(ctx context.Context, t time.Time) (int64, error) {
+	if len(v.index) == 0 || t.Before(v.index[0].Enqueued) || t.After(v.index[len(v.index)-1].Enqueued) {
+		page, err := v.seek(ctx, t)
+		switch {
+		case err != nil || v.Unordered:
+			return 0, err
+		case len(page) > 0:
+			return page[0].SequenceNumber, nil
+		case len(v.index) == 0:
+			return 0, nil
+		}
+		return v.index[len(v.index)-1].Number, nil
+	}
+	s := newSeeker(v.index, t)
+	return s.lo.Number + s.distance(s.lo, s.hi), nil
+}
+
 // A seeker narrows down where the messages begin that were enqueued at t or later.
 type seeker struct {
 	t       time.Time
