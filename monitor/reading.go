@@ -166,18 +166,13 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 			unread, unseen = append(unread, w), append(unseen, w)
 			continue
 		}
-		if !e.backlog.Covered(w.from).After(w.until) {
-			isSparse, err := r.isSparse(ctx, w, final)
-			if err != nil {
-				return nil, nil, err
-			}
-			if isSparse {
-				r.few, unseen = append(r.few, w.rules...), append(unseen, w)
-				continue
-			}
-			if err := r.extendBacklog(ctx, w, final); err != nil {
-				return nil, nil, err
-			}
+		isSparse, err := r.extendBacklog(ctx, w, final)
+		if err != nil {
+			return nil, nil, err
+		}
+		if isSparse {
+			r.few, unseen = append(r.few, w.rules...), append(unseen, w)
+			continue
 		}
 		if covered := e.backlog.Covered(w.from); !covered.After(w.until) {
 			unread = append(unread, window{covered, w.until, w.rules})
@@ -190,17 +185,24 @@ func (r *reading) readBacklog(ctx context.Context) (unread, unseen []window, err
 	return unread, unseen, nil
 }
 
-// extendBacklog has the backlog cover a window, as far as that is final, and some time more.
-func (r *reading) extendBacklog(ctx context.Context, w window, final time.Time) error {
+// extendBacklog has the backlog cover a window, as far as that is final, and some time more. If the
+// window is sparse, it does nothing.
+func (r *reading) extendBacklog(ctx context.Context, w window, final time.Time) (isSparse bool, err error) {
 	e := r.e
+	if e.backlog.Covered(w.from).After(w.until) {
+		return false, nil
+	}
+	if isSparse, err := r.isSparse(ctx, w, final); isSparse || err != nil {
+		return isSparse, err
+	}
 	need, most := earlier(w.until.Add(search.StampPrecision), final), earlier(w.until.Add(backlogSpan), final)
 	if err := e.backlog.Extend(ctx, e.work, w.from, need, most, e.settings.lifeOf); err != nil {
-		return err
+		return false, err
 	}
 	if latest, known := e.w.clock.NotAfter(); known {
 		e.backlog.Note(latest)
 	}
-	return nil
+	return false, nil
 }
 
 // isSparse reports whether a window is cheaper to read message by message than as a whole: where a
