@@ -2,10 +2,7 @@
 
 package filter
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // An Action is a list of SET and REMOVE, ready to be applied to messages.
 type Action struct{ statements []statement }
@@ -119,25 +116,4 @@ func (s statement) apply(m Mutable) error {
 		m.SetUser(p.name, v)
 	}
 	return nil
-}
-
-// String returns the action in its plainest spelling. Parsed again it is the
-// same action, though it may be longer than MaxLength.
-func (a *Action) String() string {
-	var b strings.Builder
-	for i, s := range a.statements {
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		if s.value == nil {
-			b.WriteString("REMOVE ")
-			s.property.print(&b)
-			continue
-		}
-		b.WriteString("SET ")
-		s.property.print(&b)
-		b.WriteString(" = ")
-		s.value.print(&b)
-	}
-	return b.String()
 }

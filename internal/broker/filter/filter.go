@@ -2,8 +2,6 @@
 
 package filter
 
-import "strings"
-
 // A Filter is a condition, ready to be put to messages.
 type Filter struct{ root predicate }
 
@@ -31,12 +29,4 @@ func parseFilter(text string, params map[string]Value, most int) (*Filter, error
 func (f *Filter) Match(m Message) (bool, error) {
 	t, err := f.root.test(m)
 	return t == isTrue && err == nil, err
-}
-
-// String returns the condition in its plainest spelling. Parsed again it is the
-// same condition, though it may be longer than MaxLength.
-func (f *Filter) String() string {
-	var b strings.Builder
-	f.root.print(&b)
-	return b.String()
 }

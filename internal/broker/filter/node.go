@@ -12,13 +12,11 @@ import (
 // An expression has a value. Nodes do not change once they are parsed.
 type expression interface {
 	eval(Message) (Value, error)
-	printed
 }
 
 // A predicate is true, false or unknown.
 type predicate interface {
 	test(Message) (truth, error)
-	printed
 }
 
 type (
@@ -129,7 +127,7 @@ type (
 	}
 	like struct {
 		a, pattern, escape expression // escape nil: none
-		ready              *pattern   // where pattern and escape are constant
+		ready              pattern    // where pattern and escape are constant; nil: they are not
 		negated            bool
 	}
 )
@@ -235,7 +233,7 @@ func (p like) test(m Message) (truth, error) {
 }
 
 // compile works the pattern out. nil stands for one that is unknown.
-func (p like) compile(m Message) (*pattern, error) {
+func (p like) compile(m Message) (pattern, error) {
 	text, err := p.pattern.eval(m)
 	switch {
 	case err != nil || text.absent():

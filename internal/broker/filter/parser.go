@@ -38,8 +38,8 @@ func reserved(name string) bool {
 	return false
 }
 
-// newParser begins. most bounds the characters; the bound of the service is
-// lifted for what was printed, which may be longer than what it came from.
+// newParser begins. most bounds the characters: [MaxLength], but in tests that parse what they
+// have printed, which may be longer than what it came from.
 func newParser(text string, params map[string]Value, most int) *parser {
 	p := &parser{lexer: lexer{rest: text, pos: 1}, params: params}
 	switch n := utf8.RuneCountInString(text); {

@@ -7,6 +7,34 @@ import (
 	"strings"
 )
 
+// String returns the condition in its plainest spelling. Parsed again it is the
+// same condition, though it may be longer than MaxLength.
+func (f *Filter) String() string {
+	var b strings.Builder
+	put(&b, f.root, bindsOr)
+	return b.String()
+}
+
+// String returns the action in its plainest spelling, as that of a Filter.
+func (a *Action) String() string {
+	var b strings.Builder
+	for i, s := range a.statements {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		if s.value == nil {
+			b.WriteString("REMOVE ")
+			put(&b, s.property, bindsAll)
+			continue
+		}
+		b.WriteString("SET ")
+		put(&b, s.property, bindsAll)
+		b.WriteString(" = ")
+		put(&b, s.value, bindsOr)
+	}
+	return b.String()
+}
+
 // Nodes are printed with the parentheses that they need: around what binds less
 // than its place asks for.
 type printed interface {
@@ -27,7 +55,8 @@ const (
 	bindsAll
 )
 
-func put(b *strings.Builder, n printed, least binding) {
+func put(b *strings.Builder, node any, least binding) {
+	n := node.(printed)
 	if n.binds() >= least {
 		n.print(b)
 		return
@@ -85,7 +114,7 @@ func putName(b *strings.Builder, name string) {
 
 func (e propertyOf) print(b *strings.Builder) {
 	b.WriteString("property(")
-	e.name.print(b)
+	put(b, e.name, bindsOr)
 	b.WriteByte(')')
 }
 
@@ -114,7 +143,7 @@ func (p logic) binds() binding {
 	return bindsOr
 }
 
-func (p truthy) print(b *strings.Builder) { p.of.print(b) }
+func (p truthy) print(b *strings.Builder) { put(b, p.of, bindsOr) }
 
 func (p not) print(b *strings.Builder) {
 	b.WriteString("NOT ")
@@ -138,7 +167,7 @@ func (p compare) print(b *strings.Builder) {
 }
 
 func (p isNull) print(b *strings.Builder) {
-	p.of.print(b)
+	put(b, p.of, bindsOr)
 	if b.WriteString(" IS "); p.negated {
 		b.WriteString("NOT ")
 	}
@@ -147,7 +176,7 @@ func (p isNull) print(b *strings.Builder) {
 
 func (p exists) print(b *strings.Builder) {
 	b.WriteString("EXISTS(")
-	p.of.print(b)
+	put(b, p.of, bindsOr)
 	b.WriteByte(')')
 }
 
