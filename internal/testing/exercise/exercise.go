@@ -16,7 +16,7 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// A Target is a namespace that [Exercise] puts to the test.
+// A Target is a namespace that [Run] puts to the test.
 type Target struct {
 	ConnectionString string
 	ClientOptions    *azservicebus.ClientOptions
@@ -76,7 +76,7 @@ type spec struct {
 }
 
 // Run puts the namespace that connect leads to to every case. in runs a
-// case: synctest.Test for a namespace that lives in the bubble, [RealTime] else.
+// case: synctest.Test for a namespace that lives in the bubble.
 func Run(t *testing.T, in func(*testing.T, func(*testing.T)), connect func(*testing.T) *Target) {
 	for _, group := range []struct {
 		name  string
@@ -115,13 +115,6 @@ func Run(t *testing.T, in func(*testing.T, func(*testing.T)), connect func(*test
 			}
 		})
 	}
-}
-
-// RealTime runs f as it is, in parallel with the other cases: they have entities of their
-// own, and much of their time is waiting.
-func RealTime(t *testing.T, f func(*testing.T)) {
-	t.Parallel()
-	f(t)
 }
 
 // caseTime bounds a case, by the clock of the clients: in a bubble a wait
@@ -222,6 +215,15 @@ func (s *scene) needsCut() {
 	s.Helper()
 	if s.target.Cut == nil {
 		s.Skip("the target has no Cut")
+	}
+}
+
+// loose skips a case about settings that a namespace with the service's bounds
+// refuses.
+func (s *scene) loose() {
+	s.Helper()
+	if s.target.Strict {
+		s.Skip("the namespace keeps the bounds of the service")
 	}
 }
 

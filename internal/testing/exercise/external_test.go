@@ -3,74 +3,150 @@
 package exercise
 
 import (
-	"errors"
+	"context"
+	"crypto/tls"
+	"fmt"
 	"net"
-	"os"
-	"path/filepath"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"overdue/internal/broker"
-	"overdue/internal/broker/httpapi"
-	"overdue/internal/broker/store"
-	"overdue/internal/testing/brokertest"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
+
+	"overdue/internal/broker/queue"
 )
 
-// The way to a namespace of which nothing is known but its connection string, tried on our own, which
-// keeps everything on disk.
-func TestEmbeddedBrokerByItsConnectionString(t *testing.T) {
-	Run(t, RealTime, func(t *testing.T) *Target {
-		disk, err := store.Open(filepath.Join(t.TempDir(), "broker"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := broker.New(broker.Config{Keys: []broker.AuthorizationRule{brokertest.Key()}, Disk: disk})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		server := httpapi.New(httpapi.Config{Broker: b})
-		done := make(chan error, 1)
-		go func() { done <- server.Serve(ln) }()
-		t.Cleanup(func() {
-			if err := errors.Join(server.Close(), b.Close(), disk.Close()); err != nil {
-				t.Errorf("closing the broker: %v", err)
-			}
-			if err := <-done; !errors.Is(err, httpapi.ErrServerClosed) {
-				t.Errorf("Serve = %v, want ErrServerClosed", err)
-			}
-		})
-		var ahead time.Duration
-		x := External{
-			ConnectionString: "Endpoint=sb://" + ln.Addr().String() + ";SharedAccessKeyName=" + brokertest.Key().KeyName +
-				";SharedAccessKey=" + brokertest.Key().PrimaryKey + ";UseDevelopmentEmulator=true",
-			AdminURL:     "http://" + ln.Addr().String(),
-			REST:         true,
-			LockDuration: 30 * time.Second,
-			Wait: func(d time.Duration) {
-				ahead += d
-				b.SetClockOffset(ahead)
-			},
-		}
-		return x.Target(t)
-	})
+// An External namespace is one of which nothing is known but how to reach it: a
+// real one, the official emulator, or an `overdue broker` somewhere. It has to
+// have a key with all rights, and the suite makes and deletes its own entities.
+type External struct {
+	// ConnectionString is that of the namespace, with Manage.
+	ConnectionString string
+	// AdminURL is where the administration API is, if not at https://<endpoint>:
+	// http://localhost:5300 for the official emulator.
+	AdminURL string
+	// REST says that the namespace has the REST runtime API, at the same place. The
+	// emulator has not.
+	REST bool
+	// Wait lets time pass; nil means to wait.
+	Wait func(time.Duration)
+	// LockDuration of the queues; 0 means five seconds, the least that the service
+	// allows.
+	LockDuration time.Duration
 }
 
-// A real namespace, or the official emulator, when the environment names one:
-//
-//	OVERDUE_TEST_CONNECTION_STRING  with the claim Manage
-//	OVERDUE_TEST_ADMIN_URL          where its administration API is not at https://<endpoint>
-//
-// Time passes there as everywhere; give it an hour (-timeout 90m).
-func TestNamespaceOfTheEnvironment(t *testing.T) {
-	cs := os.Getenv("OVERDUE_TEST_CONNECTION_STRING")
-	if cs == "" {
-		t.Skip("OVERDUE_TEST_CONNECTION_STRING names no namespace")
+// Target returns the namespace as [Run] wants it.
+func (x *External) Target(t *testing.T) *Target {
+	t.Helper()
+	host, plain, err := endpointOf(x.ConnectionString)
+	if err != nil {
+		t.Fatalf("brokertest: %v", err)
 	}
-	x := External{ConnectionString: cs, AdminURL: os.Getenv("OVERDUE_TEST_ADMIN_URL")}
-	x.REST = x.AdminURL == ""
-	Run(t, RealTime, x.Target)
+	base := "https://" + host
+	if x.AdminURL != "" {
+		base = x.AdminURL
+	}
+	at, err := url.Parse(base)
+	if err != nil {
+		t.Fatalf("brokertest: AdminURL: %v", err)
+	}
+	client, err := admin.NewClientFromConnectionString(x.ConnectionString, &admin.ClientOptions{
+		ClientOptions: azcore.ClientOptions{Transport: elsewhere{at}},
+	})
+	if err != nil {
+		t.Fatalf("brokertest: administration client: %v", err)
+	}
+	target := &Target{
+		ConnectionString: x.ConnectionString,
+		ClientOptions:    &azservicebus.ClientOptions{},
+		Dial:             dialer(host, plain),
+		LockDuration:     x.LockDuration,
+		Secured:          true,
+		Strict:           true,
+		Expiry:           queue.Lazy,
+		Wait:             x.Wait,
+	}
+	if target.LockDuration == 0 {
+		target.LockDuration = 5 * time.Second
+	}
+	if target.Wait == nil {
+		target.Wait = time.Sleep
+	}
+	if x.REST {
+		target.HTTP = elsewhere{at}.Do
+	}
+	entities := &externalEntities{client}
+	target.CreateQueue = entities.createQueue
+	target.UpdateQueue = entities.updateQueue
+	target.DeleteQueue = entities.deleteQueue
+	target.CreateTopic = entities.createTopic
+	target.CreateSubscription = entities.createSubscription
+	return target
+}
+
+// endpointOf reads a connection string as far as the suite needs it.
+func endpointOf(cs string) (host string, plain bool, err error) {
+	for part := range strings.SplitSeq(cs, ";") {
+		name, value, _ := strings.Cut(part, "=")
+		switch {
+		case strings.EqualFold(name, "Endpoint"):
+			u, err := url.Parse(value)
+			if err != nil || u.Host == "" {
+				return "", false, fmt.Errorf("no endpoint in the connection string")
+			}
+			host = u.Host
+		case strings.EqualFold(name, "UseDevelopmentEmulator"):
+			plain = strings.EqualFold(value, "true")
+		}
+	}
+	if host == "" {
+		return "", false, fmt.Errorf("no endpoint in the connection string")
+	}
+	return host, plain, nil
+}
+
+// dialer opens connections on which AMQP can begin.
+func dialer(host string, plain bool) func(context.Context) (net.Conn, error) {
+	withPort := func(port string) string {
+		if _, _, err := net.SplitHostPort(host); err == nil {
+			return host
+		}
+		return net.JoinHostPort(host, port)
+	}
+	return func(ctx context.Context) (net.Conn, error) {
+		if plain {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", withPort("5672"))
+		}
+		var d tls.Dialer
+		return d.DialContext(ctx, "tcp", withPort("5671"))
+	}
+}
+
+// elsewhere sends what a client means for https://<endpoint> to another place.
+type elsewhere struct{ to *url.URL }
+
+func (e elsewhere) Do(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host = e.to.Scheme, e.to.Host
+	return http.DefaultClient.Do(r)
+}
+
+// externalNames makes names that differ between runs.
+var externalNames atomic.Int64
+
+func externalName(kind string) string {
+	return fmt.Sprintf("overdue-%s-%x-%d", kind, time.Now().Unix(), externalNames.Add(1))
+}
+
+// RealTime runs f as it is, in parallel with the other cases: they have entities of their
+// own, and much of their time is waiting.
+func RealTime(t *testing.T, f func(*testing.T)) {
+	t.Parallel()
+	f(t)
 }
