@@ -54,14 +54,6 @@ func AppendUlong(dst []byte, v uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, codeUlong), v)
 }
 
-// AppendByte appends a byte, which has a sign in AMQP.
-func AppendByte(dst []byte, v int8) []byte { return append(dst, codeByte, byte(v)) }
-
-// AppendShort appends a short.
-func AppendShort(dst []byte, v int16) []byte {
-	return append(dst, codeShort, byte(uint16(v)>>8), byte(v))
-}
-
 // AppendInt appends an int.
 func AppendInt(dst []byte, v int32) []byte {
 	if v >= math.MinInt8 && v <= math.MaxInt8 {
@@ -76,36 +68,6 @@ func AppendLong(dst []byte, v int64) []byte {
 		return append(dst, codeSmallLong, byte(v))
 	}
 	return binary.BigEndian.AppendUint64(append(dst, codeLong), uint64(v))
-}
-
-// AppendFloat appends a float.
-func AppendFloat(dst []byte, v float32) []byte {
-	return binary.BigEndian.AppendUint32(append(dst, codeFloat), math.Float32bits(v))
-}
-
-// AppendDouble appends a double.
-func AppendDouble(dst []byte, v float64) []byte {
-	return binary.BigEndian.AppendUint64(append(dst, codeDouble), math.Float64bits(v))
-}
-
-// AppendDecimal32 appends a decimal32.
-func AppendDecimal32(dst []byte, v Decimal32) []byte {
-	return append(append(dst, codeDecimal32), v[:]...)
-}
-
-// AppendDecimal64 appends a decimal64.
-func AppendDecimal64(dst []byte, v Decimal64) []byte {
-	return append(append(dst, codeDecimal64), v[:]...)
-}
-
-// AppendDecimal128 appends a decimal128.
-func AppendDecimal128(dst []byte, v Decimal128) []byte {
-	return append(append(dst, codeDecimal128), v[:]...)
-}
-
-// AppendChar appends a char.
-func AppendChar(dst []byte, v Char) []byte {
-	return binary.BigEndian.AppendUint32(append(dst, codeChar), uint32(v))
 }
 
 // AppendTimestamp appends a timestamp.

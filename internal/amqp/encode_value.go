@@ -3,6 +3,7 @@
 package amqp
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 )
@@ -48,25 +49,25 @@ func appendPrimitive(dst []byte, v any) ([]byte, error) {
 	case uint64:
 		return AppendUlong(dst, v), nil
 	case int8:
-		return AppendByte(dst, v), nil
+		return append(dst, codeByte, byte(v)), nil
 	case int16:
-		return AppendShort(dst, v), nil
+		return binary.BigEndian.AppendUint16(append(dst, codeShort), uint16(v)), nil
 	case int32:
 		return AppendInt(dst, v), nil
 	case int64:
 		return AppendLong(dst, v), nil
 	case float32:
-		return AppendFloat(dst, v), nil
+		return binary.BigEndian.AppendUint32(append(dst, codeFloat), math.Float32bits(v)), nil
 	case float64:
-		return AppendDouble(dst, v), nil
+		return binary.BigEndian.AppendUint64(append(dst, codeDouble), math.Float64bits(v)), nil
 	case Decimal32:
-		return AppendDecimal32(dst, v), nil
+		return append(append(dst, codeDecimal32), v[:]...), nil
 	case Decimal64:
-		return AppendDecimal64(dst, v), nil
+		return append(append(dst, codeDecimal64), v[:]...), nil
 	case Decimal128:
-		return AppendDecimal128(dst, v), nil
+		return append(append(dst, codeDecimal128), v[:]...), nil
 	case Char:
-		return AppendChar(dst, v), nil
+		return binary.BigEndian.AppendUint32(append(dst, codeChar), uint32(v)), nil
 	case Timestamp:
 		return AppendTimestamp(dst, v), nil
 	case UUID:

@@ -5,7 +5,6 @@ package amqp
 import (
 	"encoding/binary"
 	"math"
-	"unicode/utf8"
 )
 
 // fixed consumes a value of one of the constructors a and b, which share a type; each says how many
@@ -28,6 +27,12 @@ func (r *Reader) fixed(a, b byte) (uint64, byte) {
 		return binary.BigEndian.Uint64(v), c
 	}
 	return 0, 0
+}
+
+// whole is fixed for a type that has one constructor.
+func (r *Reader) whole(c byte) uint64 {
+	v, _ := r.fixed(c, c)
+	return v
 }
 
 // wrongOrTruncated reports the type error, unless code has reported the end of the input.
@@ -57,10 +62,10 @@ func (r *Reader) Bool() bool {
 }
 
 // Ubyte consumes a ubyte.
-func (r *Reader) Ubyte() uint8 { v, _ := r.fixed(codeUbyte, codeUbyte); return uint8(v) }
+func (r *Reader) Ubyte() uint8 { return uint8(r.whole(codeUbyte)) }
 
 // Ushort consumes a ushort.
-func (r *Reader) Ushort() uint16 { v, _ := r.fixed(codeUshort, codeUshort); return uint16(v) }
+func (r *Reader) Ushort() uint16 { return uint16(r.whole(codeUshort)) }
 
 // Uint consumes a uint.
 func (r *Reader) Uint() uint32 {
@@ -81,12 +86,6 @@ func (r *Reader) Ulong() uint64 {
 	v, _ := r.fixed(codeUlong, codeSmallUlong)
 	return v
 }
-
-// Byte consumes a byte, which has a sign in AMQP.
-func (r *Reader) Byte() int8 { v, _ := r.fixed(codeByte, codeByte); return int8(v) }
-
-// Short consumes a short.
-func (r *Reader) Short() int16 { v, _ := r.fixed(codeShort, codeShort); return int16(v) }
 
 // Int consumes an int.
 func (r *Reader) Int() int32 {
@@ -117,9 +116,9 @@ func (r *Reader) Integer() int64 {
 	case codeUint, codeSmallUint, codeUint0:
 		return int64(r.Uint())
 	case codeByte:
-		return int64(r.Byte())
+		return int64(int8(r.whole(codeByte)))
 	case codeShort:
-		return int64(r.Short())
+		return int64(int16(r.whole(codeShort)))
 	case codeInt, codeSmallInt:
 		return int64(r.Int())
 	case codeLong, codeSmallLong:
@@ -138,59 +137,20 @@ func (r *Reader) Integer() int64 {
 	return 0
 }
 
-// Float consumes a float.
-func (r *Reader) Float() float32 {
-	v, _ := r.fixed(codeFloat, codeFloat)
-	return math.Float32frombits(uint32(v))
-}
-
-// Double consumes a double.
-func (r *Reader) Double() float64 {
-	v, _ := r.fixed(codeDouble, codeDouble)
-	return math.Float64frombits(v)
-}
-
-// Char consumes a char. Anything but a Unicode scalar value is an error.
-func (r *Reader) Char() Char {
-	v, _ := r.fixed(codeChar, codeChar)
-	if v > utf8.MaxRune || !utf8.ValidRune(rune(v)) {
-		r.failf("char 0x%x", v)
-		return 0
-	}
-	return Char(v)
-}
-
 // Timestamp consumes a timestamp.
-func (r *Reader) Timestamp() Timestamp {
-	v, _ := r.fixed(codeTimestamp, codeTimestamp)
-	return Timestamp(v)
-}
+func (r *Reader) Timestamp() Timestamp { return Timestamp(r.whole(codeTimestamp)) }
 
 // UUID consumes a uuid.
-func (r *Reader) UUID() UUID { return UUID(r.sixteen(codeUUID)) }
-
-// Decimal32 consumes a decimal32.
-func (r *Reader) Decimal32() (d Decimal32) {
-	v, _ := r.fixed(codeDecimal32, codeDecimal32)
-	binary.BigEndian.PutUint32(d[:], uint32(v))
-	return d
+func (r *Reader) UUID() (u UUID) {
+	r.octets(codeUUID, u[:])
+	return u
 }
 
-// Decimal64 consumes a decimal64.
-func (r *Reader) Decimal64() (d Decimal64) {
-	v, _ := r.fixed(codeDecimal64, codeDecimal64)
-	binary.BigEndian.PutUint64(d[:], v)
-	return d
-}
-
-// Decimal128 consumes a decimal128.
-func (r *Reader) Decimal128() Decimal128 { return Decimal128(r.sixteen(codeDecimal128)) }
-
-func (r *Reader) sixteen(want byte) (v [16]byte) {
+// octets consumes a value of the constructor want, which has as many bytes as to.
+func (r *Reader) octets(want byte, to []byte) {
 	if c := r.code(); c != want {
 		r.wrongOrTruncated(want, c)
-		return v
+		return
 	}
-	copy(v[:], r.take(16))
-	return v
+	copy(to, r.take(uint64(len(to))))
 }

@@ -2,7 +2,11 @@
 
 package amqp
 
-import "bytes"
+import (
+	"bytes"
+	"math"
+	"unicode/utf8"
+)
 
 // few is how many stated elements are allocated without counting them first.
 const few = 16
@@ -42,29 +46,35 @@ func (r *Reader) value(depth int, zeros *int) any {
 	case codeUlong0, codeSmallUlong, codeUlong:
 		return r.Ulong()
 	case codeByte:
-		return r.Byte()
+		return int8(r.whole(c))
 	case codeShort:
-		return r.Short()
+		return int16(r.whole(c))
 	case codeSmallInt, codeInt:
 		return r.Int()
 	case codeSmallLong, codeLong:
 		return r.Long()
 	case codeFloat:
-		return r.Float()
+		return math.Float32frombits(uint32(r.whole(c)))
 	case codeDouble:
-		return r.Double()
+		return math.Float64frombits(r.whole(c))
 	case codeChar:
-		return r.Char()
+		return r.char()
 	case codeTimestamp:
 		return r.Timestamp()
 	case codeUUID:
 		return r.UUID()
 	case codeDecimal32:
-		return r.Decimal32()
+		var d Decimal32
+		r.octets(c, d[:])
+		return d
 	case codeDecimal64:
-		return r.Decimal64()
+		var d Decimal64
+		r.octets(c, d[:])
+		return d
 	case codeDecimal128:
-		return r.Decimal128()
+		var d Decimal128
+		r.octets(c, d[:])
+		return d
 	case codeBinary8, codeBinary32:
 		return bytes.Clone(r.Binary())
 	case codeString8, codeString32:
@@ -74,6 +84,15 @@ func (r *Reader) value(depth int, zeros *int) any {
 	default:
 		return r.compoundValue(c, depth, zeros)
 	}
+}
+
+// char refuses what is no Unicode scalar value.
+func (r *Reader) char() Char {
+	v := r.whole(codeChar)
+	if v > utf8.MaxRune || !utf8.ValidRune(rune(v)) {
+		r.failf("char 0x%x", v)
+	}
+	return Char(v)
 }
 
 func (r *Reader) describedValue(depth int, zeros *int) any {
