@@ -5,6 +5,7 @@ package adminapi
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"overdue/internal/broker"
@@ -44,8 +45,15 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t, err := parseTarget(r.URL.EscapedPath())
 	c := &call{
-		w: w, r: r, ns: h.namespace(r), authorizer: h.authorizer, notApplied: h.notApplied, started: h.started,
-		target: t, version: r.URL.Query().Get("api-version"),
+		w:          w,
+		r:          r,
+		ns:         space{h.namespace(r), r.Host},
+		at:         location{r, t},
+		gate:       gate{h.authorizer, r, t},
+		notApplied: h.notApplied,
+		started:    h.started,
+		target:     t,
+		version:    r.URL.Query().Get("api-version"),
 	}
 	rest.Identify(w.Header())
 	c.tag()
@@ -61,8 +69,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type call struct {
 	w          http.ResponseWriter
 	r          *http.Request
-	ns         *broker.Namespace
-	authorizer Authorizer
+	ns         space
+	at         location
+	gate       gate
 	notApplied func(Unapplied)
 	started    time.Time
 	target     address.Target
@@ -71,11 +80,11 @@ type call struct {
 
 // serve answers the request, or returns why not.
 func (c *call) serve() error {
-	if c.ns == nil {
+	if c.ns.Namespace == nil {
 		return notFound("The namespace '%s' could not be found.", c.r.Host)
 	}
 	if c.ofMessages() {
-		if err := c.allow(Read, ""); err != nil {
+		if err := c.gate.allow(Read, ""); err != nil {
 			return err
 		}
 		return c.invalidVerb()
@@ -99,7 +108,7 @@ func (c *call) serve() error {
 // changed returns when the queue or topic was changed that the path leads to, or below. ok is false
 // where there is none.
 func (c *call) changed() (at time.Time, ok bool) {
-	if c.ns == nil {
+	if c.ns.Namespace == nil {
 		return at, false
 	}
 	name := c.target.Name
@@ -127,9 +136,9 @@ func (c *call) get() error {
 	case address.NamespaceInfo:
 		return c.getNamespace()
 	case address.QueueList:
-		return c.listQueues()
+		return queues.answerList(c)
 	case address.TopicList:
-		return c.listTopics()
+		return topics.answerList(c)
 	case address.SubscriptionList:
 		return c.listSubscriptions()
 	case address.RuleList:
@@ -145,17 +154,17 @@ func (c *call) get() error {
 // getEntity answers for a name that may be that of a queue, of a topic, or of
 // nothing. The latter is no secret that takes a right to hear.
 func (c *call) getEntity() error {
-	denied := c.allow(Read, "")
+	denied := c.gate.allow(Read, "")
 	if q, err := c.ns.QueueInfo(c.target.Name); err == nil {
 		if denied != nil {
 			return denied
 		}
-		return c.writeEntry(http.StatusOK, c.queueEntry(q))
+		return c.writeEntry(http.StatusOK, queues.entry(c, q, nil))
 	}
 	t, err := c.ns.TopicInfo(c.target.Name)
 	switch {
 	case err == nil && denied == nil:
-		return c.writeEntry(http.StatusOK, c.topicEntry(t))
+		return c.writeEntry(http.StatusOK, topics.entry(c, t, nil))
 	case denied != nil && (err == nil || !lacksClaim(denied)):
 		return denied
 	}
@@ -176,21 +185,21 @@ func (c *call) put() error {
 
 // putEntity makes or changes what the body describes, a queue or a topic.
 func (c *call) putEntity() error {
-	if err := c.allow(Write, ""); err != nil {
+	if err := c.gate.allow(Write, ""); err != nil {
 		return err
 	}
 	d, err := c.description("QueueDescription", "TopicDescription")
 	if err != nil {
 		return err
 	}
-	put, kind := c.putTopic, "topics"
+	put, noun := topics.put, topics.noun
 	if d.name.Local == "QueueDescription" {
-		put, kind = c.putQueue, "queues"
+		put, noun = queues.put, queues.noun
 	}
 	if c.target.Kind == address.Root {
-		return refusef(http.StatusUnauthorized, "Generic: Provided resource identifier '/namespaces/%s/%s/' is invalid.", c.name(), kind)
+		return refusef(http.StatusUnauthorized, "Generic: Provided resource identifier '/namespaces/%s/%ss/' is invalid.", c.ns.name(), strings.ToLower(noun))
 	}
-	return put(d)
+	return put(c, d)
 }
 
 // updates reports whether a PUT changes an existing entity. Clients send `*`; there
@@ -200,7 +209,7 @@ func (c *call) updates() bool { return c.r.Header.Get("If-Match") != "" }
 func (c *call) delete() error {
 	switch t := c.target; t.Kind {
 	case address.EntityTarget, address.Root:
-		if err := c.allow(Delete, ""); err != nil {
+		if err := c.gate.allow(Delete, ""); err != nil {
 			return err
 		}
 		if _, err := c.ns.TopicInfo(t.Name); err == nil {
@@ -208,12 +217,12 @@ func (c *call) delete() error {
 		}
 		return c.ns.DeleteQueue(t.Name)
 	case address.SubscriptionTarget:
-		if err := c.allow(Delete, "DeleteSubscription"); err != nil {
+		if err := c.gate.allow(Delete, "DeleteSubscription"); err != nil {
 			return err
 		}
 		return c.ns.DeleteSubscription(t.Name, t.Subscription)
 	case address.RuleTarget:
-		if err := c.allow(Delete, "DeleteRule"); err != nil {
+		if err := c.gate.allow(Delete, "DeleteRule"); err != nil {
 			return err
 		}
 		return c.ns.DeleteRule(t.Name, t.Subscription, t.Rule)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"overdue/internal/servicebus/address"
 )
 
 // Right is what a request wants to do with an entity. The service grants all of
@@ -40,17 +42,24 @@ type Authorizer interface {
 // what it is presented for.
 var ErrClaimMissing = errors.New("atom: claim missing")
 
+// A gate is what a request may do.
+type gate struct {
+	authorizer Authorizer // nil: everything
+	r          *http.Request
+	target     address.Target
+}
+
 // allow asks the authorizer. operation is what the service calls the operation
 // where it names it, "" elsewhere.
-func (c *call) allow(right Right, operation string) error {
-	if c.authorizer == nil {
+func (g gate) allow(right Right, operation string) error {
+	if g.authorizer == nil {
 		return nil
 	}
-	err := c.authorizer.Authorize(c.r, c.target.Entity(), right)
+	err := g.authorizer.Authorize(g.r, g.target.Entity(), right)
 	if err == nil {
 		return nil
 	}
-	return &refusal{status: http.StatusUnauthorized, detail: c.denial(err, right, operation), cause: err}
+	return &refusal{status: http.StatusUnauthorized, detail: g.denial(err, right, operation), cause: err}
 }
 
 // forwardTokens are the headers with the tokens for the destinations of
@@ -60,30 +69,30 @@ var forwardTokens = [...]string{"ServiceBusSupplementaryAuthorization", "Service
 // allowForward asks the authorizer whether messages may be forwarded to path, by
 // the token in that header; a token for the whole request may do for both.
 // Otherwise who manages one queue could send to all.
-func (c *call) allowForward(path, header string) error {
-	if c.authorizer == nil {
+func (g gate) allowForward(path, header string) error {
+	if g.authorizer == nil {
 		return nil
 	}
-	r := c.r
+	r := g.r
 	if token := r.Header.Get(header); token != "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", token)
 	}
-	err := c.authorizer.Authorize(r, path, Forward)
+	err := g.authorizer.Authorize(r, path, Forward)
 	if err == nil {
 		return nil
 	}
-	return &refusal{status: http.StatusUnauthorized, detail: c.denial(err, Forward, ""), cause: err}
+	return &refusal{status: http.StatusUnauthorized, detail: g.denial(err, Forward, ""), cause: err}
 }
 
 // denial is what the service says, as tests of its SDKs assert it.
-func (c *call) denial(err error, right Right, operation string) string {
+func (g gate) denial(err error, right Right, operation string) string {
 	switch {
 	case !errors.Is(err, ErrClaimMissing):
 		return err.Error()
 	case operation != "":
 		return fmt.Sprintf("401 SubCode=40100: Unauthorized : Unauthorized access for '%s' operation on endpoint 'sb://%s/%s'.",
-			operation, c.r.Host, c.target.Path)
+			operation, g.r.Host, g.target.Path)
 	case right == Read:
 		return fmt.Sprintf("%v claims required for this operation.", right)
 	}

@@ -79,32 +79,28 @@ func (c *call) asRefusal(err error) *refusal {
 	case errors.Is(err, broker.ErrEntityExists):
 		r.status, r.detail = http.StatusConflict, conflict
 	case errors.Is(err, broker.ErrInvalidConfig):
-		r.status, r.detail = http.StatusBadRequest, "SubCode=40000. Bad Request. "+c.entityURL()+" cannot be like this: "+reasons(err)+"."
+		r.status, r.detail = http.StatusBadRequest, "SubCode=40000. Bad Request. "+c.at.entityURL()+" cannot be like this: "+reasons(err)+"."
 	case errors.Is(err, broker.ErrTooManyEntities):
-		r.status, r.detail = http.StatusForbidden, "SubCode=40300. Forbidden. "+c.entityURL()+" has no room: the namespace, topic or subscription is full."
+		r.status, r.detail = http.StatusForbidden, "SubCode=40300. Forbidden. "+c.at.entityURL()+" has no room: the namespace, topic or subscription is full."
 	case errors.Is(err, queue.ErrNoRoom):
-		r.status, r.detail = http.StatusForbidden, "SubCode=40300. Forbidden. "+c.entityURL()+" was not changed: the disk of the broker is full."
+		r.status, r.detail = http.StatusForbidden, "SubCode=40300. Forbidden. "+c.at.entityURL()+" was not changed: the disk of the broker is full."
 	case errors.Is(err, queue.ErrNotStored):
 		r.status, r.detail = http.StatusServiceUnavailable, "SubCode=50300. Service Unavailable. The broker cannot write to its disk."
 	case errors.Is(err, broker.ErrClosed):
 		r.status, r.detail = http.StatusServiceUnavailable, "SubCode=50300. Service Unavailable. The namespace is shutting down."
 	default:
-		r.status, r.detail = http.StatusInternalServerError, "SubCode=50000. Internal Error. "+c.entityURL()+" could not be served: "+err.Error()+"."
+		r.status, r.detail = http.StatusInternalServerError, "SubCode=50000. Internal Error. "+c.at.entityURL()+" could not be served: "+err.Error()+"."
 	}
 	return r
 }
 
 // entityName is what the service calls a subscription or a rule.
 func (c *call) entityName() string {
-	name := c.name() + ":Topic:" + c.target.Name + "|" + c.target.Subscription
+	name := c.ns.name() + ":Topic:" + c.target.Name + "|" + c.target.Subscription
 	if c.target.Rule != "" {
 		name += "|" + c.target.Rule
 	}
 	return name
-}
-
-func (c *call) entityURL() string {
-	return "The messaging entity 'sb://" + c.r.Host + "/" + c.target.Path + "'"
 }
 
 // reasons are what is wrong, without the words that say that something is.

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"overdue/internal/servicebus/address"
@@ -75,8 +74,8 @@ func count(query url.Values, name string, absent int) (int, error) {
 func (c *call) writeFeed(title string, entries []entry, next string) {
 	w := c.begin(http.StatusOK, "feed")
 	defer w.flush()
-	here := c.root(c.scheme()) + c.askedPath()
-	self := here + c.askedQuery()
+	here := c.at.root(c.at.scheme()) + c.at.path()
+	self := here + c.at.query()
 	w.open("feed", "xmlns", nsAtom)
 	w.text("title", title, "type", "text")
 	w.text("id", self)
@@ -90,20 +89,10 @@ func (c *call) writeFeed(title string, entries []entry, next string) {
 		version = "?api-version=" + url.QueryEscape(c.version)
 	}
 	for _, e := range entries {
-		path, link := c.listed(e.title)
-		c.writeEntryIn(w, e, c.root(c.scheme())+path+version, link+version, "xml:base", self)
+		path, link := c.at.listed(e.title)
+		c.writeEntryIn(w, e, c.at.root(c.at.scheme())+path+version, link+version, "xml:base", self)
 	}
 	w.close("feed")
-}
-
-// listed returns the path of an entry of a list, and a link to it from the list.
-func (c *call) listed(name string) (path, link string) {
-	list, name := c.askedPath(), escaped(name)
-	if c.target.Name == "" { // queues and topics
-		return "/" + name, strings.Repeat("../", strings.Count(list, "/")-1) + name
-	}
-	path = strings.TrimSuffix(list, "/") + "/" + name
-	return path, path[strings.LastIndexByte(list, '/')+1:]
 }
 
 const publicServicesList = "This is the list of publicly-listed services currently available."
@@ -135,11 +124,11 @@ func (c *call) writeEntry(status int, e entry) error {
 	}
 	w := c.begin(status, "entry")
 	defer w.flush()
-	scheme := c.scheme()
+	scheme := c.at.scheme()
 	if c.r.Method == http.MethodGet && c.target.Subscription != "" && c.version != "" {
 		scheme, w.counts = "sb", "d3p1"
 	}
-	self := c.root(scheme) + c.askedPath() + c.askedQuery()
+	self := c.at.root(scheme) + c.at.path() + c.at.query()
 	c.writeEntryIn(w, e, self, self, "xmlns", nsAtom)
 	return nil
 }
@@ -181,7 +170,7 @@ func (c *call) writeEntryIn(w writer, e entry, id, link string, attributes ...st
 	w.text("updated", e.updated.UTC().Format(time.RFC3339))
 	if e.authored {
 		w.open("author")
-		w.text("name", c.name())
+		w.text("name", c.ns.name())
 		w.close("author")
 	}
 	w.link("self", link)
@@ -190,31 +179,3 @@ func (c *call) writeEntryIn(w writer, e entry, id, link string, attributes ...st
 	w.close("content")
 	w.close("entry")
 }
-
-// askedPath is the path of the URL as the client has written it, but for escapes that it needs not.
-func (c *call) askedPath() string {
-	path := "/" + escaped(c.target.Path)
-	if len(path) > 1 && strings.HasSuffix(c.r.URL.Path, "/") {
-		path += "/"
-	}
-	return path
-}
-
-func (c *call) askedQuery() string {
-	if c.r.URL.RawQuery == "" {
-		return ""
-	}
-	return "?" + c.r.URL.RawQuery
-}
-
-func escaped(path string) string { return (&url.URL{Path: path}).EscapedPath() }
-
-func (c *call) scheme() string {
-	if c.r.TLS != nil {
-		return "https"
-	}
-	return "http"
-}
-
-// root is the URL of the namespace, without a slash at its end.
-func (c *call) root(scheme string) string { return scheme + "://" + cmp.Or(c.r.Host, "localhost") }

@@ -177,8 +177,8 @@ func availability[T any](stated func(*T) *map[string]string) field[T] {
 const unknownAvailability = "Unknown"
 
 // statedByUpdate is what an update keeps before its elements have been read.
-func (c *call) statedByUpdate(d *node) map[string]string {
-	if c.tier() == standard && d.child("EntityAvailabilityStatus") == nil {
+func (s space) statedByUpdate(d *node) map[string]string {
+	if s.tier() == standard && d.child("EntityAvailabilityStatus") == nil {
 		return map[string]string{"EntityAvailabilityStatus": unknownAvailability}
 	}
 	return nil

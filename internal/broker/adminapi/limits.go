@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -59,9 +57,9 @@ func megabytes[T any](at func(*T) *int64) field[T] {
 // size is the bytes of an entity that d states the size of, or that of one of its
 // partitions; was is what it had. A client that writes back what it read names that
 // of all partitions.
-func (c *call) size(d *node, partitioned bool, was, now int64) (int64, error) {
+func (s space) size(d *node, partitioned bool, was, now int64) (int64, error) {
 	most := int64(maxStandardSize)
-	if c.tier() == premium {
+	if s.tier() == premium {
 		most = maxPremiumSize
 	}
 	switch {
@@ -85,23 +83,23 @@ const maxMessageSize = "MaxMessageSizeInKilobytes"
 // messageSize checks what d says about the size of messages, which was so many
 // bytes before: it is only for a Premium namespace to say. A client that writes
 // back what it read says nothing new.
-func (c *call) messageSize(d *node, was, now uint64) error {
+func (s space) messageSize(d *node, was, now uint64) error {
 	n := d.child(maxMessageSize)
 	switch kilobytes := now >> 10; {
 	case n == nil || now == was:
 		return nil
-	case c.tier() != premium:
+	case s.tier() != premium:
 		return refusef(http.StatusBadRequest, "SubCode=40000. Bad Request.%s .", knowMore)
 	case kilobytes < minMessageKilobytes || kilobytes > maxMessageKilobytes:
 		return n.refuse(fmt.Sprintf("The property value for '%s' must be between %d and %d when the namespace '%s' is using 'Premium' tier.",
-			maxMessageSize, minMessageKilobytes, maxMessageKilobytes, c.name()), kilobytes)
+			maxMessageSize, minMessageKilobytes, maxMessageKilobytes, s.name()), kilobytes)
 	}
 	return nil
 }
 
 // defaultMessageSize is what a message may have in bytes in an entity that does not say.
-func (c *call) defaultMessageSize() uint64 {
-	return min(c.ns.MaxMessageSize(), minMessageKilobytes<<10)
+func (s space) defaultMessageSize() uint64 {
+	return min(s.MaxMessageSize(), minMessageKilobytes<<10)
 }
 
 // lock is the LockDuration.
@@ -133,8 +131,8 @@ func (d *node) cannotChange(property string) error {
 // destinations checks that there is something to forward to, messages and dead letters, and that it
 // may be. Where queues are made on demand this makes them. The broker refuses an entity that leads
 // to itself.
-func (c *call) destinations(forwardTo, forwardDeadLettersTo string) error {
-	for i, to := range [...]string{forwardTo, forwardDeadLettersTo} {
+func (c *call) destinations(forwards [2]string) error {
+	for i, to := range forwards {
 		at, err := address.Parse(to)
 		if err != nil {
 			return badRequest("The messaging entity to forward to could not be found: %v.", err)
@@ -142,10 +140,10 @@ func (c *call) destinations(forwardTo, forwardDeadLettersTo string) error {
 		if to == "" || strings.EqualFold(at.String(), c.target.Path) {
 			continue
 		}
-		if !c.isHere(to) {
+		if !c.at.isHere(to) {
 			return badRequest("The messaging entity '%.300s' to forward to is in another namespace.", to)
 		}
-		if err := c.allowForward(at.String(), forwardTokens[i]); err != nil {
+		if err := c.gate.allowForward(at.String(), forwardTokens[i]); err != nil {
 			return err
 		}
 		if e, err := c.ns.Entity(to); errors.Is(err, broker.ErrEntityNotFound) {
@@ -157,19 +155,4 @@ func (c *call) destinations(forwardTo, forwardDeadLettersTo string) error {
 		}
 	}
 	return nil
-}
-
-// isHere reports whether a path or URL leads to the host that the client asked. The port does not
-// count, and neither does which name of its own machine a client uses.
-func (c *call) isHere(to string) bool {
-	u, err := url.Parse(to)
-	if err != nil || u.Host == "" {
-		return true // a path; what is no address is refused elsewhere
-	}
-	asked := (&url.URL{Host: c.r.Host}).Hostname()
-	return strings.EqualFold(u.Hostname(), asked) || isLoopback(u.Hostname()) && isLoopback(asked)
-}
-
-func isLoopback(host string) bool {
-	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }

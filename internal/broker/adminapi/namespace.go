@@ -16,10 +16,16 @@ const (
 	premium  = "Premium"
 )
 
+// A space is the namespace of a request, as the service would describe it.
+type space struct {
+	*broker.Namespace
+	host string // that the client asks
+}
+
 // tier is that whose messages are as large as the namespace's may be: more than
 // 256 KiB there are on Premium alone.
-func (c *call) tier() string {
-	if c.ns.MaxMessageSize() > broker.DefaultMaxMessageSize {
+func (s space) tier() string {
+	if s.MaxMessageSize() > broker.DefaultMaxMessageSize {
 		return premium
 	}
 	return standard
@@ -27,20 +33,20 @@ func (c *call) tier() string {
 
 // getNamespace answers /$namespaceinfo.
 func (c *call) getNamespace() error {
-	if err := c.allow(Read, ""); err != nil {
+	if err := c.gate.allow(Read, ""); err != nil {
 		return err
 	}
 	return c.writeEntry(http.StatusOK, entry{
-		title: c.name(), updated: c.started, authored: true,
+		title: c.ns.name(), updated: c.started, authored: true,
 		content: func(w writer) {
 			w.open("NamespaceInfo", "xmlns", nsEntity, "xmlns:i", nsInstance)
 			w.text("CreatedTime", formatTime(c.started))
-			w.text("MessagingSKU", c.tier())
-			if c.tier() == premium {
+			w.text("MessagingSKU", c.ns.tier())
+			if c.ns.tier() == premium {
 				w.text("MessagingUnits", "1") // the service says it of this tier alone
 			}
 			w.text("ModifiedTime", formatTime(c.started))
-			w.text("Name", c.name())
+			w.text("Name", c.ns.name())
 			w.text("NamespaceType", "Messaging")
 			w.close("NamespaceInfo")
 		},
@@ -48,6 +54,6 @@ func (c *call) getNamespace() error {
 }
 
 // name of the namespace, which is where the name of the host begins.
-func (c *call) name() string {
-	return cmp.Or(c.ns.Name(), address.NamespaceName(c.r.Host), "default")
+func (s space) name() string {
+	return cmp.Or(s.Name(), address.NamespaceName(s.host), "default")
 }

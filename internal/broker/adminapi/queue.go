@@ -3,8 +3,6 @@
 package adminapi
 
 import (
-	"cmp"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -52,93 +50,30 @@ var queueFields = slices.Concat([]field[broker.QueueInfo]{
 
 func queueStated(q *broker.QueueInfo) *map[string]string { return &q.Config.Stated }
 
-func (c *call) queueEntry(q broker.QueueInfo) entry { return c.queueAnswer(q, nil) }
-
-// queueAnswer is queueEntry where the answer has something instead of what some
-// elements are like.
-func (c *call) queueAnswer(q broker.QueueInfo, instead map[string]string) entry {
-	q.Config.MaxMessageSize = cmp.Or(q.Config.MaxMessageSize, c.ns.MaxMessageSize())
-	return entry{
-		title: q.Config.Name, created: q.CreatedAt, updated: q.UpdatedAt, authored: true,
-		content: func(w writer) {
-			writeFields(w, "QueueDescription", c.version, queueFields, &q, instead, q.Config.Unapplied)
-		},
-	}
-}
-
-func (c *call) listQueues() error {
-	if err := c.allow(Read, ""); err != nil {
-		return err
-	}
-	return list(c, "Queues", c.ns.Queues(), c.queueEntry)
-}
-
-func (c *call) putQueue(d *node) error {
-	if c.updates() {
-		return c.updateQueue(d)
-	}
-	q := c.newQueue()
-	if err := c.readQueue(d, &q); err != nil {
-		return err
-	}
-	q.Config.Name = c.target.Name
-	if err := c.destinations(q.Config.ForwardTo, q.Config.ForwardDeadLetteredMessagesTo); err != nil {
-		return err
-	}
-	q, err := c.ns.CreateQueue(q.Config)
-	if err != nil {
-		return err
-	}
-	return c.writeEntry(http.StatusCreated, c.queueAnswer(q, unused))
-}
-
-// newQueue is a queue of which nothing has been said.
-func (c *call) newQueue() broker.QueueInfo {
-	return broker.QueueInfo{Config: broker.QueueConfig{MaxSize: defaultSize, MaxMessageSize: c.defaultMessageSize()}}
-}
-
-func (c *call) updateQueue(d *node) error {
-	q, err := c.ns.QueueInfo(c.target.Name)
-	if err != nil {
-		return err
-	}
-	was := q.Config
-	q.Config.MaxMessageSize = cmp.Or(q.Config.MaxMessageSize, c.ns.MaxMessageSize())
-	fresh := c.newQueue()
-	forgetFields(d, queueFields, &q, &fresh)
-	q.Config.Stated = c.statedByUpdate(d)
-	if err := c.readQueue(d, &q); err != nil {
-		return err
-	}
-	switch {
-	case q.Config.RequiresSession != was.RequiresSession:
-		return d.cannotChange("RequiresSession")
-	case q.Config.RequiresDuplicateDetection != was.RequiresDuplicateDetection:
-		return d.cannotChange("RequiresDuplicateDetection")
-	case q.Config.EnablePartitioning != was.EnablePartitioning:
-		return badRequest("Partitioning cannot be changed for Queue. ")
-	}
-	if err := c.destinations(q.Config.ForwardTo, q.Config.ForwardDeadLetteredMessagesTo); err != nil {
-		return err
-	}
-	if q, err = c.ns.UpdateQueue(q.Config); err != nil {
-		return err
-	}
-	return c.writeEntry(http.StatusOK, c.queueAnswer(q, echo(c, d, queueFields)))
-}
-
-func (c *call) readQueue(d *node, q *broker.QueueInfo) error {
-	was := q.Config
-	err := readFields(c, d, queueFields, q)
-	if err != nil {
-		return err
-	}
-	if q.Config.MaxSize, err = c.size(d, q.Config.EnablePartitioning, was.MaxSize, q.Config.MaxSize); err != nil {
-		return err
-	}
-	if q.Config.ForwardTo != "" {
-		delete(q.Config.Stated, "AutoDeleteOnIdle") // it is forever then
-	}
-	q.Config.Unapplied = d.unapplied
-	return c.messageSize(d, was.MaxMessageSize, q.Config.MaxMessageSize)
+var queues = &kind[broker.QueueInfo]{
+	noun:   "Queue",
+	fields: queueFields,
+	parts: func(q *broker.QueueInfo) parts {
+		return parts{
+			name:             &q.Config.Name,
+			created:          q.CreatedAt,
+			updated:          q.UpdatedAt,
+			maxSize:          &q.Config.MaxSize,
+			maxMessageSize:   &q.Config.MaxMessageSize,
+			partitioned:      &q.Config.EnablePartitioning,
+			detectsDuplicate: &q.Config.RequiresDuplicateDetection,
+			requiresSession:  &q.Config.RequiresSession,
+			forwards:         [2]string{q.Config.ForwardTo, q.Config.ForwardDeadLetteredMessagesTo},
+			stated:           &q.Config.Stated,
+			unapplied:        &q.Config.Unapplied,
+		}
+	},
+	all:  (*broker.Namespace).Queues,
+	find: (*broker.Namespace).QueueInfo,
+	create: func(ns *broker.Namespace, q broker.QueueInfo) (broker.QueueInfo, error) {
+		return ns.CreateQueue(q.Config)
+	},
+	update: func(ns *broker.Namespace, q broker.QueueInfo) (broker.QueueInfo, error) {
+		return ns.UpdateQueue(q.Config)
+	},
 }

@@ -29,7 +29,7 @@ func (c *call) ruleEntry(r broker.RuleInfo) entry {
 }
 
 func (c *call) getRule() error {
-	if err := c.allow(Read, "GetRule"); err != nil {
+	if err := c.gate.allow(Read, "GetRule"); err != nil {
 		return err
 	}
 	r, err := c.ns.RuleInfo(c.target.Name, c.target.Subscription, c.target.Rule)
@@ -40,7 +40,7 @@ func (c *call) getRule() error {
 }
 
 func (c *call) listRules() error {
-	if err := c.allow(Read, "EnumerateRules"); err != nil {
+	if err := c.gate.allow(Read, "EnumerateRules"); err != nil {
 		return err
 	}
 	rs, err := c.ns.Rules(c.target.Name, c.target.Subscription)
@@ -51,7 +51,7 @@ func (c *call) listRules() error {
 }
 
 func (c *call) putRule() error {
-	if err := c.allow(Write, "CreateOrUpdateRule"); err != nil {
+	if err := c.gate.allow(Write, "CreateOrUpdateRule"); err != nil {
 		return err
 	}
 	if err := c.checkRuleName(); err != nil {

@@ -69,7 +69,7 @@ func (c *call) subscriptionEntry(s broker.SubscriptionInfo) entry {
 	return c.subscriptionAnswer(s, nil)
 }
 
-// subscriptionAnswer is like queueAnswer.
+// subscriptionAnswer is as the entry of a kind.
 func (c *call) subscriptionAnswer(s broker.SubscriptionInfo, instead map[string]string) entry {
 	return entry{
 		title: s.Config.Name, created: s.CreatedAt, updated: s.UpdatedAt,
@@ -80,7 +80,7 @@ func (c *call) subscriptionAnswer(s broker.SubscriptionInfo, instead map[string]
 }
 
 func (c *call) getSubscription() error {
-	if err := c.allow(Read, "GetSubscription"); err != nil {
+	if err := c.gate.allow(Read, "GetSubscription"); err != nil {
 		return err
 	}
 	s, err := c.ns.SubscriptionInfo(c.target.Name, c.target.Subscription)
@@ -91,7 +91,7 @@ func (c *call) getSubscription() error {
 }
 
 func (c *call) listSubscriptions() error {
-	if err := c.allow(Read, "EnumerateSubscriptions"); err != nil {
+	if err := c.gate.allow(Read, "EnumerateSubscriptions"); err != nil {
 		return err
 	}
 	ss, err := c.ns.Subscriptions(c.target.Name)
@@ -102,7 +102,7 @@ func (c *call) listSubscriptions() error {
 }
 
 func (c *call) putSubscription() error {
-	if err := c.allow(Write, "CreateOrUpdateSubscription"); err != nil {
+	if err := c.gate.allow(Write, "CreateOrUpdateSubscription"); err != nil {
 		return err
 	}
 	d, err := c.description("SubscriptionDescription")
@@ -126,7 +126,7 @@ func (c *call) putSubscription() error {
 		r.Name = cmp.Or(r.Name, broker.DefaultRuleName)
 		rules = append(rules, r)
 	}
-	if err := c.destinations(s.Config.ForwardTo, s.Config.ForwardDeadLetteredMessagesTo); err != nil {
+	if err := c.destinations([2]string{s.Config.ForwardTo, s.Config.ForwardDeadLetteredMessagesTo}); err != nil {
 		return err
 	}
 	if s, err = c.ns.CreateSubscription(s.Topic, s.Config, rules...); err != nil {
@@ -149,7 +149,7 @@ func (c *call) updateSubscription(d *node) error {
 	case s.Config.RequiresSession != sessions:
 		return d.cannotChange("RequiresSession")
 	}
-	if err := c.destinations(s.Config.ForwardTo, s.Config.ForwardDeadLetteredMessagesTo); err != nil {
+	if err := c.destinations([2]string{s.Config.ForwardTo, s.Config.ForwardDeadLetteredMessagesTo}); err != nil {
 		return err
 	}
 	if s, err = c.ns.UpdateSubscription(s.Topic, s.Config); err != nil {

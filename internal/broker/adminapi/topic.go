@@ -3,8 +3,6 @@
 package adminapi
 
 import (
-	"cmp"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -48,81 +46,28 @@ var topicFields = slices.Concat([]field[broker.TopicInfo]{
 
 func topicStated(t *broker.TopicInfo) *map[string]string { return &t.Config.Stated }
 
-func (c *call) topicEntry(t broker.TopicInfo) entry { return c.topicAnswer(t, nil) }
-
-// topicAnswer is like queueAnswer.
-func (c *call) topicAnswer(t broker.TopicInfo, instead map[string]string) entry {
-	t.Config.MaxMessageSize = cmp.Or(t.Config.MaxMessageSize, c.ns.MaxMessageSize())
-	return entry{
-		title: t.Config.Name, created: t.CreatedAt, updated: t.UpdatedAt, authored: true,
-		content: func(w writer) {
-			writeFields(w, "TopicDescription", c.version, topicFields, &t, instead, t.Config.Unapplied)
-		},
-	}
-}
-
-func (c *call) listTopics() error {
-	if err := c.allow(Read, ""); err != nil {
-		return err
-	}
-	return list(c, "Topics", c.ns.Topics(), c.topicEntry)
-}
-
-func (c *call) putTopic(d *node) error {
-	if c.updates() {
-		return c.updateTopic(d)
-	}
-	t := c.newTopic()
-	if err := c.readTopic(d, &t); err != nil {
-		return err
-	}
-	t.Config.Name = c.target.Name
-	t, err := c.ns.CreateTopic(t.Config)
-	if err != nil {
-		return err
-	}
-	return c.writeEntry(http.StatusCreated, c.topicAnswer(t, unused))
-}
-
-// newTopic is a topic of which nothing has been said.
-func (c *call) newTopic() broker.TopicInfo {
-	return broker.TopicInfo{Config: broker.TopicConfig{MaxSize: defaultSize, MaxMessageSize: c.defaultMessageSize()}}
-}
-
-func (c *call) updateTopic(d *node) error {
-	t, err := c.ns.TopicInfo(c.target.Name)
-	if err != nil {
-		return err
-	}
-	was := t.Config
-	t.Config.MaxMessageSize = cmp.Or(t.Config.MaxMessageSize, c.ns.MaxMessageSize())
-	fresh := c.newTopic()
-	forgetFields(d, topicFields, &t, &fresh)
-	t.Config.Stated = c.statedByUpdate(d)
-	if err := c.readTopic(d, &t); err != nil {
-		return err
-	}
-	switch {
-	case t.Config.RequiresDuplicateDetection != was.RequiresDuplicateDetection:
-		return d.cannotChange("RequiresDuplicateDetection")
-	case t.Config.EnablePartitioning != was.EnablePartitioning:
-		return badRequest("Partitioning cannot be changed for Topic. ")
-	}
-	if t, err = c.ns.UpdateTopic(t.Config); err != nil {
-		return err
-	}
-	return c.writeEntry(http.StatusOK, c.topicAnswer(t, echo(c, d, topicFields)))
-}
-
-func (c *call) readTopic(d *node, t *broker.TopicInfo) error {
-	was := t.Config
-	err := readFields(c, d, topicFields, t)
-	if err != nil {
-		return err
-	}
-	if t.Config.MaxSize, err = c.size(d, t.Config.EnablePartitioning, was.MaxSize, t.Config.MaxSize); err != nil {
-		return err
-	}
-	t.Config.Unapplied = d.unapplied
-	return c.messageSize(d, was.MaxMessageSize, t.Config.MaxMessageSize)
+var topics = &kind[broker.TopicInfo]{
+	noun:   "Topic",
+	fields: topicFields,
+	parts: func(t *broker.TopicInfo) parts {
+		return parts{
+			name:             &t.Config.Name,
+			created:          t.CreatedAt,
+			updated:          t.UpdatedAt,
+			maxSize:          &t.Config.MaxSize,
+			maxMessageSize:   &t.Config.MaxMessageSize,
+			partitioned:      &t.Config.EnablePartitioning,
+			detectsDuplicate: &t.Config.RequiresDuplicateDetection,
+			stated:           &t.Config.Stated,
+			unapplied:        &t.Config.Unapplied,
+		}
+	},
+	all:  (*broker.Namespace).Topics,
+	find: (*broker.Namespace).TopicInfo,
+	create: func(ns *broker.Namespace, t broker.TopicInfo) (broker.TopicInfo, error) {
+		return ns.CreateTopic(t.Config)
+	},
+	update: func(ns *broker.Namespace, t broker.TopicInfo) (broker.TopicInfo, error) {
+		return ns.UpdateTopic(t.Config)
+	},
 }
