@@ -5,6 +5,8 @@ package amqp
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
+	"unicode/utf8"
 )
 
 const (
@@ -242,4 +244,382 @@ func (r *Reader) constructor(b []byte) int {
 
 func (r *Reader) wrong(want string, got byte) {
 	r.failf("want %s, got %s", want, codeName(got))
+}
+
+// fixed consumes a value of one of the constructors a and b, which share a type; each says how many
+// bytes follow it. It returns these as an unsigned number, and the constructor.
+func (r *Reader) fixed(a, b byte) (uint64, byte) {
+	c := r.code()
+	if c != a && c != b {
+		r.wrongOrTruncated(a, c)
+		return 0, 0
+	}
+	v := r.take(uint64(forms[c].fixed))
+	switch len(v) {
+	case 1:
+		return uint64(v[0]), c
+	case 2:
+		return uint64(binary.BigEndian.Uint16(v)), c
+	case 4:
+		return uint64(binary.BigEndian.Uint32(v)), c
+	case 8:
+		return binary.BigEndian.Uint64(v), c
+	}
+	return 0, 0
+}
+
+// whole is fixed for a type that has one constructor.
+func (r *Reader) whole(c byte) uint64 {
+	v, _ := r.fixed(c, c)
+	return v
+}
+
+// wrongOrTruncated reports the type error, unless code has reported the end of the input.
+func (r *Reader) wrongOrTruncated(want, got byte) {
+	if r.err == nil {
+		r.wrong(forms[want].name, got)
+	}
+}
+
+// Bool consumes a boolean.
+func (r *Reader) Bool() bool {
+	switch c := r.code(); c {
+	case codeTrue:
+		return r.err == nil
+	case codeFalse:
+		return false
+	case codeBool:
+		v := r.take(1)
+		if r.err == nil && v[0] > 1 {
+			r.failf("boolean of value %d", v[0])
+		}
+		return r.err == nil && v[0] == 1
+	default:
+		r.wrongOrTruncated(codeBool, c)
+		return false
+	}
+}
+
+// Ubyte consumes a ubyte.
+func (r *Reader) Ubyte() uint8 { return uint8(r.whole(codeUbyte)) }
+
+// Ushort consumes a ushort.
+func (r *Reader) Ushort() uint16 { return uint16(r.whole(codeUshort)) }
+
+// Uint consumes a uint.
+func (r *Reader) Uint() uint32 {
+	if r.Next() == codeUint0 {
+		r.code()
+		return 0
+	}
+	v, _ := r.fixed(codeUint, codeSmallUint)
+	return uint32(v)
+}
+
+// Ulong consumes a ulong.
+func (r *Reader) Ulong() uint64 {
+	if r.Next() == codeUlong0 {
+		r.code()
+		return 0
+	}
+	v, _ := r.fixed(codeUlong, codeSmallUlong)
+	return v
+}
+
+// Int consumes an int.
+func (r *Reader) Int() int32 {
+	v, c := r.fixed(codeInt, codeSmallInt)
+	if c == codeSmallInt {
+		return int32(int8(v))
+	}
+	return int32(v)
+}
+
+// Long consumes a long.
+func (r *Reader) Long() int64 {
+	v, c := r.fixed(codeLong, codeSmallLong)
+	if c == codeSmallLong {
+		return int64(int8(v))
+	}
+	return int64(v)
+}
+
+// Integer consumes an integer of any of the eight types, for fields that peers do not agree on. A
+// ulong above the largest int64 is an error.
+func (r *Reader) Integer() int64 {
+	switch r.Next() {
+	case codeUbyte:
+		return int64(r.Ubyte())
+	case codeUshort:
+		return int64(r.Ushort())
+	case codeUint, codeSmallUint, codeUint0:
+		return int64(r.Uint())
+	case codeByte:
+		return int64(int8(r.whole(codeByte)))
+	case codeShort:
+		return int64(int16(r.whole(codeShort)))
+	case codeInt, codeSmallInt:
+		return int64(r.Int())
+	case codeLong, codeSmallLong:
+		return r.Long()
+	case codeUlong, codeSmallUlong, codeUlong0:
+		v := r.Ulong()
+		if v > math.MaxInt64 {
+			r.failf("integer %d is too large", v)
+			return 0
+		}
+		return int64(v)
+	}
+	if c := r.code(); r.err == nil {
+		r.wrong("integer", c)
+	}
+	return 0
+}
+
+// Timestamp consumes a timestamp.
+func (r *Reader) Timestamp() Timestamp { return Timestamp(r.whole(codeTimestamp)) }
+
+// UUID consumes a uuid.
+func (r *Reader) UUID() (u UUID) {
+	r.octets(codeUUID, u[:])
+	return u
+}
+
+// octets consumes a value of the constructor want, which has as many bytes as to.
+func (r *Reader) octets(want byte, to []byte) {
+	if c := r.code(); c != want {
+		r.wrongOrTruncated(want, c)
+		return
+	}
+	copy(to, r.take(uint64(len(to))))
+}
+
+// Strings have to be UTF-8 and symbols ASCII, and they are checked where a string or a symbol is
+// read. Skipped or sliced values are not checked: a relay passes on the bytes that it got.
+
+// Binary consumes a binary. It aliases the input and is never nil unless there is an error.
+func (r *Reader) Binary() []byte {
+	switch c := r.code(); c {
+	case codeBinary8, codeBinary32:
+		return r.variable(forms[c].size)
+	default:
+		r.wrongOrTruncated(codeBinary8, c)
+		return nil
+	}
+}
+
+// String consumes a string, and allocates it. Anything but UTF-8 is an error.
+func (r *Reader) String() string {
+	switch c := r.code(); c {
+	case codeString8, codeString32:
+		b := r.variable(forms[c].size)
+		if !utf8.Valid(b) {
+			r.failf("string that is not UTF-8")
+			return ""
+		}
+		return string(b)
+	default:
+		r.wrongOrTruncated(codeString8, c)
+		return ""
+	}
+}
+
+// Text consumes a string, or a symbol or a binary instead, and allocates it. Peers that do not keep
+// types send those when they forward a message. Anything but UTF-8 is an error.
+func (r *Reader) Text() string {
+	switch r.Next() {
+	case codeSymbol8, codeSymbol32:
+		return string(r.Symbol())
+	case codeBinary8, codeBinary32:
+		b := r.Binary()
+		if !utf8.Valid(b) {
+			r.failf("binary instead of a string, not in UTF-8")
+			return ""
+		}
+		return string(b)
+	default:
+		return r.String()
+	}
+}
+
+// IsString reports whether the next value is a string.
+func (r *Reader) IsString() bool {
+	c := r.Next()
+	return c == codeString8 || c == codeString32
+}
+
+// IsText reports whether the next value is a string or a symbol.
+func (r *Reader) IsText() bool {
+	switch r.Next() {
+	case codeString8, codeString32, codeSymbol8, codeSymbol32:
+		return true
+	}
+	return false
+}
+
+// StringBytes consumes a string or a symbol, for a comparison in place. It aliases the input, and
+// its characters are not checked.
+func (r *Reader) StringBytes() []byte {
+	switch c := r.code(); c {
+	case codeString8, codeString32, codeSymbol8, codeSymbol32:
+		return r.variable(forms[c].size)
+	default:
+		r.wrongOrTruncated(codeString8, c)
+		return nil
+	}
+}
+
+// Symbol consumes a symbol, and allocates it. Anything but ASCII is an error.
+func (r *Reader) Symbol() Symbol {
+	b := r.symbolBytes()
+	if r.err != nil {
+		return ""
+	}
+	return Symbol(b)
+}
+
+func (r *Reader) symbolBytes() []byte {
+	switch c := r.code(); c {
+	case codeSymbol8, codeSymbol32:
+		b := r.variable(forms[c].size)
+		if !isASCII(b) {
+			r.failf("symbol that is not ASCII")
+			return nil
+		}
+		return b
+	default:
+		r.wrongOrTruncated(codeSymbol8, c)
+		return nil
+	}
+}
+
+// Symbols consumes a field that may hold several symbols: null, one symbol, or an array of them.
+func (r *Reader) Symbols() []Symbol {
+	switch r.Next() {
+	case codeNull:
+		r.code()
+		return nil
+	case codeArray8, codeArray32:
+		sub, n := r.Array()
+		all := make([]Symbol, 0, n)
+		for range n {
+			all = append(all, sub.Symbol())
+		}
+		if r.Fail(sub.err); r.err != nil {
+			return nil
+		}
+		return all
+	}
+	one := r.Symbol()
+	if r.err != nil {
+		return nil
+	}
+	return []Symbol{one}
+}
+
+func isASCII[T string | Symbol | []byte](s T) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// sizeOf returns the number of bytes of the value that b begins with, constructor and descriptor
+// included. It does not read lists, maps and arrays: their stated size is enough.
+func sizeOf(b []byte, depth int) (int, error) {
+	if len(b) == 0 {
+		return 0, fmt.Errorf("%w: value missing", ErrMalformed)
+	}
+	f := &forms[b[0]]
+	n := uint64(1) + uint64(f.fixed)
+	switch {
+	case b[0] == codeDescribed:
+		return sizeOfDescribed(b, depth)
+	case f.name == "":
+		return 0, fmt.Errorf("%w: %s", ErrMalformed, codeName(b[0]))
+	case f.size == 1 && len(b) >= 2:
+		n = 2 + uint64(b[1])
+	case f.size == 4 && len(b) >= 5:
+		n = 5 + uint64(binary.BigEndian.Uint32(b[1:]))
+	case f.size != 0:
+		n += uint64(f.size)
+	}
+	if n > uint64(len(b)) || n < uint64(1+f.least()) {
+		return 0, fmt.Errorf("%w: %s of %d bytes, %d left", ErrMalformed, f.name, n, len(b))
+	}
+	return int(n), nil
+}
+
+// sizeOfDescribed handles described values, which nest without a size: a descriptor may be
+// described.
+func sizeOfDescribed(b []byte, depth int) (int, error) {
+	if depth >= MaxDepth {
+		return 0, fmt.Errorf("%w: descriptors nested deeper than %d", ErrMalformed, MaxDepth)
+	}
+	descriptor, err := sizeOf(b[1:], depth+1)
+	if err != nil {
+		return 0, err
+	}
+	value, err := sizeOf(b[1+descriptor:], depth+1)
+	return 1 + descriptor + value, err
+}
+
+// Skip consumes one value, descriptor included. It does not read lists, maps and arrays.
+func (r *Reader) Skip() {
+	if r.ctor != nil {
+		r.skipElement()
+		return
+	}
+	r.slice()
+}
+
+// Raw consumes one value, descriptor included, and returns its bytes, which alias the input. Only
+// the element of an array is copied, since its constructor is elsewhere.
+func (r *Reader) Raw() Raw {
+	if r.ctor == nil {
+		return r.slice()
+	}
+	begin := r.ctor[r.at:]
+	value := r.skipElement()
+	if r.err != nil {
+		return nil
+	}
+	return append(append(make(Raw, 0, len(begin)+len(value)), begin...), value...)
+}
+
+func (r *Reader) slice() Raw {
+	if r.err != nil {
+		return nil
+	}
+	n, err := sizeOf(r.b, 0)
+	if err != nil {
+		r.err = err
+		return nil
+	}
+	return r.take(uint64(n))
+}
+
+// skipElement consumes an element of an array and returns the bytes after its constructor.
+func (r *Reader) skipElement() []byte {
+	if !r.Done() {
+		r.at = len(r.ctor) - 1
+	}
+	c := r.code()
+	if r.err != nil {
+		return nil
+	}
+	f := &forms[c]
+	if f.size == 0 {
+		return r.take(uint64(f.fixed))
+	}
+	whole := r.b
+	if content := r.variable(f.size); r.err == nil && len(content) < int(f.count) {
+		r.failf("%s of %d bytes has no room for its count", f.name, len(content))
+	}
+	if r.err != nil {
+		return nil
+	}
+	return whole[:len(whole)-len(r.b)]
 }
