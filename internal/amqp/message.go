@@ -389,8 +389,8 @@ func appendContentSymbol(dst []byte, v Symbol) []byte {
 	return appendOptional(dst, AppendSymbol, v, v != "")
 }
 
-// Optional returns a pointer to s, or nil for the empty string: fields of properties distinguish the
-// two, and most sources of them do not.
+// Optional returns a pointer to s, or nil for the empty string: fields of properties distinguish
+// the two, and most sources of them do not.
 func Optional(s string) *string {
 	if s == "" {
 		return nil

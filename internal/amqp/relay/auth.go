@@ -5,11 +5,13 @@ package relay
 import (
 	"cmp"
 	"net"
+	"time"
 
 	"overdue/internal/amqp"
 	amqpclient "overdue/internal/amqp/client"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
+	"overdue/internal/servicebus/sas"
 )
 
 // ownChannel is the channel upstream of the relay's own session.
@@ -175,3 +177,100 @@ func (c *conn) lapsed(never bool) {
 		l.breakLocked(amqp.Errorf(amqp.ErrCondUnauthorizedAccess, "ExpiredToken: The token is expired."))
 	}
 }
+
+// gated returns the watcher of a client's requests to a management node, if its grants decide
+// which ones it may send. next may be nil.
+func (c *conn) gated(l *link, next Watcher) Watcher {
+	if c.auth.grants == nil || l.class.Kind != rights.Requests {
+		return next
+	}
+	return &gate{c.auth.grants, l.class.Address, next}
+}
+
+// A gate refuses requests to a management node for which the client lacks the right. Upstream
+// would not, since it sees only the relay's own rights.
+type gate struct {
+	grants *grants
+	at     address.Address // of the node
+	next   Watcher         // nil: admitted requests pass
+}
+
+// Deliver checks the right that the operation needs.
+func (g *gate) Deliver(d *Delivery) (DeliveryHandler, *amqp.Error) {
+	_, oneOf, err := rights.Operation(g.at, d.Payload)
+	if err == nil {
+		err = g.grants.refuse(g.at.String(), oneOf)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if g.next == nil {
+		return nil, nil
+	}
+	return g.next.Deliver(d)
+}
+
+// Detached calls next.
+func (g *gate) Detached() {
+	if g.next != nil {
+		g.next.Detached()
+	}
+}
+
+// KeysOf admits clients that know one of the keys, for Config.Admit: by SASL PLAIN, with the name
+// and the key, or by a shared access signature. Every error is a *sas.Refusal, whose text is the
+// service's. The keys may change: it calls current for each password and token. Earlier grants last
+// as long as their token, or their connection.
+func KeysOf(current func() sas.Keys) func(Credentials) (sas.Grant, error) {
+	return func(c Credentials) (sas.Grant, error) {
+		known := current()
+		if c.Audience == "" {
+			return known.Password(c.Username, c.Password)
+		}
+		if c.Token == "" {
+			return sas.Grant{}, sas.ErrMalformedToken
+		}
+		path, err := address.Audience(c.Audience)
+		if err != nil {
+			return sas.Grant{}, sas.ErrInvalidAudience
+		}
+		return known.Token(c.Token, path, time.Now())
+	}
+}
+
+// Token types of Service Bus.
+const (
+	TokenSAS = "servicebus.windows.net:sastoken"
+	TokenJWT = "jwt"
+)
+
+// A Token authenticates the relay to upstream, for one audience.
+type Token struct {
+	Text    string
+	Type    string    // TokenSAS or TokenJWT
+	Expires time.Time // zero: unknown; the token is put once and not renewed
+}
+
+// String shows nothing of the token.
+func (t Token) String() string { return "token of type " + t.Type }
+
+// GoString omits the token.
+func (t Token) GoString() string { return t.String() }
+
+// Credentials are a client's name and password in SASL PLAIN, or a token put for an audience.
+// With the other SASL mechanisms clients put tokens.
+type Credentials struct {
+	Username, Password string // of SASL PLAIN
+
+	Audience  string // that a token was put for; "" with SASL
+	Token     string
+	TokenType string // as the client named it
+
+	RemoteAddr net.Addr
+}
+
+// String shows nothing of the credentials.
+func (Credentials) String() string { return "credentials" }
+
+// GoString omits the credentials.
+func (Credentials) GoString() string { return "credentials" }
