@@ -3,7 +3,14 @@
 package config
 
 import (
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/emulator"
@@ -109,4 +116,200 @@ const (
 // ConnectionString is how a client reaches the embedded broker at addr, without TLS.
 func ConnectionString(addr, keyName, key string) string {
 	return "Endpoint=sb://" + addr + ";SharedAccessKeyName=" + keyName + ";SharedAccessKey=" + key + ";UseDevelopmentEmulator=true;"
+}
+
+// The embedded broker: from settings to a namespace that is served.
+
+// An Address is where to listen, and the setting that says so.
+type Address struct{ Key, Addr string }
+
+// Addresses are where the embedded broker listens, that of broker.listen first.
+func (b *Broker) Addresses() []Address {
+	endpoints := []Address{{"broker.listen", b.Listen}}
+	for _, addr := range b.AlsoListen {
+		endpoints = append(endpoints, Address{"broker.alsoListen", addr})
+	}
+	if b.TLS.Enabled && b.TLS.Listen != "" {
+		endpoints = append(endpoints, Address{"broker.tls.listen", b.TLS.Listen})
+	}
+	return endpoints
+}
+
+// checkAddresses demands TLS and keys of what others can reach.
+func (b *Broker) checkAddresses(c *Config) error {
+	t := &b.TLS
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		return fmt.Errorf("%s and %s belong together; give both, or none for a certificate that the broker makes itself",
+			c.At("broker.tls.certFile"), c.At("broker.tls.keyFile"))
+	}
+	for _, d := range b.Addresses() {
+		host, err := SplitAddress(d.Addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.At(d.Key), err)
+		}
+		if !OnLoopback(host) && (!t.Enabled || len(b.Keys) == 0) {
+			return fmt.Errorf("%s: %s is not on loopback, where others can reach it; set broker.tls.enabled and broker.keys, "+
+				"or listen on 127.0.0.1, [::1] or localhost", c.At(d.Key), d.Addr)
+		}
+	}
+	return nil
+}
+
+// readKeys checks the keys of a list, and puts what their files hold in its place.
+func (c *Config) readKeys(list string, keys []Key) error {
+	seen := map[string]bool{}
+	for i := range keys {
+		k := &keys[i]
+		at := func(field string) string { return c.At(fmt.Sprintf("%s[%d].%s", list, i, field)) }
+		if seen[k.Name] {
+			return fmt.Errorf("%s: there is another key %q", at("name"), k.Name)
+		}
+		seen[k.Name] = true
+		if err := k.read(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read checks one key. at names a field of it.
+func (k *Key) read(at func(field string) string) error {
+	if !keyName.MatchString(k.Name) {
+		return fmt.Errorf("%s: %q is not the name of a key; use letters, digits, '.', '-' and '_', with a letter or digit at both ends", at("name"), Clip(k.Name))
+	}
+	if (k.Key == "") == (k.KeyFile == "") {
+		return fmt.Errorf("%s: %q needs one of key and keyFile", at("name"), k.Name)
+	}
+	from := "key"
+	if k.KeyFile != "" {
+		from = "keyFile"
+		var err error
+		if k.Key, err = readSecret(k.KeyFile, "a key"); err != nil {
+			return fmt.Errorf("%s: %w", at(from), err)
+		}
+	}
+	switch n := utf8.RuneCountInString(k.Key); {
+	case strings.TrimSpace(k.Key) == "":
+		return fmt.Errorf("%s: the key %q is blank; give at least %d characters that nobody guesses", at(from), k.Name, minKey)
+	case strings.ContainsFunc(k.Key, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+		return fmt.Errorf("%s: the key %q has white space or control characters in it, which no connection string carries", at(from), k.Name)
+	case n < minKey:
+		return fmt.Errorf("%s: the key %q is too short (%d of at least %d characters); give one that nobody guesses, such as the output of: openssl rand -base64 32", at(from), k.Name, n, minKey)
+	case k.rights() == 0:
+		return fmt.Errorf("%s: %q grants nothing; set send, listen or manage to true", at("name"), k.Name)
+	}
+	return nil
+}
+
+// keyName is what Service Bus allows. A connection string cannot carry every other name.
+var keyName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+
+// minKey is the fewest characters of a key. Anyone who sees one token can try keys until one makes
+// its signature, without asking anybody: 12 characters of base64 are 72 bits. The keys of Service
+// Bus have 44, and that of its emulator, SAS_KEY_VALUE, which nobody takes for a secret, has 13.
+const minKey = 12
+
+// MaxEmulatorConfig bounds the emulator's file. Fifty queues and topics have some 100 KiB.
+const MaxEmulatorConfig = 4 << 20
+
+func (b *Broker) readEmulatorConfig(c *Config) error {
+	name := b.EmulatorConfig
+	if name == "" {
+		return nil
+	}
+	if _, given := c.origin["broker.autoCreate"]; !given {
+		b.AutoCreate = false // it lists all queues, as a file of ours does
+	}
+	text, err := ReadBounded(name, MaxEmulatorConfig)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.At("broker.emulatorConfig"), err)
+	}
+	if b.emulator, err = emulator.Parse(text); err != nil {
+		return fmt.Errorf("%s: %s: %w", c.At("broker.emulatorConfig"), name, err)
+	}
+	return nil
+}
+
+// BrokerQueues are the queues of the configuration and of the emulator's file.
+func (c *Config) BrokerQueues() []broker.QueueConfig { return slices.Collect(c.brokerQueues()) }
+
+func (c *Config) brokerQueues() iter.Seq[broker.QueueConfig] {
+	return func(yield func(broker.QueueConfig) bool) {
+		if c.Broker.emulator != nil {
+			for _, q := range c.Broker.emulator.Queues {
+				if c.isMonitorQueue(q.Name) {
+					q = forCompanions(q)
+				}
+				if !yield(q) {
+					return
+				}
+			}
+		}
+		for i := range c.Broker.Queues {
+			if !yield(c.Broker.Queues[i].broker()) {
+				return
+			}
+		}
+	}
+}
+
+// BrokerTopics are the topics that the embedded broker makes at its start.
+func (c *Config) BrokerTopics() []broker.TopicSetup {
+	var all []broker.TopicSetup
+	if c.Broker.emulator != nil {
+		all = append(all, c.Broker.emulator.Topics...)
+	}
+	for i := range c.Broker.Topics {
+		all = append(all, c.Broker.Topics[i].broker())
+	}
+	return all
+}
+
+func (q *Queue) broker() broker.QueueConfig {
+	cfg := q.QueueConfig
+	cfg.MaxSize = q.MaxSizeInMegabytes << 20
+	return cfg
+}
+
+func (t *Topic) broker() broker.TopicSetup {
+	setup := broker.TopicSetup{TopicConfig: t.TopicConfig}
+	setup.MaxSize = t.MaxSizeInMegabytes << 20
+	for _, s := range t.Subscriptions {
+		sub := broker.SubscriptionSetup{SubscriptionConfig: s.SubscriptionConfig}
+		sub.IgnoreFilterEvaluationExceptions = !s.DeadLetteringOnFilterEvaluationExceptions
+		for _, r := range s.Rules {
+			sub.Rules = append(sub.Rules, r.broker())
+		}
+		setup.Subscriptions = append(setup.Subscriptions, sub)
+	}
+	return setup
+}
+
+func (r *Rule) broker() broker.RuleConfig {
+	cfg := broker.RuleConfig{Name: r.Name, Action: broker.Action{SQL: r.Action}}
+	// The broker refuses a rule with both; one with neither matches everything.
+	if r.SQL != "" {
+		cfg.Filter.SQL = &broker.SQLFilter{Expression: r.SQL}
+	}
+	some := len(r.Correlation.Properties) > 0
+	given := func(s string) *string {
+		if s == "" {
+			return nil
+		}
+		some = true
+		return &s
+	}
+	c := &r.Correlation
+	correlation := &broker.CorrelationFilter{
+		CorrelationID: given(c.CorrelationID), MessageID: given(c.MessageID), To: given(c.To), ReplyTo: given(c.ReplyTo),
+		Label: given(c.Subject), SessionID: given(c.SessionID), ReplyToSessionID: given(c.ReplyToSessionID),
+		ContentType: given(c.ContentType), Properties: broker.ValuesOf(c.Properties),
+	}
+	if some {
+		cfg.Filter.Correlation = correlation
+	}
+	if r.SQL == "" && cfg.Filter.Correlation == nil {
+		cfg.Filter.True = true
+	}
+	return cfg
 }

@@ -4,6 +4,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/namespace"
 )
@@ -385,3 +387,119 @@ func (c *Config) Queue(name string) (broker.QueueConfig, bool) {
 func (c *Config) Lists(name string) bool {
 	return slices.ContainsFunc(c.Monitor.Entities, func(e Entity) bool { return strings.EqualFold(e.Name(), name) })
 }
+
+// maxWarnings bounds the warnings of one deadline: each takes a check, and a companion that is
+// written again.
+const maxWarnings = 8
+
+// parseDurations reads several, separated by commas, within the bounds of the setting. They are
+// kept as they are written in Go.
+func (s *Setting) parseDurations(text string) ([]string, error) {
+	all := splitList(text)
+	for i, one := range all {
+		d, err := ParseDuration(one)
+		if err == nil {
+			err = s.bounds(int64(d), func(n int64) string { return time.Duration(n).String() })
+		}
+		if err != nil {
+			return nil, err
+		}
+		all[i] = d.String()
+	}
+	return all, nil
+}
+
+// checkReminders refuses reminders that can never be sent.
+func (e *Entity) checkReminders(c *Config, key string) error {
+	within, of := e.Deadline, "deadline"
+	if ttl := e.DefaultMessageTimeToLive; ttl > 0 && (within == 0 || ttl < within) {
+		within, of = ttl, "defaultMessageTimeToLive"
+	}
+	switch {
+	case e.CompleteWithin > 0 && e.CompleteWithin <= e.Deadline:
+		return fmt.Errorf("%s is %v, and deadline is %v: a message has to be received before it can be completed; make completeWithin the longer one",
+			c.At(key+".completeWithin"), e.CompleteWithin, e.Deadline)
+	case !e.Adopt && e.AdoptEvery != byPath["monitor.entities[].adoptEvery"].standard():
+		return fmt.Errorf("%s is given and adopt is not; set adopt: true, or remove it", c.At(key+".adoptEvery"))
+	case within > 0 && slices.ContainsFunc(e.WarnBefore, func(d time.Duration) bool { return d >= within }):
+		return fmt.Errorf("%s is %v, and %s is %v: the reminder would come before the message; make each of warnBefore shorter than %s",
+			c.At(key+".warnBefore"), slices.Max(e.WarnBefore), of, within, of)
+	case len(e.WarnBefore) > maxWarnings:
+		return fmt.Errorf("%s has %d durations; give at most %d", c.At(key+".warnBefore"), len(e.WarnBefore), maxWarnings)
+	}
+	return nil
+}
+
+// maxSecretFile bounds a file with a secret. A connection string has a few hundred bytes.
+const maxSecretFile = 16 << 10
+
+// readSecret is what a file holds that has one secret in it. what names that for errors, which show
+// nothing of it.
+func readSecret(name, what string) (string, error) {
+	text, err := ReadBounded(name, maxSecretFile)
+	if err != nil {
+		return "", err
+	}
+	secret := strings.TrimSpace(string(text))
+	if secret == "" {
+		return "", fmt.Errorf("%s is empty; it has to hold %s", name, what)
+	}
+	if why := namespace.EncodingFault(secret); why != "" {
+		return "", fmt.Errorf("%s %s", name, why)
+	}
+	return secret, nil
+}
+
+// orTextFault is err, or what is wrong with the text as such.
+func orTextFault(text string, err error) error {
+	if why := namespace.TextFault(text); err != nil && why != "" {
+		return errors.New("the value " + why)
+	}
+	return err
+}
+
+// readRedis puts what the files of Redis hold in its place, and checks it there. No error shows a
+// value.
+func (c *Config) readRedis() error {
+	key := "redis"
+	if c.RedisFile != "" {
+		if c.Redis != "" {
+			return fmt.Errorf("%s and %s are both given; keep one", c.At("redis"), c.At("redisFile"))
+		}
+		key = "redisFile"
+		var err error
+		if c.Redis, err = readSecret(c.RedisFile, "the address of a Redis"); err != nil {
+			return fmt.Errorf("%s: %w", c.At(key), err)
+		}
+	}
+	if c.Redis == "" {
+		if c.RedisAuthorityFile != "" {
+			return fmt.Errorf("%s is given, and no redis; give both or none", c.At("redisAuthorityFile"))
+		}
+		return nil
+	}
+	address, err := redisstore.ParseAddress(c.Redis)
+	if err = orTextFault(c.Redis, err); err != nil {
+		return fmt.Errorf("%s: %w", c.At(key), err)
+	}
+	if c.RedisAuthorityFile == "" {
+		c.RedisAddress = address
+		return nil
+	}
+	if !address.TLS {
+		return fmt.Errorf("%s is given, and the address in %s is not of the form rediss://; write that for TLS", c.At("redisAuthorityFile"), key)
+	}
+	pem, err := ReadBounded(c.RedisAuthorityFile, maxCAFile)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.At("redisAuthorityFile"), err)
+	}
+	c.RedisRoots = x509.NewCertPool()
+	if !c.RedisRoots.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("%s: %s holds no certificate in PEM", c.At("redisAuthorityFile"), c.RedisAuthorityFile)
+	}
+	c.RedisAddress = address
+	return nil
+}
+
+// maxCAFile bounds a redisAuthorityFile: a bundle of every public authority has some 250 KiB.
+const maxCAFile = 1 << 20

@@ -86,3 +86,23 @@ func (c *Config) EmulatorWarnings() []string {
 // OnDemandQueue is how a queue is made that is named first by a client: one that nobody described should show what
 // became of its messages.
 var OnDemandQueue = broker.QueueConfig{DeadLetteringOnMessageExpiration: true}
+
+// The values of companionStore.
+const (
+	StoreQueue = "monitorQueue"
+	StoreRedis = "redis"
+)
+
+// CompanionsInRedis reports whether Redis keeps the companions.
+func (c *Config) CompanionsInRedis() bool { return c.CompanionStore == StoreRedis }
+
+// checkStore refuses to keep companions nowhere.
+func (c *Config) checkStore() error {
+	if c.CompanionsInRedis() && c.Redis == "" {
+		return fmt.Errorf("%s is redis, and there is no Redis to keep companions in; give its address with redis or redisFile", c.At("companionStore"))
+	}
+	if c.CompanionsInRedis() && c.MonitorQueues > 1 {
+		return fmt.Errorf("%s is %d, but with companionStore: redis no companion is on a monitor queue; remove it", c.At("monitorQueues"), c.MonitorQueues)
+	}
+	return nil
+}

@@ -6,10 +6,18 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/namespace"
 )
 
 // Redacted is the settings in force and where each that is not a default came from.
@@ -116,4 +124,142 @@ func scalarNode(v any) *yaml.Node {
 		n.Style = yaml.FlowStyle
 	}
 	return n
+}
+
+// redact copies v, the value at path of the table, without what is secret. What the
+// table does not know is left out rather than shown.
+func redact(v any, path string) any {
+	switch v := v.(type) {
+	case map[string]any:
+		if s := byPath[path]; s != nil && s.Kind.isMap() && !s.secret {
+			return v // names of the user's own are not in the table
+		}
+		m := make(map[string]any, len(v))
+		for key, inner := range v {
+			p := key
+			if path != "" {
+				p = path + "." + key
+			}
+			m[key] = redact(inner, p)
+		}
+		return m
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = redact(v[i], path+"[]")
+		}
+		return list
+	}
+	s := byPath[path]
+	switch {
+	case s == nil:
+		return "(hidden)"
+	case s.secret:
+		return hide(s, v)
+	case s.Kind == kindDuration:
+		if d, ok := v.(time.Duration); ok {
+			return d.String()
+		}
+	}
+	return v
+}
+
+// hide shows of a secret what helps to recognise it: the host.
+func hide(s *Setting, v any) string {
+	text, _ := v.(string)
+	if text == "" {
+		return ""
+	}
+	if s.Kind == kindURL {
+		if u, err := url.Parse(text); err == nil {
+			return u.Scheme + "://" + u.Host + "/(hidden)"
+		}
+	}
+	if a, err := redisstore.ParseAddress(text); err == nil {
+		return strings.Join(a.Hosts, ",") + " (hidden)"
+	}
+	if n, err := namespace.Parse(text); err == nil {
+		if n.ConnectionString == "" {
+			return n.Host
+		}
+		return "Endpoint=sb://" + n.Host + ";(hidden)"
+	}
+	return "(hidden)"
+}
+
+// Sources lists where the configuration came from, the strongest last: files by name, then how many
+// settings the environment and the flags gave.
+func (c *Config) Sources() string {
+	files, variables, flags := map[string]bool{}, 0, 0
+	for key, place := range c.origin {
+		switch {
+		case place == key || strings.HasPrefix(place, "--"): // a setting without a flag of its own is named by its key
+			flags++
+		case strings.HasPrefix(place, "OVERDUE_"):
+			variables++
+		default:
+			file, _, _ := cutLast(place, ":")
+			files[file] = true
+		}
+	}
+	parts := slices.Sorted(maps.Keys(files))
+	if variables > 0 {
+		parts = append(parts, fmt.Sprintf("environment (%d)", variables))
+	}
+	if flags > 0 {
+		parts = append(parts, fmt.Sprintf("flags (%d)", flags))
+	}
+	if len(parts) == 0 {
+		return "defaults"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// cutLast is strings.Cut around the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// notSettings are variables that are read elsewhere: by Load itself, by tests, tools and Compose
+// files, which may start the program with their own environment.
+var notSettings = []string{"OVERDUE_CONFIG", unattendedVariable, "OVERDUE_BIN", "OVERDUE_IMAGE", "OVERDUE_RELEASE", "OVERDUE_SCENARIOS", "OVERDUE_SEED", "OVERDUE_UPGRADE_FROM"}
+
+// notOfSettings are names that Kubernetes gives every container for a service called overdue or
+// overdue-…, and those of tests.
+var notOfSettings = regexp.MustCompile(`^OVERDUE_(?:(?:\w+?_)??(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PORT|PROTO|ADDR))?|(PORT))|TEST(?:_\w+)?)$`)
+
+// CheckVariables refuses variables of our prefix that are no settings, as a file's unknown keys
+// are refused. The port of a service in Kubernetes is an address, such as tcp://10.0.0.1:5672. A
+// bare number is somebody's guess at a setting.
+func CheckVariables(environ []string) error {
+	var known []string
+	for _, s := range Settings {
+		if name, ok := strings.CutPrefix(s.Env(), "OVERDUE_"); ok {
+			known = append(known, name)
+		}
+	}
+	var errs []error
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		name, value, _ := strings.Cut(entry, "=")
+		word, ours := strings.CutPrefix(name, "OVERDUE_")
+		if !ours || slices.Contains(known, word) || slices.Contains(notSettings, name) {
+			continue
+		}
+		_, number := strconv.ParseUint(value, 10, 64)
+		if form := notOfSettings.FindStringSubmatch(name); form != nil && (form[1] == "" || number != nil) {
+			continue
+		}
+		hint := "docs/reference/configuration.md lists them"
+		if near := Nearest(word, known); near != "" {
+			hint = "did you mean OVERDUE_" + near + "?"
+		}
+		errs = append(errs, fmt.Errorf("%s is not a known variable; %s", Clip(name), hint))
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return &Error{errors.Join(errs...)}
 }

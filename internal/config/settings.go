@@ -3,11 +3,14 @@
 package config
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
+	"overdue/internal/broker"
+	"overdue/internal/broker/quirk"
 	"overdue/internal/monitorqueue"
 )
 
@@ -208,4 +211,333 @@ var componentSettings = []*Setting{
 		Help: "`auto` is console on a terminal and JSON elsewhere."},
 	{Path: "log.frames", Kind: KindBool, Default: "false",
 		Help: "Whether every AMQP frame of the AMQP endpoint is logged, at level `debug`: what it says of connections, links, credit and outcomes, and nothing of messages, tokens or locks."},
+}
+
+// The rows of the embedded broker.
+
+var brokerSettings = slices.Concat([]*Setting{
+	{Path: "broker.enabled", Kind: KindBool, Default: "true", DefaultNote: "; false in the image and as a service",
+		Help: "Whether `overdue run` brings the embedded broker where no namespace is given. Unless broker.directory is set, it keeps messages in memory, so they are lost at stop. With `false` it refuses to start without a namespace. The default is `false` where `OVERDUE_UNATTENDED` is set, as it is in the image and in the unit of systemd."},
+	{Path: "broker.directory", Kind: kindFile, Flag: "broker-directory",
+		Help: "The directory in which the embedded broker keeps its entities and messages, so that they survive a restart, a kill and a loss of power. It belongs to one process and lies on a local disk; the directory above it has to exist. Without it, everything is in memory and lost at stop."},
+	{Path: "broker.listen", Kind: kindEndpoint, Default: "127.0.0.1:5673", Flag: "broker-listen",
+		Help: "Where the embedded broker listens: for AMQP, AMQP over WebSocket, TLS and HTTP, as their first bytes show. What is sent there directly is not monitored. Port 0 takes any free one."},
+	{Path: "broker.alsoListen", Kind: kindEndpoints, Flag: "broker-also-listen",
+		Help: "Further addresses for the same, separated by commas. `127.0.0.1:5672,127.0.0.1:5300` are those of the official emulator."},
+	{Path: "broker.tls.enabled", Kind: KindBool, Default: "false", Flag: "tls",
+		Help: "Whether the embedded broker speaks TLS. Without certFile it makes a certificate of its own, and prints where it is."},
+	{Path: "broker.tls.listen", Kind: kindEndpoint, Default: "127.0.0.1:5671", DefaultNote: "; none when broker.listen takes any free port",
+		Help: "One more address when TLS is enabled: the port that clients choose by themselves. All others speak TLS then, too."},
+}, certificateSettings("broker.tls"), []*Setting{
+	{Path: "broker.keys", Kind: kindList,
+		Help: "The keys of the embedded broker. Without this list every key is good, and none is needed."},
+}, keySettings("broker.keys"), []*Setting{
+	{Path: "broker.acceptJwt", Kind: KindBool, Default: "false",
+		Help: "Whether any token of Microsoft Entra ID is good in addition to the keys. The broker cannot check whose it is."},
+	{Path: "broker.isolate", Kind: KindBool, Default: "false", Flag: "isolate",
+		Help: "Whether each SharedAccessKeyName other than RootManageSharedAccessKey is a namespace of its own, so that parallel tests share one broker."},
+	{Path: "broker.expiry", Kind: KindChoice, Default: "lazy", Choices: []string{"lazy", "lazy-head", "eager"}, Flag: "broker-expiry",
+		Help: "When expired messages leave a queue of the embedded broker: `lazy`, as in Azure, moves all of them when somebody receives; " +
+			"`lazy-head` then moves only what stands before the first live message; `eager` moves each at once."},
+	{Path: "broker.quirks", Kind: kindStrings, Choices: quirk.Names(),
+		Help: "Ways in which the embedded broker differs from what is assumed of Service Bus, separated by commas; docs/internals/servicebus.md explains each. " +
+			"For tests of what happens if an assumption is wrong."},
+	{Path: "broker.autoCreate", Kind: KindBool, Default: "false", DefaultNote: "; true without a file", Flag: "broker-auto-create",
+		Help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires, so that Overdue can do its work; in Azure, deadLetteringOnMessageExpiration is off by default."},
+	{Path: "broker.monitorQueue", Kind: KindBool, Default: "true", Flag: "broker-monitor-queue",
+		Help: "Whether `overdue broker` makes the monitor queue, so that a proxy and a monitor can use it at once. `overdue run` always does."},
+	{Path: "broker.clockOffset", Kind: kindDuration, Default: "0s", min: -day / 2, max: day / 2,
+		Help: "How far the embedded broker's clock is ahead of the machine's. For tests of skewed clocks."},
+	{Path: "broker.maxMessageSize", Kind: kindSize, Default: "256KiB", min: 1 << 10, max: 100 << 20,
+		Help: "The largest message that the embedded broker takes. 256 KiB is that of the Standard tier."},
+	{Path: "broker.linkIdleTimeout", Kind: kindDuration, Default: "0s", max: day,
+		Help: "Detach a link that has been idle for this long, unless it leads to `$cbs`. Azure does so after 10m; 0 = never."},
+	{Path: "broker.connectionIdleTimeout", Kind: kindDuration, Default: "0s", max: day,
+		Help: "Close a connection that has had no link for this long, but to `$cbs`. Azure does so after 5m; 0 = never."},
+	{Path: "broker.emulatorConfig", Kind: kindFile, Flag: "emulator-config",
+		Help: "The Config.json of Microsoft's Service Bus emulator, as it is: its queues and topics come on top of those below."},
+	{Path: "broker.queues", Kind: kindList,
+		Help: "The queues of the embedded broker."},
+	{Path: "broker.queues[].name", Kind: kindEntity, need: true,
+		Help: "What the queue is called. Upper and lower case are the same."},
+})
+
+// entitySettings are those of a queue or a subscription; what says which.
+func entitySettings(prefix, what string) []*Setting {
+	rows := []*Setting{
+		{Path: ".deadLetteringOnMessageExpiration", Kind: KindBool, Default: "false",
+			Help: "Whether an expired message goes to the dead-letter queue. Otherwise it is dropped."},
+		{Path: ".lockDuration", Kind: kindDuration, Default: "1m", min: int64(time.Second), max: int64(5 * time.Minute),
+			Help: "How long a received message, or a session, stays locked."},
+		{Path: ".maxDeliveryCount", Kind: kindCount, Default: "10", min: 1, max: broker.MaxMaxDeliveryCount,
+			Help: "How often a message is delivered before it is dead-lettered."},
+		{Path: ".requiresSession", Kind: KindBool, Default: "false",
+			Help: "Whether messages belong to sessions, and are received one session at a time."},
+		{Path: ".forwardTo", Kind: kindString,
+			Help: "The queue or topic that every message is passed on to. Not with `requiresSession`, and what forwards is never deleted for idleness."},
+		{Path: ".forwardDeadLetteredMessagesTo", Kind: kindString,
+			Help: "The queue or topic that dead letters are passed on to."},
+	}
+	return under(prefix, append(rows, lifeSettings(what)...))
+}
+
+// lifeSettings are what a queue, a topic and a subscription have in common.
+func lifeSettings(what string) []*Setting {
+	return []*Setting{
+		{Path: ".defaultMessageTimeToLive", Kind: kindDuration, Default: "0s", max: 1<<63 - 1,
+			Help: "The time to live of messages that state none, and a cap for those that do. 0 = unlimited."},
+		{Path: ".autoDeleteOnIdle", Kind: kindDuration, Default: "0s", max: 1<<63 - 1,
+			Help: "Delete the " + what + " when it has not been used for this long. 0 = never."},
+	}
+}
+
+// storeSettings are those of what messages are sent to: a queue or a topic.
+func storeSettings() []*Setting {
+	return []*Setting{
+		{Path: ".requiresDuplicateDetection", Kind: KindBool, Default: "false",
+			Help: "Whether a message whose message-id came before is dropped."},
+		{Path: ".duplicateDetectionHistoryTimeWindow", Kind: kindDuration, Default: "10m", min: int64(20 * time.Second), max: 7 * day,
+			Help: "For how long message-ids are remembered."},
+		{Path: ".enablePartitioning", Kind: KindBool, Default: "false",
+			Help: "Whether the entity is partitioned: its sequence numbers name a partition, and one batch has one session or partition key."},
+		{Path: ".maxSizeInMegabytes", Kind: kindCount, Default: "0", max: 1 << 20,
+			Help: "How much it holds, subscriptions and dead letters included. 0 = as much as there is memory."},
+	}
+}
+
+// under puts rows below a prefix.
+func under(prefix string, rows []*Setting) []*Setting {
+	for _, r := range rows {
+		r.Path = prefix + r.Path
+	}
+	return rows
+}
+
+const subscription = "broker.topics[].subscriptions[]"
+
+var queueSettings = slices.Concat(entitySettings("broker.queues[]", "queue"), under("broker.queues[]", storeSettings()))
+
+var topicSettings = slices.Concat([]*Setting{
+	{Path: "broker.topics", Kind: kindList,
+		Help: "The topics of the embedded broker."},
+	{Path: "broker.topics[].name", Kind: kindEntity, need: true,
+		Help: "What the topic is called."},
+}, under("broker.topics[]", slices.Concat(lifeSettings("topic"), storeSettings())), []*Setting{
+	{Path: "broker.topics[].subscriptions", Kind: kindList,
+		Help: "The subscriptions of the topic."},
+	{Path: subscription + ".name", Kind: kindEntity, need: true,
+		Help: "What the subscription is called."},
+}, entitySettings(subscription, "subscription"), []*Setting{
+	{Path: subscription + ".deadLetteringOnFilterEvaluationExceptions", Kind: KindBool, Default: "true",
+		Help: "Whether a message that a filter fails on goes to the dead-letter queue. Otherwise it does not match."},
+	{Path: subscription + ".rules", Kind: kindList,
+		Help: "Which messages the subscription gets; without rules all of them."},
+	{Path: subscription + ".rules[].name", Kind: kindString, need: true,
+		Help: "What the rule is called."},
+	{Path: subscription + ".rules[].sql", Kind: kindString,
+		Help: "A filter in the SQL of Service Bus, such as `priority > 5 AND sys.Label LIKE 'order%'`."},
+	{Path: subscription + ".rules[].action", Kind: kindString,
+		Help: "What to change in the copy, such as `SET region = 'eu'; REMOVE priority`."},
+	{Path: subscription + ".rules[].correlation.correlationId", Kind: kindString,
+		Help: "The correlation-id that a message has to have."},
+	{Path: subscription + ".rules[].correlation.messageId", Kind: kindString,
+		Help: "The message-id that a message has to have."},
+	{Path: subscription + ".rules[].correlation.to", Kind: kindString,
+		Help: "The address that a message has to have."},
+	{Path: subscription + ".rules[].correlation.replyTo", Kind: kindString,
+		Help: "The address for replies that a message has to have."},
+	{Path: subscription + ".rules[].correlation.subject", Kind: kindString,
+		Help: "The subject, or label that a message has to have."},
+	{Path: subscription + ".rules[].correlation.sessionId", Kind: kindString,
+		Help: "The session-id that a message has to have."},
+	{Path: subscription + ".rules[].correlation.replyToSessionId", Kind: kindString,
+		Help: "The session-id for replies that a message has to have."},
+	{Path: subscription + ".rules[].correlation.contentType", Kind: kindString,
+		Help: "The content type that a message has to have."},
+	{Path: subscription + ".rules[].correlation.properties", Kind: kindMap,
+		Help: "Application properties that a message has to have, with these values."},
+})
+
+// The rows that the endpoints of the proxy and of the embedded broker have in common.
+
+// certificateSettings are those of what an endpoint shows who speaks TLS, below the section at.
+func certificateSettings(at string) []*Setting {
+	return []*Setting{
+		{Path: at + ".certFile", Kind: kindFile,
+			Help: "A certificate of your own, in PEM, with its chain. It is read again when it has been replaced."},
+		{Path: at + ".keyFile", Kind: kindFile,
+			Help: "The key of the certificate, in PEM."},
+		{Path: at + ".hosts", Kind: kindStrings,
+			Help: "Further names and addresses for Overdue's own certificate, separated by commas; localhost is always included."},
+		{Path: at + ".directory", Kind: kindFile, DefaultNote: "a folder of the user's cache",
+			Help: "Where Overdue keeps its own certificate."},
+	}
+}
+
+// keySettings are those of the elements of the list of keys at.
+func keySettings(at string) []*Setting {
+	return []*Setting{
+		{Path: at + "[].name", Kind: kindString, need: true,
+			Help: "The SharedAccessKeyName."},
+		{Path: at + "[].key", Kind: kindString, secret: true,
+			Help: "The SharedAccessKey, of at least 12 characters."},
+		{Path: at + "[].keyFile", Kind: kindFile,
+			Help: "A file that holds the key. Give one of the two."},
+		{Path: at + "[].send", Kind: KindBool, Default: "false",
+			Help: "Whether the key is good for sending."},
+		{Path: at + "[].listen", Kind: KindBool, Default: "false",
+			Help: "Whether the key is good for receiving."},
+		{Path: at + "[].manage", Kind: KindBool, Default: "false",
+			Help: "Whether the key is good for everything, administration included."},
+	}
+}
+
+// alertSettings is the part of the table about sinks: what all have, then one kind after the other.
+var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
+	{Path: "alerts", Kind: kindList,
+		Help: "Sinks that get the events of missed deadlines and others, in addition to the log. Each element names one kind of sink."},
+	{Path: "alerts[].name", Kind: kindString, DefaultNote: "the kind of sink; from the second of a kind on with a number",
+		Help: "The name of the sink in logs and metrics. A renamed sink gets the events that it has not accepted yet a second time."},
+	{Path: "alerts[].entities", Kind: kindStrings, DefaultNote: "all",
+		Help: "Patterns of the queues and topics whose events the sink gets, such as `orders*`. A `*` matches anything but a slash."},
+	{Path: "alerts[].events", Kind: kindStrings, DefaultNote: "all",
+		Help: "Events that the sink gets: any of `missed` (a deadline), `incomplete` (a message that was not completed in time) and `near` (a deadline, see warnBefore)."},
+	{Path: "alerts[].title", Kind: kindString, template: true, DefaultNote: "the default wording",
+		Help: "A Go template for the first line of a notification, such as `{{.Count}} late on {{.Where}}`."},
+	{Path: "alerts[].text", Kind: kindString, template: true, DefaultNote: "the default wording",
+		Help: "A Go template for the rest of a notification."},
+	{Path: "alerts[].links.dashboard", Kind: kindString,
+		Help: "The URL of a dashboard, which notifications link to, such as `https://grafana.example.com/d/overdue?var-entity={entity}`. `{namespace}`, `{entity}`, `{subscription}` and `{type}` (`missed`, `incomplete`, `near`) stand for those of the group."},
+	{Path: "alerts[].links.runbook", Kind: kindString,
+		Help: "The URL of a runbook, with the same placeholders, such as `https://wiki.example.com/overdue/{entity}`."},
+	{Path: "alerts[].group.by", Kind: kindStrings, Default: "type,entity,subscription",
+		Help: "The fields that the events of a group share: any of `type`, `entity`, `subscription`, `strategy`, `reason`. The type always counts."},
+	{Path: "alerts[].group.wait", Kind: kindDuration, Default: "10s", max: int64(time.Hour),
+		Help: "How long the first event of a group waits for others before the notification is sent."},
+	{Path: "alerts[].group.interval", Kind: kindDuration, Default: "5m", min: int64(time.Second), max: day,
+		Help: "How long after a notification the next one of the group may be sent."},
+	{Path: "alerts[].group.resolveAfter", Kind: kindDuration, Default: "15m", min: int64(time.Second), max: 7 * day,
+		Help: "How long there must be no event before the group is resolved."},
+
+	{Path: "alerts[].webhook.url", Kind: kindURL, secret: true,
+		Help: "The URL that gets a POST with a CloudEvent for each missed deadline."},
+	{Path: "alerts[].webhook.grouped", Kind: KindBool, Default: "false",
+		Help: "Post notifications of groups instead, in the form that Alertmanager posts to its webhooks (version 4)."},
+	{Path: "alerts[].webhook.signingSecret", Kind: kindString, secret: true,
+		Help: "The secret that each request is signed with, by Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. Two, separated by a space, during a rotation: each request has a signature for both. docs/reference/webhooks.md shows how to check one."},
+	{Path: "alerts[].webhook.signingSecretFile", Kind: kindFile,
+		Help: "A file that holds the secret, or the two on a line each. A changed file takes effect at once."},
+}, servers("webhook", "the webhook"),
+	[]*Setting{{Path: "alerts[].alertmanager.url", Kind: kindURL, secret: true,
+		Help: "The base URL of an Alertmanager. It gets alerts over the API v2, repeated every minute until the group is resolved. It groups and waits itself, so group.wait is 0 here unless you set it. Add one sink for each member of a cluster."}},
+	servers("alertmanager", "the Alertmanager"),
+	[]*Setting{
+		{Path: "alerts[].alertmanager.severity", Kind: KindChoice, Default: "critical", Choices: []string{"critical", "error", "warning", "info"},
+			Help: "The label `severity` of a missed deadline, or of a message that was not completed in time. A deadline that is near is a warning at most."},
+		{Path: "alerts[].alertmanager.labels", Kind: kindTexts,
+			Help: "Labels that each alert gets in addition, such as `{team: payments}`. Alertmanager routes by labels."},
+		{Path: "alerts[].alertmanager.annotations", Kind: kindTexts,
+			Help: "Annotations that each alert gets in addition."},
+	},
+	[]*Setting{{Path: "alerts[].slack.url", Kind: kindURL, secret: true,
+		Help: "An incoming webhook of Slack."}},
+	requests("slack", "Slack"),
+	[]*Setting{{Path: "alerts[].teams.url", Kind: kindURL, secret: true,
+		Help: "A workflow of Teams that starts when a Teams webhook request is received."}},
+	requests("teams", "Teams"),
+	[]*Setting{
+		{Path: "alerts[].pagerduty.routingKey", Kind: kindString, secret: true,
+			Help: "The integration key of a service that uses the Events API v2."},
+		{Path: "alerts[].pagerduty.routingKeyFile", Kind: kindFile,
+			Help: "A file that holds the integration key."},
+		{Path: "alerts[].pagerduty.severity", Kind: KindChoice, Default: "error", Choices: []string{"critical", "error", "warning", "info"},
+			Help: "The severity of a missed deadline, or of a message that was not completed in time. A deadline that is near is a warning at most."},
+		{Path: "alerts[].pagerduty.url", Kind: kindURL, Default: "https://events.pagerduty.com/v2/enqueue",
+			Help: "The URL of the Events API v2. The service region Europe has another one."},
+		{Path: "alerts[].pagerduty.timeout", Kind: kindDuration, Default: "30s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
+			Help: "How long one attempt may take."},
+
+		{Path: "alerts[].email.host", Kind: kindString,
+			Help: "The mail server."},
+		{Path: "alerts[].email.port", Kind: kindCount, Default: "0", max: math.MaxUint16,
+			Help: "Its port. 0 = 587, 465 or 25, by email.security."},
+		{Path: "alerts[].email.security", Kind: KindChoice, Default: "starttls", Choices: []string{"starttls", "tls", "none"},
+			Help: "How the connection is protected: it must switch to TLS (`starttls`), uses TLS from the first byte (`tls`), or is in the clear (`none`)."},
+		{Path: "alerts[].email.username", Kind: kindString,
+			Help: "The user name for the mail server. Empty = no authentication."},
+		{Path: "alerts[].email.password", Kind: kindString, secret: true,
+			Help: "The password that goes with it."},
+		{Path: "alerts[].email.passwordFile", Kind: kindFile,
+			Help: "A file that holds the password."},
+		{Path: "alerts[].email.from", Kind: kindString,
+			Help: "The address of the sender."},
+		{Path: "alerts[].email.to", Kind: kindMailboxes,
+			Help: "The addresses of the recipients. Each may have a name, as in `Doe, Jane <jane@example.com>`."},
+		{Path: "alerts[].email.timeout", Kind: kindDuration, Default: "10s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
+			Help: "How long one attempt may take."},
+
+		{Path: "alerts[].serviceBus.entity", Kind: kindString,
+			Help: "A queue or topic of the same namespace that gets a CloudEvent for each missed deadline. It is not monitored unless monitor.entities lists it."},
+
+		{Path: "alerts[].shoutrrr.url", Kind: kindString, secret: true,
+			Help: "A URL of the library shoutrrr, which supports many more services, such as `ntfy://ntfy.sh/topic`. Its services `smtp`, `generic` and `logger` are not supported: use `email`, `webhook` and the log."},
+		{Path: "alerts[].shoutrrr.urlFile", Kind: kindFile,
+			Help: "A file that holds the URL."},
+	}), "webhook", "alertmanager", "slack", "teams", "pagerduty", "email", "serviceBus", "shoutrrr")
+
+// watchSettings is how Overdue watches itself.
+var watchSettings = []*Setting{
+	{Path: "canary.queue", Kind: kindString,
+		Help: "A queue for nothing but canaries: messages whose deadlines are missed on purpose, to see whether that is noticed. It has to dead-letter on expiry; the embedded broker makes it. Empty = no canary. Sinks get no events of canaries."},
+	{Path: "canary.interval", Kind: kindDuration, Default: "1m", min: int64(10 * time.Second), max: day,
+		Help: "How often one is sent. Each costs about ten broker operations."},
+	{Path: "heartbeat.url", Kind: kindURL, secret: true,
+		Help: "Requested (GET) every heartbeat.interval as long as this process is ready and its canary comes back: a dead man's switch behind it, such as healthchecks.io, notices when that ends."},
+	{Path: "heartbeat.urlFile", Kind: kindFile,
+		Help: "A file that holds the URL."},
+	{Path: "heartbeat.interval", Kind: kindDuration, Default: "1m", min: int64(time.Second), max: day,
+		Help: "How often."},
+}
+
+// sections marks the settings of those that an element may do without: their defaults hold where
+// they are given.
+func sections(path string, all []*Setting, names ...string) []*Setting {
+	for _, s := range all {
+		name, _, nested := strings.Cut(strings.TrimPrefix(s.Path, path), ".")
+		s.optional = nested && slices.Contains(names, name)
+	}
+	return all
+}
+
+// requests is what sinks have in common that take them over HTTP.
+func requests(kind, what string) []*Setting {
+	return []*Setting{
+		{Path: "alerts[]." + kind + ".urlFile", Kind: kindFile,
+			Help: "A file that holds the URL, such as a mounted secret."},
+		{Path: "alerts[]." + kind + ".timeout", Kind: kindDuration, Default: "30s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
+			Help: "How long one attempt to reach " + what + " may take."},
+	}
+}
+
+// servers is what sinks have in common that are servers of the operator's own.
+func servers(kind, what string) []*Setting {
+	path := "alerts[]." + kind + "."
+	return append(requests(kind, what), []*Setting{
+		{Path: path + "headers", Kind: kindTexts, secret: true,
+			Help: "Headers that each request gets in addition, such as `{X-Scope-OrgID: payments}`."},
+		{Path: path + "headersFile", Kind: kindFile,
+			Help: "A file that holds such headers, each on a line of its own as `name: value`."},
+		{Path: path + "bearerToken", Kind: kindString, secret: true,
+			Help: "A token for the header `Authorization: Bearer`."},
+		{Path: path + "bearerTokenFile", Kind: kindFile,
+			Help: "A file that holds the token."},
+		{Path: path + "username", Kind: kindString,
+			Help: "The user name for basic authentication."},
+		{Path: path + "password", Kind: kindString, secret: true,
+			Help: "The password that goes with it."},
+		{Path: path + "passwordFile", Kind: kindFile,
+			Help: "A file that holds the password."},
+		{Path: path + "authorityFile", Kind: kindFile,
+			Help: "The certificates, in PEM, that the server's certificate is checked against, instead of those of the machine."},
+	}...)
 }

@@ -26,12 +26,12 @@ func TestPagesAndTestsStateTheSameFigures(t *testing.T) {
 		},
 		"KiB of a message": {
 			{"docs/broker/README.md", `\| size of a message \| (\d+) KiB;`},
-			{"internal/config/settings_broker.go", `Path: "broker\.maxMessageSize", Kind: kindSize, Default: "(\d+)KiB"`},
+			{"internal/config/settings.go", `Path: "broker\.maxMessageSize", Kind: kindSize, Default: "(\d+)KiB"`},
 			{"internal/broker/config.go", `DefaultMaxMessageSize\s*= (\d+) << 10`},
 		},
 		"MiB of a message at most": {
 			{"docs/broker/README.md", `\| size of a message \| [^|]*up to (\d+) MiB`},
-			{"internal/config/settings_broker.go", `Path: "broker\.maxMessageSize"[^}]*max: (\d+) << 20`},
+			{"internal/config/settings.go", `Path: "broker\.maxMessageSize"[^}]*max: (\d+) << 20`},
 		},
 		"ms of a slot": {
 			{"docs/reference/companion.md", `whose deadlines fall into the same (\d+) ms`},
