@@ -3,16 +3,19 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	goamqp "github.com/Azure/go-amqp"
 	"go.uber.org/zap"
 
+	"overdue/internal/amqp"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/servicebus/rights"
@@ -206,4 +209,140 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, event, entity str
 	log(event, zap.String("work_queue", entity), zap.String("endpoint", endpointREST),
 		zap.Int("status", status), zap.Error(err))
 	rest.Refuse(w, r, status, retryAfter, sentence)
+}
+
+// Annotations that carry these properties on the wire.
+const (
+	annotationPartitionKey         = "x-opt-partition-key"
+	annotationViaPartitionKey      = "x-opt-via-partition-key"
+	annotationScheduledEnqueueTime = "x-opt-scheduled-enqueue-time"
+)
+
+// defaultPriority is AMQP's default, which a header omits.
+const defaultPriority = 4
+
+// isOurs reports whether a property states a deadline. Such properties match in any case, and get
+// the one spelling on the message that the monitor reads.
+func isOurs(property string) bool {
+	return strings.HasPrefix(property, "overdue-") || property == "ce-expirytime"
+}
+
+// knownOf returns the parts of the message that the send path needs.
+func knownOf(m *rest.Message) *message {
+	return &message{
+		ID: m.Broker.MessageID, SessionID: m.Broker.SessionID,
+		Size: int64(len(m.Body)),
+		TTL:  m.Broker.TimeToLive, ScheduledEnqueueTime: m.Broker.ScheduledEnqueueTime,
+		Property: func(name string) any { return m.Properties[name] },
+	}
+}
+
+// amqpOf returns the message for the wire, with the stamped TTL, if any. A message without an id
+// gets one even where no companion names it, as every message does that the REST API takes.
+func amqpOf(m *rest.Message, known *message) *goamqp.Message {
+	b := &m.Broker
+	out := &goamqp.Message{
+		ApplicationProperties: m.Properties,
+		Data:                  [][]byte{m.Body},
+		Properties: &goamqp.MessageProperties{
+			MessageID:      cmp.Or(b.MessageID, known.GivenID, newMessageID()),
+			ContentType:    amqp.Optional(b.ContentType),
+			GroupID:        amqp.Optional(b.SessionID),
+			ReplyTo:        amqp.Optional(b.ReplyTo),
+			ReplyToGroupID: amqp.Optional(b.ReplyToSessionID),
+			Subject:        amqp.Optional(b.Label),
+			To:             amqp.Optional(b.To),
+		},
+	}
+	if b.CorrelationID != "" {
+		out.Properties.CorrelationID = b.CorrelationID
+	}
+	ttl := b.TimeToLive
+	if known.Stamp > 0 {
+		ttl = known.Stamp
+	}
+	var header amqp.Header
+	var stated amqp.Properties
+	amqp.StateLife(&header, &stated, ttl, time.Now())
+	if header.HasTTL {
+		out.Header = &goamqp.MessageHeader{TTL: time.Duration(header.TTL) * time.Millisecond, Priority: defaultPriority}
+	}
+	if stated.HasCreationTime {
+		created, expires := stated.CreationTime.Time(), stated.AbsoluteExpiryTime.Time()
+		out.Properties.CreationTime, out.Properties.AbsoluteExpiryTime = &created, &expires
+	}
+	out.Annotations = goamqp.Annotations{}
+	if b.PartitionKey != "" {
+		out.Annotations[annotationPartitionKey] = b.PartitionKey
+	}
+	if b.ViaPartitionKey != "" {
+		out.Annotations[annotationViaPartitionKey] = b.ViaPartitionKey
+	}
+	if !b.ScheduledEnqueueTime.IsZero() {
+		out.Annotations[annotationScheduledEnqueueTime] = b.ScheduledEnqueueTime
+	}
+	return out
+}
+
+// A request is the send of one HTTP request. Its handler's goroutine transmits when the send
+// steps to it, and waits for the result.
+type request struct {
+	send
+	ctx    context.Context // of the send, once it has begun
+	goesOn chan struct{}   // a token: transmit
+	result chan error      // takes the one result
+}
+
+func (p *Proxy) newRequest(entity string, settings Settings, ms []*message) *request {
+	r := &request{goesOn: make(chan struct{}, 1), result: make(chan error, 1)}
+	via := endpointREST
+	if p.metrics.isCanary(entity) {
+		via = endpointCanary
+	}
+	r.p, r.to, r.via, r.entity, r.settings, r.n, r.ms, r.began = p, r, via, entity, settings, len(ms), ms, time.Now()
+	r.trace = r.traced()
+	return r
+}
+
+// run runs the send. carry sends the messages, with their stamped TTLs, and returns when the
+// broker has accepted them.
+func (r *request) run(ctx context.Context, carry func(context.Context) error) error {
+	if err := r.wait(ctx); err != nil {
+		r.step(refused, err)
+		return <-r.result
+	}
+	// From here on the send runs to its end even if the app hangs up: leaving between the work
+	// message and its companion must not separate them.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.p.cfg.SendTimeout)
+	defer cancel()
+	r.ctx = ctx
+	if err := r.prepare(); err != nil {
+		defer r.p.sends.leave()
+		r.step(refused, err)
+		return <-r.result
+	}
+	r.begin()
+	for {
+		select {
+		case <-r.goesOn:
+			r.step(brokerSettled, carry(ctx))
+		case <-ctx.Done():
+			r.step(timeout, nil)
+			return <-r.result
+		case err := <-r.result:
+			return err
+		}
+	}
+}
+
+func (r *request) transmit() { r.goesOn <- struct{}{} }
+
+func (r *request) schedulingContext() context.Context { return r.ctx }
+
+func (r *request) finished(err error) {
+	r.count(err)
+	if err != nil { // the answer is logged by refuse, which does not know the message
+		r.p.cfg.Log.Debug("send failed", r.failure(err)...)
+	}
+	r.result <- err
 }

@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"go.uber.org/zap"
+
+	"overdue/internal/lifecycle"
 	"overdue/scheduler"
 )
 
@@ -232,4 +236,116 @@ func (s *send) report(err error) {
 	case s.once && !s.slotted:
 		s.p.cfg.Scheduler.Confirm(s.entity, s.refs)
 	}
+}
+
+// inFlight bounds the sends to monitored entities that have no outcome yet.
+type inFlight struct {
+	places  chan struct{} // one per send
+	timeout time.Duration // of a wait for a place
+	queued  atomic.Int64  // sends that wait for one
+
+	mu     sync.Mutex
+	closed bool
+	all    sync.WaitGroup // MUST only grow under mu while closed is false
+}
+
+// enter takes a place, and leave releases it. enter waits until ctx ends or the timeout has passed,
+// and then fails with errBusy. After close it fails with errClosed.
+func (f *inFlight) enter(ctx context.Context) error {
+	select {
+	case f.places <- struct{}{}:
+	default:
+		f.queued.Add(1)
+		defer f.queued.Add(-1)
+		ctx, cancel := context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+		select {
+		case f.places <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("proxy: %w", errBusy)
+		}
+	}
+	return f.entered()
+}
+
+// tryEnter is like enter, but does not wait. ok is false when no place is free.
+func (f *inFlight) tryEnter() (ok bool, err error) {
+	select {
+	case f.places <- struct{}{}:
+		return true, f.entered()
+	default:
+		return false, nil
+	}
+}
+
+// entered counts a send that has taken a place. After close it releases the place instead.
+func (f *inFlight) entered() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		<-f.places
+		return fmt.Errorf("proxy: %w", errClosed)
+	}
+	f.all.Add(1)
+	return nil
+}
+
+func (f *inFlight) leave() {
+	<-f.places
+	f.all.Done()
+}
+
+// close refuses new sends, and waits until the others have left or ctx ends.
+func (f *inFlight) close(ctx context.Context) error {
+	f.mu.Lock()
+	f.closed = true
+	f.mu.Unlock()
+	if err := lifecycle.Wait(ctx, &f.all); err != nil {
+		return fmt.Errorf("proxy: sends still in flight: %w", err)
+	}
+	return nil
+}
+
+// logAccepted logs, at level debug, n messages that the broker has accepted. companion is the kind
+// of their companions, "none" where they have none; refs are the references. A send that fails is
+// logged where its error stops.
+func (p *Proxy) logAccepted(via, entity string, n int, companion string, refs []scheduler.Reference) {
+	ce := p.cfg.Log.Check(zap.DebugLevel, "send accepted")
+	if ce == nil {
+		return
+	}
+	fields := []zap.Field{zap.String("work_queue", entity), zap.String("endpoint", via), zap.Int("messages", n), zap.String("companion", companion)}
+	if len(refs) > 0 { // the first stands for all: a batch has thousands
+		fields = append(fields, zap.Time("deadline", refs[0].Deadline), zap.String("stated", refs[0].Stated))
+		if refs[0].MessageID != "" {
+			fields = append(fields, zap.String("message_id", refs[0].MessageID))
+		}
+	}
+	ce.Write(fields...)
+}
+
+// failure returns what the log says of a send that failed. The first message stands for all.
+func (s *send) failure(err error) []zap.Field {
+	fields := []zap.Field{zap.String("work_queue", s.entity), zap.String("endpoint", s.via), zap.Int("messages", s.n), zap.Error(err)}
+	id := ""
+	if len(s.ms) > 0 {
+		id = s.ms[0].ID
+	} else if len(s.refs) > 0 { // the promises are made
+		id = s.refs[0].MessageID
+	}
+	if id != "" {
+		fields = append(fields, zap.String("message_id", id))
+	}
+	return fields
+}
+
+// companionKind names the kind of the companions of a send, for the log.
+func (s *send) companionKind() string {
+	switch {
+	case len(s.promises) == 0:
+		return "none"
+	case s.slotted:
+		return "slot"
+	}
+	return "each"
 }
