@@ -156,3 +156,12 @@ func (c *call) destinations(forwards [2]string) error {
 	}
 	return nil
 }
+
+// The bounds of the service that hold for other ways to set an entity up, too.
+const (
+	MinLockDuration = minLockDuration
+	MaxLockDuration = maxLockDuration
+	MinTimeToLive   = minTimeToLive
+	MinWindow       = minWindow
+	MaxWindow       = maxWindow
+)

@@ -75,3 +75,13 @@ func isLoopback(host string) bool {
 func (l location) entityURL() string {
 	return "The messaging entity 'sb://" + l.r.Host + "/" + l.target.Path + "'"
 }
+
+// parseTarget reads the path of a URL as it was sent: clients escape the slashes
+// of a name, or do not. Errors: address.ErrNotPlain.
+func parseTarget(escaped string) (address.Target, error) {
+	path, err := address.URLPath(escaped)
+	if err != nil {
+		return address.Target{Path: escaped}, badRequest("The path %v.", err)
+	}
+	return address.TargetAt(path), nil
+}
