@@ -9,5 +9,5 @@
 //
 // Each use has a circuit of its own. When Redis fails a use, the circuit opens for a while, and the
 // process goes on alone. Companions have no circuit, because a process cannot go on without them.
-// Every call is bounded in time. commands*.go have every command that is ever sent to Redis.
+// Every call is bounded in time. commands.go has every command that is ever sent to Redis.
 package redisstore

@@ -4,6 +4,7 @@ package address
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -187,4 +188,18 @@ func (a Address) Key() string { return strings.ToLower(a.String()) }
 func (a Address) Folded() Address {
 	a.Name, a.Subscription = strings.ToLower(a.Name), strings.ToLower(a.Subscription)
 	return a
+}
+
+// MessageName names a message of an entity: by its message-id, or by # and its sequence number if
+// it has none.
+func MessageName(messageID string, number int64) string {
+	if messageID != "" {
+		return messageID
+	}
+	return "#" + strconv.FormatInt(number, 10)
+}
+
+// Names reports whether name names a message: it is its message-id, or # and its sequence number.
+func Names(name, messageID string, number int64) bool {
+	return name == messageID || name == MessageName("", number)
 }

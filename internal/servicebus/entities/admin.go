@@ -202,3 +202,124 @@ func failure(resp *http.Response, body []byte) (line string, ours bool) {
 	}
 	return fmt.Sprintf("status %d: %s", resp.StatusCode, detail), true
 }
+
+// Details is what an operator wants to know of an entity beyond Info. It is read each time, since
+// it counts.
+type Details struct {
+	Info
+	Status           string // Active, Disabled, SendDisabled, ReceiveDisabled; "" = not said
+	MaxDeliveryCount int    // 0 = not said
+	Counts           Counts
+
+	// Subscriptions of a topic, in the order of Info.Subscriptions.
+	Subscriptions []SubscriptionDetails
+}
+
+// SubscriptionDetails is Details of a subscription.
+type SubscriptionDetails struct {
+	Subscription
+	Status           string
+	MaxDeliveryCount int
+	Counts           Counts
+}
+
+// Counts are messages, as the administration API counts them: expired ones that are still there
+// count as active.
+type Counts struct {
+	Active, Scheduled, DeadLetter, TransferDeadLetter int64
+}
+
+// Describe is Read with what changes by itself.
+func (a *Admin) Describe(ctx context.Context, name string) (Details, error) {
+	answer, err := a.get(ctx, name, "", nil)
+	if err != nil {
+		return Details{}, fmt.Errorf("settings of %q: %w", name, err)
+	}
+	var d Details
+	info, said, err := entityOf(answer)
+	if err == nil {
+		d = Details{Info: info, Status: said.Status, MaxDeliveryCount: int(said.MaxDeliveryCount), Counts: said.Counts}
+		if d.Kind == Topic {
+			d.Subscriptions, err = a.subscriptionDetails(ctx, name)
+		}
+	}
+	if err != nil {
+		return Details{}, fmt.Errorf("settings of %q: %w", name, err)
+	}
+	for _, s := range d.Subscriptions {
+		d.Info.Subscriptions = append(d.Info.Subscriptions, s.Subscription)
+	}
+	return d, nil
+}
+
+// Tier is Basic, Standard or Premium. It needs the Manage right of the whole namespace.
+func (a *Admin) Tier(ctx context.Context) (string, error) {
+	answer, err := a.get(ctx, "$namespaceinfo", "", nil)
+	if err != nil {
+		return "", fmt.Errorf("tier of the namespace: %w", err)
+	}
+	for _, e := range answer.Entries {
+		if d := e.Description; d != nil && d.Name.Local == "NamespaceInfo" && d.ChildText("MessagingSKU") != "" {
+			return d.ChildText("MessagingSKU"), nil
+		}
+	}
+	return "", errors.New("tier of the namespace: the answer does not say it")
+}
+
+// List names the queues or topics of the namespace, at most limit of them, in the order of their
+// names; more reports that there are others.
+func (a *Admin) List(ctx context.Context, kind Kind, limit int) (names []string, more bool, err error) {
+	which := map[Kind]string{Queue: "Queues", Topic: "Topics"}[kind]
+	for len(names) <= limit {
+		answer, err := a.get(ctx, "$Resources/"+which, "", url.Values{
+			"$skip": {strconv.Itoa(len(names))}, "$top": {strconv.Itoa(pageSize)},
+		})
+		if err != nil {
+			return nil, false, fmt.Errorf("list of %s: %w", strings.ToLower(which), err)
+		}
+		for _, e := range answer.Entries {
+			if e.Title == "" {
+				return nil, false, fmt.Errorf("list of %s: the answer has an entry without a name", strings.ToLower(which))
+			}
+			names = append(names, e.Title)
+		}
+		if len(answer.Entries) < pageSize {
+			break
+		}
+	}
+	slices.Sort(names)
+	if len(names) > limit {
+		return names[:limit], true, nil
+	}
+	return names, false, nil
+}
+
+// Endpoint is the one of Endpoints that answered last, the first before any has.
+func (a *Admin) Endpoint() string { return a.Endpoints[a.good.Load()] }
+
+// InOrder makes a request of an SDK with do, its elements in the order of the service, and removes
+// elements from the answer that do not hold. Otherwise the SDK for Go takes the forward and the
+// metadata from a queue that it reads, changes and writes back. Or it puts settings in force that
+// another client stated in vain.
+func InOrder(r *http.Request, do func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+	if r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		body = atom.InOrder(body)
+		r = r.Clone(r.Context())
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	resp, err := do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(atom.Holding(body)))
+	return resp, nil
+}

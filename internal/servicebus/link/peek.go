@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/client"
@@ -328,3 +329,154 @@ func peeked(body amqp.Raw) iter.Seq2[[]byte, error] {
 
 // Close closes the links.
 func (p *Peeker) Close(ctx context.Context) { p.node.Close(ctx) }
+
+// A Lock is the token of one delivery.
+type Lock amqp.UUID
+
+// lockOf returns the lock that a delivery has. The broker writes the token as the delivery tag, as
+// .NET orders the bytes of a GUID (azservicebus, lockTokenFromMessageTag).
+func lockOf(t []byte) (lock Lock) {
+	if len(t) != len(lock) {
+		return Lock{}
+	}
+	copy(lock[:], t)
+	lock[0], lock[1], lock[2], lock[3] = t[3], t[2], t[1], t[0]
+	lock[4], lock[5], lock[6], lock[7] = t[5], t[4], t[7], t[6]
+	return lock
+}
+
+// TakeDeferred locks the deferred message with that number. In an entity that requires sessions its
+// session has to be locked by a Receiver meanwhile, and named. until is the end of the lock by the
+// broker's clock; zero: unknown. ok is false where the message is not
+// there to be had: gone, locked by somebody else, or expired, which the broker notices only now and
+// acts upon. After an error the Peeker is closed.
+func (p *Peeker) TakeDeferred(ctx context.Context, number int64, session *string) (lock Lock, until time.Time, ok bool, err error) {
+	request := amqp.Map{
+		{Key: "sequence-numbers", Value: amqp.Array{number}},
+		{Key: "receiver-settle-mode", Value: uint32(1)}, // under lock
+	}
+	if session != nil {
+		request = append(request, amqp.Pair{Key: "session-id", Value: *session})
+	}
+	err = p.call(ctx, "com.microsoft:receive-by-sequence-number", []amqp.Map{request}, func(_ int, body amqp.Raw) error {
+		for entry, err := range listed(body) {
+			if err != nil {
+				return err
+			}
+			r, _ := amqp.MapLookup(entry, "lock-token")
+			token, isUUID := r.Value().(amqp.UUID)
+			if !isUUID {
+				return fmt.Errorf("link: deferred message %d came without a lock token", number)
+			}
+			lock, ok = Lock(token), true
+			r, _ = amqp.MapLookup(entry, "message")
+			if encoded := r.Binary(); r.Err() == nil {
+				raw := beforeBody(encoded)
+				until = annotated(raw.MessageAnnotations, "x-opt-locked-until")
+			}
+			return nil
+		}
+		return nil
+	}, ConditionMessageNotFound, ConditionSessionLost)
+	return lock, until, ok && err == nil, err
+}
+
+// DeadLetter moves the message under that lock to the dead-letter queue, with a reason and a
+// description. session is as in TakeDeferred. ok is false where the lock is no more. After an error
+// the Peeker is closed.
+func (p *Peeker) DeadLetter(ctx context.Context, lock Lock, session *string, reason, description string) (ok bool, err error) {
+	return p.settle(ctx, lock, session, amqp.Map{
+		{Key: "disposition-status", Value: "suspended"},
+		{Key: "deadletter-reason", Value: reason},
+		{Key: "deadletter-description", Value: description},
+	})
+}
+
+// DeferAgain gives back a deferred message, which stays deferred. session is as in TakeDeferred. ok
+// is false where the lock is no more. After an error the Peeker is closed.
+func (p *Peeker) DeferAgain(ctx context.Context, lock Lock, session *string) (ok bool, err error) {
+	return p.settle(ctx, lock, session, amqp.Map{{Key: "disposition-status", Value: "defered"}}) // as the wire spells it
+}
+
+// settle sends a disposition for the message under that lock.
+func (p *Peeker) settle(ctx context.Context, lock Lock, session *string, request amqp.Map) (ok bool, err error) {
+	request = append(request, amqp.Pair{Key: "lock-tokens", Value: amqp.Array{amqp.UUID(lock)}})
+	if session != nil {
+		request = append(request, amqp.Pair{Key: "session-id", Value: *session})
+	}
+	err = p.call(ctx, "com.microsoft:update-disposition", []amqp.Map{request}, func(int, amqp.Raw) error {
+		ok = true
+		return nil
+	}, ConditionLockLost, ConditionSessionLost)
+	return ok && err == nil, err
+}
+
+const operationRenew = "com.microsoft:renew-lock"
+
+// renewBatch bounds the locks of one request.
+const renewBatch = 100
+
+// RenewLocks renews locks of the entity, whichever link they came over. until has the instants at
+// which they lapse now, by the broker's clock; the zero time for a lock that is no more. It also
+// returns how many requests that took. After an error the Peeker is closed.
+func (p *Peeker) RenewLocks(ctx context.Context, locks []Lock) (until []time.Time, requests int, err error) {
+	until = make([]time.Time, len(locks))
+	var batches [][]int
+	for i := range locks {
+		if i%renewBatch == 0 {
+			batches = append(batches, nil)
+		}
+		batches[len(batches)-1] = append(batches[len(batches)-1], i)
+	}
+	// A request with a lock that is no more renews none: those of its locks are asked for one by
+	// one.
+	alone, err := p.renew(ctx, locks, batches, until)
+	requests = len(batches)
+	if err != nil || len(alone) == 0 {
+		return until, requests, err
+	}
+	_, err = p.renew(ctx, locks, alone, until)
+	return until, requests + len(alone), err
+}
+
+// renew makes one request for each batch, which are indexes of locks. again are the locks of
+// batches that the broker has refused, one by one.
+func (p *Peeker) renew(ctx context.Context, locks []Lock, batches [][]int, until []time.Time) (again [][]int, err error) {
+	requests := make([]amqp.Map, len(batches))
+	for i, batch := range batches {
+		tokens := make(amqp.Array, len(batch))
+		for k, at := range batch {
+			tokens[k] = amqp.UUID(locks[at])
+		}
+		requests[i] = amqp.Map{{Key: "lock-tokens", Value: tokens}}
+	}
+	answered := make([]bool, len(batches))
+	err = p.call(ctx, operationRenew, requests, func(i int, body amqp.Raw) error {
+		answered[i] = true
+		r, _ := amqp.MapLookup(body, "expirations")
+		times, _ := r.Value().(amqp.Array)
+		if len(times) != len(batches[i]) {
+			return fmt.Errorf("%d locks were renewed of %d", len(times), len(batches[i]))
+		}
+		for k, at := range batches[i] {
+			t, ok := times[k].(amqp.Timestamp)
+			if !ok {
+				return fmt.Errorf("a lock was renewed until %T", times[k])
+			}
+			until[at] = t.Time()
+		}
+		return nil
+	}, ConditionLockLost, ConditionMessageNotFound)
+	if err != nil {
+		return nil, err
+	}
+	for i, batch := range batches {
+		if answered[i] || len(batch) == 1 {
+			continue
+		}
+		for _, at := range batch {
+			again = append(again, []int{at})
+		}
+	}
+	return again, nil
+}
