@@ -16,8 +16,8 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// The way to a namespace of which nothing is known but its connection string, tried on our own, which
-// keeps everything on disk.
+// The way to a namespace of which nothing is known but its connection string, tried on our own,
+// which keeps everything on disk.
 func TestEmbeddedBrokerByItsConnectionString(t *testing.T) {
 	Run(t, RealTime, func(t *testing.T) *Target {
 		disk, err := store.Open(filepath.Join(t.TempDir(), "broker"))

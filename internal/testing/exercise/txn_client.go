@@ -4,11 +4,13 @@ package exercise
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
+	"testing"
 
 	wire "overdue/internal/amqp"
 	"overdue/internal/testing/brokertest"
@@ -327,4 +329,26 @@ func (c *txnClient) wantRefused(what string, st wire.DeliveryState, want ...wire
 // described is a state as the trace of the broker writes it.
 func described(st wire.DeliveryState) string {
 	return wire.Trace(&wire.Disposition{State: st}, 0)
+}
+
+// Transact sends encoded messages to an entity in a transaction, over a connection of its own, and
+// returns when each was accepted. The transaction is open until end is called, which commits it or
+// rolls it back. The Go SDK has no transactions.
+func Transact(t *testing.T, dial func(context.Context) (net.Conn, error), entity string, encoded ...[]byte) (end func(commit bool)) {
+	t.Helper()
+	s := &scene{T: t, target: &Target{Dial: dial}, ctx: t.Context()}
+	c := s.transactions()
+	to := c.to(entity, nil)
+	txn := c.declare()
+	for _, m := range encoded {
+		c.wantProvisional(c.transfer(to, txn, false, m), txn, wire.Accepted{})
+	}
+	return func(commit bool) {
+		t.Helper()
+		if commit {
+			c.commit(txn)
+		} else {
+			c.rollback(txn)
+		}
+	}
 }
