@@ -8,9 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/signal"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -258,4 +261,83 @@ func (l *Lifecycle) Drain() error {
 	l.mu.Unlock()
 	close(l.drained)
 	return l.err
+}
+
+// Wait waits for wg, or returns the cause of ctx when ctx ends. Its goroutine then stays until wg
+// is done.
+func Wait(ctx context.Context, wg *sync.WaitGroup) error {
+	ended := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Apps are the clients that are connected to the endpoints.
+type Apps interface {
+	// Drain lets no more connections in, and returns when the last one is closed or ctx ends.
+	Drain(context.Context) error
+	Connections() int
+}
+
+// Delays leave apps time between the request to stop and the stop. In that time nothing changes for
+// them, except that after Min no new connection is accepted.
+type Delays struct {
+	Min, Max time.Duration // since the request; Max is not below Min, or 0
+	Apps     Apps          // nil = there are no endpoints, and nothing to wait for
+}
+
+// linger waits until the delays are over. It calls said with what it waits for.
+func (f *Delays) linger(hurry context.Context, said func(func() string)) {
+	if f.Apps == nil {
+		return
+	}
+	began := time.Now()
+	left := func(d time.Duration) time.Duration { return max(0, d-time.Since(began)).Round(100 * time.Millisecond) }
+	if f.Min > 0 {
+		said(func() string { return fmt.Sprintf("the endpoints stay open for %s more", left(f.Min)) })
+		select {
+		case <-time.After(f.Min):
+		case <-hurry.Done():
+			return
+		}
+	}
+	if f.Max > f.Min && hurry.Err() == nil {
+		if f.Apps.Connections() > 0 {
+			said(func() string {
+				return fmt.Sprintf("waits for the connections of apps (%d), for %s at most", f.Apps.Connections(), left(f.Max))
+			})
+		}
+		ctx, cancel := context.WithTimeout(hurry, f.Max-f.Min)
+		defer cancel()
+		_ = f.Apps.Drain(ctx) // apps that are still connected have had the time
+	}
+}
+
+// ErrTerminated is the cause of a context that SIGTERM has ended: the one way to ask for an end
+// that leaves time. A user who types Ctrl-C does not want to wait.
+var ErrTerminated = errors.New("SIGTERM")
+
+// UntilSignal is a context that ends with the first SIGINT or SIGTERM. The second one has its usual
+// effect: the end. During a drain, the process takes the second one to cut the drain short.
+func UntilSignal() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-signals
+		signal.Stop(signals)
+		if s == syscall.SIGTERM {
+			cancel(ErrTerminated)
+			return
+		}
+		cancel(fmt.Errorf("signal: %s", s))
+	}()
+	return ctx
 }

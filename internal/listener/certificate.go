@@ -4,15 +4,22 @@ package listener
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
@@ -198,4 +205,195 @@ func writeTemp(file string, content []byte, mode fs.FileMode) (string, error) {
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return f.Name(), nil
+}
+
+// LoadCertificate reads a certificate and its key, both in PEM. It reads them again when a
+// client connects after the files have changed, so that a mounted secret can rotate. Invalid
+// files, such as a certificate without its new key, change nothing. changed, which may be
+// nil, gets each error and each success once.
+func LoadCertificate(certFile, keyFile string, changed func(error)) (*Certificate, error) {
+	if changed == nil {
+		changed = func(error) {}
+	}
+	f := &certificateFiles{certFile: certFile, keyFile: keyFile, changed: changed}
+	pair, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	c := newCertificate(*pair, certFile, keyFile)
+	c.TLS.Certificates = nil
+	c.TLS.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.current(), nil }
+	return c, nil
+}
+
+// certificateFiles are the latest valid certificate and its key.
+type certificateFiles struct {
+	certFile, keyFile string
+	changed           func(error)
+
+	mu   sync.Mutex
+	pair *tls.Certificate
+	seen [2]version // of the files, when they were last read
+}
+
+// A version changes with the file, and also when a symbolic link leads to another file, as in
+// a mounted secret.
+type version struct {
+	time time.Time
+	size int64
+	file os.FileInfo
+}
+
+func (v version) equal(w version) bool {
+	return v.time.Equal(w.time) && v.size == w.size && os.SameFile(v.file, w.file)
+}
+
+// versions returns the current versions of the files.
+func (f *certificateFiles) versions() (now [2]version, err error) {
+	for i, name := range [...]string{f.certFile, f.keyFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return now, err
+		}
+		now[i] = version{info.ModTime(), info.Size(), info}
+	}
+	return now, nil
+}
+
+// load reads the files. It takes their versions first, so that the next call detects a change
+// in between.
+func (f *certificateFiles) load() (*tls.Certificate, error) {
+	now, err := f.versions()
+	if err == nil {
+		f.seen = now
+		var pair tls.Certificate
+		if pair, err = tls.LoadX509KeyPair(f.certFile, f.keyFile); err == nil {
+			f.pair = &pair
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listener: certificate %s with key %s: %w", f.certFile, f.keyFile, err)
+	}
+	return f.pair, nil
+}
+
+// current returns the certificate for a new client.
+func (f *certificateFiles) current() *tls.Certificate {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now, err := f.versions()
+	if err != nil || now[0].equal(f.seen[0]) && now[1].equal(f.seen[1]) {
+		return f.pair // they are being replaced, or have not been
+	}
+	_, err = f.load()
+	f.changed(err)
+	return f.pair
+}
+
+// certificateLife is the validity of a self-made certificate. Some clients refuse longer ones.
+const certificateLife = 825 * 24 * time.Hour
+
+// certificateNames checks names and adds those of every certificate, sorted and in lower case.
+func certificateNames(further []string) ([]string, error) {
+	names := []string{"localhost", "*.localhost", "127.0.0.1", "::1"}
+	for _, name := range further {
+		if ip := net.ParseIP(name); ip != nil {
+			name = ip.String()
+		} else if name = strings.ToLower(strings.TrimSuffix(name, ".")); !isHostName(name) {
+			return nil, fmt.Errorf("listener: %.260q is not a host name or address", name)
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// isHostName reports whether name may stand in a certificate; its first label
+// may be an asterisk.
+func isHostName(name string) bool {
+	if len(name) > 253 {
+		return false
+	}
+	for i, label := range strings.Split(name, ".") {
+		if i == 0 && label == "*" {
+			continue
+		}
+		ok := label != "" && len(label) <= 63 && label[0] != '-' && label[len(label)-1] != '-'
+		for _, c := range []byte(label) {
+			// Names of Compose services may have underscores, host names may not.
+			ok = ok && (c == '-' || c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z')
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// newBundle makes an authority and a certificate for names: certificate, authority and key, in
+// one PEM file.
+func newBundle(names []string, now time.Time) ([]byte, error) {
+	b, err := MakeBundle(names, now)
+	return slices.Concat(b.Certificate, b.Authority, b.Key), err
+}
+
+// A Bundle is a certificate, its key and the authority that clients have to trust, each in PEM.
+type Bundle struct{ Certificate, Key, Authority []byte }
+
+// MakeBundle makes a certificate for names. Its authority signs nothing else, because its key is
+// discarded.
+func MakeBundle(names []string, now time.Time) (b Bundle, err error) {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return b, err
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return b, err
+	}
+	// The clock of a client may be slow.
+	from, to := now.Add(-time.Hour), now.Add(certificateLife)
+	authority := &x509.Certificate{
+		Subject:               pkix.Name{Organization: []string{"Overdue"}, CommonName: "Overdue local authority of " + now.UTC().Format(time.DateTime)},
+		NotBefore:             from,
+		NotAfter:              to,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		MaxPathLenZero:        true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}
+	leaf := &x509.Certificate{
+		Subject:     pkix.Name{Organization: []string{"Overdue"}, CommonName: "localhost"},
+		NotBefore:   from,
+		NotAfter:    to,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			leaf.IPAddresses = append(leaf.IPAddresses, ip)
+		} else {
+			leaf.DNSNames = append(leaf.DNSNames, name)
+		}
+	}
+	ca, err := x509.CreateCertificate(rand.Reader, authority, authority, caKey.Public(), caKey)
+	if err != nil {
+		return b, err
+	}
+	// A signed certificate names the authority by the authority's own subject.
+	if authority, err = x509.ParseCertificate(ca); err != nil {
+		return b, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, authority, key.Public(), caKey)
+	if err != nil {
+		return b, err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return b, err
+	}
+	certificate := func(der []byte) []byte { return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}) }
+	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	return Bundle{Certificate: certificate(der), Authority: certificate(ca), Key: private}, nil
 }
