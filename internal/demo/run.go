@@ -11,15 +11,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/httpclient"
+	"overdue/internal/lag"
 	"overdue/internal/plural"
 	"overdue/internal/web"
 )
@@ -244,4 +249,142 @@ func (d *demo) receiveOnce(ctx context.Context) error {
 // isContextEnd reports that an operation ended because its context did.
 func isContextEnd(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// demoSenders is how many messages of a queue are under way at once.
+const demoSenders = 8
+
+// ttl of the i-th message. Neighbours differ: in both queues messages with little time
+// left stand behind others with much.
+func (d *demo) ttl(i int) time.Duration {
+	const prime = 7919
+	place := i * prime % d.n
+	return d.timing.firstTTL + (d.timing.lastTTL-d.timing.firstTTL)*time.Duration(place)/time.Duration(max(1, d.n-1))
+}
+
+// sendAll sends the same messages to both queues and shows them filling.
+func (d *demo) sendAll(ctx context.Context) error {
+	sending, stop := context.WithTimeout(ctx, d.timing.sending)
+	defer stop()
+	sender, err := d.client.NewSender(demoLazy, nil)
+	if err != nil {
+		return fmt.Errorf("sender for %s: %w", demoLazy, err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		// The one link of the SDK's sender exists before eight goroutines ask for it.
+		first := d.sendLazy(sending, sender, 0)
+		g, ctx := errgroup.WithContext(sending)
+		g.SetLimit(2 * demoSenders)
+		for i := range d.n {
+			g.Go(func() error { return d.sendEager(ctx, i) })
+			if i > 0 {
+				g.Go(func() error { return d.sendLazy(ctx, sender, i) })
+			}
+		}
+		done <- errors.Join(first, g.Wait(), sender.Close(context.WithoutCancel(sending)))
+	}()
+	var sendErr error
+	sent := false
+	err = d.watchUntil(ctx, time.Now().Add(d.timing.sending), func() bool {
+		select {
+		case sendErr = <-done:
+			sent = true
+		default:
+		}
+		return sent
+	})
+	if !sent {
+		stop()
+		sendErr = <-done
+	}
+	if err != nil {
+		return err
+	}
+	return sendErr
+}
+
+// sendEager goes through Overdue: an HTTP request as the Service Bus REST API has it.
+func (d *demo) sendEager(ctx context.Context, i int) error {
+	url := fmt.Sprintf("http://%s/%s/messages", d.proc.RestAddr(), demoEager)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("hello"))
+	if err != nil {
+		return fmt.Errorf("send to %s: %w", demoEager, err)
+	}
+	req.Header.Set("BrokerProperties", fmt.Sprintf(`{"MessageId":"message-%d","TimeToLive":%.3f}`, i, d.ttl(i).Seconds()))
+	resp, err := d.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("send to %s: %w", demoEager, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read to its end below
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	if err != nil {
+		return fmt.Errorf("send to %s: %w", demoEager, err)
+	}
+	if resp.StatusCode != http.StatusCreated {
+		return fmt.Errorf("send to %s: %s: %s", demoEager, resp.Status, body)
+	}
+	return nil
+}
+
+// sendLazy goes to the broker directly, with the SDK.
+func (d *demo) sendLazy(ctx context.Context, sender *azservicebus.Sender, i int) error {
+	err := sender.SendMessage(ctx, &azservicebus.Message{
+		Body: []byte("hello"), MessageID: to.Ptr(fmt.Sprintf("message-%d", i)), TimeToLive: to.Ptr(d.ttl(i)),
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("send to %s: %w", demoLazy, err)
+	}
+	return nil
+}
+
+// say tells the dashboard what happens at the moment.
+func (d *demo) say(text string) { d.phase.Store(&text) }
+
+// page is what the dashboard shows of the demo.
+func (d *demo) page() *web.Demo {
+	p := &web.Demo{}
+	if text := d.phase.Load(); text != nil {
+		p.Text = *text
+	}
+	p.Queues = []web.DemoQueue{d.queue(demoEager, "Watched by Overdue"), d.queue(demoLazy, "Left to itself")}
+	return p
+}
+
+// queue reads the stamps of one queue of the broker: that is no receive, and moves nothing.
+func (d *demo) queue(name, title string) web.DemoQueue {
+	v := web.DemoQueue{Name: name, Title: title, Sent: d.n}
+	q, ok := d.proc.Embedded().Queue(name)
+	if !ok {
+		return v
+	}
+	now := time.Now()
+	var lags, late []time.Duration
+	for _, m := range q.Peek(nil, 0, d.n) {
+		v.Waiting++
+		if overdue := now.Sub(m.EnqueuedTime.Add(m.TTL)); overdue > 0 {
+			late = append(late, overdue)
+		}
+	}
+	for _, m := range q.DeadLetterQueue().Peek(nil, 0, d.n) {
+		v.Dead++
+		lags = append(lags, m.DeadLetteredTime.Sub(m.EnqueuedTime.Add(m.TTL)))
+	}
+	// Overdue needs some milliseconds, during which a message is overdue and still waits.
+	if late = slices.DeleteFunc(late, func(l time.Duration) bool { return l < time.Second }); len(late) > 0 {
+		v.Overdue = len(late)
+		v.Verdict = fmt.Sprintf("%d are overdue, the first for %.0f s, and nobody knows", len(late), slices.Max(late).Seconds())
+		return v
+	}
+	if len(lags) == 0 {
+		v.Verdict = "No deadline has passed yet"
+		return v
+	}
+	l := lag.Of(lags)
+	if l.Max < 2000 {
+		v.Verdict = fmt.Sprintf("Dead-lettered within %.0f ms of the deadline, 99 of 100 within %.0f ms", l.Max, l.P99)
+	} else {
+		v.Verdict = fmt.Sprintf("Dead-lettered up to %.0f s after the deadline, half of them more than %.0f s after it", l.Max/1000, l.P50/1000)
+	}
+	return v
 }

@@ -12,6 +12,7 @@ package sas
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -152,4 +153,143 @@ func (t Token) Covers(path string) bool {
 		return false
 	}
 	return address.Below(path, prefix)
+}
+
+// A Key lets those in who know it.
+type Key struct {
+	Name   string
+	Value  string // as it stands in a connection string; an empty one lets nobody in
+	Rights Rights
+	Entity string // the key is good for what has this path and for what lies below it; "" = everything
+}
+
+// String shows the name alone.
+func (k Key) String() string { return "key " + k.Name }
+
+// GoString shows the name alone.
+func (k Key) GoString() string { return k.String() }
+
+// opens reports whether k is for what is at path.
+func (k Key) opens(path string) bool {
+	return k.Entity == "" || address.Below(path, strings.Trim(k.Entity, "/"))
+}
+
+// Keys are those of one endpoint. Several may have one name, as the primary and the
+// secondary key of a rule do. Names are compared without case.
+type Keys []Key
+
+// A Grant is what somebody has proven to be allowed.
+type Grant struct {
+	Path    string // for what lies there and below, without slashes around it; "" = everything
+	Rights  Rights
+	Expires time.Time // zero: never
+}
+
+// Holds reports whether g counts at now for one of the rights.
+func (g Grant) Holds(now time.Time, oneOf Rights) bool {
+	return g.Rights&oneOf != 0 && (g.Expires.IsZero() || now.Before(g.Expires))
+}
+
+// Password judges a name and a key, as SASL PLAIN has them. The error is a
+// *Refusal.
+func (ks Keys) Password(name, key string) (Grant, error) {
+	for _, k := range ks {
+		if strings.EqualFold(k.Name, name) && SameKey(key, k.Value) {
+			return Grant{strings.Trim(k.Entity, "/"), k.Rights, time.Time{}}, nil
+		}
+	}
+	return Grant{}, ErrInvalidKey
+}
+
+// Token judges a shared access signature that is shown for what is at path, as
+// package address returns it; "" is the namespace. The signature comes first, so
+// that nothing is revealed about a token that was not signed with a key of ours. The
+// error is a *Refusal.
+func (ks Keys) Token(token, path string, now time.Time) (Grant, error) {
+	if token == "" {
+		return Grant{}, ErrMissingToken
+	}
+	if scheme, _, _ := strings.Cut(token, " "); !strings.EqualFold(scheme, Scheme) {
+		return Grant{}, ErrNotSAS
+	}
+	t, err := Parse(token)
+	if err != nil {
+		return Grant{}, ErrMalformedToken
+	}
+	g := Grant{Path: path, Expires: t.Expires}
+	for _, k := range ks {
+		if strings.EqualFold(k.Name, t.KeyName) && t.SignedWith(k.Value) && k.opens(path) {
+			g.Rights |= k.Rights
+		}
+	}
+	switch {
+	case g.Rights == 0:
+		return Grant{}, ErrInvalidSignature
+	case t.Expired(now):
+		return Grant{}, Expired(t.Expires)
+	case !t.Covers(path): // which nothing does for a path that is not plain
+		return Grant{}, ErrInvalidAudience
+	}
+	return g, nil
+}
+
+// SameKey compares in a time that tells nothing, the length included. An empty key
+// is none.
+func SameKey(presented, key string) bool {
+	a, b := sha256.Sum256([]byte(presented)), sha256.Sum256([]byte(key))
+	return key != "" && subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// Rights are what a key lets its bearer do, one or several of them. In refusals
+// the service calls them claims.
+type Rights uint8
+
+// The rights of Service Bus. A key for Manage has all three.
+const (
+	Send Rights = 1 << iota
+	Listen
+	Manage
+
+	All = Send | Listen | Manage
+)
+
+// String names the rights as refusals do.
+func (r Rights) String() string {
+	var names []string
+	for _, n := range []struct {
+		right Rights
+		name  string
+	}{{Listen, "Listen"}, {Manage, "Manage"}, {Send, "Send"}} {
+		if r&n.right != 0 {
+			names = append(names, n.name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// A Refusal is why a token or a key is not good. Its text is that of the service:
+// what stands before the colon people search for. It shows nothing of either.
+type Refusal struct{ text string }
+
+func (e *Refusal) Error() string { return e.text }
+
+// The refusals that say nothing of the token at hand.
+var (
+	ErrMissingToken     = &Refusal{"MissingToken: The authorization header was not found."}
+	ErrMalformedToken   = &Refusal{"MalformedToken: The credentials contained in the authorization header are not in the WRAP format."}
+	ErrInvalidSignature = &Refusal{"InvalidSignature: The token has an invalid signature."}
+	ErrInvalidAudience  = &Refusal{"InvalidAudience: The authorization header contains a token with a wrong audience."}
+	ErrInvalidKey       = &Refusal{"InvalidKey: The name or the key is wrong."}
+	ErrNotSAS           = &Refusal{"InvalidToken: Shared access signatures are taken here, not JSON Web Tokens."}
+)
+
+// Expired is the refusal of a token that held until at.
+func Expired(at time.Time) *Refusal {
+	return &Refusal{fmt.Sprintf("ExpiredToken: The token is expired. Expiration time: '%s'.", at.UTC().Format("2006-01-02 15:04:05Z"))}
+}
+
+// Missing is the refusal of a token that is good for something else than what is
+// at path. The rights are those of which each alone would do.
+func Missing(oneOf Rights, path string) *Refusal {
+	return &Refusal{fmt.Sprintf("Unauthorized access. '%v' claim(s) are required to perform this operation. Resource: '/%.300s'.", oneOf, path)}
 }
