@@ -57,7 +57,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 		if err := checkRoles(c, roles); err != nil {
 			return &config.Error{Err: err}
 		}
-		_, err := fmt.Fprintf(p.stdout, "The configuration is valid for %s. Sources: %s.\n", commands(roles), c.Sources())
+		_, err := fmt.Fprintf(p.stdout, "The configuration is valid for %s. Sources: %s.\n", commands(roles), c.Sources.String())
 		if dir := c.Broker.Directory; dir != "" && err == nil {
 			_, err = fmt.Fprintf(p.stdout, "The embedded broker keeps its entities and messages in %s.\n", dir)
 		}
@@ -125,8 +125,8 @@ func (p *program) configPrintCommand() *cobra.Command {
 		return nil
 	}
 	return p.configured(cmd, everySetting, check, func(_ context.Context, c *config.Config, _ []string) error {
-		return p.print(asJSON, c.Redacted(), func(w io.Writer, _ int) error {
-			text, err := c.YAML(given)
+		return p.print(asJSON, c.Sources.Redacted(), func(w io.Writer, _ int) error {
+			text, err := c.Sources.YAML(given)
 			if err != nil {
 				return err
 			}

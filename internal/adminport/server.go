@@ -61,7 +61,7 @@ func NewServer(h http.Handler, write time.Duration, log *zap.Logger) *http.Serve
 
 // configz shows the settings in force and where each that is not a default came from.
 func (a *Port) configz(w http.ResponseWriter, _ *http.Request) {
-	body, err := json.MarshalIndent(cmp.Or(a.Current.Load(), a.Config).Redacted(), "", "  ")
+	body, err := json.MarshalIndent(cmp.Or(a.Current.Load(), a.Config).Sources.Redacted(), "", "  ")
 	if err != nil {
 		answer(w, http.StatusInternalServerError, "the configuration cannot be shown: "+err.Error())
 		return

@@ -21,7 +21,7 @@ func (p *Process) startDashboard() error {
 	s := web.Source{
 		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Checks: p.checks,
 		State:    func() string { return string(p.life.State()) },
-		Settings: func() any { return p.current().Redacted() },
+		Settings: func() any { return p.current().Sources.Redacted() },
 	}
 	if h := p.admin.History; p.role.Monitor {
 		s.Missed = h.Find

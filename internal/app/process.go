@@ -37,7 +37,7 @@ func Run(ctx context.Context, r config.Role, c *config.Config, load func() (*con
 		return err
 	}
 	reloads := newReloader(proc, load)
-	if c.Reloads() {
+	if c.Sources.Reloads() {
 		// Without a file SIGHUP ends the process, as it does when a terminal is closed.
 		proc.life.Background("configuration", reloads.run)
 	}

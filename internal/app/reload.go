@@ -58,7 +58,7 @@ func (r *reloader) run(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	files, err := watchFiles(r.p.current().Files())
+	files, err := watchFiles(r.p.current().Sources.Files())
 	if err != nil {
 		r.log.Warn("files of the configuration are not watched", zap.Error(err), zap.String("next", "send SIGHUP when they have changed"))
 	} else {
@@ -82,7 +82,7 @@ func (r *reloader) run(ctx context.Context) error {
 		}
 		r.reload(reason)
 		reason = "file"
-		files.follow(r.p.current().Files())
+		files.follow(r.p.current().Sources.Files())
 	}
 }
 
@@ -139,7 +139,7 @@ func (r *reloader) adopt(next *config.Config) (changed, restart []string, err er
 		if (len(c.Listen.Keys) == 0) != (len(before.Listen.Keys) == 0) {
 			// Whether an endpoint asks for keys is decided when it opens, and must not change by the way.
 			restart = append(restart, "listen.keys")
-			c.Keep("listen.keys", before)
+			c.Sources.Keep("listen.keys", before.Sources)
 			c.Listen.Keys = before.Listen.Keys
 		} else if err := p.endpoints.proxy.SetKeys(c.Listen.SASKeys()); err != nil {
 			return nil, nil, err

@@ -94,7 +94,7 @@ func TestWhatIsLiveIsAdoptedAndTheRestIsNamed(t *testing.T) {
 	if changed, restart, err = adopt(reloadQueues + "monitor: {entities: [{queue: orders}]}\nlisten: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n"); err != nil || len(restart) > 0 || len(changed) != 5 {
 		t.Errorf("back again: changed %q, restart %q, %v", changed, restart, err)
 	}
-	if diff := cmp.Diff(p.cfg.Redacted(), p.current().Redacted()); diff != "" {
+	if diff := cmp.Diff(p.cfg.Sources.Redacted(), p.current().Sources.Redacted()); diff != "" {
 		t.Errorf("in force is something else than at the start:\n%s", diff)
 	}
 }

@@ -280,7 +280,7 @@ func (p *Process) startProxy(c *companions, listeners []net.Listener) (err error
 // a link lives longer than a configuration: so links to entities that it does not list are watched
 // too.
 func (p *Process) excluded(name string) bool {
-	if p.cfg.Reloads() {
+	if p.cfg.Sources.Reloads() {
 		return p.cfg.AllMonitorQueues().Has(name)
 	}
 	return p.catalog.Excluded(name)

@@ -154,7 +154,7 @@ func (c *Config) completeAlerts() error {
 		}
 		a.Key = element + "." + kinds[0]
 		errs = append(errs, a.complete(c), a.checkFilters(c), a.checkWording(c, element))
-		if a.Alertmanager != nil && c.origin[element+".group.wait"] == "" {
+		if a.Alertmanager != nil && c.Sources.origin[element+".group.wait"] == "" {
 			a.Group.Wait = 0
 		}
 		if a.Name == "" {

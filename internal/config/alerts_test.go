@@ -43,7 +43,7 @@ alerts:
 	if diff := cmp.Diff(map[string]string{"version": "1.10", "team": "payments"}, a.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	watched := strings.Join(c.Files(), " ")
+	watched := strings.Join(c.Sources.Files(), " ")
 	for _, name := range []string{"token", "password", "secrets", "headers"} {
 		if !strings.Contains(watched, filepath.Join(dir, name)) {
 			t.Errorf("files = %s, want %s among them", watched, name)
@@ -60,11 +60,11 @@ alerts:
 	if err != nil {
 		t.Fatal(err)
 	}
-	printed, err := c.YAML(false)
+	printed, err := c.Sources.YAML(false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, err := json.Marshal(c.Redacted())
+	shown, err := json.Marshal(c.Sources.Redacted())
 	if err != nil {
 		t.Fatal(err)
 	}

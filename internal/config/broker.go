@@ -217,7 +217,7 @@ func (b *Broker) readEmulatorConfig(c *Config) error {
 	if name == "" {
 		return nil
 	}
-	if _, given := c.origin["broker.autoCreate"]; !given {
+	if _, given := c.Sources.origin["broker.autoCreate"]; !given {
 		b.AutoCreate = false // it lists all queues, as a file of ours does
 	}
 	text, err := ReadBounded(name, MaxEmulatorConfig)

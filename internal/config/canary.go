@@ -24,7 +24,7 @@ type Heartbeat struct {
 // complete checks the canary. Its queue is monitored, also where others are listed.
 func (y *Canary) complete(c *Config) error {
 	if y.Queue == "" {
-		if c.aimless("canary.interval", y.Interval, "canary.queue") {
+		if c.Sources.aimless("canary.interval", y.Interval, "canary.queue") {
 			return fmt.Errorf("%s is given, but there is no canary; set canary.queue, or remove it", c.At("canary.interval"))
 		}
 		return nil
@@ -49,7 +49,7 @@ func (y *Canary) addToMonitored(c *Config) {
 // complete reads the URL of the heartbeat.
 func (h *Heartbeat) complete(c *Config) error {
 	if h.URL == "" && h.URLFile == "" {
-		if c.aimless("heartbeat.interval", h.Interval, "heartbeat.url", "heartbeat.urlFile") {
+		if c.Sources.aimless("heartbeat.interval", h.Interval, "heartbeat.url", "heartbeat.urlFile") {
 			return fmt.Errorf("%s is given, but there is no URL to ask for; set heartbeat.url or heartbeat.urlFile, or remove it", c.At("heartbeat.interval"))
 		}
 		return nil
@@ -61,13 +61,6 @@ func (h *Heartbeat) complete(c *Config) error {
 		return fmt.Errorf("%s: %w", c.At("heartbeat.urlFile"), err)
 	}
 	return nil
-}
-
-// aimless reports whether an interval is given without any of the keys that it needs. A file with all keys,
-// as of `config print` and `config example`, has them without a value, and the standard interval.
-func (c *Config) aimless(key string, interval time.Duration, needs ...string) bool {
-	listed := slices.ContainsFunc(needs, func(need string) bool { return c.blank[need] })
-	return c.Given(key) && (!listed || interval != byPath[key].standard())
 }
 
 // readToken reads the token of the dashboard. A short one could be guessed.

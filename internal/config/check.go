@@ -69,21 +69,21 @@ func (c *Config) choosePorts() {
 	if _, port, err := net.SplitHostPort(c.Broker.Listen); err != nil || port != "0" || !c.Embedded() {
 		return
 	}
-	if _, given := c.origin["listen.admin"]; !given {
+	if _, given := c.Sources.origin["listen.admin"]; !given {
 		c.Listen.Admin = "127.0.0.1:0"
 	}
-	if _, given := c.origin["broker.tls.listen"]; !given {
+	if _, given := c.Sources.origin["broker.tls.listen"]; !given {
 		c.Broker.TLS.Listen = "" // broker.listen speaks TLS too
 	}
 }
 
 // At names a key with the place it was given at; a section, with that of the first of its keys.
 func (c *Config) At(key string) string {
-	if place, ok := c.origin[key]; ok {
+	if place, ok := c.Sources.origin[key]; ok {
 		return place + ": " + key
 	}
 	first, least := "", 0
-	for k, place := range c.origin {
+	for k, place := range c.Sources.origin {
 		if rest, ok := strings.CutPrefix(k, key); !ok || rest[0] != '.' && rest[0] != '[' {
 			continue
 		}
@@ -369,7 +369,7 @@ func (e *Entity) checkMade(c *Config, key string) error {
 
 // Given reports whether somebody has set the key, to whatever value.
 func (c *Config) Given(key string) bool {
-	_, ok := c.origin[key]
+	_, ok := c.Sources.origin[key]
 	return ok
 }
 

@@ -60,14 +60,7 @@ type Config struct {
 
 	StateDirectory string // that systemd gives a service; "" = none
 
-	// raw is what the settings were read into, by key, and origin says where each value
-	// that is not a default came from. Both are for /configz.
-	raw    map[string]any
-	origin map[string]string
-	blank  map[string]bool // keys that a file has without a value
-	file   string          // that --config names; "" = none
-	ended  bool            // the file says where it ends
-	cut    bool            // the last line of the file has no end
+	Sources Sources // what the fields above were read from
 }
 
 // Monitor lists the monitored queues and topics; an empty list means all.
@@ -162,7 +155,7 @@ type Log struct {
 // WithNamespace is c with another namespace. Its own addresses count as not given: another process listens there.
 func (c *Config) WithNamespace(text string) *Config {
 	other := *c
-	other.origin, other.Namespace = nil, text
+	other.Sources.origin, other.Namespace = nil, text
 	return &other
 }
 

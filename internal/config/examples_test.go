@@ -71,7 +71,7 @@ func TestPrintedConfigurationFitsTheSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, given := range []bool{false, true} {
-		printed, err := c.YAML(given)
+		printed, err := c.Sources.YAML(given)
 		if err != nil {
 			t.Fatal(err)
 		}

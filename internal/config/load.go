@@ -124,7 +124,7 @@ func Load(file string, getenv func(string) string, flags map[string]string) (*Co
 	if err != nil {
 		return nil, &Error{err}
 	}
-	c.file = file
+	c.Sources.file = file
 	c.StateDirectory, _, _ = strings.Cut(getenv("STATE_DIRECTORY"), ":")
 	if err := c.complete(); err != nil {
 		return nil, &Error{err}
@@ -176,21 +176,20 @@ func (l *layer) scalar(s *Setting, place, text string) {
 
 // merge lays the layers over each other, the strongest last.
 func merge(layers []*layer) (*Config, error) {
-	c := &Config{raw: map[string]any{}, origin: map[string]string{}, blank: map[string]bool{}}
+	c := &Config{Sources: Sources{raw: map[string]any{}, origin: map[string]string{}, blank: map[string]bool{}}}
+	s := &c.Sources
 	for _, l := range layers {
-		overlay(c.raw, l.values)
-		for key, place := range l.origin {
-			c.origin[key] = place
-		}
-		maps.Copy(c.blank, l.blank)
-		c.ended, c.cut = c.ended || l.ended, c.cut || l.cut
+		overlay(s.raw, l.values)
+		maps.Copy(s.origin, l.origin)
+		maps.Copy(s.blank, l.blank)
+		s.ended, s.cut = s.ended || l.ended, s.cut || l.cut
 	}
 	// Values have the types of the fields already, but for durations in a list, which are texts.
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
 		Result: c, WeaklyTypedInput: true, DecodeHook: mapstructure.StringToTimeDurationHookFunc(),
 	})
 	if err == nil {
-		err = d.Decode(c.raw)
+		err = d.Decode(s.raw)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", err)

@@ -51,7 +51,7 @@ func TestFlagsBeatVariablesBeatFileBeatsDefaults(t *testing.T) {
 		"monitorQueue": "--monitor-queue", "log.level": "OVERDUE_LOG_LEVEL",
 		"log.format": "overdue.yaml:2", "proxy.maxInFlight": "overdue.yaml:3",
 	}
-	if diff := cmp.Diff(wantOrigin, c.origin); diff != "" {
+	if diff := cmp.Diff(wantOrigin, c.Sources.origin); diff != "" {
 		t.Errorf("origins (-want +got):\n%s", diff)
 	}
 }

@@ -58,7 +58,7 @@ func TestALaterLayerReplacesValuesAndListsAndJoinsSections(t *testing.T) {
 		"monitorQueue": "second", "log": map[string]any{"level": "warn", "format": "json"},
 		"broker": map[string]any{"alsoListen": []string{"c:3"}, "queues": []any{map[string]any{"name": "c"}}},
 	}
-	if diff := cmp.Diff(want, c.raw); diff != "" {
+	if diff := cmp.Diff(want, c.Sources.raw); diff != "" {
 		t.Errorf("raw (-want +got):\n%s", diff)
 	}
 }
@@ -139,9 +139,9 @@ func TestTheRawSettingsAreSharedWithNobody(t *testing.T) {
 	}
 	first, second := values(), map[string]any{"broker": map[string]any{"alsoListen": []string{"a:1"}}}
 	c := mergeOf(t, first, second)
-	put(c.raw, "log.level", "debug")
-	put(c.raw, "broker.alsoListen", []string{"b:2"})
-	element := c.raw["alerts"].([]any)[0].(map[string]any)
+	put(c.Sources.raw, "log.level", "debug")
+	put(c.Sources.raw, "broker.alsoListen", []string{"b:2"})
+	element := c.Sources.raw["alerts"].([]any)[0].(map[string]any)
 	element["name"] = "y"
 	element["events"].([]string)[0] = "met"
 	if diff := cmp.Diff(values(), first); diff != "" {

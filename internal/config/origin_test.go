@@ -8,19 +8,19 @@ import (
 )
 
 func TestSourcesCountVariablesAndFlags(t *testing.T) {
-	c := &Config{origin: map[string]string{
+	c := &Sources{origin: map[string]string{
 		"log.level": "C:/overdue.yaml:3", "namespace": "OVERDUE_NAMESPACE", "listen.amqp": "OVERDUE_LISTEN_AMQP", "monitorQueue": "--monitor-queue",
 	}}
-	if got, want := c.Sources(), "C:/overdue.yaml, environment (2), flags (1)"; got != want {
+	if got, want := c.String(), "C:/overdue.yaml, environment (2), flags (1)"; got != want {
 		t.Errorf("sources = %q, want %q", got, want)
 	}
-	c = &Config{origin: map[string]string{"log.level": "b.yaml:3", "log.format": "a.yaml:1", "redis": "c.yaml:2", "log.frames": "log.frames", "monitorQueue": "b.yaml:9"}}
+	c = &Sources{origin: map[string]string{"log.level": "b.yaml:3", "log.format": "a.yaml:1", "redis": "c.yaml:2", "log.frames": "log.frames", "monitorQueue": "b.yaml:9"}}
 	for range 20 { // maps have no order
-		if got, want := c.Sources(), "a.yaml, b.yaml, c.yaml, flags (1)"; got != want {
+		if got, want := c.String(), "a.yaml, b.yaml, c.yaml, flags (1)"; got != want {
 			t.Fatalf("sources = %q, want %q", got, want)
 		}
 	}
-	if got, want := (&Config{}).Sources(), "defaults"; got != want {
+	if got, want := (&Sources{}).String(), "defaults"; got != want {
 		t.Errorf("sources of nothing = %q, want %q", got, want)
 	}
 }

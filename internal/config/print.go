@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -21,13 +20,13 @@ import (
 )
 
 // Redacted is the settings in force and where each that is not a default came from.
-func (c *Config) Redacted() map[string]any {
-	return map[string]any{"settings": redact(c.raw, ""), "origin": c.origin}
+func (s *Sources) Redacted() map[string]any {
+	return map[string]any{"settings": redact(s.raw, ""), "origin": s.origin}
 }
 
 // YAML writes the settings in the order of the table, with the origin of each as a comment.
-func (c *Config) YAML(given bool) ([]byte, error) {
-	root := printer{c.origin, given}.section(c.raw, "", "")
+func (s *Sources) YAML(given bool) ([]byte, error) {
+	root := printer{s.origin, given}.section(s.raw, "", "")
 	if len(root.Content) == 0 {
 		return []byte("# Nothing is set; every setting has its default.\n"), nil
 	}
@@ -185,34 +184,6 @@ func hide(s *Setting, v any) string {
 		return "Endpoint=sb://" + n.Host + ";(hidden)"
 	}
 	return "(hidden)"
-}
-
-// Sources lists where the configuration came from, the strongest last: files by name, then how many
-// settings the environment and the flags gave.
-func (c *Config) Sources() string {
-	files, variables, flags := map[string]bool{}, 0, 0
-	for key, place := range c.origin {
-		switch {
-		case place == key || strings.HasPrefix(place, "--"): // a setting without a flag of its own is named by its key
-			flags++
-		case strings.HasPrefix(place, "OVERDUE_"):
-			variables++
-		default:
-			file, _, _ := cutLast(place, ":")
-			files[file] = true
-		}
-	}
-	parts := slices.Sorted(maps.Keys(files))
-	if variables > 0 {
-		parts = append(parts, fmt.Sprintf("environment (%d)", variables))
-	}
-	if flags > 0 {
-		parts = append(parts, fmt.Sprintf("flags (%d)", flags))
-	}
-	if len(parts) == 0 {
-		return "defaults"
-	}
-	return strings.Join(parts, ", ")
 }
 
 // cutLast is strings.Cut around the last separator.

@@ -17,72 +17,16 @@ func IsLive(path string) bool {
 	return slices.ContainsFunc(live, func(l string) bool { return path == l || strings.HasPrefix(path, l+"[]") })
 }
 
-// Reloads reports whether there is anything to reload: what comes from the environment and from flags alone stays.
-func (c *Config) Reloads() bool { return len(c.Files()) > 0 }
-
-// Files are those that a configuration was read from, and those that hold its secrets. Certificates are not among them: the
-// endpoints read them again by themselves.
-func (c *Config) Files() []string {
-	var all []string
-	if c.file != "" {
-		all = append(all, c.file)
-	}
-	var walk func(v any, path string)
-	walk = func(v any, path string) {
-		switch v := v.(type) {
-		case map[string]any:
-			for key, inner := range v {
-				walk(inner, strings.TrimPrefix(path+"."+key, "."))
-			}
-		case []any:
-			for _, inner := range v {
-				walk(inner, path+"[]")
-			}
-		case string:
-			holds := strings.HasSuffix(path, "File") && !strings.Contains(path, ".tls.") || path == "broker.emulatorConfig"
-			if v != "" && holds {
-				all = append(all, v)
-			}
-		}
-	}
-	walk(c.raw, "")
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
 // WithLive is c with what is live of next.
 func (c *Config) WithLive(next *Config) *Config {
 	all := *c
 	all.Log.Level, all.Monitor, all.Alerts, all.Listen.Keys = next.Log.Level, next.Monitor, next.Alerts, next.Listen.Keys
-	all.raw, all.origin = map[string]any{}, map[string]string{}
-	overlay(all.raw, c.raw)
-	for key, place := range c.origin {
-		all.origin[key] = place
-	}
+	all.Sources = c.Sources.clone()
 	for _, path := range live {
-		all.Keep(path, next)
+		all.Sources.Keep(path, next.Sources)
 	}
 	all.Canary.addToMonitored(&all)
 	return &all
-}
-
-// Keep makes what c shows of a setting, and of where it came from, that of another configuration.
-func (c *Config) Keep(path string, from *Config) {
-	put(c.raw, path, valueAt(from.raw, path))
-	below := func(key string) bool {
-		rest, ok := strings.CutPrefix(key, path)
-		return ok && (rest == "" || rest[0] == '[')
-	}
-	for key := range c.origin {
-		if below(key) {
-			delete(c.origin, key)
-		}
-	}
-	for key, place := range from.origin {
-		if below(key) {
-			c.origin[key] = place
-		}
-	}
 }
 
 // valueAt is the value under a dotted key.
@@ -149,13 +93,13 @@ func Lost(a, b *Config) []string {
 // cut short, or is half written, would do the same.
 func (c *Config) CheckComplete(before *Config) error {
 	lost := Lost(before, before.WithLive(c))
-	if c.cut && !before.cut {
+	if c.Sources.cut && !before.Sources.cut {
 		lost = append(lost, "its last line has no end")
 	}
-	if len(lost) == 0 || c.ended {
+	if len(lost) == 0 || c.Sources.ended {
 		return nil
 	}
-	return fmt.Errorf("%s may be cut short: %s; if it is complete, end it with a line of three dots (...), or restart", c.file, strings.Join(lost, ", "))
+	return fmt.Errorf("%s may be cut short: %s; if it is complete, end it with a line of three dots (...), or restart", c.Sources.file, strings.Join(lost, ", "))
 }
 
 func entityName(e Entity) string   { return e.Name() }

@@ -10,7 +10,7 @@ import (
 )
 
 func TestFilesOfAConfiguration(t *testing.T) {
-	c := &Config{file: "overdue.yaml", raw: map[string]any{
+	c := &Sources{file: "overdue.yaml", raw: map[string]any{
 		"namespaceFile": "ns",
 		"listen":        map[string]any{"tls": map[string]any{"keyFile": "no"}, "keys": []any{map[string]any{"name": "a", "keyFile": "key"}}},
 		"alerts":        []any{map[string]any{"webhook": map[string]any{"urlFile": "url"}}},
@@ -71,7 +71,7 @@ func TestAReloadTakesUpWhatIsLiveAndNothingElse(t *testing.T) {
 	if diff := cmp.Diff([]string{"shutdownTimeout"}, Differing(merged, after)); diff != "" {
 		t.Errorf("what still differs from the file (-want +got):\n%s", diff)
 	}
-	shown, err := merged.YAML(true)
+	shown, err := merged.Sources.YAML(true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestAReloadTakesUpWhatIsLiveAndNothingElse(t *testing.T) {
 			t.Errorf("the settings in force lack %q:\n%s", want, shown)
 		}
 	}
-	old, err := before.YAML(true)
+	old, err := before.Sources.YAML(true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,8 +126,8 @@ func TestAConfigurationThatLosesSomethingHasToBeComplete(t *testing.T) {
 }
 
 func TestKeepTakesTheOriginOfAListAlong(t *testing.T) {
-	c := &Config{raw: map[string]any{"alerts": []any{"a"}}, origin: map[string]string{"alerts": "f:1", "alerts[0].name": "f:2", "alertsElse": "f:3"}}
-	from := &Config{raw: map[string]any{"alerts": []any{"b"}}, origin: map[string]string{"alerts": "g:5", "alertsElse": "g:6"}}
+	c := &Sources{raw: map[string]any{"alerts": []any{"a"}}, origin: map[string]string{"alerts": "f:1", "alerts[0].name": "f:2", "alertsElse": "f:3"}}
+	from := Sources{raw: map[string]any{"alerts": []any{"b"}}, origin: map[string]string{"alerts": "g:5", "alertsElse": "g:6"}}
 	c.Keep("alerts", from)
 	if diff := cmp.Diff(map[string]any{"alerts": []any{"b"}}, c.raw); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

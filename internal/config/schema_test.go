@@ -88,7 +88,7 @@ func TestPrintedConfigurationLoads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		printed, err := c.YAML(given)
+		printed, err := c.Sources.YAML(given)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestPrintedConfigurationLoads(t *testing.T) {
 		if err != nil {
 			t.Fatalf("what is printed does not load: %v\n%s", err, again)
 		}
-		if diff := cmp.Diff(c.raw, c2.raw); diff != "" {
+		if diff := cmp.Diff(c.Sources.raw, c2.Sources.raw); diff != "" {
 			t.Errorf("loaded again it is another (given = %v):\n%s", given, diff)
 		}
 	}
