@@ -36,7 +36,7 @@ func (p *program) deadlinesCommand() *cobra.Command {
 	endpointFlag(cmd, &through)
 	cmd.Flags().IntVar(&o.Limit, "limit", 50, "with a queue or topic: how many of the next deadlines to list, 1 to 100000")
 	jsonFlag(cmd, &asJSON)
-	cmd.AddCommand(p.missedCommand(), p.slackCommand(), p.minutesCommand())
+	cmd.AddCommand(missedCommand(p), slackCommand(p), minutesCommand(p))
 	check := func(args []string) error {
 		if len(args) > 0 {
 			o.Entity = args[0]

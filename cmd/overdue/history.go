@@ -70,7 +70,7 @@ func historyCommand[T any](p *program, cmd *cobra.Command, v historyView[T]) *co
 	})
 }
 
-func (p *program) missedCommand() *cobra.Command {
+func missedCommand(p *program) *cobra.Command {
 	return historyCommand(p, &cobra.Command{
 		Use:   "missed [queue or topic]",
 		Short: "List missed deadlines of the last hours, the latest first",
@@ -123,7 +123,7 @@ func printMissed(w io.Writer, missed []history.Fetched) error {
 	return nil
 }
 
-func (p *program) slackCommand() *cobra.Command {
+func slackCommand(p *program) *cobra.Command {
 	return historyCommand(p, &cobra.Command{
 		Use:   "slack [queue, topic or subscription]",
 		Short: "Show how much time was left when messages were settled",
@@ -172,7 +172,7 @@ func shortSpan(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 }
 
-func (p *program) minutesCommand() *cobra.Command {
+func minutesCommand(p *program) *cobra.Command {
 	return historyCommand(p, &cobra.Command{
 		Use:   "minutes [queue or topic]",
 		Short: "Count sends, outcomes and alerts by the minute, the latest first",

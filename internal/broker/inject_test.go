@@ -42,7 +42,7 @@ func retry(t *testing.T, what string, do func() error) {
 }
 
 func TestAClientGetsOverWhatANamespaceSuffers(t *testing.T) {
-	forced := amqp.Errorf(amqp.ErrCondLinkDetachForced, "Told to.")
+	forced := amqp.Errorf(amqp.ErrCondLinkDetachForced, "A fault for tests.")
 	for _, op := range []broker.Operation{broker.OnAttach, broker.OnSend, broker.OnReceive, broker.OnSettle, broker.OnManagement, broker.OnToken} {
 		for name, f := range map[string]broker.Fault{
 			"throttle": {Error: broker.ServerBusy()},

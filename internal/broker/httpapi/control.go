@@ -313,7 +313,7 @@ func (f *faultForm) fault() (broker.Fault, error) {
 		if !strings.Contains(f.Error, ":") {
 			return out, badControl("error %.50q is none of server-busy, full, or a condition such as amqp:link:detach-forced", f.Error)
 		}
-		out.Error = amqp.Errorf(amqp.Symbol(f.Error), "%s", cmp.Or(f.Description, "Told to fail."))
+		out.Error = amqp.Errorf(amqp.Symbol(f.Error), "%s", cmp.Or(f.Description, "A fault for tests."))
 	}
 	if f.After < 0 || f.Times < 0 {
 		return out, badControl("after and times cannot be negative")
