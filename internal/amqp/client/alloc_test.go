@@ -47,7 +47,7 @@ func TestSendAllocatesNothing(t *testing.T) {
 	nc := &accepting{written: make(chan struct{}, 10), says: amqp.Disposition{Role: amqp.RoleReceiver, Settled: true, State: amqp.Accepted{}}}
 	c := newConn(nc)
 	c.wire.State, c.wire.MaxFrame, c.wire.Peer = transport.Open, 65536, &amqp.Open{}
-	s := &session{c: c, changed: make(chan struct{}, 1), window: 1 << 30}
+	s := &session{c: c, changed: make(chan struct{}, 1), windows: transport.Windows{Outgoing: 1 << 30}}
 	l := &link{session: s, attached: true, credit: 1 << 30, changed: make(chan struct{}, 1)}
 	s.links, c.sessions, c.byPeer[0] = []*link{l}, []*session{s}, s
 	go c.read()

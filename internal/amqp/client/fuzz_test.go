@@ -42,7 +42,7 @@ func FuzzPeer(f *testing.F) {
 		go func() { _, _ = io.Copy(io.Discard, far) }() // what it says does not matter
 		c := newConn(near)
 		c.wire.State, c.wire.Peer = transport.Open, &amqp.Open{ChannelMax: maxChannel}
-		s := &session{c: c, changed: make(chan struct{}, 1), begun: true, window: 100}
+		s := &session{c: c, changed: make(chan struct{}, 1), begun: true, windows: transport.Windows{Outgoing: 100}}
 		l := &link{session: s, name: "overdue-", known: true, attached: true, credit: 2, changed: make(chan struct{}, 1)}
 		receives := &link{session: s, name: "overdue-r", role: amqp.RoleReceiver, handle: 1, peer: 1, known: true, attached: true, credit: 3, head: 4, changed: make(chan struct{}, 1)}
 		s.links, c.sessions, c.byPeer[0] = []*link{l, receives}, []*session{s}, s

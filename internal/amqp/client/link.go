@@ -186,7 +186,7 @@ func (l *link) encodeLocked(d *delivery) bool {
 	}
 	t := &c.transfer
 	for {
-		if s.window == 0 || c.wire.Queued() >= maxQueued {
+		if s.windows.Outgoing == 0 || c.wire.Queued() >= maxQueued {
 			return false
 		}
 		*t = amqp.Transfer{Handle: l.handle}
@@ -201,8 +201,7 @@ func (l *link) encodeLocked(d *delivery) bool {
 			t.DeliveryTag = c.tag[:]
 			t.MessageFormat, t.HasMessageFormat = d.format, true
 		}
-		s.window--
-		s.nextOutgoing++
+		s.windows.Send()
 		d.at += c.wire.PutTransfer(s.channel, t, d.payload[d.at:])
 		if !t.More {
 			return true

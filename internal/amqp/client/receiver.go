@@ -224,11 +224,11 @@ func (s *session) settledLocked(p *amqp.Disposition) {
 
 // transferLocked takes a part of a message.
 func (s *session) transferLocked(p *amqp.Transfer, payload []byte) error {
-	s.nextIncoming++
+	s.windows.Receive() // it never closes: the peer may send more before half of it is used
 	if s.ending {
 		return nil
 	}
-	if s.incoming--; s.incoming < incomingWindow/2 {
+	if s.windows.Incoming < incomingWindow/2 {
 		s.answerFlowLocked(nil, false)
 	}
 	l := s.linkLocked(p.Handle)

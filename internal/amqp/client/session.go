@@ -31,11 +31,8 @@ type session struct {
 	err    error // why the session is unusable; nil: it is usable
 
 	links        []*link // by our handle
-	nextOutgoing uint32  // transfer-id of our next frame
-	window       uint32  // frames that the peer takes
-	nextIncoming uint32  // transfer-id of the peer's next frame
+	windows      transport.Windows
 	nextDelivery uint32
-	incoming     uint32 // frames that the peer may still send
 	unsettled    transport.Unsettled[*delivery]
 	settling     transport.Unsettled[settlement] // of what the peer has sent, by its delivery-id
 }
@@ -45,7 +42,7 @@ func (c *Conn) beginLocked() (*session, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	s := &session{c: c, changed: make(chan struct{}, 1), incoming: incomingWindow}
+	s := &session{c: c, changed: make(chan struct{}, 1), windows: transport.Windows{Incoming: incomingWindow}}
 	switch n := len(c.free); {
 	case n > 0:
 		s.channel, c.free = c.free[n-1], c.free[:n-1]
@@ -149,7 +146,7 @@ func (c *Conn) beganLocked(channel uint16, p *amqp.Begin) error {
 		return violation("a second begin for channel %d", s.channel)
 	}
 	s.begun, s.peer = true, channel
-	s.window, s.nextIncoming = p.IncomingWindow, p.NextOutgoingID
+	s.windows.Begin(p)
 	c.byPeer[channel] = s
 	s.notifyLocked()
 	return nil
@@ -249,11 +246,7 @@ func (s *session) flowLocked(p *amqp.Flow) {
 	if s.ending {
 		return
 	}
-	underway := s.nextOutgoing // without a value, the peer has not seen our begin
-	if p.HasNextIncomingID {
-		underway -= p.NextIncomingID
-	}
-	s.window = p.IncomingWindow - min(p.IncomingWindow, underway)
+	s.windows.Flow(p, 0)
 	var l *link
 	if p.HasHandle {
 		l = s.linkLocked(p.Handle)
@@ -269,7 +262,7 @@ func (s *session) flowLocked(p *amqp.Flow) {
 		return
 	}
 	if p.HasLinkCredit {
-		underway = l.deliveryCount
+		underway := l.deliveryCount
 		if p.HasDeliveryCount {
 			underway -= p.DeliveryCount
 		}
@@ -294,11 +287,9 @@ func (s *session) answerFlowLocked(l *link, drain bool) {
 
 // putFlowLocked sends the state of the session and of a link; nil: of the session alone.
 func (s *session) putFlowLocked(l *link, drain bool) {
-	s.incoming = incomingWindow
-	p := &amqp.Flow{
-		NextIncomingID: s.nextIncoming, HasNextIncomingID: s.begun, IncomingWindow: incomingWindow,
-		NextOutgoingID: s.nextOutgoing, OutgoingWindow: outgoingWindow,
-	}
+	s.windows.Incoming = incomingWindow
+	p := &amqp.Flow{HasNextIncomingID: s.begun, OutgoingWindow: outgoingWindow}
+	s.windows.Fill(p)
 	if l != nil {
 		p.Handle, p.HasHandle = l.handle, true
 		p.DeliveryCount, p.HasDeliveryCount = l.deliveryCount, true

@@ -10,9 +10,7 @@ import (
 
 // onFlowLocked applies the session's part of a flow and passes the link's part on.
 func (h *half) onFlowLocked(f *amqp.Flow) {
-	// A peer that has not seen our begin counts from our first transfer, which is 0.
-	left := int32(f.NextIncomingID + min(f.IncomingWindow, math.MaxInt32) - h.nextOutgoing)
-	h.remoteWindow = uint32(max(left, 0))
+	h.windows.Flow(f, 0)
 	h.other().pumpLocked()
 	if !f.HasHandle {
 		if f.Echo {
@@ -99,10 +97,9 @@ func (h *half) putFlowLocked() {
 // sendFlowLocked adds the session's state to a flow and sends it.
 func (h *half) sendFlowLocked(f *amqp.Flow) {
 	w := h.s.c.cfg.IncomingWindow
-	h.inWindow = max(h.inWindow, w-min(w, h.queued))
-	f.NextIncomingID, f.HasNextIncomingID = h.nextIncoming, h.begun
-	f.IncomingWindow = h.inWindow
-	f.NextOutgoingID, f.OutgoingWindow = h.nextOutgoing, math.MaxInt32
+	h.windows.Incoming = max(h.windows.Incoming, w-min(w, h.queued))
+	h.windows.Fill(f)
+	f.HasNextIncomingID, f.OutgoingWindow = h.begun, math.MaxInt32
 	h.side.putLocked(h.out, f)
 	f.Properties = nil
 }

@@ -27,23 +27,20 @@ type half struct {
 	begun           bool        // the peer's begin has come
 	gotEnd, sentEnd bool
 	handleMax       uint32 // the peer's; of a client, also ours
+	windows         transport.Windows
 
 	// To the peer.
-	nextOutgoing uint32 // transfer-id
-	remoteWindow uint32 // transfers that it accepts
 	nextDelivery uint32 // delivery-id
 	isDirty      bool   // in side.dirty
 	isBlocked    bool   // in side.blocked
 
 	// From the peer.
-	nextIncoming uint32
-	inWindow     uint32                                // transfers that it may send
-	ids          idMap                                 // of its deliveries, as the other peer knows them
-	queue        waitingList                           // entries that wait to go on, in order
-	queued       uint32                                // transfers in queue that the window is kept closed for
-	unsettled    int                                   // deliveries that have gone on and are not settled
-	pending      transport.Unsettled[*pendingDelivery] // those that have gone on and whose senders wait
-	observed     observedList                          // its deliveries on observed links, in order
+	ids       idMap                                 // of its deliveries, as the other peer knows them
+	queue     waitingList                           // entries that wait to go on, in order
+	queued    uint32                                // transfers in queue that the window is kept closed for
+	unsettled int                                   // deliveries that have gone on and are not settled
+	pending   transport.Unsettled[*pendingDelivery] // those that have gone on and whose senders wait
+	observed  observedList                          // its deliveries on observed links, in order
 
 	links   map[uint32]*link // by the peer's handle
 	handles []*link          // by ours
@@ -86,7 +83,7 @@ func (s *side) onBeginLocked(ch uint16, b *amqp.Begin) error {
 	sess := &session{c: s.c}
 	for i := range sess.halves {
 		h := &sess.halves[i]
-		h.s, h.side, h.inWindow = sess, &s.c.sides[i], s.c.cfg.IncomingWindow
+		h.s, h.side, h.windows.Incoming = sess, &s.c.sides[i], s.c.cfg.IncomingWindow
 		h.links = make(map[uint32]*link)
 	}
 	h := &sess.halves[s.at]
@@ -143,8 +140,7 @@ func (s *side) allocate(h *half) bool {
 func (h *half) beginLocked(ch uint16, b *amqp.Begin) {
 	h.in, h.begun = ch, true
 	h.side.halves[ch] = h
-	h.nextIncoming = b.NextOutgoingID
-	h.remoteWindow = min(b.IncomingWindow, math.MaxInt32)
+	h.windows.Begin(b)
 	h.handleMax = b.HandleMax
 }
 
@@ -152,8 +148,8 @@ func (h *half) beginLocked(ch uint16, b *amqp.Begin) {
 func (h *half) putBeginLocked(b *amqp.Begin) {
 	h.side.putLocked(h.out, &amqp.Begin{
 		RemoteChannel: h.in, HasRemoteChannel: h.begun,
-		NextOutgoingID:      h.nextOutgoing,
-		IncomingWindow:      h.inWindow,
+		NextOutgoingID:      h.windows.NextOutgoing,
+		IncomingWindow:      h.windows.Incoming,
 		OutgoingWindow:      math.MaxInt32,
 		HandleMax:           min(b.HandleMax, uint32(h.s.c.cfg.MaxLinks-1)),
 		OfferedCapabilities: b.OfferedCapabilities,

@@ -16,12 +16,10 @@ type passing struct {
 
 // onTransferLocked passes one frame of a delivery on.
 func (h *half) onTransferLocked(t *amqp.Transfer, payload []byte) {
-	if h.inWindow == 0 {
+	if !h.windows.Receive() {
 		h.s.failLocked(&amqp.Error{Condition: amqp.ErrCondSessionWindowViolation, Description: "A transfer came while the incoming window was closed."})
 		return
 	}
-	h.inWindow--
-	h.nextIncoming++
 	l := h.links[t.Handle]
 	if l == nil {
 		h.s.failLocked(amqp.Errorf(amqp.ErrCondSessionUnattachedHandle, "Transfer names handle %d, which is not attached.", t.Handle))
@@ -83,7 +81,7 @@ type coming struct {
 // dropped.
 func (h *half) topUpLocked() {
 	w := h.s.c.cfg.IncomingWindow
-	if !h.isDirty && h.inWindow < (w+1)/2 && w > h.queued+h.inWindow {
+	if !h.isDirty && h.windows.Incoming < (w+1)/2 && w > h.queued+h.windows.Incoming {
 		h.oweFlowLocked()
 	}
 }
@@ -118,7 +116,7 @@ func (h *half) emitTransferLocked(e *entry) bool {
 	}
 	t := &o.side.transfer
 	for {
-		if gone && o.remoteWindow == 0 {
+		if gone && o.windows.Outgoing == 0 {
 			return true // the window may never open again, and the detach must not wait for it
 		}
 		if !o.takesLocked() {
@@ -130,8 +128,7 @@ func (h *half) emitTransferLocked(e *entry) bool {
 		l.pass.settled = l.pass.settled || e.transfer.Settled
 		*t = e.transfer
 		t.Handle, t.DeliveryID = end.out, l.pass.out
-		o.nextOutgoing++
-		o.remoteWindow--
+		o.windows.Send()
 		n := o.side.PutTransfer(o.out, t, e.payload)
 		t.DeliveryTag, t.State = nil, nil
 		if n == len(e.payload) {
@@ -169,7 +166,7 @@ func (e *entry) askLocked() (goes, over bool) {
 
 // takesLocked reports whether the peer of o takes a frame now.
 func (o *half) takesLocked() bool {
-	if o.remoteWindow == 0 || !o.begun {
+	if o.windows.Outgoing == 0 || !o.begun {
 		return false
 	}
 	if o.side.Full() && o.side.State == transport.Open {

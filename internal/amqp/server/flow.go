@@ -34,23 +34,11 @@ func (s *Session) onFlow(f *amqp.Flow) {
 	}
 }
 
-// takeWindowLocked computes how many transfers the peer can take (part 2 section 5.6).
+// takeWindowLocked notes how many transfers the peer can take, and sends what waited for that.
 func (s *Session) takeWindowLocked(f *amqp.Flow) {
-	next := uint32(firstOutgoingID) // until the peer has seen our begin
-	if f.HasNextIncomingID {
-		next = f.NextIncomingID
-	}
-	inFlight := s.nextOutgoingID - next
-	if int32(inFlight) < 0 {
-		inFlight = 0 // it counts transfers that were never sent, so only its window is credible
-	}
-	window := uint32(0)
-	if f.IncomingWindow > inFlight {
-		window = f.IncomingWindow - inFlight
-	}
-	opened := s.remoteIncomingWindow == 0 && window > 0
-	s.remoteIncomingWindow = window
-	if opened {
+	closed := s.windows.Outgoing == 0
+	s.windows.Flow(f, firstOutgoingID)
+	if closed && s.windows.Outgoing > 0 {
 		s.ready.Broadcast()
 		s.pumpLocked()
 	}
@@ -60,11 +48,9 @@ func (s *Session) takeWindowLocked(f *amqp.Flow) {
 // flow reopens the full window.
 func (s *Session) putFlowLocked(f *amqp.Flow) {
 	s.owesFlow = false
-	s.incomingWindow = s.c.cfg.IncomingWindow
-	f.NextIncomingID, f.HasNextIncomingID = s.nextIncomingID, true
-	f.IncomingWindow = s.incomingWindow
-	f.NextOutgoingID = s.nextOutgoingID
-	f.OutgoingWindow = s.remoteIncomingWindow
+	s.windows.Incoming = s.c.cfg.IncomingWindow
+	s.windows.Fill(f)
+	f.HasNextIncomingID, f.OutgoingWindow = true, s.windows.Outgoing
 	s.c.wire.Put(s.out, f)
 	*f = amqp.Flow{}
 }
@@ -72,12 +58,10 @@ func (s *Session) putFlowLocked(f *amqp.Flow) {
 // usedWindowLocked counts one transfer frame from the peer and reports whether the window allowed
 // it.
 func (s *Session) usedWindowLocked() bool {
-	if s.incomingWindow == 0 {
+	if !s.windows.Receive() {
 		return false
 	}
-	s.incomingWindow--
-	s.nextIncomingID++
-	if s.incomingWindow < s.c.cfg.IncomingWindow/halvesPerWindow && !s.owesFlow {
+	if s.windows.Incoming < s.c.cfg.IncomingWindow/halvesPerWindow && !s.owesFlow {
 		s.owesFlow = true
 		s.c.touchLocked(s)
 	}

@@ -39,7 +39,7 @@ func (l *SourceLink) SendOut(o Outgoing) (*Outgone, error) {
 			return nil, ErrLinkGone
 		case l.credit == 0:
 			return nil, ErrNoCredit
-		case s.remoteIncomingWindow == 0:
+		case s.windows.Outgoing == 0:
 			s.ready.Wait()
 			continue
 		case c.wire.Full():
@@ -137,7 +137,7 @@ func (l *SourceLink) transmitLocked(d *outgoing) bool {
 	s, c := l.s, l.s.c
 	t := &c.transfer
 	for {
-		if s.remoteIncomingWindow == 0 || c.wire.Full() {
+		if s.windows.Outgoing == 0 || c.wire.Full() {
 			return false
 		}
 		*t = amqp.Transfer{Handle: l.handle}
@@ -151,8 +151,7 @@ func (l *SourceLink) transmitLocked(d *outgoing) bool {
 		n := c.wire.PutTransfer(s.out, t, d.Payload)
 		d.Tag = nil
 		d.Payload = d.Payload[n:]
-		s.nextOutgoingID++
-		s.remoteIncomingWindow--
+		s.windows.Send()
 		if !t.More {
 			return true
 		}
@@ -171,7 +170,7 @@ func (s *Session) pumpLinkLocked(l *SourceLink) {
 			if l.credit == 0 {
 				break
 			}
-			if s.remoteIncomingWindow == 0 || s.c.wire.Full() {
+			if s.windows.Outgoing == 0 || s.c.wire.Full() {
 				s.postLaterLocked(l)
 				return
 			}
@@ -222,7 +221,7 @@ func (c *Conn) pumpLocked() {
 	c.posting = nil
 	for _, s := range sessions {
 		s.inPosting = false
-		if s.state == sessionOpen && s.remoteIncomingWindow > 0 {
+		if s.state == sessionOpen && s.windows.Outgoing > 0 {
 			s.pumpLocked()
 		}
 	}

@@ -34,22 +34,20 @@ type Session struct {
 	known   uint32           // the peer may have attached any handle below it
 	handles []*link          // by ours
 
+	windows transport.Windows
+
 	// Incoming:
-	nextIncomingID uint32
-	incomingWindow uint32 // transfer frames that the peer may still send
-	lastDelivery   uint32
-	hasDelivery    bool
-	repeats        bool // some of the peer's delivery-ids do not rise
-	received       transport.Unsettled[*Delivery]
-	shared         map[uint32]amqp.DeliveryState // ids that several of received have, see shareLocked
+	lastDelivery uint32
+	hasDelivery  bool
+	repeats      bool // some of the peer's delivery-ids do not rise
+	received     transport.Unsettled[*Delivery]
+	shared       map[uint32]amqp.DeliveryState // ids that several of received have, see shareLocked
 
 	// Outgoing:
-	nextOutgoingID       uint32
-	remoteIncomingWindow uint32
-	nextDelivery         uint32
-	sent                 transport.Unsettled[*Outgone]
-	posting              []*SourceLink // links with posted messages that wait for the window or the output
-	inPosting            bool          // in Conn.posting
+	nextDelivery uint32
+	sent         transport.Unsettled[*Outgone]
+	posting      []*SourceLink // links with posted messages that wait for the window or the output
+	inPosting    bool          // in Conn.posting
 
 	// Pending until the next flush:
 	dirty    bool
@@ -110,20 +108,18 @@ func (c *Conn) onBegin(ch uint16, b *amqp.Begin) error {
 	}
 	s := &Session{
 		c: c, in: ch, out: uint16(out), handleMax: min(b.HandleMax, handleMax),
-		heard:                time.Now(),
-		ready:                sync.NewCond(&c.mu),
-		links:                make(map[uint32]*link),
-		nextIncomingID:       b.NextOutgoingID,
-		incomingWindow:       c.cfg.IncomingWindow,
-		nextOutgoingID:       firstOutgoingID,
-		remoteIncomingWindow: b.IncomingWindow,
+		heard:   time.Now(),
+		ready:   sync.NewCond(&c.mu),
+		links:   make(map[uint32]*link),
+		windows: transport.Windows{Incoming: c.cfg.IncomingWindow, NextOutgoing: firstOutgoingID},
 	}
+	s.windows.Begin(b)
 	c.sessions[ch], c.channels[out] = s, s
 	c.wire.Put(s.out, &amqp.Begin{
 		RemoteChannel: ch, HasRemoteChannel: true,
-		NextOutgoingID: s.nextOutgoingID,
-		IncomingWindow: s.incomingWindow,
-		OutgoingWindow: s.remoteIncomingWindow,
+		NextOutgoingID: s.windows.NextOutgoing,
+		IncomingWindow: s.windows.Incoming,
+		OutgoingWindow: s.windows.Outgoing,
 		HandleMax:      s.handleMax,
 	})
 	return nil
