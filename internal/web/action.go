@@ -22,9 +22,9 @@ const (
 )
 
 var (
-	errToken   = errors.New("the token is wrong: dashboard.tokenFile in the configuration says where it is")
-	errRunning = errors.New("another action is running; one runs at a time")
-	errExpired = errors.New("this preview is too old, or was carried out already; look at the dead letters again")
+	errToken   = refusal{http.StatusForbidden, "the token is wrong: dashboard.tokenFile in the configuration says where it is"}
+	errRunning = refusal{http.StatusConflict, "another action is running; one runs at a time"}
+	errExpired = refusal{http.StatusGone, "this preview is too old, or was carried out already; look at the dead letters again"}
 )
 
 // A job is an action that runs, or has ended.
@@ -121,7 +121,7 @@ func (n *Namespace) readTarget(ctx context.Context, o *options) error {
 	info, err := n.Deadlines.Describe(ctx, o.to)
 	switch {
 	case errors.Is(err, entities.ErrNotFound):
-		return badRequest{fmt.Errorf("there is no queue or topic %q; create it, or correct the name", o.to)}
+		return badRequest(fmt.Errorf("there is no queue or topic %q; create it, or correct the name", o.to))
 	case err != nil:
 		return fmt.Errorf("it is not known whether %s detects duplicates, and would drop copies that keep their ids; use `overdue dlq resubmit --new-ids`: %w", o.to, err)
 	}

@@ -5,7 +5,6 @@ package web
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -54,7 +53,7 @@ func (l *jobList) start(j *job) error {
 	case i < 0:
 		return errExpired // somebody was faster
 	case j.preview.survey.Chosen == 0:
-		return badRequest{errors.New("no dead letter was chosen")}
+		return refusal{http.StatusBadRequest, "no dead letter was chosen"}
 	}
 	if l.running {
 		return errRunning
@@ -113,7 +112,7 @@ func (l *jobList) checkToken(r *http.Request, token string) error {
 	case <-time.After(guessTime):
 	case <-r.Context().Done():
 	}
-	return forbidden{errToken}
+	return errToken
 }
 
 // A jobView is one action, while it runs and afterwards.

@@ -5,7 +5,6 @@ package web
 import (
 	"cmp"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -55,16 +54,16 @@ func (d *Dashboard) deadLetter(w http.ResponseWriter, r *http.Request) {
 
 func (v *letterView) read(r *http.Request, d *Dashboard) error {
 	if d.source.Namespace == nil {
-		return badRequest{errors.New("this process reads no namespace")}
+		return refusal{http.StatusBadRequest, "this process reads no namespace"}
 	}
 	place, err := dlq.ParsePlace(v.Entity)
 	if err != nil {
-		return badRequest{err}
+		return badRequest(err)
 	}
 	v.Back = lettersLink(place)
 	number, err := strconv.ParseInt(parameter(r, "number"), 10, 64)
 	if err != nil || number < 0 {
-		return badRequest{errors.New("number is not a sequence number")}
+		return refusal{http.StatusBadRequest, "number is not a sequence number"}
 	}
 	v.Title = fmt.Sprintf("Dead letter %d of %s", number, place)
 	ctx, leave, err := d.enter(r.Context(), readTimeout)

@@ -30,7 +30,7 @@ const (
 	maxScanned   = 5_000 // dead letters that are read for one page
 )
 
-var errBusy = errors.New("other pages read the namespace at the moment; reload this page")
+var errBusy = refusal{http.StatusServiceUnavailable, "other pages read the namespace at the moment; reload this page"}
 
 // enter waits for one of the places of pages that read the namespace. ctx bounds the wait and the
 // reading; leave ends it.
@@ -100,23 +100,21 @@ func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
 	show(w, status, "letters.html", v)
 }
 
-// A badRequest is the error of parameters that make no sense.
-type badRequest struct{ error }
+// A refusal is an error with the status of its answer.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r refusal) Error() string { return r.text }
+
+// badRequest refuses parameters that make no sense.
+func badRequest(err error) error { return refusal{http.StatusBadRequest, err.Error()} }
 
 func statusOf(err error) int {
-	var bad badRequest
-	var no forbidden
-	switch {
-	case errors.As(err, &bad):
-		return http.StatusBadRequest
-	case errors.As(err, &no):
-		return http.StatusForbidden
-	case errors.Is(err, errRunning):
-		return http.StatusConflict
-	case errors.Is(err, errExpired):
-		return http.StatusGone
-	case errors.Is(err, errBusy):
-		return http.StatusServiceUnavailable
+	var r refusal
+	if errors.As(err, &r) {
+		return r.status
 	}
 	return http.StatusBadGateway
 }
@@ -125,12 +123,12 @@ func statusOf(err error) int {
 func (v *lettersView) read(ctx context.Context, d *Dashboard, from string) error {
 	place, err := dlq.ParsePlace(v.Entity)
 	if err != nil {
-		return badRequest{err}
+		return badRequest(err)
 	}
 	first := int64(0)
 	if from != "" {
 		if first, err = strconv.ParseInt(from, 10, 64); err != nil || first < 0 {
-			return badRequest{errors.New("from is not a sequence number")}
+			return refusal{http.StatusBadRequest, "from is not a sequence number"}
 		}
 	}
 	now, next, more := time.Now(), int64(0), false
@@ -153,7 +151,7 @@ func (v *lettersView) read(ctx context.Context, d *Dashboard, from string) error
 	case err != nil:
 		return dlq.Failure(place, err)
 	case v.Read == 0 && d.source.Namespace.Deadlines.IsTopic(ctx, place):
-		return badRequest{dlq.NoMessages(place)} // brokers differ in whether they refuse a peek there
+		return badRequest(dlq.NoMessages(place)) // brokers differ in whether they refuse a peek there
 	}
 	if more {
 		v.Partial = len(v.Letters) < maxLetters

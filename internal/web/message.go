@@ -50,11 +50,11 @@ var errSlow = errors.New("the queues are too long to be read in the time that a 
 
 func (v *messageView) explain(ctx context.Context, d *Dashboard) error {
 	if v.Entity == "" || v.MessageID == "" {
-		return badRequest{errors.New("both an entity and a message ID are needed")}
+		return refusal{http.StatusBadRequest, "both an entity and a message ID are needed"}
 	}
 	place, err := dlq.ParsePlace(v.Entity)
 	if err != nil {
-		return badRequest{err}
+		return badRequest(err)
 	}
 	v.Letters = lettersLink(place)
 	ctx, leave, err := d.enter(ctx, explainTimeout)

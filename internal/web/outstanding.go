@@ -51,7 +51,7 @@ func (v *outstandingView) read(ctx context.Context, d *Dashboard) error {
 	if v.Entity != "" {
 		at, err := dlq.ParsePlace(v.Entity)
 		if err != nil {
-			return badRequest{err}
+			return badRequest(err)
 		}
 		v.Entity = at.Entity // companions name the topic
 	}

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -102,29 +101,29 @@ var verbs = map[string]struct{ title, done string }{
 func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*preview, error) {
 	// Another site cannot read the answer, but it could replace the previews of others.
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
-		return nil, forbidden{errors.New("only the dashboard itself may open this page")}
+		return nil, refusal{http.StatusForbidden, "only the dashboard itself may open this page"}
 	}
 	if d.source.Namespace == nil || d.source.Namespace.Actions == nil {
-		return nil, forbidden{errors.New("this dashboard only reads; dashboard.tokenFile in the configuration allows actions")}
+		return nil, refusal{http.StatusForbidden, "this dashboard only reads; dashboard.tokenFile in the configuration allows actions"}
 	}
 	place, err := dlq.ParsePlace(entity)
 	switch {
 	case err != nil:
-		return nil, badRequest{err}
+		return nil, badRequest(err)
 	case verbs[action].done == "":
-		return nil, badRequest{errors.New("action is neither resubmit nor purge")}
+		return nil, refusal{http.StatusBadRequest, "action is neither resubmit nor purge"}
 	}
 	reason, q := parameter(r, "reason"), query(r)
 	filter := dlq.Filter{Reason: reason}
 	for _, text := range r.URL.Query()["number"] {
 		number, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || number < 0 {
-			return nil, badRequest{errors.New("number is not a sequence number")}
+			return nil, refusal{http.StatusBadRequest, "number is not a sequence number"}
 		}
 		filter.Numbers = append(filter.Numbers, number)
 	}
 	if len(filter.Numbers) > maxLetters {
-		return nil, badRequest{fmt.Errorf("at most %d dead letters can be chosen one by one", maxLetters)}
+		return nil, badRequest(fmt.Errorf("at most %d dead letters can be chosen one by one", maxLetters))
 	}
 	ctx, leave, err := d.enter(r.Context(), readTimeout)
 	if err != nil {
@@ -146,16 +145,11 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 	case err != nil:
 		return nil, dlq.Failure(place, err)
 	case p.survey.Read == 0 && d.source.Namespace.Deadlines.IsTopic(ctx, place):
-		return nil, badRequest{dlq.NoMessages(place)}
+		return nil, badRequest(dlq.NoMessages(place))
 	}
 	d.jobs.keepPreview(p)
 	return p, nil
 }
-
-// A forbidden is the error of what this dashboard does not do, or not for this caller.
-type forbidden struct{ error }
-
-func (f forbidden) Unwrap() error { return f.error }
 
 func filterText(reason, q string, numbers int) string {
 	var parts []string
@@ -202,14 +196,14 @@ type options struct {
 // readOptions reads the form of an action.
 func readOptions(p *preview, form url.Values) (o options, err error) {
 	if o.rate, err = strconv.ParseFloat(cmp.Or(form.Get("rate"), "100"), 64); err != nil || !(o.rate >= 0 && o.rate <= 1_000_000) {
-		return o, badRequest{errors.New("the rate must be a number between 0 and 1000000; 0 is as fast as it goes")}
+		return o, refusal{http.StatusBadRequest, "the rate must be a number between 0 and 1000000; 0 is as fast as it goes"}
 	}
 	if p.action == purge {
 		return o, nil
 	}
 	target, err := dlq.ParsePlace(strings.TrimSpace(bounded(form.Get("to"), maxParameter)))
 	if err != nil || target.Subscription != "" {
-		return o, badRequest{errors.New("say which queue or topic gets the copies")}
+		return o, refusal{http.StatusBadRequest, "say which queue or topic gets the copies"}
 	}
 	o.to = target.Entity
 	for name, to := range map[string]*time.Duration{"within": &o.copying.Within, "ttl": &o.copying.TTL} {
@@ -218,7 +212,7 @@ func readOptions(p *preview, form url.Values) (o options, err error) {
 			continue
 		}
 		if *to, err = time.ParseDuration(text); err != nil || *to < time.Millisecond {
-			return o, badRequest{fmt.Errorf("the deadline and the time to live are durations such as 90s, 5m or 1h30m, of 1 ms at least: %.50q is none", text)}
+			return o, badRequest(fmt.Errorf("the deadline and the time to live are durations such as 90s, 5m or 1h30m, of 1 ms at least: %.50q is none", text))
 		}
 	}
 	return o, nil

@@ -71,13 +71,18 @@ type Explanation struct {
 	gaps     []history.Gap          // of the history that has them
 
 	found       []foundMessage             // in the queue and in the dead-letter queue
-	waiting     int                        // messages in the queue
-	scheduled   int                        // of these, the ones that are not active yet
-	stated      int                        // of these, the ones with a deadline
-	overdue     int                        // of these, the ones whose deadline is over
-	dead        int                        // messages in the dead-letter queue
-	removed     int                        // messages of which only the event of a monitor is left
 	timesToLive map[time.Duration]struct{} // of all messages that were found
+	counts      counts
+}
+
+// counts are what a verdict is made of.
+type counts struct {
+	waiting   int // messages in the queue
+	scheduled int // of these, the ones that are not active yet
+	stated    int // of these, the ones with a deadline
+	overdue   int // of these, the ones whose deadline is over
+	dead      int // messages in the dead-letter queue
+	removed   int // messages of which only the event of a monitor is left
 
 	named      int // companions that name a message
 	unfinished int // of these, the ones that are due
@@ -120,7 +125,7 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 		at := a.Time.Truncate(time.Millisecond)
 		return cmp.Or(at.Compare(b.Time.Truncate(time.Millisecond)), order(a.What)-order(b.What))
 	})
-	x.Verdict = x.verdict()
+	x.Verdict = x.counts.verdict()
 	x.noteGaps()
 	return x, nil
 }
@@ -150,7 +155,7 @@ func (x *Explanation) readMessages(ctx context.Context) error {
 			}
 		}
 	}
-	if x.waiting+x.dead == 0 && x.source.IsTopic(ctx, x.place) {
+	if x.counts.waiting+x.counts.dead == 0 && x.source.IsTopic(ctx, x.place) {
 		return dlq.NoMessages(x.place) // brokers differ in whether they refuse a peek there
 	}
 	return nil
@@ -223,52 +228,52 @@ func order(what string) int {
 	return len(first)
 }
 
-// verdict sums the timeline up in one sentence.
-func (x *Explanation) verdict() string {
-	text := x.whereabouts() + x.monitoring()
-	if x.failed > 0 {
+// verdict sums an explanation up in one sentence.
+func (n *counts) verdict() string {
+	text := n.whereabouts() + n.monitoring()
+	if n.failed > 0 {
 		text += "; a companion of it failed"
 	}
 	return text + "."
 }
 
 // whereabouts says where the message is.
-func (x *Explanation) whereabouts() string {
+func (n *counts) whereabouts() string {
 	switch {
-	case x.waiting > 0 && x.dead > 0:
+	case n.waiting > 0 && n.dead > 0:
 		return "in its queue and in the dead-letter queue"
-	case x.dead > 0:
+	case n.dead > 0:
 		return "in the dead-letter queue"
-	case x.waiting > 0 && x.scheduled == x.waiting:
+	case n.waiting > 0 && n.scheduled == n.waiting:
 		return "scheduled"
-	case x.waiting > 0 && x.overdue == x.waiting:
+	case n.waiting > 0 && n.overdue == n.waiting:
 		return "in its queue, past its deadline"
-	case x.waiting > 0:
+	case n.waiting > 0:
 		return "in its queue"
-	case x.removed > 0:
+	case n.removed > 0:
 		return "not there any more: it missed its deadline, and has left the dead-letter queue since"
-	case x.named+x.failed > 0:
+	case n.named+n.failed > 0:
 		return "not there any more: it was completed, or removed from the dead-letter queue"
 	}
 	return "not there: it was completed, removed from the dead-letter queue, or never sent"
 }
 
 // monitoring says whether a monitor sees to the message.
-func (x *Explanation) monitoring() string {
+func (n *counts) monitoring() string {
 	switch {
-	case x.waiting == 0 && x.unfinished > 0:
+	case n.waiting == 0 && n.unfinished > 0:
 		return "; the monitor has not finished with its companion"
-	case x.waiting == 0 && x.named > 0:
+	case n.waiting == 0 && n.named > 0:
 		return "; its companion is not due yet"
-	case x.waiting == 0:
+	case n.waiting == 0:
 		return ""
-	case x.named > 0:
+	case n.named > 0:
 		return ", and monitored"
-	case x.slots > 0:
+	case n.slots > 0:
 		return ", and monitored by the companion of its slot"
-	case x.stated == 0:
+	case n.stated == 0:
 		return ", and not monitored: it states no deadline"
-	case x.overdue > 0:
+	case n.overdue > 0:
 		return ", and not monitored: its entity is not in monitor.entities, it was sent past Overdue, or was checked already"
 	}
 	return ", and not monitored: its entity is not in monitor.entities, it was sent past Overdue, or its companion is still in the journal of a proxy"

@@ -108,7 +108,7 @@ func TestListReadsEveryMonitorQueue(t *testing.T) {
 			t.Fatal("the companions of bills are on the first of two queues")
 		}
 		found, err := Explain(t.Context(), s.source, ExplainOptions{Place: dlq.Place{Entity: "bills"}, MessageID: "m"})
-		if err != nil || found.named != 1 {
+		if err != nil || found.counts.named != 1 {
 			t.Errorf("Explain of a message whose companion is on the second queue: %+v, %v", found, err)
 		}
 	})

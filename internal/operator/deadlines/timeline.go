@@ -46,15 +46,15 @@ func (x *Explanation) addDeadline(l *dlq.Letter, where string) {
 
 // addWaiting adds a message that is where it was sent.
 func (x *Explanation) addWaiting(l *dlq.Letter) {
-	x.waiting++
+	x.counts.waiting++
 	if !l.Due.IsZero() {
-		x.stated++
+		x.counts.stated++
 		if !l.Due.After(time.Now()) {
-			x.overdue++
+			x.counts.overdue++
 		}
 	}
 	if l.State == link.Scheduled {
-		x.scheduled++
+		x.counts.scheduled++
 		text := "becomes active"
 		if l.TimeToLive.Duration > 0 {
 			text += ", and its time to live of " + l.TimeToLive.String() + " begins"
@@ -76,7 +76,7 @@ func (x *Explanation) addWaiting(l *dlq.Letter) {
 
 // addDeadLetter adds a message that is in the dead-letter queue.
 func (x *Explanation) addDeadLetter(l *dlq.Letter) {
-	x.dead++
+	x.counts.dead++
 	where := x.place.Path()
 	x.addEnqueued(l, where)
 	reason := cmp.Or(l.Reason, "no reason given")
@@ -106,18 +106,18 @@ func (x *Explanation) due(c *stored, text string) {
 func (x *Explanation) addCompanion(c *stored) {
 	switch {
 	case c.IsSlot():
-		x.slots++
+		x.counts.slots++
 		x.due(c, "the companion of its slot is due")
 	case c.pending:
-		x.named++
+		x.counts.named++
 		x.due(c, "its companion is due")
 	default:
-		x.named++
-		x.unfinished++
+		x.counts.named++
+		x.counts.unfinished++
 		x.due(c, "its companion was due, and is not finished: a monitor has it, or no monitor is running")
 	}
 	x.addReferences(c, func(r *scheduler.Reference) {
-		if x.waiting+x.dead == 0 {
+		if x.counts.waiting+x.counts.dead == 0 {
 			x.add(r.Deadline, whatDeadline, x.source.keeper(), "its deadline, as its companion states it (%s)", r.Stated)
 		}
 	})
@@ -125,7 +125,7 @@ func (x *Explanation) addCompanion(c *stored) {
 
 // addFailedCompanion adds a companion that no monitor could finish with.
 func (x *Explanation) addFailedCompanion(c *stored) {
-	x.failed++
+	x.counts.failed++
 	x.add(c.due, whatFailed, x.source.keeper(), "its companion failed: %s: %s", c.reason, c.description)
 	x.addReferences(c, nil)
 }
@@ -206,8 +206,8 @@ func (x *Explanation) missedBy(l *dlq.Letter) *alert.EventData {
 func (x *Explanation) addNotification(n *history.Notification) {
 	const where = "the monitor"
 	d := &n.Event.Data
-	if n.Event.Type == alert.TypeMissed && x.dead == 0 {
-		x.removed++
+	if n.Event.Type == alert.TypeMissed && x.counts.dead == 0 {
+		x.counts.removed++
 		x.add(d.EnqueuedTime, whatEnqueued, where, "enqueued with sequence number %d", d.SequenceNumber)
 		x.add(d.Deadline, whatDeadline, where, "its deadline")
 		x.add(d.DeadLetteredTime, whatDeadLettered, where, "dead-lettered %s after its deadline (%s), %s",
