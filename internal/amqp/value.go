@@ -20,18 +20,23 @@ var emptyList, emptyMap, emptyArray any = List{}, Map{}, Array{}
 //
 // Value allocates at most 20 times the bytes it reads, and 8 KiB.
 func (r *Reader) Value() any {
-	zeros := MaxZeroWidth
-	v := r.value(0, &zeros)
+	in := values{zeros: MaxZeroWidth}
+	v := in.value(r, 0)
 	if r.err != nil {
 		return nil
 	}
 	return v
 }
 
-func (r *Reader) value(depth int, zeros *int) any {
+// values reads a value with all that is nested in it.
+type values struct {
+	zeros int // elements without bytes that may follow
+}
+
+func (in *values) value(r *Reader, depth int) any {
 	switch c := r.Next(); c {
 	case codeDescribed:
-		return r.describedValue(depth, zeros)
+		return in.described(r, depth)
 	case codeNull:
 		r.code()
 		return nil
@@ -82,7 +87,7 @@ func (r *Reader) value(depth int, zeros *int) any {
 	case codeSymbol8, codeSymbol32:
 		return r.Symbol()
 	default:
-		return r.compoundValue(c, depth, zeros)
+		return in.compound(r, c, depth)
 	}
 }
 
@@ -95,7 +100,7 @@ func (r *Reader) char() Char {
 	return Char(v)
 }
 
-func (r *Reader) describedValue(depth int, zeros *int) any {
+func (in *values) described(r *Reader, depth int) any {
 	if r.Done() {
 		r.failf("value missing")
 		return nil
@@ -105,16 +110,16 @@ func (r *Reader) describedValue(depth int, zeros *int) any {
 		return nil
 	}
 	d := r.descriptor()
-	descriptor := d.value(depth+1, zeros)
+	descriptor := in.value(&d, depth+1)
 	r.afterDescriptor(d)
-	value := r.value(depth+1, zeros)
+	value := in.value(r, depth+1)
 	if r.err != nil {
 		return nil
 	}
 	return Described{Descriptor: descriptor, Value: value}
 }
 
-func (r *Reader) compoundValue(c byte, depth int, zeros *int) any {
+func (in *values) compound(r *Reader, c byte, depth int) any {
 	if depth >= MaxDepth {
 		r.failf("values nested deeper than %d", MaxDepth)
 		return nil
@@ -125,50 +130,50 @@ func (r *Reader) compoundValue(c byte, depth int, zeros *int) any {
 		if n == 0 {
 			return r.empty(&sub, emptyList)
 		}
-		return List(r.elements(sub, n, depth, zeros))
+		return List(in.elements(r, sub, n, depth))
 	case codeMap8, codeMap32:
 		sub, n := r.Map()
 		if n == 0 {
 			return r.empty(&sub, emptyMap)
 		}
-		return r.pairs(sub, n, depth, zeros)
+		return in.pairs(r, sub, n, depth)
 	case codeArray8, codeArray32:
 		sub, n := r.Array()
 		if n == 0 {
 			return r.empty(&sub, emptyArray)
 		}
 		if sub.ctor != nil && forms[sub.ctor[len(sub.ctor)-1]].least() == 0 {
-			if *zeros -= n; *zeros < 0 {
+			if in.zeros -= n; in.zeros < 0 {
 				r.failf("more than %d elements without bytes", MaxZeroWidth)
 				return nil
 			}
 		}
-		return Array(r.elements(sub, n, depth, zeros))
+		return Array(in.elements(r, sub, n, depth))
 	}
 	r.failf("%s", codeName(c))
 	return nil
 }
 
-func (r *Reader) elements(sub Reader, n, depth int, zeros *int) []any {
+func (in *values) elements(r *Reader, sub Reader, n, depth int) []any {
 	if !r.counted(sub, n) {
 		return nil
 	}
 	all := make([]any, 0, n)
 	for i := 0; i < n && sub.err == nil; i++ {
-		all = append(all, sub.value(depth+1, zeros))
+		all = append(all, in.value(&sub, depth+1))
 	}
 	r.leave(&sub)
 	return all
 }
 
-func (r *Reader) pairs(sub Reader, n, depth int, zeros *int) Map {
+func (in *values) pairs(r *Reader, sub Reader, n, depth int) Map {
 	if !r.counted(sub, 2*n) {
 		return nil
 	}
 	all := make(Map, 0, n)
 	for i := 0; i < n && sub.err == nil; i++ {
-		key := sub.value(depth+1, zeros)
-		all = append(all, Pair{Key: key, Value: sub.value(depth+1, zeros)})
+		key := in.value(&sub, depth+1)
+		all = append(all, Pair{Key: key, Value: in.value(&sub, depth+1)})
 	}
 	r.leave(&sub)
 	return all
