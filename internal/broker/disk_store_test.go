@@ -116,8 +116,8 @@ func TestWhatAClientHasHeardOfIsInTheDirectory(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("after kill -9 there is %v, want %v", got, want)
 	}
-	if next, err := q.Send(queue.Message{}); err != nil || next != 6 {
-		t.Errorf("the next message has number %d, %v, want 6", next, err)
+	if next, err := q.Send(queue.Message{}); err != nil || next <= 5 {
+		t.Errorf("the next message has number %d, %v, want one that no client has seen", next, err)
 	}
 }
 

@@ -3,7 +3,6 @@
 package store
 
 import (
-	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
@@ -30,14 +29,15 @@ type committer struct {
 	next    round
 	flying  *round // under way; nil: none
 	over    bool
-	highest uint32 // number that an entity ever had
+	highest uint32           // number that an entity ever had
+	last    map[uint32]int64 // where the numbers of messages stand in each queue, see Step
 }
 
 // A round is a batch and those who wait for it.
 type round struct {
-	batch   *pebble.Batch    // nil: nothing was appended
-	last    map[uint32]int64 // of the queues that have given out numbers, see Step
-	waiters []func(error)
+	batch    *pebble.Batch   // nil: nothing was appended
+	numbered map[uint32]bool // queues that have given out numbers
+	waiters  []func(error)
 
 	incomplete bool // a change is missing: it must not be written
 }
@@ -61,7 +61,7 @@ func (c *committer) append(f func(r *round) error) {
 	if !c.over {
 		if c.next.batch == nil {
 			c.next.batch = c.db.NewBatch()
-			c.next.last = make(map[uint32]int64)
+			c.next.numbered = make(map[uint32]bool)
 		}
 		err = f(&c.next)
 		c.next.incomplete = c.next.incomplete || err != nil
@@ -150,7 +150,7 @@ func (c *committer) write() {
 
 func (c *committer) commit(r *round) {
 	// Not an error of the disk: see patientFS. Pebble would have ended the process by its logger.
-	err := r.end()
+	err := c.reserve(r)
 	changes, began := int(r.batch.Count()), time.Now()
 	if err == nil {
 		err = r.batch.Commit(pebble.Sync)
@@ -170,14 +170,6 @@ func (c *committer) commit(r *round) {
 	if len(waiters) > 0 {
 		c.written <- waiters
 	}
-}
-
-// end adds what the batch needs once.
-func (r *round) end() (err error) {
-	for id, last := range r.last {
-		err = errors.Join(err, r.batch.Set(numberKey(id), binary.BigEndian.AppendUint64(nil, uint64(last)), nil))
-	}
-	return err
 }
 
 // answer tells those who wait, while the next batch is written.
@@ -219,6 +211,7 @@ func (c *committer) giveUp(err error) {
 // stop writes what was appended and ends. In trouble it does not wait for the disk: the error says
 // that a change may be missing whose outcome no client has got.
 func (c *committer) stop() error {
+	c.append(c.returnNumbers)
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()

@@ -19,7 +19,7 @@
 //
 //	'e' entity                     description of an entity, as the broker writes it
 //	'h'                            highest number that an entity ever had
-//	'n' queue                      where the numbers of messages stand, see queue.Step
+//	'n' queue                      numbers of messages that are not used again, see reservedNumbers
 //	'm' queue record 0             message: stamps, then its bytes as its sender wrote them
 //	'm' queue record 1             stamps that have changed since
 //	's' queue session              state of a session

@@ -18,6 +18,7 @@ func (s *Store) PutEntity(id uint32, description []byte) {
 		if id > s.highest {
 			s.highest = id
 			err = errors.Join(err, r.batch.Set(highestKey, binary.BigEndian.AppendUint32(nil, id), nil))
+			s.number(r, id, 0)
 		}
 		return err
 	})
@@ -29,7 +30,7 @@ func (s *Store) PutEntity(id uint32, description []byte) {
 // another in their place.
 func (s *Store) Drop(id uint32) {
 	s.append(func(r *round) error {
-		delete(r.last, id)
+		delete(s.last, id)
 		return errors.Join(
 			r.batch.Delete(entityKey(id), nil),
 			r.batch.DeleteRange(messagesKey(id), messagesKey(id+1), nil),

@@ -3,7 +3,6 @@
 package store
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -25,7 +24,7 @@ type queueLog struct {
 func (l queueLog) Append(step *queue.Step) {
 	l.s.append(func(r *round) error {
 		if step.Last > 0 {
-			r.last[l.id] = step.Last
+			l.s.number(r, l.id, step.Last)
 		}
 		for i := range step.Changes {
 			if err := r.change(l.id, &step.Changes[i]); err != nil {
@@ -69,9 +68,9 @@ func (r *round) change(id uint32, c *queue.Change) (err error) {
 // Added, then the states of sessions, then message-ids by time. It returns the latest Step.Last. It
 // MUST be called before anything is appended. Errors: ErrDamaged, and those of each.
 func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err error) {
-	if last, err = s.lastNumber(id); err != nil {
-		return 0, err
-	}
+	s.mu.Lock()
+	last = s.last[id]
+	s.mu.Unlock()
 	for _, part := range []struct {
 		lower, upper []byte
 		load         func(*pebble.Iterator, func(*queue.Change) error) error
@@ -89,17 +88,6 @@ func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err
 		}
 	}
 	return last, nil
-}
-
-func (s *Store) lastNumber(id uint32) (int64, error) {
-	value, err := s.get(numberKey(id))
-	switch {
-	case err != nil || value == nil:
-		return 0, err
-	case len(value) != 8:
-		return 0, fmt.Errorf("%w: the last number of queue %d has %d bytes", ErrDamaged, id, len(value))
-	}
-	return int64(binary.BigEndian.Uint64(value)), nil
 }
 
 // loadMessages puts together the parts of each message, which stand side by side.

@@ -39,7 +39,7 @@ func openReadOnly(dir string, under vfs.FS) (*Store, error) {
 
 		copying: make(chan struct{}, 1),
 	}
-	if err := s.readHighest(); err != nil {
+	if err := cmp.Or(s.readHighest(), s.readNumbers()); err != nil {
 		return nil, errors.Join(err, db.Close(), lock.Close())
 	}
 	s.over = true

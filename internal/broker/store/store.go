@@ -4,6 +4,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +114,10 @@ func openIn(dir string, fs vfs.FS, o Observer, retryInterval time.Duration) (*St
 
 		copying: make(chan struct{}, 1),
 	}
-	if err := s.readHighest(); err != nil {
+	if err := cmp.Or(s.readHighest(), s.readNumbers()); err != nil {
+		return nil, unlock(errors.Join(err, db.Close()))
+	}
+	if err := s.reserveNumbers(); err != nil {
 		return nil, unlock(errors.Join(err, db.Close()))
 	}
 	s.start(db, patient)
