@@ -38,6 +38,7 @@ type round struct {
 	batch    *pebble.Batch   // nil: nothing was appended
 	numbered map[uint32]bool // queues that have given out numbers
 	waiters  []func(error)
+	value    []byte // its memory is used again
 
 	incomplete bool // a change is missing: it must not be written
 }
@@ -153,7 +154,7 @@ func (c *committer) commit(r *round) {
 	err := c.reserve(r)
 	changes, began := int(r.batch.Count()), time.Now()
 	if err == nil {
-		err = r.batch.Commit(pebble.Sync)
+		err = errors.Join(r.batch.Commit(pebble.Sync), r.batch.Close()) // its memory is used again
 	}
 	if err == nil {
 		c.disk.observer.Committed(changes, time.Since(began))

@@ -39,9 +39,10 @@ func (r *round) change(id uint32, c *queue.Change) (err error) {
 	var value []byte
 	switch c.Fate {
 	case queue.Added:
-		if value, err = appendMessage(make([]byte, 0, len(c.Body)+128), &c.Stored); err != nil {
+		if value, err = appendMessage(r.value[:0], &c.Stored); err != nil {
 			return err
 		}
+		r.value = value
 		return r.batch.Set(messageKey(id, c.Record, partWhole), value, nil)
 	case queue.Changed:
 		if value, err = appendStamps(nil, &c.Stored); err != nil {

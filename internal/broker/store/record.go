@@ -117,15 +117,18 @@ const (
 // appendStamps appends what can change of a message.
 func appendStamps(b []byte, m *queue.Stored) ([]byte, error) {
 	flags := uint32(0)
-	for bit, is := range map[uint32]bool{
-		flagDead:      m.Dead,
-		flagDelivered: m.Delivered,
-		flagActivated: m.Activated,
-		flagEntityTTL: m.EntityTTL,
-		flagSession:   m.HasSession,
+	for _, flag := range [...]struct {
+		is  bool
+		bit uint32
+	}{
+		{m.Dead, flagDead},
+		{m.Delivered, flagDelivered},
+		{m.Activated, flagActivated},
+		{m.EntityTTL, flagEntityTTL},
+		{m.HasSession, flagSession},
 	} {
-		if is {
-			flags |= bit
+		if flag.is {
+			flags |= flag.bit
 		}
 	}
 	b, start := amqp.BeginList(b)
