@@ -209,7 +209,7 @@ func (c *committer) giveUp(err error) {
 	}
 }
 
-// stop writes what was appended and ends. In trouble it does not wait for the disk: the error says
+// stop writes what was appended and ends. It does not wait for a disk that is stuck: the error says
 // that a change may be missing whose outcome no client has got.
 func (c *committer) stop() error {
 	c.append(c.returnNumbers)
@@ -218,7 +218,7 @@ func (c *committer) stop() error {
 	c.mu.Unlock()
 	c.signal()
 	for {
-		if err := c.disk.trouble(); err != nil {
+		if err := c.disk.stuck(); err != nil {
 			return err
 		}
 		select {

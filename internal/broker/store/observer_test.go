@@ -6,6 +6,7 @@ import (
 	"errors"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"overdue/internal/broker/queue"
@@ -59,6 +60,36 @@ func TestObserverHearsOfCommitsAndOfTheBeginAndEndOfTrouble(t *testing.T) {
 	if err := <-r.troubles; !errors.Is(err, queue.ErrNotStored) {
 		t.Errorf("trouble = %v, want %v", err, queue.ErrNotStored)
 	}
+}
+
+// Other processes free a little room on a full disk, and fill it. A write that finds such room does
+// not end the trouble.
+func TestTroubleLastsAsLongAsWritesWaitForRoomNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{troubles: make(chan error, 100)}
+		p := newPatientFS(nil, r, retryInterval)
+		for range 20 {
+			full := true
+			err := p.write(func() error {
+				if full {
+					full = false
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(retryInterval) // a sync
+		}
+		if err := <-r.troubles; !errors.Is(err, queue.ErrNoRoom) || len(r.troubles) > 0 {
+			t.Errorf("trouble = %v, and %d changes after it, want %v once", err, len(r.troubles), queue.ErrNoRoom)
+		}
+		time.Sleep(10 * retryInterval)
+		if len(r.troubles) != 1 || <-r.troubles != nil || p.trouble() != nil {
+			t.Error("the trouble has not ended although no write waits any more")
+		}
+	})
 }
 
 // A start on a full disk waits, and says why.

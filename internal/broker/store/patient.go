@@ -19,6 +19,10 @@ import (
 // notices.
 const retryInterval = 100 * time.Millisecond
 
+// calmIntervals is how many retryIntervals no write may wait for room before the disk counts as one
+// that has room.
+const calmIntervals = 5
+
 // A patientFS is a file system whose writes do not fail. One that has no room is made again until
 // it has. One that fails otherwise never returns: what the operating system has dropped after a
 // failed fsync would be missing, although a second fsync succeeds.
@@ -29,7 +33,8 @@ type patientFS struct {
 
 	mu       sync.Mutex
 	failure  error // for good
-	full     int   // writes that wait for room
+	waiting  int   // writes that wait for room
+	full     int   // those, and what has waited just now
 	notified func(error)
 }
 
@@ -50,6 +55,16 @@ func (p *patientFS) trouble() error {
 	return p.troubleLocked()
 }
 
+// stuck is trouble that keeps a write from its end now.
+func (p *patientFS) stuck() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failure == nil && p.waiting == 0 {
+		return nil
+	}
+	return p.troubleLocked()
+}
+
 func (p *patientFS) troubleLocked() error {
 	switch {
 	case p.failure != nil:
@@ -67,12 +82,14 @@ func (p *patientFS) write(op func() error) error {
 		return err
 	}
 	if hasNoRoom(err) {
-		p.count(1)
+		p.count(1, 1)
 		for hasNoRoom(err) {
 			time.Sleep(p.interval)
 			err = op()
 		}
-		p.count(-1)
+		p.count(-1, 0)
+		// The room may be little, and the next write find none.
+		time.AfterFunc(calmIntervals*p.interval, func() { p.count(0, -1) })
 	}
 	if err != nil {
 		p.fail(err)
@@ -84,14 +101,15 @@ func hasNoRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-func (p *patientFS) count(n int) {
+func (p *patientFS) count(waiting, full int) {
 	p.mu.Lock()
 	before := p.troubleLocked()
-	p.full += n
+	p.waiting += waiting
+	p.full += full
 	p.observeLocked(before)
 	f := p.notified
 	p.mu.Unlock()
-	if n > 0 && f != nil {
+	if waiting > 0 && f != nil {
 		f(queue.ErrNoRoom)
 	}
 }

@@ -131,7 +131,7 @@ func (s *Store) Close() error {
 		return err
 	}
 	for copied := false; !copied; {
-		if err := s.Trouble(); err != nil {
+		if err := s.fs.stuck(); err != nil {
 			return err
 		}
 		select {
