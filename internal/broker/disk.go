@@ -37,6 +37,9 @@ type Disk interface {
 	After(f func(error))
 	// Trouble is why nothing can be written now: queue.ErrNoRoom, queue.ErrNotStored or nil.
 	Trouble() error
+	// Backlog is why nothing more may wait to be written, nil: it may. Reads ask for it, which go on in
+	// trouble and add a little each.
+	Backlog() error
 }
 
 // durable reports whether outcomes wait for a disk. Those who would only make a function for it
@@ -61,11 +64,22 @@ func (b *Broker) after(f func(*amqp.Error)) {
 
 // trouble is why nothing may be changed for a client now, nil: it may. Reads go on
 // meanwhile, and so do expiry and forwarding.
-func (b *Broker) trouble() *amqp.Error {
+func (b *Broker) trouble() *amqp.Error { return b.ask(Disk.Trouble) }
+
+// deliveryTrouble is why nothing may be delivered now, nil: it may. What is deleted with its
+// delivery is a change. A lock is not, as long as its mark may wait for the disk.
+func (b *Broker) deliveryTrouble(deletes bool) *amqp.Error {
+	if deletes {
+		return b.trouble()
+	}
+	return b.ask(Disk.Backlog)
+}
+
+func (b *Broker) ask(why func(Disk) error) *amqp.Error {
 	if !b.durable() {
 		return nil
 	}
-	if err := b.cfg.Disk.Trouble(); err != nil {
+	if err := why(b.cfg.Disk); err != nil {
 		return refusalOf(err)
 	}
 	return nil
@@ -122,6 +136,10 @@ func (b *Broker) hold() (release func()) {
 
 // DiskTrouble is why nothing may be changed for a client now, nil: it may.
 func (n *Namespace) DiskTrouble() *amqp.Error { return n.b.trouble() }
+
+// DeliveryTrouble is why nothing may be delivered now, nil: it may. deletes says that what is
+// delivered is deleted with that.
+func (n *Namespace) DeliveryTrouble(deletes bool) *amqp.Error { return n.b.deliveryTrouble(deletes) }
 
 // WaitForDisk returns when everything is on disk that was changed until now, so that a client may
 // hear of it.

@@ -179,6 +179,52 @@ func refuseChanges(t *testing.T, ns *brokertest.Namespace, d *brokertest.SlowDis
 	}
 }
 
+// Each delivery leaves a mark that waits for the disk, and so does each lapsed lock.
+func TestReadsOfAFullDiskEndWhenTooMuchWaitsForIt(t *testing.T) {
+	const backlog = 20
+	often := func(c *broker.Config) { c.Queues[0].MaxDeliveryCount = 3 * backlog }
+	onSlowDisk(t, often, func(t *testing.T, ns *brokertest.Namespace, d *brokertest.SlowDisk) {
+		q, _ := ns.Broker.Queue("q")
+		if _, err := q.Send(queue.Message{Body: []byte("\x00\x53\x75\xa0\x01m")}); err != nil {
+			t.Fatal(err)
+		}
+		d.Sync()
+		d.MaxBacklog = backlog
+		d.Fail(queue.ErrNoRoom)
+		d.Steps()
+		receiver, err := hasty(t, ns).NewReceiverForQueue("q", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var failure error
+		for range 3 * backlog {
+			failure = prompt(func(ctx context.Context) error {
+				_, err := receiver.ReceiveMessages(ctx, 1, nil)
+				return err
+			})
+			if failure != nil {
+				break
+			}
+			time.Sleep(q.Config().LockDuration) // fake: it lapses
+		}
+		if failure == nil || !strings.Contains(failure.Error(), troubles[queue.ErrNoRoom]) {
+			t.Errorf("at last a receive ends with %v, want the error of a quota", failure)
+		}
+		if alone, held := d.Steps(); alone+held < backlog || alone+held > backlog+1 {
+			t.Errorf("%d steps wait for room, want %d and one that a lapsed lock has added", alone+held, backlog)
+		}
+		peeked, err := receiver.PeekMessages(t.Context(), 10, nil)
+		if err != nil || len(peeked) != 1 {
+			t.Errorf("PeekMessages = %d messages, %v, want the one", len(peeked), err)
+		}
+		d.Fail(nil)
+		defer goOn(d)()
+		if ms, err := receiver.ReceiveMessages(t.Context(), 1, nil); err != nil || len(ms) != 1 {
+			t.Errorf("when there is room, ReceiveMessages = %d messages, %v, want one", len(ms), err)
+		}
+	})
+}
+
 func TestTransactionIsRolledBackWhenTheDiskIsFullAtItsEnd(t *testing.T) {
 	onSlowDisk(t, nil, func(t *testing.T, ns *brokertest.Namespace, d *brokertest.SlowDisk) {
 		r := rawOver(t, ns, opens)

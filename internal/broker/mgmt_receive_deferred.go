@@ -46,10 +46,10 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 	}
 	mode := queue.PeekLock
 	if settleMode == 0 {
-		if refusal := m.ns.b.trouble(); refusal != nil {
-			return refused(refusal)
-		}
 		mode = queue.LockAndRemove
+	}
+	if refusal := m.ns.b.deliveryTrouble(mode == queue.LockAndRemove); refusal != nil {
+		return refused(refusal)
 	}
 	// Before anything is removed; a message does not grow meanwhile by more than
 	// the properties that settlements can set.

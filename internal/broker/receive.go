@@ -67,11 +67,9 @@ func (r *receiver) pump() {
 	var ds []queue.Delivery
 	var payload []byte
 	for range r.consumer.Ready() {
-		if r.delete {
-			if refusal := r.conn.b.trouble(); refusal != nil {
-				r.link.Detach(r.entity.tracked(refusal))
-				continue // until Detached
-			}
+		if refusal := r.conn.b.deliveryTrouble(r.delete); refusal != nil {
+			r.link.Detach(r.entity.tracked(refusal))
+			continue // until Detached
 		}
 		var drained bool
 		ds, drained = r.consumer.Take(ds[:0])

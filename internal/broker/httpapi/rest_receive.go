@@ -44,10 +44,10 @@ func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Nam
 	}
 	mode := queue.PeekLock
 	if t.call == rights.ReceiveAndDelete {
-		if refusal := ns.DiskTrouble(); refusal != nil {
-			return refusal
-		}
 		mode = queue.LockAndRemove
+	}
+	if refusal := ns.DeliveryTrouble(mode == queue.LockAndRemove); refusal != nil {
+		return refusal
 	}
 	if _, err := readBody(w, r, maxIdleBody); err != nil {
 		return err

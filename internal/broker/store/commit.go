@@ -110,6 +110,24 @@ func (c *committer) After(f func(error)) {
 	f(err)
 }
 
+// maxBacklogBytes is how much may wait for a full disk, besides what moves by itself. A delivery
+// adds 100 bytes.
+const maxBacklogBytes = 16 << 20
+
+// Backlog is queue.ErrNoRoom when so much waits for a full disk that nobody may add to it.
+func (c *committer) Backlog() error {
+	err := c.disk.trouble()
+	if err == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next.batch == nil || c.next.batch.Len() < maxBacklogBytes {
+		return nil
+	}
+	return err
+}
+
 // Wait is After for somebody who can wait.
 func (c *committer) Wait() error {
 	done := make(chan error, 1)

@@ -14,6 +14,8 @@ import (
 type SlowDisk struct {
 	// Prompt makes After call Sync.
 	Prompt bool
+	// MaxBacklog is how many steps may wait in trouble before Backlog says so. 0: any number.
+	MaxBacklog int
 
 	mu      sync.Mutex
 	dirty   bool
@@ -108,6 +110,16 @@ func (d *SlowDisk) Fail(err error) {
 func (d *SlowDisk) Trouble() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.failure
+}
+
+// Backlog implements broker.Disk.
+func (d *SlowDisk) Backlog() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.MaxBacklog == 0 || len(d.pending) < d.MaxBacklog {
+		return nil
+	}
 	return d.failure
 }
 
