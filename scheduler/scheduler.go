@@ -188,6 +188,21 @@ func (s *Scheduler) Schedule(ctx context.Context, c Companion) error {
 	return s.Begin(c)(ctx)
 }
 
+// ScheduleTTL is Schedule for a message that is sent next, with this time to live.
+func (s *Scheduler) ScheduleTTL(ctx context.Context, entity, messageID string, ttl time.Duration) error {
+	now := s.Now().Time
+	return s.Schedule(ctx, Companion{
+		Entity: entity,
+		References: []Reference{{
+			MessageID: messageID,
+			Sent:      now,
+			Deadline:  now.Add(ttl),
+			Within:    ttl,
+			Stated:    "ttl",
+		}},
+	})
+}
+
 // Begin is Schedule in two steps: it passes c on without
 // blocking, and wait returns what Schedule would. wait need not be called; it may be called
 // more than once, from any goroutine.

@@ -78,11 +78,7 @@ func canarySend(e *environment, links *link.Namespace, s *scheduler.Scheduler, p
 		}, nil
 	}
 	return func(ctx context.Context, id string, ttl time.Duration) error {
-		now := s.Now().Time
-		err := s.Schedule(ctx, scheduler.Companion{Entity: queue, References: []scheduler.Reference{
-			{MessageID: id, Sent: now, Deadline: now.Add(ttl), Within: ttl, Stated: "ttl"},
-		}})
-		if err != nil {
+		if err := s.ScheduleTTL(ctx, queue, id, ttl); err != nil {
 			return err
 		}
 		m := link.ScheduledMessage{

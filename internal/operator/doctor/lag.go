@@ -215,18 +215,13 @@ func (r *lagRun) send(ctx context.Context, s *scheduler.Scheduler, queue string)
 	var g errgroup.Group
 	for i, ttl := range r.ttls {
 		g.Go(func() error {
-			id := lagID(i)
 			if queue == r.eager {
-				now := s.Now().Time
-				err := s.Schedule(ctx, scheduler.Companion{Entity: queue, References: []scheduler.Reference{
-					{MessageID: id, Sent: now, Deadline: now.Add(ttl), Within: ttl, Stated: "ttl"},
-				}})
-				if err != nil {
+				if err := s.ScheduleTTL(ctx, queue, lagID(i), ttl); err != nil {
 					return err
 				}
 			}
 			m := link.ScheduledMessage{
-				MessageID:  id,
+				MessageID:  lagID(i),
 				TimeToLive: ttl,
 				Body:       []byte("lag"),
 			}
