@@ -80,7 +80,7 @@ func (c *Config) choosePorts() {
 // At names a key with the place it was given at; a section, with that of the first of its keys.
 func (c *Config) At(key string) string {
 	if place, ok := c.Sources.origin[key]; ok {
-		return place + ": " + key
+		return keyAt(place, key)
 	}
 	first, least := "", 0
 	for k, place := range c.Sources.origin {

@@ -167,7 +167,7 @@ func (l *layer) scalar(s *Setting, place, text string) {
 	}
 	v, err := s.Parse(text)
 	if err != nil {
-		l.fail(0, "%s: %w", s.Path, err)
+		l.errs = append(l.errs, fmt.Errorf("%s: %w", keyAt(place, s.Path), err))
 		return
 	}
 	put(l.values, s.Path, v)

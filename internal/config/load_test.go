@@ -20,7 +20,7 @@ func TestWrongVariablesAndFlagsNameThemselves(t *testing.T) {
 		want       string
 	}{
 		"variable":          {map[string]string{"OVERDUE_LOG_LEVEL": "loud"}, nil, `OVERDUE_LOG_LEVEL: log.level: "loud" is not one of`},
-		"flag":              {nil, map[string]string{"listen.http": "x"}, `--listen-http: listen.http: "x" is not an address`},
+		"flag":              {nil, map[string]string{"listen.http": "x"}, `--listen-http: "x" is not an address`},
 		"list in a mess":    {map[string]string{"OVERDUE_ALERTS": "[{"}, nil, "OVERDUE_ALERTS: this is not YAML"},
 		"list of no list":   {map[string]string{"OVERDUE_ALERTS": "{}"}, nil, "OVERDUE_ALERTS: alerts has to be a list"},
 		"list with mistake": {map[string]string{"OVERDUE_BROKER_QUEUES": "[{nam: q}]"}, nil, "OVERDUE_BROKER_QUEUES: broker.queues[0].nam is not a known key; did you mean name?"},

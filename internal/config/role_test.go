@@ -12,7 +12,7 @@ import (
 // The ports of the official emulator are free for the broker, though one of them is
 // that of the REST endpoint, which another role has.
 func TestTheBrokerTakesThePortsOfTheEmulator(t *testing.T) {
-	for r, want := range map[*Role]string{&RoleBroker: "", &RoleRun: "broker.listen is 127.0.0.1:5672, which listen.amqp has already"} {
+	for r, want := range map[*Role]string{&RoleBroker: "", &RoleRun: "--broker-listen is 127.0.0.1:5672, which listen.amqp has already"} {
 		c, err := load(t, "", nil, map[string]string{"broker.listen": "127.0.0.1:5672", "broker.alsoListen": "127.0.0.1:5300"})
 		if err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func (s *Sources) String() string {
 	files, variables, flags := map[string]bool{}, 0, 0
 	for key, place := range s.origin {
 		switch {
-		case place == key || strings.HasPrefix(place, "--"): // a setting without a flag of its own is named by its key
+		case isFlag(place, key):
 			flags++
 		case strings.HasPrefix(place, "OVERDUE_"):
 			variables++
@@ -55,6 +55,18 @@ func (s *Sources) String() string {
 		return "defaults"
 	}
 	return strings.Join(parts, ", ")
+}
+
+// isFlag reports whether the place of a key is a flag. A setting without a flag of its own is named
+// by its key.
+func isFlag(place, key string) bool { return place == key || strings.HasPrefix(place, "--") }
+
+// keyAt names a key and its place, of which a flag says both.
+func keyAt(place, key string) string {
+	if isFlag(place, key) {
+		return place
+	}
+	return place + ": " + key
 }
 
 // Reloads reports whether there is anything to reload: what comes from the environment and from flags alone stays.
