@@ -57,7 +57,7 @@ func TestOperatorsSeeTheCompanionsInRedis(t *testing.T) {
 	c := loadConfig(t, fmt.Sprintf("companionStore: redis\nredis: redis://%s\nlisten: {amqp: %q, http: \"127.0.0.1:0\", admin: \"127.0.0.1:0\"}\n"+
 		"broker: {listen: %q, queues: [{name: orders, deadLetteringOnMessageExpiration: true}]}\n",
 		r.Addr, freeport.Address(t), freeport.Address(t)), nil)
-	p, err := app.Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := app.Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func startStored(t *testing.T, addr, more string) (*Process, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

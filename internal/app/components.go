@@ -46,15 +46,15 @@ type Process struct {
 	headroom []byte // see HeapHeadroom
 }
 
-// Start makes and starts the components of a role. If a component cannot start, those that have
-// started are stopped again.
-func Start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (*Process, error) {
+// Start makes and starts the components of a role. If a component cannot start, or ctx ends before
+// all have started, those that have are stopped again.
+func Start(ctx context.Context, r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (*Process, error) {
 	p := &Process{environment: newEnvironment(r, c, log, level), headroom: make([]byte, HeapHeadroom)}
 	ls, err := bind(r, c)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.startAll(ls); err != nil {
+	if err := p.startAll(ctx, ls); err != nil {
 		// The start's own error is the one to report. Components whose listeners were closed under them would have another.
 		if stopErr := p.Stop(); stopErr != nil {
 			log.Warn("stop after a failed start", zap.Error(stopErr))
@@ -68,10 +68,10 @@ func Start(r config.Role, c *config.Config, log *zap.Logger, level zap.AtomicLev
 
 // startAll starts what the role has. The admin port is served last, though bound first: it
 // answers for components that are there, and nobody who connects earlier is refused.
-func (p *Process) startAll(ls *listeners) (err error) {
+func (p *Process) startAll(ctx context.Context, ls *listeners) (err error) {
 	startGarbageBound(p.life)
 	if len(ls.broker) > 0 {
-		if p.broker, err = startBroker(p.environment, ls.broker); err != nil {
+		if p.broker, err = startBroker(ctx, p.environment, ls.broker); err != nil {
 			return err
 		}
 	}

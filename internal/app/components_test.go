@@ -35,7 +35,7 @@ func startTest(t *testing.T, text string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestAStartThatFailsGivesItsPortsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	_, err = Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err == nil || !strings.Contains(err.Error(), "broker.listen: "+taken.Addr().String()+" is in use") {
 		t.Errorf("start = %v, want an error that names the port in use", err)
 	}
@@ -200,7 +200,7 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 	// Companions stay where they can be counted: the broker knows of no monitor
 	// queue of this name, so it makes one, and nobody receives from it.
 	c.MonitorQueue = "companions"
-	p, err := Start(config.RoleProxy, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := Start(t.Context(), config.RoleProxy, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

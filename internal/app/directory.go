@@ -34,8 +34,8 @@ type brokerDirectory struct {
 }
 
 // openDirectory opens broker.directory, where it is set. It is closed after the broker, which is
-// started later.
-func openDirectory(e *environment) (*brokerDirectory, error) {
+// started later. On a full disk it waits for room until ctx ends.
+func openDirectory(ctx context.Context, e *environment) (*brokerDirectory, error) {
 	path := e.cfg.Broker.Directory
 	if path == "" {
 		return nil, nil
@@ -48,7 +48,7 @@ func openDirectory(e *environment) (*brokerDirectory, error) {
 	}
 	e.life.Background("trouble of the broker's directory", d.logTrouble)
 	var err error
-	if d.store, err = directory.Open(path, d.metrics); err != nil {
+	if d.store, err = directory.Open(ctx, path, d.metrics); err != nil {
 		return nil, d.startError(err)
 	}
 	e.life.Started("broker directory", d.close)

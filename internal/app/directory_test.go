@@ -27,7 +27,7 @@ func startOn(t *testing.T, r config.Role, dir, queues string) (p *Process, logs 
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zap.InfoLevel)
-	if p, err = Start(r, c, zap.New(core), zap.NewAtomicLevel()); err != nil {
+	if p, err = Start(t.Context(), r, c, zap.New(core), zap.NewAtomicLevel()); err != nil {
 		t.Fatal(err)
 	}
 	return p, logs, func() {
@@ -79,15 +79,15 @@ func TestStartOnADirectoryThatCannotBeUsedIsOneSentence(t *testing.T) {
 		t.Fatal(err)
 	}
 	misuse := (*config.Error)(nil)
-	_, err = Start(config.RoleBroker, c, zap.NewNop(), zap.NewAtomicLevel())
-	if want := "--broker-directory: broker.directory: " + dir + " is in use by another process; stop that one, or choose another directory"; err == nil || err.Error() != want || errors.As(err, &misuse) {
+	_, err = Start(t.Context(), config.RoleBroker, c, zap.NewNop(), zap.NewAtomicLevel())
+	if want := "--broker-directory: " + dir + " is in use by another process; stop that one, or choose another directory"; err == nil || err.Error() != want || errors.As(err, &misuse) {
 		t.Errorf("Start on a directory in use = %v, want the failure %s", err, want)
 	}
 	c.Broker.Directory = t.TempDir()
 	if err := os.WriteFile(filepath.Join(c.Broker.Directory, "photo.jpg"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = Start(config.RoleBroker, c, zap.NewNop(), zap.NewAtomicLevel()); !errors.As(err, &misuse) || !strings.Contains(err.Error(), "photo.jpg") {
+	if _, err = Start(t.Context(), config.RoleBroker, c, zap.NewNop(), zap.NewAtomicLevel()); !errors.As(err, &misuse) || !strings.Contains(err.Error(), "photo.jpg") {
 		t.Errorf("Start on a directory of something else = %v, want an error of the configuration", err)
 	}
 }

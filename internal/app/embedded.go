@@ -96,7 +96,7 @@ type embedded struct {
 }
 
 // startBroker serves the embedded broker on all its endpoints.
-func startBroker(e *environment, endpoints []net.Listener) (*embedded, error) {
+func startBroker(ctx context.Context, e *environment, endpoints []net.Listener) (*embedded, error) {
 	cfg, own := brokerConfig(e.cfg, e.role, e.log)
 	var cert *listener.Certificate
 	if t := &e.cfg.Broker.TLS; t.Enabled {
@@ -105,7 +105,7 @@ func startBroker(e *environment, endpoints []net.Listener) (*embedded, error) {
 			return nil, &config.Error{Err: fmt.Errorf("the embedded broker has no certificate: %w", err)}
 		}
 	}
-	kept, err := openDirectory(e)
+	kept, err := openDirectory(ctx, e)
 	if err != nil {
 		return nil, err
 	}

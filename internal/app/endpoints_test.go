@@ -45,7 +45,7 @@ func startEndpoints(t *testing.T, text string) *Process {
 	if err := c.CheckRole(config.RoleRun); err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

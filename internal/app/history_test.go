@@ -42,7 +42,7 @@ func TestAProcessStartsWithoutItsHistory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := Start(config.RoleRun, c, zap.New(core), zap.NewAtomicLevel())
+			p, err := Start(t.Context(), config.RoleRun, c, zap.New(core), zap.NewAtomicLevel())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestNotificationsSurviveARestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+		p, err := Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -153,7 +153,7 @@ func TestAJournalThatCannotBeOpenedKeepsTheProcessFromStarting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	_, err = Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err == nil || !strings.Contains(err.Error(), "overdue.yaml:3: journal.directory: ") {
 		t.Errorf("start = %v, want an error that names the setting and its line", err)
 	}

@@ -42,7 +42,7 @@ func startRole(t *testing.T, r config.Role, text string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(r, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := Start(t.Context(), r, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

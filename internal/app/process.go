@@ -32,8 +32,12 @@ func Run(ctx context.Context, r config.Role, c *config.Config, load func() (*con
 		return fmt.Errorf("make a log: %w", err)
 	}
 	defer func() { _ = log.Sync() }() // of a terminal or a pipe it fails for no reason
-	proc, err := Start(r, c, log, level)
-	if err != nil {
+	proc, err := Start(ctx, r, c, log, level)
+	switch {
+	case err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		log.Info("stopped before everything had started", zap.Error(err))
+		return nil
+	case err != nil:
 		return err
 	}
 	reloads := newReloader(proc, load)
@@ -134,7 +138,7 @@ func (p *Process) UntilReady(ctx context.Context) error {
 func StartPrivate(ctx context.Context, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (p *Process, text string, err error) {
 	private := *c
 	key := makePrivate(&private)
-	if p, err = Start(config.Role{Name: "operator", Proxy: true}, &private, log, level); err != nil {
+	if p, err = Start(ctx, config.Role{Name: "operator", Proxy: true}, &private, log, level); err != nil {
 		return nil, "", err
 	}
 	if err := p.UntilReady(ctx); err != nil {

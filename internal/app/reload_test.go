@@ -39,7 +39,7 @@ func reloaded(t *testing.T, text string) (*Process, func(text string) (changed, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -187,7 +187,7 @@ func TestUntilReadySaysWhyTheNamespaceCannotBeWorkedWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	absent, err := Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	absent, err := Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func startTraced(t *testing.T, protocol string, more map[string]string) *traced 
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.Process, err = Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	tr.Process, err = Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

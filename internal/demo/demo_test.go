@@ -97,7 +97,7 @@ func TestAnInterruptedDemoEndsInEveryPhase(t *testing.T) {
 // started is a demo whose Overdue runs, and has not begun.
 func started(t *testing.T) *demo {
 	t.Helper()
-	proc, err := startDemo(io.Discard, "0123456789abcdef")
+	proc, err := startDemo(t.Context(), io.Discard, "0123456789abcdef")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,7 +84,7 @@ func RunWeb(ctx context.Context, n int, s screen, stderr io.Writer, show func(ur
 
 func runTimed(ctx context.Context, n int, s screen, stderr io.Writer, t timing, show func(url, token string)) (_ *Result, err error) {
 	token := rand.Text()
-	proc, err := startDemo(stderr, token)
+	proc, err := startDemo(ctx, stderr, token)
 	if err != nil {
 		return nil, fmt.Errorf("start the demo: %w", err)
 	}
@@ -112,7 +112,7 @@ func runTimed(ctx context.Context, n int, s screen, stderr io.Writer, t timing, 
 }
 
 // startDemo starts the components of `overdue run` on free ports, for two queues.
-func startDemo(stderr io.Writer, token string) (*app.Process, error) {
+func startDemo(ctx context.Context, stderr io.Writer, token string) (*app.Process, error) {
 	const queue = "deadLetteringOnMessageExpiration: true"
 	// The caller's own settings must not reach into the demo.
 	none := func(string) string { return "" }
@@ -131,7 +131,7 @@ func startDemo(stderr io.Writer, token string) (*app.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return app.Start(config.RoleRun, c, log, level)
+	return app.Start(ctx, config.RoleRun, c, log, level)
 }
 
 // run is the demo from the first send to the one receive. The measurement is taken from

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -261,10 +262,33 @@ func TestBrokerGoesOnWhenAFullDiskHasRoom(t *testing.T) {
 	}
 	p.ready(r)
 	p.end(r, syscall.SIGKILL)
+	fill(t, filler)
+	p.endWhileItStarts(p.begin("broker", p.settings...))
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
 	p.start("broker", p.settings...)
 	if id := p.lacks(s.list()); id != "" {
 		t.Errorf("%s was acknowledged, and is lost", id)
 	}
+}
+
+// endWhileItStarts ends a process that listens and waits for room to start.
+func (p *processes) endWhileItStarts(r *running) {
+	p.Helper()
+	for end := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", r.admin)
+		if err == nil {
+			_ = c.Close()
+			break
+		}
+		if time.Now().After(end) {
+			p.Fatalf("%s does not listen: %v", r.role, err)
+		}
+	}
+	stuck := time.AfterFunc(startTimeout, func() { _ = r.cmd.Process.Kill() })
+	defer stuck.Stop()
+	p.end(r, syscall.SIGTERM)
 }
 
 // fill writes a file until its disk is full.

@@ -60,7 +60,7 @@ func start(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proc, err := app.Start(config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	proc, err := app.Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@
 package directory
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,17 +25,38 @@ var (
 )
 
 // Open opens a directory for a broker, and makes it in one that exists. It does not make the
-// directory above: where that is missing, a volume is not mounted or a name is misspelt. See
-// store.OpenObserved.
-func Open(dir string, o store.Observer) (*store.Store, error) {
+// directory above: where that is missing, a volume is not mounted or a name is misspelt. On a disk
+// without room it waits until there is some, or ctx ends. See store.OpenObserved.
+func Open(ctx context.Context, dir string, o store.Observer) (*store.Store, error) {
 	if err := checkPlace(dir); err != nil {
 		return nil, Explain(dir, err)
 	}
-	s, err := store.OpenObserved(dir, o)
+	s, err := openWithin(ctx, func() (*store.Store, error) { return store.OpenObserved(dir, o) })
 	if err != nil {
 		return nil, Explain(dir, err)
 	}
 	return s, nil
+}
+
+// openWithin opens a store, and gives up when ctx ends. The file system does not hear of that: what
+// is opened later is closed at once, unless the process has ended before.
+func openWithin(ctx context.Context, open func() (*store.Store, error)) (s *store.Store, err error) {
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		s, err = open()
+	}()
+	select {
+	case <-opened:
+		return s, err
+	case <-ctx.Done():
+		go func() {
+			if <-opened; err == nil {
+				_ = s.Close() // nothing was written
+			}
+		}()
+		return nil, context.Cause(ctx)
+	}
 }
 
 // checkPlace refuses a place that cannot have a directory.

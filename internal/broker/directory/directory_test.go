@@ -3,6 +3,7 @@
 package directory
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -26,7 +27,7 @@ func (nobody) Troubled(error)               {}
 // open opens a directory until the test ends.
 func open(t *testing.T, dir string) *store.Store {
 	t.Helper()
-	s, err := Open(dir, nobody{})
+	s, err := Open(t.Context(), dir, nobody{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestDirectoryThatCannotBeOpenedIsOneSentence(t *testing.T) {
 			dir := t.TempDir() + scene.dir
 			scene.spoil(t, dir)
 			before := namesBelow(t, filepath.Dir(dir))
-			s, err := Open(dir, nobody{})
+			s, err := Open(t.Context(), dir, nobody{})
 			if err == nil {
 				t.Fatal("Open succeeds", s.Close())
 			}
@@ -144,7 +145,7 @@ func TestStatesOfADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	look(State{Made: true})
-	s, err := Open(dir, nobody{})
+	s, err := Open(t.Context(), dir, nobody{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func TestStatesOfADirectory(t *testing.T) {
 // brokerOn runs a broker on a directory. stop ends it.
 func brokerOn(t *testing.T, dir string) (b *broker.Broker, stop func()) {
 	t.Helper()
-	s, err := Open(dir, nobody{})
+	s, err := Open(t.Context(), dir, nobody{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,9 +216,42 @@ func TestCheckCountsWhatIsThere(t *testing.T) {
 	}
 }
 
+// A start waits for room on a full disk, and somebody ends the process.
+func TestOpenThatWaitsEndsWithItsContext(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped := errors.New("stopped")
+	room, closed := make(chan struct{}), make(chan error, 1)
+	s, err := openWithin(ctx, func() (*store.Store, error) {
+		cancel(stopped)
+		<-room
+		return store.Open(dir)
+	})
+	if !errors.Is(err, stopped) {
+		t.Fatalf("openWithin = %v, %v, want the end of its context", s, err)
+	}
+	close(room)
+	go func() { // what is opened too late is closed, so that somebody else can have it
+		for {
+			later, err := store.Open(dir)
+			if err == nil {
+				closed <- later.Close()
+				return
+			}
+			if !errors.Is(err, store.ErrLocked) {
+				closed <- err
+				return
+			}
+		}
+	}()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCheckFindsDamage(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(dir, nobody{})
+	s, err := Open(t.Context(), dir, nobody{})
 	if err != nil {
 		t.Fatal(err)
 	}
