@@ -94,7 +94,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		"OVERDUE_HISTORY_DIRECTORY": t.TempDir(),
 	})
 	log := zap.New(zapcore.NewTee(logsTo(t, logged, "json").Core(), logsTo(t, logged, "console").Core()))
-	p, err := app.Start(config.RoleRun, c, log, zap.NewAtomicLevelAt(zap.DebugLevel))
+	p, err := app.Start(t.Context(), config.RoleRun, c, log, zap.NewAtomicLevelAt(zap.DebugLevel))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func hostileConfig(t *testing.T) string {
 func TestOnlyDrawnOutputIsRaw(t *testing.T) {
 	root := filepath.Join("..", "..")
 	drawn := map[string]bool{
-		"cmd/overdue/doctor.go": true, "cmd/overdue/verify.go": true,
+		"cmd/overdue/broker.go": true, "cmd/overdue/doctor.go": true, "cmd/overdue/verify.go": true,
 		"internal/demo/screen.go": true, "internal/terminal/terminal.go": true,
 	}
 	seen := map[string]bool{}

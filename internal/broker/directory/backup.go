@@ -23,7 +23,7 @@ func Backup(ctx context.Context, dir, file string) (size int64, err error) {
 		return 0, fmt.Errorf("no file can be made beside %s: %w", file, err)
 	}
 	counted := &countingWriter{w: f}
-	err = copyTo(ctx, dir, counted)
+	err = WriteBackup(ctx, dir, counted)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		err = os.Rename(f.Name(), file)
 	}
@@ -33,7 +33,8 @@ func Backup(ctx context.Context, dir, file string) (size int64, err error) {
 	return counted.n, syncDirectory(filepath.Dir(file))
 }
 
-func copyTo(ctx context.Context, dir string, w io.Writer) error {
+// WriteBackup is Backup for a copy that goes elsewhere. After an error, what was written is no copy.
+func WriteBackup(ctx context.Context, dir string, w io.Writer) error {
 	err := store.Backup(dir, w)
 	switch {
 	case errors.Is(err, store.ErrLocked):
