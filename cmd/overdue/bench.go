@@ -34,14 +34,19 @@ func (p *program) benchCommand() *cobra.Command {
 	}
 	scale := cmd.Flags().Float64("scale", 1,
 		"how much is measured, 0.001 to 10: below 1 it only shows that all of it works")
+	directory := benchFlags{cmd}.directory()
 	p.measuring(cmd, func() (bench.Plan, error) {
 		if !(*scale >= 0.001 && *scale <= 10) {
 			return nil, fmt.Errorf("--scale is %v; it must be between 0.001 and 10", *scale)
 		}
-		return bench.Short(*scale), nil
+		dir, err := directory()
+		if err != nil {
+			return nil, err
+		}
+		return bench.Short(*scale, dir), nil
 	})
 	cmd.AddCommand(benchStartCommand(p), benchMemoryCommand(p), benchSendCommand(p),
-		benchLatencyCommand(p),
+		benchBrokerCommand(p), benchLatencyCommand(p),
 		benchCostCommand(p), benchExpireCommand(p), benchCheckCommand(p), benchSettleCommand(p),
 		&cobra.Command{Use: "spin", Hidden: true, Args: cobra.NoArgs,
 			Short: "Keep a processor busy until standard input ends",
@@ -153,10 +158,8 @@ func benchSendCommand(p *program) *cobra.Command {
 	names := bench.ClientKinds()
 	clients := cmd.Flags().String("clients", strings.Join(names, ","),
 		"the clients to measure with")
-	payload := benchFlags{cmd}.payload()
-	cmd.Flags().IntVar(&plan.Rounds, "rounds", 7, "how many rounds, 1 to 1000")
-	durationVar(cmd.Flags(), &plan.Span, "span", 500*time.Millisecond,
-		"how long each way is measured in a round")
+	f := benchFlags{cmd}
+	payload, rounds := f.payload(), f.rounds(&plan.Rounds, &plan.Span, "way")
 	return p.measuring(cmd, func() (_ bench.Plan, err error) {
 		plan.Clients = strings.Split(*clients, ",")
 		for _, c := range plan.Clients {
@@ -168,10 +171,31 @@ func benchSendCommand(p *program) *cobra.Command {
 		if plan.Payload, err = payload(); err != nil {
 			return nil, err
 		}
-		if err := within("rounds", plan.Rounds, 1, 1000); err != nil {
+		return plan, rounds()
+	})
+}
+
+func benchBrokerCommand(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "broker",
+		Short: "Measure sends to a broker that keeps its queues on disk, and to one in memory",
+		Long: "Clients send to two overdue brokers in turns, five times each in a round. One keeps its queues in memory,\n" +
+			"the other in a directory, and acknowledges a send once it is on disk. Each round has brokers and a\n" +
+			"directory of its own; ratios are of one round, and the median of the rounds counts.\n" +
+			"Clients: one-batches (the Go SDK, one sender, 100 messages at a time), single (16 senders on one\n" +
+			"connection, one message at a time).",
+	}
+	plan := &bench.Broker{}
+	f := benchFlags{cmd}
+	payload, directory, rounds := f.payload(), f.directory(), f.rounds(&plan.Rounds, &plan.Span, "broker")
+	return p.measuring(cmd, func() (_ bench.Plan, err error) {
+		if plan.Payload, err = payload(); err != nil {
 			return nil, err
 		}
-		return plan, within("span", plan.Span, 10*time.Millisecond, time.Minute)
+		if plan.Directory, err = directory(); err != nil {
+			return nil, err
+		}
+		return plan, rounds()
 	})
 }
 

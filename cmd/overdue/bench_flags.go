@@ -5,6 +5,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +66,32 @@ func (f benchFlags) payload() func() (int, error) {
 				*text, config.FormatSize(benchMaxPayload))
 		}
 		return int(size), nil
+	}
+}
+
+// rounds is how many rounds there are, and how long each of the compared is measured in one. The
+// function only checks them.
+func (f benchFlags) rounds(n *int, span *time.Duration, compared string) func() error {
+	f.cmd.Flags().IntVar(n, "rounds", 7, "how many rounds, 1 to 1000")
+	durationVar(f.cmd.Flags(), span, "span", 500*time.Millisecond,
+		"how long each "+compared+" is measured in a round")
+	return func() error {
+		if err := within("rounds", *n, 1, 1000); err != nil {
+			return err
+		}
+		return within("span", *span, 10*time.Millisecond, time.Minute)
+	}
+}
+
+// directory is where durable brokers have their directories meanwhile.
+func (f benchFlags) directory() func() (string, error) {
+	dir := f.cmd.Flags().String("dir", ".",
+		"where a broker that is measured has its directory meanwhile, on the disk to measure")
+	return func() (string, error) {
+		if info, err := os.Stat(*dir); err != nil || !info.IsDir() {
+			return "", fmt.Errorf("--dir: %q is no directory", config.Clip(*dir))
+		}
+		return filepath.Abs(*dir)
 	}
 }
 

@@ -35,8 +35,9 @@ type Result interface {
 	Verdict() error               // an error if a message was lost, early or the like; slowness is none
 }
 
-// Short returns all measurements in a short form. A scale below 1 only tests that they work.
-func Short(scale float64) Plan {
+// Short returns all measurements in a short form. A scale below 1 only tests that they work. The
+// directories of durable brokers are made in directory.
+func Short(scale float64, directory string) Plan {
 	n := func(usual, least int) int { return max(least, int(float64(usual)*scale)) }
 	d := func(usual, least time.Duration) time.Duration {
 		return max(least, time.Duration(float64(usual)*scale))
@@ -55,6 +56,12 @@ func Short(scale float64) Plan {
 			Span:    d(500*ms, 20*ms),
 			Payload: usualPayload,
 			Clients: []string{kindBatches, kindSingle, kindOne},
+		}},
+		{"broker", &Broker{
+			Rounds:    n(5, 1),
+			Span:      d(500*ms, 20*ms),
+			Payload:   usualPayload,
+			Directory: directory,
 		}},
 		{"latency", &Latency{
 			Sends:     n(500, 5),

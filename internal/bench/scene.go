@@ -38,13 +38,22 @@ type scene struct {
 	haproxy  *haproxyProcess   // nil: not started
 }
 
-// startBroker starts a broker alone, which creates the monitor queue by itself.
+// startBroker starts a broker alone, in memory. It creates the monitor queue by itself.
 func startBroker(ctx context.Context, p *Program) (*scene, error) {
-	return newScene(ctx, p, "broker", settings{
+	return startBrokerOn(ctx, p, "")
+}
+
+// startBrokerOn is startBroker on a directory. "": there is none.
+func startBrokerOn(ctx context.Context, p *Program, directory string) (*scene, error) {
+	given := settings{
 		"BROKER_QUEUES": queueSettings([]string{workQueue, plainQueue}),
 		// as in a Premium namespace, so that batches have the same size
 		"BROKER_MAX_MESSAGE_SIZE": "1MiB",
-	})
+	}
+	if directory != "" {
+		given["BROKER_DIRECTORY"] = directory
+	}
+	return newScene(ctx, p, "broker", given)
 }
 
 // startAll starts all of Overdue in one process. It monitors these queues.

@@ -253,12 +253,26 @@ func (m sendRound) cpu() float64 { return m.client + m.sidecar + m.broker }
 
 // A lane has the clients of one way in a round, and their results so far.
 type lane struct {
+	name    string
 	pids    [3]int // of client, sidecar or HAProxy, and broker; 0: none
 	senders []sender
 
 	sent int
 	took time.Duration
 	cpu  [3]float64 // of the same processes, in seconds
+}
+
+// open opens the clients and lets them warm up. A round gives the lane span of time.
+func (l *lane) open(ctx context.Context, k clientKind, address, queue string, payload int,
+	span time.Duration) (shut func(), err error) {
+	if l.senders, shut, err = k.open(ctx, address, queue, payload); err != nil {
+		return nil, err
+	}
+	if _, err := together(ctx, l.senders, span/slicesPerRound); err != nil {
+		shut()
+		return nil, err
+	}
+	return shut, nil
 }
 
 // used returns the processor time of the processes so far.
@@ -307,30 +321,39 @@ func (plan *Send) round(ctx context.Context, p *Program, k clientKind, ways []wa
 		if err != nil {
 			return nil, err
 		}
-		senders, shut, err := k.open(ctx, address, w.queue, plan.Payload)
+		l := &lane{
+			name: w.name,
+			pids: [3]int{os.Getpid(), between, sc.broker.cmd.Process.Pid},
+		}
+		shut, err := l.open(ctx, k, address, w.queue, plan.Payload, plan.Span)
 		if err != nil {
 			return nil, errors.Join(err, sc.complaint())
 		}
 		defer shut()
-		if _, err := together(ctx, senders, plan.Span/slicesPerRound); err != nil { // warms up
-			return nil, errors.Join(err, sc.complaint())
-		}
-		pids := [3]int{os.Getpid(), between, sc.broker.cmd.Process.Pid}
-		lanes[i] = &lane{pids: pids, senders: senders}
+		lanes[i] = l
 	}
-	for i := range slicesPerRound {
-		for j := range lanes {
-			at := (turn + i + j) % len(lanes) // the first way differs
-			if err := lanes[at].slice(ctx, plan.Span/slicesPerRound); err != nil {
-				return nil, errors.Join(fmt.Errorf("%s: %w", ways[at].name, err), sc.complaint())
-			}
-		}
+	if err := takeTurns(ctx, lanes, plan.Span, turn); err != nil {
+		return nil, errors.Join(err, sc.complaint())
 	}
 	rounds := make([]sendRound, len(lanes))
 	for i, l := range lanes {
 		rounds[i] = l.result()
 	}
 	return rounds, nil
+}
+
+// takeTurns makes the clients of each lane send for span in all, in slices. Another lane is the
+// first in each round.
+func takeTurns(ctx context.Context, lanes []*lane, span time.Duration, round int) error {
+	for i := range slicesPerRound {
+		for j := range lanes {
+			l := lanes[(round+i+j)%len(lanes)]
+			if err := l.slice(ctx, span/slicesPerRound); err != nil {
+				return fmt.Errorf("%s: %w", l.name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // together makes the senders send in parallel for a span, each at least once, and counts the

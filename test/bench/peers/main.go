@@ -74,16 +74,25 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&p.longest, "longest", 15*time.Second, "up to this after each is handed over")
 	names := flags.String("peers", strings.Join(namesOf(peers), ","), "the peers to measure")
 	file := flags.String("json", "", "also write the results to this file")
+	var sends sendPlan
+	work := flags.String("work", "deadlines", "deadlines; or sends, of which brokers keep what they acknowledge on disk")
+	flags.IntVar(&sends.rounds, "rounds", 7, "sends: how many rounds")
+	flags.DurationVar(&sends.span, "span", time.Second, "sends: how long each broker is measured in a round")
+	flags.StringVar(&sends.dir, "dir", ".", "sends: where the brokers have their folders, on the disk to measure")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *work == "sends" {
+		return runSends(ctx, &sends, *file)
 	}
 	if p.n < 1 || p.shortest < time.Millisecond || p.longest < p.shortest || flags.NArg() > 0 {
 		return errors.New("-n has to be 1 or more, and -longest no less than -shortest; there are no arguments")
 	}
-	r := &results{Outstanding: p.n, CPUs: runtime.NumCPU(),
-		DeadlineRangeMs: [2]int64{p.shortest.Milliseconds(), p.longest.Milliseconds()}}
-	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		r.LoadAverage, _, _ = strings.Cut(string(text), " ")
+	r := &results{
+		Outstanding:     p.n,
+		DeadlineRangeMs: [2]int64{p.shortest.Milliseconds(), p.longest.Milliseconds()},
+		CPUs:            runtime.NumCPU(),
+		LoadAverage:     loadAverage(),
 	}
 	var failed error
 	for _, name := range strings.Split(*names, ",") {
@@ -99,17 +108,50 @@ func run(ctx context.Context, args []string) error {
 		}
 		r.Peers = append(r.Peers, o...)
 	}
-	if err := r.writeTable(); err != nil {
+	if err := r.writeTable(); err != nil || failed != nil {
 		return errors.Join(failed, err)
 	}
-	if *file != "" && failed == nil {
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return fmt.Errorf("write the results: %w", err)
-		}
-		return os.WriteFile(*file, append(text, '\n'), 0o644)
+	return writeJSON(*file, r)
+}
+
+// runSends measures sends.
+func runSends(ctx context.Context, p *sendPlan, file string) (err error) {
+	if p.rounds < 1 || p.span < slicesPerRound*time.Millisecond {
+		return errors.New("-rounds has to be 1 or more, and -span 5ms or more")
 	}
-	return failed
+	if p.dir, err = filepath.Abs(p.dir); err != nil {
+		return err
+	}
+	r, err := p.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.writeTable(); err != nil {
+		return err
+	}
+	return writeJSON(file, r)
+}
+
+// writeJSON writes results to a file. "": to none.
+func writeJSON(file string, r any) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// loadAverage is that of the last minute, "" if the system does not report it.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	load, _, _ := strings.Cut(string(text), " ")
+	return load
 }
 
 func namesOf(peers []peer) (names []string) {

@@ -66,26 +66,99 @@ type natsVariant struct {
 	index    func(m jetstream.Msg) (i int) // -1: no message that fires
 }
 
-// measureNATS runs the server in this process, and reaches it over TCP.
-func measureNATS(ctx context.Context, d *deadlines, dir string, v natsVariant) (_ string, err error) {
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT,
-		JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true})
+// startNATS runs a server in this process, and reaches it over TCP.
+func startNATS(dir string, syncAlways bool) (conn *nats.Conn, stop func(), err error) {
+	srv, err := server.NewServer(&server.Options{
+		Host:       "127.0.0.1",
+		Port:       server.RANDOM_PORT,
+		JetStream:  true,
+		StoreDir:   dir,
+		SyncAlways: syncAlways,
+		NoLog:      true,
+		NoSigs:     true,
+	})
 	if err != nil {
-		return "", fmt.Errorf("make a NATS server: %w", err)
+		return nil, nil, fmt.Errorf("make a NATS server: %w", err)
 	}
 	srv.Start()
-	defer func() {
+	stop = func() {
+		if conn != nil {
+			conn.Close()
+		}
 		srv.Shutdown()
 		srv.WaitForShutdown()
-	}()
+	}
 	if !srv.ReadyForConnections(startTimeout) {
-		return "", errors.New("the NATS server does not become ready")
+		stop()
+		return nil, nil, errors.New("the NATS server does not become ready")
 	}
-	conn, err := nats.Connect(srv.ClientURL())
+	if conn, err = nats.Connect(srv.ClientURL()); err != nil {
+		stop()
+		return nil, nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	return conn, stop, nil
+}
+
+// startSyncingNATS has a stream whose file is synced for each message. Senders share a connection.
+func startSyncingNATS(ctx context.Context, dir string) (*runningBroker, error) {
+	conn, stop, err := startNATS(dir, true)
 	if err != nil {
-		return "", fmt.Errorf("connect to NATS: %w", err)
+		return nil, err
 	}
-	defer conn.Close()
+	const subject = "sends"
+	js, err := jetstream.New(conn)
+	if err == nil {
+		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+			Name:      "sends",
+			Subjects:  []string{subject},
+			Storage:   jetstream.FileStorage,
+			Retention: jetstream.WorkQueuePolicy,
+		})
+	}
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("create a stream: %w", err)
+	}
+	return &runningBroker{
+		version: "NATS " + server.VERSION,
+		stop:    func() error { stop(); return nil },
+		open: func(_ context.Context, messages int) (func(context.Context) error, error) {
+			body := payload(0)
+			if messages == 1 {
+				return func(ctx context.Context) error {
+					_, err := js.Publish(ctx, subject, body)
+					return err
+				}, nil
+			}
+			acks := make([]jetstream.PubAckFuture, messages)
+			return func(ctx context.Context) (err error) {
+				for i := range acks {
+					if acks[i], err = js.PublishAsync(subject, body); err != nil {
+						return err
+					}
+				}
+				for _, ack := range acks {
+					select {
+					case <-ack.Ok():
+					case err := <-ack.Err():
+						return err
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+				return nil
+			}, nil
+		},
+	}, nil
+}
+
+// measureNATS loads a server with deadlines.
+func measureNATS(ctx context.Context, d *deadlines, dir string, v natsVariant) (_ string, err error) {
+	conn, stop, err := startNATS(dir, false)
+	if err != nil {
+		return "", err
+	}
+	defer stop()
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(4000))
 	if err != nil {
 		return "", fmt.Errorf("open JetStream: %w", err)

@@ -28,6 +28,31 @@ func TestEveryPeerFiresAThousandDeadlines(t *testing.T) {
 	}
 }
 
+func TestEveryDurableBrokerAcknowledgesSends(t *testing.T) {
+	p := sendPlan{rounds: 1, span: 50 * time.Millisecond, dir: t.TempDir()}
+	r, err := p.measure(t.Context())
+	if errors.Is(err, errMissing) {
+		t.Skipf("NOT RUN: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range r.Peers {
+		for work, rate := range row.Works {
+			if rate.MessagesPerSecond <= 0 || rate.Ratio <= 0 || row.Version == "" {
+				t.Errorf("%s, %s: %+v of %q, want a rate and a version", row.Name, work, rate, row.Version)
+			}
+		}
+	}
+}
+
+func TestRatiosOfSendsAreOfOneRound(t *testing.T) {
+	got := rateOf([]float64{100, 10, 30}, []float64{50, 20, 10})
+	if want := (sendRate{MessagesPerSecond: 20, Ratio: 2, RatioSpread: [2]float64{0.5, 3}}); got != want {
+		t.Errorf("rateOf = %+v, want %+v", got, want)
+	}
+}
+
 func TestADeadlineFiresEarlyOrTwiceOrNever(t *testing.T) {
 	d := newDeadlines(4, time.Hour, time.Hour)
 	for i := range 3 {

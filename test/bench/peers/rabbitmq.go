@@ -209,3 +209,48 @@ func measureRabbitMQ(ctx context.Context, d *deadlines, dir string, declare func
 		return version, err
 	}
 }
+
+// startConfirmingRabbitMQ has a durable queue. Senders share a connection, each has a channel.
+func startConfirmingRabbitMQ(ctx context.Context, dir string) (*runningBroker, error) {
+	conn, version, stop, err := startRabbitMQ(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	end := func() error { return errors.Join(conn.Close(), stop()) }
+	const name = "sends"
+	ch, err := conn.Channel()
+	if err == nil {
+		_, err = ch.QueueDeclare(name, true, false, false, false, nil)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("declare a queue: %w", err), end())
+	}
+	return &runningBroker{
+		version: version,
+		stop:    end,
+		open: func(_ context.Context, messages int) (func(context.Context) error, error) {
+			ch, err := conn.Channel()
+			if err == nil {
+				err = ch.Confirm(false)
+			}
+			if err != nil {
+				return nil, err
+			}
+			m := amqp.Publishing{Body: payload(0), DeliveryMode: amqp.Persistent}
+			confirmations := make([]*amqp.DeferredConfirmation, messages)
+			return func(ctx context.Context) (err error) {
+				for i := range confirmations {
+					if confirmations[i], err = ch.PublishWithDeferredConfirmWithContext(ctx, "", name, false, false, m); err != nil {
+						return err
+					}
+				}
+				for _, c := range confirmations {
+					if confirmed, err := c.WaitContext(ctx); err != nil || !confirmed {
+						return errors.Join(errors.New("a message was not confirmed"), err)
+					}
+				}
+				return nil
+			}, nil
+		},
+	}, nil
+}
