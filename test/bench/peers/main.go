@@ -79,6 +79,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&sends.rounds, "rounds", 7, "sends: how many rounds")
 	flags.DurationVar(&sends.span, "span", time.Second, "sends: how long each broker is measured in a round")
 	flags.StringVar(&sends.dir, "dir", ".", "sends: where the brokers have their folders, on the disk to measure")
+	flags.StringVar(&sends.binary, "overdue", "", "sends: the program; it is built when none is given")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

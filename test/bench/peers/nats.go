@@ -100,7 +100,7 @@ func startNATS(dir string, syncAlways bool) (conn *nats.Conn, stop func(), err e
 }
 
 // startSyncingNATS has a stream whose file is synced for each message. Senders share a connection.
-func startSyncingNATS(ctx context.Context, dir string) (*runningBroker, error) {
+func startSyncingNATS(ctx context.Context, _ *overdueBuild, dir string) (*runningBroker, error) {
 	conn, stop, err := startNATS(dir, true)
 	if err != nil {
 		return nil, err

@@ -72,18 +72,48 @@ func buildOverdue(ctx context.Context, dir string) (binary, version string, err 
 	return binary, "Overdue " + version, nil
 }
 
-func startDurableOverdue(ctx context.Context, dir string) (*runningBroker, error) {
-	return startOverdue(ctx, dir, "OVERDUE_BROKER_DIRECTORY="+filepath.Join(dir, "broker"))
+// An overdueBuild is a binary, or this checkout, which is built once.
+type overdueBuild struct {
+	dir     string // of what is built
+	binary  string // "": not built yet
+	version string // "": not known yet
+	built   bool
 }
 
-func startOverdueInMemory(ctx context.Context, dir string) (*runningBroker, error) {
-	return startOverdue(ctx, dir)
+func (o *overdueBuild) prepare(ctx context.Context) (err error) {
+	switch {
+	case o.version != "":
+	case o.binary == "":
+		o.binary, o.version, err = buildOverdue(ctx, o.dir)
+		o.built = err == nil
+	default:
+		var text []byte
+		if text, err = exec.CommandContext(ctx, o.binary, "--version").Output(); err != nil {
+			return fmt.Errorf("%s: %w", o.binary, err)
+		}
+		o.version = strings.TrimSpace(string(text))
+	}
+	return err
+}
+
+func (o *overdueBuild) remove() error {
+	if !o.built {
+		return nil
+	}
+	return os.Remove(o.binary)
+}
+
+func startDurableOverdue(ctx context.Context, o *overdueBuild, dir string) (*runningBroker, error) {
+	return startOverdue(ctx, o, "OVERDUE_BROKER_DIRECTORY="+filepath.Join(dir, "broker"))
+}
+
+func startOverdueInMemory(ctx context.Context, o *overdueBuild, _ string) (*runningBroker, error) {
+	return startOverdue(ctx, o)
 }
 
 // startOverdue starts its embedded broker. Senders of the Go SDK share a connection.
-func startOverdue(ctx context.Context, dir string, settings ...string) (*runningBroker, error) {
-	binary, version, err := buildOverdue(ctx, dir)
-	if err != nil {
+func startOverdue(ctx context.Context, o *overdueBuild, settings ...string) (*runningBroker, error) {
+	if err := o.prepare(ctx); err != nil {
 		return nil, err
 	}
 	port, err := freePort()
@@ -93,7 +123,7 @@ func startOverdue(ctx context.Context, dir string, settings ...string) (*running
 	addr := "127.0.0.1:" + port
 	settings = append(settings, "OVERDUE_BROKER_LISTEN="+addr, "OVERDUE_LISTEN_ADMIN=127.0.0.1:0", "OVERDUE_LOG_LEVEL=warn",
 		"OVERDUE_BROKER_QUEUES=[{name: sends}]")
-	stop, err := command{args: []string{binary, "broker"}, env: append(os.Environ(), settings...), addr: addr}.start(ctx)
+	stop, err := command{args: []string{o.binary, "broker"}, env: append(os.Environ(), settings...), addr: addr}.start(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +133,7 @@ func startOverdue(ctx context.Context, dir string, settings ...string) (*running
 		return nil, errors.Join(fmt.Errorf("make a client: %w", err), stop())
 	}
 	return &runningBroker{
-		version: version,
+		version: o.version,
 		stop: func() error {
 			ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 			defer cancel()

@@ -211,7 +211,7 @@ func measureRabbitMQ(ctx context.Context, d *deadlines, dir string, declare func
 }
 
 // startConfirmingRabbitMQ has a durable queue. Senders share a connection, each has a channel.
-func startConfirmingRabbitMQ(ctx context.Context, dir string) (*runningBroker, error) {
+func startConfirmingRabbitMQ(ctx context.Context, _ *overdueBuild, dir string) (*runningBroker, error) {
 	conn, version, stop, err := startRabbitMQ(ctx, dir)
 	if err != nil {
 		return nil, err

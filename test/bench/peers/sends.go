@@ -26,7 +26,7 @@ const (
 type durableBroker struct {
 	name, how string
 	// start starts one that keeps its queue in dir.
-	start func(ctx context.Context, dir string) (*runningBroker, error)
+	start func(ctx context.Context, o *overdueBuild, dir string) (*runningBroker, error)
 }
 
 // durableBrokers are all of them, in the order of the table, and ours without a disk.
@@ -50,6 +50,7 @@ type sendPlan struct {
 	rounds int
 	span   time.Duration // of each broker in a round
 	dir    string        // in which the brokers have theirs
+	binary string        // overdue's; "": it is built
 }
 
 // A sendWork is what each broker gets.
@@ -105,6 +106,8 @@ func (p *sendPlan) measure(ctx context.Context) (r *sendResults, err error) {
 		CPUs:         runtime.NumCPU(),
 		LoadAverage:  loadAverage(),
 	}
+	o := &overdueBuild{dir: p.dir, binary: p.binary}
+	defer func() { err = errors.Join(err, o.remove()) }()
 	var all []*contestant
 	defer func() {
 		for _, c := range all {
@@ -117,7 +120,7 @@ func (p *sendPlan) measure(ctx context.Context) (r *sendResults, err error) {
 			return nil, fmt.Errorf("make a folder: %w", err)
 		}
 		defer os.RemoveAll(dir) //nolint:errcheck // what is left says so itself
-		running, err := b.start(ctx, dir)
+		running, err := b.start(ctx, o, dir)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", b.name, err)
 		}
