@@ -218,7 +218,7 @@ func (plan *Broker) round(ctx context.Context, p *Program, k clientKind, turn in
 		memory:    memory.lane.result(),
 		durable:   durable.lane.result(),
 		syncMs:    syncMs,
-		commitMs:  rounded(1000 * (after[sampleCommitSeconds] - before[sampleCommitSeconds]) / commits),
+		commitMs:  rounded(1000 * (after[sampleCommitSeconds+"_sum"] - before[sampleCommitSeconds+"_sum"]) / commits),
 		perCommit: rounded(float64(durable.lane.sent) / commits),
 	}, nil
 }

@@ -67,7 +67,7 @@ const (
 	sampleOperations = `overdue_broker_operations_total{operation="`
 	// of the directory of an embedded broker
 	sampleCommits       = "overdue_broker_store_commits_total"
-	sampleCommitSeconds = "overdue_broker_store_commit_seconds_sum"
+	sampleCommitSeconds = "overdue_broker_store_commit_seconds" // a histogram
 )
 
 func mebibytes(bytes float64) float64 { return float64(int(bytes/(1<<20)*10+0.5)) / 10 }
