@@ -37,8 +37,8 @@ type Disk interface {
 	After(f func(error))
 	// Trouble is why nothing can be written now: queue.ErrNoRoom, queue.ErrNotStored or nil.
 	Trouble() error
-	// Backlog is why nothing more may wait to be written, nil: it may. Reads ask for it, which go on in
-	// trouble and add a little each.
+	// Backlog is why nothing more may wait to be written, nil: it may. Reads ask for it, which go on
+	// in trouble and add a little each.
 	Backlog() error
 }
 

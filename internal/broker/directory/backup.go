@@ -33,7 +33,8 @@ func Backup(ctx context.Context, dir, file string) (size int64, err error) {
 	return counted.n, syncDirectory(filepath.Dir(file))
 }
 
-// WriteBackup is Backup for a copy that goes elsewhere. After an error, what was written is no copy.
+// WriteBackup is Backup for a copy that goes elsewhere. After an error, what was written is no
+// copy.
 func WriteBackup(ctx context.Context, dir string, w io.Writer) error {
 	err := store.Backup(dir, w)
 	switch {

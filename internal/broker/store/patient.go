@@ -88,7 +88,7 @@ func (p *patientFS) write(op func() error) error {
 			err = op()
 		}
 		p.count(-1, 0)
-		// The room may be little, and the next write find none.
+		// There may be little of it, and the next write find none.
 		time.AfterFunc(calmIntervals*p.interval, func() { p.count(0, -1) })
 	}
 	if err != nil {
