@@ -8,5 +8,8 @@
 // The folder examples has the test suites that docs/broker/README.md names, one for each SDK and
 // one in Go. They run too, each with a broker that it starts itself.
 //
+// The apps in steady go on while the network and a sidecar fail, those in killed while a broker on a
+// directory is killed again and again.
+//
 // `make sdks` installs what the programs need, install.sh says where.
 package sdk
