@@ -106,6 +106,44 @@ func (s *sender) list() []string {
 	return append([]string(nil), s.acknowledged...)
 }
 
+const earlyMessages = 5
+
+// early sends messages that the disk still takes.
+func (s *sender) early(t *testing.T, body []byte) {
+	t.Helper()
+	for i := range earlyMessages {
+		if status := s.try(fmt.Sprint("early-", i), body); status != http.StatusCreated {
+			t.Fatalf("send = %d, want 201", status)
+		}
+	}
+}
+
+// refused sends until the disk takes no more. Then reads go on, and health says what is the matter.
+func (s *sender) refused(p *processes, r *running, body []byte, sentence string) {
+	p.Helper()
+	refused := 0
+	for i := 0; refused == 0 && i < 1000; i++ {
+		if status := s.try(fmt.Sprint("refused-", i), body); status != http.StatusCreated {
+			refused = status
+		}
+	}
+	if refused != http.StatusForbidden && refused != http.StatusServiceUnavailable && refused != http.StatusInternalServerError {
+		p.Errorf("a send that the disk does not take = %d, want an error of quota or server", refused)
+	}
+	if live := p.peekAll(0); len(live) < earlyMessages {
+		p.Errorf("%d messages can be peeked, want those that were acknowledged", len(live))
+	}
+	if status, body := p.ask(r, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, sentence) {
+		p.Errorf("/readyz = %d %s, want 503 with %q", status, body, sentence)
+	}
+	if _, body := p.ask(r, "/healthz/outbound"); !strings.Contains(body, sentence) {
+		p.Errorf("/healthz/outbound: %s, want %q", body, sentence)
+	}
+	if _, body := p.ask(r, "/metrics"); !strings.Contains(body, "\noverdue_broker_store_trouble 1\n") {
+		p.Error("the metric does not show the trouble")
+	}
+}
+
 // lacks returns the first of these messages that is not in the queue.
 func (p *processes) lacks(ids []string) string {
 	p.Helper()
@@ -206,49 +244,17 @@ func unpack(t *testing.T, file, dir string) {
 func TestBrokerGoesOnWhenAFullDiskHasRoom(t *testing.T) {
 	racetest.Skip(t, "it runs programs that are built without the detector")
 	t.Parallel()
-	volume := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=384m", "tmpfs", volume).CombinedOutput(); err != nil {
-		t.Skipf("no small file system can be mounted (%v: %s); TestFullDiskIsWaitedForAndLosesNothing fills one of its own", err, out)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(volume, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount %s: %v", volume, err)
-		}
-	})
+	volume := filepath.Join(t.TempDir(), "volume")
+	mount(t, volume, "-t", "tmpfs", "-o", "size=384m", "tmpfs")
 	p := newDurable(t, filepath.Join(volume, "data"), "http://127.0.0.1:9/")
 	r := p.begin("broker", p.settings...)
 	p.ready(r)
 	s := &sender{url: "http://" + p.broker + "/orders/messages"}
 	body := bytes.Repeat([]byte("x"), 240<<10)
-	for i := range 5 {
-		if status := s.try(fmt.Sprint("early-", i), body); status != http.StatusCreated {
-			t.Fatalf("send = %d, want 201", status)
-		}
-	}
+	s.early(t, body)
 	filler := filepath.Join(volume, "filler")
 	fill(t, filler)
-	refused := 0
-	for i := 0; refused == 0 && i < 1000; i++ {
-		if status := s.try(fmt.Sprint("full-", i), body); status != http.StatusCreated {
-			refused = status
-		}
-	}
-	if refused != http.StatusForbidden && refused != http.StatusServiceUnavailable && refused != http.StatusInternalServerError {
-		t.Errorf("a send to a full disk = %d, want an error of quota or server", refused)
-	}
-	if live := p.peekAll(0); len(live) < 5 {
-		t.Errorf("on a full disk %d messages can be peeked, want those that were acknowledged", len(live))
-	}
-	const sentence = "is full: what is sent and settled is refused until there is room"
-	if status, body := p.ask(r, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, sentence) {
-		t.Errorf("/readyz on a full disk = %d %s, want 503 with %q", status, body, sentence)
-	}
-	if _, body := p.ask(r, "/healthz/outbound"); !strings.Contains(body, sentence) {
-		t.Errorf("/healthz/outbound on a full disk: %s", body)
-	}
-	if _, body := p.ask(r, "/metrics"); !strings.Contains(body, "\noverdue_broker_store_trouble 1\n") {
-		t.Error("the metric does not show the trouble")
-	}
+	s.refused(p, r, body, "is full: what is sent and settled is refused until there is room")
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
