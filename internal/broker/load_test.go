@@ -58,7 +58,7 @@ type found struct {
 	Enqueued       time.Time
 	Scheduled      time.Time
 	Expires        time.Time
-	Content        string
+	Content        []byte
 }
 
 // messagesOf is all messages of a broker, by their ids and places.
@@ -76,7 +76,7 @@ func messagesOf(b *broker.Broker) map[string]found {
 					Enqueued:       v.EnqueuedTime,
 					Scheduled:      v.ScheduledEnqueueTime,
 					Expires:        v.ExpiresAt,
-					Content:        string(v.Body),
+					Content:        v.Body,
 				}
 				all[v.MessageID+" in "+e.Path()+part] = f
 			}
@@ -189,6 +189,7 @@ func (s *scene) fill() {
 	s.receive("failing", 1, func(r *azservicebus.Receiver, m *azservicebus.ReceivedMessage) error {
 		return r.DeadLetterMessage(s.t.Context(), m, nil)
 	})
+	synctest.Wait() // the mover of dead letters, before events go to the same place
 	s.send("lost", nil, "lost")
 	s.send("events", nil, "event")
 	s.send("events", func(m *azservicebus.Message) {
@@ -199,7 +200,7 @@ func (s *scene) fill() {
 		m.ApplicationProperties = map[string]any{"region": "eu"}
 	}, "event later")
 	s.send("monitor", inAnHour, "companion 1", "companion 2")
-	synctest.Wait() // the mover of dead letters
+	synctest.Wait()
 }
 
 // Everything is there after a restart, once, as it was, and goes on.
