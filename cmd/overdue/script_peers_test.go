@@ -13,7 +13,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,20 +52,26 @@ func scriptHook(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], s.URL+"/hook")
 }
 
-// notified N: waits until the webhook has N events and prints them.
+// notified N [PATTERN]: waits until the webhook has N events, of those that match, and prints all.
 func scriptNotified(ts *testscript.TestScript, _ bool, args []string) {
 	h := ts.Value("hook").(*hook)
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
+	pattern, err := regexp.Compile(strings.Join(args[1:], ""))
+	ts.Check(err)
 	var all bytes.Buffer
-	await(ts, args[0]+" events", func() (bool, string) {
+	await(ts, strings.Join(args, " events with "), func() (bool, string) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		all.Reset()
+		matching := 0
 		for _, event := range h.events {
 			all.WriteString(event + "\n")
+			if pattern.MatchString(event) {
+				matching++
+			}
 		}
-		return len(h.events) >= want, all.String()
+		return matching >= want, all.String()
 	})
 	_, err = all.WriteTo(ts.Stdout())
 	ts.Check(err)
