@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"overdue/internal/servicebus/namespace"
 )
 
 // Bounds of a configuration file. A YAML file of a few lines can unfold to billions of
@@ -213,13 +215,10 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 	}
 }
 
-// reference is a variable as shells, Compose and other programs write it in their files.
-var reference = regexp.MustCompile(`\$\{[A-Za-z_][^{}]*\}`)
-
-// refersToVariable fails if a value refers to a variable, which would stand there as it is written.
-// Templates may say what they like. The value is not shown, as it may be a secret.
+// refersToVariable fails if a value of the file refers to a variable. Templates may say what they
+// like. The value is not shown, as it may be a secret.
 func (l *layer) refersToVariable(s *Setting, value *yaml.Node, shown string) bool {
-	if s.template || !reference.MatchString(value.Value) {
+	if s.template || !namespace.Reference.MatchString(value.Value) {
 		return false
 	}
 	root, _, _ := strings.Cut(s.Path, "[]") // of a list, which has a variable as a whole
@@ -227,7 +226,7 @@ func (l *layer) refersToVariable(s *Setting, value *yaml.Node, shown string) boo
 	if file := SettingAt(s.Path + "File"); file != nil {
 		cure += ", or name a file that holds the value with " + file.Path[strings.LastIndexByte(file.Path, '.')+1:]
 	}
-	l.fail(value.Line, "%s refers to a variable as ${…}, which is not replaced; write the value itself, %s", Clip(shown), cure)
+	l.fail(value.Line, "%s %s, %s", Clip(shown), namespace.ReferenceFault, cure)
 	return true
 }
 

@@ -23,6 +23,8 @@ func TestWrongVariablesAndFlagsNameThemselves(t *testing.T) {
 		"flag":              {nil, map[string]string{"listen.http": "x"}, `--listen-http: "x" is not an address`},
 		"list in a mess":    {map[string]string{"OVERDUE_ALERTS": "[{"}, nil, "OVERDUE_ALERTS: this is not YAML"},
 		"list of no list":   {map[string]string{"OVERDUE_ALERTS": "{}"}, nil, "OVERDUE_ALERTS: alerts has to be a list"},
+		"reference":         {map[string]string{"OVERDUE_NAMESPACE": "Endpoint=sb://a.b;SharedAccessKeyName=r;SharedAccessKey=${KEY}"}, nil, "OVERDUE_NAMESPACE: namespace: the value refers to a variable as ${…}, which is not replaced; write the value itself"},
+		"reference in URL":  {map[string]string{"OVERDUE_HEARTBEAT_URL": "https://h/${KEY}"}, nil, "OVERDUE_HEARTBEAT_URL: heartbeat.url: the value refers to a variable as ${…}"},
 		"list with mistake": {map[string]string{"OVERDUE_BROKER_QUEUES": "[{nam: q}]"}, nil, "OVERDUE_BROKER_QUEUES: broker.queues[0].nam is not a known key; did you mean name?"},
 	}
 	for name, tt := range tests {

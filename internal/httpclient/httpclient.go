@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -28,6 +29,9 @@ func (e *RedirectError) Error() string {
 
 // ParseURL reads the URL of a server, which may hold a secret: the error shows nothing of it.
 func ParseURL(text string) (*url.URL, error) {
+	if strings.Contains(text, "${") {
+		return nil, errors.New("the URL refers to a variable as ${…}, which is not replaced; write the value itself")
+	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return nil, errors.New("the value is not a URL; write one like https://example.com/hook")

@@ -55,6 +55,20 @@ func Parse(text string) (*Namespace, error) {
 // hostName is a DNS name or an IPv4 address; only a dial shows whether it exists.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
 
+func parseEndpoint(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err == nil && u.Port() != "" {
+		_, err = strconv.ParseUint(u.Port(), 10, 16)
+	}
+	if err != nil || u.Scheme != "sb" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("the Endpoint of the connection string is not of the form sb://host/")
+	}
+	return u, nil
+}
+
+// variableInFront is a line of a file of variables instead of the value.
+var variableInFront = regexp.MustCompile(`(?i)^[A-Z_ ]+=\s*endpoint\s*=`)
+
 // parseConnectionString reads what the portal shows, and makes of it what the SDK gets, so that
 // nothing is read in two ways. Keys that it does not know have no effect; keys that would lead the
 // SDK astray are errors.
@@ -80,13 +94,15 @@ func parseConnectionString(text string) (*Namespace, error) {
 		KeyName: parts["sharedaccesskeyname"], Key: parts["sharedaccesskey"],
 		Signature: parts["sharedaccesssignature"],
 	}
-	endpoint, ok := parts["endpoint"]
-	if !ok {
+	if _, ok := parts["endpoint"]; !ok {
+		if variableInFront.MatchString(text) {
+			return nil, errors.New("the value has a name and = before Endpoint=; remove both")
+		}
 		return nil, errors.New("the connection string lacks Endpoint=sb://…; copy it whole")
 	}
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme != "sb" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("the Endpoint of the connection string is not of the form sb://host/")
+	u, err := parseEndpoint(parts["endpoint"])
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case parts["entitypath"] != "":
@@ -129,6 +145,13 @@ func EncodingFault(text string) string {
 	return ""
 }
 
+// Reference is a variable as shells, Compose and other programs write it in their files.
+var Reference = regexp.MustCompile(`\$\{[A-Za-z_][^{}]*\}`)
+
+// ReferenceFault says what is wrong with a value that has a Reference, and so stands as it is
+// written.
+const ReferenceFault = "refers to a variable as ${…}, which is not replaced; write the value itself"
+
 // TextFault says what stands around or in a text of one line that is none of its own; "" = nothing.
 func TextFault(text string) string {
 	quote := func(r rune) bool { return strings.ContainsRune("\"'`“”‘’", r) }
@@ -140,6 +163,8 @@ func TextFault(text string) string {
 		return EncodingFault(text)
 	case strings.TrimFunc(text, quote) != text:
 		return "has quotes around it, which docker --env-file and files keep; remove them"
+	case Reference.MatchString(text):
+		return ReferenceFault
 	case strings.ContainsAny(text, "\r\n"):
 		return "has a line break in it; put it on one line"
 	case at >= 0:

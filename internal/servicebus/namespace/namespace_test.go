@@ -62,6 +62,9 @@ func TestWrongNamespaceIsASentenceWithoutItsSecrets(t *testing.T) {
 		"quoted part":       {`Endpoint=sb://a.b;SharedAccessKeyName="root";SharedAccessKey=s3cr3t`, "the value of part 2 of the connection string has quotes around it"},
 		"line break":        {"Endpoint=sb://a.b;SharedAccessKeyName=root;\nSharedAccessKey=s3cr3t", "the value has a line break in it"},
 		"invisible":         {"Endpoint=sb://a.b;SharedAccessKeyName=root;SharedAccessKey=s3cr3t\u200b", "the value has an invisible character after 65 others"},
+		"variable in front": {"OVERDUE_NAMESPACE=Endpoint=sb://a.b;SharedAccessKeyName=root;SharedAccessKey=s3cr3t", "the value has a name and = before Endpoint=; remove both"},
+		"variable":          {"Endpoint=sb://a.b;SharedAccessKeyName=root;SharedAccessKey=${s3cr3t}", "the value refers to a variable as ${…}, which is not replaced; write the value itself"},
+		"port":              {"Endpoint=sb://a.b:99999;SharedAccessKeyName=root;SharedAccessKey=s3cr3t", "not of the form sb://host/"},
 		"path in endpoint":  {"Endpoint=sb://a.b/orders;SharedAccessKeyName=root;SharedAccessKey=s3cr3t", "not of the form sb://host/"},
 		"emulator flag":     {"Endpoint=sb://a.b;SharedAccessKeyName=r;SharedAccessKey=s3cr3t;UseDevelopmentEmulator=s3cr3t", "neither true nor false"},
 	}
