@@ -9,6 +9,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -34,7 +35,7 @@ type alertmanager struct {
 
 // AlertmanagerConfig configures a sink that posts alerts to an Alertmanager.
 type AlertmanagerConfig struct {
-	HTTP                          // its URL is the base URL of the Alertmanager, without api/v2/alerts
+	HTTP                          // its URL is the base URL of the Alertmanager; alertsPath is added unless it is there
 	Severity    string            // of a missed deadline, "" = critical; critical, error, warning or info
 	Labels      map[string]string // added to those of each alert
 	Annotations map[string]string // likewise
@@ -80,13 +81,17 @@ func (c *AlertmanagerConfig) check() error {
 	return nil
 }
 
+// alertsPath is where an Alertmanager takes alerts, below its base URL.
+const alertsPath = "/api/v2/alerts"
+
 // NewAlertmanager makes a Notifier that posts alerts to an Alertmanager.
 func NewAlertmanager(name string, cfg AlertmanagerConfig, text Text) (Notifier, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	if u, err := httpclient.ParseURL(cfg.URL); err == nil { // newPoster has the error
-		cfg.URL = u.JoinPath("api/v2/alerts").String() // which keeps the query
+	u, err := httpclient.ParseURL(cfg.URL) // newPoster has the error
+	if err == nil && !strings.HasSuffix(u.Path, alertsPath) {
+		cfg.URL = u.JoinPath(alertsPath).String() // which keeps the query
 	}
 	cfg.Severity = cmp.Or(cfg.Severity, "critical")
 	p, err := newPoster("alertmanager", name, cfg.HTTP)

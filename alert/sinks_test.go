@@ -191,6 +191,7 @@ func TestTheURLOfAnAlertmanagerKeepsItsQuery(t *testing.T) {
 		"http://am:9093":               "http://am:9093/api/v2/alerts",
 		"http://am:9093/":              "http://am:9093/api/v2/alerts",
 		"http://am:9093/am?token=a%26": "http://am:9093/am/api/v2/alerts?token=a%26",
+		"http://am/x/api/v2/alerts?y":  "http://am/x/api/v2/alerts?y",
 		"https://am/?a=b&c":            "https://am/api/v2/alerts?a=b&c",
 		"https://u:p@am/a%2Fb/?x":      "https://u:p@am/a%2Fb/api/v2/alerts?x",
 	} {
