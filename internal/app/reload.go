@@ -146,8 +146,6 @@ func (r *reloader) adopt(next *config.Config) (changed, restart []string, err er
 		}
 	}
 	// From here on nothing can fail.
-	changed = config.Changes(before, c)
-	p.admin.Current.Store(c)
 	if p.catalog != nil {
 		p.catalog.Reconfigure(c)
 	}
@@ -158,5 +156,6 @@ func (r *reloader) adopt(next *config.Config) (changed, restart []string, err er
 	if c.Log.Level != before.Log.Level { // PUT /loglevel may have set another, for a while
 		p.admin.Level.SetLevel(level)
 	}
-	return changed, restart, nil
+	p.admin.Current.Store(c) // last: what it shows is in force
+	return config.Changes(before, c), restart, nil
 }

@@ -150,6 +150,54 @@ func TestSinksThatStayAreKept(t *testing.T) {
 	}
 }
 
+// Who reads in /configz that a deadline is in force sends messages that count on it.
+func TestAConfigurationShowsOnceItIsInForce(t *testing.T) {
+	configured := func(deadline int) string {
+		return fmt.Sprintf("%smonitor: {entities: [{queue: orders, deadline: %ds}]}\n", reloadQueues, deadline)
+	}
+	p, adopt := reloaded(t, configured(1))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for shown := time.Duration(0); shown < 300*time.Second && !t.Failed(); {
+			shown = p.current().Monitor.Entities[0].Deadline
+			if inForce := p.catalog.Settings("orders").Deadline; inForce < shown {
+				t.Errorf("the deadline of %v shows while %v is in force", shown, inForce)
+			}
+		}
+	}()
+	for deadline := 2; deadline <= 300; deadline++ {
+		if _, _, err := adopt(configured(deadline)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-ended
+}
+
+// The new file may have changed since it was read, before anybody watched it.
+func TestAFileThatIsNewInTheConfigurationIsReadOnceItIsWatched(t *testing.T) {
+	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "second")
+	for _, f := range []string{first, second} {
+		if err := os.WriteFile(f, []byte("read"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := watchFiles([]string{first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	if err := os.WriteFile(second, []byte("written since"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.follow([]string{first, second})
+	select {
+	case <-w.changed():
+	case <-time.After(2 * time.Minute):
+		t.Fatal("what was written before the file was watched is not noticed")
+	}
+}
+
 // A file that is being written while a process starts is empty at first.
 func TestAFileThatDiffersAtTheStartIsReadWhenNobodyWritesItAnyMore(t *testing.T) {
 	p, _ := reloaded(t, reloadQueues)

@@ -61,7 +61,9 @@ func (w *fileWatch) changed() <-chan struct{} {
 	return w.news
 }
 
-// follow watches these files from now on. Folders that are not needed any more stay watched; there are few.
+// follow watches these files from now on. If they are others, they are reported once more: a file
+// may have changed since it was read. Folders that are not needed any more stay watched; there are
+// few.
 func (w *fileWatch) follow(files []string) {
 	if w == nil {
 		return
@@ -71,7 +73,8 @@ func (w *fileWatch) follow(files []string) {
 	// The next SIGHUP reads a file that cannot be watched.
 	_ = w.add(files)
 	if !slices.Equal(files, w.files) {
-		w.files, w.digest = files, digestOf(files)
+		w.files = files
+		w.settled.Reset(fileSettleTime)
 	}
 }
 
