@@ -110,7 +110,8 @@ const (
 // An entry is a notification in memory.
 type entry struct {
 	Notification
-	stored int // deliveries that the file has, plus one; 0 = it has not even the event
+	stored  int  // deliveries that the file has, plus one; 0 = it has not even the event
+	inWrite bool // a write that has not ended has it
 }
 
 // waitsForFile reports whether the file has yet to get something of it.
@@ -142,7 +143,7 @@ func Open(c Config) (h *History, aside string, err error) {
 	// Records that cannot be read are left out: they are no reason to keep no history.
 	_ = h.file.each(kindMissed, time.Time{}, func(_ time.Time, _ string, v []byte) bool {
 		if n := decode(v); n.Event.ID != "" {
-			latest = append(latest, &entry{n, len(n.TakenBy) + 1})
+			latest = append(latest, &entry{Notification: n, stored: len(n.TakenBy) + 1})
 		}
 		return len(latest) < restored
 	})
@@ -263,12 +264,19 @@ func (h *History) insertLocked(e *entry) {
 	}
 	oldest := h.latest[h.next]
 	delete(h.byID, oldest.Event.ID)
-	if h.HasFile() && isKept(&oldest.Event) && oldest.stored == 0 {
-		h.dropped++
-		h.lost.include(oldest.Event.Data.Deadline)
+	if !oldest.inWrite {
+		h.dropLocked(oldest)
 	}
 	h.latest[h.next] = e
 	h.next = (h.next + 1) % Capacity
+}
+
+// dropLocked notes that an entry has left the memory. It counts if the file was to have its event.
+func (h *History) dropLocked(e *entry) {
+	if h.HasFile() && isKept(&e.Event) && e.stored == 0 {
+		h.dropped++
+		h.lost.include(e.Event.Data.Deadline)
+	}
 }
 
 // Find returns up to limit notifications in memory that match. The latest comes first.

@@ -64,7 +64,7 @@ func (h *History) Missed(ctx context.Context, since time.Time, match func(*alert
 			found = append(found, n)
 		}
 	}
-	for _, n := range h.waiting(nil, since).missed {
+	for _, n := range h.waiting() {
 		add(n)
 	}
 	inMemory := len(found)

@@ -152,11 +152,12 @@ func (s *store) close() error {
 
 // A batch is what is written at once.
 type batch struct {
-	missed []Notification
-	minute time.Time
-	counts map[series]slack.Buckets // in that minute
-	gap    Gap                      // what was dropped; the zero value is none
-	added  []alert.Event            // of missed, by write: those that the file did not have
+	entries []*entry
+	missed  []Notification // of entries, as they were
+	minute  time.Time
+	counts  map[series]slack.Buckets // in that minute
+	gap     Gap                      // what was dropped; the zero value is none
+	added   []alert.Event            // of missed, by write: those that the file did not have
 }
 
 func (b *batch) empty() bool { return len(b.missed)+len(b.counts) == 0 && b.gap.To.IsZero() }

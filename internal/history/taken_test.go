@@ -83,7 +83,7 @@ func TestALateDeliveryAddsToItsEvent(t *testing.T) {
 	}
 	h.forgetMemory()
 	h.took(&e, "c", start) // its event is in the file alone
-	b := h.waiting(nil, start)
+	b := h.beginWrite(nil, start)
 	if err := h.file.write(b, start, start); err != nil || len(b.added) != 0 {
 		t.Errorf("write = %v, and %d events are shared again, want none", err, len(b.added))
 	}

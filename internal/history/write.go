@@ -111,7 +111,7 @@ func (h *History) flush(ctx context.Context, now time.Time) {
 	defer late.Stop()
 	totals, sampleErr := h.sample()
 	h.advance(now)
-	b := h.waiting(totals, now)
+	b := h.beginWrite(totals, now)
 	h.mu.Lock()
 	idle := b.empty() && !h.failed && now.Sub(h.written).Abs() < pruneInterval
 	h.mu.Unlock()
@@ -121,8 +121,8 @@ func (h *History) flush(ctx context.Context, now time.Time) {
 	err := h.file.write(b, h.clock, now)
 	if err == nil {
 		maps.Copy(h.last, totals)
-		h.forget(b, now)
 	}
+	h.endWrite(b, now, err)
 	pruneErr := h.file.prune(ctx, h.clock.Add(-h.cfg.Keep), now.Add(future), h.cfg.MaxSize)
 	late.Stop()
 	h.report(errors.Join(sampleErr, err, pruneErr))
@@ -131,10 +131,28 @@ func (h *History) flush(ctx context.Context, now time.Time) {
 	}
 }
 
-// waiting returns what the file has yet to get. Counts since the last write are of the present
+// beginWrite returns what waits, which counts as dropped no sooner than the write has failed.
+func (h *History) beginWrite(totals map[series]slack.Buckets, now time.Time) *batch {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.waitingLocked(totals, now)
+	for _, e := range b.entries {
+		e.inWrite = true
+	}
+	return b
+}
+
+// waiting returns the missed deadlines that the file has yet to get.
+func (h *History) waiting() []Notification {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.waitingLocked(nil, time.Time{}).missed
+}
+
+// waitingLocked returns what the file has yet to get. Counts since the last write are of the present
 // minute.
-func (h *History) waiting(totals map[series]slack.Buckets, now time.Time) *batch {
-	b := &batch{minute: now.Truncate(time.Minute), counts: map[series]slack.Buckets{}}
+func (h *History) waitingLocked(totals map[series]slack.Buckets, now time.Time) *batch {
+	b := &batch{minute: now.Truncate(time.Minute), counts: map[series]slack.Buckets{}, gap: h.lost}
 	for s, all := range totals {
 		more := all
 		if s.kind != kindOutstanding {
@@ -144,30 +162,30 @@ func (h *History) waiting(totals map[series]slack.Buckets, now time.Time) *batch
 			b.counts[s] = more
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	b.gap = h.lost
 	for _, e := range h.latest {
 		if e.waitsForFile() {
+			b.entries = append(b.entries, e)
 			b.missed = append(b.missed, Notification{Event: e.Event, TakenBy: slices.Clone(e.TakenBy)})
 		}
 	}
 	return b
 }
 
-// forget ends the wait of what is on disk.
-func (h *History) forget(b *batch, now time.Time) {
+// endWrite ends the wait of what is on disk, or else drops what has left the memory meanwhile.
+func (h *History) endWrite(b *batch, now time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range b.added {
-		if h.byID[b.added[i].ID] == nil { // it left the memory while it was written, and counts as dropped
-			h.dropped--
+	for i, e := range b.entries {
+		e.inWrite = false
+		switch {
+		case err == nil:
+			e.stored = len(b.missed[i].TakenBy) + 1
+		case h.byID[e.Event.ID] != e:
+			h.dropLocked(e)
 		}
 	}
-	for i := range b.missed {
-		if e := h.byID[b.missed[i].Event.ID]; e != nil {
-			e.stored = len(b.missed[i].TakenBy) + 1
-		}
+	if err != nil {
+		return
 	}
 	if h.lost == b.gap {
 		h.lost = Gap{}
