@@ -30,8 +30,7 @@ const (
 type layer struct {
 	place  func(line int) string
 	folder string // of the file: relative paths in it start there; "" = in the working directory
-	ended  bool   // the file has the mark at its end that YAML has for that
-	cut    bool   // the last line of the file has no end
+	text   []byte // of the file
 	values map[string]any
 	origin map[string]string
 	blank  map[string]bool // keys without a value
@@ -69,15 +68,12 @@ func readFile(name string) (*layer, error) {
 		}
 		return nil, errors.Join(l.errs...)
 	}
-	l.ended, l.cut = endOfDocument.Match(text), text[len(text)-1] != '\n'
+	l.text = text
 	if root != nil {
 		l.section(root, "", "", l.values)
 	}
 	return l, errors.Join(l.errs...)
 }
-
-// endOfDocument is how a YAML document ends that says so. A file that was cut short does not.
-var endOfDocument = regexp.MustCompile(`\n\.\.\.\s*$`)
 
 // ReadBounded is os.ReadFile with a bound: the name may be that of a device or a pipe.
 func ReadBounded(name string, limit int64) ([]byte, error) {

@@ -182,7 +182,7 @@ func merge(layers []*layer) (*Config, error) {
 		overlay(s.raw, l.values)
 		maps.Copy(s.origin, l.origin)
 		maps.Copy(s.blank, l.blank)
-		s.ended, s.cut = s.ended || l.ended, s.cut || l.cut
+		s.text = append(s.text, l.text...) // one layer has one
 	}
 	// Values have the types of the fields already, but for durations in a list, which are texts.
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{

@@ -3,8 +3,10 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,6 +24,7 @@ func (c *Config) WithLive(next *Config) *Config {
 	all := *c
 	all.Log.Level, all.Monitor, all.Alerts, all.Listen.Keys = next.Log.Level, next.Monitor, next.Alerts, next.Listen.Keys
 	all.Sources = c.Sources.clone()
+	all.Sources.text = next.Sources.text
 	for _, path := range live {
 		all.Sources.Keep(path, next.Sources)
 	}
@@ -90,17 +93,32 @@ func Lost(a, b *Config) []string {
 }
 
 // CheckComplete refuses to lose what before has unless the file says where it ends: one that was
-// cut short, or is half written, would do the same.
+// cut short, or is half written, would do the same. One that is the beginning of what it was may
+// change nothing but the log level, since the last lines of an element may be what it lacks.
 func (c *Config) CheckComplete(before *Config) error {
-	lost := Lost(before, before.WithLive(c))
-	if c.Sources.cut && !before.Sources.cut {
+	if endOfDocument.Match(c.Sources.text) {
+		return nil
+	}
+	after := before.WithLive(c)
+	lost := Lost(before, after)
+	if hasOpenEnd(c.Sources.text) && !hasOpenEnd(before.Sources.text) {
 		lost = append(lost, "its last line has no end")
 	}
-	if len(lost) == 0 || c.Sources.ended {
+	isBeginning := len(c.Sources.text) < len(before.Sources.text) && bytes.HasPrefix(before.Sources.text, c.Sources.text)
+	if len(lost) == 0 && isBeginning {
+		after.Log.Level = before.Log.Level
+		lost = Changes(before, after)
+	}
+	if len(lost) == 0 {
 		return nil
 	}
 	return fmt.Errorf("%s may be cut short: %s; if it is complete, end it with a line of three dots (...), or restart", c.Sources.file, strings.Join(lost, ", "))
 }
+
+// endOfDocument is how a YAML document ends that says so. A file that was cut short does not.
+var endOfDocument = regexp.MustCompile(`\n\.\.\.\s*$`)
+
+func hasOpenEnd(text []byte) bool { return len(text) > 0 && text[len(text)-1] != '\n' }
 
 func entityName(e Entity) string   { return e.Name() }
 func sinkName(a Alert) string      { return a.Name }

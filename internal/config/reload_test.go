@@ -94,8 +94,8 @@ func TestAReloadTakesUpWhatIsLiveAndNothingElse(t *testing.T) {
 func TestAConfigurationThatLosesSomethingHasToBeComplete(t *testing.T) {
 	const keys = "listen: {keys: [{name: app, key: s3cr3t-of-12-a, send: true}]}\n"
 	const entities = "broker: {autoCreate: true}\nmonitor:\n  entities:\n    - queue: orders\n    - queue: bills\n"
-	const sinks = "alerts:\n  - {name: chat, slack: {url: http://x}}\n  - {name: mail, webhook: {url: http://x}}\n"
-	before, err := load(t, keys+entities+sinks, nil, nil)
+	const sinks = "alerts:\n  - {name: chat, slack: {url: http://x}}\n  - name: mail\n    webhook: {url: http://x}\n    entities: [orders]\n"
+	before, err := load(t, keys+entities+sinks+"log: {level: debug}\n", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,8 +105,12 @@ func TestAConfigurationThatLosesSomethingHasToBeComplete(t *testing.T) {
 		keys + entities + "alerts:\n  - {name: chat, slack: {url: http://x}}\n": "overdue.yaml may be cut short: alerts: mail is gone; if it is complete, end it with a line of three dots (...), or restart",
 		keys + strings.TrimSuffix(entities, "    - queue: bills\n") + sinks:     "monitor.entities: bills is gone",
 		entities + sinks: "listen.keys: app is gone",
+		keys + entities + "      deadline: 1m\n" + sinks:                                         "",
+		keys + entities + sinks + "log:\n":                                                       "",
+		keys + entities + strings.TrimSuffix(sinks, "    entities: [orders]\n"):                  "overdue.yaml may be cut short: alerts: mail has changed; if",
 		keys + entities + strings.TrimSuffix(sinks, "\n"):                                        "overdue.yaml may be cut short: its last line has no end",
-		keys + entities + sinks + "log: {level: debug}\n":                                        "",
+		keys + entities + sinks:                                                                  "",
+		keys + entities + sinks + "log: {level: warn}\n":                                         "",
 		keys + entities + sinks + "  - {name: more, slack: {url: http://y}}\n":                   "",
 		keys + strings.ReplaceAll(entities, "queue: bills", "queue: BILLS") + sinks:              "",
 		keys + entities + "alerts:\n  - {name: chat, slack: {url: http://x}}\n...\n":             "",
@@ -122,6 +126,22 @@ func TestAConfigurationThatLosesSomethingHasToBeComplete(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n%v, want %q", text, err, want)
 		}
+	}
+}
+
+// The file says what it said; what is new stands in another one.
+func TestASecretThatChangesLosesNothing(t *testing.T) {
+	var loaded []*Config
+	for _, url := range []string{"http://x/first", "http://x/second"} {
+		c, err := load(t, "alerts: [{webhook: {url: http://x}}]\n", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Alerts[0].Webhook.URL = url // as if its file held that
+		loaded = append(loaded, c)
+	}
+	if err := loaded[1].CheckComplete(loaded[0]); err != nil {
+		t.Errorf("CheckComplete = %v, want nil", err)
 	}
 }
 

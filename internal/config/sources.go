@@ -16,8 +16,7 @@ type Sources struct {
 	origin map[string]string // where each value that is not a default came from
 	blank  map[string]bool   // keys that a file has without a value
 	file   string            // that --config names; "" = none
-	ended  bool              // the file says where it ends
-	cut    bool              // the last line of the file has no end
+	text   []byte            // of the file
 }
 
 // clone shares nothing with s that Keep changes.
