@@ -31,7 +31,7 @@ type Result struct {
 	Taken  []string      // names of the sinks that have taken the event
 	Err    error         // why the others have not
 	Failed bool          // a sink failed, and did not only put the event off
-	Wait   time.Duration // how long a sink wants no further attempt
+	Wait   time.Duration // how long none of the others wants a further attempt
 }
 
 // A notification is one event on its way to all sinks.
@@ -134,13 +134,15 @@ func (e *notification) endSink(s *sink, r Result) {
 	e.mu.Lock()
 	all := &e.result
 	all.Failed = all.Failed || r.Failed
-	all.Wait = max(all.Wait, r.Wait)
 	switch {
 	case r.Err == nil:
 		all.Taken = append(all.Taken, s.Name())
 	case all.Err == nil:
+		all.Wait = r.Wait
 		all.Err = fmt.Errorf("%s: %w", s.Name(), r.Err)
-	default: // on one line: it becomes the description of a dead letter
+	default:
+		all.Wait = min(all.Wait, r.Wait) // the line of a sink that wants longer puts the event off again
+		// On one line: it becomes the description of a dead letter.
 		all.Err = fmt.Errorf("%w; %s: %w", all.Err, s.Name(), r.Err)
 	}
 	e.open--

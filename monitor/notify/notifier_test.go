@@ -169,6 +169,35 @@ func TestAnEventIsSentThoughAnotherMonitorNeverEndsItsClaim(t *testing.T) {
 	})
 }
 
+// asking is a sink that asks for an hour's pause.
+type asking struct{ asked int }
+
+func (*asking) Name() string { return "asking" }
+
+func (a *asking) Alert(context.Context, alert.Event) error {
+	a.asked++
+	return backoff.RetryAfter(3600)
+}
+
+func TestASinkThatAsksForAPauseDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &asking{}, &counted{name: "b", refuse: true}
+		n, _ := newNotifier(nil, a, b)
+		for range 2 {
+			ended := n.notify(t, &scheduler.Missed{SequenceNumber: 7})
+			if len(ended) != 1 || !ended[0].Failed || ended[0].Wait != 0 {
+				t.Fatalf("it ends with %+v, want the failure of b, which asks for no pause", ended)
+			}
+			time.Sleep(time.Minute) // the pause of b
+		}
+		b.refuse = false
+		ended := n.notify(t, &scheduler.Missed{SequenceNumber: 7})
+		if len(ended) != 1 || ended[0].Failed || ended[0].Wait != 58*time.Minute || a.asked != 1 {
+			t.Errorf("after %d requests it ends with %+v, want one, and the rest of the hour", a.asked, ended)
+		}
+	})
+}
+
 // slow is a sink that takes long for each event.
 type slow struct {
 	name  string
