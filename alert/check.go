@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"overdue/internal/pace"
 )
 
 // A checker is a sink that can be asked whether it would take an alert. Check sends none. Its error
@@ -20,7 +22,8 @@ type checker interface {
 
 var _ = []checker{(*poster)(nil), (*email)(nil), (*serviceBus)(nil)}
 
-// An outcome is what became of the last alert for a sink.
+// An outcome is what became of the last alert for a sink. One that only asks for a pause has not
+// failed.
 type outcome struct {
 	at  time.Time
 	err error // nil: the sink took it
@@ -29,7 +32,8 @@ type outcome struct {
 // post is attempt, and notes the outcome.
 func (p *poster) post(ctx context.Context, contentType, id, trace string, body any) error {
 	err := p.attempt(ctx, contentType, id, trace, body)
-	if ctx.Err() == nil { // otherwise the process ends, which says nothing of the sink
+	isStopped := ctx.Err() != nil // the process ends, which says nothing of the sink
+	if !isStopped && !pace.IsRetryAfter(err) {
 		p.last.Store(&outcome{time.Now(), err})
 	}
 	return err

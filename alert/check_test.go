@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"overdue/internal/pace"
 )
 
 // statusServer answers each method with a status. It counts the alerts that it gets.
@@ -108,6 +110,26 @@ func TestASinkFailsFromAnAlertThatItRefusesToOneThatItTakes(t *testing.T) {
 	_ = a.Alert(ended, Event{ID: "2"})
 	if err := a.(checker).Check(t.Context()); err != nil {
 		t.Errorf("Check after an alert that the process gave up = %v, want nil", err)
+	}
+}
+
+func TestASinkThatAsksForAPauseHasNotFailed(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			w.Header().Set("Retry-After", "60")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	defer s.Close()
+	a, err := NewWebhook("hook", HTTP{URL: s.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Alert(t.Context(), Event{}); !pace.IsRetryAfter(err) {
+		t.Fatalf("Alert = %v, want a pause", err)
+	}
+	if err := a.(checker).Check(t.Context()); err != nil {
+		t.Errorf("Check = %v, want nil", err)
 	}
 }
 

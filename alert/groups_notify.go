@@ -176,7 +176,7 @@ func (g *Groups) notify(gr *group, d Digest, dueBy time.Time, early bool) error 
 		if g.ctx.Err() != nil && err != nil {
 			return err
 		}
-		if d.Count > 0 {
+		if d.Count > 0 && !pace.IsRetryAfter(err) { // then the events only wait
 			g.cfg.Tracker.Notified(g.Name(), key(gr.labels), dueBy, err)
 		}
 		switch {
@@ -298,7 +298,7 @@ func (g *Groups) send(n *Notification) error {
 	g.mu.Lock()
 	g.sinkPace.Note(began, err)
 	g.mu.Unlock()
-	if g.notified != nil {
+	if g.notified != nil && !pace.IsRetryAfter(err) {
 		g.notified(err)
 	}
 	return err

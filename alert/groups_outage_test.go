@@ -77,14 +77,35 @@ func TestTheFirstNotificationAfterAnOutageHasAllEvents(t *testing.T) {
 	}
 }
 
+// refusals counts the notifications that are shown to have failed.
+type refusals struct {
+	noTracker
+	n *int
+}
+
+func (r refusals) Notified(_, _ string, _ time.Time, refused error) {
+	if refused != nil {
+		*r.n++
+	}
+}
+
 // A sink that asks for a pause does not fail, however often it asks.
 func TestRetryAfterIsNoAttempt(t *testing.T) {
-	playGroups(t, nil, func(s *groupScene) {
+	shown, counted := 0, 0
+	playGroups(t, func(c *GroupsConfig) { c.Tracker = refusals{n: &shown} }, func(s *groupScene) {
+		s.g.OnNotify(func(err error) {
+			if err != nil {
+				counted++
+			}
+		})
 		s.p.fail(backoff.RetryAfter(600))
 		s.miss("orders", 3)
 		s.pass(72 * time.Hour)
 		if len(s.o.refused) != 0 || s.p.asked > 72*6+1 {
 			t.Errorf("after three days %d digests are undeliverable and the sink was asked %d times, want none and once in ten minutes", len(s.o.refused), s.p.asked)
+		}
+		if shown != 0 || counted != 0 {
+			t.Errorf("%d failures are shown and %d counted, want none", shown, counted)
 		}
 		s.p.fail(nil)
 		s.pass(11 * time.Minute)
