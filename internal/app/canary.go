@@ -26,7 +26,11 @@ func startCanary(e *environment, ns *connection, s *scheduler.Scheduler, px *pro
 			return err
 		}
 		bird, err := canary.New(canary.Config{
-			Links: ns.links, Queue: queue, Interval: e.cfg.Canary.Interval, Send: send,
+			Links: ns.links, Queue: queue, Interval: e.cfg.Canary.Interval,
+			Send: func(ctx context.Context, id string, ttl time.Duration) error {
+				awaitClock(ctx, s.Now)
+				return send(ctx, id, ttl)
+			},
 			Log: e.log.Named("canary"), Registerer: e.registry,
 		})
 		if err != nil {
@@ -41,6 +45,21 @@ func startCanary(e *environment, ns *connection, s *scheduler.Scheduler, px *pro
 		})
 	}
 	return nil
+}
+
+// clockPoll is how often a canary asks whether the broker's clock is known.
+const clockPoll = 50 * time.Millisecond
+
+// awaitClock waits until the broker's clock is known, or for clockTimeout where it cannot be
+// measured. Before, deadlines go by our own clock: if that is ahead, the first canary is lost.
+func awaitClock(ctx context.Context, now func() scheduler.Instant) {
+	for end := time.Now().Add(clockTimeout); !now().Measured && time.Now().Before(end); {
+		select {
+		case <-time.After(clockPoll):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // endpointAnswer is what the endpoint answers to us.

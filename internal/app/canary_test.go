@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -80,6 +81,26 @@ func TestACanaryThatTheEndpointRefusesIsAnErrorWithItsAnswer(t *testing.T) {
 	}
 	if err := send(t.Context(), strings.Repeat("x", 129), time.Hour); err == nil || !strings.HasPrefix(err.Error(), "400 ") {
 		t.Errorf("send = %v, want the 400 of the endpoint for an id that is too long", err)
+	}
+}
+
+// A clock of ours that is ahead makes the companion of a canary late, unless it waits.
+func TestACanaryWaitsUntilTheClockIsMeasured(t *testing.T) {
+	for name, tt := range map[string]struct{ measured, want time.Duration }{
+		"after a second": {time.Second, time.Second},
+		"never":          {time.Hour, clockTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				awaitClock(t.Context(), func() scheduler.Instant {
+					return scheduler.Instant{Measured: time.Since(began) >= tt.measured}
+				})
+				if took := time.Since(began); took != tt.want {
+					t.Errorf("it waits for %v, want %v", took, tt.want)
+				}
+			})
+		})
 	}
 }
 
