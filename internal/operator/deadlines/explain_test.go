@@ -175,7 +175,7 @@ func TestExplainShowsACompanionThatNoMonitorFinishes(t *testing.T) {
 			"companion: its companion was due, and is not finished: a monitor has it, or no monitor is running",
 			"deadline: its deadline, as its companion states it (ttl)",
 			"missed: the monitor saw that it missed its deadline (native, TTLExpiredException)",
-			"notified: handed to: log, pager",
+			"notified: sent to, or queued in a group for: log, pager",
 		)
 	})
 }

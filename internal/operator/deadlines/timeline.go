@@ -146,7 +146,7 @@ func (x *Explanation) addReferences(c *stored, also func(*scheduler.Reference)) 
 		if m := r.Missed; m != nil {
 			x.add(m.DeadLetteredTime, whatMissed, where, "the monitor saw that it missed its deadline (%s, %s)", m.Strategy, m.DeadLetterReason)
 			if len(m.TakenBy) > 0 {
-				x.add(m.DeadLetteredTime, whatNotified, where, "handed to: %s", strings.Join(m.TakenBy, ", "))
+				x.add(m.DeadLetteredTime, whatNotified, where, "sent to, or queued in a group for: %s", strings.Join(m.TakenBy, ", "))
 			}
 		}
 	}
