@@ -16,7 +16,7 @@ const (
 	reasonSize    = "removed, because the history is full (history.maxSize)"
 	reasonKeep    = "removed, because it is older than history.keep"
 	reasonStopped = "no process wrote it"
-	reasonDropped = "dropped, because the file could not be written"
+	reasonDropped = "dropped, because the file could not be written, or not fast enough"
 	reasonProxy   = "this process has no monitor; ask one that has"
 	reasonWaits   = "the file cannot be written, and what happened waits in memory"
 	reasonNoFile  = "this process keeps no history"
