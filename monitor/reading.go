@@ -205,8 +205,8 @@ func (r *reading) extendBacklog(ctx context.Context, w window, final time.Time) 
 	return false, nil
 }
 
-// isSparse reports whether a window is cheaper to read message by message than as a whole: where a
-// queue fills fast, the few seconds that a send may take hold a great many messages.
+// isSparse reports whether a window is cheaper to read message by message than as a whole. Where a
+// queue fills fast, the seconds that a send may take hold a great many messages.
 func (r *reading) isSparse(ctx context.Context, w window, final time.Time) (bool, error) {
 	if slices.ContainsFunc(w.rules, func(rl *rule) bool { return rl.slot != nil }) {
 		return false, nil

@@ -66,8 +66,8 @@ func (b *Broker) after(f func(*amqp.Error)) {
 // meanwhile, and so do expiry and forwarding.
 func (b *Broker) trouble() *amqp.Error { return b.ask(Disk.Trouble) }
 
-// deliveryTrouble is why nothing may be delivered now, nil: it may. What is deleted with its
-// delivery is a change. A lock is not, as long as its mark may wait for the disk.
+// deliveryTrouble is why nothing may be delivered now, nil: it may. A delivery that deletes is a
+// change. A lock is not, as long as its mark may wait for the disk.
 func (b *Broker) deliveryTrouble(deletes bool) *amqp.Error {
 	if deletes {
 		return b.trouble()

@@ -205,7 +205,7 @@ func negate(v Value) (Value, error) {
 // A pattern is what LIKE compares with, by characters.
 type pattern []rune
 
-// What a percent sign and an underscore stand for.
+// A percent sign stands for any text, and an underscore for any character.
 const (
 	anyText rune = -1 - iota
 	anyRune
@@ -234,9 +234,9 @@ func parsePattern(s string, escape rune) (pattern, error) {
 	return p, nil
 }
 
-// match reports whether the whole of text fits. What stands between two percent signs may be the
-// first that fits there, so only the latest of them is tried with more text: the steps are at most
-// the characters of the text times those of the pattern.
+// match reports whether the whole of text fits. The first text that fits between two percent signs
+// will do, so only the latest of them is tried with more text. The steps are at most the characters
+// of the text times those of the pattern.
 func (p pattern) match(text string) bool {
 	at, behind, retry := 0, -1, "" // behind the latest anyText, and the text there
 	for text != "" {

@@ -40,7 +40,7 @@ var durableBrokers = []durableBroker{
 // A runningBroker is a durableBroker that has been started.
 type runningBroker struct {
 	version string
-	// open opens a sender. What it returns sends so many messages and waits until they are
+	// open opens a sender. Its function sends so many messages and waits until they are
 	// acknowledged.
 	open func(ctx context.Context, messages int) (send func(context.Context) error, err error)
 	stop func() error
