@@ -28,7 +28,7 @@ func startCanary(e *environment, ns *connection, s *scheduler.Scheduler, px *pro
 		bird, err := canary.New(canary.Config{
 			Links: ns.links, Queue: queue, Interval: e.cfg.Canary.Interval,
 			Send: func(ctx context.Context, id string, ttl time.Duration) error {
-				awaitClock(ctx, s.Now)
+				awaitClock(ctx, s.Measured())
 				return send(ctx, id, ttl)
 			},
 			Log: e.log.Named("canary"), Registerer: e.registry,
@@ -47,18 +47,13 @@ func startCanary(e *environment, ns *connection, s *scheduler.Scheduler, px *pro
 	return nil
 }
 
-// clockPoll is how often a canary asks whether the broker's clock is known.
-const clockPoll = 50 * time.Millisecond
-
-// awaitClock waits until the broker's clock is known, or for clockTimeout where it cannot be
-// measured. Before, deadlines go by our own clock: if that is ahead, the first canary is lost.
-func awaitClock(ctx context.Context, now func() scheduler.Instant) {
-	for end := time.Now().Add(clockTimeout); !now().Measured && time.Now().Before(end); {
-		select {
-		case <-time.After(clockPoll):
-		case <-ctx.Done():
-			return
-		}
+// awaitClock waits until the broker's clock has been measured, or for clockTimeout where it cannot
+// be. Before, deadlines go by our own clock: if that is ahead, the first canary is lost.
+func awaitClock(ctx context.Context, measured <-chan struct{}) {
+	select {
+	case <-measured:
+	case <-time.After(clockTimeout):
+	case <-ctx.Done():
 	}
 }
 

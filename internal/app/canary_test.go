@@ -93,9 +93,10 @@ func TestACanaryWaitsUntilTheClockIsMeasured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				awaitClock(t.Context(), func() scheduler.Instant {
-					return scheduler.Instant{Measured: time.Since(began) >= tt.measured}
-				})
+				measured := make(chan struct{})
+				timer := time.AfterFunc(tt.measured, func() { close(measured) })
+				defer timer.Stop()
+				awaitClock(t.Context(), measured)
 				if took := time.Since(began); took != tt.want {
 					t.Errorf("it waits for %v, want %v", took, tt.want)
 				}
