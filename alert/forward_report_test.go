@@ -171,7 +171,7 @@ func TestADeadLetterWhoseReasonIsNoStringIsForwarded(t *testing.T) {
 		c := q.NewConsumer(queue.PeekLock)
 		defer c.Close()
 		c.AddCredit(1)
-		ds, _ := c.Take(nil)
+		ds, _, _ := c.Take(nil)
 		errs := q.Settle(queue.Settlement{Outcome: queue.DeadLetter, Properties: []queue.Property{
 			{Key: "DeadLetterReason", Value: int32(7)}, {Key: "DeadLetterErrorDescription", Value: true},
 			{Key: "site", Value: amqp.Described{Descriptor: amqp.Symbol("com.microsoft:uri"), Value: "http://example.com"}},

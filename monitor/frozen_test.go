@@ -84,7 +84,7 @@ func (s *scene) holdFirst(n int) {
 	s.Helper()
 	c := s.Queue(workQueue).NewConsumer(queue.PeekLock)
 	c.AddCredit(int64(n))
-	if ds, _ := c.Take(nil); len(ds) != n {
+	if ds, _, _ := c.Take(nil); len(ds) != n {
 		s.Fatalf("%d messages are held, want %d", len(ds), n)
 	}
 	c.Close()

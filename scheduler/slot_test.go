@@ -41,7 +41,7 @@ func slotScene(t *testing.T, f func(t *testing.T, s *Scheduler, left func() []Co
 		ns.Net.Delay(pipenet.ToListener, time.Millisecond) // a transfer takes longer than asking, whatever the machine is busy with
 		q, _ := ns.Broker.Queue("monitor")
 		f(t, s, func() (cs []Companion) {
-			for _, v := range q.Peek(nil, 0, 10_000) {
+			for _, v := range brokertest.Seen(q.Peek(nil, 0, 10_000)) {
 				c, err := ParseCompanion(bodyOf(t, v.Body))
 				if err != nil {
 					t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler"
 )
 
@@ -59,7 +60,7 @@ func TestACanaryIsSentThroughTheEndpointOrWithACompanionOfItsOwn(t *testing.T) {
 			}
 			canaries, _ := p.broker.Queue("canaries")
 			found := false
-			for _, v := range canaries.Peek(nil, 0, 100) {
+			for _, v := range brokertest.Seen(canaries.Peek(nil, 0, 100)) {
 				found = found || v.MessageID == "bird" && v.TTL == time.Hour
 			}
 			if !found {

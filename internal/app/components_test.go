@@ -23,6 +23,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/lifecycle"
+	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/freeport"
 )
 
@@ -234,7 +235,7 @@ func TestWhatWasAcknowledgedBeforeAStopIsThere(t *testing.T) {
 	orders, _ := space.broker.Queue("orders")
 	companions, _ := space.broker.Queue("companions")
 	references := 0
-	for _, v := range companions.Peek(nil, 0, 100_000) {
+	for _, v := range brokertest.Seen(companions.Peek(nil, 0, 100_000)) {
 		references += strings.Count(string(v.Body), `"messageId"`)
 	}
 	if got, want := orders.Counts().Active, int(acknowledged.Load()); got < want || references < want {

@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/config"
+	"overdue/internal/testing/brokertest"
 	"overdue/scheduler/journal"
 )
 
@@ -180,7 +181,7 @@ func TestAProcessThatRefusesEmptiesTheJournalOfAnEarlierRun(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no monitor queue")
 	}
-	eventually(t, "the companion of the earlier run is on the monitor queue", func() bool { return len(q.Peek(nil, 0, 10)) == 1 })
+	eventually(t, "the companion of the earlier run is on the monitor queue", func() bool { return len(brokertest.Seen(q.Peek(nil, 0, 10))) == 1 })
 	p.broker.Default().Inject(broker.Fault{Entity: p.cfg.MonitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
 	if status := postDue(t, p, "refused"); status != http.StatusServiceUnavailable {
 		t.Errorf("send with onMonitorDown: refuse = %d, want 503", status)

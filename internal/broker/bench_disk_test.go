@@ -13,22 +13,25 @@ import (
 	"overdue/internal/testing/brokertest"
 )
 
-// BenchmarkReceiveAndDelete receives messages of 1 kB with a credit of 1000, from memory and from a
-// directory.
+// BenchmarkReceiveAndDelete receives messages of 1 kB with a credit of 1000, from memory, from a
+// directory, and from one whose bodies are on disk alone.
 func BenchmarkReceiveAndDelete(b *testing.B) {
 	b.Run("memory", func(b *testing.B) { receiveAndDelete(b, brokertest.New(b)) })
-	b.Run("directory", func(b *testing.B) {
-		disk, err := store.Open(b.TempDir())
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() {
-			if err := disk.Close(); err != nil {
-				b.Error(err)
+	for name, inMemory := range map[string]int64{"directory": 1 << 40, "bodies on disk": 0} {
+		b.Run(name, func(b *testing.B) {
+			disk, err := store.Open(b.TempDir())
+			if err != nil {
+				b.Fatal(err)
 			}
+			b.Cleanup(func() {
+				if err := disk.Close(); err != nil {
+					b.Error(err)
+				}
+			})
+			disk.KeepInMemory(inMemory, inMemory)
+			receiveAndDelete(b, brokertest.New(b, func(c *broker.Config) { c.Disk = disk }))
 		})
-		receiveAndDelete(b, brokertest.New(b, func(c *broker.Config) { c.Disk = disk }))
-	})
+	}
 }
 
 func receiveAndDelete(b *testing.B, ns *brokertest.Namespace) {

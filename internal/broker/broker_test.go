@@ -268,7 +268,7 @@ func TestReceiveAndDeleteLosesOnlyWhatWasUnderWay(t *testing.T) {
 		c := q.NewConsumer(queue.PeekLock)
 		defer c.Close()
 		c.AddCredit(messages)
-		if ds, _ := c.Take(nil); len(ds) != left {
+		if ds, _, _ := c.Take(nil); len(ds) != left {
 			t.Errorf("%d messages can be received, want %d", len(ds), left)
 		}
 	})

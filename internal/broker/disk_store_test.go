@@ -48,7 +48,12 @@ func afterKill(t *testing.T, dir string, cfg queue.Config) *queue.Queue {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer again.Close() //nolint:errcheck // nothing was written
+	t.Cleanup(func() {
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg.Log = again.Queue(1)
 	q := queue.New(cfg)
 	t.Cleanup(q.Close)
 	last, err := again.Load(1, func(c *queue.Change) error { q.Restore(c); return nil })
@@ -103,7 +108,7 @@ func TestWhatAClientHasHeardOfIsInTheDirectory(t *testing.T) {
 	q := afterKill(t, dir, queue.Config{Name: "first"})
 	got := map[string]string{}
 	for place, part := range map[string]*queue.Queue{"queue": q, "dead letters": q.DeadLetterQueue()} {
-		for _, v := range part.Peek(nil, 0, 10) {
+		for _, v := range brokertest.Seen(part.Peek(nil, 0, 10)) {
 			got[v.MessageID] = fmt.Sprint(place, " ", v.State, " ", v.DeliveryCount)
 		}
 	}

@@ -137,7 +137,7 @@ func refuseChanges(t *testing.T, ns *brokertest.Namespace, d *brokertest.SlowDis
 		},
 	}
 	q, _ := ns.Broker.Queue("q")
-	before := q.Peek(nil, 0, 10)
+	before := brokertest.Seen(q.Peek(nil, 0, 10))
 	d.Steps()
 	d.Fail(cause)
 	for what, do := range changes {
@@ -148,7 +148,7 @@ func refuseChanges(t *testing.T, ns *brokertest.Namespace, d *brokertest.SlowDis
 	if alone, held := d.Steps(); alone+held > 0 {
 		t.Errorf("what was refused has taken %d steps", alone+held)
 	}
-	after := q.Peek(nil, 0, 10)
+	after := brokertest.Seen(q.Peek(nil, 0, 10))
 	if !slices.EqualFunc(before, after, func(a, b queue.View) bool {
 		return a.SequenceNumber == b.SequenceNumber && a.State == b.State && a.Locked == b.Locked
 	}) {
@@ -392,7 +392,7 @@ func TestReceiveAndDeleteFromADiskThatFillsUpLosesNothing(t *testing.T) {
 			t.Errorf("%d messages left although the disk could not keep that they are gone", n)
 		}
 		q, _ := ns.Broker.Queue("q")
-		for _, v := range q.Peek(nil, 0, 10) {
+		for _, v := range brokertest.Seen(q.Peek(nil, 0, 10)) {
 			if v.Locked || v.DeliveryCount > 0 {
 				t.Errorf("message %d is locked: %v, and has %d deliveries, want that nobody had it", v.SequenceNumber, v.Locked, v.DeliveryCount)
 			}
@@ -412,7 +412,7 @@ func TestDeferredMessagesForDeletionAreNotLostWhenTheDiskFillsUp(t *testing.T) {
 		q, _ := ns.Broker.Queue("q")
 		c := q.NewConsumer(queue.PeekLock)
 		c.AddCredit(1)
-		ds, _ := c.Take(nil)
+		ds, _, _ := c.Take(nil)
 		if errs := q.Settle(queue.Settlement{Outcome: queue.Defer}, ds[0].LockToken); errs != nil {
 			t.Fatal(errs)
 		}

@@ -156,7 +156,7 @@ func deferAll(t *testing.T, ns *brokertest.Namespace, name string, n int) (numbe
 	c.AddCredit(int64(n))
 	for len(numbers) < n {
 		<-c.Ready()
-		ds, _ := c.Take(nil)
+		ds, _, _ := c.Take(nil)
 		for _, d := range ds {
 			if err := q.Settle(queue.Settlement{Outcome: queue.Defer}, d.LockToken); err != nil {
 				t.Fatal(err)

@@ -77,9 +77,10 @@ func (m *mover) now(wait bool) {
 // run moves what has come. nested says that the caller is a mover at work, whose Hold lasts.
 func (m *mover) run(nested bool) {
 	for {
-		m.ds, _ = m.consumer.Take(m.ds[:0])
-		if len(m.ds) == 0 {
-			return
+		var err error
+		m.ds, _, err = m.consumer.Take(m.ds[:0])
+		if err != nil || len(m.ds) == 0 {
+			return // after an error, of which the disk has told, they stay where they are
 		}
 		release := func() {}
 		if m.hold != nil && !nested {

@@ -87,7 +87,7 @@ func forwarded(t *testing.T, n *Namespace, q string) (at, reason string) {
 	synctest.Wait()
 	for path, e := range n.entities.byKey {
 		for suffix, from := range map[string]*queue.Queue{"": e.queue, "/dead": e.queue.DeadLetterQueue()} {
-			for _, v := range from.Peek(nil, 0, 10) {
+			for _, v := range seen(from.Peek(nil, 0, 10)) {
 				at, reason = at+path+suffix, v.DeadLetterReason
 			}
 			c := from.NewConsumer(queue.ReceiveAndDelete)
@@ -221,7 +221,7 @@ func TestAQueueThatForwardsToItselfEndsAtTheHops(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		dead := q.queue.DeadLetterQueue().Peek(nil, 0, 10)
+		dead := seen(q.queue.DeadLetterQueue().Peek(nil, 0, 10))
 		if c := q.queue.Counts(); c.Active != 0 || len(dead) != 1 || dead[0].DeadLetterReason != reasonMaxHops || dead[0].Hops != 2*maxHops {
 			t.Errorf("counts %+v, dead letters %+v; want one that was forwarded %d times", c, dead, 2*maxHops)
 		}

@@ -217,7 +217,7 @@ func TestDelayedOperationsKeepTheirOrder(t *testing.T) {
 			}
 		}
 		q, _ := ns.Broker.Queue("q")
-		for i, v := range q.Peek(nil, 0, n) {
+		for i, v := range brokertest.Seen(q.Peek(nil, 0, n)) {
 			m, err := amqp.ParseMessage(v.Body)
 			if err != nil {
 				t.Fatal(err)

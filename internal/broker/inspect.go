@@ -33,14 +33,14 @@ func (b *Broker) Held(leaveOut func(path string) bool) (messages int) {
 
 // Peek returns up to most messages of the queue or subscription at path, or of
 // one of its dead-letter queues ("q/$DeadLetterQueue"), from a sequence number
-// upwards, and disturbs nothing. Errors: ErrEntityNotFound.
+// upwards, and disturbs nothing. Errors: ErrEntityNotFound; see Queue.Peek.
 func (n *Namespace) Peek(path string, from int64, most int) ([]queue.View, error) {
 	a := parseAddress(path)
 	e := n.entities.find(a.Entity())
 	if e == nil {
 		return nil, fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
 	}
-	return e.node(a).Peek(nil, from, most), nil
+	return e.node(a).Peek(nil, from, most)
 }
 
 // Detach detaches the links of an entity, as the service does from time to time;

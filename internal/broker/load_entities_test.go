@@ -454,7 +454,7 @@ func TestWhatIsUnderWayArrivesOnceAfterACrash(t *testing.T) {
 			synctest.Wait() // its movers
 			state := ""
 			for _, e := range again.Entities() {
-				for _, v := range e.Queue().Peek(nil, 0, 10) {
+				for _, v := range brokertest.Seen(e.Queue().Peek(nil, 0, 10)) {
 					for data := range amqp.DataSections(v.Body) {
 						state += fmt.Sprintf("%s: %s; ", e.Path(), data)
 					}

@@ -66,7 +66,7 @@ func messagesOf(b *broker.Broker) map[string]found {
 	all := make(map[string]found)
 	for _, e := range b.Default().Entities() {
 		for part, q := range map[string]*queue.Queue{"": e.Queue(), "/dead": e.Queue().DeadLetterQueue()} {
-			for _, v := range q.Peek(nil, 0, 1000) {
+			for _, v := range brokertest.Seen(q.Peek(nil, 0, 1000)) {
 				f := found{
 					Place:          fmt.Sprintf("%s%s, state %d", e.Path(), part, v.State),
 					SequenceNumber: v.SequenceNumber,

@@ -32,15 +32,19 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 	// Without a session the messages of all are shown, also over the receiver of one: the Go SDK does
 	// not say which it means, and every other does.
 	buffer := peekBuffers.Get().(*peekBuffer)
-	show := func(from int64, most int) []queue.View {
-		if buffer.views = buffer.views[:0]; ofSession {
-			buffer.views = q.Sessions().Peek(buffer.views, session, from, most)
+	show := func(from int64, most int) (views []queue.View, err error) {
+		if ofSession {
+			views, err = q.Sessions().Peek(buffer.views[:0], session, from, most)
 		} else {
-			buffer.views = q.Peek(buffer.views, from, most)
+			views, err = q.Peek(buffer.views[:0], from, most)
 		}
-		return buffer.views
+		buffer.views = views
+		return views, err
 	}
-	views := m.ns.shown(show, from, int(min(count, maxPeek)))
+	views, err := m.ns.shown(show, from, int(min(count, maxPeek)))
+	if err != nil {
+		return failure(err)
+	}
 	page := buffer.page.Begin(m.ns.b.cfg.MaxMessageSize)
 	for i := range views {
 		v := &views[i]

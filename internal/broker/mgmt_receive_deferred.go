@@ -53,7 +53,7 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 	}
 	// Before anything is removed; a message does not grow meanwhile by more than
 	// the properties that settlements can set.
-	if size := sizeOf(q, numbers); size > maxDeferredBytes {
+	if size := q.ContentSize(numbers...) + len(numbers)*message.PerMessage; size > maxDeferredBytes {
 		return response{status: statusForbidden, condition: amqp.ErrCondLinkMessageSizeExceeded,
 			description: fmt.Sprintf("The messages have %d bytes, %d is the most for one request.", size, maxDeferredBytes)}
 	}
@@ -98,16 +98,4 @@ func deleteLocked(q *queue.Queue, ds []queue.Delivery, stored bool) error {
 		how.Outcome = queue.Release
 	}
 	return errors.Join(q.Settle(how, tokens...)...)
-}
-
-// sizeOf returns how many bytes these messages have together.
-func sizeOf(q *queue.Queue, numbers []int64) (size int) {
-	var one []queue.View
-	for _, n := range numbers {
-		one = q.Peek(one[:0], n, 1)
-		if len(one) == 1 && one[0].SequenceNumber == n {
-			size += len(one[0].Body) + message.PerMessage
-		}
-	}
-	return size
 }

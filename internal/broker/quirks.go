@@ -16,7 +16,7 @@ import (
 const shortPeek = 10
 
 // shown is what a peek shows of what peek finds.
-func (n *Namespace) shown(peek func(from int64, most int) []queue.View, from int64, most int) []queue.View {
+func (n *Namespace) shown(peek func(from int64, most int) ([]queue.View, error), from int64, most int) (shown []queue.View, err error) {
 	quirks := n.b.cfg.Quirks
 	if quirks.Has(quirk.PeekShort) {
 		most = min(most, shortPeek)
@@ -25,20 +25,22 @@ func (n *Namespace) shown(peek func(from int64, most int) []queue.View, from int
 		return peek(from, most)
 	}
 	now := n.Now()
-	var shown []queue.View
 	for len(shown) < most {
-		page := peek(from, most)
+		page, err := peek(from, most)
+		if err != nil {
+			return nil, err
+		}
 		for i := range page {
 			if v := &page[i]; len(shown) < most && !hidden(quirks, v, now) {
 				shown = append(shown, *v)
 			}
 			from = page[i].SequenceNumber + 1
 		}
-		if len(page) < most {
+		if len(page) == 0 {
 			break
 		}
 	}
-	return shown
+	return shown, nil
 }
 
 // hidden reports whether a peek hides a message.

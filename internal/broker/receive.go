@@ -72,7 +72,11 @@ func (r *receiver) pump() {
 			continue // until Detached
 		}
 		var drained bool
-		ds, drained = r.consumer.Take(ds[:0])
+		var err error
+		if ds, drained, err = r.consumer.Take(ds[:0]); err != nil {
+			r.link.Detach(r.entity.tracked(errUndeliverable(err)))
+			continue // until Detached
+		}
 		payload = r.sendAll(payload, ds)
 		if drained {
 			r.link.Drained()
@@ -173,7 +177,11 @@ func (r *receiver) giveBack(err error, ds []queue.Delivery) {
 		r.consumer.AddCredit(int64(len(ds)))
 		return
 	}
-	r.link.Detach(r.entity.tracked(amqp.Errorf(amqp.ErrCondInternalError, "The message cannot be delivered: %v.", err)))
+	r.link.Detach(r.entity.tracked(errUndeliverable(err)))
+}
+
+func errUndeliverable(err error) *amqp.Error {
+	return amqp.Errorf(amqp.ErrCondInternalError, "The message cannot be delivered: %v.", err)
 }
 
 // release returns deliveries, uncounted.

@@ -247,7 +247,7 @@ func (a *actor) transact(rounds int) {
 		case <-c.Ready():
 		case <-time.After(10 * time.Second): // others got it all
 		}
-		ds, _ := c.Take(nil)
+		ds, _, _ := c.Take(nil)
 		if len(ds) == 0 {
 			continue
 		}

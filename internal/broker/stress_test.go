@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"overdue/internal/broker/queue"
+	"overdue/internal/broker/store"
 	"overdue/internal/testing/pipenet"
 	"overdue/internal/testing/testseed"
 )
@@ -32,34 +33,53 @@ import (
 //	sess   by session
 func TestNoMessageIsLostOrDoubledWhateverHappensAtOnce(t *testing.T) {
 	seed := testseed.Of(t) // of what is random, though not of what is concurrent
+	synctest.Test(t, func(t *testing.T) { stress(t, seed, nil) })
+}
+
+// The same with a disk that alone has what is in the messages.
+func TestNoMessageOnDiskIsLostOrDoubledWhateverHappensAtOnce(t *testing.T) {
+	seed := testseed.Of(t)
+	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, seed)
-		var clients, others sync.WaitGroup
-		run := func(wg *sync.WaitGroup, n int, f func(*actor)) {
-			for range n {
-				a := w.actor()
-				wg.Go(func() { f(a) })
-			}
+		disk, err := store.Open(dir)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, to := range []string{"in", "in", "work", "sess", "circle1"} {
-			run(&clients, 1, func(a *actor) { a.send(to, 80) })
+		disk.KeepInMemory(0, 0)
+		stress(t, seed, disk)
+		if err := disk.Close(); err != nil {
+			t.Error(err)
 		}
-		for _, from := range []string{"t/Subscriptions/s1", "out", "t/Subscriptions/s4", "even", "work", "dead"} {
-			run(&clients, 1, func(a *actor) { a.receive(from, false, 40) })
-		}
-		for _, from := range []string{"sess", "sess", "t/Subscriptions/s3", "t/Subscriptions/s3"} {
-			run(&clients, 1, func(a *actor) { a.receive(from, true, 40) })
-		}
-		run(&clients, 2, func(a *actor) { a.transact(30) })
-		run(&others, 2, func(a *actor) { a.disturb(&w.over) })
-		run(&others, 2, func(a *actor) { a.resetOther(&w.over) })
-		clients.Wait()
-		w.over.Store(true)
-		others.Wait()
-		w.settleDown()
-		w.account()
-		w.close()
 	})
+}
+
+func stress(t *testing.T, seed uint64, disk Disk) {
+	w := newWorld(t, seed, disk)
+	var clients, others sync.WaitGroup
+	run := func(wg *sync.WaitGroup, n int, f func(*actor)) {
+		for range n {
+			a := w.actor()
+			wg.Go(func() { f(a) })
+		}
+	}
+	for _, to := range []string{"in", "in", "work", "sess", "circle1"} {
+		run(&clients, 1, func(a *actor) { a.send(to, 80) })
+	}
+	for _, from := range []string{"t/Subscriptions/s1", "out", "t/Subscriptions/s4", "even", "work", "dead"} {
+		run(&clients, 1, func(a *actor) { a.receive(from, false, 40) })
+	}
+	for _, from := range []string{"sess", "sess", "t/Subscriptions/s3", "t/Subscriptions/s3"} {
+		run(&clients, 1, func(a *actor) { a.receive(from, true, 40) })
+	}
+	run(&clients, 2, func(a *actor) { a.transact(30) })
+	run(&others, 2, func(a *actor) { a.disturb(&w.over) })
+	run(&others, 2, func(a *actor) { a.resetOther(&w.over) })
+	clients.Wait()
+	w.over.Store(true)
+	others.Wait()
+	w.settleDown()
+	w.account()
+	w.close()
 }
 
 // setting is what the core of the namespace is like when nobody disturbs it.
@@ -238,13 +258,15 @@ type sentMessage struct {
 	fate fate
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t *testing.T, seed uint64, disk Disk) *world {
 	network := pipenet.New()
 	ln, err := network.Listen("stress")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := New(setting())
+	cfg := setting()
+	cfg.Disk = disk
+	b, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func TestMessagesThatMoveInTransactionsAreInOnePlace(t *testing.T) {
 		}
 		where := map[string][]string{}
 		for _, e := range m.entities {
-			for _, v := range e.queue.Peek(nil, 0, 10*messages) {
+			for _, v := range seen(e.queue.Peek(nil, 0, 10*messages)) {
 				where[string(v.Body)] = append(where[string(v.Body)], e.path)
 			}
 		}
@@ -105,7 +105,7 @@ func (m *moves) step() {
 func (m *moves) begin() {
 	from := m.r.IntN(2)
 	m.consumers[from].AddCredit(int64(1+m.r.IntN(3)) - m.consumers[from].Credit())
-	ds, _ := m.consumers[from].Take(nil)
+	ds, _, _ := m.consumers[from].Take(nil)
 	if len(ds) == 0 {
 		return
 	}

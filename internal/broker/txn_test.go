@@ -36,7 +36,7 @@ func newTxnScene(t *testing.T) *txnScene {
 	}
 	c := e.queue.NewConsumer(queue.PeekLock)
 	c.AddCredit(1)
-	ds, _ := c.Take(nil)
+	ds, _, _ := c.Take(nil)
 	return &txnScene{t, &transactions{now: b.Now}, e, ds[0].LockToken}
 }
 
@@ -70,13 +70,13 @@ func TestATransactionThatTimesOutLetsGoAtOnceAndIsForgottenLater(t *testing.T) {
 		s.want("settle", s.complete(id), "")
 		s.want("send", s.send(id, s.entity, s.entity, []queue.Message{{}}), "")
 		time.Sleep(transactionTimeout - time.Second)
-		if got := s.entity.queue.Peek(nil, 0, 9); len(got) != 1 || got[0].DeliveryCount != 0 {
+		if got := seen(s.entity.queue.Peek(nil, 0, 9)); len(got) != 1 || got[0].DeliveryCount != 0 {
 			t.Errorf("before the timeout: %+v, want one message and its lock kept", got)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		// Nobody has named the transaction since: the lock, whose time is over, has lapsed all the same.
-		if got := s.entity.queue.Peek(nil, 0, 9); len(got) != 1 || got[0].DeliveryCount != 1 {
+		if got := seen(s.entity.queue.Peek(nil, 0, 9)); len(got) != 1 || got[0].DeliveryCount != 1 {
 			t.Errorf("after the timeout: %+v, want one message and its lock lapsed", got)
 		}
 		s.want("send after the timeout", s.send(id, s.entity, s.entity, []queue.Message{{}}), amqp.ErrCondTransactionTimeout)

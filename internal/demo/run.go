@@ -5,6 +5,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -209,8 +210,12 @@ func (d *demo) measure(r *Result) error {
 	if !ok {
 		return fmt.Errorf("the broker has lost the queue %s", demoEager)
 	}
+	dead, err := q.DeadLetterQueue().Peek(nil, 0, d.n)
+	if err != nil {
+		return err
+	}
 	var lags []time.Duration
-	for _, v := range q.DeadLetterQueue().Peek(nil, 0, d.n) {
+	for _, v := range dead {
 		lags = append(lags, v.DeadLetteredTime.Sub(v.EnqueuedTime.Add(v.TTL)))
 	}
 	r.Eager.DeadLettered = len(lags)
@@ -360,13 +365,19 @@ func (d *demo) queue(name, title string) web.DemoQueue {
 	}
 	now := time.Now()
 	var lags, late []time.Duration
-	for _, m := range q.Peek(nil, 0, d.n) {
+	waiting, err := q.Peek(nil, 0, d.n)
+	dead, errDead := q.DeadLetterQueue().Peek(nil, 0, d.n)
+	if err = cmp.Or(err, errDead); err != nil {
+		v.Verdict = err.Error()
+		return v
+	}
+	for _, m := range waiting {
 		v.Waiting++
 		if overdue := now.Sub(m.EnqueuedTime.Add(m.TTL)); overdue > 0 {
 			late = append(late, overdue)
 		}
 	}
-	for _, m := range q.DeadLetterQueue().Peek(nil, 0, d.n) {
+	for _, m := range dead {
 		v.Dead++
 		lags = append(lags, m.DeadLetteredTime.Sub(m.EnqueuedTime.Add(m.TTL)))
 	}

@@ -68,7 +68,7 @@ func (s *scene) receive(n int) {
 	defer c.Close()
 	c.AddCredit(int64(n))
 	for taken := 0; taken < n; {
-		some, _ := c.Take(nil)
+		some, _, _ := c.Take(nil)
 		if taken += len(some); len(some) == 0 {
 			s.Fatalf("received %d messages, want %d", taken, n)
 		}
@@ -87,7 +87,7 @@ func (s *scene) recreate() {
 
 // all are the identities of what waits, in the order of numbers.
 func (s *scene) all() (all []Identity) {
-	for _, m := range s.orders().Peek(nil, 0, 1<<20) {
+	for _, m := range brokertest.Seen(s.orders().Peek(nil, 0, 1<<20)) {
 		all = append(all, Identity{m.SequenceNumber, m.EnqueuedTime.UnixMilli()})
 	}
 	return all

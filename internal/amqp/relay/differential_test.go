@@ -14,6 +14,7 @@ import (
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
 	"overdue/internal/servicebus/sas"
+	"overdue/internal/testing/brokertest"
 )
 
 // openQueues is a namespace that wants no tokens.
@@ -50,7 +51,7 @@ func (s *scene) held(queue string) int {
 	if !ok {
 		s.Fatalf("there is no queue %s", queue)
 	}
-	return len(q.Peek(nil, 0, 1000))
+	return len(brokertest.Seen(q.Peek(nil, 0, 1000)))
 }
 
 // If the namespace takes an attach for a link to an entity, the relay has taken it for one to the

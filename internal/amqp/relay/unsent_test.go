@@ -52,7 +52,7 @@ func TestWhatAReceiverWasNotSentIsFreeWhenItGoes(t *testing.T) {
 				c := q.NewConsumer(queue.PeekLock)
 				defer c.Close()
 				c.AddCredit(9)
-				ds, _ := c.Take(nil)
+				ds, _, _ := c.Take(nil)
 				if len(ds) != 3 {
 					t.Errorf("%d messages are free %v after the receiver has gone, want 3", len(ds), time.Second)
 				}

@@ -16,6 +16,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
+	"overdue/internal/testing/brokertest"
 )
 
 // raw opens a connection of go-amqp through the relay and a session on it.
@@ -50,7 +51,7 @@ func (s *scene) waiting() []string {
 		s.Fatal("there is no queue orders")
 	}
 	var all []string
-	for _, v := range q.Peek(nil, 0, 10_000) {
+	for _, v := range brokertest.Seen(q.Peek(nil, 0, 10_000)) {
 		all = append(all, body(s.T, v))
 	}
 	return all

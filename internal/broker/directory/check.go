@@ -3,6 +3,7 @@
 package directory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,14 +30,14 @@ type Entity struct {
 	Scheduled    int    `json:"scheduled"`
 	Deferred     int    `json:"deferred"`
 	DeadLettered int    `json:"deadLettered"`
-	Bytes        int64  `json:"bytes"` // of the messages, as they were sent
+	Bytes        int64  `json:"bytes"` // of message-ids and bodies
 }
 
 // Messages counts all of them.
 func (e *Entity) Messages() int { return e.Active + e.Scheduled + e.Deferred + e.DeadLettered }
 
 func (e *Entity) count(m *queue.Stored) {
-	e.Bytes += int64(len(m.Body))
+	e.Bytes += int64(m.ContentSize)
 	switch {
 	case m.Dead:
 		e.DeadLettered++
@@ -86,6 +87,7 @@ func (c *Contents) read(s *store.Store) error {
 			e.count(&m.Stored)
 			return nil
 		})
+		err = cmp.Or(err, s.CheckContents(id))
 		c.Total.add(&e)
 		c.Entities = append(c.Entities, e)
 		return err

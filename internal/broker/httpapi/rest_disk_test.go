@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,34 @@ import (
 	"overdue/internal/broker/queue"
 	"overdue/internal/testing/brokertest"
 )
+
+func TestRESTRefusesAMessageThatCannotBeRead(t *testing.T) {
+	disk := &brokertest.SlowDisk{Prompt: true}
+	b, err := broker.New(broker.Config{Disk: disk, Queues: []broker.QueueConfig{{Name: "q"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	api := newREST(func(*http.Request) *broker.Namespace { return b.Default() }, restOptions{})
+	ask := func(method, path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader("body")))
+		return w
+	}
+	if w := ask(http.MethodPost, "/q/messages"); w.Code != http.StatusCreated {
+		t.Fatalf("a send: status %d, %s", w.Code, w.Body)
+	}
+	disk.MakeUnreadable(errors.New("the disk cannot be read"))
+	for _, method := range []string{http.MethodPost, http.MethodDelete} {
+		if w := ask(method, "/q/messages/head"); w.Code != http.StatusInternalServerError {
+			t.Errorf("%s: status %d, want %d: %s", method, w.Code, http.StatusInternalServerError, w.Body)
+		}
+	}
+	disk.MakeUnreadable(nil)
+	if w := ask(http.MethodDelete, "/q/messages/head"); w.Code != http.StatusOK || w.Body.String() != "body" {
+		t.Errorf("once it can be read: status %d, %q", w.Code, w.Body)
+	}
+}
 
 func TestRESTAnswersWaitForTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -59,7 +59,7 @@ func checkThrough(t *testing.T, ns *broker.Namespace, ms []*rest.Message) {
 		}
 		c := e.Queue().NewConsumer(queue.ReceiveAndDelete)
 		c.AddCredit(1)
-		ds, _ := c.Take(nil)
+		ds, _, _ := c.Take(nil)
 		c.Close()
 		if len(ds) != 1 {
 			t.Fatalf("Take = %d deliveries, want one", len(ds))

@@ -107,11 +107,13 @@ func take(ctx context.Context, q *queue.Queue, mode queue.Mode, wait time.Durati
 		if ctx.Err() != nil {
 			return nil, errAway
 		}
-		ds, drained := c.Take(nil)
-		if len(ds) > 0 {
+		ds, drained, err := c.Take(nil)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(ds) > 0:
 			return &ds[0], nil
-		}
-		if drained {
+		case drained:
 			return nil, nil
 		}
 		select {

@@ -56,7 +56,7 @@ func plain(int) Message { return Message{} }
 // receive takes one message; there must be one.
 func (b *bench) receive() Delivery {
 	b.c.AddCredit(1)
-	b.ds, _ = b.c.Take(b.ds[:0])
+	b.ds, _, _ = b.c.Take(b.ds[:0])
 	return b.ds[0]
 }
 
@@ -118,7 +118,7 @@ var steady = []struct {
 	{"peek one, anywhere", func(n int) (*bench, func()) {
 		b := newBench(n, Config{}).fill(plain)
 		var vs []View
-		return b, func() { vs = b.Peek(vs[:0], 1+b.rand.Int64N(int64(n)), 1) }
+		return b, func() { vs = seen(b.Peek(vs[:0], 1+b.rand.Int64N(int64(n)), 1)) }
 	}},
 	{"schedule, cancel anywhere", func(n int) (*bench, func()) {
 		b := newBench(n, Config{})

@@ -9,6 +9,8 @@ type changes struct {
 	cfg     *settings
 	entries *entries
 	numbers *numbers
+	queue   *Queue   // for putAway
+	inUse   int      // bytes of contents that the log lets stay in memory
 	last    int64    // of numbers, as the log has it
 	noted   []*entry // not reported yet
 	step    Step     // its memory is used again
@@ -21,6 +23,8 @@ const (
 	keptGone                // it is in no queue any more
 	keptDead                // it is in the dead-letter queue
 	keptRemoved             // it is locked, and gone for the log, see LockAndRemove
+	keptInUse               // its content counts in changes.inUse
+	keptAgain               // it was gone for the log: its content stays in memory
 )
 
 // A recordNumber is what the log calls an entry: its first place in the order of arrival. It has six
@@ -115,6 +119,7 @@ func (c *changes) append() {
 		s.Last = c.numbers.position()
 	}
 	c.last = c.numbers.last
+	var leaving []*entry
 	for _, e := range c.noted {
 		e.kept &^= keptNoted
 		gone, logged := e.kept&(keptGone|keptRemoved) != 0, e.kept&keptLogged != 0
@@ -129,19 +134,24 @@ func (c *changes) append() {
 		switch {
 		case gone:
 			change.Fate = Removed
-			e.kept &^= keptLogged
+			c.release(e)
 		case !logged:
 			change.Fate = Added
-			e.kept |= keptLogged
+			if !c.keep(e) {
+				leaving = append(leaving, e)
+			}
 		}
 		s.Changes = append(s.Changes, change)
+	}
+	if len(leaving) > 0 {
+		s.OnDisk = func() { putAway(c.queue, leaving) }
 	}
 	if s.Last > 0 || len(s.Changes) > 0 {
 		c.log.Append(s)
 	}
 	clear(c.noted)
 	clear(s.Changes) // bodies are not kept for the next step
-	c.noted, s.Changes, s.Last = c.noted[:0], s.Changes[:0], 0
+	c.noted, s.Changes, s.Last, s.OnDisk = c.noted[:0], s.Changes[:0], 0, nil
 }
 
 // stored is e as the log keeps it.
@@ -150,6 +160,8 @@ func (es *entries) stored(e *entry) Stored {
 		View:      es.view(e),
 		Dead:      e.kept&keptDead != 0,
 		Delivered: e.taken(),
+
+		ContentSize: int(e.contentSize),
 	}
 	s.EnqueuedTime = e.enqueuedAt.time() // which a quirk may hide
 	return s
@@ -160,7 +172,7 @@ func (d *delivered) taken() bool { return d.locked && d.holder == nil }
 
 // Restore puts back what the log has kept: a message, the state of a session, or a message-id. It is
 // for a queue that nobody uses yet; Resume has to follow. A message that was delivered is given back
-// as if its lock had lapsed.
+// as if its lock had lapsed. Its content is read when it is needed, unless c has it.
 func (q *Queue) Restore(c *Change) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -234,16 +246,21 @@ func (c *Change) entry() *entry {
 		kept:        keptLogged,
 		body:        m.Body,
 		messageID:   m.MessageID,
+		contentSize: uint32(m.ContentSize),
 		sessionID:   m.SessionID,
-		hasSession:  m.HasSession,
-		activated:   m.Activated,
-		entityTTL:   m.EntityTTL,
+		marks:       m.marks(),
 		ttl:         m.TTL,
 		scheduledAt: unset,
 		enqueuedAt:  instantOf(m.EnqueuedTime),
 		expiresAt:   never,
-		state:       m.State,
-		delivered:   delivered{lockedUntil: unset, count: int32(m.DeliveryCount)},
+		delivered: delivered{
+			lockedUntil: unset,
+			count:       int32(m.DeliveryCount),
+			state:       m.State,
+		},
+	}
+	if m.EntityTTL {
+		e.marks |= markEntityTTL
 	}
 	if !m.ScheduledEnqueueTime.IsZero() {
 		e.scheduledAt = instantOf(m.ScheduledEnqueueTime)

@@ -28,14 +28,52 @@ type memoryLog struct {
 	sent     []remembered
 	steps    int
 	sizes    []int // changes of each step
+
+	limit    int      // of inMemory
+	inMemory int      // bytes of contents that Keep has allowed
+	onDisk   []func() // see sync
+	failure  error    // of Read
+	reading  func()   // called by Read; nil: nothing happens meanwhile
 }
 
 func newMemoryLog(t interface{ Errorf(string, ...any) }) *memoryLog {
 	return &memoryLog{t: t, messages: map[int64]Stored{}, states: map[string]sessionState{}}
 }
 
+// sync says that what was appended is on disk.
+func (l *memoryLog) sync() {
+	fs := l.onDisk
+	l.onDisk = nil
+	for _, f := range fs {
+		f()
+	}
+}
+
+func (l *memoryLog) Keep(bytes int) bool {
+	if bytes > 0 && l.inMemory+bytes > l.limit {
+		return false
+	}
+	l.inMemory += bytes
+	return true
+}
+
+func (l *memoryLog) Read(records []int64, each func(record int64, c Content)) error {
+	if l.reading != nil {
+		l.reading()
+	}
+	for _, record := range records {
+		if m, has := l.messages[record]; has && l.failure == nil {
+			each(record, Content{m.MessageID, m.Body})
+		}
+	}
+	return l.failure
+}
+
 func (l *memoryLog) Append(s *Step) {
 	l.steps++
+	if s.OnDisk != nil {
+		l.onDisk = append(l.onDisk, s.OnDisk)
+	}
 	l.sizes = append(l.sizes, len(s.Changes))
 	if s.Last > 0 {
 		if arrival(s.Last) < arrival(l.last) {
@@ -98,7 +136,11 @@ func (l *memoryLog) restore(t interface{ Fatalf(string, ...any) }, cfg Config) *
 		q.Restore(&c)
 	}
 	for _, record := range slices.Sorted(maps.Keys(l.messages)) {
-		q.Restore(&Change{Record: record, Stored: l.messages[record]})
+		c := Change{Record: record, Stored: l.messages[record]}
+		if cfg.Log != nil { // which has the content
+			c.MessageID, c.Body = "", nil
+		}
+		q.Restore(&c)
 	}
 	if err := q.Resume(l.last); err != nil {
 		t.Fatalf("Resume = %v", err)
@@ -117,6 +159,12 @@ func (l *memoryLog) compare(t *rapid.T, q *Queue) {
 			}
 			s := part.entries.stored(e)
 			s.Locked, s.LockedUntil = false, time.Time{}
+			if e.away() {
+				s.MessageID, s.Body = l.messages[e.record.int64()].MessageID, l.messages[e.record.int64()].Body
+			}
+			if size := len(s.MessageID) + len(s.Body); size != s.ContentSize {
+				t.Fatalf("the content of record %d has %d bytes, want %d", e.record.int64(), size, s.ContentSize)
+			}
 			got[e.record.int64()] = s
 			return true
 		})
@@ -131,8 +179,29 @@ func (l *memoryLog) compare(t *rapid.T, q *Queue) {
 		t.Fatalf("the states of sessions differ (-queue +log):\n%s", diff)
 	}
 	l.compareSent(t, &q.intake.history)
+	l.compareMemory(t, q)
 	if rapid.IntRange(0, 3).Draw(t, "restart") == 0 {
 		l.compareRestart(t, q)
+	}
+}
+
+// compareMemory looks at what the queue keeps in memory, once all is on disk.
+func (l *memoryLog) compareMemory(t *rapid.T, q *Queue) {
+	t.Helper()
+	inUse := 0
+	for _, part := range []*Queue{q, q.dead} {
+		part.entries.byNumber.ascend(-1<<63, func(e *entry) bool {
+			if e.kept&keptInUse != 0 {
+				inUse += int(e.contentSize)
+			}
+			if len(l.onDisk) == 0 && e.kept&(keptInUse|keptLogged|keptAgain) == keptLogged && e.contentSize > 0 && !e.away() {
+				t.Fatalf("record %d is on disk, and in memory", e.record.int64())
+			}
+			return true
+		})
+	}
+	if sum := q.changes.inUse + q.dead.changes.inUse; l.inMemory != inUse || sum != inUse || inUse > l.limit {
+		t.Fatalf("contents of %d bytes are in memory, the queues count %d, and the log %d of at most %d", inUse, sum, l.inMemory, l.limit)
 	}
 }
 
@@ -170,7 +239,9 @@ func (ss *Sessions) states() map[string]sessionState {
 func (l *memoryLog) compareRestart(t *rapid.T, q *Queue) {
 	t.Helper()
 	cfg := q.cfg.Config
-	cfg.Log = nil
+	copied := *l
+	copied.messages, copied.states, copied.sent = maps.Clone(l.messages), maps.Clone(l.states), slices.Clone(l.sent)
+	cfg.Log = &copied
 	again := l.restore(t, cfg)
 	defer again.Close()
 	now := instantOf(cfg.Now())
@@ -198,10 +269,10 @@ func (l *memoryLog) compareRestart(t *rapid.T, q *Queue) {
 	byNumber := func(a, b View) int { return cmp.Compare(a.SequenceNumber, b.SequenceNumber) }
 	slices.SortFunc(want, byNumber)
 	slices.SortFunc(dead, byNumber)
-	if diff := gocmp.Diff(want, again.Peek(nil, -1, len(want)+10), cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(want, seen(again.Peek(nil, -1, len(want)+10)), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("after a restart (-want +got):\n%s", diff)
 	}
-	if diff := gocmp.Diff(dead, again.DeadLetterQueue().Peek(nil, -1, len(dead)+10), cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(dead, seen(again.DeadLetterQueue().Peek(nil, -1, len(dead)+10)), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("dead letters after a restart (-want +got):\n%s", diff)
 	}
 	if again.numbers.position() != q.numbers.position() {
@@ -274,7 +345,7 @@ func TestNothingIsReportedThatHasNotChanged(t *testing.T) {
 	defer q.Close()
 	send(t, q, text("a"))
 	before := log.steps
-	q.Peek(nil, 0, 10)
+	seen(q.Peek(nil, 0, 10))
 	q.Counts()
 	q.Wake()
 	c := q.NewConsumer(PeekLock)
@@ -307,7 +378,7 @@ func TestDuplicateIsOneAfterARestart(t *testing.T) {
 	send(t, again, named("a", "third"), named("b", "fourth"))
 	now = now.Add(5 * time.Minute) // ten since the first a, five since b
 	send(t, again, named("a", "fifth"), named("b", "sixth"))
-	wantBodies(t, "peek", again.Peek(nil, 0, 10), "first", "second", "fifth")
+	wantBodies(t, "peek", seen(again.Peek(nil, 0, 10)), "first", "second", "fifth")
 }
 
 func TestIDsThatWereRefusedAreNotReported(t *testing.T) {
@@ -411,5 +482,5 @@ func TestDeadLettersThatWereRenumberedKeepTheirNumbers(t *testing.T) {
 	again := log.restore(t, cfg)
 	defer again.Close()
 	deadLetter(again, "c")
-	wantBodies(t, "dead letters", again.DeadLetterQueue().Peek(nil, 0, 10), "a", "b", "c")
+	wantBodies(t, "dead letters", seen(again.DeadLetterQueue().Peek(nil, 0, 10)), "a", "b", "c")
 }

@@ -58,7 +58,7 @@ func (q *Queue) check(t *rapid.T) {
 			items[waitsIn] = waitsIn.check(t)
 		}
 		for h, in := range map[*lazyHeap]bool{waitsIn: waits, &q.waiting.expiry: waits && e.expiresAt != never && !q.cfg.frozen} {
-			has := e.items&h.own != 0
+			has := e.marks&h.own != 0
 			if n := items[h][e]; has != (n == 1) || n > 1 || in && !has {
 				t.Fatalf("entry %d (waits: %v) has %d items in heap %d, and says %v", e.seq, e.waiting, n, h.own, has)
 			}

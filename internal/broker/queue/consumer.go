@@ -78,18 +78,35 @@ func (c *Consumer) enter() (now instant, ok bool) {
 	return now, true
 }
 
-// Take appends what lies in the outbox to dst, at most 256 deliveries, and never blocks. Drained
-// answers Drain: every delivery before it has been taken, and the credit is zero. A delivery whose
-// lock lapsed in the outbox is not among them: it went back to the queue, uncounted, and does not
-// use up credit.
-func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool) {
+// Take appends what lies in the outbox to dst, at most 256 deliveries. It waits for nothing but a
+// log from which contents are read. Drained answers Drain: every delivery before it has been taken,
+// and the credit is zero. A delivery whose lock lapsed in the outbox is not among them: it went
+// back to the queue, uncounted, and does not use up credit. Errors: those of the log; then nothing
+// is taken.
+func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool, err error) {
+	err = c.q.changes.withContents(func(has contents) (missing []int64) {
+		ds, drained, missing = c.take(dst, has)
+		return missing
+	})
+	return ds, drained, err
+}
+
+// take is Take once there are the contents. As long as some are missing it takes nothing.
+func (c *Consumer) take(dst []Delivery, has contents) (ds []Delivery, drained bool, missing []int64) {
 	now, ok := c.enter()
 	if !ok {
-		return dst, false
+		return dst, false, nil
 	}
 	defer c.q.leave(now)
-	for _, e := range c.outbox {
-		dst = append(dst, c.q.entries.delivery(e))
+	r, n := request{has: has}, 0
+	for room := true; room && n < len(c.outbox); n++ {
+		room = r.add(c.outbox[n])
+	}
+	if len(r.missing) > 0 {
+		return dst, false, r.missing
+	}
+	for _, e := range c.outbox[:n] {
+		dst = append(dst, c.q.entries.delivery(e, c.mode, has))
 		e.holder = nil
 		c.q.changes.noteTaken(e, c.mode)
 		if c.mode == ReceiveAndDelete {
@@ -97,14 +114,15 @@ func (c *Consumer) Take(dst []Delivery) (ds []Delivery, drained bool) {
 			c.q.entries.drop(e)
 		}
 	}
-	clear(c.outbox)
-	c.outbox = c.outbox[:0]
+	if c.outbox = slices.Delete(c.outbox, 0, n); len(c.outbox) > 0 {
+		c.signal()
+	}
 	c.resume(now)
 	if len(c.outbox) > 0 {
-		return dst, false // Ready yields again
+		return dst, false, nil // Ready yields again
 	}
 	drained, c.drained = c.drained, false
-	return dst, drained
+	return dst, drained, nil
 }
 
 // resume lets the consumer have messages again after a stop of its own making, and goes on with a

@@ -69,6 +69,10 @@
 // the history are in the steps that change them. Restore and Resume make the queue again from what
 // the log has kept. Without a log nothing is collected.
 //
+// The log says how many bytes of message-ids and bodies stay in memory (content.go). Those of a
+// message that comes beyond leave memory once they are on disk. Peeks and receives read them before
+// they take the mutex, so a message is taken with its content or not at all.
+//
 // # Consumers
 //
 // Deliveries are assigned inside the mutex and put in the consumer's outbox, from where its owner

@@ -39,7 +39,7 @@ func (es *entries) strike(e *entry) {
 		es.sessions.tidy(s)
 	}
 	es.table.remove(e)
-	e.items = 0
+	e.marks &^= itemWaiting | itemExpiry
 }
 
 // admit takes e in; it waits nowhere yet.
@@ -93,14 +93,17 @@ func (es *entries) find(seqs []int64, fit func(*entry) bool) (found []*entry, mi
 	return found, missing
 }
 
-// peek appends views of up to max entries of x, from sequence number seq upwards.
-func (es *entries) peek(dst []View, x *index, seq int64, max int) []View {
+// peek appends views of up to max entries of x, from sequence number seq upwards. It stops where as
+// much content is away as is read in one go.
+func (es *entries) peek(dst []View, x *index, seq int64, max int, has contents) (views []View, missing []int64) {
 	end := len(dst) + max
+	r := request{has: has}
 	x.ascend(seq, func(e *entry) bool {
 		dst = append(dst, es.view(e))
-		return len(dst) < end
+		has.fill(&dst[len(dst)-1].Message, e)
+		return r.add(e) && len(dst) < end
 	})
-	return dst
+	return dst, r.missing
 }
 
 func (es *entries) view(e *entry) View {
@@ -114,12 +117,12 @@ func (es *entries) view(e *entry) View {
 			Body:                 e.body,
 			MessageID:            e.messageID,
 			SessionID:            e.sessionID,
-			HasSession:           e.hasSession,
+			HasSession:           e.marks&markSession != 0,
 			TTL:                  e.ttl,
 			ScheduledEnqueueTime: e.scheduledAt.time(),
 
 			EnqueuedSequenceNumber:     x.enqueuedSeq,
-			Activated:                  e.activated,
+			Activated:                  e.marks&markActivated != 0,
 			Hops:                       x.hops,
 			DeadLetterReason:           x.reason,
 			DeadLetterErrorDescription: x.description,
@@ -131,13 +134,18 @@ func (es *entries) view(e *entry) View {
 		ExpiresAt:        e.expiresAt.time(),
 		DeliveryCount:    int(e.count),
 		State:            e.state,
-		EntityTTL:        e.entityTTL,
+		EntityTTL:        e.marks&markEntityTTL != 0,
 		Locked:           e.locked,
 		LockedUntil:      e.lockedUntil.time(),
 		DeadLetteredTime: x.deadLetteredAt.time(),
 	}
 }
 
-func (es *entries) delivery(e *entry) Delivery {
-	return Delivery{View: es.view(e), LockToken: e.token}
+// delivery is e as it is given to somebody.
+func (es *entries) delivery(e *entry, mode Mode, has contents) Delivery {
+	d := Delivery{View: es.view(e), LockToken: e.token}
+	if has.fill(&d.Message, e); mode != PeekLock && e.away() { // the log has it no more
+		e.body, e.messageID = d.Body, d.MessageID
+	}
+	return d
 }

@@ -7,7 +7,7 @@ import "time"
 // An entry is one message in a queue. The queue's mutex guards it.
 type entry struct {
 	seq         int64
-	body        []byte
+	body        []byte // nil and an empty messageID: see away
 	messageID   string
 	sessionID   string
 	ttl         time.Duration // capped; 0: none
@@ -16,15 +16,21 @@ type entry struct {
 	expiresAt   instant // never: has no ttl, or is not enqueued yet
 	extra       *extra
 	delivered
-	ref        ref   // while it is in a queue
-	items      uint8 // see lazyHeap
-	state      State
-	record     recordNumber
-	kept       uint8 // see changes
-	entityTTL  bool  // ttl is the queue's default alone
-	hasSession bool
-	activated  bool // it was scheduled, here or where it came from
+	ref         ref    // while it is in a queue
+	contentSize uint32 // bytes of body and messageID, also while the log alone has them
+	record      recordNumber
+	marks       uint8 // see below
+	kept        uint8 // see changes
 }
+
+// The bits of entry.marks.
+const (
+	itemWaiting   uint8 = 1 << iota // a lazyHeap has an item for it
+	itemExpiry                      // the same
+	markEntityTTL                   // ttl is the queue's default alone
+	markSession                     // sessionID is meant
+	markActivated                   // it was scheduled, here or where it came from
+)
 
 // delivered is how an entry stands with consumers.
 type delivered struct {
@@ -32,6 +38,7 @@ type delivered struct {
 	token       LockToken
 	holder      *Consumer // in whose outbox it lies, locked but not taken
 	count       int32     // failed deliveries
+	state       State
 	waiting     bool
 	locked      bool
 	held        bool // its lock does not lapse, see Hold
@@ -68,7 +75,7 @@ func (e *entry) more() *extra {
 const entryOverhead = 256
 
 func (e *entry) size() int64 {
-	return entryOverhead + int64(len(e.body)+len(e.messageID)+len(e.sessionID)) + e.more().size()
+	return entryOverhead + int64(e.contentSize) + int64(len(e.sessionID)) + e.more().size()
 }
 
 // size is what the entry of m will count.
@@ -101,6 +108,20 @@ func (m *Message) extra() (x extra, has bool) {
 	return x, true
 }
 
+// contentSize is the bytes of m that nobody needs but those who are given it.
+func (m *Message) contentSize() uint32 { return uint32(len(m.Body) + len(m.MessageID)) }
+
+// marks is the marks of an entry of m.
+func (m *Message) marks() (marks uint8) {
+	if m.HasSession {
+		marks |= markSession
+	}
+	if m.Activated {
+		marks |= markActivated
+	}
+	return marks
+}
+
 // newEntry is the entry of m in a queue with these settings.
 func newEntry(m *Message, seq int64, cfg *settings, now instant) *entry {
 	e := &entry{
@@ -108,9 +129,9 @@ func newEntry(m *Message, seq int64, cfg *settings, now instant) *entry {
 		record:      recordOf(seq),
 		body:        m.Body,
 		messageID:   m.MessageID,
+		contentSize: m.contentSize(),
 		sessionID:   m.SessionID,
-		hasSession:  m.HasSession,
-		activated:   m.Activated,
+		marks:       m.marks(),
 		ttl:         max(m.TTL, 0),
 		scheduledAt: unset,
 		delivered:   delivered{lockedUntil: unset},
@@ -122,7 +143,10 @@ func newEntry(m *Message, seq int64, cfg *settings, now instant) *entry {
 		e.extra = &allocated
 	}
 	if limit := cfg.DefaultMessageTimeToLive; limit > 0 && (e.ttl == 0 || e.ttl > limit) {
-		e.ttl, e.entityTTL = limit, e.ttl == 0
+		if e.ttl == 0 {
+			e.marks |= markEntityTTL
+		}
+		e.ttl = limit
 	}
 	if !m.ScheduledEnqueueTime.IsZero() {
 		e.scheduledAt = instantOf(m.ScheduledEnqueueTime)

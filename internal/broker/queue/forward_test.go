@@ -32,7 +32,7 @@ func TestForwardedMessageBringsItsPastAlong(t *testing.T) {
 		t.Errorf("after abandon: %d hops, first number %d, properties: -want +got:\n%s", d.Hops, d.EnqueuedSequenceNumber, diff)
 	}
 	must(t, q.DeadLetter(d.LockToken, "new", ""))
-	v := q.DeadLetterQueue().Peek(nil, 0, 1)[0]
+	v := seen(q.DeadLetterQueue().Peek(nil, 0, 1))[0]
 	if v.DeadLetterReason != "new" || v.DeadLetterErrorDescription != "" || v.DeadLetterSource != "orders" || v.Hops != 2 {
 		t.Errorf("dead-lettered once more: %+v", v)
 	}

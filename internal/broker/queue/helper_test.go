@@ -10,7 +10,7 @@ import (
 // receive gives c credit for n and takes what comes of it.
 func receive(c *Consumer, n int) []Delivery {
 	c.AddCredit(int64(n))
-	ds, _ := c.Take(nil)
+	ds, _, _ := c.Take(nil)
 	return ds
 }
 
@@ -23,7 +23,7 @@ func drain(t *testing.T, c *Consumer, n int) []Delivery {
 	for {
 		var drained bool
 		before := len(ds)
-		if ds, drained = c.Take(ds); drained {
+		if ds, drained, _ = c.Take(ds); drained {
 			return ds
 		}
 		if len(ds) == before {
@@ -79,4 +79,12 @@ func (q *Queue) DeadLetter(t LockToken, reason, description string, properties .
 		DeadLetterReason:           reason,
 		DeadLetterErrorDescription: description,
 	}, t)
+}
+
+// seen is the messages of a peek that has to succeed.
+func seen(vs []View, err error) []View {
+	if err != nil {
+		panic(err)
+	}
+	return vs
 }

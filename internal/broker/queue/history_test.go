@@ -20,17 +20,17 @@ func TestDuplicateIsAcceptedAndDropped(t *testing.T) {
 		time.Sleep(9 * time.Minute)
 		// Known though it has been received, and known twice in one batch; an absent name is no name.
 		send(t, q, named("x", "second"), named("y", "third"), named("y", "fourth"), named("X", "fifth"), text("a"), text("b"))
-		wantBodies(t, "peek", q.Peek(nil, 0, 10), "third", "fifth", "a", "b")
+		wantBodies(t, "peek", seen(q.Peek(nil, 0, 10)), "third", "fifth", "a", "b")
 		time.Sleep(time.Minute) // ten since the first, one since the duplicate: that does not count
 		send(t, q, named("x", "sixth"), named("y", "seventh"))
-		wantBodies(t, "peek when the window is over", q.Peek(nil, 0, 10), "third", "fifth", "a", "b", "sixth")
+		wantBodies(t, "peek when the window is over", seen(q.Peek(nil, 0, 10)), "third", "fifth", "a", "b", "sixth")
 	})
 }
 
 func TestWithoutDetectionThereAreNoDuplicates(t *testing.T) {
 	q, _ := setup(t, Config{})
 	send(t, q, named("x", "a"), named("x", "b"))
-	wantBodies(t, "peek", q.Peek(nil, 0, 10), "a", "b")
+	wantBodies(t, "peek", seen(q.Peek(nil, 0, 10)), "a", "b")
 	if got := q.Counts().DuplicateHistory; got != 0 {
 		t.Errorf("ids remembered = %d, want none", got)
 	}
@@ -45,13 +45,13 @@ func TestDuplicateOfAScheduledMessageIsDropped(t *testing.T) {
 		again, err := q.Schedule(later)
 		must(t, err)
 		send(t, q, named("x", "at once"))
-		wantBodies(t, "peek", q.Peek(nil, 0, 10), "scheduled", "y")
+		wantBodies(t, "peek", seen(q.Peek(nil, 0, 10)), "scheduled", "y")
 		if err := q.CancelScheduled(again...); !errors.Is(err, ErrMessageNotFound) {
 			t.Errorf("CancelScheduled of a duplicate = %v, want ErrMessageNotFound", err)
 		}
 		must(t, q.CancelScheduled(seqs[0]))
 		send(t, q, named("x", "after it was cancelled"))
-		wantBodies(t, "peek: what was cancelled was sent", q.Peek(nil, 0, 10), "y")
+		wantBodies(t, "peek: what was cancelled was sent", seen(q.Peek(nil, 0, 10)), "y")
 	})
 }
 
@@ -65,7 +65,7 @@ func TestAMessageThatIsRefusedIsNotRemembered(t *testing.T) {
 	}
 	send(t, q, named("y", "b"))
 	send(t, q, named("x", "c"), named("y", "d")) // duplicates need no room
-	wantBodies(t, "peek", q.Peek(nil, 0, 10), "a", "b")
+	wantBodies(t, "peek", seen(q.Peek(nil, 0, 10)), "a", "b")
 	if got := q.Counts(); got.DuplicateHistory != 2 || q.quota.Used() != 2*cost {
 		t.Errorf("Counts = %+v with %d bytes taken, want 2 ids and %d", got, q.quota.Used(), 2*cost)
 	}
@@ -110,10 +110,10 @@ func TestHistorySurvivesAClockThatIsSetBack(t *testing.T) {
 	send(t, q, named("b", "b"))
 	now = now.Add(20 * time.Minute) // b is over, but stands behind a
 	send(t, q, named("b", "b again"), named("a", "a again"))
-	wantBodies(t, "peek", q.Peek(nil, 0, 10), "a", "b", "b again")
+	wantBodies(t, "peek", seen(q.Peek(nil, 0, 10)), "a", "b", "b again")
 	now = now.Add(50 * time.Minute) // a is over, and with it the first b; the second b is, too
 	send(t, q, named("a", "A"), named("b", "B"))
-	wantBodies(t, "peek", q.Peek(nil, 0, 10), "a", "b", "b again", "A", "B")
+	wantBodies(t, "peek", seen(q.Peek(nil, 0, 10)), "a", "b", "b again", "A", "B")
 	if got := q.Counts().DuplicateHistory; got != 2 {
 		t.Errorf("ids remembered = %d, want 2", got)
 	}
@@ -140,7 +140,7 @@ func TestHistoryTakesNoMoreMemoryThanItCounts(t *testing.T) {
 	var ds []Delivery
 	for i := range n {
 		send(t, q, named(fmt.Sprintf("%036d", i), ""))
-		ds, _ = c.Take(ds[:0])
+		ds, _, _ = c.Take(ds[:0])
 	}
 	each, counted := (heapInUse()-before)/n, q.intake.history.size/n
 	t.Logf("%d bytes per id of 36, counted as %d", each, counted)
@@ -163,7 +163,7 @@ func TestClockSetBackLeavesNoHistoryDue(t *testing.T) {
 	c := q.NewConsumer(PeekLock)
 	c.AddCredit(5)
 	c.Drain()
-	if ds, drained := c.Take(nil); len(ds) != 2 || !drained {
+	if ds, drained, _ := c.Take(nil); len(ds) != 2 || !drained {
 		t.Errorf("Take = %d deliveries, drained %v, want 2, true", len(ds), drained)
 	}
 	if due := q.agenda.next(); due <= instantOf(now) {

@@ -66,7 +66,7 @@ func (in *intake) store(ms []Message, duplicate []bool, seqs []int64, now instan
 		}
 		if duplicate == nil || !duplicate[i] {
 			e := newEntry(&ms[i], seq, in.cfg, now)
-			if in.sessions != nil && !e.hasSession {
+			if in.sessions != nil && e.marks&markSession == 0 {
 				in.entries.admit(e)
 				e.enqueue(now)
 				in.deadLetters.add(e, ReasonNoSession, DescriptionNoSession)

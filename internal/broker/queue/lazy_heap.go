@@ -8,7 +8,7 @@ package queue
 // most of the cost of expiring one of a million.
 type lazyHeap struct {
 	heap   entryHeap
-	own    uint8 // the bit of entry.items that says that this heap has an item for it
+	own    uint8 // the bit of entry.marks that says that this heap has an item for it
 	n      int   // items that count
 	cursor int   // of leave
 }
@@ -16,12 +16,6 @@ type lazyHeap struct {
 func newLazyHeap(t *table, own uint8) lazyHeap {
 	return lazyHeap{heap: entryHeap{table: t, loose: true}, own: own}
 }
-
-// The bits of entry.items.
-const (
-	itemWaiting uint8 = 1 << iota
-	itemExpiry
-)
 
 // From twice as many items as count, and lazySlack, those that count no more are dropped. Until all
 // are, there are four times as many at most.
@@ -35,8 +29,8 @@ func (h *lazyHeap) len() int { return h.n }
 // add: e waits. If it has an item, that keeps its key.
 func (h *lazyHeap) add(e *entry, key int64) {
 	h.n++
-	if e.items&h.own == 0 {
-		e.items |= h.own
+	if e.marks&h.own == 0 {
+		e.marks |= h.own
 		h.heap.push(e, key)
 	}
 }
@@ -100,7 +94,7 @@ func (h *lazyHeap) counts(i int) *entry {
 
 func (h *lazyHeap) drop(i int) {
 	if e := h.owner(i); e != nil {
-		e.items &^= h.own
+		e.marks &^= h.own
 	}
 	h.heap.removeAt(i)
 }

@@ -88,8 +88,8 @@ func TestLazyHeapYieldsWhatWaits(t *testing.T) {
 					t.Fatalf("min = %+v, want one that expires at %d", e, first)
 				}
 				for e, items := range h.check(t) {
-					if items != 1 || e.items != h.own {
-						t.Fatalf("entry %d has %d items, and says %d", e.seq, items, e.items)
+					if items != 1 || e.marks != h.own {
+						t.Fatalf("entry %d has %d items, and says %d", e.seq, items, e.marks)
 					}
 				}
 			},

@@ -152,7 +152,7 @@ func (l *locks) setHeld(e *entry, held bool) {
 }
 
 // receiveDeferred is ReceiveDeferred, with the mutex held, of messages that are fit.
-func (l *locks) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*entry) bool) ([]Delivery, error) {
+func (l *locks) receiveDeferred(mode Mode, seqs []int64, now instant, has contents, fit func(*entry) bool) ([]Delivery, error) {
 	es, missing := l.entries.find(seqs, func(e *entry) bool { return e.state == Deferred && !e.locked && fit(e) })
 	if l.sessions != nil && slices.ContainsFunc(es, func(e *entry) bool { return l.sessions.lockOf(e) == nil }) {
 		return nil, ErrSessionLockLost
@@ -172,7 +172,7 @@ func (l *locks) receiveDeferred(mode Mode, seqs []int64, now instant, fit func(*
 			l.lock(e, mode, now)
 			l.changes.noteTaken(e, mode)
 		}
-		if ds[i] = l.entries.delivery(e); mode == ReceiveAndDelete {
+		if ds[i] = l.entries.delivery(e, mode, has); mode == ReceiveAndDelete {
 			l.entries.drop(e)
 		}
 	}

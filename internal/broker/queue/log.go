@@ -12,6 +12,21 @@ type Log interface {
 	// Append gets one step. It is called with the mutex of the queue held, so it must neither wait nor
 	// call the queue. It must not keep s, whose parts are used again.
 	Append(s *Step)
+	// Read calls each with the contents of messages, in any order. It is called without a mutex, and
+	// may wait for the disk. The steps that have Added the messages are on disk. One that was Removed
+	// since may be missing. An error is one of the disk, which Read has reported where that is
+	// noticed.
+	Read(records []int64, each func(record int64, c Content)) error
+	// Keep reports whether a queue may keep so many bytes more in memory. If it may not, they are on
+	// disk alone once the step is, see Step.OnDisk. With a number below zero it keeps fewer.
+	Keep(bytes int) bool
+}
+
+// Content is what of a message nobody needs but those who are given it. An entity keeps as much of
+// it in memory as its log allows. The rest it reads from there.
+type Content struct {
+	MessageID string
+	Body      []byte
 }
 
 // A Step is what one operation has changed in a queue and its dead-letter queue.
@@ -20,6 +35,8 @@ type Step struct {
 	// there, so that no message gets a number that another has had.
 	Last    int64
 	Changes []Change
+	// OnDisk, unless nil, is to be called once the step is on disk, without a mutex of the log.
+	OnDisk func()
 }
 
 // Fate is what has happened in a step to a message, to the state of a session, or to the
@@ -29,8 +46,8 @@ type Fate int8
 // The fates of a message.
 const (
 	Added   Fate = iota // it is new: all of it has to be kept
-	Changed             // its stamps have changed, its content has not
-	Removed             // it is gone, and all but Record is zero
+	Changed             // its stamps have changed, its content has not, and may be missing
+	Removed             // it is gone, and all but Record and ContentSize means nothing
 )
 
 // The other fates. Changes that have them use the fields that are named here alone.
@@ -53,4 +70,6 @@ type Stored struct {
 	Dead bool // it is in the dead-letter queue
 	// Delivered: somebody has it. A delivery has failed when its process ended.
 	Delivered bool
+	// ContentSize is the bytes of the content, wherever that is.
+	ContentSize int
 }

@@ -118,7 +118,7 @@ func (mc *machine) take(t *rapid.T, c *Consumer, o *modelConsumer) {
 		ready = true
 	default:
 	}
-	ds, drained := c.Take(nil)
+	ds, drained, _ := c.Take(nil)
 	if (len(ds) > 0 || drained) && !ready {
 		t.Fatalf("Take gave %d deliveries, drained %v, but Ready had not yielded", len(ds), drained)
 	}

@@ -258,7 +258,7 @@ func (mc *machine) compareSessions(t *rapid.T) {
 			want = append(want, x.View)
 		}
 	}
-	if diff := gocmp.Diff(want, mc.q.Sessions().Peek(nil, id, -1, 1000), cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(want, seen(mc.q.Sessions().Peek(nil, id, -1, 1000)), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("Sessions.Peek(%q): -want +got:\n%s", id, diff)
 	}
 }

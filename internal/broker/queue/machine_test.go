@@ -65,6 +65,7 @@ func runMachine(t *rapid.T, expiry Expiry, sessions bool) {
 	}
 	modelCfg := cfg
 	log := newMemoryLog(t)
+	log.limit = rapid.SampledFrom([]int{0, 5, 1000}).Draw(t, "bytes in memory")
 	cfg.Log = log
 	q := New(cfg)
 	defer q.Close()
@@ -84,6 +85,9 @@ func runMachine(t *rapid.T, expiry Expiry, sessions bool) {
 			now = now.Add(time.Duration(step) * time.Second)
 		},
 		"": func(t *rapid.T) {
+			if rapid.IntRange(0, 2).Draw(t, "disk") == 0 {
+				log.sync()
+			}
 			settle()
 			main.compare(t)
 			dlq.compare(t)
@@ -233,13 +237,13 @@ func (mc *machine) compare(t *rapid.T) {
 	for _, x := range mc.m.sorted() {
 		want = append(want, x.View)
 	}
-	got := mc.q.Peek(nil, -1, len(want)+10)
+	got := seen(mc.q.Peek(nil, -1, len(want)+10))
 	if diff := gocmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("Peek: -want +got:\n%s", diff)
 	}
 	if len(want) > 0 {
 		i := rapid.IntRange(0, len(want)-1).Draw(t, "peek from")
-		got := mc.q.Peek(nil, want[i].SequenceNumber, 2)
+		got := seen(mc.q.Peek(nil, want[i].SequenceNumber, 2))
 		if diff := gocmp.Diff(want[i:min(i+2, len(want))], got); diff != "" {
 			t.Fatalf("Peek from %d: -want +got:\n%s", want[i].SequenceNumber, diff)
 		}

@@ -3,6 +3,7 @@
 package queue
 
 import (
+	"fmt"
 	"runtime"
 	"testing"
 	"time"
@@ -54,6 +55,35 @@ func TestMemoryIsGivenBackAfterAPeak(t *testing.T) {
 	}
 	if left := heapInUse() - before; left > 200_000 {
 		t.Errorf("an empty queue holds %d bytes after a peak of %d messages, want at most 200000", left, n)
+	}
+	b.Close()
+}
+
+// A discard is a log that keeps nothing, and leaves nothing in memory.
+type discard struct{ onDisk []func() }
+
+func (d *discard) Append(s *Step)                         { d.onDisk = append(d.onDisk, s.OnDisk) }
+func (*discard) Read([]int64, func(int64, Content)) error { return nil }
+func (*discard) Keep(bytes int) bool                      { return bytes <= 0 }
+
+// Five million of them, and 40 percent of that as garbage, are below 2 GiB.
+func TestAMessageOnDiskCostsAtMostTwoHundredSixtyBytes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a queue with a million messages")
+	}
+	const limit = 260
+	n := racetest.Sized(1_000_000, 100_000)
+	before := heapInUse()
+	log := &discard{}
+	b := newBench(n, Config{Log: log}).fill(func(i int) Message { return Message{MessageID: fmt.Sprintf("%032d", i)} })
+	for _, f := range log.onDisk {
+		f()
+	}
+	log.onDisk = nil
+	each := (heapInUse() - before) / int64(n)
+	t.Logf("%d bytes per message", each)
+	if each > limit {
+		t.Errorf("bytes per message = %d, want at most %d", each, limit)
 	}
 	b.Close()
 }

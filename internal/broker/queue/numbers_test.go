@@ -30,17 +30,17 @@ func TestPartitionedQueueNumbersByPartitionAndDeliversByArrival(t *testing.T) {
 	must(t, q.Release(ds[3].LockToken))
 	wantBodies(t, "what is given back comes first again", receive(c, 1), want[3])
 
-	seen := map[int64]bool{}
+	given := map[int64]bool{}
 	keys := map[string]int64{}
 	last := int64(0)
-	vs := q.Peek(nil, 0, 100)
+	vs := seen(q.Peek(nil, 0, 100))
 	for i, v := range vs {
 		p := partitionOf(v)
 		if p < 1 || p > Partitions || v.SequenceNumber <= last {
 			t.Fatalf("peeked number %d: %#x after %#x, want rising within partitions 1 to %d", i, v.SequenceNumber, last, Partitions)
 		}
 		last = v.SequenceNumber
-		seen[p] = true
+		given[p] = true
 		if v.SessionID != "" {
 			if before, known := keys[v.SessionID]; known && before != p {
 				t.Errorf("session %q is in partitions %d and %d, want one", v.SessionID, before, p)
@@ -48,10 +48,10 @@ func TestPartitionedQueueNumbersByPartitionAndDeliversByArrival(t *testing.T) {
 			keys[v.SessionID] = p
 		}
 	}
-	if len(vs) != 40 || len(seen) != Partitions {
-		t.Errorf("peeked %d messages in %d partitions, want 40 in %d", len(vs), len(seen), Partitions)
+	if len(vs) != 40 || len(given) != Partitions {
+		t.Errorf("peeked %d messages in %d partitions, want 40 in %d", len(vs), len(given), Partitions)
 	}
-	if got := q.Peek(nil, vs[7].SequenceNumber, 1)[0]; got.SequenceNumber != vs[7].SequenceNumber {
+	if got := seen(q.Peek(nil, vs[7].SequenceNumber, 1))[0]; got.SequenceNumber != vs[7].SequenceNumber {
 		t.Errorf("peek from %#x = %#x", vs[7].SequenceNumber, got.SequenceNumber)
 	}
 }
@@ -69,7 +69,7 @@ func TestScheduledMessageStaysInItsPartition(t *testing.T) {
 			seqs = append(seqs, number...)
 		}
 		for i, v := range seqs {
-			if got := q.Peek(nil, v, 1)[0]; got.SequenceNumber != v {
+			if got := seen(q.Peek(nil, v, 1))[0]; got.SequenceNumber != v {
 				t.Errorf("scheduled number %d leads to %#x, want %#x", i, got.SequenceNumber, v)
 			}
 		}

@@ -21,7 +21,7 @@ func TestDeadOnArrivalIsInTheDeadLetterQueueAlone(t *testing.T) {
 		if got := q.Counts(); got.Active != 1 || got.DeadLetter != 2 {
 			t.Errorf("sessions %v: Counts = %+v, want 1 active and 2 dead", sessions, got)
 		}
-		dead := q.DeadLetterQueue().Peek(nil, 0, 10)
+		dead := seen(q.DeadLetterQueue().Peek(nil, 0, 10))
 		if len(dead) != 2 || dead[0].MessageID != "a" || dead[0].SequenceNumber != 2 || dead[1].SequenceNumber != 3 ||
 			dead[0].DeadLetterReason != "Why" || dead[0].DeadLetterErrorDescription != "because" || dead[0].DeadLetteredTime.IsZero() {
 			t.Errorf("sessions %v: the dead are %+v, want a and b under numbers 2 and 3, with the reason", sessions, dead)

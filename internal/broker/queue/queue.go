@@ -58,6 +58,7 @@ func newQueue(cfg settings, quota *Quota) *Queue {
 		cfg:     &q.cfg,
 		entries: &q.entries,
 		numbers: &q.numbers,
+		queue:   q,
 	}
 	q.entries = entries{
 		cfg:      &q.cfg,
@@ -270,7 +271,7 @@ func (q *Queue) Close() {
 		q.entries, q.waiting, q.intake = entries{}, waiting{}, intake{}
 		q.schedule, q.expiry = schedule{}, expiry{}
 		q.deadLetters, q.locks = deadLetters{}, locks{}
-		q.changes.noted, q.changes.step = nil, Step{} // nobody asks for them any more
+		q.changes.close()
 	}
 	q.mu.Unlock()
 	if q.dead != nil {

@@ -2,24 +2,46 @@
 
 package queue
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Peek appends to dst up to max messages from sequence number from upwards, from included:
 // everything that exists, waiting, locked, deferred, scheduled, or expired and not moved yet. It
 // changes nothing; above all it is no receive that would move the expired. A closed queue has no
-// messages.
-func (q *Queue) Peek(dst []View, from int64, max int) []View {
+// messages. Where contents have to be read from the log, there are fewer messages when these are
+// large, but one at least. Errors: those of the log.
+func (q *Queue) Peek(dst []View, from int64, max int) (views []View, err error) {
 	if max <= 0 {
-		return dst
+		return dst, nil
 	}
-	now, err := q.enter()
-	if err != nil {
-		return dst
+	err = q.changes.withContents(func(has contents) (missing []int64) {
+		views = dst
+		now, err := q.enter()
+		if err != nil {
+			return nil
+		}
+		defer q.leave(now)
+		// Messages that catching up gave back may belong to a consumer or be dead by now.
+		q.dispatch.assign(now)
+		views, missing = q.entries.peek(dst, &q.entries.byNumber, from, max, has)
+		return missing
+	})
+	return views, err
+}
+
+// ContentSize is how many bytes the contents of the messages with these sequence numbers have
+// together.
+func (q *Queue) ContentSize(seqs ...int64) (size int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, seq := range seqs {
+		if e := q.entries.byNumber.get(seq); e != nil {
+			size += int(e.contentSize)
+		}
 	}
-	defer q.leave(now)
-	// Messages that catching up gave back may belong to a consumer or be dead by now.
-	q.dispatch.assign(now)
-	return q.entries.peek(dst, &q.entries.byNumber, from, max)
+	return size
 }
 
 // ReceiveDeferred locks the deferred messages with these sequence numbers, or removes them, as mode
@@ -27,14 +49,20 @@ func (q *Queue) Peek(dst []View, from int64, max int) []View {
 // and stay so when abandoned or released. A deferred message that has expired is only noticed here:
 // it is dead-lettered or dropped, and the call fails. Errors: ErrMessageNotFound when one of them
 // is not deferred, is locked, expired or named twice; ErrSessionLockLost when nobody holds the
-// session lock of one of them; ErrClosed.
-func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) ([]Delivery, error) {
-	now, err := q.enter()
-	if err != nil {
-		return nil, err
-	}
-	defer q.leave(now)
-	return q.locks.receiveDeferred(mode, seqs, now, func(*entry) bool { return true })
+// session lock of one of them; ErrClosed; those of the log.
+func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) (ds []Delivery, err error) {
+	failure := q.changes.withContents(func(has contents) (missing []int64) {
+		now, failure := q.enter()
+		if err = failure; err != nil {
+			return nil
+		}
+		defer q.leave(now)
+		if missing = q.entries.missing(seqs, has); missing == nil {
+			ds, err = q.locks.receiveDeferred(mode, seqs, now, has, func(*entry) bool { return true })
+		}
+		return missing
+	})
+	return ds, cmp.Or(failure, err)
 }
 
 // DeleteBatch removes up to limit messages that wait and were enqueued at before or earlier, the

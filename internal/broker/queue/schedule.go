@@ -111,7 +111,7 @@ func (s *schedule) activate(now instant) {
 		s.entries.strike(e)
 		e.seq += s.numbers.nextArrival() - arrival(e.seq) // in the same partition
 		s.entries.enlist(e)
-		e.activated = true
+		e.marks |= markActivated
 		e.enqueue(now)
 		s.changes.note(e)
 		s.waiting.add(e)

@@ -38,18 +38,18 @@ func TestTimeToLiveIsCappedAndStartsAtActivation(t *testing.T) {
 		send(t, q, Message{}, Message{TTL: time.Minute}, Message{TTL: 2 * time.Hour},
 			Message{TTL: time.Minute, ScheduledEnqueueTime: now.Add(30 * time.Minute)})
 		var got []time.Duration
-		for _, v := range q.Peek(nil, 0, 3) {
+		for _, v := range seen(q.Peek(nil, 0, 3)) {
 			got = append(got, v.ExpiresAt.Sub(v.EnqueuedTime))
 		}
 		if want := []time.Duration{time.Hour, time.Minute, time.Hour}; !slices.Equal(got, want) {
 			t.Errorf("times to live of none, less and more than the cap = %v, want %v", got, want)
 		}
-		v := q.Peek(nil, 4, 1)[0]
+		v := seen(q.Peek(nil, 4, 1))[0]
 		if v.State != Scheduled || !v.EnqueuedTime.Equal(now) || !v.ExpiresAt.IsZero() {
 			t.Errorf("scheduled: %+v, want enqueued when sent and without expiry", v)
 		}
 		time.Sleep(30*time.Minute + 30*time.Second)
-		v = q.Peek(nil, 5, 1)[0]
+		v = seen(q.Peek(nil, 5, 1))[0]
 		if at := now.Add(30 * time.Minute); v.State != Active || !v.EnqueuedTime.Equal(at) ||
 			!v.ExpiresAt.Equal(at.Add(time.Minute)) || !v.ScheduledEnqueueTime.Equal(at) {
 			t.Errorf("activated: %+v, want enqueued at %v and a minute to live", v, at)
@@ -68,12 +68,12 @@ func TestActivationGivesANewSequenceNumber(t *testing.T) {
 		if err := q.CancelScheduled(seqs[0], seqs[1]); !errors.Is(err, ErrMessageNotFound) {
 			t.Errorf("CancelScheduled of one that is gone = %v, want ErrMessageNotFound", err)
 		}
-		wantBodies(t, "peek before", q.Peek(nil, 0, 10), "a", "c", "d")
+		wantBodies(t, "peek before", seen(q.Peek(nil, 0, 10)), "a", "c", "d")
 		time.Sleep(time.Minute)
 		if err := q.CancelScheduled(seqs[0]); !errors.Is(err, ErrMessageNotFound) {
 			t.Errorf("CancelScheduled after activation = %v, want ErrMessageNotFound", err)
 		}
-		vs := q.Peek(nil, 0, 10)
+		vs := seen(q.Peek(nil, 0, 10))
 		wantBodies(t, "peek after", vs, "d", "a", "c")
 		if got := []int64{vs[0].SequenceNumber, vs[1].SequenceNumber, vs[2].SequenceNumber}; !slices.Equal(got, []int64{4, 5, 6}) {
 			t.Errorf("sequence numbers = %d, want 4, 5, 6", got)
@@ -86,7 +86,7 @@ func TestTimesFarAwayAreKept(t *testing.T) {
 	far := time.Date(9999, 12, 31, 23, 59, 59, 999_000_000, time.UTC)
 	send(t, q, Message{ScheduledEnqueueTime: far, TTL: 1<<63 - 1},
 		Message{ScheduledEnqueueTime: time.Unix(1<<60, 0)}, Message{ScheduledEnqueueTime: time.Unix(-1<<60, 0), TTL: 1<<63 - 1})
-	vs := q.Peek(nil, 0, 10)
+	vs := seen(q.Peek(nil, 0, 10))
 	if !vs[0].ScheduledEnqueueTime.Equal(far) || vs[0].State != Scheduled {
 		t.Errorf("scheduled for %v, state %d, want %v", vs[0].ScheduledEnqueueTime, vs[0].State, far)
 	}
@@ -116,14 +116,14 @@ func TestClosedQueueRefuses(t *testing.T) {
 	if got := q.Counts(); got != (Counts{}) {
 		t.Errorf("Counts = %+v, want none", got)
 	}
-	if vs := q.Peek(nil, 0, 10); len(vs) != 0 {
+	if vs := seen(q.Peek(nil, 0, 10)); len(vs) != 0 {
 		t.Errorf("Peek = %q, want nothing", bodies(vs))
 	}
 	late := q.NewConsumer(PeekLock)
 	late.AddCredit(1)
 	late.SetCredit(1)
 	late.Drain()
-	if ds, drained := late.Take(nil); len(ds) != 0 || drained {
+	if ds, drained, _ := late.Take(nil); len(ds) != 0 || drained {
 		t.Errorf("Take = %d deliveries, drained %v, want nothing", len(ds), drained)
 	}
 	late.Close()

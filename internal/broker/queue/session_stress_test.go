@@ -104,7 +104,7 @@ func (s *sessionStress) hold(h *Session, r *rand.Rand) {
 	defer h.Close()
 	c := h.NewConsumer(PeekLock)
 	c.AddCredit(int64(1 + r.IntN(10)))
-	ds, _ := c.Take(nil)
+	ds, _, _ := c.Take(nil)
 	for _, d := range ds {
 		var err error
 		switch r.IntN(20) {

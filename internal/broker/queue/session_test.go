@@ -155,7 +155,7 @@ func TestASessionLockThatLapsesEndsItsHolderAndCountsDeliveries(t *testing.T) {
 			t.Errorf("Complete = %v, want ErrLockLost", err)
 		}
 		var counts []int
-		for _, v := range q.Sessions().Peek(nil, "a", 0, 9) {
+		for _, v := range seen(q.Sessions().Peek(nil, "a", 0, 9)) {
 			counts = append(counts, v.DeliveryCount)
 		}
 		if want := []int{1, 0, 0}; !slices.Equal(counts, want) {
@@ -320,11 +320,11 @@ func TestAMessageThatATopicPassesOnWithoutASessionIsDeadLettered(t *testing.T) {
 		if err := q.Pass(text("1"), inSession("", "2")); err != nil {
 			t.Fatalf("Pass: %v", err)
 		}
-		dead := q.DeadLetterQueue().Peek(nil, 0, 9)
+		dead := seen(q.DeadLetterQueue().Peek(nil, 0, 9))
 		if len(dead) != 1 || dead[0].text() != "1" || dead[0].DeadLetterReason != "Session id is null." {
 			t.Errorf("dead-letter queue = %+v, want the message without a session", dead)
 		}
-		if left := q.Peek(nil, 0, 9); len(left) != 1 || left[0].text() != "2" {
+		if left := seen(q.Peek(nil, 0, 9)); len(left) != 1 || left[0].text() != "2" {
 			t.Errorf("queue = %+v, want the message of session \"\"", left)
 		}
 		if n := len(q.sessions.byID); n != 1 {
@@ -349,7 +349,7 @@ func TestAQueueWithoutSessionsHasNone(t *testing.T) {
 	if got := q.Sessions().List(time.Time{}, 0, 9); got != nil {
 		t.Errorf("Sessions = %q, want none", got)
 	}
-	if got := q.Sessions().Peek(nil, "", 0, 9); got != nil {
+	if got := seen(q.Sessions().Peek(nil, "", 0, 9)); got != nil {
 		t.Errorf("Sessions.Peek = %v, want nothing", got)
 	}
 }

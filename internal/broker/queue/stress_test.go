@@ -97,7 +97,7 @@ func (s *stress) consume(q *Queue, r *rand.Rand, n int64) {
 		case 2:
 			time.Sleep(time.Duration(r.IntN(8)) * time.Millisecond) // the outbox may lapse
 		}
-		ds, _ := c.Take(nil)
+		ds, _, _ := c.Take(nil)
 		for _, d := range ds {
 			s.deal(q, c.mode, d, r)
 		}

@@ -17,7 +17,7 @@ func arrivals(c *Consumer) *[]time.Duration {
 	at := new([]time.Duration)
 	go func() {
 		for range c.Ready() {
-			ds, _ := c.Take(nil)
+			ds, _, _ := c.Take(nil)
 			for range ds {
 				*at = append(*at, time.Since(start))
 			}
@@ -93,7 +93,7 @@ func TestEagerQueueExpiresByItsTimerAndLazyOnesDoNot(t *testing.T) {
 			if got := q.Counts().Active; got != 3 {
 				t.Errorf("active with two expired, expiry %d = %d, want 3", expiry, got)
 			}
-			if got := len(q.Peek(nil, 0, 10)); got != 3 {
+			if got := len(seen(q.Peek(nil, 0, 10))); got != 3 {
 				t.Errorf("peek with two expired, expiry %d = %d messages, want 3", expiry, got)
 			}
 			// One credit: the receive finds the two expired before it finds the live one.
@@ -117,7 +117,7 @@ func TestLazyHeadLeavesTheExpiredBehindTheFirstLiveMessage(t *testing.T) {
 				t.Fatalf("received %v, want message 2", ds)
 			}
 			var got []int64
-			for _, v := range q.DeadLetterQueue().Peek(nil, 0, 10) {
+			for _, v := range seen(q.DeadLetterQueue().Peek(nil, 0, 10)) {
 				got = append(got, v.SequenceNumber)
 			}
 			if !slices.Equal(got, want) {
@@ -151,7 +151,7 @@ func TestLockOutlivesTheTimeToLive(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			synctest.Wait()
-			vs := q.DeadLetterQueue().Peek(nil, 0, 10)
+			vs := seen(q.DeadLetterQueue().Peek(nil, 0, 10))
 			if len(vs) != 1 || vs[0].DeadLetterReason != "TTLExpiredException" {
 				t.Errorf("%s: dead-letter queue holds %+v, want the expired message", name, vs)
 			}
@@ -191,7 +191,7 @@ func TestClockThatIsSetForwardIsNoticed(t *testing.T) {
 		skew = time.Hour
 		q.mu.Unlock()
 		send(t, q, Message{TTL: time.Hour})
-		if got, want := q.Peek(nil, 0, 1)[0].EnqueuedTime, time.Now().Add(time.Hour); !got.Equal(want) {
+		if got, want := seen(q.Peek(nil, 0, 1))[0].EnqueuedTime, time.Now().Add(time.Hour); !got.Equal(want) {
 			t.Errorf("EnqueuedTime = %v, want %v by the broker's clock", got, want)
 		}
 		q.mu.Lock()

@@ -37,7 +37,7 @@ func TestUpdateAppliesToWhatComesAfter(t *testing.T) {
 		}
 		must(t, dead.Complete(dd[0].LockToken))
 		send(t, q, text("b"))
-		if v := q.Peek(nil, 0, 1)[0]; v.TTL != time.Hour || !v.EntityTTL {
+		if v := seen(q.Peek(nil, 0, 1))[0]; v.TTL != time.Hour || !v.EntityTTL {
 			t.Errorf("time to live after the update = %v, the entity's %v, want an hour, true", v.TTL, v.EntityTTL)
 		}
 		if got := q.Config(); got.Name != "q" || !got.Partitioned || got.MaxDeliveryCount != 1 {
@@ -57,7 +57,7 @@ func TestUpdateOfTheWindowAppliesToWhatIsRemembered(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		must(t, q.Update(Config{DuplicateDetectionHistoryTimeWindow: time.Second})) // raised to 20 s
 		send(t, q, named("x", "b"))
-		wantBodies(t, "peek", q.Peek(nil, 0, 10), "a", "b")
+		wantBodies(t, "peek", seen(q.Peek(nil, 0, 10)), "a", "b")
 		if got := q.Config().DuplicateDetectionHistoryTimeWindow; got != MinDuplicateDetectionHistoryTimeWindow {
 			t.Errorf("window = %v, want %v", got, MinDuplicateDetectionHistoryTimeWindow)
 		}

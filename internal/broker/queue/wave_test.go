@@ -76,7 +76,7 @@ func TestAReceiveMovesALargeWaveInPartsAndDeliversOnlyAfterAllOfIt(t *testing.T)
 		if got := q.Counts(); got.Active != 1 || got.DeadLetter != n {
 			t.Errorf("after the wave %d messages are active and %d dead, want 1 and %d", got.Active, got.DeadLetter, n)
 		}
-		if ds, _ := c.Take(nil); len(ds) != 1 || ds[0].text() != "live" {
+		if ds, _, _ := c.Take(nil); len(ds) != 1 || ds[0].text() != "live" {
 			t.Errorf("Take after the wave = %d messages, want the live one", len(ds))
 		}
 	})
@@ -90,7 +90,7 @@ func TestADrainEndsWhenALargeWaveIsMoved(t *testing.T) {
 		c.Drain()
 		given := 0
 		for range c.Ready() {
-			ds, drained := c.Take(nil)
+			ds, drained, _ := c.Take(nil)
 			if got := q.Counts().DeadLetter; (len(ds) > 0 || drained) && got != n {
 				t.Fatalf("%d messages were dead when Take gave %d, drained %v; want %d", got, len(ds), drained, n)
 			}
@@ -137,7 +137,7 @@ func TestADrainGivesAllOfALargeWaveThatIsActivated(t *testing.T) {
 		c.Drain()
 		got := 0
 		for range c.Ready() {
-			ds, drained := c.Take(nil)
+			ds, drained, _ := c.Take(nil)
 			if got += len(ds); drained {
 				break
 			}

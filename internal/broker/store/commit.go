@@ -18,7 +18,7 @@ type committer struct {
 	db       *pebble.DB
 	disk     *patientFS
 	wake     chan struct{} // there is something in next, or the end
-	written  chan []func(error)
+	written  chan *round
 	ended    chan struct{} // write and answer have
 	troubled chan struct{} // trouble has begun
 
@@ -38,7 +38,8 @@ type round struct {
 	batch    *pebble.Batch   // nil: nothing was appended
 	numbered map[uint32]bool // queues that have given out numbers
 	waiters  []func(error)
-	value    []byte // its memory is used again
+	onDisk   []func() // see queue.Step
+	value    []byte   // its memory is used again
 
 	incomplete bool // a change is missing: it must not be written
 }
@@ -46,7 +47,7 @@ type round struct {
 func (c *committer) start(db *pebble.DB, disk *patientFS) {
 	c.db, c.disk = db, disk
 	c.wake = make(chan struct{}, 1)
-	c.written = make(chan []func(error))
+	c.written = make(chan *round)
 	c.ended = make(chan struct{})
 	c.troubled = make(chan struct{}, 1)
 	disk.notify(c.giveUp)
@@ -145,7 +146,7 @@ func (c *committer) cut() (r *round, over bool) {
 		return nil, c.over
 	}
 	taken := c.next
-	c.next, c.flying = round{}, &taken
+	c.next, c.flying = round{value: taken.value}, &taken
 	return &taken, c.over
 }
 
@@ -178,23 +179,25 @@ func (c *committer) commit(r *round) {
 		c.disk.observer.Committed(changes, time.Since(began))
 	}
 	c.mu.Lock()
-	c.flying = nil
-	waiters := r.waiters
+	c.flying = nil // so nobody has r but this
 	c.mu.Unlock()
 	if err != nil {
 		c.disk.refuse(err)
-		go tell(waiters, c.disk.trouble())
+		go tell(r.waiters, c.disk.trouble())
 		return
 	}
-	if len(waiters) > 0 {
-		c.written <- waiters
+	if len(r.waiters)+len(r.onDisk) > 0 {
+		c.written <- r
 	}
 }
 
 // answer tells those who wait, while the next batch is written.
 func (c *committer) answer() {
-	for waiters := range c.written {
-		tell(waiters, nil)
+	for r := range c.written {
+		tell(r.waiters, nil)
+		for _, f := range r.onDisk {
+			f()
+		}
 	}
 	close(c.ended)
 }

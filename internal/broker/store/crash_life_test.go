@@ -104,6 +104,7 @@ func (s *scene) begin(d *disk, worlds []*world) *life {
 		d.fill(rand.New(rand.NewPCG(s.r.Uint64(), 2)))
 	}
 	l.store = openOn(s.t, d)
+	l.store.KeepInMemory(500, 2000) // of the rest, the disk alone has the contents
 	wantNothingOfOthers(s.t, l.store)
 	now := worlds[0].now
 	l.ns = brokertest.New(s.t, func(c *broker.Config) {
@@ -166,10 +167,12 @@ func wantNothingOfOthers(t *testing.T, s *Store) {
 	})
 	for id := uint32(1); id <= highest && err == nil; id++ {
 		if there[id] {
+			err = s.CheckContents(id)
 			continue
 		}
 		last := int64(0)
 		last, err = s.Load(id, func(c *queue.Change) error { return fmt.Errorf("a change of fate %d, record %d", c.Fate, c.Record) })
+		err = cmp.Or(err, s.CheckContents(id))
 		if err == nil && last != 0 {
 			err = fmt.Errorf("the last number %d", last)
 		}

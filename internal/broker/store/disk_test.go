@@ -23,6 +23,7 @@ type disk struct {
 	lose   func()       // called then
 	onData func() error // before each write; nil: writes succeed
 	onSync func() error // before each sync; nil: syncs succeed
+	onRead func() error // before each read of a file that was opened for that; nil: reads succeed
 }
 
 func newDisk() *disk {
@@ -109,6 +110,11 @@ func (d *disk) ReuseForWrite(oldName, newName string, category vfs.DiskWriteCate
 	return d.file(f), err
 }
 
+func (d *disk) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
+	f, err := d.FS.Open(name, opts...)
+	return d.file(f), err
+}
+
 func (d *disk) Unwrap() vfs.FS { return d.FS }
 
 func (d *disk) file(f vfs.File) vfs.File {
@@ -139,6 +145,18 @@ func (f *diskFile) Write(b []byte) (int, error) {
 	}
 	rest, err := f.File.Write(b[before:])
 	return n + rest, err
+}
+
+func (f *diskFile) ReadAt(b []byte, offset int64) (int, error) {
+	f.d.mu.Lock()
+	check := f.d.onRead
+	f.d.mu.Unlock()
+	if check != nil {
+		if err := check(); err != nil {
+			return 0, err
+		}
+	}
+	return f.File.ReadAt(b, offset)
 }
 
 func (f *diskFile) Sync() error {

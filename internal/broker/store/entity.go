@@ -33,7 +33,8 @@ func (s *Store) Drop(id uint32) {
 		delete(s.last, id)
 		return errors.Join(
 			r.batch.Delete(entityKey(id), nil),
-			r.batch.DeleteRange(messagesKey(id), messagesKey(id+1), nil),
+			r.batch.DeleteRange(recordsKey(prefixMessage, id), recordsKey(prefixMessage, id+1), nil),
+			r.batch.DeleteRange(recordsKey(prefixContent, id), recordsKey(prefixContent, id+1), nil),
 			r.batch.DeleteRange(stateKey(id, ""), stateKey(id+1, ""), nil),
 			r.batch.DeleteRange(sentKeys(id), sentKeys(id+1), nil),
 			r.batch.Delete(numberKey(id), nil))

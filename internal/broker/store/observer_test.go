@@ -37,8 +37,8 @@ func TestObserverHearsOfCommitsAndOfTheBeginAndEndOfTrouble(t *testing.T) {
 	if err := s.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if n := <-r.changes; n != 2 {
-		t.Errorf("a commit has %d changes, want the message and the latest number", n)
+	if n := <-r.changes; n != 3 {
+		t.Errorf("a commit has %d changes, want the message, its content and the latest number", n)
 	}
 	d.set(func() error { return syscall.ENOSPC }, nil)
 	s.Queue(1).Append(added(2, whole()))
@@ -49,8 +49,8 @@ func TestObserverHearsOfCommitsAndOfTheBeginAndEndOfTrouble(t *testing.T) {
 	if err := <-r.troubles; err != nil {
 		t.Errorf("trouble = %v, want its end", err)
 	}
-	if n := <-r.changes; n != 2 {
-		t.Errorf("the commit that waited has %d changes, want 2", n)
+	if n := <-r.changes; n != 3 {
+		t.Errorf("the commit that waited has %d changes, want 3", n)
 	}
 	if n, err := s.Bytes(); n == 0 || err != nil {
 		t.Errorf("the directory takes %d bytes (%v), want some", n, err)

@@ -5,6 +5,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -12,19 +13,24 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// Queue is the log of the queue with this number, which is never another's.
-func (s *Store) Queue(id uint32) queue.Log { return queueLog{s, id} }
+// Queue is the log of the queue with this number, which is never another's. It is to be called once
+// for each.
+func (s *Store) Queue(id uint32) queue.Log { return &queueLog{s: s, id: id} }
 
 type queueLog struct {
-	s  *Store
-	id uint32
+	s        *Store
+	id       uint32
+	inMemory atomic.Int64 // bytes of contents, see Keep
 }
 
 // Append implements queue.Log.
-func (l queueLog) Append(step *queue.Step) {
+func (l *queueLog) Append(step *queue.Step) {
 	l.s.append(func(r *round) error {
 		if step.Last > 0 {
 			l.s.number(r, l.id, step.Last)
+		}
+		if step.OnDisk != nil {
+			r.onDisk = append(r.onDisk, step.OnDisk)
 		}
 		for i := range step.Changes {
 			if err := r.change(l.id, &step.Changes[i]); err != nil {
@@ -36,19 +42,17 @@ func (l queueLog) Append(step *queue.Step) {
 }
 
 func (r *round) change(id uint32, c *queue.Change) (err error) {
-	var value []byte
 	switch c.Fate {
 	case queue.Added:
-		if value, err = appendMessage(r.value[:0], &c.Stored); err != nil {
+		if err := r.setContent(id, c); err != nil {
 			return err
 		}
-		r.value = value
-		return r.batch.Set(messageKey(id, c.Record, partWhole), value, nil)
+		fallthrough
 	case queue.Changed:
-		if value, err = appendStamps(nil, &c.Stored); err != nil {
+		if r.value, err = appendMessage(r.value[:0], &c.Stored); err != nil {
 			return err
 		}
-		return r.batch.Set(messageKey(id, c.Record, partStamps), value, nil)
+		return r.batch.Set(recordKey(prefixMessage, id, c.Record), r.value, nil)
 	case queue.StateSet:
 		if len(c.Body) == 0 {
 			return r.batch.Delete(stateKey(id, c.SessionID), nil)
@@ -61,13 +65,23 @@ func (r *round) change(id uint32, c *queue.Change) (err error) {
 	}
 	// The size lets Pebble find out where room can be given back.
 	return errors.Join(
-		r.batch.DeleteSized(messageKey(id, c.Record, partWhole), uint32(len(c.Body)), nil),
-		r.batch.Delete(messageKey(id, c.Record, partStamps), nil))
+		r.batch.Delete(recordKey(prefixMessage, id, c.Record), nil),
+		r.batch.DeleteSized(recordKey(prefixContent, id, c.Record), uint32(c.ContentSize), nil))
 }
 
-// Load calls each with what Queue.Restore takes: the messages of a queue, by record, all of them
-// Added, then the states of sessions, then message-ids by time. It returns the latest Step.Last. It
-// MUST be called before anything is appended. Errors: ErrDamaged, and those of each.
+// setContent copies a body once.
+func (r *round) setContent(id uint32, c *queue.Change) error {
+	r.value = amqp.AppendString(r.value[:0], c.MessageID)
+	op := r.batch.SetDeferred(recordKeySize, len(r.value)+len(c.Body))
+	copy(op.Key, recordKey(prefixContent, id, c.Record))
+	copy(op.Value[copy(op.Value, r.value):], c.Body)
+	return op.Finish()
+}
+
+// Load calls each with what Queue.Restore takes: the messages of a queue without their contents, by
+// record, all of them Added, then the states of sessions, then message-ids by time. each must not
+// keep the Change. Load returns the latest Step.Last. It MUST be called before anything is
+// appended. Errors: ErrDamaged, and those of each.
 func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err error) {
 	s.mu.Lock()
 	last = s.last[id]
@@ -76,7 +90,7 @@ func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err
 		lower, upper []byte
 		load         func(*pebble.Iterator, func(*queue.Change) error) error
 	}{
-		{messagesKey(id), messagesKey(id + 1), loadMessages},
+		{recordsKey(prefixMessage, id), recordsKey(prefixMessage, id+1), loadMessages},
 		{stateKey(id, ""), stateKey(id+1, ""), loadStates},
 		{sentKeys(id), sentKeys(id + 1), loadSent},
 	} {
@@ -91,44 +105,29 @@ func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err
 	return last, nil
 }
 
-// loadMessages puts together the parts of each message, which stand side by side.
 func loadMessages(it *pebble.Iterator, each func(*queue.Change) error) error {
-	var c *queue.Change
-	deliver := func() error {
-		if c == nil {
-			return nil
-		}
-		return each(c)
-	}
+	c := new(queue.Change) // one for all: there are millions
 	for ok := it.First(); ok; ok = it.Next() {
-		id, record, part, err := readMessageKey(it.Key())
+		id, record, err := readRecordKey(it.Key())
 		if err != nil {
 			return err
 		}
 		value, err := it.ValueAndErr()
-		switch {
-		case err != nil:
-		case part == partWhole:
-			if err = deliver(); err != nil {
-				return err
-			}
-			c = &queue.Change{Record: record}
+		if err == nil {
+			*c = queue.Change{Record: record}
 			err = readMessage(value, &c.Stored)
-		case part == partStamps && c != nil && c.Record == record:
-			r := amqp.NewReader(value)
-			readStamps(&r, &c.Stored)
-			err = r.Err()
-		default:
-			err = errors.New("part of a message that is not there")
 		}
 		if err != nil {
 			return fmt.Errorf("%w: queue %d, record %d: %w", ErrDamaged, id, record, err)
+		}
+		if err := each(c); err != nil {
+			return err
 		}
 	}
 	if err := it.Error(); err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	return deliver()
+	return nil
 }
 
 func loadStates(it *pebble.Iterator, each func(*queue.Change) error) error {

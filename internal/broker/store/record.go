@@ -18,19 +18,14 @@ const (
 	prefixHighest = 'h'
 	prefixNumber  = 'n'
 	prefixMessage = 'm'
+	prefixContent = 'c'
 	prefixState   = 's'
 	prefixSent    = 'i'
 )
 
-// The last byte of a key of a message: what of it.
 const (
-	partWhole  = 0
-	partStamps = 1
-)
-
-const (
-	messageKeySize = 1 + 4 + 8 + 1
-	sentKeySize    = 1 + 4 + 8 // without the message-id
+	recordKeySize = 1 + 4 + 8 // of a message, or of its content
+	sentKeySize   = 1 + 4 + 8 // without the message-id
 )
 
 var highestKey = []byte{prefixHighest}
@@ -39,13 +34,16 @@ func entityKey(id uint32) []byte { return binary.BigEndian.AppendUint32([]byte{p
 
 func numberKey(id uint32) []byte { return binary.BigEndian.AppendUint32([]byte{prefixNumber}, id) }
 
-func messagesKey(id uint32) []byte { return binary.BigEndian.AppendUint32([]byte{prefixMessage}, id) }
+// recordKey is for a message or its content, as prefix says.
+func recordKey(prefix byte, id uint32, record int64) []byte {
+	k := make([]byte, 0, recordKeySize)
+	k = binary.BigEndian.AppendUint32(append(k, prefix), id)
+	return binary.BigEndian.AppendUint64(k, uint64(record))
+}
 
-func messageKey(id uint32, record int64, part byte) []byte {
-	k := make([]byte, 0, messageKeySize)
-	k = binary.BigEndian.AppendUint32(append(k, prefixMessage), id)
-	k = binary.BigEndian.AppendUint64(k, uint64(record))
-	return append(k, part)
+// recordsKey is what all such keys of a queue begin with.
+func recordsKey(prefix byte, id uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte{prefix}, id)
 }
 
 // stateKey is for the state of a session; without one, the keys of all of a queue begin with it.
@@ -97,15 +95,15 @@ func readState(k, value []byte, c *queue.Change) error {
 	return r.Err()
 }
 
-// readMessageKey is the opposite of messageKey.
-func readMessageKey(k []byte) (id uint32, record int64, part byte, err error) {
-	if len(k) != messageKeySize {
-		return 0, 0, 0, fmt.Errorf("%w: a key has %d bytes, want %d", ErrDamaged, len(k), messageKeySize)
+// readRecordKey is the opposite of recordKey.
+func readRecordKey(k []byte) (id uint32, record int64, err error) {
+	if len(k) != recordKeySize {
+		return 0, 0, fmt.Errorf("%w: a key has %d bytes, want %d", ErrDamaged, len(k), recordKeySize)
 	}
-	return binary.BigEndian.Uint32(k[1:]), int64(binary.BigEndian.Uint64(k[5:])), k[13], nil
+	return binary.BigEndian.Uint32(k[1:]), int64(binary.BigEndian.Uint64(k[5:])), nil
 }
 
-// The bits of stamps.
+// The bits of flags.
 const (
 	flagDead = 1 << iota
 	flagDelivered
@@ -114,8 +112,11 @@ const (
 	flagSession
 )
 
-// appendStamps appends what can change of a message.
-func appendStamps(b []byte, m *queue.Stored) ([]byte, error) {
+// messageFields is how many fields a message has.
+const messageFields = 17
+
+// appendMessage appends a message without its content.
+func appendMessage(b []byte, m *queue.Stored) ([]byte, error) {
 	flags := uint32(0)
 	for _, flag := range [...]struct {
 		is  bool
@@ -150,14 +151,22 @@ func appendStamps(b []byte, m *queue.Stored) ([]byte, error) {
 		}
 	}
 	b = amqp.EndMap(b, properties, len(m.Properties))
-	return amqp.EndList(b, start, 10), nil
+	b = amqp.AppendString(b, m.SessionID)
+	b = amqp.AppendLong(b, int64(m.TTL))
+	b = appendTime(b, m.ScheduledEnqueueTime)
+	b = amqp.AppendLong(b, m.EnqueuedSequenceNumber)
+	b = amqp.AppendInt(b, int32(m.Hops))
+	b = amqp.AppendString(b, m.DeadLetterSource)
+	b = amqp.AppendUint(b, uint32(m.ContentSize))
+	return amqp.EndList(b, start, messageFields), nil
 }
 
-func readStamps(r *amqp.Reader, m *queue.Stored) {
+// readMessage is the opposite of appendMessage. Of value, it keeps nothing.
+func readMessage(value []byte, m *queue.Stored) error {
+	r := amqp.NewReader(value)
 	l, n := r.List()
-	if n < 10 {
-		r.Fail(fmt.Errorf("stamps have %d fields", n))
-		return
+	if n < messageFields {
+		r.Fail(fmt.Errorf("a message has %d fields", n))
 	}
 	flags := l.Uint()
 	m.Dead = flags&flagDead != 0
@@ -174,50 +183,27 @@ func readStamps(r *amqp.Reader, m *queue.Stored) {
 	m.DeadLetterReason = l.String()
 	m.DeadLetterErrorDescription = l.String()
 	pairs, many := l.Map()
-	m.Properties = nil
 	for range many {
 		m.Properties = append(m.Properties, queue.Property{Key: pairs.String(), Value: pairs.Value()})
 	}
-	r.Fail(pairs.Err())
-	r.Fail(l.Err())
-}
-
-// appendMessage appends a message whole.
-func appendMessage(b []byte, m *queue.Stored) ([]byte, error) {
-	b, err := appendStamps(b, m)
-	if err != nil {
-		return nil, err
-	}
-	b, start := amqp.BeginList(b)
-	b = amqp.AppendString(b, m.MessageID)
-	b = amqp.AppendString(b, m.SessionID)
-	b = amqp.AppendLong(b, int64(m.TTL))
-	b = appendTime(b, m.ScheduledEnqueueTime)
-	b = amqp.AppendLong(b, m.EnqueuedSequenceNumber)
-	b = amqp.AppendInt(b, int32(m.Hops))
-	b = amqp.AppendString(b, m.DeadLetterSource)
-	b = amqp.EndList(b, start, 7)
-	return append(b, m.Body...), nil
-}
-
-// readMessage is the opposite of appendMessage. Of value, it keeps nothing.
-func readMessage(value []byte, m *queue.Stored) error {
-	r := amqp.NewReader(value)
-	readStamps(&r, m)
-	l, n := r.List()
-	if n < 7 {
-		r.Fail(fmt.Errorf("content has %d fields", n))
-	}
-	m.MessageID = l.String()
 	m.SessionID = l.String()
 	m.TTL = time.Duration(l.Long())
 	m.ScheduledEnqueueTime = readTime(&l)
 	m.EnqueuedSequenceNumber = l.Long()
 	m.Hops = int(l.Int())
 	m.DeadLetterSource = l.String()
+	m.ContentSize = int(l.Uint())
+	r.Fail(pairs.Err())
 	r.Fail(l.Err())
-	m.Body = append([]byte(nil), r.Rest()...)
 	return r.Err()
+}
+
+// readContent reads a message-id and what follows. Of value, it keeps nothing.
+func readContent(value []byte) (c queue.Content, err error) {
+	r := amqp.NewReader(value)
+	c.MessageID = r.String()
+	c.Body = bytes.Clone(r.Rest())
+	return c, r.Err()
 }
 
 // appendTime keeps microseconds, as a queue does. The zero time is null.

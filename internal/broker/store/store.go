@@ -11,6 +11,8 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,6 +46,12 @@ type Store struct {
 	committer
 
 	copying chan struct{} // holds a value while a Backup runs, and once Close has begun
+
+	reading sync.RWMutex // held for reading while contents are read
+	closed  bool         // guarded by reading
+
+	ofEntity, ofAll int64        // see KeepInMemory
+	inMemory        atomic.Int64 // bytes of contents of all queues
 }
 
 // An Observer hears what a store does. Its methods must neither wait nor call the store.
@@ -113,6 +121,9 @@ func openIn(dir string, fs vfs.FS, o Observer, retryInterval time.Duration) (*St
 		fs:   patient,
 
 		copying: make(chan struct{}, 1),
+
+		ofEntity: entityContentBytes,
+		ofAll:    contentBytes,
 	}
 	if err := cmp.Or(s.readHighest(), s.readNumbers()); err != nil {
 		return nil, unlock(errors.Join(err, db.Close()))
@@ -140,6 +151,9 @@ func (s *Store) Close() error {
 		case <-s.troubled:
 		}
 	}
+	s.reading.Lock()
+	s.closed = true
+	s.reading.Unlock()
 	return errors.Join(s.db.Close(), s.lock.Close())
 }
 

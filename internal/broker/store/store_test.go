@@ -20,12 +20,28 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// messagesOf loads a queue, with all that it has beside messages.
+// messagesOf loads a queue, with all that it has beside messages, and their contents.
 func messagesOf(t testing.TB, s *Store, id uint32) (all []queue.Change, last int64) {
 	t.Helper()
-	last, err := s.Load(id, func(c *queue.Change) error { all = append(all, *c); return nil })
-	if err != nil {
+	var records []int64
+	last, err := s.Load(id, func(c *queue.Change) error {
+		if all = append(all, *c); c.Fate == queue.Added {
+			records = append(records, c.Record)
+		}
+		return nil
+	})
+	if err = errors.Join(err, s.CheckContents(id)); err != nil {
 		t.Fatalf("Load(%d) = %v", id, err)
+	}
+	at := 0 // messages come first, and Read keeps their order
+	err = s.Queue(id).Read(records, func(record int64, c queue.Content) {
+		for all[at].Record != record {
+			at++
+		}
+		all[at].MessageID, all[at].Body = c.MessageID, c.Body
+	})
+	if err != nil {
+		t.Fatalf("Read = %v", err)
 	}
 	return all, last
 }
@@ -33,6 +49,7 @@ func messagesOf(t testing.TB, s *Store, id uint32) (all []queue.Change, last int
 // added is the step that brings a message.
 func added(record int64, m queue.Stored) *queue.Step {
 	m.SequenceNumber = record
+	m.ContentSize = len(m.MessageID) + len(m.Body)
 	return &queue.Step{Last: record, Changes: []queue.Change{{Fate: queue.Added, Record: record, Stored: m}}}
 }
 
@@ -79,10 +96,11 @@ func whole() queue.Stored {
 func TestMessagesComeBackAsTheyWere(t *testing.T) {
 	d := newDisk()
 	s := openOn(t, d)
-	full := queue.Change{Record: 5, Stored: whole()}
-	plain := queue.Change{Record: 6, Stored: queue.Stored{View: queue.View{Message: queue.Message{Body: []byte("b")}, SequenceNumber: 6}}}
+	full := added(5, whole()).Changes[0]
+	plain := added(6, queue.Stored{View: queue.View{Message: queue.Message{Body: []byte("b")}}}).Changes[0]
 	changed := queue.Change{Fate: queue.Changed, Record: 6, Stored: plain.Stored}
 	changed.DeliveryCount, changed.Dead, changed.DeadLetterReason = 9, true, "spent"
+	changed.Body = nil // in memory it may be no more
 	gone := queue.Change{Record: 7, Stored: plain.Stored}
 	s.Queue(1).Append(&queue.Step{Last: 7, Changes: []queue.Change{full, plain, gone}})
 	s.Queue(2).Append(added(1, plain.Stored))
@@ -93,7 +111,7 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 	// Without Close: as after kill -9.
 	s = openOn(t, d.crashed(nil, 0))
 	all, last := messagesOf(t, s, 1)
-	changed.Fate = queue.Added
+	changed.Fate, changed.Body = queue.Added, plain.Body
 	if diff := gocmp.Diff([]queue.Change{full, changed}, all); diff != "" {
 		t.Errorf("after a restart (-want +got):\n%s", diff)
 	}

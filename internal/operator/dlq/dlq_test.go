@@ -198,7 +198,7 @@ func (s *scene) cutOnArrival(n int) (done func()) {
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for ctx.Err() == nil {
-			if len(q.Peek(nil, 0, n)) >= n {
+			if len(brokertest.Seen(q.Peek(nil, 0, n))) >= n {
 				s.ns.Net.Cut()
 				return
 			}
@@ -217,7 +217,7 @@ func (s *scene) copies() map[int64]int {
 	s.Helper()
 	q, _ := s.ns.Broker.Queue("again")
 	all := map[int64]int{}
-	for _, v := range q.Peek(nil, 0, 10_000) {
+	for _, v := range brokertest.Seen(q.Peek(nil, 0, 10_000)) {
 		m, err := amqp.ParseMessage(v.Body)
 		if err != nil {
 			s.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/brokertest"
 )
 
 // takes has another receiver take n dead letters under lock.
@@ -98,7 +99,7 @@ func TestCopiesKeepTheOrder(t *testing.T) {
 		}
 		q, _ := s.ns.Broker.Queue("again")
 		var got []int64
-		for _, v := range q.Peek(nil, 0, 10) {
+		for _, v := range brokertest.Seen(q.Peek(nil, 0, 10)) {
 			m, err := amqp.ParseMessage(v.Body)
 			if err != nil {
 				s.Fatal(err)

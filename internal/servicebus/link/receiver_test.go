@@ -90,7 +90,7 @@ func TestGiveBackLeavesNothingLocked(t *testing.T) {
 		}
 		s.send(1, time.Hour)
 		time.Sleep(5 * time.Minute) // locks would lapse
-		for _, m := range s.orders.Peek(nil, 0, 100) {
+		for _, m := range brokertest.Seen(s.orders.Peek(nil, 0, 100)) {
 			if m.DeliveryCount != 0 {
 				s.Errorf("message %s has been delivered %d times, want 0", m.MessageID, m.DeliveryCount)
 			}
@@ -146,11 +146,11 @@ func TestSettlements(t *testing.T) {
 				s.Errorf("settlement %d: %v", i, err)
 			}
 		}
-		left := s.orders.Peek(nil, 0, 10)
+		left := brokertest.Seen(s.orders.Peek(nil, 0, 10))
 		if len(left) != 1 || left[0].MessageID != "2" || left[0].DeliveryCount != 0 {
 			s.Errorf("left is %+v, want the released message as it was", left)
 		}
-		dead := s.orders.DeadLetterQueue().Peek(nil, 0, 10)
+		dead := brokertest.Seen(s.orders.DeadLetterQueue().Peek(nil, 0, 10))
 		if len(dead) != 1 || dead[0].DeadLetterReason != "DeadlineExceeded" || dead[0].DeadLetterErrorDescription != "It was not received." {
 			s.Errorf("dead letters are %+v, want one with its reason and description", dead)
 		}

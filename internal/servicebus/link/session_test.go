@@ -11,6 +11,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/link"
+	"overdue/internal/testing/brokertest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
@@ -69,7 +70,7 @@ func TestSessionReceiverTakesOneSession(t *testing.T) {
 			}
 			r.Close(s.Context())
 		}
-		for _, m := range jobs.Peek(nil, 0, 10) {
+		for _, m := range brokertest.Seen(jobs.Peek(nil, 0, 10)) {
 			if m.DeliveryCount != 0 {
 				s.Errorf("%s: delivery count %d after its receiver was closed, want 0", m.MessageID, m.DeliveryCount)
 			}
@@ -147,7 +148,7 @@ func TestDeferredMessagesAreTakenByNumber(t *testing.T) {
 			if ok, err := p.DeadLetter(s.Context(), lock, q.session, "r", "d"); ok || err != nil {
 				s.Errorf("%s: DeadLetter once more = %v, %v, want neither", q.path, ok, err)
 			}
-			dead := q.engine.DeadLetterQueue().Peek(nil, 0, 10)
+			dead := brokertest.Seen(q.engine.DeadLetterQueue().Peek(nil, 0, 10))
 			if len(dead) != 1 || dead[0].SequenceNumber != 1 || dead[0].DeadLetterReason != "r" || dead[0].DeadLetterErrorDescription != "d" {
 				s.Errorf("%s: dead letters are %+v, want message 1 with its reason", q.path, dead)
 			}

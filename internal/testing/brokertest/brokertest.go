@@ -24,6 +24,7 @@ import (
 
 	"overdue/internal/amqp/server"
 	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/testing/pipenet"
 )
@@ -164,4 +165,12 @@ func closeClient(shut func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	_ = shut(ctx) // a connection that the test has broken cannot be closed in order
+}
+
+// Seen is the messages of a peek that has to succeed.
+func Seen(views []queue.View, err error) []queue.View {
+	if err != nil {
+		panic(err)
+	}
+	return views
 }

@@ -3,6 +3,7 @@
 package brokertest
 
 import (
+	"bytes"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,7 +11,8 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// A SlowDisk has what is reported to it once Sync is called. The zero value is empty.
+// A SlowDisk has what is reported to it once Sync is called. The zero value is empty. Contents that
+// are on it are in memory no more.
 type SlowDisk struct {
 	// Prompt makes After call Sync.
 	Prompt bool
@@ -22,7 +24,9 @@ type SlowDisk struct {
 	kept    kept
 	pending []report // not yet kept
 	failure error
+	unread  error // see MakeUnreadable
 	waiting []func(error)
+	onDisk  []func() // of pending
 	holders int
 	alone   int // steps that nobody held together with others
 	held    int
@@ -37,11 +41,40 @@ func (l slowLog) Append(s *queue.Step) {
 	l.d.mu.Lock()
 	defer l.d.mu.Unlock()
 	l.d.reportLocked(stepOf(l.id, s))
+	if s.OnDisk != nil {
+		l.d.onDisk = append(l.d.onDisk, s.OnDisk)
+	}
 	if l.d.holders > 0 {
 		l.d.held++
 	} else {
 		l.d.alone++
 	}
+}
+
+// Keep implements queue.Log.
+func (l slowLog) Keep(bytes int) bool { return bytes <= 0 }
+
+// Read implements queue.Log.
+func (l slowLog) Read(records []int64, each func(record int64, c queue.Content)) error {
+	l.d.mu.Lock()
+	defer l.d.mu.Unlock()
+	if l.d.unread != nil {
+		return l.d.unread
+	}
+	messages := l.d.kept.queue(l.id).messages
+	for _, record := range records {
+		if m, has := messages[record]; has {
+			each(record, queue.Content{MessageID: m.MessageID, Body: bytes.Clone(m.Body)})
+		}
+	}
+	return nil
+}
+
+// MakeUnreadable makes reads of contents fail from now on. nil ends that.
+func (d *SlowDisk) MakeUnreadable(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unread = err
 }
 
 // Queue implements broker.Disk.
@@ -84,11 +117,14 @@ func (d *SlowDisk) Sync() {
 	for _, r := range d.pending {
 		r.keep(&d.kept)
 	}
-	waiting := d.waiting
-	d.dirty, d.pending, d.waiting = false, nil, nil
+	waiting, onDisk := d.waiting, d.onDisk
+	d.dirty, d.pending, d.waiting, d.onDisk = false, nil, nil, nil
 	d.mu.Unlock()
 	for _, f := range waiting {
 		f(nil)
+	}
+	for _, f := range onDisk {
+		f()
 	}
 }
 

@@ -66,8 +66,9 @@ func stepOf(id uint32, s *queue.Step) func(*kept) {
 			case queue.Removed:
 				delete(q.messages, c.Record)
 			case queue.Changed:
-				c.Fate = queue.Added
-				fallthrough
+				was := q.messages[c.Record]
+				c.Fate, c.MessageID, c.Body = queue.Added, was.MessageID, was.Body
+				q.messages[c.Record] = c
 			case queue.Added:
 				q.messages[c.Record] = c
 			case queue.StateSet:
@@ -159,6 +160,9 @@ func (d *SlowDisk) Load(id uint32, each func(*queue.Change) error) (last int64, 
 	all := slices.SortedFunc(maps.Values(q.messages), func(a, b queue.Change) int { return cmp.Compare(a.Record, b.Record) })
 	all = slices.Concat(all, slices.SortedFunc(maps.Values(q.states), byTime), slices.SortedFunc(maps.Values(q.sent), byTime))
 	for i := range all {
+		if c := &all[i]; c.Fate == queue.Added {
+			c.MessageID, c.Body = "", nil
+		}
 		if err := each(&all[i]); err != nil {
 			return 0, err
 		}

@@ -156,7 +156,7 @@ func OnMonitorQueue(t *testing.T, ns *brokertest.Namespace) []queue.View {
 	if !ok {
 		t.Fatal("there is no monitor queue")
 	}
-	return q.Peek(nil, 0, 10_000)
+	return brokertest.Seen(q.Peek(nil, 0, 10_000))
 }
 
 // MessageIDs are the message-ids that the companions on the monitor queue name, in the order in

@@ -14,6 +14,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/entities"
+	"overdue/internal/testing/brokertest"
 )
 
 // Queue returns the engine's queue, for checks without the protocol.
@@ -27,11 +28,13 @@ func (s *Scene) Queue(name string) *queue.Queue {
 }
 
 // Waiting are the messages of a queue.
-func (s *Scene) Waiting(name string) []queue.View { return s.Queue(name).Peek(nil, 0, 1<<20) }
+func (s *Scene) Waiting(name string) []queue.View {
+	return brokertest.Seen(s.Queue(name).Peek(nil, 0, 1<<20))
+}
 
 // Dead are the messages of its dead-letter queue.
 func (s *Scene) Dead(name string) []queue.View {
-	return s.Queue(name).DeadLetterQueue().Peek(nil, 0, 1<<20)
+	return brokertest.Seen(s.Queue(name).DeadLetterQueue().Peek(nil, 0, 1<<20))
 }
 
 // Lags are how long after their deadlines the dead letters of a queue were moved, in order. All of

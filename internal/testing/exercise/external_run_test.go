@@ -24,6 +24,7 @@ func TestEmbeddedBrokerByItsConnectionString(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		disk.KeepInMemory(1<<10, 4<<10) // of the rest, the disk alone has the contents
 		b, err := broker.New(broker.Config{Keys: []broker.AuthorizationRule{brokertest.Key()}, Disk: disk})
 		if err != nil {
 			t.Fatal(err)
