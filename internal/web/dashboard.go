@@ -93,7 +93,10 @@ type Dashboard struct {
 //go:embed assets
 var assets embed.FS
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{"text": escape.Text, "lines": escape.Lines}).ParseFS(assets, "assets/*.html"))
+// pages are parsed for the first page: most processes show none.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{"text": escape.Text, "lines": escape.Lines}).ParseFS(assets, "assets/*.html"))
+})
 
 // New makes a dashboard. [Dashboard.Run] takes its samples.
 func New(s Source) *Dashboard {
@@ -177,7 +180,7 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 // show renders a page as a whole before it writes any of it.
 func show(w http.ResponseWriter, status int, name string, v any) {
 	var page bytes.Buffer
-	if err := pages.ExecuteTemplate(&page, name, v); err != nil {
+	if err := pages().ExecuteTemplate(&page, name, v); err != nil {
 		cannotShow(w, err)
 		return
 	}

@@ -164,7 +164,7 @@ func send(w http.ResponseWriter, parts []string, read func() (any, error), sent 
 	changed := map[string]string{}
 	for _, part := range parts {
 		var markup bytes.Buffer
-		if err := pages.ExecuteTemplate(&markup, part, v); err != nil {
+		if err := pages().ExecuteTemplate(&markup, part, v); err != nil {
 			return fmt.Errorf("render %s: %w", part, err)
 		}
 		if text := markup.String(); text != sent[part] {

@@ -42,10 +42,10 @@ func Parse(text string) (*Namespace, error) {
 		return parseConnectionString(text)
 	}
 	host := strings.TrimSuffix(strings.TrimPrefix(text, "sb://"), "/")
-	if hostName.MatchString(host) && !strings.Contains(host, ".") {
+	if isHostName(host) && !strings.Contains(host, ".") {
 		return nil, fmt.Errorf("%.60q is not a fully qualified name; write %.60s.servicebus.windows.net, or a connection string", host, host)
 	}
-	if !hostName.MatchString(host) {
+	if !isHostName(host) {
 		// Any other text may be half of a connection string, and so a secret.
 		return nil, errors.New("the value is neither the name of a namespace, such as contoso.servicebus.windows.net, nor a connection string")
 	}
@@ -53,7 +53,11 @@ func Parse(text string) (*Namespace, error) {
 }
 
 // hostName is a DNS name or an IPv4 address; only a dial shows whether it exists.
-var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?$`)
+var hostName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$`)
+
+const maxHostName = 253
+
+func isHostName(s string) bool { return len(s) <= maxHostName && hostName.MatchString(s) }
 
 func parseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
