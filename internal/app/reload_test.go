@@ -150,7 +150,7 @@ func TestSinksThatStayAreKept(t *testing.T) {
 	}
 }
 
-// Who reads in /configz that a deadline is in force sends messages that count on it.
+// An operator who reads in /configz that a deadline is in force sends messages that count on it.
 func TestAConfigurationShowsOnceItIsInForce(t *testing.T) {
 	configured := func(deadline int) string {
 		return fmt.Sprintf("%smonitor: {entities: [{queue: orders, deadline: %ds}]}\n", reloadQueues, deadline)

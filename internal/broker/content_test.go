@@ -202,7 +202,7 @@ func plain(t *testing.T, body string) []byte {
 	return b
 }
 
-// What cannot be read stays where it is, and is forwarded when it can.
+// A message that cannot be read stays where it is, and is forwarded once it can.
 func TestContentThatCannotBeReadIsForwardedLater(t *testing.T) {
 	forwards := func(c *broker.Config) {
 		c.Queues = append(c.Queues, broker.QueueConfig{Name: "forwards"})

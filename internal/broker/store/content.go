@@ -12,8 +12,8 @@ import (
 	"overdue/internal/broker/queue"
 )
 
-// How many bytes of contents are kept in memory. What comes beyond is read again when it is
-// delivered, and so is all that was there at the start.
+// These are the bytes of contents that are kept in memory. A content beyond them is read again when
+// it is delivered, and so is all that was there at the start.
 const (
 	entityContentBytes = 64 << 20
 	contentBytes       = 512 << 20 // of all entities
