@@ -241,6 +241,8 @@ func (r *results) numbers() (string, error) {
 			value("memory.proxy.idle") + " MiB, " + value("memory.proxy.outstanding") + " MiB"},
 		{"embedded broker with the Go SDK, sends per second: one sender, 16 senders, batches of 100",
 			direct("one") + ", " + direct("single") + ", " + direct("batches")},
+		{"the same on a directory, with each send on disk before its answer, relative to memory: 16 senders, batches of 100",
+			value("broker.single") + ", " + value("broker.one-batches")},
 	}
 	if missing != nil {
 		return "", fmt.Errorf("results.json lacks %s; take it from `overdue bench --json` where HAProxy is installed", strings.Join(missing, ", "))
