@@ -48,8 +48,8 @@ func (q *Queue) ContentSize(seqs ...int64) (size int) {
 // says; all or none. That counts nothing: the defer did. In a peek they stay deferred,
 // and stay so when abandoned or released. A deferred message that has expired is only noticed here:
 // it is dead-lettered or dropped, and the call fails. Errors: those of the log; ErrClosed;
-// ErrMessageNotFound when one of them is not deferred, is locked, expired or named twice;
-// ErrSessionLockLost when nobody holds the session lock of one of them.
+// ErrMessageNotFound when one of them is not deferred, is locked, expired or named twice.
+// ErrSessionLockLost: nobody holds the session lock of one of them.
 func (q *Queue) ReceiveDeferred(mode Mode, seqs ...int64) (ds []Delivery, err error) {
 	failure := q.changes.withContents(func(has contents) (missing []int64) {
 		now, failure := q.enter()
