@@ -234,7 +234,7 @@ prometheusRule:
 			}
 			if rule.Alert == "OverdueLate" {
 				found = true
-				if rule.Labels["severity"] != "critical" || rule.For != "10m" || !strings.Contains(rule.Annotations["summary"], "{{ $labels.entity }}") {
+				if rule.Labels["severity"] != "critical" || rule.For != "15m" || !strings.Contains(rule.Annotations["summary"], "{{ $labels.entity }}") {
 					t.Errorf("OverdueLate is %+v", rule)
 				}
 			}
