@@ -80,7 +80,7 @@ func (m *mover) run(nested bool) {
 		var err error
 		m.ds, _, err = m.consumer.Take(m.ds[:0])
 		if err != nil || len(m.ds) == 0 {
-			return // after an error, of which the disk has told, they stay where they are
+			return // after an error, which the disk reports, they stay where they are
 		}
 		release := func() {}
 		if m.hold != nil && !nested {
