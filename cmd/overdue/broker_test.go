@@ -69,8 +69,8 @@ func TestBrokersOnAnyFreePortDoNotMeet(t *testing.T) {
 		}
 		defer ln.Close()
 	}
-	_, one := runBroker(t, "--broker-listen", "127.0.0.1:0", "--tls", "--monitor-queue", "companions")
-	_, two := runBroker(t, "--broker-listen", "127.0.0.1:0", "--tls", "--broker-monitor-queue=false")
+	_, one := runBroker(t, "--broker-listen", "127.0.0.1:0", "--broker-tls-enabled", "--monitor-queue", "companions")
+	_, two := runBroker(t, "--broker-listen", "127.0.0.1:0", "--broker-tls-enabled", "--broker-monitor-queue=false")
 	if got := get(t, "http://"+one+"/_overdue/entities"); !strings.Contains(got, `"companions"`) {
 		t.Errorf("entities of a broker with a monitor queue: %s", got)
 	}
@@ -80,7 +80,7 @@ func TestBrokersOnAnyFreePortDoNotMeet(t *testing.T) {
 }
 
 func TestBannerOfTheBrokerSaysHowNamespacesAndQueuesComeToBe(t *testing.T) {
-	printed, _ := runBroker(t, "--broker-listen", "127.0.0.1:0", "--isolate")
+	printed, _ := runBroker(t, "--broker-listen", "127.0.0.1:0", "--broker-isolate")
 	for _, want := range []string{"Queues are made when a client names them.", "Every SharedAccessKeyName but RootManageSharedAccessKey is a namespace of its own."} {
 		if !strings.Contains(printed, want) {
 			t.Errorf("the banner lacks %q:\n%s", want, printed)
@@ -97,7 +97,7 @@ func TestBannerOfTheBrokerSaysHowNamespacesAndQueuesComeToBe(t *testing.T) {
 
 // The embedded broker takes the file that the Compose file gives the official emulator.
 func TestTheEmulatorsFileOfComposeIsTaken(t *testing.T) {
-	printed, addr := runBroker(t, "--broker-listen", "127.0.0.1:0", "--emulator-config", "../../deploy/compose/emulator/Config.json")
+	printed, addr := runBroker(t, "--broker-listen", "127.0.0.1:0", "--broker-emulator-config", "../../deploy/compose/emulator/Config.json")
 	if got := get(t, "http://"+addr+"/_overdue/entities"); !strings.Contains(got, `"overdue-monitor"`) || !strings.Contains(got, `"orders"`) {
 		t.Errorf("entities of a broker with the file: %s\n%s", got, printed)
 	}

@@ -36,6 +36,34 @@ Exit code 0 is success, 1 a failure, 2 bad usage or configuration. Flags stand a
 (zsh, fish, powershell) prints a script that completes commands, flags and their values; ` + "`make man`" + ` writes man pages.
 `
 
+const cliTail = `
+## Not listed by help
+
+Each of these has help of its own, as ` + "`overdue bench --help`" + `.
+
+| command | |
+|---|---|
+`
+
+// notListed are the hidden commands, and those that are the same by another name.
+func notListed() string {
+	var b strings.Builder
+	root := tree()
+	now := map[string]string{} // paths of listed commands, by their texts
+	walkListed(root, func(c *cobra.Command) { now[c.Short] = c.CommandPath() })
+	walk(root, func(c *cobra.Command) {
+		if !c.Hidden || c.Parent().Hidden {
+			return
+		}
+		text := cell(c.Short)
+		if path := now[c.Short]; path != "" {
+			text = "A former name, which goes on working: see `" + path + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", c.CommandPath(), text)
+	})
+	return b.String()
+}
+
 // commandLine is docs/reference/cli.md: a section for each command, in the order of the help.
 func commandLine() string {
 	var b strings.Builder
@@ -44,15 +72,15 @@ func commandLine() string {
 	b.WriteString("\n| command | |\n|---|---|\n")
 	const shared = 3 // commands with the same flag, from which on it is described once for all
 	commandsWith := map[string]int{}
-	walk(root, func(c *cobra.Command) {
+	walkListed(root, func(c *cobra.Command) {
 		visitFlags(c, func(f *pflag.Flag) { commandsWith[flagRow(f)]++ })
 	})
-	walk(root, func(c *cobra.Command) {
+	walkListed(root, func(c *cobra.Command) {
 		if c != root {
 			fmt.Fprintf(&b, "| [`%s`](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), cell(c.Short))
 		}
 	})
-	walk(root, func(c *cobra.Command) {
+	walkListed(root, func(c *cobra.Command) {
 		if c == root {
 			return
 		}
@@ -60,9 +88,6 @@ func commandLine() string {
 		text := c.Long
 		if text == "" {
 			text = c.Short + "."
-		}
-		if c.HasParent() && c.Parent().Name() == "completion" {
-			text = c.Short + "." // cobra's own explanation is about shells
 		}
 		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(text))
 		fmt.Fprintf(&b, "\n```\n%s\n```\n", c.UseLine())
@@ -85,6 +110,7 @@ func commandLine() string {
 	b.WriteString("\n## Shared flags\n")
 	maps.DeleteFunc(commandsWith, func(_ string, n int) bool { return n < shared })
 	b.WriteString(flagTable(slices.Sorted(maps.Keys(commandsWith))))
+	b.WriteString(cliTail + notListed())
 	return b.String()
 }
 
@@ -130,13 +156,38 @@ func dedent(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// walk visits the commands that are shown, parents first.
+// walk visits the commands, parents first, hidden ones too.
 func walk(c *cobra.Command, visit func(*cobra.Command)) {
 	visit(c)
 	for _, sub := range c.Commands() {
-		if !sub.Hidden && sub.Name() != "help" {
+		if sub.Name() != "help" {
 			walk(sub, visit)
 		}
+	}
+}
+
+// walkListed visits those that help lists.
+func walkListed(c *cobra.Command, visit func(*cobra.Command)) {
+	visit(c)
+	for _, sub := range c.Commands() {
+		if !sub.Hidden && sub.Name() != "help" {
+			walkListed(sub, visit)
+		}
+	}
+}
+
+// A new command is one more to choose from: see whether one of these can do its work.
+func TestFewCommandsAreListed(t *testing.T) {
+	const most = 25
+	var listed []string
+	walkListed(tree(), func(c *cobra.Command) {
+		onlyHasOthers := c.HasAvailableSubCommands() && !c.HasAvailableLocalFlags()
+		if !onlyHasOthers {
+			listed = append(listed, c.CommandPath())
+		}
+	})
+	if len(listed) > most {
+		t.Errorf("help lists %d commands, want %d at most: %s", len(listed), most, strings.Join(listed, ", "))
 	}
 }
 
@@ -158,7 +209,7 @@ func TestCommandsExplainThemselves(t *testing.T) {
 				continue
 			}
 			found, rest, err := root.Find(words[1:])
-			if err != nil || found != c {
+			if err != nil || found.Short != c.Short { // a hidden one has the examples of the one that it is called now
 				t.Errorf("%s: the example %q is of another command: %v", c.CommandPath(), example, err)
 				continue
 			}
@@ -193,7 +244,7 @@ func TestManPagesAreMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	count := 0
-	walk(root, func(*cobra.Command) { count++ })
+	walkListed(root, func(*cobra.Command) { count++ })
 	if len(pages) < count {
 		t.Errorf("%d man pages for %d commands", len(pages), count)
 	}

@@ -22,9 +22,9 @@ func (p *program) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check a configuration, show the settings in force, or print an example",
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), p.configExampleCommand(), p.configSchemaCommand())
+	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), p.configExampleCommand())
+	addHidden(cmd, p.configSchemaCommand()) // its output is in the repository
 	return cmd
 }
 

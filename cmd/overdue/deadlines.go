@@ -36,7 +36,9 @@ func (p *program) deadlinesCommand() *cobra.Command {
 	endpointFlag(cmd, &through)
 	cmd.Flags().IntVar(&o.Limit, "limit", 50, "with a queue or topic: how many of the next deadlines to list, 1 to 100000")
 	jsonFlag(cmd, &asJSON)
-	cmd.AddCommand(missedCommand(p), slackCommand(p), minutesCommand(p))
+	for _, view := range historyViews {
+		addHidden(cmd, p.historyCommand(view))
+	}
 	check := func(args []string) error {
 		if len(args) > 0 {
 			o.Entity = args[0]
@@ -112,7 +114,7 @@ func (p *program) explainCommand() *cobra.Command {
 		return nil
 	}
 	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues", "listen.admin"), check, func(ctx context.Context, c *config.Config, _ []string) error {
-		if addr, err := adminAddress(c, "explain"); err == nil {
+		if addr, err := adminAddress(c, cmd); err == nil {
 			o.AdminAddress = addr // otherwise the port is not known, and nobody can be asked
 		}
 		return p.withSource(ctx, c, through, func(source *deadlines.Source) error {

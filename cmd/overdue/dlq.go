@@ -24,7 +24,6 @@ func (p *program) dlqCommand() *cobra.Command {
 		Short: "List, show, resubmit and purge dead letters",
 		Long: "Works on the dead-letter queue of a queue, or of a subscription (topic/Subscriptions/name). list and show\n" +
 			"only peek. resubmit and purge release the dead letters that do not match, and their delivery counts stay.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(p.dlqListCommand(), p.dlqShowCommand(), p.dlqResubmitCommand(), p.dlqPurgeCommand())
 	return cmd

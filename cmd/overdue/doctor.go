@@ -39,7 +39,7 @@ func (p *program) doctorCommand() *cobra.Command {
 			"  overdue doctor --fix                    # shows the changes, and asks\n" +
 			"  overdue doctor --send-test              # sends a test event through every sink of alerts",
 	}
-	cmd.AddCommand(p.doctorLagCommand())
+	cmd.AddCommand(p.doctorLagCommand(), p.planCommand(), p.verifyCommand())
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print only the report, as JSON")
 	cmd.Flags().BoolVar(&o.Errors, "errors-only", false, "print no other findings than errors")
 	cmd.Flags().BoolVar(&o.Strict, "strict", false, "also exit with 1 for warnings and for what could not be checked")

@@ -5,7 +5,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -46,25 +48,24 @@ func settings(paths ...string) func(path string) bool {
 
 func everySetting(string) bool { return true }
 
-func nothingToCheck([]string) error { return nil }
-
 // configFlags gives a command --config and those flags of the table that it wants.
 // The result loads the configuration once the flags have been parsed.
 func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool) func() (*config.Config, error) {
 	file := cmd.Flags().String("config", "", "configuration file, YAML [OVERDUE_CONFIG]")
 	values := map[string]*flagValue{}
 	for _, s := range config.Settings {
-		if s.Flag == "" || !wants(s.Path) {
+		if !s.Flag || !wants(s.Path) {
 			continue
 		}
 		v := &flagValue{setting: s}
 		values[s.Path] = v
-		cmd.Flags().Var(v, s.Flag, flagHelp(s))
+		name := s.FlagName()
+		cmd.Flags().Var(v, name, flagHelp(s))
 		switch s.Kind {
 		case config.KindBool:
-			cmd.Flags().Lookup(s.Flag).NoOptDefVal = "true" // --flag alone means yes
+			cmd.Flags().Lookup(name).NoOptDefVal = "true" // --flag alone means yes
 		case config.KindChoice:
-			completes(cmd, s.Flag, s.Choices...)
+			completes(cmd, name, s.Choices...)
 		}
 	}
 	if err := cmd.MarkFlagFilename("config", "yaml", "yml"); err != nil {
@@ -86,6 +87,35 @@ func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool) 
 		}
 		return c, nil
 	}
+}
+
+// formerFlags are the names of flags before they had those of their settings.
+var formerFlags = map[string]string{
+	"emulator-config": "broker-emulator-config",
+	"isolate":         "broker-isolate",
+	"tls":             "broker-tls-enabled",
+}
+
+// nameFlag makes former names of flags go on working.
+func nameFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	if now := formerFlags[name]; now != "" {
+		name = now
+	}
+	return pflag.NormalizedName(name)
+}
+
+// wrongFlag says what to do about an error in the flags of a command.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	meant := ""
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		names := slices.Collect(maps.Keys(formerFlags))
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		near := config.Nearest(unknown.GetSpecifiedName(), names)
+		if known := cmd.Flags().Lookup(near); known != nil {
+			meant = "did you mean --" + known.Name + "? "
+		}
+	}
+	return fmt.Errorf("%w; %ssee %s --help", err, meant, cmd.CommandPath())
 }
 
 // completes tells shells which values a flag takes.

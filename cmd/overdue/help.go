@@ -84,14 +84,24 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 		return nil
 	}
 	var names []string
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
+	paths := map[string]string{} // of the commands below c, by name
+	var list func(at *cobra.Command)
+	list = func(at *cobra.Command) {
+		for _, sub := range at.Commands() {
+			if !sub.IsAvailableCommand() {
+				continue
+			}
+			if paths[sub.Name()] == "" {
+				names = append(names, sub.Name())
+				paths[sub.Name()] = strings.TrimPrefix(sub.CommandPath(), c.CommandPath()+" ")
+			}
+			list(sub)
 		}
 	}
+	list(c)
 	meant := ""
 	if near := config.Nearest(args[0], names); near != "" {
-		meant = "did you mean " + near + "? "
+		meant = "did you mean " + paths[near] + "? "
 	}
 	return fmt.Errorf("unknown command %q for %q; %ssee %s --help", config.Clip(args[0]), c.CommandPath(), meant, c.CommandPath())
 }

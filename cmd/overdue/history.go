@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,69 +22,130 @@ import (
 	"overdue/internal/terminal"
 )
 
-// A historyView is a command below deadlines that reads the history of a process.
-type historyView[T any] struct {
-	check func(entity string) error
-	path  string // of the admin port
+// A historyView is what the command shows of the history of a process.
+type historyView struct {
+	name  string
+	check func(place string) error
+	show  func(ctx context.Context, p *program, addr string, q historyQuery) error
+}
+
+// A historyQuery is what to show of it.
+type historyQuery struct {
+	place  string // of the messages; "" = all
+	since  time.Duration
+	asJSON bool
+}
+
+var historyViews = []*historyView{
+	{
+		name:  "missed",
+		check: config.CheckEntity,
+		show: historyTable[history.Fetched]{
+			path:     history.MissedPath,
+			write:    printMissed,
+			happened: "No deadline was missed",
+			recorded: "No missed deadline is recorded",
+		}.show,
+	},
+	{
+		name:  "minutes",
+		check: config.CheckEntity,
+		show: historyTable[history.Point]{
+			path:     history.MinutesPath,
+			write:    writeMinutes,
+			happened: "Nothing happened",
+			recorded: "Nothing is recorded",
+		}.show,
+	},
+	{
+		name: "slack",
+		check: func(place string) error {
+			_, err := dlq.ParsePlace(place)
+			return err
+		},
+		show: historyTable[slack.Summary]{
+			path:     history.SlackPath,
+			write:    writeSlack,
+			happened: "No message with a deadline was settled through this process",
+			recorded: "No settlement of a message with a deadline is recorded",
+		}.show,
+	},
+}
+
+// historyCommand shows a view of the history: the one that its first argument names, or, as a
+// command of that name, always the same.
+func (p *program) historyCommand(always *historyView) *cobra.Command {
+	var q historyQuery
+	cmd := &cobra.Command{
+		Use:   "history missed|minutes|slack [queue or topic]",
+		Short: "Show missed deadlines, counts by the minute, or the slack of the last hours",
+		Long: "Asks the Overdue process at listen.admin for its history, and says for which spans that may lack something.\n\n" +
+			"missed lists up to 1,000 missed deadlines, the latest first.\n\n" +
+			"minutes counts sends, outcomes and alerts by the minute, the latest first. OUTSTANDING is the highest number\n" +
+			"of the minute of deadlines that have come and have no verdict yet, because a message is in flight. Minutes in\n" +
+			"which nothing happened are left out. The numbers are those of that process alone.\n\n" +
+			"slack shows how much time was left before their deadlines when messages were settled, and which deadline 99 of\n" +
+			"100 would have met. It takes a subscription, too. It counts Complete, DeadLetter and receive-and-delete\n" +
+			"through the AMQP endpoint of that process. What consumers settle without passing it is not seen.",
+		Example: "  overdue history missed\n  overdue history missed orders --since 1h --json\n  overdue history minutes --since 1h\n" +
+			"  overdue history slack events/Subscriptions/audit",
+	}
+	if always != nil {
+		cmd.Use = always.name + " [queue or topic]"
+	}
+	durationVar(cmd.Flags(), &q.since, "since", 24*time.Hour, "how far back to read")
+	jsonFlag(cmd, &q.asJSON)
+	view := always
+	check := func(args []string) error {
+		if q.since <= 0 {
+			return fmt.Errorf("--since is %s; it must be positive", q.since)
+		}
+		if always == nil {
+			at := slices.IndexFunc(historyViews, func(v *historyView) bool { return v.name == args[0] })
+			if at < 0 {
+				return fmt.Errorf("%q is no view of the history; write missed, minutes or slack", config.Clip(args[0]))
+			}
+			view, args = historyViews[at], args[1:]
+		}
+		if q.place = strings.Join(args, ""); q.place == "" {
+			return nil
+		}
+		return view.check(q.place)
+	}
+	return p.configured(cmd, settings("listen.admin"), check, func(ctx context.Context, c *config.Config, _ []string) error {
+		addr, err := adminAddress(c, cmd)
+		if err != nil {
+			return err
+		}
+		return view.show(ctx, p, addr, q)
+	})
+}
+
+// A historyTable reads a view from the admin port, and prints it.
+type historyTable[T any] struct {
+	path  string
 	write func(w io.Writer, found []T) error
 	// These say that nothing was found, without gaps in the history and with them.
 	happened, recorded string
 }
 
-// historyCommand adds the flags of a view to its command, and makes it read that.
-func historyCommand[T any](p *program, cmd *cobra.Command, v historyView[T]) *cobra.Command {
-	var asJSON bool
-	var since time.Duration
-	cmd.Args = cobra.MaximumNArgs(1)
-	durationVar(cmd.Flags(), &since, "since", 24*time.Hour, "how far back to read")
-	jsonFlag(cmd, &asJSON)
-	check := func(args []string) error {
-		if since <= 0 {
-			return fmt.Errorf("--since is %s; it must be positive", since)
-		}
-		if len(args) > 0 && args[0] != "" {
-			return v.check(args[0])
-		}
-		return nil
+func (t historyTable[T]) show(ctx context.Context, p *program, addr string, q historyQuery) error {
+	answer, err := history.Fetch[T](ctx, addr, t.path, q.place, time.Now().Add(-q.since))
+	if err != nil {
+		return err
 	}
-	return p.configured(cmd, settings("listen.admin"), check, func(ctx context.Context, c *config.Config, args []string) error {
-		addr, err := adminAddress(c, "deadlines "+cmd.Name())
-		if err != nil {
-			return err
+	err = p.print(q.asJSON, answer.Found, func(w io.Writer, _ int) error {
+		if len(answer.Found) > 0 {
+			return t.write(w, answer.Found)
 		}
-		answer, err := history.Fetch[T](ctx, addr, v.path, strings.Join(args, ""), time.Now().Add(-since))
-		if err != nil {
-			return err
+		none := t.happened
+		if len(answer.Gaps) > 0 {
+			none = t.recorded
 		}
-		err = p.print(asJSON, answer.Found, func(w io.Writer, _ int) error {
-			if len(answer.Found) > 0 {
-				return v.write(w, answer.Found)
-			}
-			none := v.happened
-			if len(answer.Gaps) > 0 {
-				none = v.recorded
-			}
-			_, err := fmt.Fprintf(w, "%s in the last %s.\n", none, shortSpan(since))
-			return err
-		})
-		return errors.Join(err, p.printCoverage(answer.Scope, answer.Gaps, asJSON))
+		_, err := fmt.Fprintf(w, "%s in the last %s.\n", none, shortSpan(q.since))
+		return err
 	})
-}
-
-func missedCommand(p *program) *cobra.Command {
-	return historyCommand(p, &cobra.Command{
-		Use:   "missed [queue or topic]",
-		Short: "List missed deadlines of the last hours, the latest first",
-		Long: "Asks the Overdue process at listen.admin for its history, and lists up to 1,000 missed deadlines. It says for\n" +
-			"which spans the history may lack some.",
-		Example: "  overdue deadlines missed\n  overdue deadlines missed orders --since 1h --json",
-	}, historyView[history.Fetched]{
-		check:    config.CheckEntity,
-		path:     history.MissedPath,
-		write:    printMissed,
-		happened: "No deadline was missed",
-		recorded: "No missed deadline is recorded",
-	})
+	return errors.Join(err, p.printCoverage(answer.Scope, answer.Gaps, q.asJSON))
 }
 
 // printCoverage says what an answer lacks: the rest of the fleet although there is a Redis, or
@@ -123,27 +185,6 @@ func printMissed(w io.Writer, missed []history.Fetched) error {
 	return nil
 }
 
-func slackCommand(p *program) *cobra.Command {
-	return historyCommand(p, &cobra.Command{
-		Use:   "slack [queue, topic or subscription]",
-		Short: "Show how much time was left when messages were settled",
-		Long: "Asks the Overdue process at listen.admin how much time was left before their deadlines when messages\n" +
-			"were settled, and which deadline 99 of 100 would have met. It needs the history there.\n\n" +
-			"It counts Complete, DeadLetter and receive-and-delete through the AMQP endpoint of that process. What\n" +
-			"consumers settle without passing it is not seen.",
-		Example: "  overdue deadlines slack\n  overdue deadlines slack orders --since 1h --json\n  overdue deadlines slack events/Subscriptions/audit",
-	}, historyView[slack.Summary]{
-		check: func(place string) error {
-			_, err := dlq.ParsePlace(place)
-			return err
-		},
-		path:     history.SlackPath,
-		write:    writeSlack,
-		happened: "No message with a deadline was settled through this process",
-		recorded: "No settlement of a message with a deadline is recorded",
-	})
-}
-
 func writeSlack(w io.Writer, found []slack.Summary) error {
 	t := terminal.NewTable(terminal.Width(w), "ENTITY:12", "SETTLED", "LATE", "LEFT, MEDIAN", "LEFT, 99 OF 100", "99 OF 100 WOULD MEET")
 	span := func(ms int64) string { return shortSpan(time.Duration(ms) * time.Millisecond) }
@@ -170,24 +211,6 @@ func shortSpan(d time.Duration) string {
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
 	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
-}
-
-func minutesCommand(p *program) *cobra.Command {
-	return historyCommand(p, &cobra.Command{
-		Use:   "minutes [queue or topic]",
-		Short: "Count sends, outcomes and alerts by the minute, the latest first",
-		Long: "Asks the Overdue process at listen.admin for its history: how many messages were sent, how many deadlines\n" +
-			"were met and missed, and which sinks took alerts. OUTSTANDING is the highest number of the minute of deadlines\n" +
-			"that have come and have no verdict yet, because a message is in flight. Minutes in which nothing happened\n" +
-			"are left out. The numbers are those of that process alone.",
-		Example: "  overdue deadlines minutes --since 1h\n  overdue deadlines minutes orders --json",
-	}, historyView[history.Point]{
-		check:    config.CheckEntity,
-		path:     history.MinutesPath,
-		write:    writeMinutes,
-		happened: "Nothing happened",
-		recorded: "Nothing is recorded",
-	})
 }
 
 // A minute is a row: an entity or a sink in one minute.

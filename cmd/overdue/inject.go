@@ -60,7 +60,7 @@ func (p *program) injectCommand() *cobra.Command {
 		p.reportInjected(&o, &result)
 		return nil
 	}
-	cmd.AddCommand(p.injectServeCommand())
+	addHidden(cmd, p.injectServeCommand()) // the chart runs it
 	return cmd
 }
 

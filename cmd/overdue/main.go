@@ -84,19 +84,15 @@ func (p *program) rootCommand() *cobra.Command {
 		SilenceUsage:     true,
 		PersistentPreRun: func(*cobra.Command, []string) { p.running = true },
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(wrongFlag)
 	for _, g := range []struct {
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"start", "Start here:", []*cobra.Command{p.demoCommand(), p.planCommand(), p.doctorCommand(), p.verifyCommand(), p.configCommand()}},
+		{"start", "Start here:", []*cobra.Command{p.demoCommand(), p.configCommand(), p.doctorCommand()}},
 		{"run", "Run:", []*cobra.Command{p.roleCommand(config.RoleRun), p.roleCommand(config.RoleProxy), p.roleCommand(config.RoleMonitor),
-			p.injectCommand(), p.healthcheckCommand(), p.waitCommand()}},
-		{"operate", "Operate:", []*cobra.Command{p.deadlinesCommand(), p.explainCommand(), p.dlqCommand(), p.sendCommand()}},
-		{"develop", "Develop:", []*cobra.Command{p.brokerCommand(), p.benchCommand()}},
-		{"other", "Other commands:", []*cobra.Command{p.versionCommand()}},
+			p.brokerCommand(), p.injectCommand(), p.waitCommand("wait", false)}},
+		{"operate", "Operate:", []*cobra.Command{p.deadlinesCommand(), p.historyCommand(nil), p.explainCommand(), p.dlqCommand(), p.sendCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
@@ -104,15 +100,26 @@ func (p *program) rootCommand() *cobra.Command {
 		}
 		root.AddCommand(g.commands...)
 	}
-	root.SetCompletionCommandGroupID("other")
+	addHidden(root, p.benchCommand(), p.versionCommand())
+	addHidden(root, p.planCommand(), p.verifyCommand(), p.waitCommand("healthcheck", true)) // by the names that they had
 	root.Version = version.String()
 	root.SetVersionTemplate(version.Line() + "\n")
 	root.SetHelpCommand(helpCommand())
-	root.SetHelpCommandGroupID("other")
+	root.SetHelpCommandGroupID("start")
+	root.CompletionOptions.HiddenDefaultCmd = true
 	root.InitDefaultCompletionCmd()
+	root.SetGlobalNormalizationFunc(nameFlag)
 	instruct(root)
 	wrapHelp(root)
 	return root
+}
+
+// addHidden adds commands that help does not list.
+func addHidden(parent *cobra.Command, commands ...*cobra.Command) {
+	for _, c := range commands {
+		c.Hidden = true
+	}
+	parent.AddCommand(commands...)
 }
 
 func (p *program) versionCommand() *cobra.Command {

@@ -25,8 +25,8 @@ func (p *program) planCommand() *cobra.Command {
 		Long: "Computes what Overdue needs for a load beyond what the app does anyway, which share of the limits of the\n" +
 			"tier that is, and at which rate it stops. Nothing is connected to, and nothing is measured: the figures come\n" +
 			"from `overdue bench`, and are on the high side.",
-		Example: "  overdue plan --rate 2000/s --deadline 30s --missed 1% --queues 12 --tier standard\n" +
-			"  overdue plan --rate 5M/day --deadline 1h --missed 0.1% --price-per-million 0.80 --json",
+		Example: "  overdue doctor plan --rate 2000/s --deadline 30s --missed 1% --queues 12 --tier standard\n" +
+			"  overdue doctor plan --rate 5M/day --deadline 1h --missed 0.1% --price-per-million 0.80 --json",
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()

@@ -41,9 +41,9 @@ var roleTexts = map[string]struct{ short, long, example string }{
 			"development, or on disk with --broker-directory. Nothing is monitored. When it serves, it prints a line that begins with\n" +
 			"Endpoint= and is the connection string. docs/broker/README.md has more.",
 		example: "  overdue broker                                        # queues are made when they are named\n" +
-			"  overdue broker --broker-listen 127.0.0.1:0 --isolate  # for tests: any free port\n" +
+			"  overdue broker --broker-listen 127.0.0.1:0 --broker-isolate  # for tests: any free port\n" +
 			"  overdue broker --broker-directory /var/lib/overdue/broker   # messages survive a restart\n" +
-			"  overdue broker --emulator-config Config.json --broker-listen 127.0.0.1:5672 \\\n    --broker-also-listen 127.0.0.1:5300"},
+			"  overdue broker --broker-emulator-config Config.json --broker-listen 127.0.0.1:5672 \\\n    --broker-also-listen 127.0.0.1:5300"},
 }
 
 // roleCommand is the command of one role, with the flags that mean something to it.

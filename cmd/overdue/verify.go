@@ -33,9 +33,9 @@ func (p *program) verifyCommand() *cobra.Command {
 			"is wrong, or if none could be tried (with --strict: if one could not), 2 for bad usage or configuration, 0\n" +
 			"otherwise.\n" +
 			"If queues cannot be removed, they delete themselves after five idle minutes.",
-		Example: "  overdue verify --namespace contoso.servicebus.windows.net\n" +
-			"  overdue verify --yes --json > report.json\n" +
-			"  overdue verify release-keeps-count dead-letter-number",
+		Example: "  overdue doctor verify --namespace contoso.servicebus.windows.net\n" +
+			"  overdue doctor verify --yes --json > report.json\n" +
+			"  overdue doctor verify release-keeps-count dead-letter-number",
 		ValidArgs: verify.IDs(),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print only the report, as JSON")

@@ -84,7 +84,7 @@ func TestLogsHideNothing(t *testing.T) {
 }
 
 // unasked are commands that print nothing that comes from outside, or are asked elsewhere.
-var unasked = []string{"bench", "completion", "demo", "help", "inject", "inject serve", "plan", "broker", "monitor", "proxy", "run", "doctor lag", "verify", "config example", "config schema", "version", "wait"}
+var unasked = []string{"bench", "completion", "demo", "help", "inject", "inject serve", "plan", "broker", "monitor", "proxy", "run", "doctor lag", "doctor plan", "doctor verify", "verify", "config example", "config schema", "version", "wait"}
 
 // A message whose texts are all hostile goes through everything that prints. Where it says what it says, it says so visibly.
 func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
@@ -149,9 +149,11 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		ask(false, slices.Concat([]string{"explain", "orders", hostileID + "!"}, json)...)
 		ask(false, slices.Concat([]string{"deadlines"}, json)...)
 		ask(true, slices.Concat([]string{"deadlines", "orders"}, json)...)
-		ask(true, slices.Concat([]string{"deadlines", "missed", "orders"}, json)...)
-		ask(false, slices.Concat([]string{"deadlines", "slack", "orders"}, json)...)
-		ask(false, slices.Concat([]string{"deadlines", "minutes"}, json)...)
+		for _, command := range []string{"history", "deadlines"} {
+			ask(true, slices.Concat([]string{command, "missed", "orders"}, json)...)
+			ask(false, slices.Concat([]string{command, "slack", "orders"}, json)...)
+			ask(false, slices.Concat([]string{command, "minutes"}, json)...)
+		}
 		ask(true, slices.Concat([]string{"dlq", "resubmit", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"dlq", "purge", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"send", "orders", "--message-id", hostileID, "--within", "1h"}, json)...)
@@ -159,6 +161,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		ask(false, slices.Concat([]string{"config", "print"}, json)...)
 	}
 	ask(false, "healthcheck")
+	ask(false, "wait", "--once")
 	ask(false, "config", "check", "--config", hostileConfig(t))
 	ask(true, "dlq", "list", hostileID)
 	ask(true, "send", hostileID)

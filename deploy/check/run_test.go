@@ -78,7 +78,7 @@ func TestComposeKeepsDeadlines(t *testing.T) {
 		namespace := ""
 		if folder == "emulator" {
 			// The file has the monitor queue, as it must for the emulator; ours would make it by itself.
-			namespace = startBroker(t, "--emulator-config", "../compose/emulator/Config.json", "--monitor-queue", "another")
+			namespace = startBroker(t, "--broker-emulator-config", "../compose/emulator/Config.json", "--monitor-queue", "another")
 		}
 		p := w.start(t, namespace)
 		// The commands of the service app with curl.

@@ -46,7 +46,7 @@ func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
 	for properties, want := range map[string]string{
 		`{"LockDuration": "PT1M", "MaxDeliveryCount": 10, "DefaultMessageTimeToLive": "PT1H"}`: "",
 		`{"LockDuration": "PT5M", "RequiresDuplicateDetection": true}`:                         "",
-		`{"RequiresSession": true}`: `--emulator-config: queue "Overdue-Monitor", the monitor queue: it requires sessions, which companions do not have; set RequiresSession to false, or change monitorQueue`,
+		`{"RequiresSession": true}`: `--broker-emulator-config: queue "Overdue-Monitor", the monitor queue: it requires sessions, which companions do not have; set RequiresSession to false, or change monitorQueue`,
 		`{"ForwardTo": "orders"}`:   `it forwards to orders, where no monitor sees the companions; take ForwardTo out, or change monitorQueue`,
 	} {
 		file := filepath.Join(t.TempDir(), "Config.json")

@@ -71,8 +71,8 @@ func listen(c *config.Config, key, addr string) (net.Listener, error) {
 	}
 	s := config.SettingAt(key)
 	ways := fmt.Sprintf("%s or %s in the configuration file", s.Env(), key)
-	if s.Flag != "" {
-		ways = "--" + s.Flag + ", " + ways
+	if s.Flag {
+		ways = "--" + s.FlagName() + ", " + ways
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):

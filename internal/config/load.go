@@ -114,7 +114,7 @@ func Load(file string, getenv func(string) string, flags map[string]string) (*Co
 			env.scalar(s, s.Env(), text)
 		}
 		if text, ok := flags[s.Path]; ok {
-			flag.scalar(s, s.flagName(), text)
+			flag.scalar(s, s.flagPlace(), text)
 		}
 	}
 	if err := errors.Join(append(env.errs, flag.errs...)...); err != nil {

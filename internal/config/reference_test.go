@@ -253,8 +253,8 @@ func (s *Setting) documentedSources() string {
 		return "–"
 	}
 	text := "`" + s.Env() + "`"
-	if s.Flag != "" {
-		text += " `--" + s.Flag + "`"
+	if s.Flag {
+		text += " `--" + s.FlagName() + "`"
 	}
 	return text
 }

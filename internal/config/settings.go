@@ -21,7 +21,7 @@ type Setting struct {
 	Kind    kind
 	Default string // as one would write it; "" = empty, zero or nothing
 	Help    string // one or two sentences
-	Flag    string // "" = none
+	Flag    bool   // whether the commands have a flag for it
 
 	DefaultNote string // more about the default
 
@@ -56,12 +56,18 @@ func (s *Setting) Env() string {
 	return b.String()
 }
 
-// flagName is the setting as a flag. The demo sets some that have none by their keys.
-func (s *Setting) flagName() string {
-	if s.Flag == "" {
+// FlagName is the flag of the setting without its dashes: listen-admin for listen.admin.
+func (s *Setting) FlagName() string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(s.Env(), "OVERDUE_"), "_", "-"))
+}
+
+// flagPlace names the flag as the source of a value. The demo sets some that have none by their
+// keys.
+func (s *Setting) flagPlace() string {
+	if !s.Flag {
 		return s.Path
 	}
-	return "--" + s.Flag
+	return "--" + s.FlagName()
 }
 
 // element reports whether the setting belongs to the elements of a list.
@@ -73,7 +79,7 @@ const day = int64(24 * time.Hour)
 var Settings = slices.Concat(processSettings, brokerSettings, queueSettings, topicSettings, componentSettings, alertSettings, watchSettings)
 
 var processSettings = slices.Concat([]*Setting{
-	{Path: "namespace", Kind: kindString, secret: true, Flag: "namespace",
+	{Path: "namespace", Kind: kindString, secret: true, Flag: true,
 		Help: "Which Service Bus namespace to work with: empty for the embedded broker, a name such as `contoso.servicebus.windows.net` " +
 			"to sign in with the machine's Azure identity, or a connection string. A connection string on the command line shows in the process list; " +
 			"better give it by environment variable or namespaceFile."},
@@ -81,9 +87,9 @@ var processSettings = slices.Concat([]*Setting{
 		Help: "A file that holds what namespace would, such as a mounted secret. Give one of the two."},
 	{Path: "namespaceAdmin", Kind: kindURL, DefaultNote: "HTTPS at the namespace's name; of an emulator HTTP at its port, or at 5300",
 		Help: "Where the administration API of the namespace is, if it is elsewhere, such as `http://localhost:5301`. It is asked how queues and topics were made."},
-	{Path: "monitorQueue", Kind: kindEntity, Default: "overdue-monitor", Flag: "monitor-queue",
+	{Path: "monitorQueue", Kind: kindEntity, Default: "overdue-monitor", Flag: true,
 		Help: "The queue that holds the companions. The embedded broker makes it, or takes the one that a file of the emulator names; in a namespace it has to exist."},
-	{Path: "monitorQueues", Kind: kindCount, Default: "1", Flag: "monitor-queues", min: 1, max: monitorqueue.Most,
+	{Path: "monitorQueues", Kind: kindCount, Default: "1", Flag: true, min: 1, max: monitorqueue.Most,
 		Help: "How many monitor queues there are, for loads that outgrow one: with 3 they are monitorQueue itself and, with `.2` and `.3` behind its name, two more. Each queue or topic has its companions on one of them. " +
 			"All processes of one monitorQueue need the same value. When the number changes, the companions stay where they are, and monitors still receive them; docs/operate/capacity.md says how to change it."},
 	{Path: "companions", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "each", "slot"},
@@ -104,18 +110,18 @@ var processSettings = slices.Concat([]*Setting{
 		Help: "The certificates, in PEM, that the certificate of a Redis with TLS is checked against."},
 	{Path: "shutdownTimeout", Kind: kindDuration, Default: "25s", min: int64(time.Second), max: int64(10 * time.Minute),
 		Help: "How long a clean stop may take before it is a failure. The two delays come before it and do not count."},
-	{Path: "minSigtermDelay", Kind: kindDuration, Default: "0s", max: int64(10 * time.Minute), Flag: "min-sigterm-delay",
+	{Path: "minSigtermDelay", Kind: kindDuration, Default: "0s", max: int64(10 * time.Minute), Flag: true,
 		Help: "How long the endpoints still accept connections after SIGTERM, while /readyz says that they close. See docs/operate/start-and-stop.md."},
-	{Path: "maxSigtermDelay", Kind: kindDuration, Default: "0s", max: int64(time.Hour), Flag: "max-sigterm-delay",
+	{Path: "maxSigtermDelay", Kind: kindDuration, Default: "0s", max: int64(time.Hour), Flag: true,
 		Help: "How long after SIGTERM the connections of apps are kept, so that apps can end their work: the stop begins when the last one has been closed, at the latest then. 0 = they are closed at once, or after minSigtermDelay."},
 
-	{Path: "listen.amqp", Kind: kindEndpoint, Default: "127.0.0.1:5672", Flag: "listen-amqp",
+	{Path: "listen.amqp", Kind: kindEndpoint, Default: "127.0.0.1:5672", Flag: true,
 		Help: "Where the AMQP endpoint listens, the drop-in endpoint for the Service Bus SDKs. Port 0 takes any free one. " +
 			"This address, that of listen.http and that of listen.amqps take the same: AMQP, AMQP over WebSocket and REST, as their first bytes show. " +
 			"Beyond loopback they need TLS and keys, and take nothing but TLS."},
-	{Path: "listen.http", Kind: kindEndpoint, Default: "127.0.0.1:5300", Flag: "listen-http",
+	{Path: "listen.http", Kind: kindEndpoint, Default: "127.0.0.1:5300", Flag: true,
 		Help: "Where the REST endpoint listens: `POST /{queue}/messages`. Port 0 takes any free one."},
-	{Path: "listen.amqps", Kind: kindEndpoint, Flag: "listen-amqps",
+	{Path: "listen.amqps", Kind: kindEndpoint, Flag: true,
 		Help: "One more address of the endpoints, for TLS alone, such as `127.0.0.1:5671`: the port that clients choose by themselves. It makes the other endpoints speak TLS, too."},
 	{Path: "listen.tls.enabled", Kind: KindBool, Default: "false", DefaultNote: "; true with listen.amqps",
 		Help: "Whether the endpoints speak TLS. Without certFile Overdue makes a certificate of its own, and prints where it is."},
@@ -127,9 +133,9 @@ var processSettings = slices.Concat([]*Setting{
 		Help: "The queue or topic that the key is good for, and what lies below its name; every one if this is empty."},
 	{Path: "listen.maxConnections", Kind: kindCount, Default: "10000", min: 1, max: 1_000_000,
 		Help: "How many connections the endpoints take at a time, together. Each AMQP connection has another one to the namespace."},
-	{Path: "listen.admin", Kind: kindAddress, Default: "127.0.0.1:9095", DefaultNote: "; any free port when broker.listen takes one", Flag: "listen-admin",
+	{Path: "listen.admin", Kind: kindAddress, Default: "127.0.0.1:9095", DefaultNote: "; any free port when broker.listen takes one", Flag: true,
 		Help: "Where probes, metrics and the operator's endpoints listen."},
-	{Path: "listen.probes", Kind: kindEndpoint, Flag: "listen-probes",
+	{Path: "listen.probes", Kind: kindEndpoint, Flag: true,
 		Help: "One more address for /livez, /readyz, /startupz and /metrics, and nothing else, which other machines may reach: `:9096` for the probes of Kubernetes and for Prometheus. No key is needed there."},
 })
 
@@ -204,10 +210,10 @@ var componentSettings = []*Setting{
 		Help: "The token that the dashboard demands for each action, of 16 characters at least: to resubmit and purge dead letters. Without one the dashboard only reads."},
 	{Path: "dashboard.tokenFile", Kind: kindFile, Help: "A file that holds the token."},
 
-	{Path: "log.level", Kind: KindChoice, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Flag: "log-level",
+	{Path: "log.level", Kind: KindChoice, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Flag: true,
 		Help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` and the header `Overdue-Admin: 1` changes it at run time. " +
 			"Of warnings and errors with the same message, and of lines about the connections of apps, five in 10 s are logged; `lines_left_out` in the next one says how many were left out. Events are logged without limit, and so is everything at `debug`, which also logs each send."},
-	{Path: "log.format", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "json", "console"}, Flag: "log-format",
+	{Path: "log.format", Kind: KindChoice, Default: "auto", Choices: []string{"auto", "json", "console"}, Flag: true,
 		Help: "`auto` is console on a terminal and JSON elsewhere."},
 	{Path: "log.frames", Kind: KindBool, Default: "false",
 		Help: "Whether every AMQP frame of the AMQP endpoint is logged, at level `debug`: what it says of connections, links, credit and outcomes, and nothing of messages, tokens or locks."},
@@ -218,13 +224,13 @@ var componentSettings = []*Setting{
 var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.enabled", Kind: KindBool, Default: "true", DefaultNote: "; false in the image and as a service",
 		Help: "Whether `overdue run` brings the embedded broker where no namespace is given. Unless broker.directory is set, it keeps messages in memory, so they are lost at stop. With `false` it refuses to start without a namespace. The default is `false` where `OVERDUE_UNATTENDED` is set, as it is in the image and in the unit of systemd."},
-	{Path: "broker.directory", Kind: kindFile, Flag: "broker-directory",
+	{Path: "broker.directory", Kind: kindFile, Flag: true,
 		Help: "The directory in which the embedded broker keeps its entities and messages, so that they survive a restart, a kill and a loss of power. It belongs to one process and lies on a local disk; the directory above it has to exist. Without it, everything is in memory and lost at stop."},
-	{Path: "broker.listen", Kind: kindEndpoint, Default: "127.0.0.1:5673", Flag: "broker-listen",
+	{Path: "broker.listen", Kind: kindEndpoint, Default: "127.0.0.1:5673", Flag: true,
 		Help: "Where the embedded broker listens: for AMQP, AMQP over WebSocket, TLS and HTTP, as their first bytes show. What is sent there directly is not monitored. Port 0 takes any free one."},
-	{Path: "broker.alsoListen", Kind: kindEndpoints, Flag: "broker-also-listen",
+	{Path: "broker.alsoListen", Kind: kindEndpoints, Flag: true,
 		Help: "Further addresses for the same, separated by commas. `127.0.0.1:5672,127.0.0.1:5300` are those of the official emulator."},
-	{Path: "broker.tls.enabled", Kind: KindBool, Default: "false", Flag: "tls",
+	{Path: "broker.tls.enabled", Kind: KindBool, Default: "false", Flag: true,
 		Help: "Whether the embedded broker speaks TLS. Without certFile it makes a certificate of its own, and prints where it is."},
 	{Path: "broker.tls.listen", Kind: kindEndpoint, Default: "127.0.0.1:5671", DefaultNote: "; none when broker.listen takes any free port",
 		Help: "One more address when TLS is enabled: the port that clients choose by themselves. All others speak TLS then, too."},
@@ -234,17 +240,17 @@ var brokerSettings = slices.Concat([]*Setting{
 }, keySettings("broker.keys"), []*Setting{
 	{Path: "broker.acceptJwt", Kind: KindBool, Default: "false",
 		Help: "Whether any token of Microsoft Entra ID is good in addition to the keys. The broker cannot check whose it is."},
-	{Path: "broker.isolate", Kind: KindBool, Default: "false", Flag: "isolate",
+	{Path: "broker.isolate", Kind: KindBool, Default: "false", Flag: true,
 		Help: "Whether each SharedAccessKeyName other than RootManageSharedAccessKey is a namespace of its own, so that parallel tests share one broker."},
-	{Path: "broker.expiry", Kind: KindChoice, Default: "lazy", Choices: []string{"lazy", "lazy-head", "eager"}, Flag: "broker-expiry",
+	{Path: "broker.expiry", Kind: KindChoice, Default: "lazy", Choices: []string{"lazy", "lazy-head", "eager"}, Flag: true,
 		Help: "When expired messages leave a queue of the embedded broker: `lazy`, as in Azure, moves all of them when somebody receives; " +
 			"`lazy-head` then moves only what stands before the first live message; `eager` moves each at once."},
 	{Path: "broker.quirks", Kind: kindStrings, Choices: quirk.Names(),
 		Help: "Ways in which the embedded broker differs from what is assumed of Service Bus, separated by commas; docs/internals/servicebus.md explains each. " +
 			"For tests of what happens if an assumption is wrong."},
-	{Path: "broker.autoCreate", Kind: KindBool, Default: "false", DefaultNote: "; true without a file", Flag: "broker-auto-create",
+	{Path: "broker.autoCreate", Kind: KindBool, Default: "false", DefaultNote: "; true without a file", Flag: true,
 		Help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires, so that Overdue can do its work; in Azure, deadLetteringOnMessageExpiration is off by default."},
-	{Path: "broker.monitorQueue", Kind: KindBool, Default: "true", Flag: "broker-monitor-queue",
+	{Path: "broker.monitorQueue", Kind: KindBool, Default: "true", Flag: true,
 		Help: "Whether `overdue broker` makes the monitor queue, so that a proxy and a monitor can use it at once. `overdue run` always does."},
 	{Path: "broker.clockOffset", Kind: kindDuration, Default: "0s", min: -day / 2, max: day / 2,
 		Help: "How far the embedded broker's clock is ahead of the machine's. For tests of skewed clocks."},
@@ -254,7 +260,7 @@ var brokerSettings = slices.Concat([]*Setting{
 		Help: "Detach a link that has been idle for this long, unless it leads to `$cbs`. Azure does so after 10m; 0 = never."},
 	{Path: "broker.connectionIdleTimeout", Kind: kindDuration, Default: "0s", max: day,
 		Help: "Close a connection that has had no link for this long, but to `$cbs`. Azure does so after 5m; 0 = never."},
-	{Path: "broker.emulatorConfig", Kind: kindFile, Flag: "emulator-config",
+	{Path: "broker.emulatorConfig", Kind: kindFile, Flag: true,
 		Help: "The Config.json of Microsoft's Service Bus emulator, as it is: its queues and topics come on top of those below."},
 	{Path: "broker.queues", Kind: kindList,
 		Help: "The queues of the embedded broker."},

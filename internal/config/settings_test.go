@@ -62,7 +62,7 @@ func ofBroker(typ reflect.Type) bool {
 func TestVariablesAndFlagsAreUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, s := range Settings {
-		for _, name := range []string{s.Env(), s.Flag} {
+		for _, name := range []string{s.Env(), s.FlagName()} {
 			if name == "" {
 				continue
 			}
@@ -72,11 +72,14 @@ func TestVariablesAndFlagsAreUnique(t *testing.T) {
 			seen[name] = s.Path
 		}
 	}
-	for path, want := range map[string]string{
-		"listen.amqp": "OVERDUE_LISTEN_AMQP", "namespace": "OVERDUE_NAMESPACE", "broker.autoCreate": "OVERDUE_BROKER_AUTO_CREATE",
+	for path, want := range map[string][2]string{
+		"listen.amqp":        {"OVERDUE_LISTEN_AMQP", "listen-amqp"},
+		"namespace":          {"OVERDUE_NAMESPACE", "namespace"},
+		"broker.autoCreate":  {"OVERDUE_BROKER_AUTO_CREATE", "broker-auto-create"},
+		"broker.tls.enabled": {"OVERDUE_BROKER_TLS_ENABLED", "broker-tls-enabled"},
 	} {
-		if got := byPath[path].Env(); got != want {
-			t.Errorf("variable of %s = %s, want %s", path, got, want)
+		if got := [2]string{byPath[path].Env(), byPath[path].FlagName()}; got != want {
+			t.Errorf("variable and flag of %s = %s, want %s", path, got, want)
 		}
 	}
 }

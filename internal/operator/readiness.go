@@ -34,6 +34,7 @@ const (
 // A Readiness is the answer of /readyz.
 type Readiness struct {
 	Ready  bool
+	Status string // of HTTP
 	Checks string // a line for each check
 }
 
@@ -57,7 +58,24 @@ func AskReadiness(ctx context.Context, addr string) (r Readiness, err error) {
 	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
 		return r, fmt.Errorf("%s answers %s, which is not Overdue's /readyz", addr, resp.Status)
 	}
-	return Readiness{Ready: resp.StatusCode == http.StatusOK, Checks: string(body)}, nil
+	return Readiness{
+		Ready:  resp.StatusCode == http.StatusOK,
+		Status: resp.Status,
+		Checks: string(body),
+	}, nil
+}
+
+// CheckState asks the process with the admin port addr once. It returns its checks, or an error when
+// the process is not in that state, one of [AwaitedStates].
+func CheckState(ctx context.Context, addr, state string) (checks string, err error) {
+	r, err := AskReadiness(ctx, addr)
+	switch {
+	case r.is(state, err):
+		return r.Checks, nil
+	case err != nil:
+		return "", fmt.Errorf("nothing answers on listen.admin, %s: %w", addr, err)
+	}
+	return "", fmt.Errorf("not %s (%s)\n%s", state, r.Status, strings.TrimSpace(r.Checks))
 }
 
 // Await returns when the process with the admin port addr is in one of [AwaitedStates], or with an

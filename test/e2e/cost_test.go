@@ -115,7 +115,7 @@ func (s *scene) consumeUpTo(ctx context.Context, r *azservicebus.Receiver, left 
 	}
 }
 
-// `overdue plan` states how much of the monitor queue a companion takes.
+// `overdue doctor plan` states how much of the monitor queue a companion takes.
 func TestACompanionTakesTheSpaceOfThePlan(t *testing.T) {
 	for companions, slots := range map[string]bool{cost.Each: false, cost.Slot: true} {
 		t.Run(companions, func(t *testing.T) {

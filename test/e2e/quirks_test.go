@@ -33,7 +33,7 @@ func TestWhateverHappensUnderQuirks(t *testing.T) {
 		switch q.Set {
 		case quirk.BatchUnscheduled: // companions would come as fast as the network is, and fake time would stand still
 		// Then what a consumer holds counts as received, and what expired before a monitor saw it is
-		// unknown: see the table of overdue verify.
+		// unknown: see the table of overdue doctor verify.
 		case quirk.PeekHidesLocked, quirk.DeadLettersRenumbered, quirk.DeadLettersRestamped:
 		default:
 			single = append(single, q.Set)

@@ -114,7 +114,7 @@ func (c *control) named(r *http.Request) (*broker.Namespace, error) {
 	}
 	n := c.broker.Namespace(name)
 	if n == c.broker.Default() {
-		return nil, badControl("there is no namespace %.50q: start the broker with --isolate, name no more than 10000, with 256 bytes at most", name)
+		return nil, badControl("there is no namespace %.50q: start the broker with --broker-isolate, name no more than 10000, with 256 bytes at most", name)
 	}
 	return n, nil
 }

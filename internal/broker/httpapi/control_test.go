@@ -214,7 +214,7 @@ func TestControlListsItself(t *testing.T) {
 
 func TestControlNamesANamespace(t *testing.T) {
 	s := setupControl(t)
-	if got := string(s.ask("GET", "/_overdue/entities?namespace=t1", "", http.StatusBadRequest)); !strings.Contains(got, "--isolate") {
+	if got := string(s.ask("GET", "/_overdue/entities?namespace=t1", "", http.StatusBadRequest)); !strings.Contains(got, "--broker-isolate") {
 		t.Errorf("a namespace of a broker that has one: %s, want how to have more", got)
 	}
 	b, err := broker.New(broker.Config{Isolate: true, Queues: []broker.QueueConfig{{Name: "q"}}})

@@ -4,7 +4,7 @@
 // can confirm an assumption, so each has a trial: a few operations on queues that exist only for
 // it.
 //
-// The table of assumptions is the one place that states them. `overdue verify` tries them, and
+// The table of assumptions is the one place that states them. `overdue doctor verify` tries them, and
 // docs/internals/servicebus.md shows them.
 package verify
 
