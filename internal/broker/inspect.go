@@ -5,8 +5,10 @@ package broker
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"overdue/internal/broker/queue"
+	"overdue/internal/servicebus/address"
 )
 
 // Operations on a namespace for tests and operators, which no client has.
@@ -52,6 +54,55 @@ func (n *Namespace) Detach(path string) error {
 	}
 	e.partLinks()
 	return nil
+}
+
+// Purged is what a purge has removed of one entity.
+type Purged struct {
+	Path   string // of the entity, or of its dead-letter queue
+	Kind   Kind
+	Counts queue.Counts
+}
+
+// Purge removes the messages of the entity at path in every state, with the states of its sessions
+// and its duplicate history: of a topic those of its subscriptions, of a dead-letter queue what is
+// dead alone, and for "" those of all entities. Entities and links stay. It returns when that is on
+// disk. Errors: ErrEntityNotFound; queue.ErrNoRoom and queue.ErrNotStored, which remove nothing when
+// they come at once.
+func (n *Namespace) Purge(path string) (all []Purged, err error) {
+	a := parseAddress(path)
+	e := n.entities.find(a.Entity())
+	var some []*Entity
+	switch {
+	case path == "": // topics first: what is on its way ends in what follows
+		some = slices.Concat(n.entities.all(KindTopic), n.entities.all(KindQueue), n.entities.all(KindSubscription))
+	case e == nil || a.Node != address.Messages:
+		return nil, fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
+	default:
+		some = append(some, e)
+		some = append(some, e.subscriptions()...)
+	}
+	err = n.b.durably(func() error {
+		for _, e := range some {
+			all = append(all, e.purge(a))
+		}
+		return nil
+	})
+	return all, err
+}
+
+// purge removes what an address of e means. On disk that is one piece.
+func (e *Entity) purge(a address.Address) Purged {
+	defer e.ns.b.hold()()
+	p := Purged{
+		Path:   e.path,
+		Kind:   e.kind,
+		Counts: e.node(a).Purge(),
+	}
+	if isDead(a) {
+		p.Path += strings.TrimPrefix(a.String(), a.Entity())
+		p.Counts = queue.Counts{DeadLetter: p.Counts.Active + p.Counts.Deferred, Size: p.Counts.Size}
+	}
+	return p
 }
 
 // Reset makes the namespace as it was at the start. Every entity goes, with its messages, and those

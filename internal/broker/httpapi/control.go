@@ -29,6 +29,7 @@ import (
 //	GET    /_overdue/                     this list
 //	GET    /_overdue/entities             all entities, with counts
 //	GET    /_overdue/messages/{path}      the messages of a queue, subscription or …/$DeadLetterQueue; ?from=, ?max=
+//	DELETE /_overdue/messages[/{path}]    removes the messages of one of those, or all of them; entities and links stay
 //	POST   /_overdue/reset                as at the start: messages, entities and faults of this namespace
 //	GET    /_overdue/clock                by how much the clock is ahead
 //	POST   /_overdue/clock                {"advance": "1h"} or {"offset": "0s"}
@@ -56,16 +57,18 @@ func newControl(b *broker.Broker, namespace func(*http.Request) *broker.Namespac
 	c := &control{broker: b, namespace: namespace, mux: http.NewServeMux()}
 	c.mux.HandleFunc(ControlPath, serveControlList)
 	for pattern, h := range map[string]func(*broker.Namespace, *http.Request) (any, error){
-		"GET /_overdue/entities":           c.entities,
-		"GET /_overdue/messages/{path...}": c.messages,
-		"POST /_overdue/reset":             c.reset,
-		"GET /_overdue/clock":              c.clock,
-		"POST /_overdue/clock":             c.setClock,
-		"GET /_overdue/faults":             c.listFaults,
-		"POST /_overdue/faults":            c.inject,
-		"DELETE /_overdue/faults":          c.heal,
-		"DELETE /_overdue/faults/{id}":     c.heal,
-		"POST /_overdue/detach/{path...}":  c.detach,
+		"GET /_overdue/entities":              c.entities,
+		"GET /_overdue/messages/{path...}":    c.messages,
+		"DELETE /_overdue/messages":           c.purge,
+		"DELETE /_overdue/messages/{path...}": c.purge,
+		"POST /_overdue/reset":                c.reset,
+		"GET /_overdue/clock":                 c.clock,
+		"POST /_overdue/clock":                c.setClock,
+		"GET /_overdue/faults":                c.listFaults,
+		"POST /_overdue/faults":               c.inject,
+		"DELETE /_overdue/faults":             c.heal,
+		"DELETE /_overdue/faults/{id}":        c.heal,
+		"POST /_overdue/detach/{path...}":     c.detach,
 	} {
 		c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { c.answer(w, r, h) })
 	}
@@ -91,6 +94,9 @@ func (c *control) answer(w http.ResponseWriter, r *http.Request, h func(*broker.
 		return
 	case errors.Is(err, errRequest):
 		http.Error(w, strings.TrimPrefix(err.Error(), errRequest.Error()+": "), http.StatusBadRequest)
+		return
+	case errors.Is(err, queue.ErrNoRoom), errors.Is(err, queue.ErrNotStored):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -124,6 +130,7 @@ const controlList = `Behind the protocol, for tests. Answers are JSON.
 
 GET    /_overdue/entities             all entities, with counts
 GET    /_overdue/messages/{path}      messages of orders, orders/$DeadLetterQueue or events/Subscriptions/audit; ?from=, ?max=
+DELETE /_overdue/messages[/{path}]    removes the messages of one of those, or all of them; entities and links stay
 POST   /_overdue/reset                as at the start: messages, entities and faults of this namespace
 GET    /_overdue/clock                by how much the clock is ahead
 POST   /_overdue/clock                {"advance": "1h"} or {"offset": "0s"}
@@ -160,7 +167,8 @@ func readJSON(r *http.Request, v any) error {
 	return nil
 }
 
-// An entityForm is one entity as GET /_overdue/entities shows it.
+// An entityForm is one entity as GET /_overdue/entities shows it, and what a purge has removed of
+// one.
 type entityForm struct {
 	Path       string `json:"path"`
 	Kind       string `json:"kind"` // queue, topic or subscription
@@ -174,14 +182,21 @@ type entityForm struct {
 func (c *control) entities(n *broker.Namespace, _ *http.Request) (any, error) {
 	all := []entityForm{}
 	for _, e := range n.Entities() {
-		counts := e.Queue().Counts()
-		all = append(all, entityForm{
-			Path: e.Path(), Kind: e.Kind().String(),
-			Active: counts.Active, Deferred: counts.Deferred, Scheduled: counts.Scheduled,
-			DeadLetter: counts.DeadLetter, Bytes: counts.Size,
-		})
+		all = append(all, newEntityForm(e.Path(), e.Kind(), e.Queue().Counts()))
 	}
 	return all, nil
+}
+
+func newEntityForm(path string, kind broker.Kind, n queue.Counts) entityForm {
+	return entityForm{
+		Path:       path,
+		Kind:       kind.String(),
+		Active:     n.Active,
+		Deferred:   n.Deferred,
+		Scheduled:  n.Scheduled,
+		DeadLetter: n.DeadLetter,
+		Bytes:      n.Size,
+	}
 }
 
 // maxControlMessages is how many messages one request shows.
@@ -207,6 +222,19 @@ func (c *control) messages(n *broker.Namespace, r *http.Request) (any, error) {
 		}
 	}
 	return forms, nil
+}
+
+// purge removes messages. Those who look for what they sent in vain read in the answer what is gone.
+func (c *control) purge(n *broker.Namespace, r *http.Request) (any, error) {
+	purged, err := n.Purge(r.PathValue("path"))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]entityForm, len(purged))
+	for i, p := range purged {
+		all[i] = newEntityForm(p.Path, p.Kind, p.Counts)
+	}
+	return all, nil
 }
 
 // numberOf reads a number of the query.

@@ -237,7 +237,8 @@ func TestControlNamesANamespace(t *testing.T) {
 	}
 	s.ask("GET", "/_overdue/entities?namespace="+strings.Repeat("a", 257), "", http.StatusBadRequest)
 	s.ask("POST", "/_overdue/reset?namespace=t1", "", http.StatusNoContent)
+	s.ask("DELETE", "/_overdue/messages?namespace=t1", "", http.StatusOK)
 	if all := read[[]entityForm](s, "GET", "/_overdue/entities", ""); all[0].Active != 2 {
-		t.Errorf("reset of another namespace leaves %d messages, want 2", all[0].Active)
+		t.Errorf("a reset and a purge of another namespace leave %d messages, want 2", all[0].Active)
 	}
 }

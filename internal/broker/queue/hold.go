@@ -17,6 +17,9 @@ type heldPart struct {
 	session *Session // under whose lock e was delivered, nil: under one of its own
 }
 
+// purged reports that the message is gone, see Queue.Purge. Nothing else takes what is held.
+func (p *heldPart) purged() bool { return p.e.kept&keptGone != 0 }
+
 // Hold prepares to settle these deliveries, all or none. Until Settle or Cancel their locks do not
 // lapse, and nobody else can settle them; they can be renewed. Errors are those of the settlement:
 // ErrLockLost, also for a token that is named twice or held already; ErrPropertiesTooLarge,
@@ -76,12 +79,14 @@ func (h *Held) Settle() error {
 	}
 	defer h.q.leave(now)
 	for _, p := range h.parts {
-		if p.e.state == Scheduled {
+		switch {
+		case p.purged():
+		case p.e.state == Scheduled:
 			h.q.schedule.held--
 			h.q.entries.drop(p.e)
-			continue
+		default:
+			h.q.locks.perform(&h.how, p.e, p.x, now)
 		}
-		h.q.locks.perform(&h.how, p.e, p.x, now)
 	}
 	h.parts = nil
 	return nil
@@ -97,12 +102,13 @@ func (h *Held) SettleEach(how func(i int) *Settlement) error {
 	}
 	defer h.q.leave(now)
 	for i, p := range h.parts {
-		s := how(i)
-		if s == nil || h.q.cfg.frozen && s.Outcome == DeadLetter {
+		switch s := how(i); {
+		case p.purged():
+		case s == nil || h.q.cfg.frozen && s.Outcome == DeadLetter:
 			h.letGoOf(p, now)
-			continue
+		default:
+			h.q.locks.perform(s, p.e, nil, now)
 		}
-		h.q.locks.perform(s, p.e, nil, now)
 	}
 	h.parts = nil
 	h.q.agenda.catchUp(now)
@@ -131,6 +137,9 @@ func (h *Held) letGo(now instant) {
 }
 
 func (h *Held) letGoOf(p heldPart, now instant) {
+	if p.purged() {
+		return
+	}
 	if p.session != nil && p.session.over {
 		h.q.locks.giveBack(p.e, p.session.lapsed, now)
 		return

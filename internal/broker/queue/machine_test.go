@@ -116,6 +116,7 @@ func runMachine(t *rapid.T, expiry Expiry, sessions bool) {
 	// The dead-letter queue is one among them, or else half of all steps would go to what is mostly
 	// empty.
 	atDead := dlq.operations()
+	atDead["purge"] = dlq.purge
 	add("dead-letter queue", func(t *rapid.T) {
 		atDead[rapid.SampledFrom(slices.Sorted(maps.Keys(atDead))).Draw(t, "operation")](t)
 	})

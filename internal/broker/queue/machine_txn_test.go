@@ -70,6 +70,7 @@ func (mc *machine) endHold(t *rapid.T) {
 	for _, x := range hold.xs {
 		x.held = false
 		switch {
+		case !slices.Contains(mc.m.msgs, x): // purged
 		case commit && x.State == Scheduled:
 			mc.m.remove(x)
 		case commit:
@@ -140,6 +141,7 @@ func (mc *machine) transactions(batch func(*rapid.T, bool) []Message) map[string
 			}
 		},
 		"delete batch": mc.deleteBatch,
+		"purge":        mc.purge,
 		"update":       mc.update,
 	}
 }
@@ -178,6 +180,28 @@ func (mc *machine) deleteBatch(t *rapid.T) {
 	m.settleDead()
 	if got, err := mc.q.DeleteBatch(limit, before, session); err != nil || got != want {
 		t.Fatalf("DeleteBatch = %d, %v, want %d", got, err, want)
+	}
+}
+
+// purge removes everything, on a dead-letter queue what is dead alone.
+func (mc *machine) purge(t *rapid.T) {
+	want := mc.q.Counts()
+	mc.m.purge()
+	if got := mc.q.Purge(); got != want {
+		t.Fatalf("Purge = %+v, want %+v", got, want)
+	}
+}
+
+func (m *model) purge() {
+	for _, c := range m.consumers {
+		c.lapsed += len(c.outbox)
+		c.outbox = nil
+	}
+	m.msgs, m.sent = nil, nil
+	clear(m.states)
+	m.note()
+	if m.dead != nil {
+		m.dead.purge()
 	}
 }
 

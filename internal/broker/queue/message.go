@@ -79,3 +79,9 @@ type Counts struct {
 	Size             int64 // bytes of all of them
 	DuplicateHistory int   // message ids remembered to detect duplicates
 }
+
+// add adds what a dead-letter queue holds.
+func (n *Counts) add(dead Counts) {
+	n.DeadLetter += dead.Active + dead.Deferred
+	n.Size += dead.Size
+}

@@ -232,10 +232,20 @@ func (q *Queue) Counts() Counts {
 	if err != nil {
 		return Counts{}
 	}
+	defer q.leave(now)
+	n := q.count(now)
+	if q.dead != nil {
+		n.add(q.dead.Counts()) // under both mutexes, so that a message on its way is counted exactly once
+	}
+	return n
+}
+
+// count is Counts without the dead-letter queue.
+func (q *Queue) count(now instant) Counts {
 	q.dispatch.assign(now) // what catching up gave back is counted the same, but may expire here
 	q.deadLetters.bury(q.dead, now)
 	scheduled := q.schedule.len()
-	n := Counts{
+	return Counts{
 		Active:    q.entries.byNumber.len() - q.entries.deferred - scheduled,
 		Deferred:  q.entries.deferred,
 		Scheduled: scheduled,
@@ -243,14 +253,6 @@ func (q *Queue) Counts() Counts {
 
 		DuplicateHistory: q.intake.history.len(),
 	}
-	// Under both mutexes, so that a message on its way is counted exactly once.
-	if q.dead != nil {
-		d := q.dead.Counts()
-		n.DeadLetter = d.Active + d.Deferred
-		n.Size += d.Size
-	}
-	q.leave(now)
-	return n
 }
 
 // Close ends the queue, its dead-letter queue and all their consumers. Every operation fails with

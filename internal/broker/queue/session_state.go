@@ -86,17 +86,23 @@ func (s *HeldState) Partition() (p int64, one bool) {
 // Set does what HoldState has prepared. Errors: ErrSessionLockLost, ErrClosed.
 func (s *HeldState) Set() error {
 	err := s.underLock(func(in *session, now instant) {
-		before := in.stateSize()
-		in.state = s.state(now)
-		s.h.q.changes.noteState(in)
-		grown := in.stateSize() - before
-		s.h.q.quota.add(grown - s.size)
-		s.h.q.entries.size += grown
+		s.h.q.quota.add(s.h.q.sessions.setState(in, s.state(now)) - s.size)
 	})
 	if err != nil {
 		s.Cancel()
 	}
 	return err
+}
+
+// setState gives s another state, nil: none. It returns by how many bytes that is larger, for which
+// the caller has the space.
+func (ss *Sessions) setState(s *session, state *sessionState) (grown int64) {
+	before := s.stateSize()
+	s.state = state
+	ss.q.changes.noteState(s)
+	grown = s.stateSize() - before
+	ss.q.entries.size += grown
+	return grown
 }
 
 // restoreState is for Queue.Restore.

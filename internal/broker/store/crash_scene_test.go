@@ -497,7 +497,21 @@ func (l *life) administer() {
 			_, err := n.UpdateQueue(broker.QueueConfig{Name: "archive", UserMetadata: note})
 			return err
 		})
+	case 4:
+		path := oneOf(l.r, "orders", "carts", "once", "failing", "archive", "events/Subscriptions/all")
+		l.hand = slices.DeleteFunc(l.hand, func(h holding) bool { return h.path == path })
+		l.administerOne("empty "+path, func(w *world) { w.entities[path].purge() }, func() error {
+			_, err := n.Purge(path)
+			return err
+		})
 	}
+}
+
+// purge leaves nothing but the entity.
+func (s *modelEntity) purge() {
+	s.messages, s.dead = nil, nil
+	clear(s.sent)
+	clear(s.states)
 }
 
 // administerOne is do for an operator, who hears of an error.
