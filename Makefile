@@ -33,7 +33,7 @@ IMAGE ?= overdue:latest
 ENGINE ?= docker
 ARCH ?= $(shell go env GOARCH)
 
-image: ## the image of this checkout for ARCH, loaded into ENGINE as IMAGE; ENGINE= only writes bin/image/overdue.tar
+image: ## the images of this checkout for ARCH, loaded into ENGINE as IMAGE and IMAGE-emulator; ENGINE= only writes bin/image/overdue.tar
 	@rm -rf bin/image # of another architecture
 	$(MAKE) --no-print-directory build GOOS=linux GOARCH="$(ARCH)" BINARY=bin/image/overdue_linux_$(ARCH)/overdue
 	cd deploy/release && go run . describe 0.0.0-dev "$(CURDIR)/bin/image/overdue_linux_$(ARCH)/overdue"
@@ -41,10 +41,12 @@ image: ## the image of this checkout for ARCH, loaded into ENGINE as IMAGE; ENGI
 		-time "$$(git show -s --format=%ct)" -loadable "$(CURDIR)/bin/image/overdue.tar" -name "$(IMAGE)"
 	$(if $(ENGINE),$(ENGINE) load --input bin/image/overdue.tar)
 
-push: ## the image of the release in bin/release to a registry, as IMAGE; `go tool crane auth login` in deploy/release logs in
-	@rm -rf bin/layout && mkdir -p bin/layout
-	tar -xf bin/release/overdue_*_oci.tar -C bin/layout
-	@cd deploy/release && go tool crane push "$(CURDIR)/bin/layout" "$(IMAGE)"
+push: ## the images of the release in bin/release to a registry, as IMAGE-emulator and IMAGE; `go tool crane auth login` in deploy/release logs in
+	@for kind in -emulator ""; do \
+		rm -rf bin/layout && mkdir -p bin/layout; \
+		tar -xf bin/release/overdue$${kind}_*_oci.tar -C bin/layout; \
+		(cd deploy/release && go tool crane push "$(CURDIR)/bin/layout" "$(IMAGE)$$kind"); \
+	done
 
 # These tests run programs that they build, or files of another module. Neither is an input of the test cache, so they
 # always run.

@@ -27,7 +27,7 @@ import (
 // usage.
 func (p *program) configured(cmd *cobra.Command, wants func(path string) bool, check func(args []string) error,
 	run func(ctx context.Context, c *config.Config, args []string) error) *cobra.Command {
-	load := p.configFlags(cmd, wants)
+	load := p.configFlags(cmd, wants, nil)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := check(args); err != nil {
 			return &config.Error{Err: err}
@@ -49,8 +49,8 @@ func settings(paths ...string) func(path string) bool {
 func everySetting(string) bool { return true }
 
 // configFlags gives a command --config and those flags of the table that it wants.
-// The result loads the configuration once the flags have been parsed.
-func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool) func() (*config.Config, error) {
+// The result loads the configuration once the flags have been parsed. presets may be nil.
+func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool, presets func(getenv func(string) string) []config.Preset) func() (*config.Config, error) {
 	file := cmd.Flags().String("config", "", "configuration file, YAML [OVERDUE_CONFIG]")
 	values := map[string]*flagValue{}
 	for _, s := range config.Settings {
@@ -81,7 +81,11 @@ func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool) 
 		if *file == "" {
 			*file = p.getenv("OVERDUE_CONFIG")
 		}
-		c, err := config.Load(*file, p.getenv, flags)
+		var defaults []config.Preset
+		if presets != nil {
+			defaults = presets(p.getenv)
+		}
+		c, err := config.Load(*file, p.getenv, flags, defaults...)
 		if err := errors.Join(config.CheckVariables(os.Environ()), err); err != nil {
 			return nil, err
 		}

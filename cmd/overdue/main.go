@@ -100,7 +100,7 @@ func (p *program) rootCommand() *cobra.Command {
 		}
 		root.AddCommand(g.commands...)
 	}
-	addHidden(root, p.benchCommand(), p.versionCommand())
+	addHidden(root, p.roleCommand(config.RoleEmulator), p.benchCommand(), p.versionCommand())
 	addHidden(root, p.planCommand(), p.verifyCommand(), p.waitCommand("healthcheck", true)) // by the names that they had
 	root.Version = version.String()
 	root.SetVersionTemplate(version.Line() + "\n")

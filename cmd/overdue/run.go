@@ -44,13 +44,21 @@ var roleTexts = map[string]struct{ short, long, example string }{
 			"  overdue broker --broker-listen 127.0.0.1:0 --broker-isolate  # for tests: any free port\n" +
 			"  overdue broker --broker-directory /var/lib/overdue/broker   # messages survive a restart\n" +
 			"  overdue broker --broker-emulator-config Config.json --broker-listen 127.0.0.1:5672 \\\n    --broker-also-listen 127.0.0.1:5300"},
+	"emulator": {
+		short: "Run the embedded broker in the place of the official emulator",
+		long: "Runs `overdue broker` as its official emulator is run: on 0.0.0.0:5672 and 0.0.0.0:5300, without TLS and keys\n" +
+			"(broker.insecure), with the entities of /ServiceBus_Emulator/ConfigFiles/Config.json if there is such a file, and\n" +
+			"otherwise those of the emulator's default. It reads CONFIG_PATH, CONFIG_JSON and EMULATOR_HTTP_PORT. Every\n" +
+			"setting of the broker counts for more.",
+		example: "  overdue emulator\n" +
+			"  CONFIG_PATH=Config.json EMULATOR_HTTP_PORT=8080 overdue emulator"},
 }
 
 // roleCommand is the command of one role, with the flags that mean something to it.
 func (p *program) roleCommand(r config.Role) *cobra.Command {
 	text := roleTexts[r.Name]
 	cmd := &cobra.Command{Use: r.Name, Short: text.short, Long: text.long, Example: text.example}
-	load := p.configFlags(cmd, r.Wants)
+	load := p.configFlags(cmd, r.Wants, r.Presets)
 	withStdin := cmd.Flags().Bool("stop-with-stdin", false,
 		"stop when standard input is closed, which also happens when the parent process is killed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

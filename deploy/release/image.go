@@ -33,18 +33,26 @@ const (
 	docFolder  = "usr/share/doc/overdue"
 	imageTitle = "Overdue"
 	imageAbout = "Eager expiry for Azure Service Bus: the proxy beside an app, the monitor, a broker for tests"
+
+	emulatorTitle = "Overdue, in the place of the Service Bus emulator"
+	emulatorAbout = "A broker for tests that speaks Azure Service Bus, on the ports and with the configuration of the official emulator"
 )
 
-// An image is made of the Linux binaries in a folder and of what describe wrote beside them.
+// emulatorSuffix is what the tag of the image has that stands in for the official emulator.
+const emulatorSuffix = "-emulator"
+
+// An image is made of the Linux binaries in a folder and of what describe wrote beside them. There
+// are two, with the same layer and other entry points.
 type image struct {
 	binaries string // has a folder such as overdue_linux_amd64_v1 for each platform
 	version  string
 	commit   string
 	time     time.Time // every file and layer has it
+	emulator bool      // the one that stands in for the official emulator
 }
 
-// makeImage writes the image without a container engine: as an OCI layout of all platforms, which
-// registries take, or as a tar of one platform, which engines load.
+// makeImage writes images without a container engine: one as an OCI layout of all platforms, which
+// registries take, or both in a tar for one platform, which engines load.
 func makeImage(_ context.Context, args []string) error {
 	flags := flag.NewFlagSet("release image", flag.ContinueOnError)
 	i := image{}
@@ -52,9 +60,10 @@ func makeImage(_ context.Context, args []string) error {
 	flags.StringVar(&i.version, "version", "", "the version, such as 0.1.0")
 	flags.StringVar(&i.commit, "commit", "", "the commit")
 	seconds := flags.Int64("time", 0, "the time of the commit in seconds since 1970")
+	flags.BoolVar(&i.emulator, "emulator", false, "have the OCI layout hold the image that stands in for the official emulator")
 	oci := flags.String("oci", "", "the file for the OCI layout")
-	loadable := flags.String("loadable", "", "the file for docker load, with the first platform alone")
-	tag := flags.String("name", "overdue:latest", "the name that docker load gives the image")
+	loadable := flags.String("loadable", "", "the file for docker load, with both images for the first platform alone")
+	tag := flags.String("name", "overdue:latest", "the name that docker load gives the image; the emulator's has "+emulatorSuffix+" behind it")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -66,15 +75,31 @@ func makeImage(_ context.Context, args []string) error {
 	if *oci != "" {
 		return i.writeLayout(programs, *oci)
 	}
-	img, err := i.imageOf(programs[0])
-	if err != nil {
-		return err
+	return i.writeLoadable(programs[0], *loadable, *tag)
+}
+
+// writeLoadable writes both images of one platform, with their names, into one file.
+func (i image) writeLoadable(program, file, tag string) error {
+	images := map[name.Tag]v1.Image{}
+	for _, emulator := range []bool{false, true} {
+		i.emulator = emulator
+		ref, err := name.NewTag(tag + i.suffix())
+		if err != nil {
+			return err
+		}
+		if images[ref], err = i.imageOf(program); err != nil {
+			return err
+		}
 	}
-	ref, err := name.NewTag(*tag)
-	if err != nil {
-		return err
+	return tarball.MultiWriteToFile(file, images)
+}
+
+// suffix is what the tag of the image has at its end.
+func (i image) suffix() string {
+	if i.emulator {
+		return emulatorSuffix
 	}
-	return tarball.WriteToFile(*loadable, ref, img)
+	return ""
 }
 
 // architecture is that of a binary, from the name of its folder.
@@ -103,7 +128,7 @@ func (i image) writeLayout(programs []string, file string) error {
 		return err
 	}
 	// A tag of an image may not have a plus.
-	tag := map[string]string{"org.opencontainers.image.ref.name": strings.ReplaceAll(i.version, "+", "_")}
+	tag := map[string]string{"org.opencontainers.image.ref.name": strings.ReplaceAll(i.version, "+", "_") + i.suffix()}
 	if err := l.AppendIndex(index, layout.WithAnnotations(tag)); err != nil {
 		return err
 	}
@@ -116,9 +141,13 @@ func (i image) writeLayout(programs []string, file string) error {
 
 // labels describe the image; they are its annotations, too.
 func (i image) labels() map[string]string {
+	title, about := imageTitle, imageAbout
+	if i.emulator {
+		title, about = emulatorTitle, emulatorAbout
+	}
 	return map[string]string{
-		"org.opencontainers.image.title":       imageTitle,
-		"org.opencontainers.image.description": imageAbout,
+		"org.opencontainers.image.title":       title,
+		"org.opencontainers.image.description": about,
 		"org.opencontainers.image.licenses":    "Apache-2.0",
 		"org.opencontainers.image.version":     i.version,
 		"org.opencontainers.image.revision":    i.commit,
@@ -152,14 +181,18 @@ func (i image) imageOf(program string) (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", architecture(program), v1.Time{Time: i.time}
-	config.Config = v1.Config{
+	config.Config = i.runConfig()
+	return mutate.ConfigFile(img, config)
+}
+
+// runConfig says how an engine runs the image.
+func (i image) runConfig() v1.Config {
+	c := v1.Config{
 		Entrypoint: []string{"/overdue"},
 		Cmd:        []string{"run"},
-		// Nobody reads the banner: without a namespace the embedded broker runs only if
-		// OVERDUE_BROKER_ENABLED=true asks for it.
-		Env:    []string{"PATH=/", "HOME=/" + dataFolder, "OVERDUE_UNATTENDED=true"},
-		User:   fmt.Sprintf("%d:%d", user, user),
-		Labels: i.labels(),
+		Env:        []string{"PATH=/", "HOME=/" + dataFolder},
+		User:       fmt.Sprintf("%d:%d", user, user),
+		Labels:     i.labels(),
 		Healthcheck: &v1.HealthConfig{
 			Test:        []string{"CMD", "/overdue", "healthcheck"},
 			Interval:    10 * time.Second,
@@ -168,13 +201,23 @@ func (i image) imageOf(program string) (v1.Image, error) {
 			Retries:     3,
 		},
 	}
-	return mutate.ConfigFile(img, config)
+	if !i.emulator {
+		// Nobody reads the banner: without a namespace the embedded broker runs only if
+		// OVERDUE_BROKER_ENABLED=true asks for it.
+		c.Env = append(c.Env, "OVERDUE_UNATTENDED=true")
+		return c
+	}
+	c.Entrypoint, c.Cmd = []string{"/overdue", "emulator"}, nil
+	c.ExposedPorts = map[string]struct{}{"5672/tcp": {}, "5300/tcp": {}}
+	c.Healthcheck.Interval = time.Second // an engine waits as long before it checks first, and tests wait for the engine
+	return c
 }
 
 // writeRootFiles writes the root file system of the image as a tar.
 func (i image) writeRootFiles(w io.Writer, program string) error {
 	t := tar.NewWriter(w)
-	folders := []string{"etc", "etc/ssl", "etc/ssl/certs", "tmp", "usr", "usr/share", "usr/share/doc", docFolder, "var", "var/lib", dataFolder}
+	// `docker cp` of a configuration for the emulator needs its folder.
+	folders := []string{"ServiceBus_Emulator", "ServiceBus_Emulator/ConfigFiles", "etc", "etc/ssl", "etc/ssl/certs", "tmp", "usr", "usr/share", "usr/share/doc", docFolder, "var", "var/lib", dataFolder}
 	for _, folder := range folders {
 		h := &tar.Header{Name: folder + "/", Mode: 0o755, Typeflag: tar.TypeDir, ModTime: i.time}
 		switch folder {

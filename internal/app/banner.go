@@ -23,6 +23,9 @@ func (p *Process) banner(w io.Writer) {
 		b.WriteString(strings.TrimRight(head+terminal.Wrap(note, bannerWidth, len(head)), " ") + "\n")
 	}
 	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.Name, version.String())
+	if p.broker != nil {
+		b.WriteString(p.broker.origins())
+	}
 	if p.endpoints.proxy != nil {
 		p.endpoints.rows(row)
 	}
@@ -50,6 +53,19 @@ func (p *Process) banner(w io.Writer) {
 // bannerWidth is how many columns a line of the banner has at most, unless it is there to be copied.
 const bannerWidth = 100
 
+// origins says where the entities of the embedded broker come from, where people might wonder.
+func (b *embedded) origins() string {
+	switch c := &b.cfg.Broker; {
+	case c.AutoCreate:
+		return "Queues are made when a client names them. They dead-letter what expires; by default Azure drops it.\n" +
+			"All else is as by default in Azure. With --broker-auto-create=false a misspelt name fails.\n\n"
+	case c.EmulatorConfig != "":
+		return fmt.Sprintf("The entities are those of %s: %s.\nA name that is not among them fails.\n\n",
+			c.EmulatorSource(), config.Clip(strings.Join(b.cfg.EntityNames(), ", ")))
+	}
+	return ""
+}
+
 // note says what an address of the embedded broker is for.
 func (b *embedded) note(i int, beside bool) string {
 	if i > 0 {
@@ -72,18 +88,11 @@ func (b *embedded) banner(w *strings.Builder) {
 	} else {
 		w.WriteString("\nMessages of the embedded broker are in memory: lost at stop.\n")
 	}
-	how := ""
-	if b.cfg.Broker.AutoCreate {
-		how += "Queues are made when a client names them. They dead-letter what expires (in Azure: if set). "
-	}
 	switch c := &b.cfg.Broker; {
 	case c.Isolate && len(c.Keys) > 0: // their names are theirs
-		how += "The first label of a host name, such as t1.localhost, is a namespace of its own. "
+		w.WriteString("The first label of a host name, such as t1.localhost, is a namespace of its own.\n")
 	case c.Isolate:
-		how += "Every SharedAccessKeyName but " + config.AnyKeyName + " is a namespace of its own. "
-	}
-	if how != "" {
-		fmt.Fprintf(w, "%s\n", strings.TrimRight(how, " "))
+		w.WriteString("Every SharedAccessKeyName but " + config.AnyKeyName + " is a namespace of its own.\n")
 	}
 	fmt.Fprintf(w, "\nConnection string of the embedded broker, to paste into an app:\n%s\n", b.shownConnectionString())
 	if b.certificate != nil {

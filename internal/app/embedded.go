@@ -115,7 +115,11 @@ func startBroker(ctx context.Context, e *environment, endpoints []net.Listener) 
 	}
 	for _, w := range e.cfg.EmulatorWarnings() {
 		e.log.Warn("a property of the emulator's configuration has no effect",
-			zap.String("file", e.cfg.Broker.EmulatorConfig), zap.String("what", w))
+			zap.String("file", e.cfg.Broker.EmulatorSource()), zap.String("what", w))
+	}
+	if open := e.cfg.Broker.Unguarded(); len(open) > 0 {
+		e.log.Warn("broker.insecure: everyone who reaches the embedded broker can read, send and delete all its messages, without a key or TLS",
+			zap.Strings("addresses", open), zap.String("next", "let only tests reach these addresses, or set broker.tls.enabled and broker.keys"))
 	}
 	web := httpapi.Config{Broker: b, Version: version.String(), ErrorLog: cfg.ErrorLog, NotApplied: e.logNotApplied}
 	if cert != nil {

@@ -46,6 +46,9 @@ func Run(ctx context.Context, r config.Role, c *config.Config, load func() (*con
 		proc.life.Background("configuration", reloads.run)
 	}
 	proc.banner(stdout)
+	if r.Ready != "" {
+		_, _ = fmt.Fprintln(stdout, r.Ready) // as the banner
+	}
 	log.Info("serving", zap.String("role", r.Name), zap.String("version", version.String()), zap.String("admin", proc.AdminAddress()))
 	err = proc.wait(ctx)
 	log.Info("stopped", zap.Error(err))

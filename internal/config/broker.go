@@ -26,6 +26,7 @@ type Broker struct {
 	AlsoListen            []string      `mapstructure:"alsoListen"`
 	TLS                   TLS           `mapstructure:"tls"`
 	Keys                  []Key         `mapstructure:"keys"`
+	Insecure              bool          `mapstructure:"insecure"`
 	AcceptJWT             bool          `mapstructure:"acceptJwt"`
 	Isolate               bool          `mapstructure:"isolate"`
 	Expiry                string        `mapstructure:"expiry"`
@@ -135,7 +136,7 @@ func (b *Broker) Addresses() []Address {
 	return endpoints
 }
 
-// checkAddresses demands TLS and keys of what others can reach.
+// checkAddresses demands TLS and keys of what others can reach, unless broker.insecure gives it to them.
 func (b *Broker) checkAddresses(c *Config) error {
 	t := &b.TLS
 	if (t.CertFile == "") != (t.KeyFile == "") {
@@ -147,12 +148,25 @@ func (b *Broker) checkAddresses(c *Config) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.At(d.Key), err)
 		}
-		if !OnLoopback(host) && (!t.Enabled || len(b.Keys) == 0) {
+		if !OnLoopback(host) && !b.Insecure && !b.isGuarded() {
 			return fmt.Errorf("%s: %s is not on loopback, where others can reach it; set broker.tls.enabled and broker.keys, "+
-				"or listen on 127.0.0.1, [::1] or localhost", c.At(d.Key), d.Addr)
+				"or listen on 127.0.0.1, [::1] or localhost, or set broker.insecure: true if everyone who reaches it may use it", c.At(d.Key), d.Addr)
 		}
 	}
 	return nil
+}
+
+// isGuarded reports whether the embedded broker has keys, and TLS so that nobody sees their tokens.
+func (b *Broker) isGuarded() bool { return b.TLS.Enabled && len(b.Keys) > 0 }
+
+// Unguarded are the addresses that broker.insecure opens to others.
+func (b *Broker) Unguarded() (addrs []string) {
+	for _, d := range b.Addresses() {
+		if host, err := SplitAddress(d.Addr); err == nil && !OnLoopback(host) && !b.isGuarded() {
+			addrs = append(addrs, d.Addr)
+		}
+	}
+	return addrs
 }
 
 // readKeys checks the keys of a list, and puts what their files hold in its place.
@@ -213,21 +227,41 @@ const minKey = 12
 const MaxEmulatorConfig = 4 << 20
 
 func (b *Broker) readEmulatorConfig(c *Config) error {
-	name := b.EmulatorConfig
-	if name == "" {
+	if b.EmulatorConfig == emulator.Default && len(b.Queues)+len(b.Topics) > 0 {
+		b.EmulatorConfig = "" // its entities are for those who name none
+	}
+	if b.EmulatorConfig == "" {
 		return nil
 	}
 	if _, given := c.Sources.origin["broker.autoCreate"]; !given {
 		b.AutoCreate = false // it lists all queues, as a file of ours does
 	}
-	text, err := ReadBounded(name, MaxEmulatorConfig)
+	text, err := []byte(b.EmulatorConfig), error(nil)
+	if !isContent(b.EmulatorConfig) {
+		text, err = ReadBounded(b.EmulatorConfig, MaxEmulatorConfig)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.At("broker.emulatorConfig"), err)
 	}
 	if b.emulator, err = emulator.Parse(text); err != nil {
-		return fmt.Errorf("%s: %s: %w", c.At("broker.emulatorConfig"), name, err)
+		return fmt.Errorf("%s: %s: %w", c.At("broker.emulatorConfig"), b.EmulatorSource(), err)
 	}
 	return nil
+}
+
+// isContent reports whether a value of broker.emulatorConfig is not the name of a file, but what
+// could stand in one.
+func isContent(value string) bool { return strings.HasPrefix(strings.TrimSpace(value), "{") }
+
+// EmulatorSource names where the configuration of the emulator is from, "" if there is none.
+func (b *Broker) EmulatorSource() string {
+	switch {
+	case b.EmulatorConfig == emulator.Default:
+		return "the emulator's default"
+	case isContent(b.EmulatorConfig):
+		return "its value"
+	}
+	return b.EmulatorConfig
 }
 
 // BrokerQueues are the queues of the configuration and of the emulator's file.
@@ -263,6 +297,17 @@ func (c *Config) BrokerTopics() []broker.TopicSetup {
 		all = append(all, c.Broker.Topics[i].broker())
 	}
 	return all
+}
+
+// EntityNames are the queues and topics that the embedded broker makes at its start.
+func (c *Config) EntityNames() (names []string) {
+	for q := range c.brokerQueues() {
+		names = append(names, q.Name)
+	}
+	for _, t := range c.BrokerTopics() {
+		names = append(names, t.Name)
+	}
+	return names
 }
 
 func (q *Queue) broker() broker.QueueConfig {

@@ -243,13 +243,7 @@ func (b *Broker) checkForwards(c *Config) error {
 	if b.AutoCreate {
 		return nil
 	}
-	known := c.AllMonitorQueues().Names()
-	for q := range c.brokerQueues() {
-		known = append(known, q.Name)
-	}
-	for _, t := range c.BrokerTopics() {
-		known = append(known, t.Name)
-	}
+	known := append(c.AllMonitorQueues().Names(), c.EntityNames()...)
 	var errs []error
 	check := func(key, target, place string) {
 		name := entities.Target(target)

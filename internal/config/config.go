@@ -167,7 +167,10 @@ type Role struct {
 	Name    string
 	Proxy   bool
 	Monitor bool
-	Broker  bool // the embedded broker when no namespace is configured
+	Broker  bool   // the embedded broker when no namespace is configured
+	Ready   string // a line that it prints when it serves; "" = none
+	// Presets are its own defaults, as the environment has them; nil = those of the table.
+	Presets func(getenv func(string) string) []Preset
 }
 
 // The roles, each the name of a command.
@@ -176,9 +179,16 @@ var (
 	RoleProxy   = Role{Name: "proxy", Proxy: true}
 	RoleMonitor = Role{Name: "monitor", Monitor: true}
 	RoleBroker  = Role{Name: "broker", Broker: true}
+	// RoleEmulator is RoleBroker in the place of the official emulator, for which others wait by this line.
+	RoleEmulator = Role{
+		Name:    "emulator",
+		Broker:  true,
+		Ready:   "Emulator Service is Successfully Up!",
+		Presets: emulatorPresets,
+	}
 )
 
-// Roles are all of them, the one with every component first.
+// Roles are those that people choose from, the one with every component first.
 var Roles = []Role{RoleRun, RoleProxy, RoleMonitor, RoleBroker}
 
 // Roles are those that the configuration could serve: a broker is a namespace itself, and proxy and
@@ -219,6 +229,8 @@ func (c *Config) CheckRole(r Role) error {
 		return fmt.Errorf("%s is given, but `overdue broker` is a namespace itself; remove it, or use `overdue run`", c.At("namespace"))
 	case c.Broker.Directory != "" && !c.Embedded():
 		return fmt.Errorf("%s is for the embedded broker, but %s is given, which keeps its own messages; remove one of the two", c.At("broker.directory"), c.namespaceAt())
+	case c.Broker.Insecure && !c.Embedded():
+		return fmt.Errorf("%s opens the embedded broker to everyone, but %s is given, and no endpoint that leads to it is opened so; remove one of the two", c.At("broker.insecure"), c.namespaceAt())
 	case r.Proxy && c.OnMonitorDown == OnMonitorDownPass && c.Journal.Directory == "":
 		return fmt.Errorf("%s is %s, which needs journal.directory: a directory on a disk, for the companions that the monitor queue does not take", c.At("onMonitorDown"), OnMonitorDownPass)
 	}

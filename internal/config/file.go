@@ -197,7 +197,7 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 			l.fail(value.Line, "%s: %w", shown+key.Value, err)
 			return
 		}
-		if path, _ := v.(string); s.Kind == kindFile && path != "" && !filepath.IsAbs(path) {
+		if path, _ := v.(string); s.Kind == kindFile && path != "" && !filepath.IsAbs(path) && !isContent(path) {
 			v = filepath.Join(l.folder, path)
 		}
 		into[key.Value] = v

@@ -94,10 +94,21 @@ func has(m map[string]any, key string) bool {
 // unattendedVariable is set in the image and in the unit of systemd.
 const unattendedVariable = "OVERDUE_UNATTENDED"
 
-// Load merges the sources, the strongest last: defaults, file, environment,
+// A Preset is a default of one command, in place of that of the table. Everything that the user
+// says of the setting is stronger.
+type Preset struct {
+	Path, Text string
+	Variable   string // from which the command has it, for errors; "" = none
+}
+
+// Load merges the sources, the strongest last: defaults, presets, file, environment,
 // flags (by key). Its errors are of type *Error.
-func Load(file string, getenv func(string) string, flags map[string]string) (*Config, error) {
-	layers := []*layer{defaults(file == "", getenv(unattendedVariable) != "")}
+func Load(file string, getenv func(string) string, flags map[string]string, presets ...Preset) (*Config, error) {
+	preset := newLayer(nil)
+	for _, p := range presets {
+		preset.preset(p)
+	}
+	layers := []*layer{defaults(file == "", getenv(unattendedVariable) != ""), preset}
 	if file != "" {
 		l, err := readFile(file)
 		if err != nil {
@@ -117,7 +128,7 @@ func Load(file string, getenv func(string) string, flags map[string]string) (*Co
 			flag.scalar(s, s.flagPlace(), text)
 		}
 	}
-	if err := errors.Join(append(env.errs, flag.errs...)...); err != nil {
+	if err := errors.Join(slices.Concat(preset.errs, env.errs, flag.errs)...); err != nil {
 		return nil, &Error{err}
 	}
 	c, err := merge(append(layers, env, flag))
@@ -145,6 +156,14 @@ func defaults(noFile, unattended bool) *layer {
 	put(l.values, "broker.enabled", !unattended)
 	put(l.values, "broker.autoCreate", noFile)
 	return l
+}
+
+// preset takes a default of a command.
+func (l *layer) preset(p Preset) {
+	l.scalar(byPath[p.Path], p.Variable, p.Text)
+	if p.Variable == "" { // nobody gave it
+		delete(l.origin, p.Path)
+	}
 }
 
 // scalar takes a value from a variable or a flag. That of a list is written in YAML.

@@ -5,6 +5,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -167,5 +168,37 @@ func TestNamespaceFileHoldsTheSecret(t *testing.T) {
 	_, err = load(t, "", map[string]string{"OVERDUE_NAMESPACE_FILE": secret}, nil)
 	if err == nil || !strings.Contains(err.Error(), "is empty") {
 		t.Errorf("with an empty file: got error %v, want one that says it is empty", err)
+	}
+}
+
+// A preset is weaker than everything that the user says, and an error in one names its variable.
+func TestPresetsAreDefaultsOfOneCommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "overdue.yaml")
+	if err := os.WriteFile(file, []byte("broker: {monitorQueue: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	presets := []Preset{
+		{Path: "broker.listen", Text: "127.0.0.1:1"},
+		{Path: "broker.monitorQueue", Text: "false"},
+		{Path: "broker.maxMessageSize", Text: "1MiB"},
+		{Path: "broker.alsoListen", Text: "127.0.0.1:2", Variable: "EMULATOR_HTTP_PORT"},
+	}
+	getenv := func(name string) string { return map[string]string{"OVERDUE_BROKER_MAX_MESSAGE_SIZE": "2KiB"}[name] }
+	c, err := Load(file, getenv, nil, presets...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := &c.Broker; b.Listen != "127.0.0.1:1" || !b.MonitorQueue || b.MaxMessageSize != 2<<10 || !slices.Equal(b.AlsoListen, []string{"127.0.0.1:2"}) {
+		t.Errorf("broker = %+v", b)
+	}
+	if c.Given("broker.listen") || !c.Given("broker.alsoListen") {
+		t.Error("a preset counts as given where nobody gave it, or not where a variable did")
+	}
+	if got, want := c.Sources.String(), file+", environment (2)"; got != want {
+		t.Errorf("sources = %q, want %q", got, want)
+	}
+	_, err = Load("", getenv, nil, Preset{Path: "broker.alsoListen", Text: "nowhere", Variable: "EMULATOR_HTTP_PORT"})
+	if want := `EMULATOR_HTTP_PORT: broker.alsoListen: "nowhere" is not an address`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("err = %v, want %s", err, want)
 	}
 }

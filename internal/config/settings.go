@@ -238,6 +238,8 @@ var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.keys", Kind: kindList,
 		Help: "The keys of the embedded broker. Without this list every key is good, and none is needed."},
 }, keySettings("broker.keys"), []*Setting{
+	{Path: "broker.insecure", Kind: KindBool, Default: "false", Flag: true,
+		Help: "Whether the embedded broker may listen on addresses that other machines reach without TLS and keys: everyone who reaches it reads, sends and deletes. For tests in containers. It opens no endpoint of the proxy, and is refused with a namespace."},
 	{Path: "broker.acceptJwt", Kind: KindBool, Default: "false",
 		Help: "Whether any token of Microsoft Entra ID is good in addition to the keys. The broker cannot check whose it is."},
 	{Path: "broker.isolate", Kind: KindBool, Default: "false", Flag: true,
@@ -261,7 +263,7 @@ var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.connectionIdleTimeout", Kind: kindDuration, Default: "0s", max: day,
 		Help: "Close a connection that has had no link for this long, but to `$cbs`. Azure does so after 5m; 0 = never."},
 	{Path: "broker.emulatorConfig", Kind: kindFile, Flag: true,
-		Help: "The Config.json of Microsoft's Service Bus emulator, as it is: its queues and topics come on top of those below."},
+		Help: "The Config.json of Microsoft's Service Bus emulator, as it is: its queues and topics come on top of those below. A value that begins with `{` is its content."},
 	{Path: "broker.queues", Kind: kindList,
 		Help: "The queues of the embedded broker."},
 	{Path: "broker.queues[].name", Kind: kindEntity, need: true,

@@ -36,7 +36,7 @@ func (s *Sources) String() string {
 		switch {
 		case isFlag(place, key):
 			flags++
-		case strings.HasPrefix(place, "OVERDUE_"):
+		case isVariable(place):
 			variables++
 		default:
 			file, _, _ := cutLast(place, ":")
@@ -59,6 +59,9 @@ func (s *Sources) String() string {
 // isFlag reports whether the place of a key is a flag. A setting without a flag of its own is named
 // by its key.
 func isFlag(place, key string) bool { return place == key || strings.HasPrefix(place, "--") }
+
+// isVariable reports whether a place is an environment variable: that in a file ends with its line.
+func isVariable(place string) bool { return !strings.Contains(place, ":") }
 
 // keyAt names a key and its place, of which a flag says both.
 func keyAt(place, key string) string {
@@ -90,7 +93,7 @@ func (s *Sources) Files() []string {
 				walk(inner, path+"[]")
 			}
 		case string:
-			holds := strings.HasSuffix(path, "File") && !strings.Contains(path, ".tls.") || path == "broker.emulatorConfig"
+			holds := strings.HasSuffix(path, "File") && !strings.Contains(path, ".tls.") || path == "broker.emulatorConfig" && !isContent(v)
 			if v != "" && holds {
 				all = append(all, v)
 			}

@@ -13,6 +13,7 @@ package emulator
 import (
 	"bytes"
 	"cmp"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,6 +39,12 @@ const (
 	defaultMaxDeliveryCount = 3 // the schema's; the shipped example states it everywhere
 	defaultDuplicateWindow  = 20 * time.Second
 )
+
+// Default is the Config.json of an emulator that was given none. It has the entities of the
+// official one, which samples and tests name.
+//
+//go:embed default.json
+var Default string
 
 // Config is what a Config.json asks for.
 type Config struct {

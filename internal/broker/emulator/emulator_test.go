@@ -67,6 +67,47 @@ func TestAConfigurationOfTheEmulatorIsReadAsItIs(t *testing.T) {
 	}
 }
 
+// Samples and tests name these entities.
+func TestTheDefaultHasTheEntitiesOfTheOfficialEmulator(t *testing.T) {
+	got, err := Parse([]byte(Default))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(s string) *string { return &s }
+	sub := func(name string, rules ...broker.RuleConfig) broker.SubscriptionSetup {
+		return broker.SubscriptionSetup{SubscriptionConfig: broker.SubscriptionConfig{
+			Name: name, LockDuration: time.Minute, MaxDeliveryCount: 3, DefaultMessageTimeToLive: time.Hour,
+		}, Rules: rules}
+	}
+	want := &Config{
+		Namespace: "sbemulatorns",
+		Queues: []broker.QueueConfig{{
+			Name: "queue.1", LockDuration: time.Minute, MaxDeliveryCount: 3, DefaultMessageTimeToLive: time.Hour, DuplicateDetectionHistoryTimeWindow: 20 * time.Second,
+		}},
+		Topics: []broker.TopicSetup{{
+			TopicConfig: broker.TopicConfig{Name: "topic.1", DefaultMessageTimeToLive: time.Hour, DuplicateDetectionHistoryTimeWindow: 20 * time.Second},
+			Subscriptions: []broker.SubscriptionSetup{
+				sub("subscription.1", broker.RuleConfig{Name: "app-prop-filter-1", Filter: broker.Filter{Correlation: &broker.CorrelationFilter{
+					ContentType: value("application/text"), CorrelationID: value("id1"), Label: value("subject1"), MessageID: value("msgid1"),
+					ReplyTo: value("someQueue"), ReplyToSessionID: value("sessionId"), SessionID: value("session1"), To: value("xyz"),
+				}}}),
+				sub("subscription.2", broker.RuleConfig{Name: "user-prop-filter-1", Filter: broker.Filter{
+					Correlation: &broker.CorrelationFilter{Properties: broker.ValuesOf(map[string]any{"prop1": "value1"})},
+				}}),
+				sub("subscription.3"),
+				sub("subscription.4", broker.RuleConfig{
+					Name:   "sql-filter-1",
+					Filter: broker.Filter{SQL: &broker.SQLFilter{Expression: "sys.MessageId = '123456' AND userProp1 = 'value1'"}},
+					Action: broker.Action{SQL: "SET sys.To = 'Entity'"},
+				}),
+			},
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Parse(Default) (-want +got):\n%s", diff)
+	}
+}
+
 // inQueue is a file with one queue, whose properties are the fourth line.
 func inQueue(properties string) string {
 	return `{"UserConfig": {"Namespaces": [{"Name": "sbemulatorns",` + "\n" + `"Queues": [{"Name": "q",` + "\n" + `"Properties": {` + "\n" +
