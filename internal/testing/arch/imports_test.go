@@ -183,6 +183,7 @@ var allowed = map[string]allowance{
 	"internal/bench/delay":        {},
 	"internal/testing/freeport":   {},
 	"internal/testing/program":    {},
+	"internal/testing/container":  {ours: []string{"internal/testing/program"}},
 	"internal/testing/arch":       {},
 	"test/conformance":            {ours: []string{"internal/testing/program"}},
 	"internal/operator/inject/admission": {
