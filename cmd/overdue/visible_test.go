@@ -84,7 +84,7 @@ func TestLogsHideNothing(t *testing.T) {
 }
 
 // unasked are commands that print nothing that comes from outside, or are asked elsewhere.
-var unasked = []string{"bench", "completion", "demo", "help", "inject", "inject serve", "plan", "broker", "monitor", "proxy", "run", "doctor lag", "doctor plan", "doctor verify", "verify", "config example", "config schema", "version", "wait"}
+var unasked = []string{"bench", "completion", "demo", "help", "inject", "inject serve", "plan", "broker", "emulator", "monitor", "proxy", "run", "doctor lag", "doctor plan", "doctor verify", "verify", "config example", "config schema", "version", "wait"}
 
 // A message whose texts are all hostile goes through everything that prints. Where it says what it says, it says so visibly.
 func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {

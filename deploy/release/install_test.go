@@ -180,7 +180,7 @@ func checkService(t *testing.T, root string) {
 }
 
 func TestTheImageRunsReadOnlyAndWithoutRoot(t *testing.T) {
-	index := pushed(t)
+	index, _ := pushed(t)
 	if err := validate.Index(index); err != nil {
 		t.Error(err)
 	}
@@ -229,7 +229,51 @@ func TestAnEngineLoadsTheImageOfTheRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	index := pushed(t)
+	index, _ := pushed(t)
+	if want, err := firstOf(t, index).ConfigName(); err != nil || got != want {
+		t.Errorf("the image for engines is %v, that of the registry %v, %v", got, want, err)
+	}
+}
+
+// Both images have the same files: they differ in how an engine runs them.
+func TestTheEmulatorsImageHasTheSameLayer(t *testing.T) {
+	index, emulator := pushed(t)
+	if err := validate.Index(emulator); err != nil {
+		t.Error(err)
+	}
+	ours, theirs := firstOf(t, index), firstOf(t, emulator)
+	layers, err := ours.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := theirs.Layers()
+	if err != nil || len(layers) != 1 || len(same) != 1 {
+		t.Fatalf("%d and %d layers, %v, want one each", len(layers), len(same), err)
+	}
+	want, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := same[0].Digest(); err != nil || got != want {
+		t.Errorf("the layer of the emulator's image is %v, %v, want %v", got, err, want)
+	}
+	config, err := theirs.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := config.Config
+	if !slices.Equal(c.Entrypoint, []string{"/overdue", "emulator"}) || len(c.Cmd) > 0 || slices.Contains(c.Env, "OVERDUE_UNATTENDED=true") {
+		t.Errorf("it runs %q %q with %q, want /overdue emulator, and that the broker needs no asking for", c.Entrypoint, c.Cmd, c.Env)
+	}
+	for _, port := range []string{"5672/tcp", "5300/tcp"} {
+		if _, there := c.ExposedPorts[port]; !there {
+			t.Errorf("it does not expose %s: %v", port, c.ExposedPorts)
+		}
+	}
+}
+
+func firstOf(t *testing.T, index v1.ImageIndex) v1.Image {
+	t.Helper()
 	manifest, err := index.IndexManifest()
 	if err != nil {
 		t.Fatal(err)
@@ -238,27 +282,27 @@ func TestAnEngineLoadsTheImageOfTheRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want, err := first.ConfigName(); err != nil || got != want {
-		t.Errorf("the image for engines is %v, that of the registry %v, %v", got, want, err)
-	}
+	return first
 }
 
-// pushed is the image that `make push` has put into a registry.
-func pushed(t *testing.T) v1.ImageIndex {
+// pushed are the images that `make push` has put into a registry.
+func pushed(t *testing.T) (index, emulator v1.ImageIndex) {
 	t.Helper()
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	image := strings.TrimPrefix(server.URL, "http://") + "/overdue:" + testVersion
 	command(t, "make", "-C", release(t).folder, "push", "IMAGE="+image)
-	ref, err := name.ParseReference(image)
-	if err != nil {
-		t.Fatal(err)
+	var both [2]v1.ImageIndex
+	for i, suffix := range []string{"", emulatorSuffix} {
+		ref, err := name.ParseReference(image + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if both[i], err = remote.Index(ref); err != nil {
+			t.Fatal(err)
+		}
 	}
-	index, err := remote.Index(ref)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return index
+	return both[0], both[1]
 }
 
 func checkConfig(t *testing.T, img v1.Image, p *v1.Platform) *v1.ConfigFile {

@@ -142,7 +142,7 @@ func copyCheckout(folder string) (checkoutCopy, error) {
 func artefacts(t *testing.T, c checkoutCopy) []string {
 	t.Helper()
 	var names []string
-	for _, pattern := range []string{"overdue_*.*", "checksums.txt*"} {
+	for _, pattern := range []string{"overdue*_*.*", "checksums.txt*"} {
 		found, err := filepath.Glob(filepath.Join(c.folder, "bin/release", pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +198,7 @@ func TestAReleaseIsTheSameOnTwoPaths(t *testing.T) {
 	if second := artefacts(t, both[1]); !slices.Equal(names, second) {
 		t.Fatalf("%q and %q, want the same names", names, second)
 	}
-	want := []string{"_oci.tar", ".tar.gz", ".deb", ".rpm", ".cdx.json", "checksums.txt", "checksums.txt.sigstore.json"}
+	want := []string{"overdue_" + testVersion + "_oci.tar", "overdue-emulator_" + testVersion + "_oci.tar", ".tar.gz", ".deb", ".rpm", ".cdx.json", "checksums.txt", "checksums.txt.sigstore.json"}
 	if full {
 		want = append(want, "_darwin_arm64.tar.gz", "_windows_amd64.zip", "_linux_arm64.deb", "_linux_arm64.rpm", "_windows_arm64.cdx.json")
 	}
@@ -225,7 +225,7 @@ func TestChecksumsAreThoseOfTheFilesAndSigned(t *testing.T) {
 		t.Fatalf("sha256sum: %v\n%s", err, out)
 	}
 	for _, name := range artefacts(t, c) {
-		if strings.HasPrefix(name, "overdue_") && !strings.Contains(string(out), name+": OK\n") {
+		if strings.HasPrefix(name, "overdue") && !strings.Contains(string(out), name+": OK\n") {
 			t.Errorf("%s has no checksum", name)
 		}
 	}
