@@ -12,9 +12,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"overdue/internal/testing/generated"
 )
 
-var update = flag.Bool("update", false, "write the pictures of docs/operate/capacity.md instead of comparing them")
+var update = flag.Bool("update", false, "write the pictures and tables of pages instead of comparing them")
 
 // A picture is curves on two logarithmic axes.
 type picture struct {
@@ -140,6 +142,51 @@ func measured(t *testing.T) (met, missed []point) {
 		}
 	}
 	return met, missed
+}
+
+// Pages quote the figures of the plan.
+func TestPagesQuoteThePlan(t *testing.T) {
+	generated.Check(t, "../../../docs/operate/capacity.md", *update, map[string]string{"figures": figuresTable()})
+	generated.Check(t, "../../../docs/start/when-not-to-use.md", *update, map[string]string{"costs": costsTable(t)})
+}
+
+// figuresTable is what was measured.
+func figuresTable() string {
+	var b strings.Builder
+	b.WriteString("| | messages a second on one queue | operations a message, beyond its own |\n|---|---|---|\n")
+	for _, row := range []struct {
+		name string
+		curve
+	}{{"met, a companion for each message", metEach}, {"met, slot companions", metSlot}, {"missed", missedOperations}} {
+		var rates, costs []string
+		for _, p := range row.curve {
+			rates, costs = append(rates, count(p.rate)), append(costs, fmt.Sprint(p.cost))
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", row.name, strings.Join(rates, "; "), strings.Join(costs, "; "))
+	}
+	fmt.Fprintf(&b, "\nA companion takes %d bytes of the monitor queue, and a slot companion %d.\n", eachBytes, slotBytes)
+	return b.String()
+}
+
+// costsTable is the load that a namespace of the Standard tier carries, by the number of queues.
+func costsTable(t *testing.T) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| queues that share the load | messages a second without Overdue | with Overdue | operations a message |\n|---|---|---|---|\n")
+	for _, queues := range []int{1, 12} {
+		l := load
+		l.Queues, l.Rate = queues, 1
+		p, err := Of(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Rate = p.StopsAt
+		atLimit, err := Of(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s | %.2g |\n", queues, count(creditsPerSecond/(p.App/p.Load.Rate)), count(p.StopsAt), (atLimit.App+atLimit.Overdue())/l.Rate)
+	}
+	return b.String()
 }
 
 func TestPicturesAreFresh(t *testing.T) {

@@ -101,10 +101,23 @@ type Limit struct {
 	Most   float64 `json:"most"`
 	Used   float64 `json:"used"`
 	Source string  `json:"source"`
+
+	fix string // what to do when it is reached
 }
 
 // Share is how much of the limit is used; 1: all.
 func (l *Limit) Share() float64 { return l.Used / l.Most }
+
+// Err is the error of the exit code: it names the limits of the tier that the load is over.
+func (p *Plan) Err() error {
+	var errs []error
+	for i := range p.Limits {
+		if l := &p.Limits[i]; l.Share() >= 1 {
+			errs = append(errs, fmt.Errorf("this load is too much for the %s tier: %s of the %s; %s", p.Load.Tier, percent(l.Share()), l.Name, l.fix))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // Overdue is how many operations a second there are beyond those of the app.
 func (p *Plan) Overdue() float64 { return p.Met + p.Missed }
@@ -147,9 +160,11 @@ const slotsPerSecond = 10
 // received or peeked takes one.
 const creditsPerSecond = 1000
 
-// entitySize is the least size of a queue that can be chosen
-// (learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas).
-const entitySize = 1 << 30
+// newQueueBytes is the size of a queue that is made without stating one, and queueBytes the largest
+// by tier (learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas).
+const newQueueBytes = 1 << 30
+
+var queueBytes = map[string]float64{Standard: 5 << 30, Premium: 80 << 30}
 
 // Of computes the plan of a load.
 func Of(l Load) (*Plan, error) {
@@ -203,20 +218,31 @@ func newPlan(l Load) *Plan {
 	p.MonitorMemory = idleMemory + l.Rate*l.Missed*bytesPerMissed
 	p.Monitors = max(2, int(math.Ceil(p.MonitorCores))+1)
 	if l.Tier == Standard {
-		p.Limits = append(p.Limits, Limit{"credits a second, of the namespace", creditsPerSecond, p.App + p.Overdue(), "service-bus-throttling"})
+		p.Limits = append(p.Limits, Limit{
+			Name:   "credits a second, of the namespace",
+			Most:   creditsPerSecond,
+			Used:   p.App + p.Overdue(),
+			Source: "service-bus-throttling",
+			fix:    "take the Premium tier, or several namespaces",
+		})
 	}
-	if l.Tier != Basic {
-		p.Limits = append(p.Limits, Limit{p.sizeLimit(), entitySize, p.MonitorQueueSize, "service-bus-quotas"})
+	if most := queueBytes[l.Tier]; most > 0 {
+		p.Limits = append(p.Limits, Limit{
+			Name:   p.fullestQueue() + " of " + size(most),
+			Most:   most,
+			Used:   p.MonitorQueueSize,
+			Source: "service-bus-quotas",
+			fix:    "spread the companions over more monitor queues",
+		})
 	}
 	return p
 }
 
-// sizeLimit names the limit of the size of a monitor queue.
-func (p *Plan) sizeLimit() string {
+func (p *Plan) fullestQueue() string {
 	if p.Load.MonitorQueues == 1 {
-		return "size of the monitor queue, of 1 GiB"
+		return "monitor queue"
 	}
-	return "size of the fullest monitor queue, of 1 GiB"
+	return "fullest monitor queue"
 }
 
 // stopsAt seeks the rate at which the first limit is reached.
@@ -264,14 +290,14 @@ var (
 	// `overdue bench cost`, consumers receive through the proxy: operations of a message that is
 	// met, beyond its own.
 	metEach = curve{{10, 5.1}, {100, 3.5}, {1000, 0.36}}
-	metSlot = curve{{100, 0.42}, {1000, 0.042}, {10_000, 0.004}}
+	metSlot = curve{{100, 0.42}, {1000, 0.043}, {10_000, 0.004}}
 	// The same runs: processor time of the proxy for a message, in microseconds, its receipt and
 	// its settlement included. At low rates most of it is what the proxy needs anyway.
 	sendEach = curve{{10, 2000}, {100, 660}, {1000, 104}}
 	sendSlot = curve{{100, 425}, {1000, 64}, {10_000, 17}}
 	// `overdue bench expire`, deadlines spread over 10 s: operations of a message that is missed,
 	// those of its companion included, and the processor time of the process, with its broker.
-	missedOperations = curve{{10, 6}, {100, 4.7}, {1000, 0.68}, {10_000, 0.079}}
+	missedOperations = curve{{10, 6}, {100, 4.7}, {1000, 0.68}, {10_000, 0.096}}
 	missedMicros     = curve{{10, 4000}, {100, 1770}, {1000, 381}, {10_000, 106}}
 )
 

@@ -49,15 +49,16 @@ func (p *Plan) WriteText(w io.Writer, width int, price float64) error {
 		fmt.Fprintf(w, "limit           %s: %s used (%s)\n", limit.Name, percent(limit.Share()), limit.Source)
 	}
 	var said strings.Builder
-	switch {
-	case l.Tier == Basic:
+	switch l.Tier {
+	case Basic:
 		said.WriteString("The Basic tier has no scheduled messages: companions are kept in Redis (companionStore: redis), which costs no operations.")
-	case l.Tier == Premium:
+	case Premium:
 		said.WriteString("The Premium tier has no documented limit of operations: measure your messaging units with `overdue bench`.")
-	case p.StopsAt <= l.Rate:
-		fmt.Fprintf(&said, "This load is too much for the tier: a limit is reached at %s messages a second. Take the Premium tier, or several namespaces.", count(p.StopsAt))
 	default:
 		fmt.Fprintf(&said, "With this share of missed deadlines the tier carries up to %s messages a second.", count(p.StopsAt))
+	}
+	if p.MonitorQueueSize > newQueueBytes {
+		fmt.Fprintf(&said, " A queue has %s unless you state more when you create it: give more to the %s.", size(newQueueBytes), p.fullestQueue())
 	}
 	said.WriteString(" Figures are estimates on the high side: docs/operate/capacity.md says what they rest on.")
 	_, err := fmt.Fprintf(w, "\n%s\n", terminal.Wrap(said.String(), width, 0))

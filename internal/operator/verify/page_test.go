@@ -5,13 +5,11 @@ package verify
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"overdue/internal/broker/quirk"
+	"overdue/internal/testing/generated"
 )
 
 var update = flag.Bool("update", false, "write what is generated of the page instead of comparing with it")
@@ -20,29 +18,7 @@ const page = "../../../docs/internals/servicebus.md"
 
 // The page on Service Bus has to show the tables of assumptions and of quirks.
 func TestThePageShowsTheTable(t *testing.T) {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := string(text)
-	for name, table := range map[string]string{"assumptions": assumptionsTable(), "quirks": quirksTable()} {
-		begin, end := fmt.Sprintf("<!-- begin %s -->\n", name), fmt.Sprintf("<!-- end %s -->\n", name)
-		before, rest, hasBegin := strings.Cut(want, begin)
-		_, after, hasEnd := strings.Cut(rest, end)
-		if !hasBegin || !hasEnd {
-			t.Fatalf("%s has no %q or no %q", page, begin, end)
-		}
-		want = before + begin + "\n" + table + "\n" + end + after
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Errorf("%s is stale; run `make docs` (-code +file):\n%s", page, diff)
-	}
+	generated.Check(t, page, *update, map[string]string{"assumptions": assumptionsTable(), "quirks": quirksTable()})
 }
 
 func assumptionsTable() string {

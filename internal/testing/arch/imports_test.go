@@ -182,6 +182,7 @@ var allowed = map[string]allowance{
 	"internal/bench":              {[]string{"alert", "internal/bench/delay", "internal/httpclient", "internal/lag", "internal/plural", "internal/terminal"}, []string{azservicebus, procfs, sync}},
 	"internal/bench/delay":        {},
 	"internal/testing/freeport":   {},
+	"internal/testing/generated":  {others: []string{"github.com/google/go-cmp"}},
 	"internal/testing/program":    {},
 	"internal/testing/container":  {ours: []string{"internal/testing/program"}},
 	"internal/testing/arch":       {},
@@ -195,7 +196,7 @@ var allowed = map[string]allowance{
 // allowedInTests is what the tests of every package may import as well. A test builds the scene
 // around its package; only proxy and monitor still never meet.
 var allowedInTests = allowance{
-	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/hooktest", "internal/testing/httpapitest", "internal/testing/otlptest", "internal/listener", "internal/testing/pipenet",
+	ours: []string{"internal/servicebus/address", "internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/httpapi", "internal/testing/apptest", "internal/testing/brokertest", "internal/testing/bubble", "internal/testing/exercise", "internal/testing/generated", "internal/testing/hooktest", "internal/testing/httpapitest", "internal/testing/otlptest", "internal/listener", "internal/testing/pipenet",
 		"internal/operations", "internal/broker/queue", "internal/broker/quirk", "internal/broker/store", "internal/redisstore", "internal/testing/redistest", "internal/servicebus/sas", "internal/servicebus/link", "internal/servicebus/rest", "internal/listener/tlsrecord", "internal/operator/inject/admission", "scheduler", "scheduler/index", "scheduler/journal"},
 	others: []string{azcore, azservicebus, goamqp, websocket, miniredis, prometheus, sync, yaml, zap, "github.com/cloudevents/sdk-go", "github.com/google/go-cmp",
 		kubeapi, kubemachinery, "gopkg.in/evanphx/json-patch.v4",
