@@ -17,6 +17,9 @@ GREMLINS := bin/gremlins-$(GREMLINS_VERSION)
 FUZZTIME ?= 10s
 ROUNDS ?= 1
 VERSION ?= $(shell git describe --tags --dirty --always 2>/dev/null || echo devel)
+# The address of this checkout's pages, such as https://example.com/overdue/blob/v1.0.0: help, errors and alerts link them there.
+# Without it they name the files of the package, and packages have no homepage.
+DOCS_BASE ?=
 
 # Tests, compilers and linters make garbage faster than anything that they keep. The scenes run with Go's own setting, since they
 # measure programs.
@@ -27,7 +30,7 @@ export GOGC := 400
 BINARY ?= bin/overdue
 
 build: ## the binary, in bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$(VERSION)" -o $(BINARY) ./cmd/overdue
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X overdue/internal/version.release=$(VERSION) -X overdue/internal/version.docsBase=$(DOCS_BASE)" -o $(BINARY) ./cmd/overdue
 
 IMAGE ?= overdue:latest
 ENGINE ?= docker
@@ -94,7 +97,7 @@ release: $(GORELEASER) ## the artefacts of a release in bin/release; RELEASE=0.1
 	@version="$(RELEASE)"; \
 	if [ -z "$$version" ]; then version="$$(git describe --tags --exact-match --match 'v*' 2>/dev/null | sed 's/^v//' || true)"; fi; \
 	if [ -z "$$version" ]; then version="0.0.0-dev+$$(git rev-parse --short=12 HEAD)"; fi; \
-	RELEASE="$$version" COMMIT="$$(git rev-parse HEAD)" COMMIT_SECONDS="$$(git show -s --format=%ct)" \
+	RELEASE="$$version" DOCS_BASE="$(DOCS_BASE)" COMMIT="$$(git rev-parse HEAD)" COMMIT_SECONDS="$$(git show -s --format=%ct)" \
 	COMMIT_DATE="$$(TZ=UTC git show -s --date=iso-strict-local --format=%cd | sed 's/+00:00$$/Z/')" \
 	$(GORELEASER) release --snapshot --clean $(if $(SIGN),,--skip=sign)
 
@@ -209,7 +212,7 @@ docs: ## what is generated from code
 
 man: ## the man pages, in bin/man
 	@rm -rf bin/man
-	go test -trimpath -vet=off -count=1 ./cmd/overdue -run TestManPagesAreMade -man "$(CURDIR)/bin/man"
+	go test -trimpath -vet=off -count=1 -ldflags "-X overdue/internal/version.docsBase=$(or $(DOCS_BASE),/usr/share/doc/overdue)" ./cmd/overdue -run TestManPagesAreMade -man "$(CURDIR)/bin/man"
 
 clean:
 	rm -rf bin

@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/terminal"
+	"overdue/internal/version"
 )
 
 // helpWidth is how many columns the lines of help have at most.
@@ -19,7 +20,7 @@ const helpWidth = 100
 // wrapHelp breaks the texts and the flags of c and of every command below it into lines. Examples
 // stay as they are: people copy them.
 func wrapHelp(c *cobra.Command) {
-	paragraphs := strings.Split(c.Long, "\n\n")
+	paragraphs := strings.Split(version.Doc(c.Long), "\n\n")
 	for i, text := range paragraphs {
 		if !strings.HasPrefix(text, " ") && !strings.Contains(text, "\n ") { // otherwise it is a list or code
 			paragraphs[i] = terminal.Wrap(strings.ReplaceAll(text, "\n", " "), helpWidth, 0)

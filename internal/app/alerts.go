@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/traces"
+	"overdue/internal/version"
 )
 
 // A sinkSet makes the sinks of configurations, and keeps those that the next one has, too: what groups know of the
@@ -150,13 +152,16 @@ func (s *sinkSet) alerter(a *config.Alert) (sink alert.Alerter, ask adminport.Ch
 	return sink, ask, err
 }
 
+// runbook is the page that alerts link where the configuration names none.
+const runbook = "docs/operate/troubleshoot.md#overduedeadlinemissed"
+
 // NewSink makes the sink of events, or else the sink of grouped events, of a configuration.
 func NewSink(a *config.Alert, links *link.Namespace) (events alert.Alerter, pages alert.Notifier, err error) {
 	text, err := alert.NewText(a.Title, a.Text)
 	if err != nil {
 		return nil, nil, err
 	}
-	if text, err = text.WithLinks(a.Links.Dashboard, a.Links.Runbook); err != nil {
+	if text, err = text.WithLinks(a.Links.Dashboard, cmp.Or(a.Links.Runbook, version.DocURL(runbook))); err != nil {
 		return nil, nil, err
 	}
 	request := func(r *config.Request) alert.HTTP { return alert.HTTP{URL: r.URL, Timeout: r.Timeout} }

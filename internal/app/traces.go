@@ -25,7 +25,7 @@ func startTraces(e *environment, namespace string) *traces.Tracer {
 		Registerer:   e.registry,
 	})
 	if err != nil {
-		e.log.Warn("traces are off", zap.Error(err), zap.String("next", "docs/operate/traces.md has the variables; restart after a change"))
+		e.log.Warn("traces are off", zap.Error(err), zap.String("next", version.Doc("docs/operate/traces.md has the variables; restart after a change")))
 		return nil
 	}
 	if t == nil {

@@ -17,6 +17,7 @@ import (
 
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/namespace"
+	"overdue/internal/version"
 )
 
 // Redacted is the settings in force and where each that is not a default came from.
@@ -223,7 +224,7 @@ func CheckVariables(environ []string) error {
 		if form := notOfSettings.FindStringSubmatch(name); form != nil && (form[1] == "" || number != nil) {
 			continue
 		}
-		hint := "docs/reference/configuration.md lists them"
+		hint := version.Doc("docs/reference/configuration.md") + " lists them"
 		if near := Nearest(word, known); near != "" {
 			hint = "did you mean OVERDUE_" + near + "?"
 		}

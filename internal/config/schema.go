@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"overdue/internal/version"
 )
 
 // A schema is a JSON schema, or a part of one.
@@ -133,7 +135,7 @@ func (s *Setting) described() string {
 	if env := s.Env(); env != "" {
 		text += " Variable: " + env + "."
 	}
-	return text
+	return version.Doc(text)
 }
 
 // shortDuration writes 1m0s as 1m and 12h0m0s as 12h.

@@ -13,6 +13,7 @@ import (
 	"overdue/internal/escape"
 	"overdue/internal/plural"
 	"overdue/internal/terminal"
+	"overdue/internal/version"
 )
 
 // Severity says how much a finding matters.
@@ -126,7 +127,7 @@ type notes struct {
 }
 
 func (n *notes) add(s Severity, check, summary, fix string) *Finding {
-	n.all = append(n.all, Finding{Subject: n.subject, Check: check, Severity: s, Summary: summary, Fix: fix})
+	n.all = append(n.all, Finding{Subject: n.subject, Check: check, Severity: s, Summary: summary, Fix: version.Doc(fix)})
 	return &n.all[len(n.all)-1]
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"overdue/internal/terminal"
+	"overdue/internal/version"
 )
 
 // WriteText writes the plan for people. price is that of a million operations; 0: none is computed.
@@ -60,7 +61,7 @@ func (p *Plan) WriteText(w io.Writer, width int, price float64) error {
 	if p.MonitorQueueSize > newQueueBytes {
 		fmt.Fprintf(&said, " A queue has %s unless you state more when you create it: give more to the %s.", size(newQueueBytes), p.fullestQueue())
 	}
-	said.WriteString(" Figures are estimates on the high side: docs/operate/capacity.md says what they rest on.")
+	said.WriteString(version.Doc(" Figures are estimates on the high side: docs/operate/capacity.md says what they rest on."))
 	_, err := fmt.Fprintf(w, "\n%s\n", terminal.Wrap(said.String(), width, 0))
 	return err
 }

@@ -20,6 +20,7 @@ import (
 
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
+	"overdue/internal/version"
 )
 
 // maxReason is how many characters of an error a sentence quotes.
@@ -102,9 +103,11 @@ func Condition(err error) string {
 	return link.Condition(err)
 }
 
+const rightsPage = "docs/operate/rights.md"
+
 // NoRightToListen is the error of a client that lacks the Listen right on an entity.
 func NoRightToListen(entity string) error {
-	return fmt.Errorf("the key or the identity lacks the Listen right on %s; see docs/operate/rights.md", entity)
+	return fmt.Errorf("the key or the identity lacks the Listen right on %s; see %s", entity, version.Doc(rightsPage))
 }
 
 // Sending turns an error of a send to an entity into one that says what to do.
@@ -116,7 +119,7 @@ func Sending(entity string, err error) error {
 	case condition == link.ConditionNotFound:
 		return fmt.Errorf("there is no queue or topic %q; create it, or correct the name", entity)
 	case condition == link.ConditionUnauthorized:
-		return fmt.Errorf("no Send right on %s; see docs/operate/rights.md: %s", entity, Reason(err))
+		return fmt.Errorf("no Send right on %s; see %s: %s", entity, version.Doc(rightsPage), Reason(err))
 	case errors.As(err, &sdk) && sdk.Code == azservicebus.CodeConnectionLost:
 		return fmt.Errorf("the connection was lost, and what was under way may have arrived: %s", Reason(err))
 	}
