@@ -5,9 +5,11 @@ package main
 import (
 	"debug/buildinfo"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +92,47 @@ func TestTheBillOfMaterialsNamesEveryModule(t *testing.T) {
 	}
 	if want := strings.TrimPrefix(runtime.Version(), "go"); !strings.Contains(listed["std"], want) {
 		t.Errorf("the standard library is listed as %q, want %s", listed["std"], want)
+	}
+}
+
+// Help, errors and findings name pages of the documentation by their paths, and the package has them
+// there.
+func TestThePackageHasThePagesThatTheProgramNames(t *testing.T) {
+	contents, err := os.ReadFile(filepath.Join(checkout, ".goreleaser.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sources []string
+	for _, m := range regexp.MustCompile(`src: "?([^",]+)"?, dst: /usr/share/doc/overdue/`).FindAllStringSubmatch(string(contents), -1) {
+		sources = append(sources, m[1])
+	}
+	page := regexp.MustCompile(`docs/[\w/-]+\.md`)
+	named := 0
+	err = filepath.WalkDir(checkout, func(file string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(strings.TrimSpace(line), "//") {
+				continue
+			}
+			line, _, _ = strings.Cut(line, " // ")
+			for _, name := range page.FindAllString(line, -1) {
+				named++
+				in := func(source string) bool { ok, _ := path.Match(source, name); return ok }
+				if _, err := os.Stat(filepath.Join(checkout, name)); err != nil || !slices.ContainsFunc(sources, in) {
+					t.Errorf("%s names %s, which is not in the package (%v)", file, name, err)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || named < 10 {
+		t.Errorf("the program names %d pages (%v), want ten at least", named, err)
 	}
 }
 

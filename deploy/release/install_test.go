@@ -54,12 +54,25 @@ func TestTheDebInstallsAndRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o644); err != nil {
+	status := filepath.Join(root, "var/lib/dpkg/status")
+	if err := os.WriteFile(status, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	// The scripts of the package run outside of the root, which has no shell.
 	dpkg := []string{"dpkg", "--root=" + root, "--force-script-chrootless", "--force-architecture"}
+	out, err := exec.CommandContext(t.Context(), dpkg[0], append(dpkg[1:], "--install", artefact(t, ".deb"))...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "overdue depends on ca-certificates") {
+		t.Errorf("installed without ca-certificates: %v\n%s", err, out)
+	}
+	const certificates = "Package: ca-certificates\nStatus: install ok installed\nVersion: 1\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: test\n"
+	if err := os.WriteFile(status, []byte(certificates), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	command(t, append(dpkg, "--install", artefact(t, ".deb"))...)
+	if homepage := command(t, "dpkg-deb", "--field", artefact(t, ".deb"), "Homepage"); homepage != testDocs+"\n" {
+		t.Errorf("homepage %q, want %q", homepage, testDocs)
+	}
+	checkPages(t, root)
 	if out := command(t, append(dpkg, "--verify", "overdue")...); out != "" {
 		t.Errorf("dpkg --verify finds changes: %s", out)
 	}
@@ -90,7 +103,7 @@ func TestTheRPMInstallsAndRuns(t *testing.T) {
 	rpm := []string{"rpm", "--root", root, "--dbpath", database}
 	// Scripts would run inside of the root, which has no shell.
 	command(t, append(rpm, "--install", "--nodeps", "--noscripts", artefact(t, ".rpm"))...)
-	command(t, append(rpm, "--verify", "overdue")...)
+	command(t, append(rpm, "--verify", "--nodeps", "overdue")...)
 	runs(t, "chroot", root, "/usr/bin/overdue")
 	checkUnit(t, root)
 	// Both packages have the same files.
@@ -111,6 +124,30 @@ func TestTheRPMInstallsAndRuns(t *testing.T) {
 	}
 	if !slices.Equal(lists[0], lists[1]) || len(lists[0]) < 20 {
 		t.Errorf("the rpm has %q, the deb %q", lists[0], lists[1])
+	}
+}
+
+// checkPages checks that the pages below root are those of the checkout, and that help and man
+// pages link them where they are published.
+func checkPages(t *testing.T, root string) {
+	t.Helper()
+	const page = "docs/broker/README.md"
+	want, err := os.ReadFile(filepath.Join(checkout, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(root, docFolder, page)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s of the package has %d bytes, want %d (%v)", page, len(got), len(want), err)
+	}
+	help := command(t, "chroot", root, "/usr/bin/overdue", "broker", "--help")
+	manual, err := os.ReadFile(filepath.Join(root, "usr/share/man/man1/overdue-broker.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"help": help, "the man page": string(manual)} {
+		if !strings.Contains(text, testDocs+"/"+page) {
+			t.Errorf("%s does not link %s/%s:\n%s", what, testDocs, page, text)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ var full = os.Getenv("OVERDUE_RELEASE") == "full"
 const (
 	testVersion = "0.1.0-test.1"
 	testTime    = 1_790_000_000
+	testDocs    = "https://example.com/overdue"
 )
 
 // A checkoutCopy is a repository with the files of this checkout and one commit.
@@ -71,7 +72,7 @@ func makeRelease(folder string, env ...string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("make", "release", "RELEASE="+testVersion, "SIGN=1", "GORELEASER="+goreleaser)
+	cmd := exec.Command("make", "release", "RELEASE="+testVersion, "SIGN=1", "DOCS_BASE="+testDocs, "GORELEASER="+goreleaser)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "PATH="+tools+":"+os.Getenv("PATH"), "MAKEFLAGS=")
 	cmd.Env = append(cmd.Env, env...)
