@@ -5,8 +5,8 @@
 // scenarios with a namespace given by a connection string. The test starts a namespace for each and
 // reports every scenario as a subtest.
 //
-// The folder examples has the test suites that docs/broker/README.md names, one for each SDK and
-// one in Go. They run too, each with a broker that it starts itself.
+// The suites of examples/testing run too, one for each SDK and one in Go, each with a broker that it
+// starts itself.
 //
 // The apps in steady go on while the network and a sidecar fail, those in killed while a broker on a
 // directory is killed again and again.

@@ -12,70 +12,48 @@ import (
 	"testing"
 )
 
-// examples are the test suites that docs/broker/README.md names. Each starts a broker of its
-// own, from the PATH, as its readers do.
-var examples = []struct {
-	sdk, file string
-	run       string // $0 is the folder of install.sh, $1 an empty one
-	passed    *regexp.Regexp
-}{
-	{"go", "examples/go/orders_test.go", `go test -count=1 -v -tags example ./examples/go`,
-		regexp.MustCompile(`(?s)--- PASS: .*--- PASS: .*--- PASS: .*\nPASS\n`)},
-	{"js", "examples/js/orders.test.mjs", `cp examples/js/*.mjs "$1" && ln -s "$0/node_modules" "$1/node_modules" && node --test "$1/orders.test.mjs"`,
-		regexp.MustCompile(`(?m)^\S+ pass 3$`)},
-	{"python", "examples/python/test_orders.py", `"$0/bin/python" -B examples/python/test_orders.py`,
-		regexp.MustCompile(`Ran 3 tests`)},
-	{"java", "examples/java/OrdersTest.java", javac + ` -cp "$0/*" -d "$1" examples/java/*.java && ` +
-		java + ` -cp "$0/*:$1" org.junit.platform.console.ConsoleLauncher execute --select-class OrdersTest --disable-banner`,
-		regexp.MustCompile(`3 tests successful`)},
-}
-
-func TestExamplesOfTheDocRun(t *testing.T) {
+// Each suite of examples/testing starts a broker of its own, from the PATH, as its readers do.
+func TestSuitesOfTheExamplesRun(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("needs node, Python, Java and their packages; not with -short")
 	}
 	installed := install(t)
 	bin := filepath.Dir(buildBroker(t))
-	for _, e := range examples {
-		t.Run(e.sdk, func(t *testing.T) {
+	for language, passed := range map[string]*regexp.Regexp{
+		"go":     regexp.MustCompile(`(?s)(--- PASS: .*){4}\nPASS\n`),
+		"js":     regexp.MustCompile(`(?m)^\S+ pass 4$`),
+		"python": regexp.MustCompile(`Ran 4 tests`),
+		"java":   regexp.MustCompile(`4 tests successful`),
+	} {
+		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, "sh", "-c", e.run, installed[e.sdk], t.TempDir())
-			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+			cmd := exec.CommandContext(ctx, "./testing.sh", language, installed[language], t.TempDir())
+			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "BROKER_ADDRESS=")
 			out, err := cmd.CombinedOutput()
-			if err != nil || !e.passed.Match(out) {
-				t.Errorf("%s: %v, and the output has to match %q:\n%s", e.file, err, e.passed, out)
+			if err != nil || !passed.Match(out) {
+				t.Errorf("%v, and the output has to match %q:\n%s", err, passed, out)
 			}
 		})
 	}
 }
 
-// The pages quote examples that run, that for .NET in a workflow of its own, and link to the others.
-func TestDocQuotesTheExamples(t *testing.T) {
-	page, err := os.ReadFile("../../docs/broker/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := []string{"examples/dotnet/OrdersTest.cs"}
-	for _, e := range examples {
-		files = append(files, e.file)
-	}
-	for _, file := range files {
-		if !strings.Contains(string(page), "](../../test/sdk/"+file+")") {
-			t.Errorf("docs/broker/README.md does not link to %s", file)
-		}
-	}
-	for file, name := range map[string]string{
-		"examples/js/orders.test.mjs": "../../docs/broker/README.md",
-		"examples/dotnet/Webhooks.cs": "../../docs/reference/webhooks.md",
+// The pages quote files that run. Those for .NET run in a workflow of their own.
+func TestPagesQuoteTheExamples(t *testing.T) {
+	quotes := map[string]string{"examples/testing/dotnet/Webhooks.cs": "docs/reference/webhooks.md"}
+	for _, file := range []string{
+		"Config.json", "go/broker_test.go", "js/broker.mjs", "python/broker.py", "java/Broker.java", "dotnet/Broker.cs",
 	} {
-		text, err := os.ReadFile(file)
+		quotes["examples/testing/"+file] = "docs/broker/testing.md"
+	}
+	for file, name := range quotes {
+		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		page, err := os.ReadFile(name)
+		page, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -167,6 +167,7 @@ var allowed = map[string]allowance{
 	"examples/sidecar/go":         {others: []string{azservicebus}},
 	"examples/rest/go":            {},
 	"examples/dead-letters/go":    {others: []string{azservicebus}},
+	"examples/testing/go":         {others: []string{azservicebus}},
 	"internal/slack":              {[]string{"internal/lag"}, []string{prometheus, prometheusmodel}},
 	"internal/boltcheck":          {nil, []string{bbolt}},
 	"internal/unreceived":         {[]string{"internal/broker/quirk", "internal/operations", "internal/plural", "internal/servicebus/link"}, []string{prometheus, zap}},
