@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command release does what goreleaser has no step for: the licences and the bill of materials of a
-// binary, the image, and the sections of the changelog. The rest of a release is in .goreleaser.yaml.
+// binary, the image, the packages of npm and pip, and the sections of the changelog. The rest of a
+// release is in .goreleaser.yaml.
 //
 // The same commit gives the same bytes on every machine with the same Go. Each file has the time of
 // the commit, lists are sorted, and no path of the machine gets into the output. It is a module of
@@ -35,9 +36,10 @@ func run(ctx context.Context, args []string) error {
 		"describe": describe,
 		"image":    makeImage,
 		"notes":    notes,
+		"packages": makePackages,
 	}
 	if len(args) == 0 || commands[args[0]] == nil {
-		return fmt.Errorf("%q: want describe, image or notes", args)
+		return fmt.Errorf("%q: want describe, image, notes or packages", args)
 	}
 	return commands[args[0]](ctx, args[1:])
 }

@@ -199,9 +199,9 @@ func TestAReleaseIsTheSameOnTwoPaths(t *testing.T) {
 	if second := artefacts(t, both[1]); !slices.Equal(names, second) {
 		t.Fatalf("%q and %q, want the same names", names, second)
 	}
-	want := []string{"overdue_" + testVersion + "_oci.tar", "overdue-emulator_" + testVersion + "_oci.tar", ".tar.gz", ".deb", ".rpm", ".cdx.json", "checksums.txt", "checksums.txt.sigstore.json"}
+	want := []string{"overdue_" + testVersion + "_oci.tar", "overdue-emulator_" + testVersion + "_oci.tar", ".tar.gz", ".deb", ".rpm", "_npm.tgz", ".whl", ".cdx.json", "checksums.txt", "checksums.txt.sigstore.json"}
 	if full {
-		want = append(want, "_darwin_arm64.tar.gz", "_windows_amd64.zip", "_linux_arm64.deb", "_linux_arm64.rpm", "_windows_arm64.cdx.json")
+		want = append(want, "_darwin_arm64.tar.gz", "_windows_amd64.zip", "_linux_arm64.deb", "_linux_arm64.rpm", "_windows_arm64.cdx.json", "_darwin_arm64_npm.tgz", "-win_amd64.whl")
 	}
 	for _, ending := range want {
 		if !slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, ending) }) {
@@ -245,6 +245,8 @@ func TestCommandsAreChecked(t *testing.T) {
 		{"describe", "1", "overdue"},
 		{"image", "-binaries", t.TempDir(), "-oci", "x.tar"},
 		{"notes", "-version", "v0.1.0"},
+		{"packages", "-binaries", t.TempDir(), "-version", "1.0.0"},
+		{"packages", "-binaries", t.TempDir(), "-version", "v1.0.0"},
 	} {
 		if err := run(t.Context(), args); err == nil {
 			t.Errorf("run(%q) = nil, want an error", args)
