@@ -26,6 +26,8 @@ import (
 var (
 	//go:embed packages/index.mjs
 	npmModule []byte
+	//go:embed packages/index.d.mts
+	npmTypes []byte
 	//go:embed packages/__init__.py
 	wheelModule []byte
 )
@@ -130,7 +132,7 @@ func (p packages) writeNPM(name string, on platform, binary packed, licences []p
 		"description": imageAbout,
 		"license":     "Apache-2.0",
 		"type":        "module",
-		"exports":     "./index.mjs",
+		"exports":     "./index.mjs", // TypeScript finds index.d.mts beside it
 		"bin":         map[string]string{"overdue": binary.name},
 		"os":          []string{on.npmOS},
 		"cpu":         []string{on.npmCPU},
@@ -146,6 +148,7 @@ func (p packages) writeNPM(name string, on platform, binary packed, licences []p
 	files := append([]packed{
 		{"package.json", 0o644, description},
 		{"index.mjs", 0o644, npmModule},
+		{"index.d.mts", 0o644, npmTypes},
 		{"broker.mjs", 0o644, fixture},
 		binary,
 	}, licences...)
