@@ -12,7 +12,15 @@ import (
 	"testing"
 )
 
-// Each suite of examples/testing starts a broker of its own, from the PATH, as its readers do.
+// passed is what a suite of examples/testing prints if all of its tests have run and passed.
+var passed = map[string]*regexp.Regexp{
+	"go":     regexp.MustCompile(`(?s)(--- PASS: .*){4}\nPASS\n`),
+	"js":     regexp.MustCompile(`(?m)^\S+ pass 4$`),
+	"python": regexp.MustCompile(`Ran 4 tests`),
+	"java":   regexp.MustCompile(`4 tests successful`),
+}
+
+// Each suite starts a broker of its own, from the PATH, as its readers do.
 func TestSuitesOfTheExamplesRun(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -20,12 +28,7 @@ func TestSuitesOfTheExamplesRun(t *testing.T) {
 	}
 	installed := install(t)
 	bin := filepath.Dir(buildBroker(t))
-	for language, passed := range map[string]*regexp.Regexp{
-		"go":     regexp.MustCompile(`(?s)(--- PASS: .*){4}\nPASS\n`),
-		"js":     regexp.MustCompile(`(?m)^\S+ pass 4$`),
-		"python": regexp.MustCompile(`Ran 4 tests`),
-		"java":   regexp.MustCompile(`4 tests successful`),
-	} {
+	for language, want := range passed {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), suiteTimeout)
@@ -33,8 +36,8 @@ func TestSuitesOfTheExamplesRun(t *testing.T) {
 			cmd := exec.CommandContext(ctx, "./testing.sh", language, installed[language], t.TempDir())
 			cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "BROKER_ADDRESS=")
 			out, err := cmd.CombinedOutput()
-			if err != nil || !passed.Match(out) {
-				t.Errorf("%v, and the output has to match %q:\n%s", err, passed, out)
+			if err != nil || !want.Match(out) {
+				t.Errorf("%v, and the output has to match %q:\n%s", err, want, out)
 			}
 		})
 	}
@@ -47,6 +50,9 @@ func TestPagesQuoteTheExamples(t *testing.T) {
 		"Config.json", "go/broker_test.go", "js/broker.mjs", "python/broker.py", "java/Broker.java", "dotnet/Broker.cs",
 	} {
 		quotes["examples/testing/"+file] = "docs/broker/testing.md"
+	}
+	for _, file := range []string{"compose.yaml", "github.yaml", "gitlab.yaml"} {
+		quotes["examples/testing/"+file] = "docs/broker/containers.md"
 	}
 	for file, name := range quotes {
 		text, err := os.ReadFile(filepath.Join(root, file))

@@ -21,8 +21,8 @@ public sealed class Broker : IAsyncLifetime
             while (!await Healthy(tooLate.Token)) { await Task.Delay(100, tooLate.Token); }
             return;
         }
-        string[] arguments = ["broker", "--broker-listen", "127.0.0.1:0", "--emulator-config", Config, "--broker-auto-create=false",
-            "--isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin"];
+        string[] arguments = ["broker", "--broker-listen", "127.0.0.1:0", "--broker-emulator-config", Config, "--broker-auto-create=false",
+            "--broker-isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin"];
         overdue = Process.Start(new ProcessStartInfo("overdue", arguments) { RedirectStandardInput = true, RedirectStandardOutput = true })!;
         const string start = "Endpoint=sb://";
         while (await overdue.StandardOutput.ReadLineAsync() is { } line)

@@ -29,8 +29,8 @@ func startBroker(config string) (*testBroker, error) {
 	if address := os.Getenv("BROKER_ADDRESS"); address != "" {
 		return &testBroker{address: address, stop: func() {}}, waitFor("http://"+address+"/health", time.Now().Add(time.Minute))
 	}
-	cmd := exec.Command("overdue", "broker", "--broker-listen", "127.0.0.1:0", "--emulator-config", config, "--broker-auto-create=false",
-		"--isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin")
+	cmd := exec.Command("overdue", "broker", "--broker-listen", "127.0.0.1:0", "--broker-emulator-config", config, "--broker-auto-create=false",
+		"--broker-isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin")
 	cmd.Stderr = os.Stderr
 	stdin, inErr := cmd.StdinPipe()
 	stdout, outErr := cmd.StdoutPipe()

@@ -19,8 +19,8 @@ class Broker implements AutoCloseable {
             await(Instant.now().plus(Duration.ofMinutes(1)));
             return;
         }
-        overdue = new ProcessBuilder("overdue", "broker", "--broker-listen", "127.0.0.1:0", "--emulator-config", config,
-            "--broker-auto-create=false", "--isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin")
+        overdue = new ProcessBuilder("overdue", "broker", "--broker-listen", "127.0.0.1:0", "--broker-emulator-config", config,
+            "--broker-auto-create=false", "--broker-isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin")
             .redirectError(ProcessBuilder.Redirect.INHERIT).start();
         String start = "Endpoint=sb://";
         address = overdue.inputReader().lines().filter(line -> line.startsWith(start)).findFirst().orElseThrow()

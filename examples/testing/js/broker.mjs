@@ -12,8 +12,8 @@ export async function startBroker(config, program = "overdue") {
     const tooLate = AbortSignal.timeout(60_000);
     while (!(await fetch(`http://${address}/health`).catch(() => undefined))?.ok) await sleep(100, undefined, { signal: tooLate });
   } else {
-    overdue = spawn(program, ["broker", "--broker-listen", "127.0.0.1:0", "--emulator-config", config, "--broker-auto-create=false",
-      "--isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin"], { stdio: ["pipe", "pipe", "inherit"] });
+    overdue = spawn(program, ["broker", "--broker-listen", "127.0.0.1:0", "--broker-emulator-config", config, "--broker-auto-create=false",
+      "--broker-isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin"], { stdio: ["pipe", "pipe", "inherit"] });
     for await (const line of createInterface({ input: overdue.stdout })) {
       address = /^Endpoint=sb:\/\/([^;]+)/.exec(line)?.[1];
       if (address) break;

@@ -18,8 +18,8 @@ class Broker:
             self._wait(time.monotonic() + 60)
             return
         self.process = subprocess.Popen(
-            [program, "broker", "--broker-listen", "127.0.0.1:0", "--emulator-config", config, "--broker-auto-create=false",
-             "--isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin"],
+            [program, "broker", "--broker-listen", "127.0.0.1:0", "--broker-emulator-config", config, "--broker-auto-create=false",
+             "--broker-isolate", "--broker-expiry", "eager", "--log-level", "warn", "--stop-with-stdin"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         line = next((line for line in self.process.stdout if line.startswith("Endpoint=sb://")), None)
         if line is None:
