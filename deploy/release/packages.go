@@ -52,7 +52,7 @@ var platforms = map[string]platform{
 	"windows_arm64": {"win32", "arm64", []string{"win_arm64"}},
 }
 
-// packages makes packages of npm and pip with a binary and a fixture, two for each platform.
+// packages are those of npm and pip for one platform, with its binary and a fixture.
 type packages struct {
 	version string
 	out     string    // the folder that they go to
@@ -66,61 +66,45 @@ type packed struct {
 	data []byte
 }
 
-// makePackages reads the binaries in a folder and what describe wrote beside them.
+// makePackages makes them of a binary, with what describe wrote beside it: release packages FLAGS
+// BINARY.
 func makePackages(_ context.Context, args []string) error {
 	flags := flag.NewFlagSet("release packages", flag.ContinueOnError)
 	p := packages{}
-	binaries := flags.String("binaries", "", "the folder of the binaries")
 	flags.StringVar(&p.out, "out", "", "the folder for the packages")
 	flags.StringVar(&p.version, "version", "", "the version, such as 0.1.0")
 	seconds := flags.Int64("time", 0, "the time of the commit in seconds since 1970")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if flags.NArg() != 1 {
+		return errors.New("packages takes the path of a binary")
+	}
 	if err := checkVersion(p.version); err != nil {
 		return err
 	}
 	p.time = time.Unix(*seconds, 0).UTC()
-	programs, err := filepath.Glob(filepath.Join(*binaries, "overdue_*", "overdue*"))
-	made := 0
-	for _, program := range programs {
-		if name := filepath.Base(program); name != "overdue" && name != "overdue.exe" {
-			continue // a description of it
-		}
-		made++
-		err = errors.Join(err, p.makeFor(program))
-	}
-	if made == 0 {
-		err = errors.Join(err, fmt.Errorf("%s has no folder overdue_… with a binary", *binaries))
-	}
-	return err
-}
-
-func (p packages) makeFor(program string) error {
+	program := flags.Arg(0)
 	folder := filepath.Dir(program)
-	parts := strings.Split(filepath.Base(folder), "_") // overdue_linux_amd64_v1
-	name := strings.Join(parts[1:3], "_")
+	name := strings.Join(strings.Split(filepath.Base(folder)+"__", "_")[1:3], "_") // overdue_linux_amd64_v1
 	on, ok := platforms[name]
 	if !ok {
-		return fmt.Errorf("%s: npm and pip have no name for this platform", name)
+		return fmt.Errorf("%s: npm and pip have no name for the platform %q", folder, name)
 	}
-	binary, err := os.ReadFile(program)
-	if err != nil {
-		return err
+	files := []packed{
+		{filepath.Base(program), 0o755, nil},
+		{"LICENSE", 0o644, nil},
+		{noticesFile, 0o644, nil},
 	}
-	licence, err := os.ReadFile(filepath.Join(checkout, "LICENSE"))
-	if err != nil {
-		return err
+	for i, source := range []string{program, filepath.Join(checkout, "LICENSE"), filepath.Join(folder, noticesFile)} {
+		var err error
+		if files[i].data, err = os.ReadFile(source); err != nil {
+			return err
+		}
 	}
-	notices, err := os.ReadFile(filepath.Join(folder, noticesFile))
-	if err != nil {
-		return err
-	}
-	program = filepath.Base(program)
-	licences := []packed{{"LICENSE", 0o644, licence}, {noticesFile, 0o644, notices}}
 	return errors.Join(
-		p.writeNPM(fmt.Sprintf("overdue_%s_%s_npm.tgz", p.version, name), on, packed{program, 0o755, binary}, licences),
-		p.writeWheel(on, packed{program, 0o755, binary}, licences),
+		p.writeNPM(fmt.Sprintf("overdue_%s_%s_npm.tgz", p.version, name), on, files[0], files[1:]),
+		p.writeWheel(on, files[0], files[1:]),
 	)
 }
 

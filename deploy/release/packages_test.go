@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -19,15 +20,15 @@ const imageFolder = "../../bin/image"
 // packaged is the folder with the packages of this machine's platform. The binary is that of the
 // image.
 var packaged = sync.OnceValues(func() (string, error) {
-	if _, err := os.Stat(imageFolder); err != nil {
+	program := filepath.Join(imageFolder, "overdue_linux_"+runtime.GOARCH, "overdue")
+	if _, err := os.Stat(program); err != nil {
 		return "", fmt.Errorf("%w; make image ENGINE= makes it", err)
 	}
 	out, err := os.MkdirTemp(scratch, "packages")
 	if err != nil {
 		return "", err
 	}
-	args := []string{"packages", "-binaries", imageFolder, "-out", out, "-version", testVersion, "-time", fmt.Sprint(testTime)}
-	return out, run(context.Background(), args)
+	return out, run(context.Background(), []string{"packages", "-out", out, "-version", testVersion, "-time", fmt.Sprint(testTime), program})
 })
 
 func madePackage(t *testing.T, pattern string) string {

@@ -245,8 +245,10 @@ func TestCommandsAreChecked(t *testing.T) {
 		{"describe", "1", "overdue"},
 		{"image", "-binaries", t.TempDir(), "-oci", "x.tar"},
 		{"notes", "-version", "v0.1.0"},
-		{"packages", "-binaries", t.TempDir(), "-version", "1.0.0"},
-		{"packages", "-binaries", t.TempDir(), "-version", "v1.0.0"},
+		{"packages", "-version", "1.0.0"},
+		{"packages", "-version", "v1.0.0", "overdue_linux_amd64/overdue"},
+		{"packages", "-version", "1.0.0", "overdue_plan9_amd64/overdue"},
+		{"packages", "-version", "1.0.0", "overdue"},
 	} {
 		if err := run(t.Context(), args); err == nil {
 			t.Errorf("run(%q) = nil, want an error", args)
