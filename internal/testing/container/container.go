@@ -38,6 +38,7 @@ func HasOwnNetwork(t *testing.T) bool {
 	case runtime.GOOS != "linux" || os.Getuid() != 0:
 		t.Skip("needs root on Linux, for a network and a root file system of its own")
 	}
+	t.Parallel() // this process only waits
 	again := []string{"--net", "sh", "-ec", `ip link set lo up && exec "$@"`, "sh", os.Args[0], "-test.run=^" + t.Name() + "$", "-test.v", "-test.timeout=10m"}
 	cmd := exec.CommandContext(t.Context(), "unshare", again...)
 	cmd.Env = append(os.Environ(), ownNetwork+"=yes")
