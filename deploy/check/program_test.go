@@ -108,13 +108,15 @@ func checkFile(t *testing.T, where, text string, flags ...string) {
 
 var row = regexp.MustCompile("(?m)^\\| `[^`]+` \\| [^|]*\\| (`[^`]*`|[^|]*)[^|]*\\| `(OVERDUE_[A-Z_]+)`")
 
-// variables are those of docs/reference/configuration.md, which is generated from the settings,
-// with their defaults.
+// variables are those of docs/reference/configuration.md and configuration-rare.md, which are
+// generated from the settings, with their defaults.
 func variables(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{"OVERDUE_CONFIG": ""}
-	for _, m := range row.FindAllStringSubmatch(read(t, "../../docs/reference/configuration.md"), -1) {
-		all[m[2]] = strings.Trim(m[1], "`")
+	for _, page := range []string{"configuration.md", "configuration-rare.md"} {
+		for _, m := range row.FindAllStringSubmatch(read(t, "../../docs/reference/"+page), -1) {
+			all[m[2]] = strings.Trim(m[1], "`")
+		}
 	}
 	if len(all) < 40 {
 		t.Fatalf("docs/reference/configuration.md has %d variables; this test has lost its way to them", len(all))

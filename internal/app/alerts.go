@@ -164,7 +164,6 @@ func NewSink(a *config.Alert, links *link.Namespace) (events alert.Alerter, page
 	if text, err = text.WithLinks(a.Links.Dashboard, cmp.Or(a.Links.Runbook, version.DocURL(runbook))); err != nil {
 		return nil, nil, err
 	}
-	request := func(r *config.Request) alert.HTTP { return alert.HTTP{URL: r.URL, Timeout: r.Timeout} }
 	switch {
 	case a.ServiceBus != nil:
 		events = alert.NewServiceBus(a.Name, links, a.ServiceBus.Entity)
@@ -178,19 +177,19 @@ func NewSink(a *config.Alert, links *link.Namespace) (events alert.Alerter, page
 			HTTP: server(&d.Server), Severity: d.Severity, Labels: d.Labels, Annotations: d.Annotations,
 		}, text)
 	case a.Slack != nil:
-		pages, err = alert.NewChat("slack", a.Name, request(a.Slack), text)
+		pages, err = alert.NewChat("slack", a.Name, alert.HTTP{URL: a.Slack.URL}, text)
 	case a.Teams != nil:
-		pages, err = alert.NewChat("teams", a.Name, request(a.Teams), text)
+		pages, err = alert.NewChat("teams", a.Name, alert.HTTP{URL: a.Teams.URL}, text)
 	case a.PagerDuty != nil:
 		d := a.PagerDuty
 		pages, err = alert.NewPagerDuty(a.Name, alert.PagerDutyConfig{
-			HTTP: alert.HTTP{URL: d.URL, Timeout: d.Timeout}, RoutingKey: d.RoutingKey, Severity: d.Severity,
+			HTTP: alert.HTTP{URL: d.URL}, RoutingKey: d.RoutingKey, Severity: d.Severity,
 		}, text)
 	case a.Email != nil:
 		e := a.Email
 		pages, err = alert.NewEmail(a.Name, alert.EmailConfig{
 			Host: e.Host, Port: int(e.Port), Security: e.Security, Username: e.Username, Password: e.Password,
-			From: e.From, To: e.To, Timeout: e.Timeout,
+			From: e.From, To: e.To,
 		}, text)
 	case a.Shoutrrr != nil:
 		pages, err = alert.NewShoutrrr(a.Name, a.Shoutrrr.URL, text)
@@ -201,13 +200,14 @@ func NewSink(a *config.Alert, links *link.Namespace) (events alert.Alerter, page
 // server is a sink behind a server of the operator's own.
 func server(s *config.Server) alert.HTTP {
 	return alert.HTTP{
-		URL: s.URL, Timeout: s.Timeout, Roots: s.Authority, Headers: s.Headers,
+		URL: s.URL, Roots: s.Authority, Headers: s.Headers,
 		BearerToken: s.BearerToken, Username: s.Username, Password: s.Password,
 	}
 }
 
 func webhook(w *config.Webhook) alert.HTTP {
 	h := server(&w.Server)
+	h.Timeout = w.Timeout
 	h.SigningSecrets = strings.Fields(w.SigningSecret)
 	return h
 }

@@ -35,7 +35,6 @@ func brokerConfig(c *config.Config, r config.Role, log *zap.Logger) (cfg broker.
 		Quirks:                quirk.Of(b.Quirks...),
 		AutoCreate:            b.AutoCreate,
 		AutoCreateConfig:      config.OnDemandQueue,
-		ClockOffset:           b.ClockOffset,
 		MaxMessageSize:        uint64(b.MaxMessageSize),
 		Expiry:                map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager}[b.Expiry],
 		Isolate:               b.Isolate,

@@ -51,9 +51,8 @@ type Group struct {
 
 // Request is a sink that takes requests over HTTP.
 type Request struct {
-	URL     string        `mapstructure:"url"`
-	URLFile string        `mapstructure:"urlFile"`
-	Timeout time.Duration `mapstructure:"timeout"`
+	URL     string `mapstructure:"url"`
+	URLFile string `mapstructure:"urlFile"`
 }
 
 // Server is a sink behind a server of the operator's own.
@@ -74,9 +73,10 @@ type Server struct {
 // Webhook gets a CloudEvent for each event, or notifications of groups.
 type Webhook struct {
 	Server            `mapstructure:",squash"`
-	Grouped           bool   `mapstructure:"grouped"`
-	SigningSecret     string `mapstructure:"signingSecret"` // one or two, separated by space
-	SigningSecretFile string `mapstructure:"signingSecretFile"`
+	Timeout           time.Duration `mapstructure:"timeout"`
+	Grouped           bool          `mapstructure:"grouped"`
+	SigningSecret     string        `mapstructure:"signingSecret"` // one or two, separated by space
+	SigningSecretFile string        `mapstructure:"signingSecretFile"`
 }
 
 // Alertmanager is a sink that posts to the API of an Alertmanager.
@@ -89,24 +89,22 @@ type Alertmanager struct {
 
 // PagerDuty is a sink that posts to the Events API v2.
 type PagerDuty struct {
-	RoutingKey     string        `mapstructure:"routingKey"`
-	RoutingKeyFile string        `mapstructure:"routingKeyFile"`
-	Severity       string        `mapstructure:"severity"`
-	URL            string        `mapstructure:"url"`
-	Timeout        time.Duration `mapstructure:"timeout"`
+	RoutingKey     string `mapstructure:"routingKey"`
+	RoutingKeyFile string `mapstructure:"routingKeyFile"`
+	Severity       string `mapstructure:"severity"`
+	URL            string `mapstructure:"url"`
 }
 
 // Email is a sink that sends mail over SMTP.
 type Email struct {
-	Host         string        `mapstructure:"host"`
-	Port         int64         `mapstructure:"port"`
-	Security     string        `mapstructure:"security"`
-	Username     string        `mapstructure:"username"`
-	Password     string        `mapstructure:"password"`
-	PasswordFile string        `mapstructure:"passwordFile"`
-	From         string        `mapstructure:"from"`
-	To           []string      `mapstructure:"to"`
-	Timeout      time.Duration `mapstructure:"timeout"`
+	Host         string   `mapstructure:"host"`
+	Port         int64    `mapstructure:"port"`
+	Security     string   `mapstructure:"security"`
+	Username     string   `mapstructure:"username"`
+	Password     string   `mapstructure:"password"`
+	PasswordFile string   `mapstructure:"passwordFile"`
+	From         string   `mapstructure:"from"`
+	To           []string `mapstructure:"to"`
 }
 
 // ServiceBus is a sink that sends to a queue or topic of the namespace.

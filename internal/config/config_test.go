@@ -76,7 +76,7 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 		"element without its key":                 {"broker:\n  queues:\n    - {lockDuration: 1m}\n", "overdue.yaml:3: broker.queues[0] lacks name"},
 		"alert of no kind":                        {"alerts:\n  - {}\n", "overdue.yaml:2: alerts[0] names no sink; give it one of webhook, alertmanager, "},
 		"alert of two kinds":                      {"alerts: [{slack: {url: \"http://x\"}, email: {host: h}}]\n", "alerts[0] names slack and email; give it one of"},
-		"sink without a URL":                      {"alerts: [{slack: {timeout: 3s}}]\n", "alerts[0].slack needs one of url and urlFile"},
+		"sink without a URL":                      {"alerts: [{slack: {}}]\n", "alerts[0].slack needs one of url and urlFile"},
 		"sink without anything":                   {"alerts:\n  - slack: {}\n", "overdue.yaml:2: alerts[0].slack needs one of url and urlFile"},
 		"sink whose file is gone":                 {"alerts: [{slack: {urlFile: nowhere}}]\n", "overdue.yaml:1: alerts[0].slack.urlFile: open nowhere: no such file"},
 		"two sinks of one name":                   {"alerts: [{name: x, slack: {url: \"http://x\"}}, {name: x, teams: {url: \"http://x\"}}]\n", `overdue.yaml:1: alerts[1].name: there is another sink "x"`},

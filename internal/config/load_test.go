@@ -112,7 +112,7 @@ alerts: [{webhook: {url: "https://example.com/hook"}}]
 	wantAlerts := []Alert{{
 		Name: "webhook", Key: "alerts[0].webhook", Entities: []string{}, Events: []string{},
 		Group:   Group{By: []string{"type", "entity", "subscription"}, Wait: 10 * time.Second, Interval: 5 * time.Minute, ResolveAfter: 15 * time.Minute},
-		Webhook: &Webhook{Server: Server{Request: Request{URL: "https://example.com/hook", Timeout: 30 * time.Second}, Headers: map[string]string{}}},
+		Webhook: &Webhook{Server: Server{Request: Request{URL: "https://example.com/hook"}, Headers: map[string]string{}}, Timeout: 30 * time.Second},
 	}}
 	if diff := cmp.Diff(wantAlerts, c.Alerts, cmp.AllowUnexported(Alert{}, Webhook{})); diff != "" {
 		t.Errorf("alerts (-want +got):\n%s", diff)

@@ -105,7 +105,7 @@ func TestTheRequestOfAWebhookIsWrittenAmongItsOwnKeys(t *testing.T) {
 	c := mergeOf(t, map[string]any{"alerts": []any{
 		map[string]any{"name": "hook", "webhook": map[string]any{"url": "http://localhost", "urlFile": "", "timeout": 3 * time.Second, "grouped": true}},
 	}})
-	want := []Alert{{Name: "hook", Webhook: &Webhook{Server: Server{Request: Request{URL: "http://localhost", Timeout: 3 * time.Second}}, Grouped: true}}}
+	want := []Alert{{Name: "hook", Webhook: &Webhook{Server: Server{Request: Request{URL: "http://localhost"}}, Timeout: 3 * time.Second, Grouped: true}}}
 	if diff := cmp.Diff(want, c.Alerts, cmp.AllowUnexported(Alert{}, Webhook{})); diff != "" {
 		t.Errorf("alerts (-want +got):\n%s", diff)
 	}

@@ -29,8 +29,11 @@ func TestReferencePagesAreFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"docs/reference/configuration.md": document(), "docs/reference/overdue.schema.json": s.String(), "docs/reference/overdue.example.yaml": Example(),
-		chartSchema: valuesSchema(t),
+		"docs/reference/configuration.md":      docHead + settingTables(true),
+		"docs/reference/configuration-rare.md": rareHead + settingTables(false),
+		"docs/reference/overdue.schema.json":   s.String(),
+		"docs/reference/overdue.example.yaml":  Example(),
+		chartSchema:                            valuesSchema(t),
 	} {
 		file := "../../" + name
 		if *updatePages {
@@ -113,7 +116,7 @@ func withoutText(of any) {
 
 // The example in the doc is what people copy, so it has to load.
 func TestExampleInTheDocLoads(t *testing.T) {
-	_, rest, ok := strings.Cut(document(), "```yaml\n")
+	_, rest, ok := strings.Cut(docHead, "```yaml\n")
 	text, _, closed := strings.Cut(rest, "```")
 	if !ok || !closed {
 		t.Fatal("no ```yaml block in the document")
@@ -131,11 +134,13 @@ const docHead = `# Configuration
 
 <!-- Generated from the table in internal/config/settings.go by make docs. A test fails when it is stale. -->
 
+These are the settings that most people need; [configuration-rare.md](configuration-rare.md) has the others.
+
 Settings come from four sources; the later ones win: defaults, the file that --config (or ` + "`OVERDUE_CONFIG`" + `)
 names, environment variables, flags. An empty variable counts as not set. An unknown key, an impossible value, and a
 file that is empty or cannot be read are errors. They name the key and the line; the exit code is 2 then.
 
-A variable whose name begins with ` + "`OVERDUE_`" + ` and that is in none of the tables is an error as well. Names that Kubernetes gives containers for a
+A variable whose name begins with ` + "`OVERDUE_`" + ` and that is in no table here or in [configuration-rare.md](configuration-rare.md) is an error as well. Names that Kubernetes gives containers for a
 service called overdue or overdue-… pass, such as ` + "`OVERDUE_SERVICE_HOST` and `OVERDUE_PORT_5672_TCP_ADDR`" + `. ` + "`OVERDUE_UNATTENDED`" + `, which the image and the
 unit of systemd set, makes ` + "`broker.enabled`" + ` false by default. Nothing replaces ` + "`${VAR}`" + ` in a file: it is an error in every value but the templates ` + "`title`" + `
 and ` + "`text`" + `. Set the variable of the setting, or name a file with the key that ends in ` + "`File`" + `. Such a file is UTF-8 without a byte order mark.
@@ -183,20 +188,25 @@ alerts:
 ` + "```" + `
 `
 
-func document() string {
+const rareHead = `# Configuration, rarely needed
+
+<!-- Generated from the table in internal/config/settings.go by make docs. A test fails when it is stale. -->
+
+These settings are read as those of [configuration.md](configuration.md), which says how. Pages about a subject show the ones that it needs.
+` + "`overdue config example`" + ` prints all of both pages. Help does not list the flags here; they work in every command that the setting concerns.
+`
+
+// settingTables are the rows of a page, a table for each section.
+func settingTables(common bool) string {
 	var b strings.Builder
-	b.WriteString(docHead)
 	section := "\x00"
 	for _, s := range Settings {
-		head := ""
-		if i := strings.LastIndexByte(s.Path, '.'); i >= 0 {
-			head = s.Path[:i]
+		if s.Common() != common {
+			continue
 		}
-		if s.Kind == kindList && head == "" {
-			head = s.Path
-		}
-		if head = strings.TrimSuffix(head, "[].webhook"); strings.HasPrefix(head, section+"[]") {
-			head = section
+		head, _, nested := strings.Cut(s.Path, ".")
+		if head = strings.TrimSuffix(head, "[]"); !nested && s.Kind != kindList {
+			head = ""
 		}
 		if head != section {
 			section = head

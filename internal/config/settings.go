@@ -70,6 +70,29 @@ func (s *Setting) flagPlace() string {
 	return "--" + s.FlagName()
 }
 
+// commonSettings are the paths of those that a user meets first. The others are on a page of their
+// own, and help does not list their flags.
+var commonSettings = []string{
+	"namespace", "namespaceFile", "monitorQueue", "onMonitorDown", "redis",
+	"listen.amqp", "listen.http", "listen.amqps", "listen.admin", "listen.probes",
+	"listen.tls.enabled", "listen.tls.certFile", "listen.tls.keyFile",
+	"listen.keys", "listen.keys[].name", "listen.keys[].keyFile", "listen.keys[].send", "listen.keys[].listen",
+	"broker.enabled", "broker.directory", "broker.listen", "broker.alsoListen", "broker.tls.enabled",
+	"broker.insecure", "broker.isolate", "broker.expiry", "broker.autoCreate", "broker.emulatorConfig",
+	"broker.queues", "broker.queues[].name", "broker.queues[].deadLetteringOnMessageExpiration",
+	"broker.queues[].lockDuration", "broker.queues[].requiresSession", "broker.queues[].defaultMessageTimeToLive",
+	"broker.topics", "broker.topics[].name", "broker.topics[].subscriptions", "broker.topics[].subscriptions[].name",
+	"monitor.deadline", "monitor.entities", "monitor.entities[].queue", "monitor.entities[].topic",
+	"monitor.entities[].deadline", "monitor.entities[].adopt", "monitor.entities[].expire",
+	"proxy.credentials", "journal.directory", "log.level",
+	"alerts", "alerts[].webhook.url", "alerts[].alertmanager.url", "alerts[].slack.url", "alerts[].teams.url",
+	"alerts[].pagerduty.routingKeyFile", "alerts[].email.host", "alerts[].email.from", "alerts[].email.to",
+	"alerts[].shoutrrr.url", "canary.queue", "heartbeat.url",
+}
+
+// Common reports whether a user meets the setting first.
+func (s *Setting) Common() bool { return slices.Contains(commonSettings, s.Path) }
+
 // element reports whether the setting belongs to the elements of a list.
 func (s *Setting) element() bool { return strings.Contains(s.Path, "[].") }
 
@@ -116,13 +139,13 @@ var processSettings = slices.Concat([]*Setting{
 		Help: "How long after SIGTERM the connections of apps are kept, so that apps can end their work: the stop begins when the last one has been closed, at the latest then. 0 = they are closed at once, or after minSigtermDelay."},
 
 	{Path: "listen.amqp", Kind: kindEndpoint, Default: "127.0.0.1:5672", Flag: true,
-		Help: "Where the AMQP endpoint listens, the drop-in endpoint for the Service Bus SDKs. Port 0 takes any free one. " +
+		Help: "Where the AMQP endpoint for the Service Bus SDKs listens. Port 0 takes any free one. " +
 			"This address, that of listen.http and that of listen.amqps take the same: AMQP, AMQP over WebSocket and REST, as their first bytes show. " +
 			"Beyond loopback they need TLS and keys, and take nothing but TLS."},
 	{Path: "listen.http", Kind: kindEndpoint, Default: "127.0.0.1:5300", Flag: true,
 		Help: "Where the REST endpoint listens: `POST /{queue}/messages`. Port 0 takes any free one."},
 	{Path: "listen.amqps", Kind: kindEndpoint, Flag: true,
-		Help: "One more address of the endpoints, for TLS alone, such as `127.0.0.1:5671`: the port that clients choose by themselves. It makes the other endpoints speak TLS, too."},
+		Help: "One more address of the endpoints, for TLS alone: `127.0.0.1:5671` has the port that clients choose by themselves. It makes the other endpoints speak TLS, too."},
 	{Path: "listen.tls.enabled", Kind: KindBool, Default: "false", DefaultNote: "; true with listen.amqps",
 		Help: "Whether the endpoints speak TLS. Without certFile Overdue makes a certificate of its own, and prints where it is."},
 }, certificateSettings("listen.tls"), []*Setting{
@@ -136,7 +159,7 @@ var processSettings = slices.Concat([]*Setting{
 	{Path: "listen.admin", Kind: kindAddress, Default: "127.0.0.1:9095", DefaultNote: "; any free port when broker.listen takes one", Flag: true,
 		Help: "Where probes, metrics and the operator's endpoints listen."},
 	{Path: "listen.probes", Kind: kindEndpoint, Flag: true,
-		Help: "One more address for /livez, /readyz, /startupz and /metrics, and nothing else, which other machines may reach: `:9096` for the probes of Kubernetes and for Prometheus. No key is needed there."},
+		Help: "One more address for probes and metrics, which other machines may reach: `:9096` for Kubernetes and Prometheus. It has /livez, /readyz, /startupz and /metrics, and nothing else. No key is needed there."},
 })
 
 var componentSettings = []*Setting{
@@ -225,7 +248,7 @@ var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.enabled", Kind: KindBool, Default: "true", DefaultNote: "; false in the image and as a service",
 		Help: "Whether `overdue run` brings the embedded broker where no namespace is given. Unless broker.directory is set, it keeps messages in memory, so they are lost at stop. With `false` it refuses to start without a namespace. The default is `false` where `OVERDUE_UNATTENDED` is set, as it is in the image and in the unit of systemd."},
 	{Path: "broker.directory", Kind: kindFile, Flag: true,
-		Help: "The directory in which the embedded broker keeps its entities and messages, so that they survive a restart, a kill and a loss of power. It belongs to one process and lies on a local disk; the directory above it has to exist. Without it, everything is in memory and lost at stop."},
+		Help: "Where the embedded broker keeps its entities and messages on disk: they survive a restart, a kill and a loss of power. The directory belongs to one process and lies on a local disk; the directory above it has to exist. Without it, everything is in memory and lost at stop."},
 	{Path: "broker.listen", Kind: kindEndpoint, Default: "127.0.0.1:5673", Flag: true,
 		Help: "Where the embedded broker listens: for AMQP, AMQP over WebSocket, TLS and HTTP, as their first bytes show. What is sent there directly is not monitored. Port 0 takes any free one."},
 	{Path: "broker.alsoListen", Kind: kindEndpoints, Flag: true,
@@ -243,7 +266,7 @@ var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.acceptJwt", Kind: KindBool, Default: "false",
 		Help: "Whether any token of Microsoft Entra ID is good in addition to the keys. The broker cannot check whose it is."},
 	{Path: "broker.isolate", Kind: KindBool, Default: "false", Flag: true,
-		Help: "Whether each SharedAccessKeyName other than RootManageSharedAccessKey is a namespace of its own, so that parallel tests share one broker."},
+		Help: "Whether each SharedAccessKeyName is a namespace of its own: all but RootManageSharedAccessKey, so that parallel tests share one broker."},
 	{Path: "broker.expiry", Kind: KindChoice, Default: "lazy", Choices: []string{"lazy", "lazy-head", "eager"}, Flag: true,
 		Help: "When expired messages leave a queue of the embedded broker: `lazy`, as in Azure, moves all of them when somebody receives; " +
 			"`lazy-head` then moves only what stands before the first live message; `eager` moves each at once."},
@@ -254,8 +277,6 @@ var brokerSettings = slices.Concat([]*Setting{
 		Help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires, so that Overdue can do its work; in Azure, deadLetteringOnMessageExpiration is off by default."},
 	{Path: "broker.monitorQueue", Kind: KindBool, Default: "true", Flag: true,
 		Help: "Whether `overdue broker` makes the monitor queue, so that a proxy and a monitor can use it at once. `overdue run` always does."},
-	{Path: "broker.clockOffset", Kind: kindDuration, Default: "0s", min: -day / 2, max: day / 2,
-		Help: "How far the embedded broker's clock is ahead of the machine's. For tests of skewed clocks."},
 	{Path: "broker.maxMessageSize", Kind: kindSize, Default: "256KiB", min: 1 << 10, max: 100 << 20,
 		Help: "The largest message that the embedded broker takes. 256 KiB is that of the Standard tier."},
 	{Path: "broker.linkIdleTimeout", Kind: kindDuration, Default: "0s", max: day,
@@ -429,16 +450,18 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 
 	{Path: "alerts[].webhook.url", Kind: kindURL, secret: true,
 		Help: "The URL that gets a POST with a CloudEvent for each missed deadline."},
+	{Path: "alerts[].webhook.timeout", Kind: kindDuration, Default: "30s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
+		Help: "How long one attempt may take. Other sinks that take requests over HTTP have 30 s."},
 	{Path: "alerts[].webhook.grouped", Kind: KindBool, Default: "false",
 		Help: "Post notifications of groups instead, in the form that Alertmanager posts to its webhooks (version 4)."},
 	{Path: "alerts[].webhook.signingSecret", Kind: kindString, secret: true,
 		Help: "The secret that each request is signed with, by Standard Webhooks: `whsec_` and 24 to 64 bytes in base64. Two, separated by a space, during a rotation: each request has a signature for both. docs/reference/webhooks.md shows how to check one."},
 	{Path: "alerts[].webhook.signingSecretFile", Kind: kindFile,
 		Help: "A file that holds the secret, or the two on a line each. A changed file takes effect at once."},
-}, servers("webhook", "the webhook"),
+}, servers("webhook"),
 	[]*Setting{{Path: "alerts[].alertmanager.url", Kind: kindURL, secret: true,
 		Help: "The base URL of an Alertmanager. It gets alerts over the API v2, repeated every minute until the group is resolved. It groups and waits itself, so group.wait is 0 here unless you set it. Add one sink for each member of a cluster."}},
-	servers("alertmanager", "the Alertmanager"),
+	servers("alertmanager"),
 	[]*Setting{
 		{Path: "alerts[].alertmanager.severity", Kind: KindChoice, Default: "critical", Choices: []string{"critical", "error", "warning", "info"},
 			Help: "The label `severity` of a missed deadline, or of a message that was not completed in time. A deadline that is near is a warning at most."},
@@ -447,13 +470,13 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 		{Path: "alerts[].alertmanager.annotations", Kind: kindTexts,
 			Help: "Annotations that each alert gets in addition."},
 	},
-	[]*Setting{{Path: "alerts[].slack.url", Kind: kindURL, secret: true,
-		Help: "An incoming webhook of Slack."}},
-	requests("slack", "Slack"),
-	[]*Setting{{Path: "alerts[].teams.url", Kind: kindURL, secret: true,
-		Help: "A workflow of Teams that starts when a Teams webhook request is received."}},
-	requests("teams", "Teams"),
 	[]*Setting{
+		{Path: "alerts[].slack.url", Kind: kindURL, secret: true,
+			Help: "An incoming webhook of Slack."},
+		urlFile("slack"),
+		{Path: "alerts[].teams.url", Kind: kindURL, secret: true,
+			Help: "A workflow of Teams that starts when a Teams webhook request is received."},
+		urlFile("teams"),
 		{Path: "alerts[].pagerduty.routingKey", Kind: kindString, secret: true,
 			Help: "The integration key of a service that uses the Events API v2."},
 		{Path: "alerts[].pagerduty.routingKeyFile", Kind: kindFile,
@@ -462,8 +485,6 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 			Help: "The severity of a missed deadline, or of a message that was not completed in time. A deadline that is near is a warning at most."},
 		{Path: "alerts[].pagerduty.url", Kind: kindURL, Default: "https://events.pagerduty.com/v2/enqueue",
 			Help: "The URL of the Events API v2. The service region Europe has another one."},
-		{Path: "alerts[].pagerduty.timeout", Kind: kindDuration, Default: "30s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
-			Help: "How long one attempt may take."},
 
 		{Path: "alerts[].email.host", Kind: kindString,
 			Help: "The mail server."},
@@ -481,8 +502,6 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 			Help: "The address of the sender."},
 		{Path: "alerts[].email.to", Kind: kindMailboxes,
 			Help: "The addresses of the recipients. Each may have a name, as in `Doe, Jane <jane@example.com>`."},
-		{Path: "alerts[].email.timeout", Kind: kindDuration, Default: "10s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
-			Help: "How long one attempt may take."},
 
 		{Path: "alerts[].serviceBus.entity", Kind: kindString,
 			Help: "A queue or topic of the same namespace that gets a CloudEvent for each missed deadline. It is not monitored unless monitor.entities lists it."},
@@ -517,20 +536,17 @@ func sections(path string, all []*Setting, names ...string) []*Setting {
 	return all
 }
 
-// requests is what sinks have in common that take them over HTTP.
-func requests(kind, what string) []*Setting {
-	return []*Setting{
-		{Path: "alerts[]." + kind + ".urlFile", Kind: kindFile,
-			Help: "A file that holds the URL, such as a mounted secret."},
-		{Path: "alerts[]." + kind + ".timeout", Kind: kindDuration, Default: "30s", min: int64(100 * time.Millisecond), max: int64(time.Minute),
-			Help: "How long one attempt to reach " + what + " may take."},
-	}
+// urlFile is the row of a file with the URL of a sink.
+func urlFile(kind string) *Setting {
+	return &Setting{Path: "alerts[]." + kind + ".urlFile", Kind: kindFile,
+		Help: "A file that holds the URL, such as a mounted secret."}
 }
 
 // servers is what sinks have in common that are servers of the operator's own.
-func servers(kind, what string) []*Setting {
+func servers(kind string) []*Setting {
 	path := "alerts[]." + kind + "."
-	return append(requests(kind, what), []*Setting{
+	return []*Setting{
+		urlFile(kind),
 		{Path: path + "headers", Kind: kindTexts, secret: true,
 			Help: "Headers that each request gets in addition, such as `{X-Scope-OrgID: payments}`."},
 		{Path: path + "headersFile", Kind: kindFile,
@@ -547,5 +563,5 @@ func servers(kind, what string) []*Setting {
 			Help: "A file that holds the password."},
 		{Path: path + "authorityFile", Kind: kindFile,
 			Help: "The certificates, in PEM, that the server's certificate is checked against, instead of those of the machine."},
-	}...)
+	}
 }

@@ -59,6 +59,19 @@ func ofBroker(typ reflect.Type) bool {
 	return typ.PkgPath() == reflect.TypeFor[broker.QueueConfig]().PkgPath()
 }
 
+// The page that a user reads first stays short.
+func TestFewSettingsAreCommon(t *testing.T) {
+	const most = 60
+	if n := len(commonSettings); n > most {
+		t.Errorf("%d settings are common, want %d at most", n, most)
+	}
+	for _, path := range commonSettings {
+		if byPath[path] == nil {
+			t.Errorf("%s is no setting", path)
+		}
+	}
+}
+
 func TestVariablesAndFlagsAreUnique(t *testing.T) {
 	seen := map[string]string{}
 	for _, s := range Settings {

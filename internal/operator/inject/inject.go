@@ -240,12 +240,12 @@ const (
 var Annotations = [][2]string{
 	{annotateInject, `"false" leaves the workload as it is`},
 	{annotateSpace, "the Service Bus namespace, fully qualified"},
-	{annotateQueues, "the queues that are monitored, with commas between them"},
+	{annotateQueues, "the monitored queues, with commas between them"},
 	{annotateTopics, "the topics that are monitored, likewise"},
 	{annotateIdentity, "workload, or secret:NAME/KEY"},
 	{annotateImage, "the image of the sidecar"},
 	{annotateCPU, "the processor time that it requests, as 50m"},
-	{annotateMemory, "the memory that it requests and at most gets, as 128Mi"},
+	{annotateMemory, "its request and limit of memory, as 128Mi"},
 }
 
 // annotation returns one of the pod template, or of the workload.
