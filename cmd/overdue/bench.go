@@ -116,7 +116,7 @@ func benchStartCommand(p *program) *cobra.Command {
 func benchMemoryCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory",
-		Short: "Measure the resident memory of a sidecar, idle and with deadlines outstanding",
+		Short: "Measure the memory of a sidecar, idle and with deadlines",
 		Long: "Starts overdue broker, overdue proxy and overdue monitor, each a process of its own, and measures the\n" +
 			"resident memory of the latter two: idle, and after so many messages were sent over AMQP whose\n" +
 			"deadlines are an hour away.",
@@ -145,7 +145,7 @@ func benchMemoryCommand(p *program) *cobra.Command {
 func benchSendCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send",
-		Short: "Measure sends through the sidecar, through HAProxy, and straight to the broker",
+		Short: "Measure sends through the sidecar, HAProxy, and straight",
 		Long: "The same clients send straight to overdue broker, through HAProxy in TCP mode where that is\n" +
 			"installed, through overdue proxy to a queue that is not monitored, and through it to one that is,\n" +
 			"with companions of either kind. Each round has a broker and sidecars of its own, and the ways take\n" +
@@ -178,7 +178,7 @@ func benchSendCommand(p *program) *cobra.Command {
 func benchBrokerCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "broker",
-		Short: "Measure sends to a broker that keeps its queues on disk, and to one in memory",
+		Short: "Measure sends to a broker on disk, and to one in memory",
 		Long: "Clients send to two overdue brokers in turns, five times each in a round. One keeps its queues in memory,\n" +
 			"the other in a directory, and acknowledges a send once it is on disk. Each round has brokers and a\n" +
 			"directory of its own; ratios are of one round, and the median of the rounds counts.\n" +
@@ -234,7 +234,7 @@ func benchLatencyCommand(p *program) *cobra.Command {
 func benchCostCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cost",
-		Short: "Measure what Overdue asks of the broker for a message that is received in time",
+		Short: "Measure what a message costs that is received in time",
 		Long: "Sends so many messages a second through overdue proxy, while four consumers receive and complete them\n" +
 			"there, and counts what proxy and monitor ask of the broker for them, from the first send until no\n" +
 			"companion is left: about what a namespace would bill.",
@@ -264,7 +264,7 @@ func benchCostCommand(p *program) *cobra.Command {
 func benchExpireCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "expire",
-		Short: "Measure how late missed deadlines are honoured, and what that costs",
+		Short: "Measure how late missed deadlines are honoured, and the cost",
 		Long: "For each number of outstanding deadlines this starts an Overdue with its embedded broker in a process\n" +
 			"of its own, sends that many messages over AMQP, lets their deadlines pass and counts the outcome of\n" +
 			"each: with no consumer, then while somebody empties the dead-letter queue, then with four consumers\n" +
@@ -311,7 +311,7 @@ func benchExpireCommand(p *program) *cobra.Command {
 func benchSettleCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "settle",
-		Short: "Count notifications of messages that consumers complete around their deadlines",
+		Short: "Count notifications of messages completed around their deadlines",
 		Long: "Consumers lock messages and complete each a few milliseconds before or after its deadline, while\n" +
 			"somebody empties the dead-letter queue: through the AMQP endpoint of Overdue, and then straight to the\n" +
 			"broker. One message more for every ten is received by nobody, and needs its notification.\n" +

@@ -64,15 +64,15 @@ func writeContents(w io.Writer, c *directory.Contents, width int) error {
 func (p *program) brokerBackupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup directory file",
-		Short: "Copy a broker's directory into a file, while the broker runs or not",
+		Short: "Copy a broker's directory into a file, also while it runs",
 		Long: "Writes a copy of a directory that broker.directory named into a file, a tar that only its owner can read. A\n" +
 			"broker that runs on the directory goes on meanwhile; run the command as its user. The copy has everything that\n" +
 			"it had acknowledged when the command began. The file is there once it is complete, in place of an earlier one.\n" +
 			"- instead of a file is standard output. If the exit code is not 0, what came out is no copy.\n\n" +
 			"To restore it: stop the broker, unpack the file into an empty directory, check that, start the broker on it.",
 		Example: "  overdue broker backup /var/lib/overdue/broker backup.tar\n" +
-			"  mkdir restored && tar -xf backup.tar -C restored && overdue broker check restored\n" +
-			"  kubectl exec overdue-0 -- /overdue broker backup /var/lib/overdue/broker - > backup.tar",
+			"  mkdir new && tar -xf backup.tar -C new && overdue broker check new\n" +
+			"  kubectl exec overdue-0 -- /overdue broker backup /data - > backup.tar",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case args[1] == "-" && terminal.Is(p.stdout):

@@ -31,9 +31,9 @@ const cliHead = `# Commands
 
 <!-- Generated from the commands in cmd/overdue by make docs. A test fails when it is stale. -->
 
-Exit code 0 is success, 1 a failure, 2 bad usage or configuration. Flags stand after their command. What a flag and a variable
-(in brackets) can set, a configuration file can set as well: [configuration.md](configuration.md). ` + "`overdue completion bash`" + `
-(zsh, fish, powershell) prints a script that completes commands, flags and their values; ` + "`make man`" + ` writes man pages.
+Exit code 0 is success, 1 a failure, 2 bad usage or configuration. Flags stand after their command. A flag of a setting has the name of its key, and a
+variable does so as well: ` + "`--listen-admin` and `OVERDUE_LISTEN_ADMIN` are `listen.admin`" + `. [configuration.md](configuration.md) has the settings; flags of those in
+[configuration-rare.md](configuration-rare.md) are not listed here, but work. ` + "`overdue completion bash`" + ` (zsh, fish, powershell) prints a script that completes commands, flags and their values; ` + "`make man`" + ` writes man pages.
 `
 
 const cliTail = `

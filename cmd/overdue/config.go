@@ -21,7 +21,7 @@ import (
 func (p *program) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Check a configuration, show the settings in force, or print an example",
+		Short: "Check a configuration, show what is in force, print an example",
 	}
 	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), p.configExampleCommand())
 	addHidden(cmd, p.configSchemaCommand()) // its output is in the repository
@@ -32,7 +32,7 @@ func (p *program) configCheckCommand() *cobra.Command {
 	var as string
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Check file, environment and flags: exit code 0, or 2 and every mistake with its line",
+		Short: "Check file, environment and flags; exit code 2 for a mistake",
 		Long: "Reads what a start would read, including files with secrets, and checks all that can be checked\n" +
 			"without the network, for every command that the configuration could serve: run, proxy and monitor with\n" +
 			"a namespace, run and broker without. `overdue doctor` checks the rest against the namespace.",
@@ -111,7 +111,7 @@ func (p *program) configPrintCommand() *cobra.Command {
 	var asJSON, given bool
 	cmd := &cobra.Command{
 		Use:   "print",
-		Short: "Show every setting in force and where it came from, without secrets",
+		Short: "Show every setting in force and its origin, without secrets",
 		Long: "Prints what file, environment and flags come to, as a configuration file with the origin of each value behind\n" +
 			"it. Secrets are left out, except for their hosts, so you can attach the result to a report. It can be loaded again\n" +
 			"only after they have been put back. GET /configz on the admin port shows the same of a running process.",

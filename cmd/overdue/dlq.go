@@ -162,7 +162,7 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	var o messages.ResubmitOptions
 	cmd := &cobra.Command{
 		Use:   "resubmit queue-or-subscription",
-		Short: "Send copies of dead letters back to their queue, or elsewhere, and take them off",
+		Short: "Send copies of dead letters back, or elsewhere, and take them off",
 		Long: "Sends a copy of each dead letter through an AMQP endpoint and takes the dead letter off once the broker has the\n" +
 			"copy. A copy has the body and the properties of its dead letter, byte for byte, but neither its time to live nor\n" +
 			"the deadline that it missed: give it a new one with --within. It says where it comes from in\n" +
@@ -172,7 +172,7 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 			"acknowledgement, and no copy is in the target any more, it leaves those dead letters alone and lists them.\n" +
 			"--resend sends them.",
 		Example: "  overdue dlq resubmit orders --reason TTLExpiredException --within 5m\n" +
-			"  overdue dlq resubmit events/Subscriptions/audit --to audit-retries --older-than 1h --rate 20 --yes\n" +
+			"  overdue dlq resubmit events/Subscriptions/audit --to audit-retries --rate 20\n" +
 			"  overdue dlq resubmit orders --message-id order-1 --dry-run",
 	}
 	endpoint := changeFlags(cmd, &o.LettersOptions)

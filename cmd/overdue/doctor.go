@@ -27,7 +27,7 @@ func (p *program) doctorCommand() *cobra.Command {
 	var sendTest bool
 	cmd := &cobra.Command{
 		Use:   "doctor [queue or topic…]",
-		Short: "Check configuration, rights and entities against the namespace, and say what to change",
+		Short: "Check configuration, rights and entities against the namespace",
 		Long: "Connects as configured and checks everything that deadlines depend on: rights, the monitor queue, each\n" +
 			"monitored queue and topic, clocks, sinks. Each finding comes with the command or the setting that fixes\n" +
 			"it, and the worst come first. Without arguments the doctor checks monitor.entities, or all entities if none is listed.\n\n" +
@@ -35,9 +35,9 @@ func (p *program) doctorCommand() *cobra.Command {
 			"so and goes on. Exit code 1 if there is an error (with --strict for warnings too, and for what could not\n" +
 			"be checked), 2 for bad usage or configuration, 0 otherwise.",
 		Example: "  overdue doctor --config overdue.yaml\n" +
-			"  overdue doctor --role proxy orders      # may a sidecar with this configuration send to it?\n" +
-			"  overdue doctor --fix                    # shows the changes, and asks\n" +
-			"  overdue doctor --send-test              # sends a test event through every sink of alerts",
+			"  overdue doctor --role proxy orders   # may a sidecar send to it?\n" +
+			"  overdue doctor --fix                 # shows the changes, and asks\n" +
+			"  overdue doctor --send-test           # sends a test event through every sink",
 	}
 	cmd.AddCommand(p.doctorLagCommand(), p.planCommand(), p.verifyCommand())
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print only the report, as JSON")
@@ -108,7 +108,7 @@ func (p *program) doctorLagCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "lag",
-		Short: "Measure native against eager expiry in the namespace, on queues of its own",
+		Short: "Measure native against eager expiry, on queues of its own",
 		Long: "Creates three queues (overdue-lag-…), sends the same messages to two of them without a consumer, runs a\n" +
 			"monitor for one of the two, and shows how long after their deadlines the messages reached the\n" +
 			"dead-letter queues. It deletes the queues at the end; if that fails, they delete themselves after five\n" +

@@ -52,6 +52,8 @@ func everySetting(string) bool { return true }
 // The result loads the configuration once the flags have been parsed. presets may be nil.
 func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool, presets func(getenv func(string) string) []config.Preset) func() (*config.Config, error) {
 	file := cmd.Flags().String("config", "", "configuration file, YAML [OVERDUE_CONFIG]")
+	cmd.Annotations = map[string]string{variablesNote: "A flag of a setting has a variable as well: OVERDUE_LISTEN_ADMIN for\n" +
+		"--listen-admin. `overdue config example` prints all settings."}
 	values := map[string]*flagValue{}
 	for _, s := range config.Settings {
 		if !s.Flag || !wants(s.Path) {
@@ -61,6 +63,7 @@ func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool, 
 		values[s.Path] = v
 		name := s.FlagName()
 		cmd.Flags().Var(v, name, flagHelp(s))
+		cmd.Flags().Lookup(name).Hidden = !s.Common()
 		switch s.Kind {
 		case config.KindBool:
 			cmd.Flags().Lookup(name).NoOptDefVal = "true" // --flag alone means yes
@@ -144,21 +147,21 @@ func (v *flagValue) Set(text string) error {
 	return nil
 }
 func (v *flagValue) Type() string {
-	if v.setting.Kind == config.KindChoice {
-		return strings.Join(v.setting.Choices, "|")
-	}
 	return strings.ReplaceAll(v.setting.Kind.String(), " ", "-")
 }
 
-// flagHelp is the first sentence of the help, with the variable and the default.
+// flagHelp is the first sentence of the help, with the default.
 func flagHelp(s *config.Setting) string {
 	help, _, _ := strings.Cut(s.Help, ": ")
 	help, _, _ = strings.Cut(help, ". ")
-	help = strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), ".") + " [" + s.Env() + "]"
-	if s.Default == "" {
-		return help
+	help = strings.TrimSuffix(strings.ReplaceAll(help, "`", ""), ".")
+	if s.Kind == config.KindChoice {
+		help += ": " + strings.Join(s.Choices, ", ")
 	}
-	return help + " (default " + s.Default + s.DefaultNote + ")"
+	if standard := s.Default + s.DefaultNote; standard != "" && standard != "false" {
+		help += " (default " + standard + ")"
+	}
+	return help
 }
 
 // durationFlag is a flag that reads every form of a duration that the configuration reads: 30s,

@@ -15,7 +15,10 @@ import (
 )
 
 // helpWidth is how many columns the lines of help have at most.
-const helpWidth = 100
+const helpWidth = 80
+
+// variablesNote is the annotation of a command with what its help says last.
+const variablesNote = "variables"
 
 // wrapHelp breaks the texts and the flags of c and of every command below it into lines. Examples
 // stay as they are: people copy them.
@@ -28,7 +31,8 @@ func wrapHelp(c *cobra.Command) {
 	}
 	c.Long = strings.Join(paragraphs, "\n\n")
 	if !c.HasParent() { // its template is that of all commands
-		c.SetUsageTemplate(strings.ReplaceAll(c.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpWidth)))
+		wrapped := strings.ReplaceAll(c.UsageTemplate(), "Flags.FlagUsages ", fmt.Sprintf("Flags.FlagUsagesWrapped %d ", helpWidth))
+		c.SetUsageTemplate(wrapped + `{{with index .Annotations "` + variablesNote + "\"}}\n{{.}}\n{{end}}")
 	}
 	for _, sub := range c.Commands() {
 		wrapHelp(sub)

@@ -29,7 +29,8 @@ func TestHelpFitsIntoATerminal(t *testing.T) {
 			t.Errorf("the help of %s shows no flags:\n%s", c.CommandPath(), &b)
 		}
 		for line := range strings.Lines(b.String()) {
-			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > helpWidth {
+			_, _, breakable := strings.Cut(strings.TrimSpace(line), " ") // a connection string is not
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > helpWidth && breakable {
 				t.Errorf("%s: a line of the help has %d columns, want %d at most:\n%s", c.CommandPath(), n, helpWidth, line)
 			}
 		}

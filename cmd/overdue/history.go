@@ -78,7 +78,7 @@ func (p *program) historyCommand(always *historyView) *cobra.Command {
 	var q historyQuery
 	cmd := &cobra.Command{
 		Use:   "history missed|minutes|slack [queue or topic]",
-		Short: "Show missed deadlines, counts by the minute, or the slack of the last hours",
+		Short: "Show missed deadlines, counts by the minute, or slack",
 		Long: "Asks the Overdue process at listen.admin for its history, and says for which spans that may lack something.\n\n" +
 			"missed lists up to 1,000 missed deadlines, the latest first.\n\n" +
 			"minutes counts sends, outcomes and alerts by the minute, the latest first. OUTSTANDING is the highest number\n" +

@@ -22,13 +22,13 @@ func (p *program) planCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "Estimate what a load costs: operations, companions, processor, memory",
+		Short: "Estimate what a load costs: operations, processor, memory",
 		Long: "Computes what Overdue needs for a load beyond what the app does anyway, which share of the limits of the\n" +
 			"tier that is, and at which rate it stops. Nothing is connected to, and nothing is measured: the figures come\n" +
 			"from `overdue bench`, and are on the high side. Exit code 1 if the load is over a limit of the tier, 2 for\n" +
 			"bad usage, 0 otherwise.",
-		Example: "  overdue doctor plan --rate 2000/s --deadline 30s --missed 1% --queues 12 --tier standard\n" +
-			"  overdue doctor plan --rate 5M/day --deadline 1h --missed 0.1% --price-per-million 0.80 --json",
+		Example: "  overdue doctor plan --rate 2000/s --deadline 30s --missed 1% --queues 12\n" +
+			"  overdue doctor plan --rate 5M/day --deadline 1h --price-per-million 0.80",
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()

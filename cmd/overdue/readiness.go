@@ -41,9 +41,9 @@ func (p *program) waitCommand(name string, onceByDefault bool) *cobra.Command {
 			"has ended or was never started counts as drained. Exit code 1 when that takes too long.\n\n" +
 			"With --once it asks a single time and prints the checks of /readyz: the health check for images\n" +
 			"without a shell.",
-		Example: "  overdue wait && exec my-app           # an app that must not start before its sidecar\n" +
+		Example: "  overdue wait && exec my-app   # an app that needs its sidecar to start\n" +
 			"  overdue wait --for drained --timeout 60s\n" +
-			"  overdue wait --once                   # exit code 0 or 1",
+			"  overdue wait --once           # exit code 0 or 1",
 	}
 	state := cmd.Flags().String("for", operator.Ready, "what to wait for: ready, serving or drained")
 	once := cmd.Flags().Bool("once", onceByDefault, "ask once, and do not wait")

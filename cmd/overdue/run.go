@@ -15,35 +15,35 @@ import (
 // roleTexts are what the commands of the roles say of themselves.
 var roleTexts = map[string]struct{ short, long, example string }{
 	"run": {
-		short: "Run proxy and monitor, and without a namespace the embedded broker too",
+		short: "Run proxy and monitor; without a namespace also the broker",
 		long: "Runs proxy and monitor in one process. With no namespace configured it also runs the\n" +
 			"embedded broker, whether or not on a terminal, and without --config that broker makes\n" +
 			"queues on demand and every queue is monitored. Without --broker-directory it keeps messages in\n" +
 			"memory: they are lost at stop. With broker.enabled: false, as by default in the image and as a service, the\n" +
 			"command refuses to start without a namespace.",
-		example: "  overdue run                         # all on this machine; it prints a connection string\n" +
-			"  overdue run --config overdue.yaml   # `overdue config example` prints such a file\n" +
+		example: "  overdue run                         # all on this machine\n" +
+			"  overdue run --config overdue.yaml   # see `overdue config example`\n" +
 			"  OVERDUE_NAMESPACE=contoso.servicebus.windows.net overdue run"},
 	"proxy": {
 		short: "Run the proxy alone: the sidecar beside an app",
 		long:  "Runs the proxy alone, against a namespace. Somewhere a monitor has to run for that namespace.",
 		example: "  overdue proxy --namespace contoso.servicebus.windows.net\n" +
-			"  OVERDUE_NAMESPACE_FILE=/run/secrets/servicebus overdue proxy --config overdue.yaml\n" +
-			"  overdue proxy --config overdue.yaml --min-sigterm-delay 5s"},
+			"  OVERDUE_NAMESPACE_FILE=/run/secrets/servicebus overdue proxy\n" +
+			"  overdue proxy --config overdue.yaml --log-level debug"},
 	"monitor": {
-		short: "Run the monitor alone: once per namespace, in any number of replicas",
+		short: "Run the monitor alone: once per namespace, in any number",
 		long:  "Runs the monitor alone, against a namespace. Replicas share the companions that are due.",
 		example: "  overdue monitor --namespace contoso.servicebus.windows.net\n" +
-			"  OVERDUE_REDIS=redis://redis:6379 overdue monitor --config overdue.yaml   # one replica of several"},
+			"  OVERDUE_REDIS=redis://redis:6379 overdue monitor   # one of several"},
 	"broker": {
-		short: "Run the embedded broker alone: a Service Bus namespace on this machine",
+		short: "Run the embedded broker alone: Service Bus on this machine",
 		long: "Runs the embedded broker alone: a Service Bus namespace, in memory for tests and local\n" +
 			"development, or on disk with --broker-directory. Nothing is monitored. When it serves, it prints a line that begins with\n" +
 			"Endpoint= and is the connection string. docs/broker/README.md has more.",
-		example: "  overdue broker                                        # queues are made when they are named\n" +
-			"  overdue broker --broker-listen 127.0.0.1:0 --broker-isolate  # for tests: any free port\n" +
-			"  overdue broker --broker-directory /var/lib/overdue/broker   # messages survive a restart\n" +
-			"  overdue broker --broker-emulator-config Config.json --broker-listen 127.0.0.1:5672 \\\n    --broker-also-listen 127.0.0.1:5300"},
+		example: "  overdue broker                                  # queues are made when named\n" +
+			"  overdue broker --broker-listen 127.0.0.1:0      # for tests: any free port\n" +
+			"  overdue broker --broker-directory /var/overdue  # messages survive a restart\n" +
+			"  overdue broker --broker-emulator-config Config.json \\\n    --broker-listen 127.0.0.1:5672 --broker-also-listen 127.0.0.1:5300"},
 	"emulator": {
 		short: "Run the embedded broker in the place of the official emulator",
 		long: "Runs `overdue broker` as its official emulator is run: on 0.0.0.0:5672 and 0.0.0.0:5300, without TLS and keys\n" +
@@ -60,7 +60,7 @@ func (p *program) roleCommand(r config.Role) *cobra.Command {
 	cmd := &cobra.Command{Use: r.Name, Short: text.short, Long: text.long, Example: text.example}
 	load := p.configFlags(cmd, r.Wants, r.Presets)
 	withStdin := cmd.Flags().Bool("stop-with-stdin", false,
-		"stop when standard input is closed, which also happens when the parent process is killed")
+		"stop when standard input is closed, as when the parent process is killed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		fitting := func() (*config.Config, error) {
 			c, err := load()

@@ -23,7 +23,7 @@ func (p *program) sendCommand() *cobra.Command {
 			"was sent, its deadline has a companion. With a namespace configured the command opens an endpoint of its own.\n" +
 			"Without one it sends through the Overdue that runs on this machine.",
 		Example: "  overdue send orders --body 'one coffee' --within 30s\n" +
-			"  overdue send orders --body-file order.json --content-type application/json --session-id table-4\n" +
+			"  overdue send orders --body-file order.json --content-type application/json\n" +
 			"  echo hello | overdue send events --body-file - --ttl 1m --property urgent=true",
 	}
 	var endpoint string
