@@ -18,6 +18,11 @@ type chat struct {
 // NewChat makes a Notifier that posts to a channel of a kind of chat. For "slack" it posts by an
 // incoming webhook; for "teams" it posts an Adaptive Card to a workflow with the trigger "When a
 // Teams webhook request is received".
+//
+// The services of shoutrrr for these two do not suffice. They escape nothing, so that a message id
+// can notify people, and they keep no limits of length. They do not say when to try again, which
+// Retry-After does. Slack has one host there, and Teams the addresses of connectors, whose cards
+// workflows do not take.
 func NewChat(kind, name string, cfg HTTP, text Text) (Notifier, error) {
 	form := slackMessage
 	if kind == "teams" {

@@ -246,7 +246,8 @@ func TestTextsForShoutrrrStayWithinTheLimitsOfItsServices(t *testing.T) {
 		}
 		for service, most := range shoutrrrLimits {
 			shown := p
-			title, text := (&shoutrrr{service: service}).fitting(&shown, title, text)
+			a := &shoutrrr{service: service, titled: r.IntN(2) == 0}
+			title, text := a.fitting(&shown, title, text)
 			if most.title > 0 && len(title) > most.title || most.text > 0 && len(text) > most.text || title == "" || text == "" {
 				t.Fatalf("%s gets a title of %d bytes and a text of %d, want at most %+v", service, len(title), len(text), most)
 			}

@@ -26,6 +26,9 @@ type pagerDuty struct {
 }
 
 // NewPagerDuty makes a Notifier that opens an incident for each group and resolves it.
+//
+// The service of shoutrrr for it does not suffice: it has details and links in fields that the
+// Events API v2 does not read. It says neither when to try again nor which answers are final.
 func NewPagerDuty(name string, cfg PagerDutyConfig, text Text) (Notifier, error) {
 	if cfg.RoutingKey == "" {
 		return nil, errors.New("alert: pagerduty needs a routing key")

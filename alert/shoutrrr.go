@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nicholas-fedor/shoutrrr/pkg/format"
 	"github.com/nicholas-fedor/shoutrrr/pkg/router"
 	"github.com/nicholas-fedor/shoutrrr/pkg/services/push/ntfy"
 	"github.com/nicholas-fedor/shoutrrr/pkg/types"
@@ -31,6 +32,7 @@ type shoutrrr struct {
 	secrets       *strings.Replacer
 	text          Text
 	sender        types.Service
+	titled        bool // the service takes titles
 }
 
 // NewShoutrrr makes a Notifier for a shoutrrr URL, such as ntfy://ntfy.sh/topic. The URL is a
@@ -47,6 +49,9 @@ func NewShoutrrr(name, rawURL string, text Text) (Notifier, error) {
 	if a.sender, err = newService(u); err != nil {
 		return nil, fmt.Errorf("alert: shoutrrr: %w", a.redacted(err))
 	}
+	settings := format.NewPropKeyResolver(format.GetServiceConfig(a.sender))
+	_, err = settings.Get(types.TitleKey)
+	a.titled = err == nil
 	return a, nil
 }
 
@@ -110,7 +115,9 @@ func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
 	}
 	title, text = a.fitting(&p, title, text)
 	params := types.Params{}
-	params.SetTitle(title)
+	if a.titled { // other services leave a title out, or fail
+		params.SetTitle(title)
+	}
 	sent := make(chan error, 1)
 	go func() { sent <- a.sender.Send(text, &params) }()
 	late := time.NewTimer(shoutrrrTimeout)
@@ -126,12 +133,16 @@ func (a *shoutrrr) Notify(_ context.Context, p Notification) error {
 	return nil
 }
 
-// fitting returns a title and a text, with its links, that the service takes.
+// fitting returns a title and a text, with its links, that the service takes. The text of a service
+// without titles begins with the title.
 func (a *shoutrrr) fitting(p *Notification, title, text string) (string, string) {
 	kind, _, _ := strings.Cut(a.service, "+")
 	most := shoutrrrLimits[kind]
 	if most.title > 0 {
 		title = fit(title, most.title, func(s string) int { return len(s) })
+	}
+	if !a.titled {
+		text = strings.TrimSpace(title + "\n" + text)
 	}
 	text = cmp.Or(text, title)
 	if most.text > 0 {

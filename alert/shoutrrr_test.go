@@ -3,11 +3,14 @@
 package alert
 
 import (
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/nicholas-fedor/shoutrrr/pkg/services/incident/pagerduty"
 )
 
 func TestShoutrrrRefusesServicesThatASinkReplaces(t *testing.T) {
@@ -73,3 +76,28 @@ func TestAMessageIDMentionsNobodyAndHidesNoLink(t *testing.T) {
 		t.Errorf("text = %q, want %q", got, want)
 	}
 }
+
+// A service that is given a title and knows none fails, or leaves it out.
+func TestShoutrrrServicesWithoutTitlesGetItInTheText(t *testing.T) {
+	a, err := NewShoutrrr("", "pagerduty://events.pagerduty.com/0123456789abcdef0123456789abcdef", Text{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var posted []byte
+	a.(*shoutrrr).sender.(*pagerduty.Service).SetHTTPClient(&http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		posted, err = io.ReadAll(r.Body)
+		return &http.Response{StatusCode: http.StatusAccepted, Body: http.NoBody}, err
+	})})
+	p := firing()
+	if err := a.Notify(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	var event struct{ Payload struct{ Summary string } }
+	if err := json.Unmarshal(posted, &event); err != nil || !strings.HasPrefix(event.Payload.Summary, p.Title()+"\n") {
+		t.Errorf("posted %s, %v; want a summary that begins with %q", posted, err, p.Title())
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
