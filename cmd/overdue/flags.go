@@ -51,7 +51,7 @@ func everySetting(string) bool { return true }
 // configFlags gives a command --config and those flags of the table that it wants.
 // The result loads the configuration once the flags have been parsed. presets may be nil.
 func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool, presets func(getenv func(string) string) []config.Preset) func() (*config.Config, error) {
-	file := cmd.Flags().String("config", "", "configuration file, YAML [OVERDUE_CONFIG]")
+	file := cmd.Flags().String("config", "", "configuration file, YAML; - is standard input [OVERDUE_CONFIG]")
 	cmd.Annotations = map[string]string{variablesNote: "A flag of a setting has a variable as well: OVERDUE_LISTEN_ADMIN for\n" +
 		"--listen-admin. `overdue config example` prints all settings."}
 	values := map[string]*flagValue{}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -77,6 +78,9 @@ func (p *program) roleCommand(r config.Role) *cobra.Command {
 			return err
 		}
 		ctx := cmd.Context()
+		if *withStdin && config.ReadsStandardInput() {
+			return &config.Error{Err: errors.New("standard input is the configuration, which has ended; --stop-with-stdin needs another place for it")}
+		}
 		if *withStdin {
 			ctx = untilClosed(ctx, cmd.InOrStdin())
 		}

@@ -252,6 +252,11 @@ func (b *Broker) readEmulatorConfig(c *Config) error {
 // could stand in one.
 func isContent(value string) bool { return strings.HasPrefix(strings.TrimSpace(value), "{") }
 
+// isFileName reports whether a value that names a file names one on a disk.
+func isFileName(value string) bool {
+	return value != "" && value != standardInput && !isContent(value)
+}
+
 // EmulatorSource names where the configuration of the emulator is from, "" if there is none.
 func (b *Broker) EmulatorSource() string {
 	switch {
@@ -259,6 +264,8 @@ func (b *Broker) EmulatorSource() string {
 		return "the emulator's default"
 	case isContent(b.EmulatorConfig):
 		return "its value"
+	case b.EmulatorConfig == standardInput:
+		return "standard input"
 	}
 	return b.EmulatorConfig
 }

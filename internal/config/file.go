@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -58,7 +59,11 @@ func readFile(name string) (*layer, error) {
 	if len(bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))) == 0 {
 		return nil, fmt.Errorf("the configuration file %s is empty; write {} into it if every setting is to have its default", name)
 	}
-	l := newLayer(func(line int) string { return fmt.Sprintf("%s:%d", name, line) })
+	shown := name
+	if name == standardInput {
+		shown = "standard input"
+	}
+	l := newLayer(func(line int) string { return fmt.Sprintf("%s:%d", shown, line) })
 	l.folder = filepath.Dir(name)
 	root, err := parseYAML(text)
 	if err != nil {
@@ -75,13 +80,31 @@ func readFile(name string) (*layer, error) {
 	return l, errors.Join(l.errs...)
 }
 
+// standardInput is the name of standard input as a file.
+const standardInput = "-"
+
+// drained holds what was read of standard input and of pipes, by name. A process can read them
+// once, and a configuration is read again and again.
+var drained = struct {
+	sync.Mutex
+	texts map[string][]byte
+}{texts: map[string][]byte{}}
+
 // ReadBounded is os.ReadFile with a bound: the name may be that of a device or a pipe.
 func ReadBounded(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
+	drained.Lock()
+	defer drained.Unlock()
+	if text, ok := drained.texts[name]; ok {
+		return text, nil
 	}
-	defer func() { _ = f.Close() }() // only read
+	f := os.Stdin
+	if name != standardInput {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }() // only read
+	}
 	text, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err
@@ -89,7 +112,21 @@ func ReadBounded(name string, limit int64) ([]byte, error) {
 	if int64(len(text)) > limit {
 		return nil, fmt.Errorf("%s is longer than %s", name, FormatSize(limit))
 	}
+	if info, err := f.Stat(); err == nil && (name == standardInput || !info.Mode().IsRegular()) {
+		drained.texts[name] = text
+	}
 	return text, nil
+}
+
+// ReadsStandardInput reports whether the configuration has come from standard input.
+func ReadsStandardInput() bool { return isDrained(standardInput) }
+
+// isDrained reports whether a file was a pipe, or standard input: nobody can change it any more.
+func isDrained(name string) bool {
+	drained.Lock()
+	defer drained.Unlock()
+	_, ok := drained.texts[name]
+	return ok
 }
 
 // A yamlError says what is wrong with a text, and in which line.
@@ -197,7 +234,7 @@ func (l *layer) key(key, value *yaml.Node, path, shown string, into map[string]a
 			l.fail(value.Line, "%s: %w", shown+key.Value, err)
 			return
 		}
-		if path, _ := v.(string); s.Kind == kindFile && path != "" && !filepath.IsAbs(path) && !isContent(path) {
+		if path, _ := v.(string); s.Kind == kindFile && isFileName(path) && !filepath.IsAbs(path) {
 			v = filepath.Join(l.folder, path)
 		}
 		into[key.Value] = v

@@ -3,7 +3,11 @@
 package config
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -63,4 +67,34 @@ func FuzzConfigurationFile(f *testing.F) {
 			t.Errorf("a file without mistakes cannot be merged: %v\n%s", err, text)
 		}
 	})
+}
+
+// A configuration is loaded again by a reload, and a pipe is empty then.
+func TestAPipeIsReadOnce(t *testing.T) {
+	pipe := func(text string) string {
+		name := filepath.Join(t.TempDir(), "pipe")
+		if err := syscall.Mkfifo(name, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		go func() { // until somebody has read it
+			if err := os.WriteFile(name, []byte(text), 0); err != nil {
+				t.Error(err)
+			}
+		}()
+		return name
+	}
+	entities := pipe(`{"UserConfig": {"Namespaces": [{"Queues": [{"Name": "orders"}]}]}}`)
+	file := pipe("broker: {emulatorConfig: " + entities + "}\nnamespaceFile:\n")
+	for range 3 {
+		c, err := Load(file, func(string) string { return "" }, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.EntityNames(); !slices.Equal(got, []string{"orders"}) {
+			t.Errorf("entities = %q, want orders", got)
+		}
+		if c.Sources.Reloads() {
+			t.Errorf("what is to be watched: %q, want nothing", c.Sources.Files())
+		}
+	}
 }

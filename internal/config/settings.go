@@ -284,7 +284,7 @@ var brokerSettings = slices.Concat([]*Setting{
 	{Path: "broker.connectionIdleTimeout", Kind: kindDuration, Default: "0s", max: day,
 		Help: "Close a connection that has had no link for this long, but to `$cbs`. Azure does so after 5m; 0 = never."},
 	{Path: "broker.emulatorConfig", Kind: kindFile, Flag: true,
-		Help: "The Config.json of Microsoft's Service Bus emulator, as it is: its queues and topics come on top of those below. A value that begins with `{` is its content."},
+		Help: "The Config.json of Microsoft's Service Bus emulator, as it is: its queues and topics come on top of those below. A value that begins with `{` is its content, and `-` is standard input."},
 	{Path: "broker.queues", Kind: kindList,
 		Help: "The queues of the embedded broker."},
 	{Path: "broker.queues[].name", Kind: kindEntity, need: true,

@@ -75,7 +75,7 @@ func keyAt(place, key string) string {
 func (s *Sources) Reloads() bool { return len(s.Files()) > 0 }
 
 // Files are those that a configuration was read from, and those that hold its secrets. Certificates are not among them: the
-// endpoints read them again by themselves.
+// endpoints read them again by themselves. Neither are pipes, which were read once.
 func (s *Sources) Files() []string {
 	var all []string
 	if s.file != "" {
@@ -101,7 +101,7 @@ func (s *Sources) Files() []string {
 	}
 	walk(s.raw, "")
 	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.DeleteFunc(slices.Compact(all), isDrained)
 }
 
 // Keep makes what is shown of a setting, and of where it came from, that of another configuration.

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/tailscale/hujson"
+	"golang.org/x/text/encoding/unicode"
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/adminapi"
@@ -77,7 +78,10 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 // emulator allows them. Errors are of type *SyntaxError, but for a file that is
 // another one.
 func Parse(text []byte) (*Config, error) {
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	text, err := toUTF8(text)
+	if err != nil {
+		return nil, &SyntaxError{Line: 1, Text: "this is not UTF-16: " + err.Error()}
+	}
 	v, err := hujson.Parse(text)
 	if err != nil {
 		return nil, hujsonError(err)
@@ -107,6 +111,20 @@ func Parse(text []byte) (*Config, error) {
 	}
 	c.Forwards = r.forwards
 	return c, nil
+}
+
+// toUTF8 returns a text in UTF-8. Editors and PowerShell on Windows write UTF-16, with a mark at its
+// beginning or without. The first character of JSON is of ASCII, of which UTF-16 has one byte 0.
+func toUTF8(text []byte) ([]byte, error) {
+	order := unicode.LittleEndian
+	switch begin := append(text[:min(len(text), 2):min(len(text), 2)], "  "...); {
+	case begin[0] == 0xff && begin[1] == 0xfe, begin[0] != 0 && begin[1] == 0:
+	case begin[0] == 0xfe && begin[1] == 0xff, begin[0] == 0 && begin[1] != 0:
+		order = unicode.BigEndian
+	default:
+		return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), nil
+	}
+	return unicode.UTF16(order, unicode.UseBOM).NewDecoder().Bytes(text)
 }
 
 var hujsonLine = regexp.MustCompile(`^hujson: line (\d+), column \d+: `)

@@ -4,6 +4,7 @@ package emulator
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/unicode"
 
 	"overdue/internal/broker"
 )
@@ -211,12 +214,52 @@ func TestAllThatHasNoEffectIsNamed(t *testing.T) {
 	}
 }
 
+// Editors on Windows write a mark at the beginning, or UTF-16, or both.
+func TestAConfigurationIsReadInEveryEncodingOfUnicode(t *testing.T) {
+	const text = "{\"UserConfig\": {\"Namespaces\": [{\"Queues\": [{\"Name\": \"q\",\n\"LockDuration\": 1}]}]}}"
+	for name, e := range encodings {
+		for text, want := range map[string]string{
+			"// Größe\n" + text:                       `line 3: "LockDuration" is not a property`,
+			strings.ReplaceAll(text, "\"Name\"", "7"): "line 1: this is not JSON",
+		} {
+			c, err := Parse(encode(t, e, text))
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = c.Warnings[0]
+			}
+			if !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s, want %s", name, got, want)
+			}
+		}
+	}
+}
+
+var encodings = map[string]encoding.Encoding{
+	"UTF-8":                      unicode.UTF8,
+	"UTF-8 with a mark":          unicode.UTF8BOM,
+	"UTF-16, little":             unicode.UTF16(unicode.LittleEndian, unicode.IgnoreBOM),
+	"UTF-16, little with a mark": unicode.UTF16(unicode.LittleEndian, unicode.UseBOM),
+	"UTF-16, big":                unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM),
+	"UTF-16, big with a mark":    unicode.UTF16(unicode.BigEndian, unicode.UseBOM),
+}
+
+func encode(t testing.TB, e encoding.Encoding, text string) []byte {
+	t.Helper()
+	encoded, err := e.NewEncoder().String(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(encoded)
+}
+
 func FuzzParse(f *testing.F) {
 	text, err := os.ReadFile("testdata/Config.json")
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(text)
+	for _, e := range encodings {
+		f.Add(encode(f, e, string(text)))
+	}
 	f.Add([]byte("// nothing"))
 	f.Add([]byte(`{"UserConfig": {"Namespaces": [{"Queues": [{"Name": "q",},],},],},}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
