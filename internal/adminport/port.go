@@ -109,8 +109,13 @@ func (a *Port) Probes() *http.ServeMux {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /startupz", a.startupz)
 	mux.HandleFunc("GET /readyz", a.readyz)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(a.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 8, EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", MetricsHandler(a.Metrics))
 	return mux
+}
+
+// MetricsHandler answers with metrics.
+func MetricsHandler(g prometheus.Gatherer) http.Handler {
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{MaxRequestsInFlight: 8, EnableOpenMetrics: true})
 }
 
 // Handler serves probes and metrics to everybody, the rest to this machine only.

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"overdue/internal/adminport"
 	"overdue/internal/broker"
 	"overdue/internal/broker/httpapi"
 	"overdue/internal/broker/queue"
@@ -120,11 +121,18 @@ func startBroker(ctx context.Context, e *environment, endpoints []net.Listener) 
 		e.log.Warn("broker.insecure: everyone who reaches the embedded broker can read, send and delete all its messages, without a key or TLS",
 			zap.Strings("addresses", open), zap.String("next", "let only tests reach these addresses, or set broker.tls.enabled and broker.keys"))
 	}
-	web := httpapi.Config{Broker: b, Version: version.String(), ErrorLog: cfg.ErrorLog, NotApplied: e.logNotApplied}
+	web := httpapi.Config{
+		Broker:     b,
+		Version:    version.String(),
+		ErrorLog:   cfg.ErrorLog,
+		NotApplied: e.logNotApplied,
+		Metrics:    adminport.MetricsHandler(e.registry),
+	}
 	if cert != nil {
 		web.TLS = cert.TLS
 	}
 	server := httpapi.New(web)
+	e.registry.MustRegister(brokerMetrics{b.Statistics, server.Connections})
 	var stopping atomic.Bool
 	e.life.Run("embedded broker", func() error {
 		var all errgroup.Group

@@ -62,7 +62,7 @@ Every process serves these at ` + "`/metrics`" + ` of its admin port, and of ` +
 (` + "`process_*`" + `). [Monitor Overdue](../operate/monitor.md) says which ones to watch.
 
 The roles are the commands: ` + "`run`, `proxy`, `monitor`, `broker`, `inject serve`" + `. A metric that names a setting is there only with that setting. Series of configured queues and topics are at 0 from the
-start. Names of other entities come from messages, so their number is bounded: further ones share the label ` + "`other`, or `(other)`" + ` for sends. No series of sends, lag and outstanding deadlines counts
+start. Names of other entities come from messages, so their number is bounded: further ones share the label ` + "`other`, or `(other)`" + ` for sends and the embedded broker. No series of sends, lag and outstanding deadlines counts
 a canary, and each of its deadlines has the verdict ` + "`canary`" + `.
 
 | metric | type | labels | unit | roles | meaning |

@@ -29,6 +29,9 @@ type Broker struct {
 	links       sync.WaitGroup // goroutines of receiving links and movers
 	numbers     atomic.Uint32  // of entities: the latest that was given out
 	differences []string       // see Differences
+	watcher     func(Activity) // see Watch; nil: nobody watches
+	refusals    *refusals
+	counted     countedEntities
 
 	mu     sync.RWMutex
 	closed bool
@@ -42,7 +45,11 @@ func New(cfg Config) (*Broker, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	b := &Broker{cfg: cfg.withDefaults(), spaces: make(map[string]*Namespace)}
+	b := &Broker{
+		cfg:      cfg.withDefaults(),
+		refusals: newRefusals(),
+		spaces:   make(map[string]*Namespace),
+	}
 	b.offset.Store(int64(cfg.ClockOffset))
 	b.full = newNamespace(b, "")
 	b.full.entities.closed = fmt.Errorf("%w: %d namespaces", ErrTooManyEntities, maxNamespaces)

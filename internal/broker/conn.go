@@ -48,21 +48,18 @@ func (c *conn) Closed(error) {
 // AttachSink opens a link on which the client sends.
 func (c *conn) AttachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
 	sink, err := c.attachSink(l)
+	if sink != nil || err != nil { // otherwise a fault delays the answer
+		c.noteAttach(l.Attach(), err)
+	}
 	return sink, c.tracked(err, l.Attach())
 }
 
 // tracked is how a link is refused.
 func (c *conn) tracked(err *amqp.Error, a *amqp.Attach) *amqp.Error {
-	address := ""
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case a.Role == amqp.RoleReceiver && a.Source != nil:
-		address = a.Source.Address
-	case a.Role == amqp.RoleSender && a.Target != nil:
-		address = a.Target.Address
 	}
-	return c.ns.entities.tracked(err, parseAddress(address).Entity())
+	return c.ns.entities.tracked(err, parseAddress(addressOf(a)).Entity())
 }
 
 func (c *conn) attachSink(l *server.SinkLink) (server.Sink, *amqp.Error) {
@@ -118,6 +115,9 @@ func (c *conn) attachSender(l *server.SinkLink, class *rights.Class) (server.Sin
 // AttachSource opens a link on which the client receives.
 func (c *conn) AttachSource(l *server.SourceLink) (server.Source, *amqp.Error) {
 	source, err := c.attachSource(l)
+	if source != nil || err != nil { // otherwise it waits for a session, or a fault delays the answer
+		c.noteAttach(l.Attach(), err)
+	}
 	return source, c.tracked(err, l.Attach())
 }
 

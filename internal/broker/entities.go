@@ -147,7 +147,18 @@ func (es *entities) placeLocked(e *Entity) {
 
 func (es *entities) newEntity(number uint32, kind Kind, path string, topic *Entity, s settings) *Entity {
 	now := es.ns.Now()
-	e := &Entity{ns: es.ns, number: number, kind: kind, path: path, topic: topic, created: now.UTC()}
+	e := &Entity{
+		ns:         es.ns,
+		number:     number,
+		kind:       kind,
+		path:       path,
+		topic:      topic,
+		activities: &activities{},
+	}
+	if path != "" {
+		e.activities = es.ns.b.counted.of(kind, path)
+	}
+	e.created = now.UTC()
 	e.idle.entity, e.idle.since = e, now
 	e.settings.Store(&s)
 	e.updated.Store(now.UnixNano())

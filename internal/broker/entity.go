@@ -36,24 +36,30 @@ func (k Kind) String() string { return [...]string{"queue", "topic", "subscripti
 //
 // Where an entity forwards, what waits in its queue moves on in the same way.
 type Entity struct {
-	ns      *Namespace
-	kind    Kind
-	path    string
-	topic   *Entity // of a subscription
-	queue   *queue.Queue
-	number  uint32       // by which the disk knows it and its queue; 0: it is not kept
-	quota   *queue.Quota // of the entity; a subscription's is its topic's
-	links   links
-	created time.Time
+	ns     *Namespace
+	kind   Kind
+	path   string
+	topic  *Entity // of a subscription
+	queue  *queue.Queue
+	number uint32       // by which the disk knows it and its queue; 0: it is not kept
+	quota  *queue.Quota // of the entity; a subscription's is its topic's
+	links  links
+	stamps
+	activities *activities
 
 	settings atomic.Pointer[settings]
-	updated  atomic.Int64 // broker's time in Unix nanoseconds
-	accessed atomic.Int64 // 0: never
 
 	movers atomic.Pointer[movers]
 	subs   atomic.Pointer[[]*Entity] // of a topic, sorted by path; guarded for writers by ns.entities.mu
 	rules  rules                     // of a subscription; guarded for writers by ns.entities.mu
 	idle   idleTimer
+}
+
+// stamps are the times of an entity, by the broker's clock.
+type stamps struct {
+	created  time.Time
+	updated  atomic.Int64 // in Unix nanoseconds
+	accessed atomic.Int64 // 0: never
 }
 
 // settings is how an entity is set up, defaults filled in: the field of its
@@ -162,6 +168,9 @@ func (e *Entity) store(passedOn bool, ms ...queue.Message) *amqp.Error {
 	if _, err := e.queue.Send(ms...); err != nil {
 		return e.refusal(err)
 	}
+	if !passedOn {
+		e.activities.incoming.Add(uint64(len(ms)))
+	}
 	e.move(!passedOn)
 	return nil
 }
@@ -176,6 +185,7 @@ func (e *Entity) schedule(ms ...queue.Message) ([]int64, *amqp.Error) {
 	if err != nil {
 		return nil, e.refusal(err)
 	}
+	e.activities.incoming.Add(uint64(len(ms)))
 	e.move(true) // the time of some may be past
 	return numbers, nil
 }
@@ -333,6 +343,7 @@ func (e *Entity) engine() queue.Config {
 		Now:             e.ns.Now,
 		Shared:          e.quota,
 		RequiresSession: e.RequiresSession(),
+		DeadLetters:     &e.activities.dead,
 	}
 	if e.number != 0 {
 		cfg.Log = e.ns.b.cfg.Disk.Queue(e.number)

@@ -22,6 +22,9 @@ const (
 	OnSettle     Operation = "settle"     // a client settles over the link
 	OnManagement Operation = "management" // a request on $management
 	OnToken      Operation = "token"      // a put-token on $cbs
+
+	// OnRequest is one over HTTP, which no Fault hits.
+	OnRequest Operation = "request"
 )
 
 // A Fault makes a namespace fail on purpose, so that a test sees what its
@@ -182,6 +185,9 @@ func sufferAttach[H interface{ Detached(*amqp.Error) }](c *conn, f *Fault, link 
 				return
 			case err == nil:
 				h, err = attach()
+			}
+			if any(h) != nil || err != nil {
+				c.noteAttach(link.Attach(), err)
 			}
 			switch {
 			case err != nil:

@@ -22,7 +22,7 @@ const (
 
 // receiveDeferred locks deferred messages by number, or removes them, all or
 // none.
-func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) response {
+func (m management) receiveDeferred(e *Entity, q *queue.Queue, a *arguments) response {
 	settleMode := a.integer("receiver-settle-mode", false)
 	most := maxTokens
 	if settleMode == 0 {
@@ -79,6 +79,7 @@ func (m management) receiveDeferred(_ *Entity, q *queue.Queue, a *arguments) res
 			return failure(err)
 		}
 	}
+	e.activities.outgoing.Add(uint64(len(ds)))
 	res := pageOf(page)
 	if mode == queue.LockAndRemove {
 		res.commit = func(stored bool) error { return deleteLocked(q, ds, stored) }

@@ -63,7 +63,7 @@ func (m management) updateDisposition(e *Entity, q *queue.Queue, a *arguments) r
 		}
 		return ok(nil)
 	}
-	for _, err := range q.Settle(how, tokens...) {
+	for _, err := range e.settle(q, how, tokens...) {
 		if errors.Is(err, queue.ErrLockLost) && ofSession {
 			err = lockLost(q, session, err)
 		}

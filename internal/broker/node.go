@@ -3,10 +3,26 @@
 package broker
 
 import (
+	"errors"
+
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/address"
 )
+
+// A Place is the queue that an address means, and the entity that it is a part of.
+type Place struct {
+	*queue.Queue
+	entity *Entity
+}
+
+// SettleOne settles one delivery. Errors: see Queue.Settle.
+func (p Place) SettleOne(outcome queue.Outcome, token queue.LockToken) error {
+	return errors.Join(p.entity.settle(p.Queue, queue.Settlement{Outcome: outcome}, token)...)
+}
+
+// NoteDelivered counts a message that a client has got.
+func (p Place) NoteDelivered() { p.entity.activities.outgoing.Add(1) }
 
 // The operations of HTTP endpoints on an address. They are refused what a link
 // would be.
@@ -29,20 +45,20 @@ func (n *Namespace) Target(path string) (*Entity, *amqp.Error) {
 // a subscription. For a path that ends with /$DeadLetterQueue or /$Transfer/$DeadLetterQueue, it is
 // the dead-letter queue. It makes a queue where AutoCreate says so. A client that comes this way
 // has no session, and is refused where one is required.
-func (n *Namespace) Source(path string) (*queue.Queue, *amqp.Error) {
+func (n *Namespace) Source(path string) (Place, *amqp.Error) {
 	return sourceAt(path, n.entities.open)
 }
 
 // Locked is Source for somebody who holds locks there: nothing is made.
-func (n *Namespace) Locked(path string) (*queue.Queue, *amqp.Error) {
+func (n *Namespace) Locked(path string) (Place, *amqp.Error) {
 	return sourceAt(path, n.entities.lookup)
 }
 
 // sourceAt is Source where find finds the entity.
-func sourceAt(path string, find func(string) (*Entity, *amqp.Error)) (*queue.Queue, *amqp.Error) {
+func sourceAt(path string, find func(string) (*Entity, *amqp.Error)) (Place, *amqp.Error) {
 	a := parseAddress(path)
 	if a.Node == address.Management || a.Node == address.CBS {
-		return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to receive from '%.300s'.", path)
+		return Place{}, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to receive from '%.300s'.", path)
 	}
 	e, err := find(a.Entity())
 	if err == nil {
@@ -53,8 +69,8 @@ func sourceAt(path string, find func(string) (*Entity, *amqp.Error)) (*queue.Que
 			"It is not possible for an entity that requires sessions to create a non-sessionful message receiver: '%.260s'.", e.path)
 	}
 	if err != nil {
-		return nil, err
+		return Place{}, err
 	}
 	e.touch()
-	return e.node(a), nil
+	return Place{e.node(a), e}, nil
 }

@@ -100,6 +100,7 @@ func (r *receiver) sendAll(buf []byte, ds []queue.Delivery) []byte {
 		r.link.Detach(r.entity.tracked(refusal))
 		return buf
 	}
+	sent := 0
 	for i := range ds {
 		err := r.fault()
 		if err == nil {
@@ -109,7 +110,14 @@ func (r *receiver) sendAll(buf []byte, ds []queue.Delivery) []byte {
 			r.giveBack(err, ds[i:])
 			break
 		}
+		sent++
 	}
+	r.entity.activities.outgoing.Add(uint64(sent))
+	r.conn.note(Activity{
+		Operation: OnReceive,
+		Path:      addressOf(r.link.Attach()),
+		Messages:  sent,
+	})
 	return buf
 }
 

@@ -29,6 +29,7 @@ type responder struct {
 	ns       *Namespace // of conn when the link was attached
 	link     *server.SourceLink
 	node     address.Address
+	path     string // of node
 	detached func() // called at the end, may be nil
 
 	wake chan struct{} // something in pending, credit, or the end
@@ -47,7 +48,14 @@ type job struct {
 }
 
 func newResponder(c *conn, l *server.SourceLink, node address.Address) *responder {
-	r := &responder{conn: c, ns: c.ns, link: l, node: node.Folded(), wake: make(chan struct{}, 1)}
+	r := &responder{
+		conn: c,
+		ns:   c.ns,
+		link: l,
+		node: node.Folded(),
+		path: node.Entity(),
+		wake: make(chan struct{}, 1),
+	}
 	c.replies.add(r)
 	c.b.links.Go(r.run)
 	return r
@@ -151,7 +159,10 @@ func (r *responder) stored(res response, operation string) response {
 
 // work answers one request, and says whether the client is to hear of it.
 func (r *responder) work(j job) (res response, say bool) {
-	defer func() { res = r.tracked(res) }()
+	defer func() {
+		r.note(j.request, &res)
+		res = r.tracked(res)
+	}()
 	f := r.fault(j.request)
 	if f == nil {
 		return j.from.answer(j.request), true
@@ -176,6 +187,25 @@ func (r *responder) work(j job) (res response, say bool) {
 		return refused(f.Error), !f.Silent
 	}
 	return j.from.answer(j.request), !f.Silent
+}
+
+// note notes a request and its outcome.
+func (r *responder) note(req *request, res *response) {
+	a := Activity{
+		Operation: OnManagement,
+		Namespace: r.ns,
+		Path:      r.path,
+		Detail:    req.operation,
+	}
+	if r.node.Node == address.CBS {
+		a.Operation = OnToken
+		a.Namespace = r.conn.access.namespaceBy(req.text())
+		a.Path, _ = req.property("name")
+	}
+	if res.status >= statusBadRequest {
+		a.Refusal = &amqp.Error{Condition: res.condition, Description: res.description}
+	}
+	r.conn.note(a)
 }
 
 // tracked ends the sentence of a failure as the service does.

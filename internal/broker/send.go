@@ -35,6 +35,8 @@ func (s *sender) Deliver(d *server.Delivery) {
 		s.conn.suffer(f, s.link, func(refusal *amqp.Error) {
 			if refusal == nil {
 				refusal = s.store(d)
+			} else {
+				s.note(0, refusal)
 			}
 			if !f.Silent {
 				s.settle(d, refusal)
@@ -43,6 +45,16 @@ func (s *sender) Deliver(d *server.Delivery) {
 		return
 	}
 	s.settle(d, s.store(d))
+}
+
+// note notes that messages were sent or refused.
+func (s *sender) note(messages int, refusal *amqp.Error) {
+	s.conn.note(Activity{
+		Operation: OnSend,
+		Path:      s.entity.path,
+		Messages:  messages,
+		Refusal:   refusal,
+	})
 }
 
 func (s *sender) settle(d *server.Delivery, refusal *amqp.Error) {
@@ -81,9 +93,16 @@ func (s *sender) settleDurably(d *server.Delivery, txn *amqp.TransactionalState)
 func (s *sender) Detached(*amqp.Error) { s.entity.links.remove(s.link) }
 
 func (s *sender) store(d *server.Delivery) *amqp.Error {
+	messages, refusal := s.storeAll(d)
+	s.note(messages, refusal)
+	return refusal
+}
+
+// storeAll stores the messages of a delivery and returns how many there are.
+func (s *sender) storeAll(d *server.Delivery) (n int, err *amqp.Error) {
 	txn, err := transactionOf(d.State)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var one [1]queue.Message
 	messages := one[:]
@@ -92,7 +111,7 @@ func (s *sender) store(d *server.Delivery) *amqp.Error {
 		one[0], err = message.Read(d.Payload)
 	case amqp.BatchMessageFormat:
 		if most := s.entity.maxBatchSize(); uint64(len(d.Payload)) > most {
-			return amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The batch has %d bytes, %d is the most.", len(d.Payload), most)
+			return 0, amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The batch has %d bytes, %d is the most.", len(d.Payload), most)
 		}
 		messages, err = message.ReadBatch(d.Payload)
 		s.conn.ns.b.unschedule(messages)
@@ -100,10 +119,10 @@ func (s *sender) store(d *server.Delivery) *amqp.Error {
 		err = amqp.Errorf(amqp.ErrCondNotImplemented, "The message format 0x%x is not supported.", d.Format)
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if txn != nil {
-		return s.conn.txns.send(txn.TxnID, s.conn.txns.rootFor(s.link.Session(), s.via), s.entity, messages)
+		return len(messages), s.conn.txns.send(txn.TxnID, s.conn.txns.rootFor(s.link.Session(), s.via), s.entity, messages)
 	}
-	return s.entity.send(false, messages...)
+	return len(messages), s.entity.send(false, messages...)
 }

@@ -31,7 +31,7 @@ func TestTransfersOfAnotherKindAreRefused(t *testing.T) {
 	s := &sender{entity: b.Default().entities.find("q")}
 	body := encode(t, sdk.NewMessage(nil))
 	d := &server.Delivery{Payload: body, Format: 7}
-	if err := s.store(d); err == nil || err.Condition != amqp.ErrCondNotImplemented {
+	if _, err := s.storeAll(d); err == nil || err.Condition != amqp.ErrCondNotImplemented {
 		t.Errorf("a transfer of another format: %v, want not-implemented", err)
 	}
 	if _, err := transactionOf(&amqp.Received{}); err == nil || err.Condition != amqp.ErrCondNotImplemented {

@@ -47,7 +47,7 @@ func (c *conn) attachSession(l *server.SourceLink, e *Entity, filter amqp.Raw) (
 	}
 	// The refusal is what ends the wait, as the end of the link does: Done is closed then.
 	wait := sessionWait(l.Attach().Properties)
-	timer := time.AfterFunc(wait, func() { l.Refuse(e.tracked(errSessionTimeout(wait, l.Conn().ID()))) })
+	timer := time.AfterFunc(wait, func() { c.refuse(l, e, errSessionTimeout(wait, l.Conn().ID())) })
 	c.b.links.Go(func() {
 		defer timer.Stop()
 		c.acceptNext(l, e)
@@ -61,20 +61,29 @@ func (c *conn) acceptNext(l *server.SourceLink, e *Entity) {
 	s, err := e.queue.Sessions().Next(l.Done())
 	if err != nil {
 		e.links.remove(l)
-		l.Refuse(e.tracked(refusalOf(err))) // without effect where the link has gone
+		if !errors.Is(err, queue.ErrCanceled) { // the timer has refused the link, or it has gone
+			c.refuse(l, e, refusalOf(err))
+		}
 		return
 	}
 	granted := establishedSource(l.Attach().Source)
 	if granted.Filter, err = grantSession(granted.Filter, s.ID()); err != nil {
 		s.Close()
 		e.links.remove(l)
-		l.Refuse(e.tracked(message.Malformed(err)))
+		c.refuse(l, e, message.Malformed(err))
 		return
 	}
 	l.Reply.Source = granted
+	c.noteAttach(l.Attach(), nil)
 	if r := c.receiveSession(l, e, s); !l.Accept(r) {
 		r.Detached(nil) // the client has gone, and nobody took the session
 	}
+}
+
+// refuse answers a deferred attach.
+func (c *conn) refuse(l *server.SourceLink, e *Entity, why *amqp.Error) {
+	c.noteAttach(l.Attach(), why)
+	l.Refuse(e.tracked(why))
 }
 
 // receiveSession makes the receiver of a session that was just locked.

@@ -23,6 +23,7 @@ func (r *receiver) Disposition(ds []*server.Outgone, st amqp.DeliveryState, sett
 			case refusal == nil:
 				r.dispose(ds, st, settled || f.Silent)
 			case !settled:
+				r.noteSettled("", len(ds), refusal)
 				r.link.Settle(ds, r.entity.rejected(refusal))
 			}
 		})
@@ -39,6 +40,7 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 	how, answer, refusal := settlementOf(st)
 	switch {
 	case refusal != nil:
+		r.noteSettled("", len(ds), refusal)
 		if !settled {
 			r.link.Settle(ds, r.entity.rejected(refusal))
 		}
@@ -47,6 +49,7 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 		return // no outcome yet
 	}
 	if trouble := r.conn.b.trouble(); trouble != nil {
+		r.noteSettled(how.Outcome.String(), len(ds), trouble)
 		if !settled {
 			r.refuse(ds, trouble)
 		}
@@ -56,7 +59,8 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 	for i, d := range ds {
 		tokens[i] = d.Token.(queue.LockToken)
 	}
-	errs := r.queue.Settle(how, tokens...)
+	errs := r.entity.settle(r.queue, how, tokens...)
+	r.noteSettled(how.Outcome.String(), len(ds), firstRefusal(errs))
 	if settled {
 		return // nobody waits, and a lost lock is what the client did not care to hear of
 	}
@@ -72,6 +76,26 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 		return
 	}
 	r.answer(ds, answer, errs)
+}
+
+// noteSettled notes that deliveries were settled, or why one of them was not.
+func (r *receiver) noteSettled(outcome string, deliveries int, refusal *amqp.Error) {
+	r.conn.note(Activity{
+		Operation: OnSettle,
+		Path:      addressOf(r.link.Attach()),
+		Detail:    outcome,
+		Messages:  deliveries,
+		Refusal:   refusal,
+	})
+}
+
+func firstRefusal(errs []error) *amqp.Error {
+	for _, err := range errs {
+		if err != nil {
+			return refusalOf(err)
+		}
+	}
+	return nil
 }
 
 // refuse answers settlements that the disk does not keep. The condition is always that of a quota:

@@ -234,7 +234,8 @@ func errTransactionTimeout() *amqp.Error {
 type sending struct {
 	entity *Entity
 	*queue.Reserved
-	via bool // another entity: the partitions of this one do not matter
+	messages int
+	via      bool // another entity: the partitions of this one do not matter
 }
 
 // Partition implements part.
@@ -250,7 +251,10 @@ func (s sending) rollback()      { s.Cancel() }
 
 // commit fails only when the queue is closed between possible and here, and
 // then there is nothing left that the messages could be missing from.
-func (s sending) commit() { _, _ = s.Send() }
+func (s sending) commit() {
+	_, _ = s.Send()
+	s.entity.activities.incoming.Add(uint64(s.messages))
+}
 
 // stating is the state of a session that is to be set.
 type stating struct{ *queue.HeldState }

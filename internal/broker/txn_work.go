@@ -48,7 +48,7 @@ func (ts *transactions) send(id []byte, root, e *Entity, ms []queue.Message) *am
 		if err != nil {
 			return nil, e.refusal(err)
 		}
-		return sending{e, r, e.root() != root}, nil
+		return sending{e, r, len(ms), e.root() != root}, nil
 	})
 }
 
@@ -65,7 +65,7 @@ func (ts *transactions) schedule(id []byte, e *Entity, ms []queue.Message) (seqs
 			return nil, e.refusal(err)
 		}
 		seqs = numbers
-		return sending{e, r, false}, nil
+		return sending{e, r, len(ms), false}, nil
 	})
 	return seqs, refusal
 }
@@ -80,7 +80,13 @@ func (ts *transactions) settle(
 		if err != nil {
 			return nil, refusalOf(err)
 		}
-		return settling{q, h, otherwise, committed}, nil
+		counted := func() {
+			e.activities.settled[how.Outcome].Add(uint64(len(tokens)))
+			if committed != nil {
+				committed()
+			}
+		}
+		return settling{q, h, otherwise, counted}, nil
 	})
 }
 
@@ -140,6 +146,7 @@ func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outg
 	if refusal == nil {
 		refusal = r.conn.txns.settle(txn.TxnID, r.entity, r.queue, how, tokens, otherwise, committed)
 	}
+	r.noteSettled(how.Outcome.String(), len(ds), refusal)
 	switch {
 	case refusal != nil && settled:
 		r.conn.txns.doom(txn.TxnID, refusal)

@@ -37,6 +37,7 @@ import (
 //	POST   /_overdue/faults               one more, see faultForm; the answer has its id
 //	DELETE /_overdue/faults[/{id}]        one, or all
 //	POST   /_overdue/detach/{path}        detaches the links of an entity
+//	GET    /_overdue/metrics              those of the admin port, for Prometheus
 //
 // A broker that isolates namespaces tells them apart as everywhere, by host or
 // token, and here by ?namespace=NAME too: few HTTP clients let the host be chosen.
@@ -53,9 +54,12 @@ type control struct {
 }
 
 // newControl returns the handler for ControlPath. The caller decides who may use it.
-func newControl(b *broker.Broker, namespace func(*http.Request) *broker.Namespace) http.Handler {
+func newControl(b *broker.Broker, namespace func(*http.Request) *broker.Namespace, metrics http.Handler) http.Handler {
 	c := &control{broker: b, namespace: namespace, mux: http.NewServeMux()}
 	c.mux.HandleFunc(ControlPath, serveControlList)
+	if metrics != nil {
+		c.mux.Handle("GET "+ControlPath+"metrics", metrics)
+	}
 	for pattern, h := range map[string]func(*broker.Namespace, *http.Request) (any, error){
 		"GET /_overdue/entities":              c.entities,
 		"GET /_overdue/messages/{path...}":    c.messages,
@@ -126,7 +130,7 @@ func (c *control) named(r *http.Request) (*broker.Namespace, error) {
 }
 
 // controlList is what people find who look for the control surface by hand.
-const controlList = `Behind the protocol, for tests. Answers are JSON.
+const controlList = `Behind the protocol, for tests. Answers are JSON, but for metrics.
 
 GET    /_overdue/entities             all entities, with counts
 GET    /_overdue/messages/{path}      messages of orders, orders/$DeadLetterQueue or events/Subscriptions/audit; ?from=, ?max=
@@ -138,6 +142,7 @@ GET    /_overdue/faults               those that are still there
 POST   /_overdue/faults               {"entity": "orders", "operation": "send", "error": "server-busy", "times": 1}
 DELETE /_overdue/faults[/{id}]        one, or all
 POST   /_overdue/detach/{path}        detaches the links of an entity
+GET    /_overdue/metrics              those of the admin port, for Prometheus
 
 Every one takes ?namespace=NAME where namespaces are isolated.
 `

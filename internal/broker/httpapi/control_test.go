@@ -36,7 +36,7 @@ func setupControl(t *testing.T) *controlScene {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	return &controlScene{t, b, newControl(b, func(*http.Request) *broker.Namespace { return b.Default() })}
+	return &controlScene{t, b, newControl(b, func(*http.Request) *broker.Namespace { return b.Default() }, nil)}
 }
 
 // ask sends a request and wants this status. It returns the answer.
@@ -195,7 +195,7 @@ func TestControlResets(t *testing.T) {
 func TestControlListsItself(t *testing.T) {
 	s := setupControl(t)
 	list := string(s.ask("GET", "/_overdue/", "", http.StatusOK))
-	for _, known := range []string{"entities", "messages", "reset", "clock", "faults", "detach"} {
+	for _, known := range []string{"entities", "messages", "reset", "clock", "faults", "detach", "metrics"} {
 		if !strings.Contains(list, ControlPath+known) {
 			t.Errorf("the list lacks %s:\n%s", known, list)
 		}
@@ -212,6 +212,16 @@ func TestControlListsItself(t *testing.T) {
 	}
 }
 
+func TestControlServesMetrics(t *testing.T) {
+	s := setupControl(t)
+	s.ask("GET", "/_overdue/metrics", "", http.StatusNotFound)
+	s.handler = newControl(s.broker, func(*http.Request) *broker.Namespace { return s.broker.Default() },
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }))
+	if got := string(s.ask("GET", "/_overdue/metrics", "", http.StatusOK)); got != "metrics" {
+		t.Errorf("the metrics are %q", got)
+	}
+}
+
 func TestControlNamesANamespace(t *testing.T) {
 	s := setupControl(t)
 	if got := string(s.ask("GET", "/_overdue/entities?namespace=t1", "", http.StatusBadRequest)); !strings.Contains(got, "--broker-isolate") {
@@ -222,7 +232,7 @@ func TestControlNamesANamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	s = &controlScene{t, b, newControl(b, func(*http.Request) *broker.Namespace { return b.Default() })}
+	s = &controlScene{t, b, newControl(b, func(*http.Request) *broker.Namespace { return b.Default() }, nil)}
 	if err := s.send("q", &sdk.Message{Data: [][]byte{nil}}); err != nil {
 		t.Fatal(err)
 	}

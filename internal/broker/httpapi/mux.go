@@ -3,13 +3,16 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker"
 	"overdue/internal/broker/adminapi"
 	"overdue/internal/listener"
@@ -21,7 +24,7 @@ import (
 func (s *Server) newMux() http.Handler {
 	admin := adminapi.New(s.namespaceOf, adminapi.Options{Authorizer: adminGate{s}, NotApplied: s.cfg.NotApplied})
 	runtime := newREST(s.namespaceOf, restOptions{Authorize: s.mayUse})
-	control := newControl(s.cfg.Broker, s.namespaceOf)
+	control := s.managed(newControl(s.cfg.Broker, s.namespaceOf, s.cfg.Metrics))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := strings.TrimRight(r.URL.Path, "/"); {
 		case r.URL.Path == "/" && r.URL.RawQuery == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
@@ -29,16 +32,23 @@ func (s *Server) newMux() http.Handler {
 		case path == "/health" && r.URL.RawQuery == "": // one with api-version asks for a queue of that name
 			s.serveHealth(w, r)
 		case isControl(r):
-			if err := s.mayManage(r, ""); err != nil {
-				http.Error(w, err.Error(), http.StatusUnauthorized)
-				return
-			}
 			s.bounded(w, r, control)
 		case isREST(r):
 			s.bounded(w, r, runtime)
 		default:
 			s.bounded(w, r, admin)
 		}
+	})
+}
+
+// managed lets those use h who may manage the namespace.
+func (s *Server) managed(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.mayManage(r, ""); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
 	})
 }
 
@@ -53,10 +63,34 @@ func (s *Server) bounded(w http.ResponseWriter, r *http.Request, h http.Handler)
 	}
 	answer := &watched{ResponseWriter: w}
 	h.ServeHTTP(answer, r)
-	if !answer.begun && s.draining.Load() && r.Context().Err() != nil {
-		http.Error(w, "The broker is shutting down.", http.StatusServiceUnavailable)
+	if answer.status == 0 && s.draining.Load() && r.Context().Err() != nil {
+		http.Error(answer, "The broker is shutting down.", http.StatusServiceUnavailable)
 	}
+	s.note(r, answer.status)
 }
+
+// note notes a request and how it was answered.
+func (s *Server) note(r *http.Request, status int) {
+	a := broker.Activity{
+		Operation: broker.OnRequest,
+		Path:      r.URL.Path,
+		Detail:    r.Method,
+		Client:    remote(r.RemoteAddr),
+	}
+	if status >= http.StatusBadRequest {
+		a.Namespace = s.namespaceOf(r)
+		a.Refusal = amqp.Errorf(amqp.Symbol("http:"+strconv.Itoa(status)), "%s", http.StatusText(status))
+		if t, isREST := targetOf(r); isREST && status == refusedConditions[amqp.ErrCondNotFound] {
+			a.Path, a.Refusal.Condition = t.need.Path, amqp.ErrCondNotFound
+		}
+	}
+	s.cfg.Broker.Note(a)
+}
+
+// remote is the address of a client.
+type remote string
+
+func (r remote) String() string { return string(r) }
 
 // A timedBody takes the deadline off when it has been read. It would end the
 // request that now waits for a message.
@@ -73,19 +107,19 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A watched answer knows whether it has begun.
+// A watched answer knows how it has begun.
 type watched struct {
 	http.ResponseWriter
-	begun bool
+	status int // 0: it has not
 }
 
 func (w *watched) WriteHeader(status int) {
-	w.begun = true
+	w.status = cmp.Or(w.status, status)
 	w.ResponseWriter.WriteHeader(status)
 }
 
 func (w *watched) Write(b []byte) (int, error) {
-	w.begun = true
+	w.status = cmp.Or(w.status, http.StatusOK)
 	return w.ResponseWriter.Write(b)
 }
 

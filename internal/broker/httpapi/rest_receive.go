@@ -56,7 +56,7 @@ func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Nam
 		return err
 	}
 	defer h.receives.Add(-1)
-	d, err := take(r.Context(), q, mode, wait)
+	d, err := take(r.Context(), q.Queue, mode, wait)
 	switch {
 	case err != nil:
 		return err
@@ -130,7 +130,7 @@ func take(ctx context.Context, q *queue.Queue, mode queue.Mode, wait time.Durati
 
 // deliverLocked answers with a message that stays locked. An error means that the
 // client has not got it.
-func deliverLocked(w http.ResponseWriter, r *http.Request, q *queue.Queue, d *queue.Delivery) error {
+func deliverLocked(w http.ResponseWriter, r *http.Request, q broker.Place, d *queue.Delivery) error {
 	m, err := show(&d.View)
 	if err != nil {
 		return err
@@ -141,12 +141,13 @@ func deliverLocked(w http.ResponseWriter, r *http.Request, q *queue.Queue, d *qu
 	token := amqp.UUID(d.LockToken).String()
 	m.stamps.LockToken, m.stamps.LockedUntil = token, d.LockedUntil
 	w.Header().Set("Location", locationOf(r, d.SequenceNumber, token))
+	q.NoteDelivered()
 	return m.write(w, http.StatusCreated)
 }
 
 // deliverAndDelete answers with a message that is removed from the queue first: a
 // client that does not get it has lost it, and nobody gets it twice.
-func deliverAndDelete(w http.ResponseWriter, ns *broker.Namespace, q *queue.Queue, d *queue.Delivery) error {
+func deliverAndDelete(w http.ResponseWriter, ns *broker.Namespace, q broker.Place, d *queue.Delivery) error {
 	m, err := show(&d.View)
 	if err == nil {
 		if refusal := ns.WaitForDisk(); refusal != nil {
@@ -162,6 +163,7 @@ func deliverAndDelete(w http.ResponseWriter, ns *broker.Namespace, q *queue.Queu
 	if err := q.Complete(d.LockToken); err != nil {
 		return err
 	}
+	q.NoteDelivered()
 	if err := m.write(w, http.StatusOK); err != nil {
 		return errAway
 	}
@@ -197,11 +199,11 @@ func settle(w http.ResponseWriter, ns *broker.Namespace, t restTarget) error {
 	if refusal := ns.DiskTrouble(); refusal != nil {
 		return refusal
 	}
-	end := q.Complete
+	outcome := queue.Complete
 	if t.call == rights.Unlock {
-		end = func(token queue.LockToken) error { return q.Abandon(token) }
+		outcome = queue.Abandon
 	}
-	if err := end(t.token); err != nil {
+	if err := q.SettleOne(outcome, t.token); err != nil {
 		return err
 	}
 	if refusal := ns.WaitForDisk(); refusal != nil {

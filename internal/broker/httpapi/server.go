@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,8 @@ type Config struct {
 	// ErrorLog gets the reason of each connection that did not end cleanly. It may be
 	// called from several goroutines at once. nil drops the errors.
 	ErrorLog func(error)
+	// Metrics answers GET /_overdue/metrics; nil: nothing does.
+	Metrics http.Handler
 	// NotApplied gets what a client of the administration API stated to no effect, as ErrorLog does.
 	NotApplied func(Unapplied)
 }
@@ -99,6 +102,9 @@ func (s *Server) Close() error {
 	s.stop()
 	return s.listener.Close()
 }
+
+// Connections returns the number of connections, of all protocols together.
+func (s *Server) Connections() int { return s.listener.Connections() }
 
 // Drain makes /health answer 503, for those who send clients here, and changes
 // nothing else. Shutdown begins with it.

@@ -296,9 +296,9 @@ func givenBack(v *View, failed bool, cfg Config, now instant) (dead, kept bool) 
 		if !cfg.DeadLetteringOnMessageExpiration {
 			return false, false
 		}
-		v.DeadLetterReason, v.DeadLetterErrorDescription = reasonExpired, descriptionExpired
+		v.DeadLetterReason, v.DeadLetterErrorDescription = ReasonExpired, descriptionExpired
 	case failed && v.DeliveryCount >= cfg.MaxDeliveryCount:
-		v.DeadLetterReason = reasonMaxDelivery
+		v.DeadLetterReason = ReasonMaxDelivery
 		v.DeadLetterErrorDescription = (&locks{cfg: &settings{Config: cfg}}).maxDeliveryDescription()
 	default:
 		return false, true

@@ -72,6 +72,8 @@ type Config struct {
 	Quirks quirk.Set
 	// Log gets what has to outlive the process, see Restore. nil: nothing has to.
 	Log Log
+	// DeadLetters counts what goes to the dead-letter queue. nil: nobody asks.
+	DeadLetters *Tally
 	// Now is the broker's clock, nil means time.Now. It may be skewed against the machine's and may
 	// step. It is called with the queue's mutex held, so it must not call the queue.
 	Now func() time.Time

@@ -11,9 +11,9 @@ import (
 // Reasons and descriptions that the queue itself gives, in the words of Service Bus where they are
 // known.
 const (
-	reasonExpired      = "TTLExpiredException"
+	ReasonExpired      = "TTLExpiredException"
 	descriptionExpired = "The message expired and was dead lettered."
-	reasonMaxDelivery  = "MaxDeliveryCountExceeded"
+	ReasonMaxDelivery  = "MaxDeliveryCountExceeded"
 
 	// Of what reaches a queue with sessions by a topic or a forward.
 	ReasonNoSession      = "Session id is null."
@@ -63,6 +63,9 @@ func (d *deadLetters) add(e *entry, reason, description string) {
 func (d *deadLetters) bury(dead *Queue, now instant) {
 	d.fate = nil
 	if len(d.dying) > 0 {
+		if tally := d.cfg.DeadLetters; tally != nil {
+			tally.add(d.dying)
+		}
 		dead.receiveDead(d.dying, d.changes, now)
 		d.dying = nil
 	}

@@ -29,7 +29,7 @@ func (x *expiry) expired(e *entry, now instant) bool {
 // expire is the end of an expired message, which must be unlocked and not waiting.
 func (x *expiry) expire(e *entry) {
 	if x.cfg.DeadLetteringOnMessageExpiration {
-		x.deadLetters.add(e, reasonExpired, descriptionExpired)
+		x.deadLetters.add(e, ReasonExpired, descriptionExpired)
 		return
 	}
 	x.entries.drop(e)

@@ -90,7 +90,7 @@ func (l *locks) giveBack(e *entry, failed bool, now instant) {
 	case l.expiry.expired(e, now):
 		l.expiry.expire(e)
 	case spent:
-		l.deadLetters.add(e, reasonMaxDelivery, l.maxDeliveryDescription())
+		l.deadLetters.add(e, ReasonMaxDelivery, l.maxDeliveryDescription())
 	case e.state == Active:
 		l.waiting.add(e)
 	}

@@ -80,8 +80,18 @@ type Counts struct {
 	DuplicateHistory int   // message ids remembered to detect duplicates
 }
 
-// add adds what a dead-letter queue holds.
-func (n *Counts) add(dead Counts) {
+// Add adds what another queue holds.
+func (n *Counts) Add(m Counts) {
+	n.Active += m.Active
+	n.Deferred += m.Deferred
+	n.Scheduled += m.Scheduled
+	n.DeadLetter += m.DeadLetter
+	n.Size += m.Size
+	n.DuplicateHistory += m.DuplicateHistory
+}
+
+// addDead adds what the dead-letter queue holds.
+func (n *Counts) addDead(dead Counts) {
 	n.DeadLetter += dead.Active + dead.Deferred
 	n.Size += dead.Size
 }

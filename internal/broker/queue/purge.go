@@ -30,7 +30,7 @@ func (q *Queue) Purge() Counts {
 	q.sessions.clearStates()
 	q.intake.history.clear()
 	if q.dead != nil {
-		n.add(q.dead.Purge())
+		n.addDead(q.dead.Purge())
 	}
 	return n
 }

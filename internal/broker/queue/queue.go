@@ -235,7 +235,7 @@ func (q *Queue) Counts() Counts {
 	defer q.leave(now)
 	n := q.count(now)
 	if q.dead != nil {
-		n.add(q.dead.Counts()) // under both mutexes, so that a message on its way is counted exactly once
+		n.addDead(q.dead.Counts()) // under both mutexes, so that a message on its way is counted exactly once
 	}
 	return n
 }

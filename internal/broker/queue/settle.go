@@ -16,6 +16,13 @@ const (
 	DeadLetter                // move the message to the dead-letter queue
 )
 
+// Outcomes is how many there are.
+const Outcomes = int(DeadLetter) + 1
+
+func (o Outcome) String() string {
+	return [Outcomes]string{"complete", "abandon", "release", "defer", "dead_letter"}[o]
+}
+
 // Settlement says how to settle. Fields that do not belong to the outcome are ignored.
 type Settlement struct {
 	Outcome                    Outcome
@@ -99,7 +106,7 @@ func (l *locks) perform(s *Settlement, e *entry, x *extra, now instant) {
 			l.changes.note(e)
 		}
 		if l.countDelivery(e) {
-			l.deadLetters.add(e, reasonMaxDelivery, l.maxDeliveryDescription())
+			l.deadLetters.add(e, ReasonMaxDelivery, l.maxDeliveryDescription())
 		}
 	case DeadLetter:
 		l.unlock(e)
