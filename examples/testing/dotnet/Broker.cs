@@ -8,7 +8,7 @@ using Xunit;
 // The broker at BROKER_ADDRESS, such as a container. Without that variable: a process on any free port.
 public sealed class Broker : IAsyncLifetime
 {
-    const string Config = "../../../../Config.json"; // as seen from bin/Debug/net10.0
+    static readonly string Config = Path.Combine(AppContext.BaseDirectory, "Config.json");
     readonly HttpClient http = new();
     string? address = Environment.GetEnvironmentVariable("BROKER_ADDRESS"); // host:port
     Process? overdue;
