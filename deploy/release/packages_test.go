@@ -17,9 +17,9 @@ import (
 // imageFolder is what `make image` has made of this checkout.
 const imageFolder = "../../bin/image"
 
-// packaged is the folder with the packages of this machine's platform. The binary is that of the
-// image.
-var packaged = sync.OnceValues(func() (string, error) {
+// quicklyPackaged is a folder with the packages of this machine's platform, without a release. The
+// binary is that of the image.
+var quicklyPackaged = sync.OnceValues(func() (string, error) {
 	program := filepath.Join(imageFolder, "overdue_linux_"+runtime.GOARCH, "overdue")
 	if _, err := os.Stat(program); err != nil {
 		return "", fmt.Errorf("%w; make image ENGINE= makes it", err)
@@ -31,11 +31,18 @@ var packaged = sync.OnceValues(func() (string, error) {
 	return out, run(context.Background(), []string{"packages", "-out", out, "-version", testVersion, "-time", fmt.Sprint(testTime), program})
 })
 
-func madePackage(t *testing.T, pattern string) string {
+// packageFile is a package for this machine: that of the release, or with -short one of
+// quicklyPackaged.
+func packageFile(t *testing.T, pattern string) string {
 	t.Helper()
-	folder, err := packaged()
-	if err != nil {
-		t.Fatal(err)
+	var folder string
+	if testing.Short() {
+		var err error
+		if folder, err = quicklyPackaged(); err != nil {
+			t.Fatal(err)
+		}
+	} else {
+		folder = filepath.Join(release(t).folder, "bin/release")
 	}
 	found, err := filepath.Glob(filepath.Join(folder, pattern))
 	if err != nil || len(found) != 1 {
@@ -99,7 +106,7 @@ func passes(t *testing.T, suite, want string, env []string, args ...string) {
 
 func TestThePackageOfNPMHasAllThatASuiteNeeds(t *testing.T) {
 	t.Parallel()
-	file, folder := madePackage(t, "*_npm.tgz"), t.TempDir()
+	file, folder := packageFile(t, "*_"+runtime.GOOS+"_"+runtime.GOARCH+"_npm.tgz"), t.TempDir()
 	command(t, "npm", "install", "--prefix", folder, "--offline", "--no-audit", "--no-fund", file)
 	if err := os.Symlink(filepath.Join(sdks(t)["js"], "node_modules/@azure"), filepath.Join(folder, "node_modules/@azure")); err != nil {
 		t.Fatal(err)
@@ -113,7 +120,7 @@ func TestThePackageOfNPMHasAllThatASuiteNeeds(t *testing.T) {
 
 func TestTheWheelHasAllThatASuiteNeeds(t *testing.T) {
 	t.Parallel()
-	file, folder := madePackage(t, "*.whl"), t.TempDir()
+	file, folder := packageFile(t, "*-"+platforms[runtime.GOOS+"_"+runtime.GOARCH].wheelTags[0]+"*.whl"), t.TempDir()
 	python, err := filepath.Glob(filepath.Join(sdks(t)["python"], "lib/python*/site-packages"))
 	if err != nil || len(python) != 1 {
 		t.Fatalf("packages of Python: %q, %v", python, err)
