@@ -200,12 +200,15 @@ func (c *Config) Roles() []Role {
 	return []Role{RoleRun, RoleProxy, RoleMonitor}
 }
 
+// proxyPaths begin the paths of the settings that only the proxy has a use for.
+var proxyPaths = []string{"onMonitorDown", "journal.", "listen.amqp", "listen.http", "minSigtermDelay", "maxSigtermDelay", "proxy."}
+
 // Wants reports whether a setting has a meaning for the role.
 func (r *Role) Wants(path string) bool {
 	switch {
 	case strings.HasPrefix(path, "broker."):
 		return r.Broker
-	case path == "onMonitorDown" || strings.HasPrefix(path, "journal.") || path == "listen.amqp" || path == "listen.http" || strings.HasSuffix(path, "SigtermDelay") || strings.HasPrefix(path, "proxy."):
+	case slices.ContainsFunc(proxyPaths, func(begin string) bool { return strings.HasPrefix(path, begin) }):
 		return r.Proxy
 	case strings.HasPrefix(path, "history."):
 		return r.Proxy || r.Monitor
