@@ -32,19 +32,12 @@ func (p *program) benchCommand() *cobra.Command {
 			"Exit code 1 when a message was lost, early or had two notifications; with --strict also when a\n" +
 			"target was missed.",
 	}
-	scale := cmd.Flags().Float64("scale", 1,
-		"how much is measured, 0.001 to 10: below 1 it only shows that all of it works")
-	directory := benchFlags{cmd}.directory()
-	p.measuring(cmd, func() (bench.Plan, error) {
-		if !(*scale >= 0.001 && *scale <= 10) {
-			return nil, fmt.Errorf("--scale is %v; it must be between 0.001 and 10", *scale)
-		}
-		dir, err := directory()
-		if err != nil {
-			return nil, err
-		}
-		return bench.Short(*scale, dir), nil
-	})
+	var scale float64
+	var directory string
+	checkedVar(cmd.Flags(), &scale, "scale", "1", "float",
+		"how much is measured, 0.001 to 10: below 1 it only shows that all of it works", within(parseFloat, 0.001, 10))
+	directoryVar(cmd.Flags(), &directory)
+	p.measuring(cmd, func() (bench.Plan, error) { return bench.Short(scale, directory), nil })
 	cmd.AddCommand(benchStartCommand(p), benchMemoryCommand(p), benchSendCommand(p),
 		benchBrokerCommand(p), benchLatencyCommand(p),
 		benchCostCommand(p), benchExpireCommand(p), benchCheckCommand(p), benchSettleCommand(p),
@@ -107,10 +100,8 @@ func benchStartCommand(p *program) *cobra.Command {
 			"says yes: the broker serves, the monitor is attached to it, apps can connect.",
 	}
 	plan := &bench.Start{}
-	cmd.Flags().IntVar(&plan.Starts, "starts", 11, "how often it is started, 1 to 1000")
-	return p.measuring(cmd, func() (bench.Plan, error) {
-		return plan, within("starts", plan.Starts, 1, 1000)
-	})
+	numberVar(cmd.Flags(), &plan.Starts, "starts", 11, 1, 1000, "how often it is started")
+	return p.measuring(cmd, func() (bench.Plan, error) { return plan, nil })
 }
 
 func benchMemoryCommand(p *program) *cobra.Command {
@@ -122,23 +113,18 @@ func benchMemoryCommand(p *program) *cobra.Command {
 			"deadlines are an hour away.",
 	}
 	plan := &bench.Memory{}
-	f := benchFlags{cmd}
-	outstanding := f.numbers("outstanding", "50000,100000", 1, 1_000_000, "50000,100000",
-		"how many deadlines are outstanding, one number after the other, each greater than the one before")
-	companions := f.companions("each")
-	durationVar(cmd.Flags(), &plan.Pause, "pause", 5*time.Second,
+	f := cmd.Flags()
+	listVar(f, &plan.Outstanding, "outstanding", "50000,100000",
+		"how many deadlines are outstanding, one number after the other, each greater than the one before",
+		within(parseNumber, 1, 1_000_000))
+	companionsVar(cmd, &plan.Companions, "each")
+	boundedDurationVar(f, &plan.Pause, "pause", 5*time.Second, 0, time.Minute,
 		"how long nothing happens before each sample")
-	return p.measuring(cmd, func() (_ bench.Plan, err error) {
-		if plan.Outstanding, err = outstanding(); err != nil {
-			return nil, err
-		}
+	return p.measuring(cmd, func() (bench.Plan, error) {
 		if !slices.IsSorted(plan.Outstanding) {
 			return nil, fmt.Errorf("--outstanding: %s has to go up", cmd.Flag("outstanding").Value)
 		}
-		if plan.Companions, err = companions(); err != nil {
-			return nil, err
-		}
-		return plan, within("pause", plan.Pause, 0, time.Minute)
+		return plan, nil
 	})
 }
 
@@ -155,24 +141,12 @@ func benchSendCommand(p *program) *cobra.Command {
 			"connections), rest (16 HTTP clients).",
 	}
 	plan := &bench.Send{}
+	f := cmd.Flags()
 	names := bench.ClientKinds()
-	clients := cmd.Flags().String("clients", strings.Join(names, ","),
-		"the clients to measure with")
-	f := benchFlags{cmd}
-	payload, rounds := f.payload(), f.rounds(&plan.Rounds, &plan.Span, "way")
-	return p.measuring(cmd, func() (_ bench.Plan, err error) {
-		plan.Clients = strings.Split(*clients, ",")
-		for _, c := range plan.Clients {
-			if !slices.Contains(names, c) {
-				return nil, fmt.Errorf("--clients: %q is not one of %s", config.Clip(c),
-					strings.Join(names, ", "))
-			}
-		}
-		if plan.Payload, err = payload(); err != nil {
-			return nil, err
-		}
-		return plan, rounds()
-	})
+	listVar(f, &plan.Clients, "clients", strings.Join(names, ","), "the clients to measure with", oneOf(names))
+	payloadVar(f, &plan.Payload)
+	roundsVar(f, &plan.Rounds, &plan.Span, "way")
+	return p.measuring(cmd, func() (bench.Plan, error) { return plan, nil })
 }
 
 func benchBrokerCommand(p *program) *cobra.Command {
@@ -186,17 +160,11 @@ func benchBrokerCommand(p *program) *cobra.Command {
 			"connection, one message at a time).",
 	}
 	plan := &bench.Broker{}
-	f := benchFlags{cmd}
-	payload, directory, rounds := f.payload(), f.directory(), f.rounds(&plan.Rounds, &plan.Span, "broker")
-	return p.measuring(cmd, func() (_ bench.Plan, err error) {
-		if plan.Payload, err = payload(); err != nil {
-			return nil, err
-		}
-		if plan.Directory, err = directory(); err != nil {
-			return nil, err
-		}
-		return plan, rounds()
-	})
+	f := cmd.Flags()
+	payloadVar(f, &plan.Payload)
+	directoryVar(f, &plan.Directory)
+	roundsVar(f, &plan.Rounds, &plan.Span, "broker")
+	return p.measuring(cmd, func() (bench.Plan, error) { return plan, nil })
 }
 
 func benchLatencyCommand(p *program) *cobra.Command {
@@ -210,25 +178,13 @@ func benchLatencyCommand(p *program) *cobra.Command {
 			"Sends that a slot covers are measured with 16 senders side by side: one alone finds none covered there.",
 	}
 	plan := &bench.Latency{}
-	payload := benchFlags{cmd}.payload()
-	cmd.Flags().IntVar(&plan.Sends, "sends", 2000,
-		"sends of each way with the broker at hand, 1 to 1000000")
-	cmd.Flags().IntVar(&plan.Delayed, "delayed", 100,
-		"sends of each sender with the broker a round trip away, 1 to 10000")
-	durationVar(cmd.Flags(), &plan.RoundTrip, "round-trip", 5*time.Millisecond,
+	f := cmd.Flags()
+	payloadVar(f, &plan.Payload)
+	numberVar(f, &plan.Sends, "sends", 2000, 1, 1_000_000, "sends of each way with the broker at hand")
+	numberVar(f, &plan.Delayed, "delayed", 100, 1, 10_000, "sends of each sender with the broker a round trip away")
+	boundedDurationVar(f, &plan.RoundTrip, "round-trip", 5*time.Millisecond, time.Millisecond, time.Second,
 		"how far away that broker is; with 20ms and more nothing goes by slots")
-	return p.measuring(cmd, func() (_ bench.Plan, err error) {
-		if plan.Payload, err = payload(); err != nil {
-			return nil, err
-		}
-		if err := within("sends", plan.Sends, 1, 1_000_000); err != nil {
-			return nil, err
-		}
-		if err := within("delayed", plan.Delayed, 1, 10_000); err != nil {
-			return nil, err
-		}
-		return plan, within("round-trip", plan.RoundTrip, time.Millisecond, time.Second)
-	})
+	return p.measuring(cmd, func() (bench.Plan, error) { return plan, nil })
 }
 
 func benchCostCommand(p *program) *cobra.Command {
@@ -240,25 +196,14 @@ func benchCostCommand(p *program) *cobra.Command {
 			"companion is left: about what a namespace would bill.",
 	}
 	plan := &bench.Cost{}
-	f := benchFlags{cmd}
-	rates := f.numbers("rates", "1000,10000", 10, 1_000_000, "1000,10000",
-		"messages per second, one number for each case")
-	companions := f.companions("slot")
-	durationVar(cmd.Flags(), &plan.Span, "span", 10*time.Second, "for how long messages are sent")
-	durationVar(cmd.Flags(), &plan.Deadline, "deadline", 3*time.Second,
+	f := cmd.Flags()
+	listVar(f, &plan.Rates, "rates", "1000,10000", "messages per second, one number for each case", within(parseNumber, 10, 1_000_000))
+	companionsVar(cmd, &plan.Companions, "slot")
+	boundedDurationVar(f, &plan.Span, "span", 10*time.Second, 10*time.Millisecond, 10*time.Minute,
+		"for how long messages are sent")
+	boundedDurationVar(f, &plan.Deadline, "deadline", 3*time.Second, benchMinDeadline, benchMaxDeadline,
 		"the time to live of each message")
-	return p.measuring(cmd, func() (_ bench.Plan, err error) {
-		if plan.Rates, err = rates(); err != nil {
-			return nil, err
-		}
-		if plan.Companions, err = companions(); err != nil {
-			return nil, err
-		}
-		if err := within("span", plan.Span, 10*time.Millisecond, 10*time.Minute); err != nil {
-			return nil, err
-		}
-		return plan, within("deadline", plan.Deadline, benchMinDeadline, benchMaxDeadline)
-	})
+	return p.measuring(cmd, func() (bench.Plan, error) { return plan, nil })
 }
 
 func benchExpireCommand(p *program) *cobra.Command {
@@ -272,39 +217,22 @@ func benchExpireCommand(p *program) *cobra.Command {
 			"Lag is computed from the broker's timestamps. All cases take about three minutes.",
 	}
 	plan := &bench.Expire{}
-	f := benchFlags{cmd}
-	outstanding := f.numbers("outstanding", "1000,10000,100000", 1, 1_000_000, "1000,10000",
-		"how many deadlines are outstanding, one number for each case")
-	cmd.Flags().BoolVar(&plan.Mixed, "mixed", true,
-		"measure each case once more with four consumers, who receive 90 % of the messages")
-	cmd.Flags().BoolVar(&plan.Drained, "drained", true,
-		"measure each case once more while somebody empties the dead-letter queue")
-	cmd.Flags().IntVar(&plan.Queues, "queues", 1,
-		"how many queues the messages are spread over, 1 to 1000; nobody receives from more than one")
-	cmd.Flags().IntVar(&plan.Load, "load", 0,
-		"how many other processes keep the processors busy meanwhile, 0 to 100")
-	deadlines := cmd.Flags().String("deadline-range", "5s-15s",
-		"deadlines are spread evenly over this range after each send")
-	cmd.Flags().BoolVar(&plan.FromFirstSend, "from-first-send", false,
-		"the range begins at the first send, not at each")
-	payload, companions := f.payload(), f.companions(config.SettingAt("companions").Default)
-	return p.measuring(cmd, func() (_ bench.Plan, err error) {
-		if plan.Outstanding, err = outstanding(); err != nil {
-			return nil, err
-		}
-		if plan.Payload, err = payload(); err != nil {
-			return nil, err
-		}
-		if plan.Shortest, plan.Longest, err = parseDeadlineRange(*deadlines); err != nil {
-			return nil, err
-		}
-		if plan.Companions, err = companions(); err != nil {
-			return nil, err
-		}
-		if err := within("load", plan.Load, 0, 100); err != nil {
-			return nil, err
-		}
-		return plan, within("queues", plan.Queues, 1, 1000)
+	f := cmd.Flags()
+	listVar(f, &plan.Outstanding, "outstanding", "1000,10000,100000",
+		"how many deadlines are outstanding, one number for each case", within(parseNumber, 1, 1_000_000))
+	f.BoolVar(&plan.Mixed, "mixed", true, "measure each case once more with four consumers, who receive 90 % of the messages")
+	f.BoolVar(&plan.Drained, "drained", true, "measure each case once more while somebody empties the dead-letter queue")
+	numberVar(f, &plan.Queues, "queues", 1, 1, 1000,
+		"how many queues the messages are spread over, of which nobody receives from more than one")
+	numberVar(f, &plan.Load, "load", 0, 0, 100, "how many other processes keep the processors busy meanwhile")
+	var deadlines deadlineRange
+	deadlineRangeVar(f, &deadlines, "each send")
+	f.BoolVar(&plan.FromFirstSend, "from-first-send", false, "the range begins at the first send, not at each")
+	payloadVar(f, &plan.Payload)
+	companionsVar(cmd, &plan.Companions, config.SettingAt("companions").Default)
+	return p.measuring(cmd, func() (bench.Plan, error) {
+		plan.Shortest, plan.Longest = deadlines.shortest, deadlines.longest
+		return plan, nil
 	})
 }
 
@@ -318,19 +246,15 @@ func benchSettleCommand(p *program) *cobra.Command {
 			"Exit code 1 when a message was notified that was completed through the endpoint.",
 	}
 	plan := &bench.Settle{}
-	cmd.Flags().IntVar(&plan.Messages, "messages", 10_000, "messages that are completed, 10 to 100000")
-	durationVar(cmd.Flags(), &plan.Spread, "spread", 5*time.Millisecond,
+	f := cmd.Flags()
+	numberVar(f, &plan.Messages, "messages", 10_000, 10, 100_000, "messages that are completed")
+	boundedDurationVar(f, &plan.Spread, "spread", 5*time.Millisecond, 0, time.Second,
 		"how long before or after its deadline each is completed, at most")
-	deadlines := cmd.Flags().String("deadline-range", "5s-15s",
-		"deadlines are spread evenly over this range after the first send")
-	return p.measuring(cmd, func() (_ bench.Plan, err error) {
-		if plan.Shortest, plan.Longest, err = parseDeadlineRange(*deadlines); err != nil {
-			return nil, err
-		}
-		if err := within("messages", plan.Messages, 10, 100_000); err != nil {
-			return nil, err
-		}
-		return plan, within("spread", plan.Spread, 0, time.Second)
+	var deadlines deadlineRange
+	deadlineRangeVar(f, &deadlines, "the first send")
+	return p.measuring(cmd, func() (bench.Plan, error) {
+		plan.Shortest, plan.Longest = deadlines.shortest, deadlines.longest
+		return plan, nil
 	})
 }
 
@@ -344,22 +268,15 @@ func benchCheckCommand(p *program) *cobra.Command {
 			"A million live messages take the broker about 700 MiB.",
 	}
 	plan := &bench.Check{}
-	live := benchFlags{cmd}.numbers("live", "1000,1000000", 10, 10_000_000, "1000,1000000",
-		"live messages, one number for each case")
-	cmd.Flags().IntVar(&plan.Overdue, "overdue", 10,
-		"messages whose deadlines are missed, 1 to 1000")
-	durationVar(cmd.Flags(), &plan.Notice, "notice", 2*time.Second,
+	f := cmd.Flags()
+	listVar(f, &plan.Live, "live", "1000,1000000", "live messages, one number for each case", within(parseNumber, 10, 10_000_000))
+	numberVar(f, &plan.Overdue, "overdue", 10, 1, 1000, "messages whose deadlines are missed")
+	boundedDurationVar(f, &plan.Notice, "notice", 2*time.Second, 200*time.Millisecond, time.Minute,
 		"how long after the last send the deadlines come, at least")
-	return p.measuring(cmd, func() (_ bench.Plan, err error) {
-		if plan.Live, err = live(); err != nil {
-			return nil, err
-		}
-		if err := within("overdue", plan.Overdue, 1, 1000); err != nil {
-			return nil, err
-		}
+	return p.measuring(cmd, func() (bench.Plan, error) {
 		if most := slices.Min(plan.Live); plan.Overdue > most {
 			return nil, fmt.Errorf("--overdue: %d are more than the %d live messages that they are to lie among", plan.Overdue, most)
 		}
-		return plan, within("notice", plan.Notice, 200*time.Millisecond, time.Minute)
+		return plan, nil
 	})
 }

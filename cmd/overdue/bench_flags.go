@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"overdue/internal/config"
 )
@@ -24,111 +24,76 @@ const (
 	benchMaxPayload  = 64 << 10 // bytes; several fit into a batch
 )
 
-// benchFlags adds flags that several measurements have. Each returns a function that reads its
-// value, whose errors name the flag.
-type benchFlags struct{ cmd *cobra.Command }
-
-// numbers is a list of whole numbers.
-func (f benchFlags) numbers(flag, def string, least, most int, example,
-	usage string) func() ([]int, error) {
-	text := f.cmd.Flags().String(flag, def, usage)
-	return func() ([]int, error) {
-		var all []int
-		for _, one := range strings.Split(*text, ",") {
-			n, err := strconv.Atoi(strings.TrimSpace(one))
+// listVar defines a flag that reads several values, with commas between them.
+func listVar[T any](f *pflag.FlagSet, values *[]T, name, byDefault, usage string, parse func(text string) (T, error)) {
+	checkedVar(f, values, name, byDefault, "list", usage, func(text string) (all []T, _ error) {
+		for one := range strings.SplitSeq(text, ",") {
+			v, err := parse(one)
 			if err != nil {
-				return nil, fmt.Errorf("--%s: %q is not a whole number; write a list like %s", flag,
-					config.Clip(one), example)
-			}
-			if err := within(flag, n, least, most); err != nil {
 				return nil, err
 			}
-			all = append(all, n)
+			all = append(all, v)
 		}
 		if len(all) > benchMaxCases {
-			return nil, fmt.Errorf("--%s: %d numbers are too many; give %d at most", flag, len(all),
-				benchMaxCases)
+			return nil, fmt.Errorf("%d values are too many; give %d at most", len(all), benchMaxCases)
 		}
 		return all, nil
-	}
+	})
 }
 
-// payload is the size of a body.
-func (f benchFlags) payload() func() (int, error) {
-	text := f.cmd.Flags().String("payload", "256", "size of a message's body in bytes")
-	return func() (int, error) {
-		size, err := config.ParseSize(*text)
-		if err != nil {
-			return 0, fmt.Errorf("--payload: %w", err)
+// payloadVar defines the flag of the size of a body.
+func payloadVar(f *pflag.FlagSet, bytes *int) {
+	checkedVar(f, bytes, "payload", "256", "size", "size of a message's body in bytes", func(text string) (int, error) {
+		size, err := config.ParseSize(text)
+		if err == nil && size > benchMaxPayload {
+			err = fmt.Errorf("%s is out of bounds; it must be between 0 and %s", text, config.FormatSize(benchMaxPayload))
 		}
-		if size > benchMaxPayload {
-			return 0, fmt.Errorf("--payload: %s is out of bounds; it must be between 0 and %s",
-				*text, config.FormatSize(benchMaxPayload))
-		}
-		return int(size), nil
-	}
+		return int(size), err
+	})
 }
 
-// rounds is how many rounds there are, and how long each of the compared is measured in one. The
-// function only checks them.
-func (f benchFlags) rounds(n *int, span *time.Duration, compared string) func() error {
-	f.cmd.Flags().IntVar(n, "rounds", 7, "how many rounds, 1 to 1000")
-	durationVar(f.cmd.Flags(), span, "span", 500*time.Millisecond,
+// roundsVar defines the flags of how many rounds there are, and how long each of the compared is
+// measured in one.
+func roundsVar(f *pflag.FlagSet, n *int, span *time.Duration, compared string) {
+	numberVar(f, n, "rounds", 7, 1, 1000, "how many rounds")
+	boundedDurationVar(f, span, "span", 500*time.Millisecond, 10*time.Millisecond, time.Minute,
 		"how long each "+compared+" is measured in a round")
-	return func() error {
-		if err := within("rounds", *n, 1, 1000); err != nil {
-			return err
-		}
-		return within("span", *span, 10*time.Millisecond, time.Minute)
-	}
 }
 
-// directory is where durable brokers have their directories meanwhile.
-func (f benchFlags) directory() func() (string, error) {
-	dir := f.cmd.Flags().String("dir", ".",
-		"where a broker that is measured has its directory meanwhile, on the disk to measure")
-	return func() (string, error) {
-		if info, err := os.Stat(*dir); err != nil || !info.IsDir() {
-			return "", fmt.Errorf("--dir: %q is no directory", config.Clip(*dir))
+// directoryVar defines the flag of where durable brokers have their directories meanwhile.
+func directoryVar(f *pflag.FlagSet, dir *string) {
+	const usage = "where a broker that is measured has its directory meanwhile, on the disk to measure"
+	checkedVar(f, dir, "dir", ".", "path", usage, func(text string) (string, error) {
+		if info, err := os.Stat(text); err != nil || !info.IsDir() {
+			return "", fmt.Errorf("%q is no directory", config.Clip(text))
 		}
-		return filepath.Abs(*dir)
-	}
+		return filepath.Abs(text)
+	})
 }
 
-// companions is the kind of companions, as the setting.
-func (f benchFlags) companions(def string) func() (string, error) {
-	setting := config.SettingAt("companions")
-	text := f.cmd.Flags().String("companions", def,
-		"the companions that are written: "+strings.Join(setting.Choices, ", "))
-	return func() (string, error) {
-		if _, err := setting.Parse(*text); err != nil {
-			return "", fmt.Errorf("--companions: %w", err)
-		}
-		return *text, nil
-	}
+// companionsVar defines the flag of the kind of companions, as the setting.
+func companionsVar(cmd *cobra.Command, kind *string, byDefault string) {
+	choiceVar(cmd, kind, "companions", byDefault, config.SettingAt("companions").Choices, "the companions that are written")
 }
 
-// parseDeadlineRange reads a range like 5s-15s.
-func parseDeadlineRange(text string) (shortest, longest time.Duration, err error) {
+// A deadlineRange is what deadlines are spread over.
+type deadlineRange struct{ shortest, longest time.Duration }
+
+// deadlineRangeVar defines the flag of a range like 5s-15s. It begins at a send.
+func deadlineRangeVar(f *pflag.FlagSet, r *deadlineRange, send string) {
+	checkedVar(f, r, "deadline-range", "5s-15s", "range", "deadlines are spread evenly over this range after "+send, parseDeadlineRange)
+}
+
+func parseDeadlineRange(text string) (r deadlineRange, err error) {
 	first, last, ok := strings.Cut(text, "-")
 	var errs [2]error
-	shortest, errs[0] = config.ParseDuration(strings.TrimSpace(first))
-	longest, errs[1] = config.ParseDuration(strings.TrimSpace(last))
-	if !ok || errors.Join(errs[0], errs[1]) != nil {
-		return 0, 0, fmt.Errorf("--deadline-range: %q is not a range; write one like 5s-15s",
-			config.Clip(text))
+	r.shortest, errs[0] = config.ParseDuration(strings.TrimSpace(first))
+	r.longest, errs[1] = config.ParseDuration(strings.TrimSpace(last))
+	switch {
+	case !ok || errors.Join(errs[0], errs[1]) != nil:
+		return r, fmt.Errorf("%q is not a range; write one like 5s-15s", config.Clip(text))
+	case r.shortest < benchMinDeadline || r.longest > benchMaxDeadline || r.shortest > r.longest:
+		return r, fmt.Errorf("%s is out of bounds; it must go up, and lie between %s and %s", config.Clip(text), benchMinDeadline, benchMaxDeadline)
 	}
-	if shortest < benchMinDeadline || longest > benchMaxDeadline || shortest > longest {
-		return 0, 0, fmt.Errorf("--deadline-range: %s is out of bounds; it must go up, and lie between %s and %s", config.Clip(text), benchMinDeadline, benchMaxDeadline)
-	}
-	return shortest, longest, nil
-}
-
-// within checks that a flag's value lies between bounds.
-func within[T int | time.Duration](flag string, v, least, most T) error {
-	if v < least || v > most {
-		return fmt.Errorf("--%s: %v is out of bounds; it must be between %v and %v", flag, v, least,
-			most)
-	}
-	return nil
+	return r, nil
 }

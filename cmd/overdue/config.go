@@ -39,19 +39,10 @@ func (p *program) configCheckCommand() *cobra.Command {
 		Example: "  overdue config check --config overdue.yaml\n" +
 			"  overdue config check --config overdue.yaml --role proxy",
 	}
-	cmd.Flags().StringVar(&as, "role", "", "check for this command alone: run, proxy, monitor or broker")
-	completes(cmd, "role", "run", "proxy", "monitor", "broker")
-	at := -1 // in config.Roles; -1: all that the configuration could serve
-	check := func([]string) error {
-		at = slices.IndexFunc(config.Roles, func(r config.Role) bool { return r.Name == as })
-		if at < 0 && cmd.Flags().Changed("role") {
-			return fmt.Errorf("--role is %q; it must be one of run, proxy, monitor, broker", config.Clip(as))
-		}
-		return nil
-	}
-	return p.configured(cmd, everySetting, check, func(_ context.Context, c *config.Config, _ []string) error {
+	choiceVar(cmd, &as, "role", "", []string{"run", "proxy", "monitor", "broker"}, "check for this command alone")
+	return p.configured(cmd, everySetting, nothingToCheck, func(_ context.Context, c *config.Config, _ []string) error {
 		roles := c.Roles()
-		if at >= 0 {
+		if at := slices.IndexFunc(config.Roles, func(r config.Role) bool { return r.Name == as }); at >= 0 {
 			roles = config.Roles[at : at+1]
 		}
 		if err := checkRoles(c, roles); err != nil {

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -16,8 +15,6 @@ import (
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/operator/dlq"
 )
-
-const maxDeadlinesLimit = 100_000
 
 func (p *program) deadlinesCommand() *cobra.Command {
 	var through string
@@ -34,22 +31,17 @@ func (p *program) deadlinesCommand() *cobra.Command {
 		Example: "  overdue deadlines\n  overdue deadlines orders --limit 20",
 	}
 	endpointFlag(cmd, &through)
-	cmd.Flags().IntVar(&o.Limit, "limit", 50, "with a queue or topic: how many of the next deadlines to list, 1 to 100000")
+	numberVar(cmd.Flags(), &o.Limit, "limit", 50, 1, 100_000, "with a queue or topic: how many of the next deadlines to list")
 	jsonFlag(cmd, &asJSON)
 	for _, view := range historyViews {
 		addHidden(cmd, p.historyCommand(view))
 	}
 	check := func(args []string) error {
-		if len(args) > 0 {
-			o.Entity = args[0]
-			if err := config.CheckEntity(o.Entity); err != nil {
-				return err
-			}
+		if len(args) == 0 {
+			return nil
 		}
-		if o.Limit < 1 || o.Limit > maxDeadlinesLimit {
-			return fmt.Errorf("--limit is %d; it must be between 1 and %d", o.Limit, maxDeadlinesLimit)
-		}
-		return nil
+		o.Entity = args[0]
+		return config.CheckEntity(o.Entity)
 	}
 	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues"), check, func(ctx context.Context, c *config.Config, _ []string) error {
 		return p.withSource(ctx, c, through, func(source *deadlines.Source) error {

@@ -30,11 +30,8 @@ func (p *program) demoCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	cmd.Flags().BoolVar(&onWeb, "web", false, "open the dashboard, and keep everything until Ctrl-C")
-	cmd.Flags().IntVar(&n, "messages", 300, "messages per queue, 1 to 5000")
+	numberVar(cmd.Flags(), &n, "messages", 300, 1, 5000, "messages per queue")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if n < 1 || n > 5000 {
-			return &config.Error{Err: fmt.Errorf("--messages is %d; it must be between 1 and 5000", n)}
-		}
 		if asJSON && onWeb {
 			return &config.Error{Err: errors.New("--json and --web are both given; keep one")}
 		}

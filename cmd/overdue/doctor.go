@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,14 +44,8 @@ func (p *program) doctorCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.Fix, "fix", false, "create and change what the administration API can, after asking")
 	cmd.Flags().BoolVar(&o.Yes, "yes", false, "with --fix: do not ask")
 	cmd.Flags().BoolVar(&sendTest, "send-test", false, "send a test event through every sink of alerts")
-	cmd.Flags().StringVar(&x.Role, "role", operator.Roles[0], "whose rights to check: "+strings.Join(operator.Roles, ", "))
-	completes(cmd, "role", operator.Roles...)
-	check := func([]string) error {
-		if !slices.Contains(operator.Roles, x.Role) {
-			return fmt.Errorf("--role is %q; it must be one of %s", config.Clip(x.Role), strings.Join(operator.Roles, ", "))
-		}
-		return o.Check()
-	}
+	choiceVar(cmd, &x.Role, "role", operator.Roles[0], operator.Roles, "whose rights to check")
+	check := func([]string) error { return o.Check() }
 	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues"), check, func(ctx context.Context, c *config.Config, names []string) error {
 		if sendTest && len(c.Alerts) == 0 {
 			return &config.Error{Err: errors.New("--send-test has no sink to send to: alerts lists none")}

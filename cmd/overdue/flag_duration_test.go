@@ -3,6 +3,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -21,13 +22,17 @@ func TestEveryDurationFlagReadsWhatTheConfigurationReads(t *testing.T) {
 				return // the configuration reads it
 			}
 			found++
-			value, ok := f.Value.(durationFlag)
+			value, ok := f.Value.(*checkedFlag[time.Duration])
 			if !ok {
 				t.Errorf("%s --%s is a %T", c.CommandPath(), f.Name, f.Value)
 				return
 			}
 			for text, want := range map[string]time.Duration{"90s": 90 * time.Second, "7d": 168 * time.Hour, "PT1M30S": 90 * time.Second} {
-				if err := f.Value.Set(text); err != nil || *value.value != want {
+				err := f.Value.Set(text)
+				if err != nil && strings.Contains(err.Error(), "out of bounds") {
+					continue // it was read
+				}
+				if err != nil || *value.value != want {
 					t.Errorf("%s --%s %s: %v, %v; want %v", c.CommandPath(), f.Name, text, *value.value, err, want)
 				}
 			}

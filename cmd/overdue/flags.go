@@ -3,13 +3,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,7 +21,6 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
-	"overdue/internal/servicebus/duration"
 	"overdue/internal/terminal"
 )
 
@@ -48,21 +50,20 @@ func settings(paths ...string) func(path string) bool {
 
 func everySetting(string) bool { return true }
 
+func nothingToCheck([]string) error { return nil }
+
 // configFlags gives a command --config and those flags of the table that it wants.
 // The result loads the configuration once the flags have been parsed. presets may be nil.
 func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool, presets func(getenv func(string) string) []config.Preset) func() (*config.Config, error) {
 	file := cmd.Flags().String("config", "", "configuration file, YAML; - is standard input [OVERDUE_CONFIG]")
 	cmd.Annotations = map[string]string{variablesNote: "A flag of a setting has a variable as well: OVERDUE_LISTEN_ADMIN for\n" +
 		"--listen-admin. `overdue config example` prints all settings."}
-	values := map[string]*flagValue{}
 	for _, s := range config.Settings {
 		if !s.Flag || !wants(s.Path) {
 			continue
 		}
-		v := &flagValue{setting: s}
-		values[s.Path] = v
 		name := s.FlagName()
-		cmd.Flags().Var(v, name, flagHelp(s))
+		cmd.Flags().Var(&flagValue{setting: s}, name, flagHelp(s))
 		cmd.Flags().Lookup(name).Hidden = !s.Common()
 		switch s.Kind {
 		case config.KindBool:
@@ -76,11 +77,11 @@ func (p *program) configFlags(cmd *cobra.Command, wants func(path string) bool, 
 	}
 	return func() (*config.Config, error) {
 		flags := map[string]string{}
-		for path, v := range values {
-			if v.given {
-				flags[path] = v.text
+		cmd.Flags().Visit(func(f *pflag.Flag) { // those that were given
+			if v, ok := f.Value.(*flagValue); ok {
+				flags[v.setting.Path] = v.text
 			}
-		}
+		})
 		if *file == "" {
 			*file = p.getenv("OVERDUE_CONFIG")
 		}
@@ -113,6 +114,9 @@ func nameFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 
 // wrongFlag says what to do about an error in the flags of a command.
 func wrongFlag(cmd *cobra.Command, err error) error {
+	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
+	}
 	meant := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		names := slices.Collect(maps.Keys(formerFlags))
@@ -137,13 +141,12 @@ func completes(cmd *cobra.Command, flag string, values ...string) {
 type flagValue struct {
 	setting *config.Setting
 	text    string
-	given   bool
 }
 
 // String, Set and Type are what a flag of pflag needs.
 func (v *flagValue) String() string { return v.text }
 func (v *flagValue) Set(text string) error {
-	v.text, v.given = text, true
+	v.text = text
 	return nil
 }
 func (v *flagValue) Type() string {
@@ -164,33 +167,102 @@ func flagHelp(s *config.Setting) string {
 	return help
 }
 
-// durationFlag is a flag that reads every form of a duration that the configuration reads: 30s,
+// A checkedFlag is a flag whose value is read and checked with the command line.
+type checkedFlag[T any] struct {
+	value *T
+	kind  string // in help
+	parse func(text string) (T, error)
+	text  string // as it is written
+}
+
+// String, Set and Type are what a flag of pflag needs.
+func (c *checkedFlag[T]) String() string { return c.text }
+func (c *checkedFlag[T]) Set(text string) error {
+	value, err := c.parse(text)
+	if err == nil {
+		*c.value, c.text = value, text
+	}
+	return err
+}
+func (c *checkedFlag[T]) Type() string { return c.kind }
+
+// checkedVar defines such a flag. With the default "" the value stays as it is.
+func checkedVar[T any](f *pflag.FlagSet, value *T, name, byDefault, kind, usage string, parse func(text string) (T, error)) {
+	c := &checkedFlag[T]{
+		value: value,
+		kind:  kind,
+		parse: parse,
+	}
+	if byDefault != "" {
+		if err := c.Set(byDefault); err != nil {
+			panic(fmt.Sprintf("default of --%s: %v", name, err))
+		}
+	}
+	f.Var(c, name, usage)
+}
+
+// durationVar defines a flag that reads every form of a duration that the configuration reads: 30s,
 // 7d, PT30S.
-type durationFlag struct{ value *time.Duration }
-
-// durationVar defines such a flag.
 func durationVar(f *pflag.FlagSet, value *time.Duration, name string, byDefault time.Duration, usage string) {
-	*value = byDefault
-	f.Var(durationFlag{value}, name, usage)
+	boundedDurationVar(f, value, name, byDefault, math.MinInt64, math.MaxInt64, usage)
 }
 
-func (d durationFlag) Set(text string) error {
-	parsed, err := duration.Parse(text)
+func boundedDurationVar(f *pflag.FlagSet, value *time.Duration, name string, byDefault, least, most time.Duration, usage string) {
+	text := ""
+	if byDefault != 0 {
+		text = byDefault.String()
+	}
+	checkedVar(f, value, name, text, "duration", usage, within(config.ParseDuration, least, most))
+}
+
+// numberVar defines a flag that reads a whole number.
+func numberVar(f *pflag.FlagSet, value *int, name string, byDefault, least, most int, usage string) {
+	usage = fmt.Sprintf("%s, %d to %d", usage, least, most)
+	checkedVar(f, value, name, strconv.Itoa(byDefault), "int", usage, within(parseNumber, least, most))
+}
+
+// choiceVar defines a flag that reads one of several words.
+func choiceVar(cmd *cobra.Command, value *string, name, byDefault string, choices []string, usage string) {
+	checkedVar(cmd.Flags(), value, name, byDefault, "choice", usage+": "+strings.Join(choices, ", "), oneOf(choices))
+	completes(cmd, name, choices...)
+}
+
+// within bounds what parse reads.
+func within[T cmp.Ordered](parse func(text string) (T, error), least, most T) func(text string) (T, error) {
+	return func(text string) (T, error) {
+		v, err := parse(text)
+		if err == nil && !(least <= v && v <= most) {
+			err = fmt.Errorf("%v is out of bounds; it must be between %v and %v", v, least, most)
+		}
+		return v, err
+	}
+}
+
+// oneOf reads one of several words.
+func oneOf(choices []string) func(text string) (string, error) {
+	return func(text string) (string, error) {
+		if !slices.Contains(choices, text) {
+			return "", fmt.Errorf("%q is not one of %s", config.Clip(text), strings.Join(choices, ", "))
+		}
+		return text, nil
+	}
+}
+
+func parseNumber(text string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil {
-		return err
+		return 0, fmt.Errorf("%q is not a whole number", config.Clip(text))
 	}
-	*d.value = parsed
-	return nil
+	return n, nil
 }
 
-func (d durationFlag) String() string {
-	if d.value == nil {
-		return "" // pflag asks the zero value for its text
+func parseFloat(text string) (float64, error) {
+	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", config.Clip(text))
 	}
-	return d.value.String()
+	return n, nil
 }
-
-func (durationFlag) Type() string { return "duration" }
 
 // endpointFlag defines the flag that says which endpoint a command of operators connects through.
 func endpointFlag(cmd *cobra.Command, endpoint *string) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,14 +44,13 @@ func (p *program) waitCommand(name string, onceByDefault bool) *cobra.Command {
 			"  overdue wait --for drained --timeout 60s\n" +
 			"  overdue wait --once           # exit code 0 or 1",
 	}
-	state := cmd.Flags().String("for", operator.Ready, "what to wait for: ready, serving or drained")
+	var state string
+	choiceVar(cmd, &state, "for", operator.Ready, operator.AwaitedStates, "what to wait for")
 	once := cmd.Flags().Bool("once", onceByDefault, "ask once, and do not wait")
 	var timeout time.Duration
 	durationVar(cmd.Flags(), &timeout, "timeout", waitTimeout, "how long to wait; 0 = as long as it takes")
 	check := func([]string) error {
 		switch {
-		case !slices.Contains(operator.AwaitedStates, *state):
-			return fmt.Errorf("--for: %q is not one of %s", config.Clip(*state), strings.Join(operator.AwaitedStates, ", "))
 		case timeout < 0:
 			return fmt.Errorf("--timeout: %s is negative", timeout)
 		case *once && cmd.Flags().Changed("timeout"):
@@ -66,7 +64,7 @@ func (p *program) waitCommand(name string, onceByDefault bool) *cobra.Command {
 			return err
 		}
 		if *once {
-			checks, err := operator.CheckState(ctx, addr, *state)
+			checks, err := operator.CheckState(ctx, addr, state)
 			if err != nil {
 				return err
 			}
@@ -78,6 +76,6 @@ func (p *program) waitCommand(name string, onceByDefault bool) *cobra.Command {
 			ctx, cancel = context.WithTimeout(ctx, timeout)
 			defer cancel()
 		}
-		return operator.Await(ctx, addr, *state)
+		return operator.Await(ctx, addr, state)
 	})
 }
