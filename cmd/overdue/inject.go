@@ -17,6 +17,7 @@ import (
 	"overdue/internal/operator/inject"
 	"overdue/internal/operator/inject/admission"
 	"overdue/internal/terminal"
+	"overdue/internal/version"
 )
 
 // localConnection is what an app beside the sidecar connects with.
@@ -34,7 +35,8 @@ func (p *program) injectCommand() *cobra.Command {
 			"A second run changes nothing, and one with other flags replaces the sidecar. --remove takes it out again.\n" +
 			"`overdue inject serve` does the same to pods while the cluster creates them.\n\n" +
 			"Annotations of a workload or of its pod template take precedence over the flags:\n\n" + annotationList() +
-			"\nSet the connection string of the app to\n\n  " + localConnection,
+			"\nSet the connection string of the app to\n\n  " + localConnection +
+			"\n\nAn app that signs in with Entra ID needs TLS and a custom endpoint instead: see docs/start/entra.md.",
 		Example: "  overdue inject --image registry.example.com/overdue:1.0 \\\n" +
 			"    --namespace contoso.servicebus.windows.net app.yaml | kubectl apply -f -\n" +
 			"  kubectl get deploy -o yaml | overdue inject --remove - | kubectl apply -f -",
@@ -174,7 +176,7 @@ func (p *program) reportInjected(o *inject.Options, r *inject.Result) {
 	case len(r.Changed) == 0 && len(r.Skipped) == 0:
 		fmt.Fprintln(p.stderr, "nothing changed: no workload in these manifests")
 	case len(r.Changed) > 0 && !o.Remove:
-		fmt.Fprintf(p.stderr, "Set the connection string of the app to %s\n", localConnection)
+		fmt.Fprintf(p.stderr, "Set the connection string of the app to %s\nIf it signs in with Entra ID, see %s\n", localConnection, version.Doc("docs/start/entra.md"))
 	}
 }
 

@@ -185,7 +185,7 @@ func (d *endpoints) banner(b *strings.Builder) {
 		secure = 0
 	}
 	if d.cfg.Proxy.PassesCredentials() {
-		fmt.Fprintf(b, "\nApps keep the connection string of the namespace, and come here by the custom endpoint address of their SDK")
+		fmt.Fprintf(b, "\nApps keep the connection string of the namespace, or its name and their credential, and come here by the custom endpoint address of their SDK")
 		if d.certificate != nil {
 			fmt.Fprintf(b, ":\n  %s\n", "sb://"+named(d.addrs[secure], d.certificate.Names))
 		} else {

@@ -164,7 +164,7 @@ func makeSelfMade(dir string, names []string, stale bool) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil { // apps of other users read the authority there
 		return err
 	}
 	file := filepath.Join(dir, bundleFile)

@@ -60,7 +60,7 @@ func TestSelfMadeCertificateIsKept(t *testing.T) {
 	if !first.Made {
 		t.Error("Made = false, want true")
 	}
-	for name, want := range map[string]os.FileMode{bundleFile: 0o600, caFile: 0o644} {
+	for name, want := range map[string]os.FileMode{bundleFile: 0o600, caFile: 0o644, ".": 0o755} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)

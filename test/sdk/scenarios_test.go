@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// entraScenario needs a server that takes tokens of Entra ID: none that has keys of its own.
+const entraScenario = "entra"
+
 // The scenarios, and which SDKs have what they need. broker.yaml has a queue or
 // a topic of the name of each.
 var scenarios = []struct{ name, sdks string }{
@@ -66,6 +69,7 @@ var scenarios = []struct{ name, sdks string }{
 	{"tls", "js python java"},
 	{"websocket", "js python java"},
 	{"custom-endpoint", "js python java"},
+	{entraScenario, "js python java"},
 	{"administration", "js python java"},
 
 	// With Qpid JMS, which is no SDK of Azure.

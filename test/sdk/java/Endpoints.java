@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 import com.azure.core.amqp.AmqpTransportType;
+import com.azure.core.credential.AccessToken;
+import com.azure.core.credential.TokenCredential;
 import com.azure.core.exception.ResourceExistsException;
 import com.azure.core.http.HttpPipelineCallContext;
 import com.azure.core.http.HttpPipelineNextPolicy;
 import com.azure.core.http.HttpResponse;
 import com.azure.core.http.policy.HttpPipelinePolicy;
 import com.azure.core.util.UrlBuilder;
+import com.azure.messaging.servicebus.ServiceBusClientBuilder;
 import com.azure.messaging.servicebus.ServiceBusException;
 import com.azure.messaging.servicebus.ServiceBusFailureReason;
 import com.azure.messaging.servicebus.ServiceBusMessage;
@@ -46,6 +49,7 @@ final class Endpoints {
         Harness.scenario("tls", scene -> sendAndReceive(scene, AmqpTransportType.AMQP));
         Harness.scenario("websocket", scene -> sendAndReceive(scene, AmqpTransportType.AMQP_WEB_SOCKETS));
         Harness.scenario("custom-endpoint", Endpoints::customEndpoint);
+        Harness.scenario("entra", Endpoints::entra);
         Harness.scenario("administration", Endpoints::administration);
     }
 
@@ -76,12 +80,31 @@ final class Endpoints {
     private static void sendAndReceive(Harness.Scene scene, AmqpTransportType transport, String connectionString)
             throws Exception {
         try (var secure = new Harness.Scene(scene.queue, connectionString)) {
-            // This SDK takes the port from here, and from a connection string for the emulator only.
-            secure.builder.transportType(transport).customEndpointAddress("https://" + ENDPOINT.getAuthority());
-            secure.sender().sendMessages(List.of(new ServiceBusMessage("a"), new ServiceBusMessage(new byte[200_000])));
-            ServiceBusReceiverClient receiver = secure.receiver();
-            Harness.receive(receiver, 2).forEach(receiver::complete);
+            sendAndReceive(secure, transport, secure.builder);
         }
+    }
+
+    /** An app that signs in with Entra ID has the name of its namespace and a credential, whose token passes the endpoint. */
+    private static void entra(Harness.Scene scene) throws Exception {
+        TokenCredential credential = request -> {
+            // The token is for Service Bus, whatever the endpoint is.
+            Harness.equal(request.getScopes(), List.of("https://servicebus.azure.net/.default"), "scopes");
+            return Mono.just(new AccessToken("eyJhbGciOiJub25lIn0.e30.", OffsetDateTime.now().plusHours(1)));
+        };
+        for (AmqpTransportType transport : List.of(AmqpTransportType.AMQP, AmqpTransportType.AMQP_WEB_SOCKETS)) {
+            try (var secure = new Harness.Scene(scene.queue, Harness.TLS_CONNECTION_STRING)) {
+                sendAndReceive(secure, transport, secure.builder.credential("contoso.servicebus.windows.net", credential));
+            }
+        }
+    }
+
+    private static void sendAndReceive(Harness.Scene secure, AmqpTransportType transport, ServiceBusClientBuilder builder)
+            throws Exception {
+        // This SDK takes the port from here, and from a connection string for the emulator only.
+        builder.transportType(transport).customEndpointAddress("https://" + ENDPOINT.getAuthority());
+        secure.sender().sendMessages(List.of(new ServiceBusMessage("a"), new ServiceBusMessage(new byte[200_000])));
+        ServiceBusReceiverClient receiver = secure.receiver();
+        Harness.receive(receiver, 2).forEach(receiver::complete);
     }
 
     /** The connection string is that of a namespace elsewhere, and so is the audience of every token. */

@@ -62,6 +62,26 @@ scenario("custom-endpoint", async ({ queue }) => {
   }
 });
 
+// An app that signs in with Entra ID has the name of its namespace and a credential. Its token is for
+// Service Bus, and passes the endpoint.
+scenario("entra", async ({ queue }) => {
+  const credential = {
+    async getToken(scope) {
+      assert.equal(String(scope), "https://servicebus.azure.net//.default");
+      return { token: "eyJhbGciOiJub25lIn0.e30.", expiresOnTimestamp: Date.now() + 3_600_000 };
+    },
+  };
+  const customEndpointAddress = tlsConnectionString.split(";")[0].replace("Endpoint=", "");
+  for (const options of [{}, { webSocketOptions: { webSocket: WebSocket } }]) {
+    const scene = new Scene(queue, { credential, customEndpointAddress, ...options });
+    try {
+      await sendAndReceive(scene);
+    } finally {
+      await scene.close();
+    }
+  }
+});
+
 scenario("administration", async (scene) => {
   const admin = new ServiceBusAdministrationClient(adminConnectionString);
 

@@ -31,8 +31,9 @@ export function scenario(name, fn) {
 export class Scene {
   constructor(name, options = {}) {
     this.queue = name;
-    const { connectionString: to = connectionString, ...others } = options;
-    this.client = new ServiceBusClient(to, { retryOptions, ...others });
+    const { connectionString: to = connectionString, credential, ...others } = options;
+    const clientOptions = { retryOptions, ...others };
+    this.client = credential ? new ServiceBusClient("contoso.servicebus.windows.net", credential, clientOptions) : new ServiceBusClient(to, clientOptions);
   }
   sender(entity = this.queue) {
     return this.client.createSender(entity);

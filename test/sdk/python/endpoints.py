@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The other ways in: TLS, WebSocket, and the administration API over HTTPS."""
 
+import time
 from datetime import datetime, timedelta, timezone
 
+from azure.core.credentials import AccessToken
 from azure.core.exceptions import ResourceExistsError, ResourceNotFoundError
 from azure.servicebus import ServiceBusMessage, TransportType
 from azure.servicebus.exceptions import ServiceBusConnectionError
@@ -30,13 +32,15 @@ from harness import (
 ENDPOINT = TLS_CONNECTION_STRING.split(";")[0].removeprefix("Endpoint=")
 
 
-def secure_scene(queue, transport, connection_string):
+def secure_scene(queue, transport, connection_string, credential=None):
     options = {"transport_type": transport} if transport else {}
-    return Scene(queue, connection_string, connection_verify=CA_FILE, custom_endpoint_address=ENDPOINT, **options)
+    return Scene(
+        queue, connection_string, credential, connection_verify=CA_FILE, custom_endpoint_address=ENDPOINT, **options
+    )
 
 
-def send_and_receive(queue, transport, connection_string=TLS_CONNECTION_STRING):
-    scene = secure_scene(queue, transport, connection_string)
+def send_and_receive(queue, transport, connection_string=TLS_CONNECTION_STRING, credential=None):
+    scene = secure_scene(queue, transport, connection_string, credential)
     try:
         # A custom endpoint means WebSocket where nothing else is said.
         equal(scene.client._config.transport_type, transport or TransportType.AmqpOverWebsocket, "transport")
@@ -72,6 +76,22 @@ def custom_endpoint(scene):
         fails_with(ServiceBusConnectionError, lambda: refused.sender())
     finally:
         refused.close()
+
+
+class StaticCredential:
+    """The token is for Service Bus, whatever the endpoint is."""
+
+    def get_token(self, *scopes, **_):
+        equal(scopes, ("https://servicebus.azure.net//.default",), "scopes")
+        return AccessToken("eyJhbGciOiJub25lIn0.e30.", int(time.time()) + 3600)
+
+
+@scenario("entra")
+def entra(scene):
+    """An app that signs in with Entra ID has the name of its namespace and a credential, whose token passes the
+    endpoint."""
+    send_and_receive(scene.queue, TransportType.Amqp, credential=StaticCredential())
+    send_and_receive(scene.queue, TransportType.AmqpOverWebsocket, credential=StaticCredential())
 
 
 @scenario("administration")

@@ -49,9 +49,12 @@ class Scene:
     """What a scenario works with: a client, and the queue or topic of its name. Senders and receivers are
     closed behind it."""
 
-    def __init__(self, name, connection_string=CONNECTION_STRING, **options):
+    def __init__(self, name, connection_string=CONNECTION_STRING, credential=None, **options):
         self.queue = name
-        self.client = ServiceBusClient.from_connection_string(connection_string, retry_backoff_factor=0.1, **options)
+        if credential:
+            self.client = ServiceBusClient("contoso.servicebus.windows.net", credential, retry_backoff_factor=0.1, **options)
+        else:
+            self.client = ServiceBusClient.from_connection_string(connection_string, retry_backoff_factor=0.1, **options)
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(self.client)
 
