@@ -205,7 +205,7 @@ docs: ## what is generated from code
 	go test ./cmd/overdue -run TestGeneratedPagesAreFresh -update
 	go test ./internal/app -run TestTheMetricsPageIsFresh -update
 	go test ./deploy -run TestDashboardsAreFresh -update
-	go test ./internal/operator/verify -run TestThePageShowsTheTable -update
+	go test ./internal/operator/verify -run TestPagesShowTheAssumptions -update
 	go test ./internal/operator/plan -run TestPicturesAreFresh -update
 	go test ./test/bench -run 'TestPagesQuoteTheFiguresOfTheResults|TestThePageAndThePictureOfPeers|TestThePicturesOfTheDemo' -update
 	cp deploy/prometheus/overdue.rules.yml deploy/helm/overdue/files/

@@ -3,10 +3,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -21,28 +23,50 @@ import (
 	"overdue/internal/version"
 )
 
+// verifyFlags say what becomes of the report.
+type verifyFlags struct {
+	asJSON, yes, strict bool
+	report              string // the file for an issue; "" = none
+}
+
+// writeReport writes the report for an issue, if there is a file for it.
+func (f *verifyFlags) writeReport(r *verify.Report) error {
+	if f.report == "" {
+		return nil
+	}
+	var text bytes.Buffer
+	if err := r.WriteMarkdown(&text); err != nil {
+		return err
+	}
+	if err := os.WriteFile(f.report, text.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("--report: %w", err)
+	}
+	return nil
+}
+
 func (p *program) verifyCommand() *cobra.Command {
-	var asJSON, yes, strict bool
+	var f verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify [assumption…]",
 		Short: "Try what Overdue assumes of Service Bus, on queues of its own",
 		Long: "Tries each assumption about Service Bus that a guarantee rests on, on queues (overdue-verify-…) that it\n" +
 			"makes and removes. It says beforehand what that costs, and asks. Without a namespace it tries the broker\n" +
 			"at broker.listen. Arguments choose assumptions by their ids; docs/internals/servicebus.md explains each.\n\n" +
-			"The report has no names of the namespace, so it can be attached to an issue. Exit code 1 if an assumption\n" +
-			"is wrong, or if none could be tried (with --strict: if one could not), 2 for bad usage or configuration, 0\n" +
-			"otherwise.\n" +
+			"With --report it also writes a file for an issue of the kind Verify report, which has no name, key or\n" +
+			"address. Exit code 1 if an assumption is wrong, or if none could be tried (with --strict: if one could\n" +
+			"not), 2 for bad usage or configuration, 0 otherwise.\n" +
 			"If queues cannot be removed, they delete themselves after five idle minutes.",
-		Example: "  overdue doctor verify --namespace contoso.servicebus.windows.net\n" +
+		Example: "  overdue doctor verify --namespace contoso.servicebus.windows.net --report verify.md\n" +
 			"  overdue doctor verify --yes --json > report.json\n" +
 			"  overdue doctor verify release-keeps-count dead-letter-number",
 		ValidArgs: verify.IDs(),
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print only the report, as JSON")
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&strict, "strict", false, "also exit with 1 if an assumption could not be tried")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print only the report, as JSON")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "also exit with 1 if an assumption could not be tried")
+	cmd.Flags().StringVar(&f.report, "report", "", "the file to write the report for an issue to, in Markdown")
 	check := func(only []string) error {
-		if asJSON && !yes {
+		if f.asJSON && !f.yes {
 			return errors.New("--json leaves no room for the question; add --yes, or leave out --json")
 		}
 		return checkAssumptions(only)
@@ -58,17 +82,17 @@ func (p *program) verifyCommand() *cobra.Command {
 			return err
 		}
 		width := terminal.Width(p.stdout)
-		if !asJSON {
+		if !f.asJSON {
 			if err := verify.Announce(p.stdout, client.Namespace.Host, width, only...); err != nil {
 				return err
 			}
 		}
-		if !yes {
+		if !f.yes {
 			if agreed, err := terminal.Ask(p.stdout, cmd.InOrStdin(), "Proceed?"); err != nil || !agreed {
 				return err
 			}
 		}
-		return p.verify(ctx, client, tier, only, asJSON, strict)
+		return p.verify(ctx, client, tier, only, &f)
 	})
 }
 
@@ -87,25 +111,31 @@ func checkAssumptions(ids []string) error {
 	return nil
 }
 
-// verify tries assumptions and prints the report.
-func (p *program) verify(ctx context.Context, client *operator.Client, tier string, only []string, asJSON, strict bool) error {
+// sdkModule is the SDK that the trials use.
+const sdkModule = "github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
+
+// verify tries assumptions, prints the report, and writes the one for an issue.
+func (p *program) verify(ctx context.Context, client *operator.Client, tier string, only []string, f *verifyFlags) error {
 	admin, err := client.Administration()
 	if err != nil {
 		return err
+	}
+	if err := f.writeReport(&verify.Report{}); err != nil { // before the trials, which take minutes
+		return &config.Error{Err: err}
 	}
 	bar := terminal.NewBar(p.stderr, p.getenv, "tried", verify.Count(only))
 	report, failed := verify.Try(ctx, verify.Config{
 		Client: client.SDK, Links: client.Links, Admin: admin, Done: func(*verify.Result) { bar.Add(1) },
 	}, only...)
 	bar.End()
-	report.Version, report.Tier = version.String(), tier
+	report.Version, report.SDK, report.Tier = version.String(), "azservicebus "+version.Module(sdkModule), tier
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted; the queues have been removed, or delete themselves after five idle minutes: %w", failed)
 	}
-	err = p.print(asJSON, report, func(w io.Writer, width int) error {
+	err = p.print(f.asJSON, report, func(w io.Writer, width int) error {
 		return report.WriteText(terminal.Raw(w), terminal.Colored(w, p.getenv), width)
 	})
-	return errors.Join(err, failed, report.Err(strict))
+	return errors.Join(err, f.writeReport(report), failed, report.Err(f.strict))
 }
 
 // administrationTier asks the administration API for the tier. Its first answer shows where it is.

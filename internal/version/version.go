@@ -26,6 +26,18 @@ func String() string {
 	return "(devel)"
 }
 
+// Module is the version of a module that this program is built with.
+func Module(path string) string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range info.Deps {
+			if m.Path == path {
+				return m.Version
+			}
+		}
+	}
+	return "(devel)"
+}
+
 const unknownRevision = "unknown"
 
 // Revision is the commit that the program was built from, unknownRevision outside of a checkout.

@@ -121,13 +121,24 @@ func (o *Options) write(w io.Writer, found *result) error {
 	case o.Errors:
 		shown = found.errors().worstFirst()
 	}
-	if err := found.writeText(w, shown, o.Color, o.Width); err != nil || found.Hint == "" {
+	if err := found.writeText(w, shown, o.Color, o.Width); err != nil {
 		return err
 	}
-	hint := fmt.Sprintf("Only sinks and Redis were examined, because %s.", found.Hint)
-	_, err := fmt.Fprintln(w, terminal.Wrap(hint, o.Width, 0))
+	last := ""
+	switch {
+	case found.Hint != "":
+		last = fmt.Sprintf("Only sinks and Redis were examined, because %s.", found.Hint)
+	case !o.Errors && found.Count(Error) == 0:
+		last = nextSteps
+	default:
+		return nil
+	}
+	_, err := fmt.Fprintln(w, terminal.Wrap(last, o.Width, 0))
 	return err
 }
+
+// nextSteps is the last line where there is no error.
+const nextSteps = "Only the namespace itself can confirm what Overdue assumes of it: overdue doctor verify tries that, and overdue doctor lag measures."
 
 // introduction is printed when no namespace is configured. It fits into 100 columns.
 const introduction = `There is nothing to examine, because %s.
@@ -146,7 +157,8 @@ In a namespace the doctor checks
 Try it with a namespace, or with a broker on this machine:
   overdue doctor --namespace contoso.servicebus.windows.net
   %s='Endpoint=sb://…' overdue doctor
-  overdue doctor lag                    # measures native against eager expiry in a namespace
+  overdue doctor verify                 # tries what Overdue assumes of the namespace
+  overdue doctor lag                    # measures native against eager expiry there
   overdue demo                          # the same on an embedded broker
 `
 

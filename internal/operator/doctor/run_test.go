@@ -42,7 +42,7 @@ func TestRunFailsIfThereIsAnError(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		if text, err := open(t, wellMade...).run(Options{Strict: true}); err != nil || !strings.HasSuffix(text, "\ncontoso.test: nothing to fix.\n") {
+		if text, err := open(t, wellMade...).run(Options{Strict: true}); err != nil || !strings.HasSuffix(text, "\ncontoso.test: nothing to fix.\n"+nextSteps+"\n") {
 			t.Errorf("Run = %v, want nil:\n%s", err, text)
 		}
 	})
@@ -80,7 +80,7 @@ Proceed? [y/N] `
 				t.Errorf("answer %q:\n%s", answer, text)
 			}
 			// After changes, it examines and reports again.
-			if agreed != strings.HasSuffix(text, "\ncontoso.test: nothing to fix.\n") {
+			if agreed != strings.HasSuffix(text, "\ncontoso.test: nothing to fix.\n"+nextSteps+"\n") {
 				t.Errorf("answer %q: the last report is\n%s", answer, text)
 			}
 		})

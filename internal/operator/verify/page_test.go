@@ -16,9 +16,12 @@ var update = flag.Bool("update", false, "write what is generated of the page ins
 
 const page = "../../../docs/internals/servicebus.md"
 
-// The page on Service Bus has to show the tables of assumptions and of quirks.
-func TestThePageShowsTheTable(t *testing.T) {
+// The page on Service Bus has to show the tables of assumptions and of quirks, and the pages for users how certain they are.
+func TestPagesShowTheAssumptions(t *testing.T) {
 	generated.Check(t, page, *update, map[string]string{"assumptions": assumptionsTable(), "quirks": quirksTable()})
+	for _, page := range []string{"../../../README.md", "../../../docs/start/namespace.md"} {
+		generated.Check(t, page, *update, map[string]string{"certainty": Certainty() + "\n"})
+	}
 }
 
 func assumptionsTable() string {

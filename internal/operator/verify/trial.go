@@ -28,22 +28,60 @@ const (
 	Unknown   Verdict = "could not tell"
 )
 
+// verdicts is the order of reports.
+var verdicts = []Verdict{Otherwise, Unknown, AsAssumed}
+
 // answer is what a trial found.
 type answer struct {
 	verdict Verdict
-	detail  string // what was seen; "" if there is nothing to add
+	detail  string // what was seen, in our own words; "" if there is nothing to add
+	err     error  // that was seen; it may have names of the namespace
 }
 
 func asAssumed(format string, args ...any) answer {
-	return answer{AsAssumed, fmt.Sprintf(format, args...)}
+	return answer{verdict: AsAssumed, detail: fmt.Sprintf(format, args...)}
 }
 
 func otherwise(format string, args ...any) answer {
-	return answer{Otherwise, fmt.Sprintf(format, args...)}
+	return answer{verdict: Otherwise, detail: fmt.Sprintf(format, args...)}
 }
 
-// untold is the answer of a trial that failed.
-func untold(err error) answer { return answer{Unknown, failure.Reason(err)} }
+// refused is otherwise for a request that failed.
+func refused(request string, err error) answer {
+	return answer{
+		verdict: Otherwise,
+		detail:  request + " failed",
+		err:     err,
+	}
+}
+
+// untold is the answer of a trial that could not tell.
+func untold(reason string) answer { return answer{verdict: Unknown, detail: reason} }
+
+// failed is the answer of a trial of which a step failed.
+func failed(err error) answer {
+	seen, creation := (observation)(""), (*creationError)(nil)
+	switch {
+	case errors.As(err, &seen):
+		return untold(string(seen))
+	case errors.As(err, &creation):
+		return answer{
+			verdict: Unknown,
+			detail:  "creating a queue failed",
+			err:     creation.error,
+		}
+	}
+	return answer{verdict: Unknown, err: err}
+}
+
+// A creationError says why a queue could not be created.
+type creationError struct{ error }
+
+// An observation is an error in our own words.
+type observation string
+
+// Error returns the words.
+func (o observation) Error() string { return string(o) }
 
 // when is as assumed if held, and otherwise if not. The detail is that of the second.
 func when(held bool, format string, args ...any) answer {
@@ -95,7 +133,7 @@ func (t *trial) do(step func() error) {
 func (t *trial) run(try func(*trial) answer) answer {
 	found := try(t)
 	if t.err != nil {
-		return untold(t.err)
+		return failed(t.err)
 	}
 	return found
 }
@@ -120,7 +158,7 @@ func (t *trial) create(name string, p *admin.QueueProperties) {
 		ctx, cancel := context.WithTimeout(t.ctx, changeTimeout)
 		defer cancel()
 		if _, err := t.cfg.Admin.CreateQueue(ctx, name, &admin.CreateQueueOptions{Properties: p}); err != nil {
-			return fmt.Errorf("create the queue %s: %w", name, failure.Plain(err))
+			return &creationError{err}
 		}
 		return nil
 	})
@@ -263,7 +301,7 @@ func (t *trial) receive(queue string, n int, f func(*link.Receiver, []*link.Rece
 			case err != nil:
 				return err
 			case m == nil:
-				return fmt.Errorf("only %d of %d messages came within %v", len(ms), n, receiveWait)
+				return observation(fmt.Sprintf("only %d of %d messages came within %v", len(ms), n, receiveWait))
 			}
 			t.operations++
 			ms = append(ms, m)
@@ -297,11 +335,11 @@ func notFound(err error) bool {
 	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound
 }
 
-var (
-	errGone     = errors.New("a message that was sent was gone before its time to live ended")
-	errAlone    = errors.New("a message was dead-lettered although nobody had received")
-	errHidden   = errors.New("a peek does not show messages that have expired")
-	errNoLetter = errors.New("an overdue message did not come to the dead-letter queue within 5 s of a receive")
+const (
+	errGone     = observation("a message that was sent was gone before its time to live ended")
+	errAlone    = observation("a message was dead-lettered although nobody had received")
+	errHidden   = observation("a peek does not show messages that have expired")
+	errNoLetter = observation("an overdue message did not come to the dead-letter queue within 5 s of a receive")
 )
 
 // wait waits, unless the time of the trial ends.

@@ -18,7 +18,7 @@ func releaseKeepsCount(t *trial) answer {
 	const times = 2
 	for range times {
 		if id := t.nudge(q); id == "" {
-			return untold(errNothingCame)
+			return untold(string(errNothingCame))
 		}
 	}
 	page := t.peek(q, 1)
@@ -53,7 +53,7 @@ func peekShowsExpired(t *trial) answer {
 	case t.letter(q) == nil:
 		return otherwise("a message that had expired was in neither queue")
 	}
-	return answer{Unknown, "it went to the dead-letter queue although nobody had received"}
+	return untold("it went to the dead-letter queue although nobody had received")
 }
 
 func peekShowsLocked(t *trial) answer {
@@ -126,7 +126,7 @@ func sessionFilter(t *trial) (found answer) {
 		}
 		switch {
 		case err != nil:
-			found = otherwise("a peek without a session failed: %v", err)
+			found = refused("a peek without a session", err)
 			return nil
 		case len(page) != 2:
 			found = otherwise("a peek without a session showed %d of 2 messages", len(page))
@@ -134,7 +134,7 @@ func sessionFilter(t *trial) (found answer) {
 		}
 		r, err := t.cfg.Links.BareReceiver(t.ctx, q, to.Ptr("b"))
 		if err != nil {
-			found = otherwise("a session was not accepted: %v", err)
+			found = refused("accepting a session", err)
 			return nil
 		}
 		defer r.Close(t.ctx)
@@ -168,7 +168,7 @@ func forwardRenumbers(t *trial) answer {
 		}
 		t.wait(time.Second)
 	}
-	return answer{Unknown, "it was not forwarded within 10 s"}
+	return untold("it was not forwarded within 10 s")
 }
 
 func partitionNumbers(t *trial) (found answer) {
@@ -222,7 +222,7 @@ func addresses(t *trial) (found answer) {
 	t.create(q, &admin.QueueProperties{AutoDeleteOnIdle: to.Ptr(idle)})
 	t.do(func() error {
 		if _, err := t.tryPeek(q, 1); err != nil {
-			found = otherwise("a peek at a queue with slashes and dots in its name failed: %v", err)
+			found = refused("a peek at a queue with slashes and dots in its name", err)
 			return nil
 		}
 		_, err := t.tryPeek(t.prefix+"%2Fwith.dots%2Fand_more", 1)

@@ -3,7 +3,6 @@
 package verify
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,12 +12,10 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-var (
-	errNothingCame  = errors.New("no message came although one was sent")
-	errWholeSeconds = errors.New("the stamps are in whole seconds")
-)
-
 const (
+	errNothingCame  = observation("no message came although one was sent")
+	errWholeSeconds = observation("the stamps are in whole seconds")
+
 	// ahead is how long before their time trials schedule messages. It is longer than the clocks of a
 	// namespace and of this machine are apart.
 	ahead = 5 * time.Second
@@ -76,7 +73,7 @@ func (t *trial) activated(q string, n int) []*link.Message {
 		t.wait(2 * time.Second)
 	}
 	t.do(func() error {
-		return fmt.Errorf("%d scheduled messages were not all active 10 s after their time", n)
+		return observation(fmt.Sprintf("%d scheduled messages were not all active 10 s after their time", n))
 	})
 	return nil
 }
@@ -170,5 +167,5 @@ func activationRestamps(t *trial) answer {
 				"number %d before and %d after, enqueued %v after its time", numbers[0], m.SequenceNumber, m.EnqueuedTime.Sub(m.ScheduledEnqueueTime))
 		}
 	}
-	return untold(errNothingCame)
+	return untold(string(errNothingCame))
 }

@@ -24,8 +24,10 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus/admin"
 	"golang.org/x/sync/errgroup"
 
+	"overdue/internal/broker/quirk"
 	"overdue/internal/escape"
 	"overdue/internal/plural"
+	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/terminal"
 )
@@ -57,6 +59,8 @@ type Result struct {
 	Guarantees string  `json:"guarantees,omitempty"`
 	Program    string  `json:"program"` // what it does if the assumption is wrong
 
+	public     string // Detail without words of the service or the network
+	quirk      quirk.Set
 	operations int
 }
 
@@ -80,10 +84,11 @@ func chosen(only []string) (all []*Assumption) {
 	return all
 }
 
-// A Report is what became of all of them. It has no names of the namespace, so it can be attached to
-// an issue.
+// A Report is what became of all of them. Its details may quote the service, with its names; those of
+// WriteMarkdown do not.
 type Report struct {
 	Version    string    `json:"version"`
+	SDK        string    `json:"sdk"`
 	Time       time.Time `json:"time"`
 	Seconds    float64   `json:"seconds"`
 	Tier       string    `json:"tier,omitempty"`
@@ -114,7 +119,7 @@ func Try(ctx context.Context, cfg Config, only ...string) (*Report, error) {
 	var mu sync.Mutex
 	var errs []error
 	for i, a := range chosen(only) {
-		r := &Result{ID: a.ID, Assumption: a.What, Certainty: a.Mark, Guarantees: a.Guarantees, Program: a.Otherwise}
+		r := &Result{ID: a.ID, Assumption: a.What, Certainty: a.Mark, Guarantees: a.Guarantees, Program: a.Otherwise, quirk: a.Quirk}
 		report.Results = append(report.Results, r)
 		prefix := fmt.Sprintf("overdue-verify-%s-%d", run, i)
 		g.Go(func() error {
@@ -137,16 +142,27 @@ func Try(ctx context.Context, cfg Config, only ...string) (*Report, error) {
 // settle tries one assumption and removes its queues.
 func (r *Result) settle(ctx context.Context, cfg *Config, a *Assumption, prefix string) error {
 	if !a.Tried() {
-		r.Verdict, r.Detail = Unknown, "not tried: "+a.untried
+		r.tell(untold("not tried: " + a.untried))
 		return nil
 	}
 	t := &trial{ctx: ctx, cfg: cfg, prefix: prefix}
-	found := answer{Unknown, "there was no time for it"}
+	found := untold("there was no time for it")
 	if ctx.Err() == nil {
 		found = t.run(a.try)
 	}
-	r.Verdict, r.Detail, r.operations = found.verdict, found.detail, t.operations
+	r.tell(found)
+	r.operations = t.operations
 	return t.remove()
+}
+
+// tell sets what was found.
+func (r *Result) tell(found answer) {
+	r.Verdict, r.Detail, r.public = found.verdict, found.detail, found.detail
+	if found.err == nil {
+		return
+	}
+	join := func(words string) string { return strings.TrimPrefix(found.detail+": "+words, ": ") }
+	r.Detail, r.public = join(failure.Reason(found.err)), join(class(found.err))
 }
 
 // Count is how many results there are for these ids, or for all.
@@ -182,7 +198,7 @@ const (
 // It escapes what comes from outside. w must not escape, because it gets colors.
 func (r *Report) WriteText(w io.Writer, color bool, width int) error {
 	var b strings.Builder
-	for _, v := range []Verdict{Otherwise, Unknown, AsAssumed} {
+	for _, v := range verdicts {
 		for _, x := range r.Results {
 			if x.Verdict == v {
 				x.write(&b, color, width)
@@ -195,6 +211,9 @@ func (r *Report) WriteText(w io.Writer, color bool, width int) error {
 	}
 	fmt.Fprintf(&b, "\n%d as assumed, %d otherwise, %d unknown; %s in %.1f s%s\n",
 		r.Count(AsAssumed), r.Count(Otherwise), r.Count(Unknown), plural.Of(r.Operations, "operation", "operations"), r.Seconds, escape.Text(tier))
+	if settings := r.Settings(); settings != "" {
+		fmt.Fprintf(&b, "\nAn embedded broker behaves like this namespace with:\n%s", settings)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -84,7 +84,14 @@ func TestAQuirkIsNoticed(t *testing.T) {
 		}
 		t.Run(a.Quirk.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				for _, r := range try(t, a.Quirk).Results {
+				report := try(t, a.Quirk)
+				if !report.Quirks().Has(a.Quirk) || quirksOf(t, report.Settings()) != report.Quirks() {
+					t.Errorf("the report has the settings\n%swant the quirk %s", report.Settings(), a.Quirk)
+				}
+				if text := markdown(t, report); !strings.Contains(text, "| otherwise | `"+a.ID+"` | "+string(a.Mark)+" | ") || !strings.Contains(text, report.Settings()) {
+					t.Errorf("the report for an issue has not both what is otherwise and the settings:\n%s", text)
+				}
+				for _, r := range report.Results {
 					switch {
 					case r.ID == a.ID && (r.Verdict != Otherwise || r.Detail == ""):
 						t.Errorf("%s: %s (%s), want otherwise", r.ID, r.Verdict, r.Detail)
