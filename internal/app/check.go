@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"go.uber.org/zap"
-
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/config"
@@ -51,7 +49,7 @@ func Check(c *config.Config, r config.Role) error {
 		return errors.Join(errs...)
 	}
 	pair("broker.tls.certFile", c.Broker.TLS.CertFile, c.Broker.TLS.KeyFile)
-	cfg, _ := brokerConfig(c, r, zap.NewNop())
+	cfg, _ := brokerConfig(c, r)
 	b, err := broker.New(cfg)
 	if err != nil {
 		return errors.Join(append(errs, err)...)

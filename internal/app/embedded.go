@@ -30,7 +30,7 @@ import (
 // brokerConfig is how the embedded broker of a role is set up, and the key that the components of
 // the same process use where it has keys. broker.New refuses what reading the configuration has
 // not.
-func brokerConfig(c *config.Config, r config.Role, log *zap.Logger) (cfg broker.Config, own broker.AuthorizationRule) {
+func brokerConfig(c *config.Config, r config.Role) (cfg broker.Config, own broker.AuthorizationRule) {
 	b := &c.Broker
 	cfg = broker.Config{
 		Quirks:                quirk.Of(b.Quirks...),
@@ -42,7 +42,6 @@ func brokerConfig(c *config.Config, r config.Role, log *zap.Logger) (cfg broker.
 		AcceptJWT:             b.AcceptJWT,
 		LinkIdleTimeout:       b.LinkIdleTimeout,
 		ConnectionIdleTimeout: b.ConnectionIdleTimeout,
-		ErrorLog:              func(err error) { log.Debug("broker connection ended", zap.Error(err)) },
 		Queues:                c.BrokerQueues(),
 		Topics:                c.BrokerTopics(),
 	}
@@ -97,7 +96,7 @@ type embedded struct {
 
 // startBroker serves the embedded broker on all its endpoints.
 func startBroker(ctx context.Context, e *environment, endpoints []net.Listener) (*embedded, error) {
-	cfg, own := brokerConfig(e.cfg, e.role, e.log)
+	cfg, own := brokerConfig(e.cfg, e.role)
 	var cert *listener.Certificate
 	if t := &e.cfg.Broker.TLS; t.Enabled {
 		var err error
@@ -121,10 +120,12 @@ func startBroker(ctx context.Context, e *environment, endpoints []net.Listener) 
 		e.log.Warn("broker.insecure: everyone who reaches the embedded broker can read, send and delete all its messages, without a key or TLS",
 			zap.Strings("addresses", open), zap.String("next", "let only tests reach these addresses, or set broker.tls.enabled and broker.keys"))
 	}
+	clients := &clientLog{log: e.log}
+	b.Watch(clients.note)
 	web := httpapi.Config{
 		Broker:     b,
 		Version:    version.String(),
-		ErrorLog:   cfg.ErrorLog,
+		ErrorLog:   clients.ended,
 		NotApplied: e.logNotApplied,
 		Metrics:    adminport.MetricsHandler(e.registry),
 	}

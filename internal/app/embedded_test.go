@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
 	"overdue/internal/broker"
 	"overdue/internal/config"
 	"overdue/internal/listener"
@@ -70,7 +68,7 @@ func TestAFileOfTheEmulatorMayNameTheMonitorQueue(t *testing.T) {
 		}
 		for _, r := range []config.Role{config.RoleRun, config.RoleBroker} {
 			var found []broker.QueueConfig
-			set, _ := brokerConfig(c, r, zap.NewNop())
+			set, _ := brokerConfig(c, r)
 			for _, q := range set.Queues {
 				if strings.EqualFold(q.Name, "overdue-monitor") {
 					found = append(found, q)
@@ -103,7 +101,7 @@ func TestExampleOfTheBrokerIsAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the example does not load: %v", err)
 	}
-	cfg, _ := brokerConfig(c, config.RoleBroker, zap.NewNop())
+	cfg, _ := brokerConfig(c, config.RoleBroker)
 	b, err := broker.New(cfg)
 	if err != nil {
 		t.Fatalf("the broker refuses the example: %v", err)

@@ -99,13 +99,17 @@ alerts: [{webhook: {url: "http://127.0.0.1:1/hook"}}]
 		`overdue_deadline_lag_seconds_count{entity="orders"} 0`, `overdue_outstanding_deadlines{entity="orders"} 0`,
 		`overdue_sends_total{endpoint="amqp",entity="orders",result="monitored"} 0`, `overdue_sends_total{endpoint="rest",entity="events",result="refused"} 0`,
 		`overdue_alerts_total{result="ok",sink="webhook"} 0`, `overdue_alerts_total{result="error",sink="webhook"} 0`,
+		`overdue_broker_messages{entity="orders",state="active"} 0`, `overdue_broker_incoming_messages_total{entity="events"} 0`,
+		`overdue_broker_settled_messages_total{entity="events/Subscriptions/audit",outcome="complete"} 0`,
+		`overdue_broker_dead_letters_total{entity="orders",reason="TTLExpiredException"} 0`,
+		`overdue_broker_errors_total{condition="amqp:not-found"} 0`, `overdue_broker_links{role="sender"} 0`,
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("GET /metrics lacks %s", want)
 		}
 	}
-	if strings.Contains(body, `"unwatched"`) {
-		t.Error("a queue that is not monitored has series")
+	if strings.Contains(body, `overdue_deadlines_total{entity="unwatched"`) {
+		t.Error("a queue that is not monitored has deadlines")
 	}
 }
 

@@ -22,8 +22,16 @@ type Activity struct {
 	Refusal  *amqp.Error // nil: it was done
 }
 
+// IsMissing reports whether the client named an entity that does not exist.
+func (a *Activity) IsMissing() bool {
+	return a.Refusal != nil && a.Refusal.Condition == amqp.ErrCondNotFound && a.Entity() != ""
+}
+
+// Entity returns the path of the entity that Path names.
+func (a *Activity) Entity() string { return parseAddress(a.Path).Entity() }
+
 // Watch calls f with everything that clients do from now on. It has to be called before clients are
-// served. They wait for f, which must neither block nor call the broker.
+// served. They wait for f, which must not block.
 func (b *Broker) Watch(f func(Activity)) { b.watcher = f }
 
 // Note counts an activity, and lets the watcher know of it. Operations over HTTP are noted by those
