@@ -36,6 +36,7 @@ func brokerConfig(c *config.Config, r config.Role) (cfg broker.Config, own broke
 		Quirks:                quirk.Of(b.Quirks...),
 		AutoCreate:            b.AutoCreate,
 		AutoCreateConfig:      config.OnDemandQueue,
+		ClockOffset:           b.ClockOffset,
 		MaxMessageSize:        uint64(b.MaxMessageSize),
 		Expiry:                map[string]queue.Expiry{"lazy": queue.Lazy, "lazy-head": queue.LazyHead, "eager": queue.Eager}[b.Expiry],
 		Isolate:               b.Isolate,

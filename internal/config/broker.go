@@ -33,6 +33,7 @@ type Broker struct {
 	Quirks                []string      `mapstructure:"quirks"`
 	AutoCreate            bool          `mapstructure:"autoCreate"`
 	MonitorQueue          bool          `mapstructure:"monitorQueue"`
+	ClockOffset           time.Duration `mapstructure:"clockOffset"`
 	MaxMessageSize        int64         `mapstructure:"maxMessageSize"`
 	LinkIdleTimeout       time.Duration `mapstructure:"linkIdleTimeout"`
 	ConnectionIdleTimeout time.Duration `mapstructure:"connectionIdleTimeout"`

@@ -277,6 +277,8 @@ var brokerSettings = slices.Concat([]*Setting{
 		Help: "Whether a queue exists from the moment a client names it. Such a queue dead-letters what expires, so that Overdue can do its work; in Azure, deadLetteringOnMessageExpiration is off by default."},
 	{Path: "broker.monitorQueue", Kind: KindBool, Default: "true", Flag: true,
 		Help: "Whether `overdue broker` makes the monitor queue, so that a proxy and a monitor can use it at once. `overdue run` always does."},
+	{Path: "broker.clockOffset", Kind: kindDuration, Default: "0s", min: -day / 2, max: day / 2,
+		Help: "How far the embedded broker's clock is ahead of the machine's. For tests of skewed clocks."},
 	{Path: "broker.maxMessageSize", Kind: kindSize, Default: "256KiB", min: 1 << 10, max: 100 << 20,
 		Help: "The largest message that the embedded broker takes. 256 KiB is that of the Standard tier."},
 	{Path: "broker.linkIdleTimeout", Kind: kindDuration, Default: "0s", max: day,
