@@ -28,6 +28,8 @@ func (p *program) configCommand() *cobra.Command {
 	return cmd
 }
 
+const flagsOfRoles = "It takes the flags of settings that run, proxy, monitor and broker take."
+
 func (p *program) configCheckCommand() *cobra.Command {
 	var as string
 	cmd := &cobra.Command{
@@ -35,12 +37,12 @@ func (p *program) configCheckCommand() *cobra.Command {
 		Short: "Check file, environment and flags; exit code 2 for a mistake",
 		Long: "Reads what a start would read, including files with secrets, and checks all that can be checked\n" +
 			"without the network, for every command that the configuration could serve: run, proxy and monitor with\n" +
-			"a namespace, run and broker without. `overdue doctor` checks the rest against the namespace.",
+			"a namespace, run and broker without. `overdue doctor` checks the rest against the namespace.\n\n" + flagsOfRoles,
 		Example: "  overdue config check --config overdue.yaml\n" +
 			"  overdue config check --config overdue.yaml --role proxy",
 	}
 	choiceVar(cmd, &as, "role", "", []string{"run", "proxy", "monitor", "broker"}, "check for this command alone")
-	return p.configured(cmd, everySetting, nothingToCheck, func(_ context.Context, c *config.Config, _ []string) error {
+	return p.configuredByAll(cmd, nothingToCheck, func(_ context.Context, c *config.Config, _ []string) error {
 		roles := c.Roles()
 		if at := slices.IndexFunc(config.Roles, func(r config.Role) bool { return r.Name == as }); at >= 0 {
 			roles = config.Roles[at : at+1]
@@ -105,7 +107,7 @@ func (p *program) configPrintCommand() *cobra.Command {
 		Short: "Show every setting in force and its origin, without secrets",
 		Long: "Prints what file, environment and flags come to, as a configuration file with the origin of each value behind\n" +
 			"it. Secrets are left out, except for their hosts, so you can attach the result to a report. It can be loaded again\n" +
-			"only after they have been put back. GET /configz on the admin port shows the same of a running process.",
+			"only after they have been put back. GET /configz on the admin port shows the same of a running process.\n\n" + flagsOfRoles,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: settings and origin, as /configz does")
 	cmd.Flags().BoolVar(&given, "given", false, "leave out what nobody has set")
@@ -115,7 +117,7 @@ func (p *program) configPrintCommand() *cobra.Command {
 		}
 		return nil
 	}
-	return p.configured(cmd, everySetting, check, func(_ context.Context, c *config.Config, _ []string) error {
+	return p.configuredByAll(cmd, check, func(_ context.Context, c *config.Config, _ []string) error {
 		return p.print(asJSON, c.Sources.Redacted(), func(w io.Writer, _ int) error {
 			text, err := c.Sources.YAML(given)
 			if err != nil {

@@ -48,7 +48,17 @@ func settings(paths ...string) func(path string) bool {
 	return func(path string) bool { return slices.Contains(paths, path) }
 }
 
-func everySetting(string) bool { return true }
+// configuredByAll is configured with the flags of all roles. Help leaves them to the roles.
+func (p *program) configuredByAll(cmd *cobra.Command, check func(args []string) error,
+	run func(ctx context.Context, c *config.Config, args []string) error) *cobra.Command {
+	p.configured(cmd, func(string) bool { return true }, check, run)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if _, ofSetting := f.Value.(*flagValue); ofSetting {
+			f.Hidden = true
+		}
+	})
+	return cmd
+}
 
 func nothingToCheck([]string) error { return nil }
 

@@ -111,28 +111,21 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q; %ssee %s --help", config.Clip(args[0]), c.CommandPath(), meant, c.CommandPath())
 }
 
-// helpCommand is cobra's, but it refuses unknown commands.
-func helpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [command…]",
-		Short: "Help about any command",
-		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-			if at, _, err := c.Root().Find(args); err == nil {
-				for _, sub := range at.Commands() {
-					if sub.IsAvailableCommand() {
-						names = append(names, sub.Name()+"\t"+sub.Short)
-					}
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(c *cobra.Command, args []string) error {
+// refuseUnknownTopics makes cobra's help command refuse unknown commands.
+func refuseUnknownTopics(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			continue
+		}
+		c.Use, c.Long, c.Run = "help [command…]", "", nil
+		c.RunE = func(c *cobra.Command, args []string) error {
 			at, rest, err := c.Root().Find(args)
 			if err != nil || len(rest) > 0 {
 				return &config.Error{Err: noSuchCommand(at, rest)}
 			}
 			at.InitDefaultHelpFlag()
 			return at.Help()
-		},
+		}
 	}
 }

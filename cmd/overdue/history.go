@@ -92,6 +92,8 @@ func (p *program) historyCommand(always *historyView) *cobra.Command {
 	}
 	if always != nil {
 		cmd.Use = always.name + " [queue or topic]"
+	} else {
+		cmd.ValidArgs = []string{"missed", "minutes", "slack"}
 	}
 	durationVar(cmd.Flags(), &q.since, "since", 24*time.Hour, "how far back to read")
 	jsonFlag(cmd, &q.asJSON)

@@ -104,8 +104,8 @@ func (p *program) rootCommand() *cobra.Command {
 	addHidden(root, p.planCommand(), p.verifyCommand(), p.waitCommand("healthcheck", true)) // by the names that they had
 	root.Version = version.String()
 	root.SetVersionTemplate(version.Line() + "\n")
-	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("start")
+	refuseUnknownTopics(root)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.InitDefaultCompletionCmd()
 	root.SetGlobalNormalizationFunc(nameFlag)
