@@ -56,7 +56,7 @@ func (p *program) verifyCommand() *cobra.Command {
 			"address. Exit code 1 if an assumption is wrong, or if none could be tried (with --strict: if one could\n" +
 			"not), 2 for bad usage or configuration, 0 otherwise.\n" +
 			"If queues cannot be removed, they delete themselves after five idle minutes.",
-		Example: "  overdue doctor verify --namespace contoso.servicebus.windows.net --report verify.md\n" +
+		Example: "  overdue doctor verify --config overdue.yaml --report verify.md\n" +
 			"  overdue doctor verify --yes --json > report.json\n" +
 			"  overdue doctor verify release-keeps-count dead-letter-number",
 		ValidArgs: verify.IDs(),
