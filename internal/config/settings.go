@@ -440,7 +440,7 @@ var alertSettings = sections("alerts[].", slices.Concat([]*Setting{
 	{Path: "alerts[].links.dashboard", Kind: kindString,
 		Help: "The URL of a dashboard, which notifications link to, such as `https://grafana.example.com/d/overdue?var-entity={entity}`. `{namespace}`, `{entity}`, `{subscription}` and `{type}` (`missed`, `incomplete`, `near`) stand for those of the group."},
 	{Path: "alerts[].links.runbook", Kind: kindString,
-		Help: "The URL of a runbook, with the same placeholders, such as `https://wiki.example.com/overdue/{entity}`."},
+		Help: "The URL of a runbook, with the same placeholders, such as `https://wiki.example.com/overdue/{entity}`. Without one, a release links its own page on missed deadlines."},
 	{Path: "alerts[].group.by", Kind: kindStrings, Default: "type,entity,subscription",
 		Help: "The fields that the events of a group share: any of `type`, `entity`, `subscription`, `strategy`, `reason`. The type always counts."},
 	{Path: "alerts[].group.wait", Kind: kindDuration, Default: "10s", max: int64(time.Hour),
