@@ -125,6 +125,7 @@ func startBroker(ctx context.Context, e *environment, endpoints []net.Listener) 
 	b.Watch(clients.note)
 	web := httpapi.Config{
 		Broker:     b,
+		Hosts:      e.cfg.Broker.TLS.Hosts,
 		Version:    version.String(),
 		ErrorLog:   clients.ended,
 		NotApplied: e.logNotApplied,

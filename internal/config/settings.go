@@ -399,7 +399,7 @@ func certificateSettings(at string) []*Setting {
 		{Path: at + ".keyFile", Kind: kindFile,
 			Help: "The key of the certificate, in PEM."},
 		{Path: at + ".hosts", Kind: kindStrings,
-			Help: "Further names and addresses for Overdue's own certificate, separated by commas; localhost is always included."},
+			Help: "Further names and addresses for Overdue's own certificate, separated by commas; localhost is always included. An embedded broker without keys is called by them over HTTP, too."},
 		{Path: at + ".directory", Kind: kindFile, DefaultNote: "a folder of the user's cache",
 			Help: "Where Overdue keeps its own certificate."},
 	}

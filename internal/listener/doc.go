@@ -25,7 +25,7 @@
 //
 // # Browsers
 //
-// Any web page can make a browser reach a listener on loopback. So a listener that
-// requires no tokens refuses requests that a page of another machine caused: see
-// fromElsewhere.
+// Any web page can make a browser reach a listener on loopback, or in a container. So a
+// listener that requires no tokens refuses requests that a page of another machine caused,
+// or could have: see fromOtherPage and mayRebind.
 package listener

@@ -38,6 +38,9 @@ type Config struct {
 	// unauthenticated until AMQP, which finds its quota with accept.QuotaOf, or HTTP,
 	// with Admit, reports a valid token.
 	Open bool
+	// Hosts are names by which clients may call an open server over HTTP, besides those that only
+	// this machine and its network can have.
+	Hosts []string
 	// MaxConns bounds the connections, of all protocols together. Default 10000.
 	MaxConns int
 	// FirstByteTimeout bounds the time until the protocol of a client is known.
@@ -60,6 +63,7 @@ const (
 // concurrent use.
 type Server struct {
 	cfg   Config
+	names []string // see ownNames
 	conns *accept.Table[net.Conn]
 	http  *http.Server
 	feed  *feed
@@ -82,7 +86,7 @@ func New(cfg Config) *Server {
 		cfg.Requests = context.Background()
 	}
 	s := &Server{
-		cfg: cfg, feed: newFeed(), httpEnd: make(chan struct{}),
+		cfg: cfg, names: ownNames(cfg.Hosts), feed: newFeed(), httpEnd: make(chan struct{}),
 		conns: accept.New[net.Conn]("listener", cfg.MaxConns, cfg.ErrorLog), unauthenticated: accept.NewUnauthenticated(accept.Limits{}),
 	}
 	s.conns.Guard(s.unauthenticated)
@@ -154,8 +158,11 @@ func (s *Server) startHTTP() {
 
 func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
-	case s.cfg.Open && fromElsewhere(r):
-		http.Error(w, "Pages of other machines may not use a port that requires no keys. On this machine, use localhost.", http.StatusForbidden)
+	case s.cfg.Open && fromOtherPage(r):
+		http.Error(w, "Pages of other machines may not use a port that requires no keys.", http.StatusForbidden)
+	case s.cfg.Open && s.mayRebind(r):
+		http.Error(w, "The host name could be that of a page of another machine, which may not use a port that requires no keys. "+
+			"Use localhost, an address or a name without a dot; the embedded broker takes those of broker.tls.hosts, too.", http.StatusForbidden)
 	case strings.EqualFold(strings.TrimRight(r.URL.Path, "/"), WebSocketPath):
 		s.serveWebSocket(w, r)
 	default:

@@ -31,6 +31,8 @@ type Config struct {
 	Broker *broker.Broker
 	// TLS serves the clients that begin with its handshake; nil turns them away.
 	TLS *tls.Config
+	// Hosts are names by which clients may call an open broker, see listener.Config.
+	Hosts []string
 	// Version is shown at /.
 	Version string
 	// MaxConns bounds the connections, of all protocols together. Default 10000.
@@ -71,7 +73,7 @@ func New(cfg Config) *Server {
 	requests, stop := context.WithCancel(context.Background())
 	s := &Server{cfg: cfg, stop: stop}
 	s.listener = listener.New(listener.Config{
-		AMQP: cfg.Broker.ServeConn, HTTP: s.newMux(), Requests: requests, TLS: cfg.TLS, Open: !cfg.Broker.Secured(),
+		AMQP: cfg.Broker.ServeConn, HTTP: s.newMux(), Requests: requests, TLS: cfg.TLS, Open: !cfg.Broker.Secured(), Hosts: cfg.Hosts,
 		MaxConns: cfg.MaxConns, FirstByteTimeout: cfg.FirstByteTimeout, ErrorLog: cfg.ErrorLog,
 	})
 	return s

@@ -7,6 +7,7 @@ import (
 	"encoding/xml"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -169,8 +170,18 @@ func TestAnOpenBrokerRefusesPagesOfOtherMachines(t *testing.T) {
 // A page can read what its own name leads to, so that must not be this broker.
 func TestAnOpenBrokerOnLoopbackGoesByLocalNames(t *testing.T) {
 	certificate := selfMade(t)
-	sc := setupTCP(t, broker.Config{AutoCreate: true}, func(c *Config) { c.TLS = certificate.TLS })
+	sc := setupTCP(t, broker.Config{AutoCreate: true}, func(c *Config) {
+		c.TLS = certificate.TLS
+		c.Hosts = []string{"Broker.Contoso.example"}
+	})
+	own, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]int{
+		"host.docker.internal:5300": http.StatusOK, "sb.local": http.StatusOK, "sb.test": http.StatusOK, "SB.HOME.ARPA": http.StatusOK, "overdue.team.svc": http.StatusOK,
+		"192.168.1.20:5300": http.StatusOK, "broker.contoso.EXAMPLE:5300": http.StatusOK, own: http.StatusOK,
+		"internal.example.com": http.StatusForbidden, "evilinternal.com": http.StatusForbidden, "127.0.0.1.example.com": http.StatusForbidden, "evil.example.com.": http.StatusForbidden,
 		"localhost:5672": http.StatusOK, "orders.localhost": http.StatusOK, "127.0.0.1:5672": http.StatusOK, "[::1]:5672": http.StatusOK, "broker:5672": http.StatusOK,
 		"evil.example.com": http.StatusForbidden, "evil.example.com:5672": http.StatusForbidden, "localhost.evil.example": http.StatusForbidden,
 	} {
@@ -188,6 +199,39 @@ func TestAnOpenBrokerOnLoopbackGoesByLocalNames(t *testing.T) {
 			if got := response.StatusCode; got != want {
 				t.Errorf("status over %s for the name %s = %d, want %d", scheme, name, got, want)
 			}
+		}
+	}
+}
+
+// Whose page it is, the browser says.
+func TestAnOpenBrokerTakesChangesFromPagesOfItsOwn(t *testing.T) {
+	sc := setupTCP(t, broker.Config{AutoCreate: true}, func(*Config) {})
+	for name, c := range map[string]struct {
+		host, origin, site string
+		want               int
+	}{
+		"no browser":                       {"localhost", "", "", http.StatusCreated},
+		"its own page":                     {"host.docker.internal:5300", "http://host.docker.internal:5300", "same-origin", http.StatusCreated},
+		"its own page in an older browser": {"host.docker.internal:5300", "http://host.docker.internal:5300", "", http.StatusCreated},
+		"another page of this machine":     {"localhost", "http://localhost:3000", "same-site", http.StatusCreated},
+		"another page of the network":      {"sb.local", "http://router.local", "cross-site", http.StatusForbidden},
+		"a page of another machine":        {"localhost", "https://example.com", "cross-site", http.StatusForbidden},
+		"a page that hides its origin":     {"localhost", "null", "cross-site", http.StatusForbidden},
+		"a page without an origin":         {"localhost", "", "cross-site", http.StatusForbidden},
+		"a page whose name rebinds":        {"evil.example.com", "http://evil.example.com", "same-origin", http.StatusForbidden},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+host+"/orders/messages", strings.NewReader("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = c.host
+		for header, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site} {
+			if value != "" {
+				r.Header.Set(header, value)
+			}
+		}
+		if got := sc.do(r).StatusCode; got != c.want {
+			t.Errorf("%s: a send is answered with %d, want %d", name, got, c.want)
 		}
 	}
 }
