@@ -32,6 +32,7 @@ type Broker struct {
 	watcher     func(Activity) // see Watch; nil: nobody watches
 	refusals    *refusals
 	counted     countedEntities
+	setups      atomic.Pointer[setups]
 
 	mu     sync.RWMutex
 	closed bool
@@ -51,6 +52,7 @@ func New(cfg Config) (*Broker, error) {
 		spaces:   make(map[string]*Namespace),
 	}
 	b.offset.Store(int64(cfg.ClockOffset))
+	b.setups.Store(setupsOf(&cfg))
 	b.full = newNamespace(b, "")
 	b.full.entities.closed = fmt.Errorf("%w: %d namespaces", ErrTooManyEntities, maxNamespaces)
 	b.spaces[""] = newNamespace(b, "")
@@ -135,12 +137,11 @@ const (
 
 // Namespace returns the namespace of that name, compared without case. With
 // Config.Isolate it is made when it is first named, with the entities of the
-// configuration; without, and when no namespace can be called so, it is the
-// default one. When there are too many it is one in which nothing is and nothing
+// default one. A name that is none is that of the default one. When there are too many it is one in which nothing is and nothing
 // can be made: nobody gets into another's.
 func (b *Broker) Namespace(name string) *Namespace {
 	name = namespaceName(name)
-	if !b.cfg.Isolate || !validNamespaceName(name) {
+	if !b.canName(name) || key(name) == key(b.setups.Load().defaultName) {
 		return b.Default()
 	}
 	b.mu.Lock()

@@ -34,12 +34,18 @@ const (
 
 // Config configures a Broker. The zero value is a namespace without entities.
 type Config struct {
-	// Queues exist from the start, in every namespace. Those that the Disk has stay as they are, see
+	// Queues exist from the start, in the default namespace. Those that the Disk has stay as they are, see
 	// Broker.Differences.
 	Queues []QueueConfig
 	// Topics exist from the start, as Queues do.
 	Topics []TopicSetup
-	// Isolate lets clients name a namespace of their own. Otherwise there is one.
+	// Namespaces exist from the start beside the default one, whose entities Queues and Topics are.
+	// A client names one by the name of its key, or by its host.
+	Namespaces []NamespaceSetup
+	// DefaultName is one that means the default namespace. "" is none.
+	DefaultName string
+	// Isolate lets clients name namespaces that Namespaces does not have. They are made with the
+	// entities of the default one.
 	Isolate bool
 	// Keys are the authorization rules of the namespace. As long as there are none
 	// the broker is open: every token is good, and none is needed, whatever rules
@@ -94,6 +100,11 @@ func (c *Config) check() error {
 	}
 	if c.Expiry < queue.Lazy || c.Expiry > queue.Eager {
 		errs = append(errs, fmt.Errorf("broker: Expiry %d does not exist", c.Expiry))
+	}
+	for _, n := range c.Namespaces {
+		if !validNamespaceName(n.Name) {
+			errs = append(errs, fmt.Errorf("broker: no namespace can be called %.300q", n.Name))
+		}
 	}
 	errs = append(errs, checkKeys(c.Keys))
 	auto := c.AutoCreateConfig

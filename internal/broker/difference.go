@@ -8,27 +8,32 @@ import (
 	"strings"
 )
 
-// differ notes a sentence about something in n.
-func (b *Broker) differ(n *Namespace, format string, args ...any) {
+// sentence is one about something in the namespace.
+func (es *entities) sentence(format string, args ...any) string {
 	sentence := fmt.Sprintf(format, args...)
-	if n.name != "" {
-		sentence = "namespace " + n.name + ": " + sentence
+	if name := es.ns.name; name != "" {
+		sentence = "namespace " + name + ": " + sentence
 	}
-	b.differences = append(b.differences, sentence)
+	return sentence
 }
 
-// compare notes in what e, which comes from the disk, is not as the configuration has it.
-func (es *entities) compare(e *Entity, kind Kind, s *settings, rules []*rule) {
+// differLocked notes a sentence about what is not as the configuration has it.
+func (es *entities) differLocked(format string, args ...any) {
+	es.differences = append(es.differences, es.sentence(format, args...))
+}
+
+// compareLocked notes in what e, which is there already, is not as the configuration has it.
+func (es *entities) compareLocked(e *Entity, kind Kind, s *settings, rules []*rule) {
 	if e.kind != kind {
-		es.ns.b.differ(es.ns, "%s %s is a %s on disk; the disk's holds", kind, e.path, e.kind)
+		es.differLocked("%s %s is a %s in force", kind, e.path, e.kind)
 		return
 	}
 	for _, d := range append(e.settings.Load().differences(kind, s), e.rules.differences(rules)...) {
-		es.ns.b.differ(es.ns, "%s %s: %s; the disk's holds", kind, e.path, d)
+		es.differLocked("%s %s: %s", kind, e.path, d)
 	}
 }
 
-// differences are in what s, of the disk, is not like c, of the configuration.
+// differences are in what s, in force, is not like c, of the configuration.
 func (s *settings) differences(kind Kind, c *settings) (all []string) {
 	of := func(s *settings) reflect.Value {
 		return reflect.ValueOf(map[Kind]any{
@@ -37,27 +42,27 @@ func (s *settings) differences(kind Kind, c *settings) (all []string) {
 			KindSubscription: s.subscription,
 		}[kind])
 	}
-	disk, configured := of(s), of(c)
-	for _, f := range reflect.VisibleFields(disk.Type()) {
+	there, configured := of(s), of(c)
+	for _, f := range reflect.VisibleFields(there.Type()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous || f.Name == "Name" { // its parts follow; e was found by it, without case
 			continue
 		}
-		a, b := disk.FieldByIndex(f.Index).Interface(), configured.FieldByIndex(f.Index).Interface()
+		a, b := there.FieldByIndex(f.Index).Interface(), configured.FieldByIndex(f.Index).Interface()
 		switch {
 		case reflect.DeepEqual(a, b):
 		case f.Type.Kind() == reflect.Slice || f.Type.Kind() == reflect.Map: // long, or secret
-			all = append(all, fmt.Sprintf("%s on disk and in the configuration differ", name))
+			all = append(all, fmt.Sprintf("%s in force and in the configuration differ", name))
 		case f.Type.Kind() == reflect.String:
-			all = append(all, fmt.Sprintf("%s is %q on disk and %q in the configuration", name, a, b))
+			all = append(all, fmt.Sprintf("%s is %q in force and %q in the configuration", name, a, b))
 		default:
-			all = append(all, fmt.Sprintf("%s is %v on disk and %v in the configuration", name, a, b))
+			all = append(all, fmt.Sprintf("%s is %v in force and %v in the configuration", name, a, b))
 		}
 	}
 	return all
 }
 
-// differences are in what the rules of the disk are not those of the configuration.
+// differences are in what the rules in force are not those of the configuration.
 func (rs *rules) differences(configured []*rule) (all []string) {
 	missing := make(map[string]*rule)
 	for _, r := range configured {
@@ -68,14 +73,14 @@ func (rs *rules) differences(configured []*rule) (all []string) {
 		delete(missing, key(r.cfg.Name))
 		switch {
 		case c == nil:
-			all = append(all, fmt.Sprintf("rule %s is on disk and not in the configuration", r.cfg.Name))
+			all = append(all, fmt.Sprintf("rule %s is in force and not in the configuration", r.cfg.Name))
 		case !reflect.DeepEqual(r.cfg, c.cfg):
-			all = append(all, fmt.Sprintf("rule %s on disk is another than in the configuration", r.cfg.Name))
+			all = append(all, fmt.Sprintf("rule %s in force is another than in the configuration", r.cfg.Name))
 		}
 	}
 	for _, r := range configured {
 		if missing[key(r.cfg.Name)] != nil {
-			all = append(all, fmt.Sprintf("rule %s is in the configuration and not on disk", r.cfg.Name))
+			all = append(all, fmt.Sprintf("rule %s is in the configuration and not in force", r.cfg.Name))
 		}
 	}
 	return all

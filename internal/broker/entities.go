@@ -29,7 +29,9 @@ type entities struct {
 	closed error              // why nothing can be made any more
 	roots  int                // queues and topics
 	byKey  map[string]*Entity // by key(path), subscriptions included
-	loaded map[*Entity]bool   // while New is at work: those of the disk that the configuration has not named yet
+	loaded map[*Entity]bool   // while setUpLocked is at work: those that are there and that it has not come to yet
+
+	differences []string // from the configuration, a sentence each
 }
 
 func (es *entities) find(path string) *Entity {
@@ -196,17 +198,24 @@ func (es *entities) all(kind Kind) []*Entity {
 	return found
 }
 
-// setUpLocked makes the entities of the configuration. Those on disk stay as they are.
-func (es *entities) setUpLocked() error {
+// setUpLocked makes entities of the configuration. Those that are there stay as they are.
+func (es *entities) setUpLocked(s NamespaceSetup) error {
 	var errs []error
-	for _, q := range es.ns.b.cfg.Queues {
+	for _, q := range s.Queues {
 		errs = append(errs, es.setUpQueueLocked(q))
 	}
-	for _, t := range es.ns.b.cfg.Topics {
+	for _, t := range s.Topics {
 		errs = append(errs, es.setUpTopicLocked(t))
 	}
-	es.startLocked()
 	return errors.Join(errs...)
+}
+
+// beginLocked makes the entities of the configuration in a namespace that has none but those of the
+// disk.
+func (es *entities) beginLocked() error {
+	err := es.setUpLocked(es.ns.b.setups.Load().of(es.ns.name))
+	es.startLocked()
+	return err
 }
 
 // clearLocked takes every entity out of the namespace. Their end has to follow, see drop and close.
@@ -218,11 +227,10 @@ func (es *entities) clearLocked() (gone []*Entity) {
 	return gone
 }
 
-// setUp is setUpLocked for a namespace that is empty.
 func (es *entities) setUp() error {
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	return es.setUpLocked()
+	return es.beginLocked()
 }
 
 // close ends every entity. The disk keeps them.

@@ -115,7 +115,7 @@ func (n *Namespace) Reset() error {
 		release := n.b.hold()
 		n.entities.mu.Lock()
 		gone := n.entities.clearLocked()
-		err := n.entities.setUpLocked()
+		err := n.entities.beginLocked()
 		n.entities.mu.Unlock()
 		drop(gone)
 		release()

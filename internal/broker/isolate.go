@@ -17,6 +17,15 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
+// canName reports whether clients can name a namespace so.
+func (b *Broker) canName(name string) bool {
+	s := b.setups.Load()
+	return validNamespaceName(name) && (b.cfg.Isolate || s.has(name) || key(name) == key(s.defaultName))
+}
+
+// hasHomes reports whether there are namespaces to be named.
+func (b *Broker) hasHomes() bool { return b.cfg.Isolate || len(b.setups.Load().byKey) > 1 }
+
 // defaultKeyName is the key that every namespace of Service Bus comes with, and
 // that every example uses. It names no namespace.
 const defaultKeyName = "RootManageSharedAccessKey"
@@ -98,7 +107,7 @@ func (b *Broker) signed(token string) bool {
 
 // homeOfToken is the namespace that a token names, "" for none.
 func (b *Broker) homeOfToken(token string) string {
-	if !b.cfg.Isolate {
+	if !b.hasHomes() {
 		return ""
 	}
 	t, err := sas.Parse(token)
@@ -112,7 +121,8 @@ func (b *Broker) homeOfToken(token string) string {
 // there are keys, their names are theirs. It may be any text, such as the name
 // of a test: what is refused here would silently be shared.
 func (b *Broker) homeOfKey(name string) string {
-	if !b.cfg.Isolate || b.secured() || strings.EqualFold(name, defaultKeyName) || !validNamespaceName(name) {
+	isOwn := b.secured() || strings.EqualFold(name, defaultKeyName)
+	if isOwn || !validNamespaceName(name) || !b.canName(namespaceName(name)) {
 		return ""
 	}
 	return name
@@ -134,16 +144,21 @@ func validNamespaceName(name string) bool {
 }
 
 // homeOfHost is the first label of a host name that has several: orders for
-// orders.localhost:5672, "" for localhost and for addresses.
+// orders.localhost:5672, "" for localhost and for addresses. A namespace of the
+// configuration can be all of a host name, as that of a container is.
 func (b *Broker) homeOfHost(host string) string {
-	if !b.cfg.Isolate {
+	if !b.hasHomes() {
 		return ""
 	}
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
 	label, rest, _ := strings.Cut(host, ".")
-	if rest == "" || net.ParseIP(strings.Trim(host, "[]")) != nil || !validShortName(label) {
+	isAddress := net.ParseIP(strings.Trim(host, "[]")) != nil
+	switch s := b.setups.Load(); {
+	case isAddress || !validShortName(label) || !b.canName(label):
+		return ""
+	case rest == "" && !s.has(label) && key(label) != key(s.defaultName):
 		return ""
 	}
 	return label

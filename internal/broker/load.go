@@ -17,30 +17,32 @@ var ErrDamaged = errors.New("broker: the entities on disk are damaged")
 // begin makes the namespaces as they are on disk, and what is missing of the configuration.
 func (b *Broker) begin() error {
 	if b.durable() {
-		if err := b.tryConfiguration(); err != nil {
+		if err := tryConfiguration(b.cfg); err != nil {
 			return err
 		}
 		if err := b.load(); err != nil {
 			return err
 		}
 	}
+	b.makeNamespaces()
 	byName := func(a, b *Namespace) int { return cmp.Compare(a.name, b.name) }
 	for _, n := range slices.SortedFunc(slices.Values(b.all()), byName) {
-		if n.name != "" && !b.cfg.Isolate {
-			b.differ(n, "it is on disk, but clients cannot name a namespace; its entities stay")
+		if n.name != "" && !b.canName(n.name) {
+			b.differences = append(b.differences, n.entities.sentence("it is on disk, but clients cannot name it; its entities stay"))
 			n.entities.start()
 			continue
 		}
 		if err := n.entities.setUp(); err != nil {
 			return err
 		}
+		b.differences = append(b.differences, n.entities.differences...)
+		n.entities.differences = nil
 	}
 	return nil
 }
 
-// tryConfiguration finds what is wrong with the configuration before any of it is on disk.
-func (b *Broker) tryConfiguration() error {
-	cfg := b.cfg
+// tryConfiguration finds what is wrong with a configuration before any of it is made.
+func tryConfiguration(cfg Config) error {
 	cfg.Disk = nil
 	trial, err := New(cfg)
 	if err != nil {

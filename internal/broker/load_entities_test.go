@@ -243,18 +243,18 @@ func TestDifferencesToTheConfigurationAreSaid(t *testing.T) {
 	after := disk.PowerLost()
 	again := opened(t, after, next)
 	want := []string{
-		`queue Orders: lockDuration is 1m0s on disk and 30s in the configuration; the disk's holds`,
-		`queue Orders: requiresSession is false on disk and true in the configuration; the disk's holds`,
-		`queue Orders: forwardDeadLetteredMessagesTo is "" on disk and "same" in the configuration; the disk's holds`,
-		`queue Orders: status is Active on disk and Disabled in the configuration; the disk's holds`,
-		`queue Orders: authorizationRules on disk and in the configuration differ; the disk's holds`,
-		`topic events: maxSize is 0 on disk and 1073741824 in the configuration; the disk's holds`,
-		`subscription events/Subscriptions/s: maxDeliveryCount is 10 on disk and 3 in the configuration; the disk's holds`,
-		`subscription events/Subscriptions/s: rule a on disk is another than in the configuration; the disk's holds`,
-		`subscription events/Subscriptions/s: rule b is on disk and not in the configuration; the disk's holds`,
-		`subscription events/Subscriptions/s: rule c is in the configuration and not on disk; the disk's holds`,
-		`topic kind is a queue on disk; the disk's holds`,
-		`namespace tenant: it is on disk, but clients cannot name a namespace; its entities stay`,
+		`queue Orders: lockDuration is 1m0s in force and 30s in the configuration`,
+		`queue Orders: requiresSession is false in force and true in the configuration`,
+		`queue Orders: forwardDeadLetteredMessagesTo is "" in force and "same" in the configuration`,
+		`queue Orders: status is Active in force and Disabled in the configuration`,
+		`queue Orders: authorizationRules in force and in the configuration differ`,
+		`topic events: maxSize is 0 in force and 1073741824 in the configuration`,
+		`subscription events/Subscriptions/s: maxDeliveryCount is 10 in force and 3 in the configuration`,
+		`subscription events/Subscriptions/s: rule a in force is another than in the configuration`,
+		`subscription events/Subscriptions/s: rule b is in force and not in the configuration`,
+		`subscription events/Subscriptions/s: rule c is in the configuration and not in force`,
+		`topic kind is a queue in force`,
+		`namespace tenant: it is on disk, but clients cannot name it; its entities stay`,
 	}
 	if diff := cmp.Diff(want, again.Differences()); diff != "" {
 		t.Errorf("Differences (-want +got):\n%s", diff)

@@ -33,10 +33,10 @@ func (es *entities) createQueueLocked(cfg QueueConfig) (*Entity, error) {
 	return es.addLocked(KindQueue, cfg.Name, nil, settings{queue: cfg.withDefaults()}, nil)
 }
 
-// setUpQueueLocked makes a queue of the configuration, unless the disk has it.
+// setUpQueueLocked makes a queue of the configuration, unless it is there.
 func (es *entities) setUpQueueLocked(cfg QueueConfig) error {
 	if e := es.loadedLocked(cfg.Name); e != nil {
-		es.compare(e, KindQueue, &settings{queue: cfg.withDefaults()}, nil)
+		es.compareLocked(e, KindQueue, &settings{queue: cfg.withDefaults()}, nil)
 		return nil
 	}
 	_, err := es.createQueueLocked(cfg)

@@ -54,11 +54,11 @@ func (es *entities) createSubscriptionLocked(topic string, cfg SubscriptionConfi
 	return e, nil
 }
 
-// setUpSubscriptionLocked makes a subscription of the configuration, unless the disk has it.
+// setUpSubscriptionLocked makes a subscription of the configuration, unless it is there.
 func (es *entities) setUpSubscriptionLocked(topic string, s SubscriptionSetup) error {
 	if e := es.loadedLocked(address.SubscriptionPath(topic, s.Name)); e != nil {
 		rules, err := newRules(s.Rules, es.ns.Now().UTC())
-		es.compare(e, KindSubscription, &settings{subscription: s.withDefaults()}, rules)
+		es.compareLocked(e, KindSubscription, &settings{subscription: s.withDefaults()}, rules)
 		return err
 	}
 	_, err := es.createSubscriptionLocked(topic, s.SubscriptionConfig, s.Rules)

@@ -35,11 +35,11 @@ func (es *entities) createTopicLocked(cfg TopicConfig) (*Entity, error) {
 	return es.addLocked(KindTopic, cfg.Name, nil, settings{topic: cfg.withDefaults()}, nil)
 }
 
-// setUpTopicLocked makes a topic of the configuration with all that hangs on it, unless the disk
-// has it.
+// setUpTopicLocked makes a topic of the configuration with all that hangs on it, unless it
+// is there.
 func (es *entities) setUpTopicLocked(t TopicSetup) error {
 	if e := es.loadedLocked(t.Name); e != nil {
-		es.compare(e, KindTopic, &settings{topic: t.withDefaults()}, nil)
+		es.compareLocked(e, KindTopic, &settings{topic: t.withDefaults()}, nil)
 		if e.kind != KindTopic {
 			return nil
 		}
