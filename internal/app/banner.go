@@ -3,6 +3,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -60,10 +61,27 @@ func (b *embedded) origins() string {
 		return "Queues are made when a client names them. They dead-letter what expires; by default Azure drops it.\n" +
 			"All else is as by default in Azure. With --broker-auto-create=false a misspelt name fails.\n\n"
 	case c.EmulatorConfig != "":
-		return fmt.Sprintf("The entities are those of %s: %s.\nA name that is not among them fails.\n\n",
-			c.EmulatorSource(), config.Clip(strings.Join(b.cfg.EntityNames(), ", ")))
+		return fmt.Sprintf("The entities are those of %s: %s.\n%sA name that is not among them fails.\n\n",
+			c.EmulatorSource(), config.Clip(strings.Join(b.cfg.EntityNames(), ", ")), b.namespaces())
 	}
 	return ""
+}
+
+// namespaces says how clients name those of the configuration, if it has several.
+func (b *embedded) namespaces() string {
+	all := b.cfg.BrokerNamespaces()
+	if len(all) == 0 {
+		return ""
+	}
+	var others []string
+	for _, n := range all[1:] {
+		others = append(others, n.Name)
+	}
+	how := "SharedAccessKeyName or host"
+	if len(b.cfg.Broker.Keys) > 0 { // their names are theirs
+		how = "host"
+	}
+	return fmt.Sprintf("That is the namespace %s. By their name as %s: %s.\n", cmp.Or(all[0].Name, "without a name"), how, config.Clip(strings.Join(others, ", ")))
 }
 
 // note says what an address of the embedded broker is for.

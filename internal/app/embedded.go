@@ -46,6 +46,9 @@ func brokerConfig(c *config.Config, r config.Role) (cfg broker.Config, own broke
 		Queues:                c.BrokerQueues(),
 		Topics:                c.BrokerTopics(),
 	}
+	if all := c.BrokerNamespaces(); len(all) > 0 {
+		cfg.DefaultName, cfg.Namespaces = all[0].Name, all[1:]
+	}
 	if b.MonitorQueue || r.Proxy || r.Monitor {
 		for _, name := range c.AllMonitorQueues().Names() {
 			if _, there := c.Queue(name); !there {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -135,6 +136,10 @@ func (r *reloader) adopt(next *config.Config) (changed, restart []string, err er
 	if err != nil {
 		return nil, nil, fmt.Errorf("log.level: %w", err)
 	}
+	made, err := r.addEntities(before, next, c)
+	if err != nil {
+		return nil, nil, err
+	}
 	if p.endpoints.proxy != nil {
 		if (len(c.Listen.Keys) == 0) != (len(before.Listen.Keys) == 0) {
 			// Whether an endpoint asks for keys is decided when it opens, and must not change by the way.
@@ -157,5 +162,28 @@ func (r *reloader) adopt(next *config.Config) (changed, restart []string, err er
 		p.admin.Level.SetLevel(level)
 	}
 	p.admin.Current.Store(c) // last: what it shows is in force
-	return config.Changes(before, c), restart, nil
+	return append(config.Changes(before, c), made...), restart, nil
+}
+
+// addEntities makes the entities of the embedded broker that are new in the configuration, and says
+// which of those that are there are not as it has them. before and next are as they were read, c is
+// what is to be in force.
+func (r *reloader) addEntities(before, next, c *config.Config) (made []string, err error) {
+	differing := config.Differing(before, next)
+	isTheirs := func(key string) bool {
+		return key == "broker.emulatorConfig" || key == "broker.queues" || key == "broker.topics"
+	}
+	if r.p.broker == nil || !slices.ContainsFunc(differing, isTheirs) {
+		return nil, nil
+	}
+	cfg, _ := brokerConfig(c, r.p.role)
+	made, kept, err := r.p.broker.Reconfigure(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("the embedded broker cannot take up its entities: %w", err)
+	}
+	if len(kept) > 0 {
+		r.p.log.Warn("entities of the embedded broker stay as they are", zap.Strings("differences", kept),
+			zap.String("next", "change or delete them with the administration API, or restart; with broker.directory a restart keeps them, too"))
+	}
+	return made, nil
 }

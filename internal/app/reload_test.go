@@ -312,3 +312,42 @@ func TestAChangeOfFilesIsNoticed(t *testing.T) {
 	default:
 	}
 }
+
+// What is new appears, in every namespace; what is there is left to its clients.
+func TestEntitiesThatAreNewAppearWithoutARestart(t *testing.T) {
+	config := func(queues string) string {
+		return "broker:\n  queues: " + queues + "\n  emulatorConfig: '{\"UserConfig\": {\"Namespaces\": [{\"Name\": \"one\", \"Queues\": [{\"Name\": \"theirs\"}]}, {\"Name\": \"two\"}]}}'\n"
+	}
+	p, adopt := reloaded(t, config("[{name: orders}, {name: gone}]"))
+	core, logged := observer.New(zap.WarnLevel)
+	p.log = zap.New(core)
+	next := strings.Replace(config("[{name: orders, lockDuration: 30s}, {name: bills, deadLetteringOnMessageExpiration: true}]"), `"two"`, `"two", "Queues": [{"Name": "also"}]`, 1)
+	changed, restart, err := adopt(next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"queue bills is new", "namespace two: queue also is new"}, changed); diff != "" || len(restart) > 0 {
+		t.Errorf("changed (-want +got):\n%s\nneeds a restart: %q", diff, restart)
+	}
+	if _, err := p.broker.Default().QueueInfo("bills"); err != nil {
+		t.Errorf("the new queue: %v", err)
+	}
+	lines := logged.FilterMessage("entities of the embedded broker stay as they are").AllUntimed()
+	if len(lines) != 1 {
+		t.Fatalf("logged %v, want one line about what stays", logged.AllUntimed())
+	}
+	want := []any{"queue orders: lockDuration is 1m0s in force and 30s in the configuration", "queue gone is not in the configuration any more"}
+	if diff := cmp.Diff(want, lines[0].ContextMap()["differences"]); diff != "" {
+		t.Errorf("what stays (-want +got):\n%s", diff)
+	}
+	// Nothing is said again, and a wrong one changes nothing.
+	if changed, restart, err = adopt(next + "log: {level: warn}\n"); err != nil || len(restart) > 0 || !slices.Equal(changed, []string{"log.level is warn, was info"}) {
+		t.Errorf("once more: changed %q, restart %q, %v", changed, restart, err)
+	}
+	if _, _, err := adopt(strings.Replace(next, "lockDuration: 30s", "forwardTo: orders", 1)); err == nil || !strings.Contains(err.Error(), "ForwardTo leads to itself") {
+		t.Errorf("a queue that forwards to itself: %v, want an error that says so", err)
+	}
+	if logged.Len() != 1 {
+		t.Errorf("logged %v, want nothing more", logged.AllUntimed())
+	}
+}

@@ -277,7 +277,7 @@ func (c *Config) BrokerQueues() []broker.QueueConfig { return slices.Collect(c.b
 func (c *Config) brokerQueues() iter.Seq[broker.QueueConfig] {
 	return func(yield func(broker.QueueConfig) bool) {
 		if c.Broker.emulator != nil {
-			for _, q := range c.Broker.emulator.Queues {
+			for _, q := range c.Broker.emulator.Namespaces[0].Queues {
 				if c.isMonitorQueue(q.Name) {
 					q = forCompanions(q)
 				}
@@ -298,12 +298,21 @@ func (c *Config) brokerQueues() iter.Seq[broker.QueueConfig] {
 func (c *Config) BrokerTopics() []broker.TopicSetup {
 	var all []broker.TopicSetup
 	if c.Broker.emulator != nil {
-		all = append(all, c.Broker.emulator.Topics...)
+		all = append(all, c.Broker.emulator.Namespaces[0].Topics...)
 	}
 	for i := range c.Broker.Topics {
 		all = append(all, c.Broker.Topics[i].broker())
 	}
 	return all
+}
+
+// BrokerNamespaces are those of the emulator's file, if it has several. The first is the default
+// one: its entities are BrokerQueues and BrokerTopics.
+func (c *Config) BrokerNamespaces() []broker.NamespaceSetup {
+	if c.Broker.emulator == nil || len(c.Broker.emulator.Namespaces) == 1 {
+		return nil
+	}
+	return c.Broker.emulator.Namespaces
 }
 
 // EntityNames are the queues and topics that the embedded broker makes at its start.

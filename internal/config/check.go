@@ -190,14 +190,14 @@ func (b *Broker) checkQueues(c *Config) error {
 	var errs []error
 	if e := b.emulator; e != nil {
 		const key = "broker.emulatorConfig"
-		for _, q := range e.Queues {
+		for _, q := range e.Namespaces[0].Queues {
 			errs = append(errs, another(key, q.Name))
 			// The official emulator has to be given the monitor queue, so its file names it.
 			if why := unfit(q); why != "" && c.isMonitorQueue(q.Name) {
 				errs = append(errs, fmt.Errorf("%s: queue %q, the monitor queue: %s, or change monitorQueue", c.At(key), q.Name, why))
 			}
 		}
-		for _, t := range e.Topics {
+		for _, t := range e.Namespaces[0].Topics {
 			errs = append(errs, one(key, t.Name))
 		}
 	}

@@ -75,7 +75,7 @@ func (c *Config) EmulatorWarnings() []string {
 		return nil
 	}
 	all := slices.Clone(e.Warnings)
-	for _, q := range e.Queues {
+	for _, q := range e.Namespaces[0].Queues {
 		if what := raised(q); what != "" && c.isMonitorQueue(q.Name) {
 			all = append(all, what)
 		}

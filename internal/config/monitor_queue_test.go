@@ -34,13 +34,13 @@ func TestTheEmulatorsWarningsNameWhatIsRaised(t *testing.T) {
 	short := broker.QueueConfig{LockDuration: 5 * time.Second, MaxDeliveryCount: 10, DefaultMessageTimeToLive: time.Hour}
 	monitor, other := short, short
 	monitor.Name, other.Name = "Overdue-Monitor", "orders"
-	c.Broker.emulator = &emulator.Config{Warnings: []string{"w"}, Queues: []broker.QueueConfig{other, monitor}}
+	c.Broker.emulator = &emulator.Config{Warnings: []string{"w"}, Namespaces: []broker.NamespaceSetup{{Queues: []broker.QueueConfig{other, monitor}}}}
 	want := []string{"w", "queue Overdue-Monitor: DefaultMessageTimeToLive, LockDuration, MaxDeliveryCount; " +
 		"it is the monitor queue, where companions wait without an end, for a lock of ten seconds and up to 2000 deliveries"}
 	if diff := cmp.Diff(want, c.EmulatorWarnings()); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
-	c.Broker.emulator = &emulator.Config{Queues: []broker.QueueConfig{CompanionQueue("overdue-monitor")}}
+	c.Broker.emulator = &emulator.Config{Namespaces: []broker.NamespaceSetup{{Queues: []broker.QueueConfig{CompanionQueue("overdue-monitor")}}}}
 	if got := c.EmulatorWarnings(); len(got) > 0 {
 		t.Errorf("warnings of a queue that fits: %v", got)
 	}

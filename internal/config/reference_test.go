@@ -150,7 +150,8 @@ without secrets. ` + "`overdue config example`" + ` prints [overdue.example.yaml
 name it in the first line of the file, ` + "`# yaml-language-server: $schema=overdue.schema.json`" + `.
 
 A running process reads the file, and the files with secrets that it names, again when one of them changes, and on SIGHUP. Settings that
-take effect *at once* in the tables do so then. The log names changes of the others, which wait for a restart.
+take effect *at once* in the tables do so then. New entities of the embedded broker appear; those that differ or went stay as they are, and the log
+names them. Changes of all other settings wait for a restart, and the log names those, too.
 
 A changed file takes effect when two reads, 200 ms apart, have found the same content. If it lacks a sink, an entity or a key of the endpoints that is
 in force, or the end of its last line, it takes effect only if it ends with a line of three dots (` + "`...`" + `). That is how YAML ends a document, and a file that was cut short lacks it. The log
@@ -219,6 +220,9 @@ func settingTables(common bool) string {
 		effect := "at start"
 		if IsLive(s.Path) {
 			effect = "at once"
+			if strings.HasPrefix(s.Path, "broker.") {
+				effect = "for new ones"
+			}
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Path, s.documentedKind(), s.documentedDefault(), s.documentedSources(), effect, s.Help)
 	}

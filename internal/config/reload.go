@@ -12,7 +12,8 @@ import (
 )
 
 // live are the settings that a running process takes up; all others need a restart. A list counts with what stands in it.
-var live = []string{"log.level", "monitor.deadline", "monitor.entities", "alerts", "listen.keys"}
+// Of the entities of the embedded broker it takes up those that are new.
+var live = []string{"log.level", "monitor.deadline", "monitor.entities", "alerts", "listen.keys", "broker.emulatorConfig", "broker.queues", "broker.topics"}
 
 // IsLive reports whether a setting of the table is one of them.
 func IsLive(path string) bool {
@@ -23,6 +24,8 @@ func IsLive(path string) bool {
 func (c *Config) WithLive(next *Config) *Config {
 	all := *c
 	all.Log.Level, all.Monitor, all.Alerts, all.Listen.Keys = next.Log.Level, next.Monitor, next.Alerts, next.Listen.Keys
+	all.Broker.EmulatorConfig, all.Broker.Queues, all.Broker.Topics = next.Broker.EmulatorConfig, next.Broker.Queues, next.Broker.Topics
+	all.Broker.emulator = next.Broker.emulator
 	all.Sources = c.Sources.clone()
 	all.Sources.text = next.Sources.text
 	for _, path := range live {

@@ -31,6 +31,7 @@ import (
 	"overdue/internal/broker/adminapi"
 	"overdue/internal/broker/queue"
 	iso "overdue/internal/servicebus/duration"
+	"overdue/internal/servicebus/entities"
 )
 
 // Defaults of the emulator, where they are not those of package broker.
@@ -49,11 +50,11 @@ var Default string
 
 // Config is what a Config.json asks for.
 type Config struct {
-	Namespace string // its name; clients do not see it
-	Queues    []broker.QueueConfig
-	Topics    []broker.TopicSetup
-	// Forwards are where its entities forward to. Whether there is such a queue or
-	// topic, the file alone does not tell.
+	// Namespaces are one at least. The official emulator allows no second; here the first is the
+	// default, and clients name the others.
+	Namespaces []broker.NamespaceSetup
+	// Forwards are where entities of the first namespace forward to. Whether there is such a queue
+	// or topic, the file alone does not tell.
 	Forwards []Forward
 	// Warnings are what the file says and nobody heeds: the emulator passes over
 	// properties that it does not know, so they are no errors.
@@ -91,14 +92,17 @@ func Parse(text []byte) (*Config, error) {
 	user := file.child("UserConfig")
 	user.take("Logging") // where the emulator logs to; Overdue logs to stderr
 	namespaces := user.list("Namespaces", "namespace", "")
-	c := &Config{}
-	switch n := len(namespaces); {
-	case n > 1:
-		r.failf(namespaces[1].at, "the file has %d namespaces; the emulator allows one", n)
-	case n == 1:
-		c = namespaces[0].namespace()
-	case len(r.errs) == 0:
+	if len(namespaces) == 0 && len(r.errs) == 0 {
 		return nil, errors.New("the file has no UserConfig.Namespaces; is it the emulator's?")
+	}
+	c := &Config{}
+	for i, n := range namespaces {
+		c.Namespaces = append(c.Namespaces, n.namespace())
+		if i == 0 {
+			c.Forwards, r.forwards = r.forwards, nil
+			continue
+		}
+		n.checkOther(c.Namespaces[i])
 	}
 	file.end()
 	user.end()
@@ -109,7 +113,6 @@ func Parse(text []byte) (*Config, error) {
 	for _, w := range r.warnings {
 		c.Warnings = append(c.Warnings, w.Error())
 	}
-	c.Forwards = r.forwards
 	return c, nil
 }
 
@@ -139,16 +142,44 @@ func hujsonError(err error) error {
 	return &SyntaxError{Line: line, Text: "this is not JSON: " + text}
 }
 
-func (o *object) namespace() *Config {
+func (o *object) namespace() broker.NamespaceSetup {
 	defer o.end()
-	c := &Config{Namespace: o.name}
+	s := broker.NamespaceSetup{Name: o.name}
 	for _, q := range o.list("Queues", "queue", "") {
-		c.Queues = append(c.Queues, q.queue())
+		s.Queues = append(s.Queues, q.queue())
 	}
 	for _, t := range o.list("Topics", "topic", "") {
-		c.Topics = append(c.Topics, t.topic())
+		s.Topics = append(s.Topics, t.topic())
 	}
-	return c
+	return s
+}
+
+// checkOther checks a namespace that is not the first. It has what the file lists and nothing else,
+// so the file tells whether it fits together.
+func (o *object) checkOther(s broker.NamespaceSetup) {
+	if s.Name == "" {
+		o.failf(o.at, "a namespace after the first has no Name, so that no client could name it")
+		return
+	}
+	if len(o.errs) > 0 {
+		return // which would be said again
+	}
+	if !o.check(o.at, broker.Config{Namespaces: []broker.NamespaceSetup{s}}) {
+		return
+	}
+	known := map[string]bool{}
+	for _, q := range s.Queues {
+		known[strings.ToLower(q.Name)] = true
+	}
+	for _, t := range s.Topics {
+		known[strings.ToLower(t.Name)] = true
+	}
+	for _, f := range o.forwards {
+		if name := entities.Target(f.To); !known[strings.ToLower(name)] {
+			o.errs = append(o.errs, &SyntaxError{f.Line, fmt.Sprintf("%s: namespace %q has no queue or topic %q", f.What, s.Name, name)})
+		}
+	}
+	o.forwards = nil
 }
 
 // check reports whether the broker takes what stands at v, and notes what it has

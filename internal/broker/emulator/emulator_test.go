@@ -34,8 +34,8 @@ func TestAConfigurationOfTheEmulatorIsReadAsItIs(t *testing.T) {
 			Name: name, LockDuration: time.Minute, MaxDeliveryCount: 3, DefaultMessageTimeToLive: time.Hour,
 		}, Rules: rules}
 	}
-	want := &Config{
-		Namespace: "sbemulatorns",
+	want := broker.NamespaceSetup{
+		Name: "sbemulatorns",
 		Queues: []broker.QueueConfig{
 			{
 				Name: "queue.1", LockDuration: 5 * time.Second, MaxDeliveryCount: 7, DefaultMessageTimeToLive: 30 * time.Minute,
@@ -55,13 +55,16 @@ func TestAConfigurationOfTheEmulatorIsReadAsItIs(t *testing.T) {
 				sub("subscription.3"),
 			},
 		}},
-		Forwards: []Forward{{15, `ForwardDeadLetteredMessagesTo of queue "queue.1"`, "queue.2"}},
-		Warnings: []string{`line 12: "AutoDeleteOnIdle" is not a property that the emulator knows here`},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	all := &Config{
+		Namespaces: []broker.NamespaceSetup{want},
+		Forwards:   []Forward{{15, `ForwardDeadLetteredMessagesTo of queue "queue.1"`, "queue.2"}},
+		Warnings:   []string{`line 12: "AutoDeleteOnIdle" is not a property that the emulator knows here`},
+	}
+	if diff := cmp.Diff(all, got); diff != "" {
 		t.Errorf("Parse (-want +got):\n%s", diff)
 	}
-	b, err := broker.New(broker.Config{Queues: got.Queues, Topics: got.Topics})
+	b, err := broker.New(broker.Config{Queues: want.Queues, Topics: want.Topics})
 	if err != nil {
 		t.Fatalf("the broker does not take it: %v", err)
 	}
@@ -82,8 +85,8 @@ func TestTheDefaultHasTheEntitiesOfTheOfficialEmulator(t *testing.T) {
 			Name: name, LockDuration: time.Minute, MaxDeliveryCount: 3, DefaultMessageTimeToLive: time.Hour,
 		}, Rules: rules}
 	}
-	want := &Config{
-		Namespace: "sbemulatorns",
+	want := broker.NamespaceSetup{
+		Name: "sbemulatorns",
 		Queues: []broker.QueueConfig{{
 			Name: "queue.1", LockDuration: time.Minute, MaxDeliveryCount: 3, DefaultMessageTimeToLive: time.Hour, DuplicateDetectionHistoryTimeWindow: 20 * time.Second,
 		}},
@@ -106,7 +109,7 @@ func TestTheDefaultHasTheEntitiesOfTheOfficialEmulator(t *testing.T) {
 			},
 		}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(&Config{Namespaces: []broker.NamespaceSetup{want}}, got); diff != "" {
 		t.Errorf("Parse(Default) (-want +got):\n%s", diff)
 	}
 }
@@ -136,7 +139,6 @@ func TestMistakesAreNamedWithTheirLines(t *testing.T) {
 		`{"UserConfig": {}}`:       "no UserConfig.Namespaces",
 		"{\n\"UserConfig\": []}":   "line 2: UserConfig of the file is no object",
 		wrap(`{"Properties": {}}`): "line 2: a queue has no Name",
-		wrap(`{"Name": "q"}]}, ` + "\n" + `{"Name": "b", "Queues": [`):                                   "line 3: the file has 2 namespaces",
 		wrap(`{"Name": "q"},` + "\n" + `{"Name": "Q"}`):                                                  `line 3: there is another queue "Q"`,
 		wrap(`{"Name": "q"},` + "\n" + `"q"`):                                                            "line 3: a queue is no object",
 		wrap(`{"Name":` + "\n" + `7}`):                                                                   "line 3: Name of a queue has to be a string",
@@ -171,12 +173,44 @@ func TestMistakesAreNamedWithTheirLines(t *testing.T) {
 	}
 }
 
+func TestEachNamespaceHasItsEntities(t *testing.T) {
+	c, err := Parse([]byte(`{"UserConfig": {"Namespaces": [
+		{"Name": "first", "Queues": [{"Name": "q", "Properties": {"ForwardTo": "elsewhere"}}]},
+		{"Name": "second", "Queues": [{"Name": "q"}, {"Name": "r", "Properties": {"ForwardTo": "q"}}], "Topics": [{"Name": "t"}]}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range c.Namespaces {
+		got = append(got, fmt.Sprint(n.Name, len(n.Queues), len(n.Topics)))
+	}
+	if diff := cmp.Diff([]string{"first1 0", "second2 1"}, got); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+	if len(c.Forwards) != 1 || c.Forwards[0].To != "elsewhere" {
+		t.Errorf("forwards = %v, want that of the first, whose target may be elsewhere", c.Forwards)
+	}
+	for others, want := range map[string]string{
+		`{"Queues": []}`:                "line 2: a namespace after the first has no Name",
+		`{"Name": "A", "Queues": []}`:   `line 2: there is another namespace "A"`,
+		`{"Name": "b", "Queues": [{}]}`: "line 2: a queue has no Name",
+		`{"Name": "b", "Queues": [{"Name": "q"}], "Topics": [{"Name": "Q"}]}`:                            "line 2: broker: entity exists: Q",
+		`{"Name": "b", "Queues": [` + "\n" + `{"Name": "q", "Properties": {"ForwardTo": "elsewhere"}}]}`: `line 3: ForwardTo of queue "q": namespace "b" has no queue or topic "elsewhere"`,
+		`{"Name": "` + strings.Repeat("b", 257) + `"}`:                                                   "line 2: broker: no namespace can be called",
+	} {
+		_, err := Parse([]byte(`{"UserConfig": {"Namespaces": [{"Name": "a"},` + "\n" + others + "]}}"))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Parse of another namespace %s\n got %v\nwant %s", others, err, want)
+		}
+	}
+}
+
 // Never is the longest TimeSpan of .NET, what other languages make of it, and all
 // that is longer.
 func TestNeverIsReadInAllItsSpellings(t *testing.T) {
 	for _, never := range []string{"P10675199DT2H48M5.4775807S", "P10675199DT2H48M5.477539S", "P10675199DT2H48M5.477S", "P10675199DT2H48M5S", "P10675199D", "P29247Y"} {
 		c, err := Parse([]byte(inQueue(`"DefaultMessageTimeToLive": "` + never + `"`)))
-		if err != nil || c.Queues[0].DefaultMessageTimeToLive != 0 {
+		if err != nil || c.Namespaces[0].Queues[0].DefaultMessageTimeToLive != 0 {
 			t.Errorf("a time to live of %s = %v, want none", never, err)
 		}
 	}
@@ -206,10 +240,10 @@ func TestAllThatHasNoEffectIsNamed(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
-	if got := c.Queues[0].LockDuration; got != 2*time.Minute {
+	if got := c.Namespaces[0].Queues[0].LockDuration; got != 2*time.Minute {
 		t.Errorf("a property that is stated twice = %v, want the last value", got)
 	}
-	if diff := cmp.Diff(broker.Values{{Key: "any", Value: int64(1)}}, c.Topics[0].Subscriptions[0].Rules[0].Filter.Correlation.Properties); diff != "" {
+	if diff := cmp.Diff(broker.Values{{Key: "any", Value: int64(1)}}, c.Namespaces[0].Topics[0].Subscriptions[0].Rules[0].Filter.Correlation.Properties); diff != "" {
 		t.Errorf("properties (-want +got):\n%s", diff)
 	}
 }

@@ -154,7 +154,7 @@ var allowed = map[string]allowance{
 	"internal/traces":              {[]string{"internal/escape", "internal/httpclient", "internal/traceparent"}, []string{httpguts, logr, otel, prometheus, zap}},
 	"internal/testing/otlptest":    {others: []string{"go.opentelemetry.io/proto/otlp", "google.golang.org/grpc", protobuf}},
 	"internal/testing/httpapitest": {ours: []string{"internal/broker", "internal/broker/httpapi"}},
-	"internal/broker/emulator":     {[]string{"internal/broker", "internal/broker/adminapi", "internal/broker/queue", "internal/servicebus/duration"}, []string{hujson, "golang.org/x/text"}},
+	"internal/broker/emulator":     {[]string{"internal/broker", "internal/broker/adminapi", "internal/broker/queue", "internal/servicebus/duration", "internal/servicebus/entities"}, []string{hujson, "golang.org/x/text"}},
 	"internal/testing/brokertest": {
 		[]string{"internal/amqp", "internal/amqp/server", "internal/broker", "internal/broker/queue", "internal/testing/pipenet", "internal/servicebus/link"},
 		[]string{azservicebus},

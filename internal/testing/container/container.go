@@ -66,7 +66,7 @@ type Image struct {
 func Emulator(t *testing.T) *Image {
 	t.Helper()
 	folder := t.TempDir()
-	binaries := filepath.Join(folder, "overdue_linux_"+runtime.GOARCH)
+	binaries := filepath.Join(folder, "overdue_"+runtime.GOOS+"_"+runtime.GOARCH)
 	if err := os.Mkdir(binaries, 0o755); err != nil {
 		t.Fatal(err)
 	}
