@@ -333,3 +333,24 @@ func TestKeysAreChecked(t *testing.T) {
 		}
 	}
 }
+
+func TestAKeyItselfIsShownByPeople(t *testing.T) {
+	ns := brokertest.New(t, withKeys(broker.AuthorizationRule{KeyName: "reader", PrimaryKey: "one", SecondaryKey: "two", Listen: true}))
+	n := ns.Broker.Default()
+	for _, test := range []struct {
+		name, key string
+		claims    broker.Claims
+		want      error
+	}{
+		{"Reader", "one", broker.ClaimListen, nil},
+		{"reader", "two", broker.ClaimListen, nil},
+		{"reader", "one", broker.ClaimManage, broker.ErrClaimMissing},
+		{"reader", "three", broker.ClaimListen, sas.ErrInvalidKey},
+		{"reader", "", broker.ClaimListen, sas.ErrInvalidKey},
+		{"nobody", "one", broker.ClaimListen, sas.ErrInvalidKey},
+	} {
+		if err := n.AuthorizeKey(test.name, test.key, test.claims); !errors.Is(err, test.want) {
+			t.Errorf("AuthorizeKey(%q, %q, %v) = %v, want %v", test.name, test.key, test.claims, err, test.want)
+		}
+	}
+}

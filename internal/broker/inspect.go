@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,11 @@ import (
 )
 
 // Operations on a namespace for tests and operators, which no client has.
+
+// Namespaces returns all namespaces, sorted by name.
+func (b *Broker) Namespaces() []*Namespace {
+	return slices.SortedFunc(slices.Values(b.all()), func(a, b *Namespace) int { return cmp.Compare(key(a.name), key(b.name)) })
+}
 
 // Entities returns all entities: queues, topics, subscriptions, each sorted by
 // path.
@@ -37,12 +43,22 @@ func (b *Broker) Held(leaveOut func(path string) bool) (messages int) {
 // one of its dead-letter queues ("q/$DeadLetterQueue"), from a sequence number
 // upwards, and disturbs nothing. Errors: ErrEntityNotFound; see Queue.Peek.
 func (n *Namespace) Peek(path string, from int64, most int) ([]queue.View, error) {
+	q, err := n.Inspect(path)
+	if err != nil {
+		return nil, err
+	}
+	return q.Peek(nil, from, most)
+}
+
+// Inspect returns the queue of the queue, topic or subscription at path, or one of its dead-letter
+// queues ("q/$DeadLetterQueue"), for somebody who reads behind the protocol. Errors: ErrEntityNotFound.
+func (n *Namespace) Inspect(path string) (*queue.Queue, error) {
 	a := parseAddress(path)
 	e := n.entities.find(a.Entity())
 	if e == nil {
 		return nil, fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
 	}
-	return e.node(a).Peek(nil, from, most)
+	return e.node(a), nil
 }
 
 // Detach detaches the links of an entity, as the service does from time to time;

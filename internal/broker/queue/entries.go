@@ -93,16 +93,21 @@ func (es *entries) find(seqs []int64, fit func(*entry) bool) (found []*entry, mi
 	return found, missing
 }
 
-// peek appends views of up to max entries of x, from sequence number seq upwards. It stops where as
-// much content is away as is read in one go.
-func (es *entries) peek(dst []View, x *index, seq int64, max int, has contents) (views []View, missing []int64) {
+// peek appends views of up to max entries of x, from sequence number seq upwards, or downwards where
+// back is true. It stops where as much content is away as is read in one go.
+func (es *entries) peek(dst []View, x *index, back bool, seq int64, max int, has contents) (views []View, missing []int64) {
 	end := len(dst) + max
 	r := request{has: has}
-	x.ascend(seq, func(e *entry) bool {
+	add := func(e *entry) bool {
 		dst = append(dst, es.view(e))
 		has.fill(&dst[len(dst)-1].Message, e)
 		return r.add(e) && len(dst) < end
-	})
+	}
+	if back {
+		x.descend(seq, add)
+	} else {
+		x.ascend(seq, add)
+	}
 	return dst, r.missing
 }
 

@@ -25,6 +25,11 @@ func (x *index) ascend(seq int64, yield func(*entry) bool) {
 	x.refs.Ascend(seq, func(_ int64, r ref) bool { return yield(x.table.entry(r)) })
 }
 
+// descend is ascend downwards.
+func (x *index) descend(seq int64, yield func(*entry) bool) {
+	x.refs.Descend(seq, func(_ int64, r ref) bool { return yield(x.table.entry(r)) })
+}
+
 // insert adds e under its sequence number, which must be new.
 func (x *index) insert(e *entry) { x.refs.Set(e.seq, e.ref) }
 

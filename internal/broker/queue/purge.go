@@ -35,6 +35,22 @@ func (q *Queue) Purge() Counts {
 	return n
 }
 
+// Delete removes the message with this sequence number, whatever its state, as Purge does. Errors:
+// ErrMessageNotFound, ErrClosed.
+func (q *Queue) Delete(seq int64) error {
+	now, err := q.enter()
+	if err != nil {
+		return err
+	}
+	defer q.leave(now)
+	e := q.entries.byNumber.get(seq)
+	if e == nil {
+		return &NumberError{ErrMessageNotFound, []int64{seq}}
+	}
+	q.drop(e)
+	return nil
+}
+
 // drop takes e out of the queue for good, wherever it stands.
 func (q *Queue) drop(e *entry) {
 	switch {

@@ -114,3 +114,35 @@ func TestAPurgeOfManyIsReportedInSteps(t *testing.T) {
 		t.Error("a closed queue has messages to purge")
 	}
 }
+
+func TestOneMessageIsDeletedWhateverItsState(t *testing.T) {
+	alone(t, Config{}, func(t *testing.T, q *Queue) {
+		send(t, q, text("locked"), text("deferred"), text("dead"), text("waiting"),
+			Message{Body: []byte("scheduled"), ScheduledEnqueueTime: time.Now().Add(time.Hour)})
+		ds := receive(q.NewConsumer(PeekLock), 3)
+		must(t, q.Defer(ds[1].LockToken))
+		must(t, q.DeadLetter(ds[2].LockToken, "why", ""))
+		for _, v := range seen(q.Peek(nil, 0, 10)) {
+			must(t, q.Delete(v.SequenceNumber))
+		}
+		must(t, q.DeadLetterQueue().Delete(ds[2].SequenceNumber))
+		if diff := cmp.Diff(Counts{}, q.Counts()); diff != "" || q.quota.Used() != 0 {
+			t.Errorf("afterwards %d bytes are held: -want +got:\n%s", q.quota.Used(), diff)
+		}
+		if err := q.Complete(ds[0].LockToken); !errors.Is(err, ErrLockLost) {
+			t.Errorf("Complete of a deleted message = %v, want ErrLockLost", err)
+		}
+		if err := q.Delete(ds[0].SequenceNumber); !errors.Is(err, ErrMessageNotFound) {
+			t.Errorf("Delete of what is gone = %v, want ErrMessageNotFound", err)
+		}
+	})
+}
+
+func TestAPeekBackShowsTheHighestNumberFirst(t *testing.T) {
+	alone(t, Config{}, func(t *testing.T, q *Queue) {
+		send(t, q, text("1"), text("2"), text("3"), text("4"))
+		wantBodies(t, "from 3 downwards", seen(q.PeekBack(nil, 3, 2)), "3", "2")
+		wantBodies(t, "from above all downwards", seen(q.PeekBack(nil, 100, 10)), "4", "3", "2", "1")
+		wantBodies(t, "below the first", seen(q.PeekBack(nil, 0, 10)))
+	})
+}

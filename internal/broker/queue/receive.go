@@ -13,6 +13,15 @@ import (
 // messages. Where contents have to be read from the log, there are fewer messages when these are
 // large, but one at least. Errors: those of the log.
 func (q *Queue) Peek(dst []View, from int64, max int) (views []View, err error) {
+	return q.peek(dst, false, from, max)
+}
+
+// PeekBack is Peek from sequence number from downwards, from included: the highest number first.
+func (q *Queue) PeekBack(dst []View, from int64, max int) (views []View, err error) {
+	return q.peek(dst, true, from, max)
+}
+
+func (q *Queue) peek(dst []View, back bool, from int64, max int) (views []View, err error) {
 	if max <= 0 {
 		return dst, nil
 	}
@@ -25,7 +34,7 @@ func (q *Queue) Peek(dst []View, from int64, max int) (views []View, err error) 
 		defer q.leave(now)
 		// Messages that catching up gave back may belong to a consumer or be dead by now.
 		q.dispatch.assign(now)
-		views, missing = q.entries.peek(dst, &q.entries.byNumber, from, max, has)
+		views, missing = q.entries.peek(dst, &q.entries.byNumber, back, from, max, has)
 		return missing
 	})
 	return views, err

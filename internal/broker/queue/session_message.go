@@ -18,7 +18,7 @@ func (ss *Sessions) Peek(dst []View, id string, from int64, max int) (views []Vi
 		defer ss.q.leave(now)
 		ss.q.dispatch.assign(now) // as in Queue.Peek
 		if s := ss.byID[id]; s != nil {
-			views, missing = ss.q.entries.peek(dst, &s.byNumber, from, max, has)
+			views, missing = ss.q.entries.peek(dst, &s.byNumber, false, from, max, has)
 		}
 		return missing
 	})
