@@ -36,9 +36,9 @@ var lost = map[string]bool{
 	PropertyFrom: true, PropertyNumber: true, PropertyReason: true, PropertyDescription: true, PropertyMessageID: true,
 }
 
-// encode returns the copy of a dead letter from place. The body and whatever is not named here
+// Encode returns the copy of a dead letter from place. The body and whatever is not named here
 // stays byte for byte.
-func (c Copying) encode(place Place, l *Letter) ([]byte, error) {
+func (c Copying) Encode(place Place, l *Letter) ([]byte, error) {
 	header, err := amqp.DecodeHeader(l.message.Header)
 	if err != nil {
 		return nil, err

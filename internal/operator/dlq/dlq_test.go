@@ -355,15 +355,15 @@ func TestACopyIsTheMessageWithoutItsMarks(t *testing.T) {
 		Header: amqp.Header{Durable: true, Priority: 7, TTL: 1000, HasTTL: true, DeliveryCount: 3}.Raw(), MessageAnnotations: notes,
 		Properties: p.Raw(), ApplicationProperties: props, Body: body,
 	}
-	l, err := parse(m.Append(nil))
+	l, err := Parse(m.Append(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	encoded, err := Copying{Within: time.Minute, NewIDs: true}.encode(orders, l)
+	encoded, err := Copying{Within: time.Minute, NewIDs: true}.Encode(orders, l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := parse(encoded)
+	c, err := Parse(encoded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,16 +393,16 @@ func TestACopyIsTheMessageWithoutItsMarks(t *testing.T) {
 func FuzzLetter(f *testing.F) {
 	f.Add((&amqp.Message{Header: amqp.Header{TTL: 5, HasTTL: true}.Raw(), Body: amqp.AppendValueSection(nil, nil)}).Append(nil))
 	f.Fuzz(func(t *testing.T, encoded []byte) {
-		l, err := parse(encoded)
+		l, err := Parse(encoded)
 		if err != nil {
 			return
 		}
 		_ = l.Body()
-		c, err := Copying{Within: time.Second}.encode(orders, l)
+		c, err := Copying{Within: time.Second}.Encode(orders, l)
 		if err != nil {
 			return
 		}
-		if _, err := parse(c); err != nil {
+		if _, err := Parse(c); err != nil {
 			t.Errorf("the copy of %x cannot be read: %v", encoded, err)
 		}
 	})

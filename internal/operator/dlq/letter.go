@@ -115,8 +115,8 @@ const (
 	statesExpiry   = "ce-expirytime"
 )
 
-// parse reads an encoded message.
-func parse(encoded []byte) (*Letter, error) {
+// Parse reads an encoded message.
+func Parse(encoded []byte) (*Letter, error) {
 	m, err := amqp.ParseMessage(encoded)
 	if err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func walk(ctx context.Context, links *link.Namespace, path string, from int64, f
 			return err // it has closed p
 		}
 		for _, encoded := range ms {
-			l, err := parse(encoded)
+			l, err := Parse(encoded)
 			if !f(l, err) {
 				p.Close(ctx)
 				return nil

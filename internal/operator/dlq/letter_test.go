@@ -49,14 +49,14 @@ func encodedLetter(annotations func([]byte) ([]byte, int)) []byte {
 }
 
 func TestALetterHasItsNumberAndItsSource(t *testing.T) {
-	l, err := parse(encodedLetter(func(b []byte) ([]byte, int) {
+	l, err := Parse(encodedLetter(func(b []byte) ([]byte, int) {
 		b = amqp.AppendLong(amqp.AppendSymbol(b, "x-opt-sequence-number"), 7)
 		return amqp.AppendString(amqp.AppendSymbol(b, "x-opt-deadletter-source"), "orders"), 2
 	}))
 	if err != nil || l.Number != 7 || l.Source != "orders" {
 		t.Errorf("parse = %+v, %v, want number 7 from orders", l, err)
 	}
-	if l, err := parse(encodedLetter(func(b []byte) ([]byte, int) {
+	if l, err := Parse(encodedLetter(func(b []byte) ([]byte, int) {
 		return amqp.AppendString(amqp.AppendSymbol(b, "x-opt-sequence-number"), "seven"), 1
 	})); err == nil {
 		t.Errorf("parse of a number in words = %+v, want an error", l)
@@ -110,17 +110,17 @@ func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 				s.Errorf("letter %d died for %q, want TTLExpiredException", l.Number, l.Reason)
 			}
 			_ = l.Body()
-			if _, err := (Copying{}).encode(orders, l); err != nil {
+			if _, err := (Copying{}).Encode(orders, l); err != nil {
 				s.Errorf("copy of letter %d: %v", l.Number, err)
 			}
 		}
 
 		// A broker may let in more than ours does.
-		l, err := parse((&amqp.Message{ApplicationProperties: properties}).Append(nil))
+		l, err := Parse((&amqp.Message{ApplicationProperties: properties}).Append(nil))
 		if err != nil {
 			s.Fatal(err)
 		}
-		copied, err := Copying{}.encode(orders, l)
+		copied, err := Copying{}.Encode(orders, l)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -141,7 +141,7 @@ func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 // A dead letter shows the time to live and the whole body that its sender set.
 func TestALetterHasItsTimeToLiveAndItsWholeBody(t *testing.T) {
 	m := amqp.Message{Header: amqp.Header{TTL: 2500, HasTTL: true}.Raw(), Body: amqp.AppendData(amqp.AppendData(nil, []byte("one")), []byte("two"))}
-	l, err := parse(m.Append(nil))
+	l, err := Parse(m.Append(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestALetterHasWhenItWasEnqueuedAndWhatItIsAbout(t *testing.T) {
 		Header: amqp.Header{TTL: 1000, HasTTL: true}.Raw(), MessageAnnotations: amqp.EndMap(notes, start, 1),
 		Properties: (&amqp.Properties{Subject: &subject}).Raw(), Body: amqp.AppendData(nil, nil),
 	}
-	l, err := parse(m.Append(nil))
+	l, err := Parse(m.Append(nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,10 +180,10 @@ func TestAMalformedMessageIsNoLetter(t *testing.T) {
 		"properties": {Properties: truth},
 	} {
 		m.Body = amqp.AppendData(nil, nil)
-		if l, err := parse(m.Append(nil)); err == nil {
+		if l, err := Parse(m.Append(nil)); err == nil {
 			t.Errorf("parse of a message with malformed %s = %+v, want an error", name, l)
 		}
-		if _, err := (Copying{}).encode(orders, &Letter{message: m}); err == nil {
+		if _, err := (Copying{}).Encode(orders, &Letter{message: m}); err == nil {
 			t.Errorf("a message with malformed %s has a copy, want an error", name)
 		}
 	}

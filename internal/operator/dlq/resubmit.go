@@ -213,7 +213,7 @@ func (r *Resubmission) copyAll(ctx context.Context, ts []*taken, pace *pace, o *
 		if l == nil {
 			continue // another client has settled it
 		}
-		encoded, err := r.Copying.encode(r.Place, l)
+		encoded, err := r.Copying.Encode(r.Place, l)
 		if err != nil {
 			return fmt.Errorf("copy dead letter %d: %w", t.number, err)
 		}
