@@ -26,7 +26,7 @@ import (
 // ControlPath is where tests in any language look behind the protocol: state,
 // messages, clock and faults of a namespace, in JSON.
 //
-//	GET    /_overdue/                     this list
+//	GET    /_overdue/                     this list; in a browser entities and messages, to see and to change
 //	GET    /_overdue/entities             all entities, with counts
 //	GET    /_overdue/messages/{path}      the messages of a queue, subscription or …/$DeadLetterQueue; ?from=, ?max=
 //	DELETE /_overdue/messages[/{path}]    removes the messages of one of those, or all of them; entities and links stay
@@ -47,18 +47,23 @@ const ControlPath = "/_overdue/"
 
 // control answers requests below ControlPath.
 type control struct {
-	broker    *broker.Broker
-	namespace func(*http.Request) *broker.Namespace
-	faults    faultList
-	mux       *http.ServeMux
+	broker *broker.Broker
+	page   http.Handler // nil = there is none
+	faults faultList
+	mux    *http.ServeMux
 }
 
-// newControl returns the handler for ControlPath. The caller decides who may use it.
-func newControl(b *broker.Broker, namespace func(*http.Request) *broker.Namespace, metrics http.Handler) http.Handler {
-	c := &control{broker: b, namespace: namespace, mux: http.NewServeMux()}
+// newControl returns the handler for ControlPath, with the page and the metrics if there are any. The
+// caller decides who may use it.
+func newControl(cfg Config) http.Handler {
+	c := &control{broker: cfg.Broker, page: cfg.Page, mux: http.NewServeMux()}
 	c.mux.HandleFunc(ControlPath, serveControlList)
-	if metrics != nil {
-		c.mux.Handle("GET "+ControlPath+"metrics", metrics)
+	if cfg.Metrics != nil {
+		c.mux.Handle("GET "+ControlPath+"metrics", cfg.Metrics)
+	}
+	if cfg.Page != nil {
+		c.mux.HandleFunc("GET "+ControlPath+"{$}", c.serveRoot)
+		c.mux.Handle(ControlPath+"page/", cfg.Page)
 	}
 	for pattern, h := range map[string]func(*broker.Namespace, *http.Request) (any, error){
 		"GET /_overdue/entities":              c.entities,
@@ -87,7 +92,7 @@ func badControl(format string, args ...any) error {
 }
 
 func (c *control) answer(w http.ResponseWriter, r *http.Request, h func(*broker.Namespace, *http.Request) (any, error)) {
-	n, err := c.named(r)
+	n, err := NamespaceOf(c.broker, r)
 	var v any
 	if err == nil {
 		v, err = h(n, r)
@@ -116,14 +121,14 @@ func (c *control) answer(w http.ResponseWriter, r *http.Request, h func(*broker.
 	_ = enc.Encode(v) // an error is a client that has gone
 }
 
-// named returns the namespace that r is for.
-func (c *control) named(r *http.Request) (*broker.Namespace, error) {
+// NamespaceOf returns the namespace that a request to a path below [ControlPath] is for.
+func NamespaceOf(b *broker.Broker, r *http.Request) (*broker.Namespace, error) {
 	name := r.URL.Query().Get("namespace")
 	if name == "" {
-		return c.namespace(r), nil
+		return b.NamespaceOf(r.Host, r.Header.Get("Authorization")), nil
 	}
-	n := c.broker.Namespace(name)
-	if n == c.broker.Default() {
+	n := b.Namespace(name)
+	if n == b.Default() {
 		return nil, badControl("there is no namespace %.50q: start the broker with --broker-isolate, name no more than 10000, with 256 bytes at most", name)
 	}
 	return n, nil
@@ -132,6 +137,7 @@ func (c *control) named(r *http.Request) (*broker.Namespace, error) {
 // controlList is what people find who look for the control surface by hand.
 const controlList = `Behind the protocol, for tests. Answers are JSON, but for metrics.
 
+GET    /_overdue/                     this list; in a browser entities and messages, to see and to change
 GET    /_overdue/entities             all entities, with counts
 GET    /_overdue/messages/{path}      messages of orders, orders/$DeadLetterQueue or events/Subscriptions/audit; ?from=, ?max=
 DELETE /_overdue/messages[/{path}]    removes the messages of one of those, or all of them; entities and links stay
@@ -146,6 +152,16 @@ GET    /_overdue/metrics              those of the admin port, for Prometheus
 
 Every one takes ?namespace=NAME where namespaces are isolated.
 `
+
+// serveRoot answers a browser with the page, and everybody else with the list.
+func (c *control) serveRoot(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		c.page.ServeHTTP(w, r)
+		return
+	}
+	serveControlList(w, r)
+}
 
 func serveControlList(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

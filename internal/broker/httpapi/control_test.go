@@ -36,14 +36,14 @@ func setupControl(t *testing.T) *controlScene {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	return &controlScene{t, b, newControl(b, func(*http.Request) *broker.Namespace { return b.Default() }, nil)}
+	return &controlScene{t, b, newControl(Config{Broker: b})}
 }
 
 // ask sends a request and wants this status. It returns the answer.
 func (s *controlScene) ask(method, path, body string, status int) []byte {
 	s.Helper()
 	w := httptest.NewRecorder()
-	s.handler.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	s.handler.ServeHTTP(w, httptest.NewRequest(method, "http://localhost"+path, strings.NewReader(body)))
 	if w.Code != status {
 		s.Fatalf("%s %s %s = %d %s, want %d", method, path, body, w.Code, w.Body, status)
 	}
@@ -215,8 +215,10 @@ func TestControlListsItself(t *testing.T) {
 func TestControlServesMetrics(t *testing.T) {
 	s := setupControl(t)
 	s.ask("GET", "/_overdue/metrics", "", http.StatusNotFound)
-	s.handler = newControl(s.broker, func(*http.Request) *broker.Namespace { return s.broker.Default() },
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }))
+	s.handler = newControl(Config{
+		Broker:  s.broker,
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") }),
+	})
 	if got := string(s.ask("GET", "/_overdue/metrics", "", http.StatusOK)); got != "metrics" {
 		t.Errorf("the metrics are %q", got)
 	}
@@ -232,7 +234,7 @@ func TestControlNamesANamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = b.Close() })
-	s = &controlScene{t, b, newControl(b, func(*http.Request) *broker.Namespace { return b.Default() }, nil)}
+	s = &controlScene{t, b, newControl(Config{Broker: b})}
 	if err := s.send("q", &sdk.Message{Data: [][]byte{nil}}); err != nil {
 		t.Fatal(err)
 	}

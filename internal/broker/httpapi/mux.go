@@ -24,7 +24,7 @@ import (
 func (s *Server) newMux() http.Handler {
 	admin := adminapi.New(s.namespaceOf, adminapi.Options{Authorizer: adminGate{s}, NotApplied: s.cfg.NotApplied})
 	runtime := newREST(s.namespaceOf, restOptions{Authorize: s.mayUse})
-	control := s.managed(newControl(s.cfg.Broker, s.namespaceOf, s.cfg.Metrics))
+	control := s.managed(newControl(s.cfg))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := strings.TrimRight(r.URL.Path, "/"); {
 		case r.URL.Path == "/" && r.URL.RawQuery == "" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
@@ -41,14 +41,17 @@ func (s *Server) newMux() http.Handler {
 	})
 }
 
-// managed lets those use h who may manage the namespace.
+// managed lets those use h who may manage the namespace. People show a key to their browser, which
+// then sends it with every request. So what other sites make it send may change nothing.
 func (s *Server) managed(h http.Handler) http.Handler {
+	guarded := http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := s.mayManage(r, ""); err != nil {
+		if err := s.mayControl(r); err != nil {
+			w.Header().Set("WWW-Authenticate", `Basic realm="the name of a key with the claim Manage, and the key", charset="UTF-8"`)
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 			return
 		}
-		h.ServeHTTP(w, r)
+		guarded.ServeHTTP(w, r)
 	})
 }
 
@@ -203,6 +206,16 @@ func (s *Server) admit(r *http.Request, err error) error {
 // not about its messages; "" is the namespace.
 func (s *Server) mayManage(r *http.Request, path string) error {
 	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, broker.ClaimManage))
+}
+
+// mayControl is mayManage for the namespace, and for people too: a browser shows the name of a key
+// and the key, as HTTP Basic has them.
+func (s *Server) mayControl(r *http.Request) error {
+	name, key, isBasic := r.BasicAuth()
+	if !isBasic {
+		return s.mayManage(r, "")
+	}
+	return s.admit(r, s.namespaceOf(r).AuthorizeKey(name, key, broker.ClaimManage))
 }
 
 // adminGate decides whether a request of the administration API may go on. All

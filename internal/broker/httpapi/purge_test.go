@@ -33,7 +33,7 @@ func purgeScene(t *testing.T, disk broker.Disk) (*controlScene, *azservicebus.Cl
 			}},
 		}
 	})
-	s := &controlScene{t, ns.Broker, newControl(ns.Broker, func(*http.Request) *broker.Namespace { return ns.Broker.Default() }, nil)}
+	s := &controlScene{t, ns.Broker, newControl(Config{Broker: ns.Broker})}
 	return s, ns.Client(t)
 }
 

@@ -47,7 +47,7 @@ func checkThrough(t *testing.T, ns *broker.Namespace, ms []*rest.Message) {
 	}
 	for _, m := range ms {
 		m.Broker.ScheduledEnqueueTime = time.Time{} // it would not come out yet
-		encoded, err := encode(m)
+		encoded, err := Encode(m)
 		if err != nil {
 			t.Fatalf("encode = %v", err)
 		}

@@ -40,7 +40,7 @@ func (h *runtime) send(w http.ResponseWriter, r *http.Request, ns *broker.Namesp
 		if m.Broker.SessionID == "" && entity.RequiresSession() {
 			return badRequest("The SessionId was not set on a message, and it cannot be sent to the entity '%.260s', which requires sessions.", entity.Path())
 		}
-		if encoded[i], err = encode(m); err != nil {
+		if encoded[i], err = Encode(m); err != nil {
 			return err
 		}
 		total += len(encoded[i])
@@ -88,9 +88,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return body, err
 }
 
-// encode returns m as the AMQP message that a client of AMQP would have sent: the
+// Encode returns m as the AMQP message that a client of AMQP would have sent: the
 // body as one data section, properties with the types that they were written in.
-func encode(m *rest.Message) ([]byte, error) {
+func Encode(m *rest.Message) ([]byte, error) {
 	b := &m.Broker
 	out := make([]byte, 0, len(m.Body)+512)
 	header := amqp.Header{Priority: amqp.DefaultPriority}

@@ -33,6 +33,9 @@ type Config struct {
 	TLS *tls.Config
 	// Hosts are names by which clients may call an open broker, see listener.Config.
 	Hosts []string
+	// Page shows people entities and messages, at ControlPath for a browser and at page/ below it.
+	// Who may use ControlPath may use it; other sites may not. nil: there is none.
+	Page http.Handler
 	// Version is shown at /.
 	Version string
 	// MaxConns bounds the connections, of all protocols together. Default 10000.
