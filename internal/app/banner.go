@@ -25,7 +25,7 @@ func (p *Process) banner(w io.Writer) {
 	}
 	fmt.Fprintf(&b, "overdue %s %s\n\n", p.role.Name, version.String())
 	if p.broker != nil {
-		b.WriteString(p.broker.origins())
+		b.WriteString(origins(p.cfg))
 	}
 	if p.endpoints.proxy != nil {
 		p.endpoints.rows(row)
@@ -38,6 +38,7 @@ func (p *Process) banner(w io.Writer) {
 		for i, addr := range p.broker.addrs {
 			row("embedded broker", "amqp://"+addr, p.broker.note(i, p.role.Monitor))
 		}
+		row("messages", p.broker.page(), "in a browser")
 	}
 	if p.namespace != nil && !p.cfg.Embedded() {
 		row("namespace", p.namespace.Host, monitorQueuesNote(p.cfg.AllMonitorQueues().Names()))
@@ -55,21 +56,21 @@ func (p *Process) banner(w io.Writer) {
 const bannerWidth = 100
 
 // origins says where the entities of the embedded broker come from, where people might wonder.
-func (b *embedded) origins() string {
-	switch c := &b.cfg.Broker; {
+func origins(cfg *config.Config) string {
+	switch c := &cfg.Broker; {
 	case c.AutoCreate:
 		return "Queues are made when a client names them. They dead-letter what expires; by default Azure drops it.\n" +
 			"All else is as by default in Azure. With --broker-auto-create=false a misspelt name fails.\n\n"
 	case c.EmulatorConfig != "":
 		return fmt.Sprintf("The entities are those of %s: %s.\n%sA name that is not among them fails.\n\n",
-			c.EmulatorSource(), config.Clip(strings.Join(b.cfg.EntityNames(), ", ")), b.namespaces())
+			c.EmulatorSource(), config.Clip(strings.Join(cfg.EntityNames(), ", ")), namespaces(cfg))
 	}
 	return ""
 }
 
 // namespaces says how clients name those of the configuration, if it has several.
-func (b *embedded) namespaces() string {
-	all := b.cfg.BrokerNamespaces()
+func namespaces(cfg *config.Config) string {
+	all := cfg.BrokerNamespaces()
 	if len(all) == 0 {
 		return ""
 	}
@@ -78,7 +79,7 @@ func (b *embedded) namespaces() string {
 		others = append(others, n.Name)
 	}
 	how := "SharedAccessKeyName or host"
-	if len(b.cfg.Broker.Keys) > 0 { // their names are theirs
+	if len(cfg.Broker.Keys) > 0 { // their names are theirs
 		how = "host"
 	}
 	return fmt.Sprintf("That is the namespace %s. By their name as %s: %s.\n", cmp.Or(all[0].Name, "without a name"), how, config.Clip(strings.Join(others, ", ")))

@@ -29,6 +29,13 @@ func (p *Process) startDashboard() error {
 			s.Gaps = func() []history.Gap { return h.Gaps(time.Time{}) }
 		}
 	}
+	if p.broker != nil {
+		s.Broker = &web.LocalBroker{
+			Broker: p.broker.Broker,
+			URL:    p.broker.page(),
+			Alone:  !p.role.Proxy && !p.role.Monitor,
+		}
+	}
 	var err error
 	if s.Namespace, err = p.dashboardNamespace(); err != nil {
 		return err

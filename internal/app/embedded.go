@@ -25,6 +25,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/listener"
 	"overdue/internal/version"
+	"overdue/internal/web"
 )
 
 // brokerConfig is how the embedded broker of a role is set up, and the key that the components of
@@ -126,18 +127,19 @@ func startBroker(ctx context.Context, e *environment, endpoints []net.Listener) 
 	}
 	clients := &clientLog{log: e.log}
 	b.Watch(clients.note)
-	web := httpapi.Config{
+	access := httpapi.Config{
 		Broker:     b,
 		Hosts:      e.cfg.Broker.TLS.Hosts,
+		Page:       web.NewBrokerPages(web.BrokerSource{Broker: b, Version: version.String(), Note: strings.Join(strings.Fields(origins(e.cfg)), " ")}),
 		Version:    version.String(),
 		ErrorLog:   clients.ended,
 		NotApplied: e.logNotApplied,
 		Metrics:    adminport.MetricsHandler(e.registry),
 	}
 	if cert != nil {
-		web.TLS = cert.TLS
+		access.TLS = cert.TLS
 	}
-	server := httpapi.New(web)
+	server := httpapi.New(access)
 	e.registry.MustRegister(brokerMetrics{b.Statistics, server.Connections})
 	var stopping atomic.Bool
 	e.life.Run("embedded broker", func() error {
@@ -168,6 +170,14 @@ func startBroker(ctx context.Context, e *environment, endpoints []net.Listener) 
 		certificate: cert,
 		addrs:       addresses(endpoints),
 	}, nil
+}
+
+// page is where a browser on this machine finds the pages of the broker.
+func (b *embedded) page() string {
+	if b.certificate == nil {
+		return "http://" + reachable(b.addrs[0]) + httpapi.ControlPath
+	}
+	return "https://" + named(b.addrs[0], b.certificate.Names) + httpapi.ControlPath
 }
 
 // ownConnectionString is how proxy and monitor reach the embedded broker.

@@ -176,6 +176,9 @@ func (p *Process) Embedded() *broker.Broker {
 // OwnConnectionString is how proxy and monitor reach the embedded broker.
 func (p *Process) OwnConnectionString() string { return p.broker.ownConnectionString() }
 
+// BrokerPage is the address of the pages of the embedded broker.
+func (p *Process) BrokerPage() string { return p.broker.page() }
+
 // AMQPAddr is where the first endpoint listens, "" if there is none.
 func (p *Process) AMQPAddr() string { return p.endpoints.addr(0) }
 

@@ -10,13 +10,9 @@ package web
 import (
 	"bytes"
 	"context"
-	"embed"
 	"encoding/json"
 	"fmt"
-	"html/template"
-	"io/fs"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/alert"
+	"overdue/internal/broker"
 	"overdue/internal/escape"
 	"overdue/internal/history"
 	"overdue/internal/operator/deadlines"
@@ -53,6 +50,15 @@ type Source struct {
 	Gaps func() []history.Gap
 
 	Namespace *Namespace // nil = this process has none
+
+	Broker *LocalBroker // nil = the process has no embedded broker
+}
+
+// A LocalBroker is the embedded broker of a process.
+type LocalBroker struct {
+	*broker.Broker
+	URL   string // of its own pages
+	Alone bool   // it is all that the process has: there are no deadlines to show
 }
 
 // A Namespace is what the pages about messages read. History and Actions may be missing.
@@ -73,6 +79,7 @@ type Check struct {
 
 // A Dashboard shows one process.
 type Dashboard struct {
+	site
 	source Source
 	mux    *http.ServeMux
 
@@ -84,31 +91,25 @@ type Dashboard struct {
 	jobs jobList
 	demo atomic.Pointer[func() *Demo] // nil = this is no demo
 
-	streams chan struct{} // holds a value for each stream that is open
-	ended   chan struct{} // closed when Run ends
+	streams streams       // they end with Run
 	check   chan struct{} // has a value when somebody waits for new checks
 	reads   chan struct{} // holds a value for each page that reads the namespace
 }
-
-//go:embed assets
-var assets embed.FS
-
-// pages are parsed for the first page: most processes show none.
-var pages = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{"text": escape.Text, "lines": escape.Lines}).ParseFS(assets, "assets/*.html"))
-})
 
 // New makes a dashboard. [Dashboard.Run] takes its samples.
 func New(s Source) *Dashboard {
 	d := &Dashboard{
 		source: s, mux: http.NewServeMux(),
-		streams: make(chan struct{}, maxStreams), ended: make(chan struct{}), check: make(chan struct{}, 1),
+		streams: streams{make(chan struct{}, maxStreams), make(chan struct{})}, check: make(chan struct{}, 1),
 		reads: make(chan struct{}, maxReads),
 		jobs:  jobList{starts: make(chan *job, 1), guess: make(chan struct{}, 1)},
 	}
-	files, err := fs.Sub(assets, "assets")
-	if err != nil {
-		panic(err) // the name is a constant
+	d.site = site{
+		home:    Path,
+		base:    Path,
+		role:    s.Role,
+		version: s.Version,
+		nav:     navOf(&s),
 	}
 	d.mux.HandleFunc("GET "+Path+"{$}", d.overview)
 	d.mux.HandleFunc("GET "+Path+"events", d.events)
@@ -121,46 +122,28 @@ func New(s Source) *Dashboard {
 	d.mux.HandleFunc("GET "+Path+"action", d.action)
 	d.mux.HandleFunc("POST "+Path+"act", d.act)
 	d.mux.HandleFunc("POST "+Path+"stop", d.stop)
-	for _, name := range []string{"style.css", "dashboard.js", "icon.svg"} {
-		d.mux.HandleFunc("GET "+Path+name, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Cache-Control", "no-cache") // another version may be served at the same address
-			http.ServeFileFS(w, r, files, name)
-		})
-	}
+	d.serveAssets(d.mux)
 	return d
 }
 
-// policy lets a page load what this handler serves, and nothing else. It allows no inline script or
-// style, so that markup in a message-id stays text even if a template forgot to escape it.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+// navOf are the pages that make sense for a process.
+func navOf(s *Source) []navLink {
+	overview := navLink{"overview", "Overview", Path}
+	deadLetters := navLink{"deadletters", "Dead letters", Path + "deadletters"}
+	messages := navLink{"message", "Message", Path + "message"}
+	switch {
+	case s.Broker == nil:
+		return []navLink{overview, {"deadlines", "Deadlines", Path + "deadlines"}, deadLetters, messages}
+	case s.Broker.Alone:
+		return []navLink{overview, deadLetters, {"broker", "Messages", s.Broker.URL}}
+	}
+	return []navLink{overview, {"deadlines", "Deadlines", Path + "deadlines"}, deadLetters, messages, {"broker", "Broker", s.Broker.URL}}
+}
 
 // ServeHTTP serves the pages below [Path]. The caller decides who may see them.
 func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin") // with none at all, a form of the dashboard has no origin
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	protect(w)
 	d.mux.ServeHTTP(w, r)
-}
-
-// query returns the search of a request, cut to a length that costs little.
-func query(r *http.Request) string {
-	return bounded(strings.TrimSpace(r.URL.Query().Get("q")), maxQuery)
-}
-
-// parameter returns a parameter of a request, cut in the same way.
-func parameter(r *http.Request, name string) string {
-	return bounded(r.URL.Query().Get(name), maxParameter)
-}
-
-func bounded(s string, most int) string {
-	if len(s) > most {
-		s = s[:most]
-	}
-	return strings.ToValidUTF8(s, "")
 }
 
 func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
@@ -175,23 +158,6 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	show(w, http.StatusOK, "overview.html", v)
-}
-
-// show renders a page as a whole before it writes any of it.
-func show(w http.ResponseWriter, status int, name string, v any) {
-	var page bytes.Buffer
-	if err := pages().ExecuteTemplate(&page, name, v); err != nil {
-		cannotShow(w, err)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, _ = page.WriteTo(w) // an error is the caller's loss only
-}
-
-func cannotShow(w http.ResponseWriter, err error) {
-	http.Error(w, escape.Lines("the dashboard cannot be shown: "+err.Error()), http.StatusInternalServerError)
 }
 
 // settings returns the settings as text. The page escapes markup, so the JSON need not.

@@ -263,7 +263,7 @@ func TestStreamsAreBoundedAndNotForOtherSites(t *testing.T) {
 		t.Errorf("a stream for another site = %d, want 403", w.Code)
 	}
 	for range maxStreams {
-		s.streams <- struct{}{}
+		s.streams.open <- struct{}{}
 	}
 	if w := s.get(Path + "events"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("one stream too many = %d, want 503", w.Code)

@@ -3,8 +3,10 @@
 package web
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -29,12 +31,16 @@ const (
 type letterView struct {
 	page
 	Entity, Error    string
-	Back, Message    string
+	Back, BackTo     string // link to the list, and what that is
+	Message          string // link to the timeline; "" = there is none
+	IsDead           bool
+	Act              *letterActions // nil = there are none here
 	Fields           []field
 	Properties       []field
 	MoreProperties   int
 	Body             string
 	BodyNote         string
+	Whole            string // what shows all of a long body
 	HasBody, IsThere bool
 }
 
@@ -42,7 +48,7 @@ type field struct{ Name, Value string }
 
 // deadLetter shows one dead letter.
 func (d *Dashboard) deadLetter(w http.ResponseWriter, r *http.Request) {
-	v := &letterView{page: d.page("deadletters", "Dead letter"), Entity: strings.TrimSpace(parameter(r, "entity"))}
+	v := &letterView{page: d.page("deadletters", "Dead letter"), Entity: strings.TrimSpace(parameter(r, "entity")), IsDead: true}
 	status := http.StatusOK
 	if err := v.read(r, d); err != nil {
 		v.Error, status = err.Error(), statusOf(err)
@@ -60,7 +66,7 @@ func (v *letterView) read(r *http.Request, d *Dashboard) error {
 	if err != nil {
 		return badRequest(err)
 	}
-	v.Back = lettersLink(place)
+	v.Back, v.BackTo = lettersLink(place), "All dead letters of "+place.String()
 	number, err := strconv.ParseInt(parameter(r, "number"), 10, 64)
 	if err != nil || number < 0 {
 		return refusal{http.StatusBadRequest, "number is not a sequence number"}
@@ -83,13 +89,11 @@ func (v *letterView) read(r *http.Request, d *Dashboard) error {
 // fill takes over what the page shows of l.
 func (v *letterView) fill(place dlq.Place, l *dlq.Letter) {
 	v.IsThere = true
-	add := func(name, value string) {
-		if value != "" {
-			v.Fields = append(v.Fields, field{name, cut(value)})
-		}
+	add := v.add
+	if v.IsDead {
+		add("Reason", cmp.Or(l.Reason, "none given"))
+		add("Description", l.Description)
 	}
-	add("Reason", cmp.Or(l.Reason, "none given"))
-	add("Description", l.Description)
 	add("Message ID", l.MessageID)
 	if l.SessionID != nil {
 		add("Session ID", *l.SessionID)
@@ -121,6 +125,13 @@ func (v *letterView) fill(place dlq.Place, l *dlq.Letter) {
 	v.fillBody(l)
 }
 
+// add adds a field that has a value.
+func (v *letterView) add(name, value string) {
+	if value != "" {
+		v.Fields = append(v.Fields, field{name, cut(value)})
+	}
+}
+
 func (v *letterView) fillBody(l *dlq.Letter) {
 	b := l.BodyBytes()
 	v.HasBody = len(b) > 0
@@ -128,8 +139,12 @@ func (v *letterView) fillBody(l *dlq.Letter) {
 	if isText {
 		most = maxBody
 	}
+	var indented bytes.Buffer
+	if isText && len(b) <= most && json.Indent(&indented, b, "", "  ") == nil && indented.Len() <= most {
+		b = indented.Bytes()
+	}
 	if len(b) > most {
-		v.BodyNote = fmt.Sprintf("The first %d of %d bytes. `overdue dlq show` has all of them.", most, len(b))
+		v.BodyNote = fmt.Sprintf("The first %d of %d bytes. `%s` has all of them.", most, len(b), cmp.Or(v.Whole, "overdue dlq show"))
 		b = b[:most]
 	}
 	if v.Body = hex.Dump(b); isText {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,14 +50,19 @@ type lettersView struct {
 	Entity, Reason, Query string
 	Error                 string
 	NoNamespace           bool
-	Places                []placeRow
-	MorePlaces            bool
-	Letters               []letterRow
-	Read                  int
-	Next                  string // link to the next page; "" = this is the last
-	Partial               bool   // the page ends at maxScanned, not at maxLetters
-	CanAct                bool
-	Jobs                  []*jobRow
+	letterTable
+	Places     []placeRow
+	MorePlaces bool
+	Read       int
+	Next       string // link to the next page; "" = this is the last
+	Partial    bool   // the page ends at maxScanned, not at maxLetters
+	Jobs       []*jobRow
+}
+
+// A letterTable is a list of dead letters, or of the messages of a broker.
+type letterTable struct {
+	Letters []letterRow
+	CanAct  bool // they can be chosen
 }
 
 type placeRow struct{ Name, Link, Count, Missed, Error string }
@@ -66,12 +70,23 @@ type placeRow struct{ Name, Link, Count, Missed, Error string }
 type letterRow struct {
 	Number, Enqueued, Age, MessageID, SessionID, Reason, Description, Size string
 	Properties                                                             int
-	Link, Message                                                          string // to the dead letter, to its timeline
+	Link, Message                                                          string // to the dead letter, to its timeline; "" = it has none
+	State, Expires, Deliveries                                             string // of a broker's message
 }
 
 // HasSessions reports whether the list needs a column for sessions.
-func (v *lettersView) HasSessions() bool {
-	return slices.ContainsFunc(v.Letters, func(l letterRow) bool { return l.SessionID != "" })
+func (t *letterTable) HasSessions() bool {
+	return slices.ContainsFunc(t.Letters, func(l letterRow) bool { return l.SessionID != "" })
+}
+
+// HasReasons reports whether the list needs columns for why they are dead letters.
+func (t *letterTable) HasReasons() bool {
+	return slices.ContainsFunc(t.Letters, func(l letterRow) bool { return l.Reason+l.Description != "" || l.State == "" })
+}
+
+// HasStates reports whether the list needs columns for what becomes of them.
+func (t *letterTable) HasStates() bool {
+	return slices.ContainsFunc(t.Letters, func(l letterRow) bool { return l.State != "" })
 }
 
 // deadLetters lists the dead letters of one place, or the places.
@@ -268,17 +283,6 @@ func stamp(t time.Time) string {
 		return ""
 	}
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
-}
-
-// values is the query of a link. Parameters without a value are left out.
-func values(pairs ...string) string {
-	q := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			q.Set(pairs[i], pairs[i+1])
-		}
-	}
-	return q.Encode()
 }
 
 func lettersLink(place dlq.Place, more ...string) string {

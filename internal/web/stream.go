@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxStreams bounds the open pages that are kept up to date. The admin port has 128 connections,
-	// and probes need theirs.
+	// maxStreams bounds the open pages of a port that are kept up to date. The admin port has 128
+	// connections, and probes need theirs.
 	maxStreams = 8
 	// streamTime ends before the admin port would cut an answer; the browser connects again.
 	streamTime     = 90 * time.Second
@@ -31,7 +31,7 @@ const (
 // Run takes samples, makes checks while somebody views the dashboard, and runs actions. It ends
 // with ctx, and with it actions and streams end.
 func (d *Dashboard) Run(ctx context.Context) {
-	defer close(d.ended)
+	defer close(d.streams.ended)
 	var jobs sync.WaitGroup
 	defer jobs.Wait()
 	tick := time.NewTicker(sampleInterval)
@@ -91,7 +91,7 @@ func (d *Dashboard) live(r *http.Request) (parts []string, read func() (any, err
 	switch parameter(r, "page") {
 	case "":
 		q := query(r)
-		return []string{"demo", "cards", "entities", "missed", "fleet", "health", "sinks"}, func() (any, error) {
+		return []string{"demo", "cards", "entities", "queues", "missed", "fleet", "health", "sinks"}, func() (any, error) {
 			d.wantChecks()
 			return d.view(q)
 		}, nil
@@ -111,21 +111,32 @@ func (d *Dashboard) live(r *http.Request) (parts []string, read func() (any, err
 	return nil, nil, errors.New("there is no such page")
 }
 
-// events sends the parts of a page that have changed, as {"id": "markup"}.
+// events keeps a page up to date.
 func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
-	// Another site cannot read the stream, but it could open so many that none are left.
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
-		http.Error(w, "only the dashboard itself may open this stream", http.StatusForbidden)
-		return
-	}
 	parts, read, err := d.live(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
+	d.streams.serve(w, r, parts, read)
+}
+
+// streams are the pages that are kept up to date.
+type streams struct {
+	open  chan struct{} // holds a value for each of them
+	ended chan struct{} // closed when all have to end; nil: each ends with its request
+}
+
+// serve sends the parts of a page that have changed, as {"id": "markup"}.
+func (s *streams) serve(w http.ResponseWriter, r *http.Request, parts []string, read func() (any, error)) {
+	// Another site cannot read the stream, but it could open so many that none are left.
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
+		http.Error(w, "only the page itself may open this stream", http.StatusForbidden)
+		return
+	}
 	select {
-	case d.streams <- struct{}{}:
-		defer func() { <-d.streams }()
+	case s.open <- struct{}{}:
+		defer func() { <-s.open }()
 	default:
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, fmt.Sprintf("%d pages are kept up to date already; close one, or reload this page by hand", maxStreams), http.StatusServiceUnavailable)
@@ -148,7 +159,7 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.ended:
+		case <-s.ended:
 			return
 		case <-tick.C:
 		}

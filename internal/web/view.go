@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/broker/httpapi"
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/plural"
@@ -23,8 +24,11 @@ const maxRows = 100
 // A view is the overview, ready to be rendered.
 type view struct {
 	page
-	State, Query string
+	queueTable   // of a broker alone
+	State        string
+	Query        string // of the missed deadlines
 	Monitor      bool
+	BrokerAlone  bool
 	Cards        []card
 	Entities     []entityRow
 	MoreEntities int
@@ -35,17 +39,6 @@ type view struct {
 	Settings     string
 	Fleet        *fleetRows // nil without Redis
 	Demo         *Demo      // nil = this is no demo
-}
-
-// A page is what all pages have in common.
-type page struct {
-	Page, Title, Role, Version string
-	Events                     string        // link to the stream that keeps it up to date; "" = none
-	Gaps                       []history.Gap // of the missed deadlines on it
-}
-
-func (d *Dashboard) page(name, title string) page {
-	return page{Page: name, Title: title, Role: d.source.Role, Version: d.source.Version}
 }
 
 func (d *Dashboard) gaps() []history.Gap {
@@ -65,7 +58,9 @@ type fleetRow struct{ Name, Outstanding, Missed string }
 
 type card struct {
 	Name, Value, Note string
-	Bad, Alarm        bool // Bad is a figure that is no good; Alarm is one to act on now
+	Link              string // "" = it leads nowhere
+	Current           bool   // to this page
+	Bad, Alarm        bool   // Bad is a figure that is no good; Alarm is one to act on now
 }
 
 type entityRow struct {
@@ -126,6 +121,13 @@ func (d *Dashboard) view(q string) (*view, error) {
 	}
 	d.mu.Unlock()
 	v.Cards = cards(v, &total)
+	if b := d.source.Broker; b != nil && b.Alone {
+		v.BrokerAlone = true
+		v.fill(b.Default(), "", func(path string) string {
+			return b.URL + strings.TrimPrefix(entityLink(brokerPath, "", path), httpapi.ControlPath)
+		})
+		v.Cards = slices.Concat(v.Cards[:2], namespaceCards(b.Default()))
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.sinks)) {
 		s := r.sinks[name]
 		v.Sinks = append(v.Sinks, sinkRow{name, number(s.ok), number(s.failed), s.failed > 0})

@@ -193,10 +193,10 @@ func eval[T any](t *tab, expression string) T {
 	return get(t, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise, chromedp.EvalAsValue))
 }
 
-// visit opens a page of the dashboard.
+// visit opens a page.
 func (t *tab) visit(path string) {
 	t.Helper()
-	t.run(chromedp.Navigate(t.base + "/dashboard/" + path))
+	t.run(chromedp.Navigate(t.base + t.root + path))
 }
 
 // wait waits until an expression is true. While the browser goes to another page there is none to

@@ -81,7 +81,7 @@ func TestTheDemo(t *testing.T) {
 		}
 	}()
 	url := <-shown
-	tab := (&scene{T: t, base: strings.TrimSuffix(url, "/dashboard/")}).open(screen{1100, 820, true})
+	tab := (&scene{T: t, base: strings.TrimSuffix(url, "/dashboard/"), root: "/dashboard/"}).open(screen{1100, 820, true})
 	tab.visit("")
 	tab.shows("#demo", "Watched by Overdue")
 	tab.shows("#demo", "Left to itself")

@@ -32,7 +32,8 @@ type scene struct {
 	*testing.T
 	proc   *app.Process
 	client *azservicebus.Client // through the AMQP endpoint
-	base   string               // of the admin port
+	base   string               // of the admin port, or of the broker's own
+	root   string               // of the pages there
 }
 
 const settings = `
@@ -50,6 +51,18 @@ dashboard: {token: "` + token + `"}
 
 func start(t *testing.T) *scene {
 	t.Helper()
+	s := startRole(t, config.RoleRun, settings)
+	var err error
+	s.client, err = azservicebus.NewClientFromConnectionString(config.ConnectionString(s.proc.AMQPAddr(), config.AnyKeyName, config.AnyKey), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.client.Close(context.Background()) }) // the process ends next
+	return s
+}
+
+func startRole(t *testing.T, role config.Role, settings string) *scene {
+	t.Helper()
 	prepare(t)                              // in the cache of the user
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // where the journals of resubmissions are
 	file := filepath.Join(t.TempDir(), "overdue.yaml")
@@ -60,11 +73,11 @@ func start(t *testing.T) *scene {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proc, err := app.Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	proc, err := app.Start(t.Context(), role, c, zap.NewNop(), zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{T: t, proc: proc, base: "http://" + proc.AdminAddress()}
+	s := &scene{T: t, proc: proc, base: "http://" + proc.AdminAddress(), root: "/dashboard/"}
 	t.Cleanup(func() {
 		if err := proc.Stop(); err != nil {
 			t.Error(err)
@@ -79,11 +92,6 @@ func start(t *testing.T) *scene {
 			t.Fatal(err)
 		}
 	}
-	s.client, err = azservicebus.NewClientFromConnectionString(config.ConnectionString(proc.AMQPAddr(), config.AnyKeyName, config.AnyKey), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.client.Close(context.Background()) }) // the process ends next
 	return s
 }
 
@@ -194,14 +202,14 @@ func (t *tab) picture(name string) {
 		t.Errorf("%v; make it with go test ./test/web -update", err)
 	}
 	shown := false
-	for _, page := range []string{"monitor.md", "dlq.md"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate", page))
+	for _, page := range []string{"operate/monitor.md", "operate/dlq.md", "broker/page.md"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", filepath.FromSlash(page)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		shown = shown || strings.Contains(string(text), "../images/"+name)
 	}
 	if !shown {
-		t.Errorf("neither docs/operate/monitor.md nor dlq.md shows %s", name)
+		t.Errorf("no page of the documentation shows %s", name)
 	}
 }

@@ -99,7 +99,7 @@ var allowed = map[string]allowance{
 	"internal/catalog":              {[]string{"internal/monitorqueue", "internal/broker", "internal/config", "internal/servicebus/entities", "monitor", "monitor/adopt", "proxy"}, []string{zap}},
 	"internal/lifecycle":            {others: []string{zap}},
 	"internal/adminport":            {[]string{"internal/config", "internal/escape", "internal/history", "internal/lifecycle"}, []string{net, prometheus, zap}},
-	"internal/web":                  {[]string{"alert", "internal/escape", "internal/history", "internal/operator/deadlines", "internal/operator/dlq", "internal/plural", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/slack"}, []string{prometheus}},
+	"internal/web":                  {[]string{"alert", "internal/amqp", "internal/broker", "internal/broker/httpapi", "internal/broker/message", "internal/broker/queue", "internal/escape", "internal/history", "internal/operator/deadlines", "internal/operator/dlq", "internal/plural", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/servicebus/rest", "internal/slack"}, []string{prometheus}},
 	"scheduler/index":               {},
 	"scheduler/journal":             {[]string{"internal/boltcheck", "internal/lifecycle", "scheduler", "internal/servicebus/link"}, []string{bbolt}},
 	"internal/monitorqueue":         {},
