@@ -81,12 +81,25 @@ func (g grant) holds(now time.Time) bool { return g.expires.IsZero() || now.Befo
 // secured reports whether clients have to prove what they may do.
 func (b *Broker) secured() bool { return len(b.cfg.Keys) > 0 }
 
+// SetKeys replaces Config.Keys, but not whether there are any. What clients have proven by a former
+// key holds as long as their tokens, or their connections.
+func (b *Broker) SetKeys(keys []AuthorizationRule) error {
+	if (len(keys) == 0) == b.secured() {
+		return errors.New("broker: whether the broker asks for keys is decided when it is made")
+	}
+	if err := checkKeys(keys); err != nil {
+		return err
+	}
+	b.keys.Store(&keys)
+	return nil
+}
+
 // Secured reports whether the broker has keys, so that clients need tokens.
 func (b *Broker) Secured() bool { return b.secured() }
 
 // keyring judges tokens by the keys of a namespace and of its entities.
 type keyring struct {
-	cfg      *Config
+	b        *Broker
 	entities *entities
 }
 
@@ -116,7 +129,7 @@ func (k *keyring) judge(token, path string) (grant, error) {
 // whose rule that is, see grant. A rule of an entity may have the name of one of
 // the namespace.
 func (k *keyring) signer(t sas.Token, path string) (rule *AuthorizationRule, owner string) {
-	if r := signedWith(t, k.cfg.Keys); r != nil {
+	if r := signedWith(t, *k.b.keys.Load()); r != nil {
 		return r, ""
 	}
 	owner = ownerOf(path)

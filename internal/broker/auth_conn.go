@@ -222,8 +222,9 @@ func (b *Broker) plainRule(mechanism amqp.Symbol, response []byte) *Authorizatio
 	if mechanism != plain || len(parts) != 3 {
 		return nil
 	}
-	for i := range b.cfg.Keys {
-		r := &b.cfg.Keys[i]
+	keys := *b.keys.Load()
+	for i := range keys {
+		r := &keys[i]
 		if strings.EqualFold(r.KeyName, string(parts[1])) && (sas.SameKey(string(parts[2]), r.PrimaryKey) || sas.SameKey(string(parts[2]), r.SecondaryKey)) {
 			return r
 		}

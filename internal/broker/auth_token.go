@@ -22,7 +22,7 @@ func (k *keyring) prove(token string, signature bool, path string) (grant, error
 		return k.judge(token, path)
 	case token == "":
 		return grant{}, sas.ErrMalformedToken
-	case k.cfg.AcceptJWT:
+	case k.b.cfg.AcceptJWT:
 		return grant{claims: sas.All}, nil
 	}
 	return grant{}, sas.ErrNotSAS

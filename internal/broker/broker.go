@@ -24,6 +24,7 @@ import (
 // mean the default one.
 type Broker struct {
 	cfg         Config
+	keys        atomic.Pointer[[]AuthorizationRule] // see SetKeys
 	server      *server.Server
 	offset      atomic.Int64   // broker's clock minus the machine's, in nanoseconds
 	links       sync.WaitGroup // goroutines of receiving links and movers
@@ -53,6 +54,7 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b.offset.Store(int64(cfg.ClockOffset))
 	b.setups.Store(setupsOf(&cfg))
+	b.keys.Store(&b.cfg.Keys)
 	b.full = newNamespace(b, "")
 	b.full.entities.closed = fmt.Errorf("%w: %d namespaces", ErrTooManyEntities, maxNamespaces)
 	b.spaces[""] = newNamespace(b, "")

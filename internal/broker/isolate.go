@@ -100,7 +100,7 @@ func (b *Broker) exists(name string) bool {
 // signed reports whether a token is good for some namespace.
 func (b *Broker) signed(token string) bool {
 	if t, err := sas.Parse(token); err == nil {
-		return signedWith(t, b.cfg.Keys) != nil && !t.Expired(time.Now())
+		return signedWith(t, *b.keys.Load()) != nil && !t.Expired(time.Now())
 	}
 	return b.cfg.AcceptJWT
 }

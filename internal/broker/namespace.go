@@ -39,7 +39,7 @@ type Namespace struct {
 
 func newNamespace(b *Broker, name string) *Namespace {
 	n := &Namespace{b: b, name: name}
-	n.keys = keyring{&b.cfg, &n.entities}
+	n.keys = keyring{b, &n.entities}
 	n.entities.ns = n
 	n.entities.byKey = make(map[string]*Entity)
 	n.entities.nothing = n.entities.newEntity(0, KindQueue, "", nil, settings{queue: QueueConfig{}.withDefaults()})
