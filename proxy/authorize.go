@@ -63,3 +63,10 @@ func (p *Proxy) SetKeys(keys sas.Keys) error {
 	p.known.Store(&keys)
 	return nil
 }
+
+// RenewTokens has the connections of apps take up the tokens that Config.AMQP makes from now on.
+func (p *Proxy) RenewTokens() {
+	if p.behind != nil {
+		p.behind.RenewTokens()
+	}
+}

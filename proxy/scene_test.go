@@ -38,7 +38,8 @@ type setting struct {
 	broker     broker.Config
 	proxy      Config
 	measure    bool
-	queues     []string // in addition to orders
+	queues     []string         // in addition to orders
+	tokens     link.TokenSource // nil: of brokertest.Key
 }
 
 // setup starts a scene whose broker has the queues orders and monitor.
@@ -54,7 +55,9 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 	}
 	sc := &scene{T: t, registry: prometheus.NewRegistry()}
 	sc.ns = brokertest.New(t, func(c *broker.Config) { *c = s.broker })
-	sc.links = sc.ns.Links(t)
+	if sc.links = sc.ns.Links(t); s.tokens != nil {
+		sc.links = sc.ns.LinksWith(t, s.tokens)
+	}
 	var err error
 	cfg := scheduler.Config{Links: sc.links, MonitorQueue: monitorQueue, Companions: s.companions}
 	if sc.scheduler, err = scheduler.New(cfg); err != nil {

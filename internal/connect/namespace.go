@@ -45,24 +45,36 @@ func Parse(text string) (*Namespace, error) {
 
 // Links makes the client of a namespace, which does not dial yet, and what proves to it who we are.
 func (n *Namespace) Links() (*link.Namespace, link.TokenSource, error) {
-	cfg := link.Config{
-		Host:  n.Host,
-		Plain: n.Plain,
-		Dial:  n.Open,
+	tokens, err := n.Tokens()
+	if err != nil {
+		return nil, nil, err
 	}
+	return n.LinksWith(tokens), tokens, nil
+}
+
+// LinksWith makes the client of a namespace with other credentials than its own.
+func (n *Namespace) LinksWith(tokens link.TokenSource) *link.Namespace {
+	return link.New(link.Config{
+		Host:   n.Host,
+		Plain:  n.Plain,
+		Dial:   n.Open,
+		Tokens: tokens,
+	})
+}
+
+// Tokens makes what proves to the namespace who we are.
+func (n *Namespace) Tokens() (link.TokenSource, error) {
 	switch {
 	case n.ConnectionString == "":
 		credential, err := azidentity.NewDefaultAzureCredential(nil)
 		if err != nil {
-			return nil, nil, fmt.Errorf("no Azure identity is available: %w", err)
+			return nil, fmt.Errorf("no Azure identity is available: %w", err)
 		}
-		cfg.Tokens = link.Credential(credential)
+		return link.Credential(credential), nil
 	case n.Signature != "":
-		cfg.Tokens = link.Signature(n.Signature)
-	default:
-		cfg.Tokens = link.SAS(n.KeyName, n.Key)
+		return link.Signature(n.Signature), nil
 	}
-	return link.New(cfg), cfg.Tokens, nil
+	return link.SAS(n.KeyName, n.Key), nil
 }
 
 // SDK makes the SDK's client of a namespace, which does not dial yet, for operators who want to see

@@ -84,6 +84,19 @@ func (r *Relay) Close() error {
 	return nil
 }
 
+// RenewTokens puts a new token for every link upstream: Config.Tokens makes others from now on. A link
+// keeps the token that it has while upstream does not accept another.
+func (r *Relay) RenewTokens() {
+	for _, c := range r.conns.Living() {
+		c.mu.Lock()
+		k := c.auth.keeper
+		c.mu.Unlock()
+		if k != nil {
+			k.renew()
+		}
+	}
+}
+
 func (r *Relay) log(err error) {
 	if r.cfg.ErrorLog != nil {
 		r.cfg.ErrorLog(err)

@@ -59,6 +59,7 @@ type claim struct {
 	links    int // links that need it
 	waiting  []waiter
 	asked    bool          // a put is in progress
+	again    bool          // its token may be of a source that has been replaced since
 	has      bool          // a token is in effect, until expires
 	expires  time.Time     // zero: unknown
 	due      time.Time     // when to renew it; zero: never
@@ -186,6 +187,28 @@ func (k *keeper) forgetLocked() bool {
 	return len(k.claims) < maxClaims
 }
 
+// renew puts other tokens for all links, because what makes them has been replaced.
+func (k *keeper) renew() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.forgetLocked()
+	for _, c := range k.claims {
+		c.again = c.asked
+		k.startLocked(c)
+	}
+}
+
+// repeatLocked puts another token where the last one may be of a source that has been replaced.
+// Links that wait, wait for that.
+func (k *keeper) repeatLocked(c *claim) bool {
+	if !c.again {
+		return false
+	}
+	c.again, c.asked = false, false
+	k.startLocked(c)
+	return true
+}
+
 func (k *keeper) startLocked(c *claim) {
 	if c.asked || k.over {
 		return
@@ -246,6 +269,10 @@ func (k *keeper) try(audience string) (expires time.Time, err error) {
 func (k *keeper) succeeded(c *claim, expires time.Time) {
 	now := time.Now()
 	k.mu.Lock()
+	if k.repeatLocked(c) {
+		k.mu.Unlock()
+		return
+	}
 	c.asked, c.has, c.expires, c.retry = false, true, expires, firstRetry
 	c.due = time.Time{}
 	if !expires.IsZero() {
@@ -269,6 +296,10 @@ func (k *keeper) failed(c *claim, err error) {
 	refusal := refusalOf(err)
 	now := time.Now()
 	k.mu.Lock()
+	if k.repeatLocked(c) {
+		k.mu.Unlock()
+		return
+	}
 	c.asked = false
 	waiting := c.waiting
 	c.waiting = nil

@@ -350,3 +350,68 @@ func TestClaimsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+func TestOtherTokensArePutAtOnceForEveryLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTokenScene(t)
+		if err := s.wait("orders"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.wait("bills"); err != nil {
+			t.Fatal(err)
+		}
+		s.release(s.got) // no link needs bills
+		s.renew()
+		synctest.Wait()
+		if n := s.count(); n != 3 || !strings.HasSuffix(s.puts[2], "/orders") {
+			t.Errorf("puts = %q, want one more for orders", s.puts)
+		}
+		if err := s.wait("bills"); err != nil || s.count() != 4 {
+			t.Errorf("a link that comes later: %v after %d puts, want another put", err, s.count())
+		}
+	})
+}
+
+// The token on its way may be one that is refused by now.
+func TestATokenOnItsWayIsFollowedByAnother(t *testing.T) {
+	for _, status := range []int32{202, 401} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newTokenScene(t)
+			s.delay = time.Second
+			s.answer = func(n int) (response, error) {
+				if n == 1 {
+					return response{status: status}, nil
+				}
+				return response{status: 202}, nil
+			}
+			result := make(chan *amqp.Error, 1)
+			go func() { result <- s.wait("orders") }()
+			synctest.Wait()
+			s.renew()
+			if err := <-result; err != nil || s.count() != 2 {
+				t.Errorf("first answer %d: the link gets %v after %d puts, want nil after 2", status, err, s.count())
+			}
+			if failures := s.failures(); len(failures) > 0 {
+				t.Errorf("first answer %d: %v is reported", status, failures)
+			}
+		})
+	}
+}
+
+func TestALinkKeepsItsTokenWhileAnotherIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTokenScene(t)
+		if err := s.wait("orders"); err != nil {
+			t.Fatal(err)
+		}
+		s.answer = func(int) (response, error) { return response{status: 401}, nil }
+		s.renew()
+		synctest.Wait()
+		if !s.has("orders") {
+			t.Error("a link has to wait, want the former token to serve it")
+		}
+		if failures := s.failures(); len(failures) != 1 {
+			t.Errorf("reported: %v, want the refusal", failures)
+		}
+	})
+}

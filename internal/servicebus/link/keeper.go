@@ -37,8 +37,24 @@ type conn struct {
 
 	claiming turn // $cbs takes one pair of links per connection
 	mu       sync.Mutex
-	claims   map[string]time.Time // when to claim an audience again; zero: never
-	wanted   map[string]int       // callers that wait for an audience
+	claims   map[string]claimed
+	wanted   map[string]int // callers that wait for an audience
+}
+
+// claimed is what the broker has accepted for an audience.
+type claimed struct {
+	until    time.Time       // when to claim it again; zero: never
+	replaced <-chan struct{} // of the token
+}
+
+// lasts reports whether there is no need for another token yet.
+func (c claimed) lasts() bool {
+	select {
+	case <-c.replaced:
+		return false
+	default:
+		return c.until.IsZero() || time.Now().Before(c.until)
+	}
 }
 
 // dialRest is the time between two dials that fail, even if a connection is wanted meanwhile, and
@@ -79,7 +95,7 @@ func (k *keeper) connect(ctx context.Context) (*conn, error) {
 		return nil, err
 	}
 	opened, err := k.open(ctx)
-	c := &conn{wire: opened, claiming: newTurn(), claims: map[string]time.Time{}, wanted: map[string]int{}}
+	c := &conn{wire: opened, claiming: newTurn(), claims: map[string]claimed{}, wanted: map[string]int{}}
 	k.mu.Lock()
 	if k.down, k.tried = nil, time.Now(); ctx.Err() == nil {
 		k.down = err // else it is the caller that has no more time
@@ -177,7 +193,7 @@ func (c *conn) claim(ctx context.Context, tokens TokenSource, audience string, o
 	}
 	err := c.wire.putTokens(ctx, claims, func(i int, err error) {
 		if err == nil {
-			c.claimed(claims[i])
+			c.accept(claims[i])
 		} else if claims[i].audience == audience {
 			failed = err
 		}
@@ -214,19 +230,19 @@ func (c *conn) has(audience string) bool {
 }
 
 func (c *conn) hasLocked(audience string) bool {
-	until, ok := c.claims[audience]
-	return ok && (until.IsZero() || time.Now().Before(until))
+	accepted, ok := c.claims[audience]
+	return ok && accepted.lasts()
 }
 
-// claimed records that the broker has accepted a token.
-func (c *conn) claimed(put claim) {
+// accept records that the broker has accepted a token.
+func (c *conn) accept(put claim) {
 	var until time.Time
 	if !put.token.Expires.IsZero() {
 		until = put.token.Expires.Add(-claimMargin)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.claims[put.audience] = until
+	c.claims[put.audience] = claimed{until, put.token.Replaced}
 }
 
 // want counts the callers that wait for audience.
@@ -243,6 +259,9 @@ type Token struct {
 	Value   string
 	Type    string    // "servicebus.windows.net:sastoken" or "jwt"
 	Expires time.Time // zero: it cannot be renewed and is used as long as it lasts
+
+	// Replaced is closed when the source begins to make others: see [ReplaceableTokens]. nil: never.
+	Replaced <-chan struct{}
 }
 
 // Authorization is the token as a header of that name has it.

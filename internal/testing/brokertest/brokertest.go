@@ -145,7 +145,13 @@ func (ns *Namespace) Client(t testing.TB) *azservicebus.Client {
 func (ns *Namespace) Links(t testing.TB) *link.Namespace {
 	t.Helper()
 	key := Key()
-	links := link.New(link.Config{Host: Host, Plain: true, Dial: ns.Dial, Tokens: link.SAS(key.KeyName, key.PrimaryKey)})
+	return ns.LinksWith(t, link.SAS(key.KeyName, key.PrimaryKey))
+}
+
+// LinksWith is Links with other tokens than those of Key.
+func (ns *Namespace) LinksWith(t testing.TB, tokens link.TokenSource) *link.Namespace {
+	t.Helper()
+	links := link.New(link.Config{Host: Host, Plain: true, Dial: ns.Dial, Tokens: tokens})
 	t.Cleanup(func() { _ = links.Close() }) // a test may have broken the connection
 	return links
 }
