@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,12 @@ type Address struct {
 	Username, Password                 string
 	SentinelUsername, SentinelPassword string
 	Database                           int
+}
+
+// IsServerOf reports whether b is the same but for user and password.
+func (a Address) IsServerOf(b Address) bool {
+	b.Username, b.Password = a.Username, a.Password
+	return reflect.DeepEqual(a, b)
 }
 
 // The errors of ParseAddress show no part of the address: it may hold a password.

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,11 +38,44 @@ type Config struct {
 // A Store is what one process has of Redis. It is safe for concurrent use.
 type Store struct {
 	cfg    Config
+	access atomic.Pointer[access]
 	client redis.UniversalClient
 	fleet  string
 	closed atomic.Bool
 
 	circuits sync.Map // by use
+}
+
+// access is what a connection needs that is opened now.
+type access struct {
+	username, password string
+	dial               dialer
+}
+
+// Try asks Redis whether it accepts other credentials, or other authorities.
+func (s *Store) Try(ctx context.Context, a Address, roots *x509.CertPool) error {
+	cfg := s.cfg
+	cfg.Address, cfg.Roots, cfg.Asked = a, roots, nil
+	other, err := Open(cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = other.Close() }() // it was opened for the asking
+	return other.Ping(ctx)
+}
+
+// Use opens connections with other credentials and authorities from now on. Those that are open stay:
+// Redis asks for credentials once on each.
+func (s *Store) Use(a Address, roots *x509.CertPool) {
+	o := &redis.Options{DialTimeout: s.cfg.DialTimeout}
+	if a.TLS {
+		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	}
+	s.access.Store(&access{
+		username: a.Username,
+		password: a.Password,
+		dial:     boundedDial(redis.NewDialer(o)),
+	})
 }
 
 // callMost bounds what no context does.
@@ -62,16 +96,27 @@ func Open(cfg Config) (*Store, error) {
 		cfg.Connections = 8
 	}
 	silenceOnce.Do(func() { redis.SetLogger(silence{}) })
+	h := sha256.New()
+	for _, name := range cfg.Fleet {
+		fmt.Fprintf(h, "%s\x00", strings.ToLower(name))
+	}
+	s := &Store{cfg: cfg, fleet: hex.EncodeToString(h.Sum(nil)[:6])}
 	a := cfg.Address
+	s.Use(a, cfg.Roots)
 	options := &redis.UniversalOptions{
 		Addrs:            a.Hosts,
 		DB:               a.Database,
 		MasterName:       a.Master,
 		IsClusterMode:    a.Cluster,
-		Username:         a.Username,
-		Password:         a.Password,
 		SentinelUsername: a.SentinelUsername,
 		SentinelPassword: a.SentinelPassword,
+		CredentialsProvider: func() (username, password string) {
+			now := s.access.Load()
+			return now.username, now.password
+		},
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return s.access.Load().dial(ctx, network, addr)
+		},
 
 		Protocol:                 2, // which takes the fewest rights
 		DisableIdentity:          true,
@@ -87,15 +132,6 @@ func Open(cfg Config) (*Store, error) {
 		MaxIdleConns:          cfg.Connections,
 		ConnMaxIdleTime:       5 * time.Minute,
 	}
-	if a.TLS {
-		options.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots}
-	}
-	options.Dialer = boundedDial(redis.NewDialer(&redis.Options{DialTimeout: cfg.DialTimeout, TLSConfig: options.TLSConfig}))
-	h := sha256.New()
-	for _, name := range cfg.Fleet {
-		fmt.Fprintf(h, "%s\x00", strings.ToLower(name))
-	}
-	s := &Store{cfg: cfg, fleet: hex.EncodeToString(h.Sum(nil)[:6])}
 	switch {
 	case a.Cluster:
 		o := options.Cluster()
