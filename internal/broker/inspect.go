@@ -139,3 +139,23 @@ func (n *Namespace) Reset() error {
 		return err
 	})
 }
+
+// Setup returns the entities of the namespace as they stand, with their rules, sorted by path.
+func (n *Namespace) Setup() NamespaceSetup {
+	s := NamespaceSetup{Name: n.name}
+	for _, q := range n.Queues() {
+		s.Queues = append(s.Queues, q.Config)
+	}
+	for _, t := range n.entities.all(KindTopic) {
+		topic := TopicSetup{TopicConfig: t.settings.Load().topic}
+		for _, e := range t.subscriptions() {
+			subscription := SubscriptionSetup{SubscriptionConfig: e.settings.Load().subscription}
+			for _, r := range e.rules.now() {
+				subscription.Rules = append(subscription.Rules, r.cfg)
+			}
+			topic.Subscriptions = append(topic.Subscriptions, subscription)
+		}
+		s.Topics = append(s.Topics, topic)
+	}
+	return s
+}

@@ -3,6 +3,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
+	"overdue/internal/broker/entityfile"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/duration"
 )
@@ -37,6 +39,7 @@ import (
 //	POST   /_overdue/faults               one more, see faultForm; the answer has its id
 //	DELETE /_overdue/faults[/{id}]        one, or all
 //	POST   /_overdue/detach/{path}        detaches the links of an entity
+//	GET    /_overdue/config               the entities as a configuration file; ?format=emulator as Config.json
 //	GET    /_overdue/metrics              those of the admin port, for Prometheus
 //
 // A broker that isolates namespaces tells them apart as everywhere, by host or
@@ -65,6 +68,7 @@ func newControl(cfg Config) http.Handler {
 		c.mux.HandleFunc("GET "+ControlPath+"{$}", c.serveRoot)
 		c.mux.Handle(ControlPath+"page/", cfg.Page)
 	}
+	c.mux.HandleFunc("GET "+ControlPath+"config", c.serveConfig)
 	for pattern, h := range map[string]func(*broker.Namespace, *http.Request) (any, error){
 		"GET /_overdue/entities":              c.entities,
 		"GET /_overdue/messages/{path...}":    c.messages,
@@ -98,17 +102,8 @@ func (c *control) answer(w http.ResponseWriter, r *http.Request, h func(*broker.
 		v, err = h(n, r)
 	}
 	switch {
-	case errors.Is(err, broker.ErrEntityNotFound):
-		http.Error(w, err.Error()+"; GET "+ControlPath+"entities lists those that there are", http.StatusNotFound)
-		return
-	case errors.Is(err, errRequest):
-		http.Error(w, strings.TrimPrefix(err.Error(), errRequest.Error()+": "), http.StatusBadRequest)
-		return
-	case errors.Is(err, queue.ErrNoRoom), errors.Is(err, queue.ErrNotStored):
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		return
 	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		refuseControl(w, err)
 		return
 	case v == nil:
 		w.WriteHeader(http.StatusNoContent)
@@ -119,6 +114,48 @@ func (c *control) answer(w http.ResponseWriter, r *http.Request, h func(*broker.
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	_ = enc.Encode(v) // an error is a client that has gone
+}
+
+// refuseControl answers with an error.
+func refuseControl(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, broker.ErrEntityNotFound):
+		http.Error(w, err.Error()+"; GET "+ControlPath+"entities lists those that there are", http.StatusNotFound)
+	case errors.Is(err, errRequest):
+		http.Error(w, strings.TrimPrefix(err.Error(), errRequest.Error()+": "), http.StatusBadRequest)
+	case errors.Is(err, queue.ErrNoRoom), errors.Is(err, queue.ErrNotStored):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	default:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// serveConfig answers with a file that makes the entities of the namespace again. Config.json has no
+// comments, so a header says how many settings are missing there.
+func (c *control) serveConfig(w http.ResponseWriter, r *http.Request) {
+	n, err := NamespaceOf(c.broker, r)
+	if err != nil {
+		refuseControl(w, err)
+		return
+	}
+	setup := n.Setup()
+	switch format := r.URL.Query().Get("format"); format {
+	case "", "yaml":
+		w.Header().Set("Content-Type", "application/yaml")
+		_ = entityfile.YAML(w, &setup, nil) // an error is a client that has gone
+	case "emulator":
+		var file bytes.Buffer
+		left, err := entityfile.Emulator(&file, &setup, nil)
+		if err != nil {
+			refuseControl(w, err)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Overdue-Not-Copied", strconv.Itoa(len(left)))
+		_, _ = file.WriteTo(w) // as above
+	default:
+		refuseControl(w, badControl("format=%.50q is none of yaml and emulator", format))
+	}
 }
 
 // NamespaceOf returns the namespace that a request to a path below [ControlPath] is for.
@@ -135,7 +172,7 @@ func NamespaceOf(b *broker.Broker, r *http.Request) (*broker.Namespace, error) {
 }
 
 // controlList is what people find who look for the control surface by hand.
-const controlList = `Behind the protocol, for tests. Answers are JSON, but for metrics.
+const controlList = `Behind the protocol, for tests. Answers are JSON, but for config and metrics.
 
 GET    /_overdue/                     this list; in a browser entities and messages, to see and to change
 GET    /_overdue/entities             all entities, with counts
@@ -148,6 +185,7 @@ GET    /_overdue/faults               those that are still there
 POST   /_overdue/faults               {"entity": "orders", "operation": "send", "error": "server-busy", "times": 1}
 DELETE /_overdue/faults[/{id}]        one, or all
 POST   /_overdue/detach/{path}        detaches the links of an entity
+GET    /_overdue/config               the entities as a configuration file; ?format=emulator as the emulator's Config.json
 GET    /_overdue/metrics              those of the admin port, for Prometheus
 
 Every one takes ?namespace=NAME where namespaces are isolated.

@@ -195,7 +195,7 @@ func TestControlResets(t *testing.T) {
 func TestControlListsItself(t *testing.T) {
 	s := setupControl(t)
 	list := string(s.ask("GET", "/_overdue/", "", http.StatusOK))
-	for _, known := range []string{"entities", "messages", "reset", "clock", "faults", "detach", "metrics"} {
+	for _, known := range []string{"entities", "messages", "reset", "clock", "faults", "detach", "metrics", "config"} {
 		if !strings.Contains(list, ControlPath+known) {
 			t.Errorf("the list lacks %s:\n%s", known, list)
 		}

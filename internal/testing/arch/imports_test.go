@@ -69,7 +69,7 @@ type allowance struct {
 // allowed has a row for every package of this module, by folder.
 var allowed = map[string]allowance{
 	"cmd/overdue": {
-		ours:   []string{"internal/app", "internal/bench", "internal/broker/directory", "internal/config", "internal/demo", "internal/escape", "internal/history", "internal/lifecycle", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/inject", "internal/operator/inject/admission", "internal/operator/messages", "internal/operator/plan", "internal/operator/verify", "internal/plural", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/slack", "internal/terminal", "internal/version"},
+		ours:   []string{"internal/broker/entityfile", "internal/operator/copyconfig", "internal/app", "internal/bench", "internal/broker/directory", "internal/config", "internal/demo", "internal/escape", "internal/history", "internal/lifecycle", "internal/operator", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/inject", "internal/operator/inject/admission", "internal/operator/messages", "internal/operator/plan", "internal/operator/verify", "internal/plural", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/slack", "internal/terminal", "internal/version"},
 		others: []string{cobra, pflag},
 	},
 	"proxy":           {[]string{"internal/servicebus/link", "internal/traces", "proxy/durations", "proxy/proven", "internal/monitorqueue", "internal/lifecycle", "scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/rest", "internal/slack"}, []string{goamqp, prometheus, sync, zap}},
@@ -135,8 +135,10 @@ var allowed = map[string]allowance{
 	"internal/broker/adminapi":      {ours: []string{"internal/amqp", "internal/broker", "internal/broker/filter", "internal/broker/message", "internal/broker/queue", "internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/duration", "internal/servicebus/rest"}},
 	"internal/servicebus/duration":  {},
 	"internal/servicebus/namespace": {},
+	"internal/broker/entityfile":    {[]string{"internal/broker", "internal/broker/queue", "internal/servicebus/address", "internal/servicebus/duration"}, []string{yaml}},
+	"internal/operator/copyconfig":  {[]string{"internal/broker", "internal/broker/adminapi", "internal/broker/entityfile", "internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/entities"}, []string{sync}},
 	"internal/broker/httpapi": {
-		ours: []string{"internal/servicebus/duration", "internal/listener/accept", "internal/servicebus/address", "internal/broker", "internal/listener", "internal/broker/queue", "internal/amqp", "internal/broker/adminapi", "internal/servicebus/rights", "internal/servicebus/rest", "internal/servicebus/sas"},
+		ours: []string{"internal/broker/entityfile", "internal/servicebus/duration", "internal/listener/accept", "internal/servicebus/address", "internal/broker", "internal/listener", "internal/broker/queue", "internal/amqp", "internal/broker/adminapi", "internal/servicebus/rights", "internal/servicebus/rest", "internal/servicebus/sas"},
 	},
 	"internal/listener":         {[]string{"internal/listener/accept", "internal/servicebus/rest", "internal/listener/tlsrecord"}, []string{websocket}},
 	"internal/amqp/relay":       {ours: []string{"internal/listener/accept", "internal/servicebus/address", "internal/amqp", "internal/amqp/client", "internal/amqp/transport", "internal/servicebus/rights", "internal/servicebus/sas"}},
