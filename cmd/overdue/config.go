@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/app"
+	"overdue/internal/broker/entityfile"
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/operator"
+	"overdue/internal/operator/copyconfig"
+	"overdue/internal/servicebus/entities"
+	"overdue/internal/servicebus/failure"
 )
 
 // configCommand looks at a configuration without running anything.
@@ -23,7 +29,7 @@ func (p *program) configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Check a configuration, show what is in force, print an example",
 	}
-	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), p.configExampleCommand())
+	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), p.configExampleCommand(), p.configCopyCommand())
 	addHidden(cmd, p.configSchemaCommand()) // its output is in the repository
 	return cmd
 }
@@ -56,6 +62,73 @@ func (p *program) configCheckCommand() *cobra.Command {
 		}
 		return err
 	})
+}
+
+// configCopyCommand writes the entities of a namespace as a configuration.
+func (p *program) configCopyCommand() *cobra.Command {
+	var format, api string
+	cmd := &cobra.Command{
+		Use:   "copy [connection]",
+		Short: "Write the entities and rules of a namespace as a configuration",
+		Long: "Reads the queues, topics, subscriptions and rules of a namespace, and prints a configuration with which the\n" +
+			"embedded broker has the same, for tests. It reads no messages and prints no keys. The connection is a\n" +
+			"connection string, or the name of a namespace to sign in with the machine's Azure identity. Without it, the\n" +
+			"namespace of the configuration is read: that keeps the key out of the process list. It needs the right to manage.\n\n" +
+			"Settings that the file cannot hold are comments above their entity; with --format emulator they are listed\n" +
+			"on standard error.",
+		Example: "  overdue config copy contoso.servicebus.windows.net > overdue.yaml\n" +
+			"  OVERDUE_NAMESPACE_FILE=key overdue config copy --format emulator > Config.json\n" +
+			"  overdue broker --config overdue.yaml",
+	}
+	cmd.Flags().StringVar(&format, "format", "yaml", "yaml, or emulator: the official emulator's Config.json")
+	completes(cmd, "format", "yaml", "emulator")
+	cmd.Flags().StringVar(&api, "admin", "", "address of the administration API, if it is elsewhere than namespaceAdmin says")
+	check := func([]string) error {
+		if format != "yaml" && format != "emulator" {
+			return fmt.Errorf("--format is %q; it must be yaml or emulator", config.Clip(format))
+		}
+		return nil
+	}
+	return p.configured(cmd, settings("namespace"), check, func(ctx context.Context, c *config.Config, args []string) error {
+		if len(args) > 0 {
+			c = c.WithNamespace(args[0])
+		}
+		if c.Embedded() {
+			return &config.Error{Err: errors.New("there is no namespace to copy: name one as the argument, or set namespaceFile or namespace")}
+		}
+		if api != "" {
+			c.AdminURL = api
+		}
+		client, err := operator.Open(c)
+		if err != nil {
+			return err
+		}
+		defer client.Close(ctx)
+		return p.copyEntities(ctx, client, format)
+	})
+}
+
+// copyEntities prints the entities of the namespace that a client is connected to.
+func (p *program) copyEntities(ctx context.Context, client *operator.Client, format string) error {
+	host := client.Namespace.Host
+	setup, remarks, err := copyconfig.Read(ctx, client.Admin)
+	switch {
+	case errors.Is(err, entities.ErrNoRight):
+		return fmt.Errorf("the entities of %s cannot be read: %s; it takes a key or an identity with the Manage right", host, failure.Reason(err))
+	case err != nil:
+		return fmt.Errorf("the entities of %s cannot be read: %s", host, failure.Reason(cmp.Or(failure.Unreachable(err), err)))
+	}
+	if format == "yaml" {
+		if _, err := fmt.Fprintf(p.stdout, "# Entities and rules of %s, without messages and keys.\n", host); err != nil {
+			return err
+		}
+		return entityfile.YAML(p.stdout, setup, remarks)
+	}
+	left, err := entityfile.Emulator(p.stdout, setup, remarks)
+	for _, text := range left {
+		fmt.Fprintln(p.stderr, text)
+	}
+	return err
 }
 
 // checkRoles checks a configuration for each of the roles. A mistake that concerns only some of them names those.

@@ -160,6 +160,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		ask(false, slices.Concat([]string{"doctor"}, json)...)
 		ask(false, slices.Concat([]string{"config", "print"}, json)...)
 	}
+	ask(false, "config", "copy", p.OwnConnectionString())
 	ask(false, "healthcheck")
 	ask(false, "wait", "--once")
 	ask(false, "config", "check", "--config", hostileConfig(t))

@@ -294,6 +294,22 @@ func (a *Admin) List(ctx context.Context, kind Kind, limit int) (names []string,
 	return names, false, nil
 }
 
+// Page returns one page of a list, with names and descriptions, from the entry at skip on: of
+// "$Resources/Queues", "$Resources/Topics", "t/Subscriptions", or "t/Subscriptions/s/Rules". more
+// says that others may follow.
+func (a *Admin) Page(ctx context.Context, list string, skip int) (entries []atom.Entry, more bool, err error) {
+	answer, err := a.get(ctx, list, "", url.Values{"$skip": {strconv.Itoa(skip)}, "$top": {strconv.Itoa(pageSize)}})
+	if err != nil {
+		return nil, false, fmt.Errorf("list %s: %w", list, err)
+	}
+	for _, e := range answer.Entries {
+		if e.Title == "" || e.Description == nil {
+			return nil, false, fmt.Errorf("list %s: the answer has an entry without a name or a description", list)
+		}
+	}
+	return answer.Entries, len(answer.Entries) >= pageSize, nil
+}
+
 // Endpoint is the one of Endpoints that answered last, the first before any has.
 func (a *Admin) Endpoint() string { return a.Endpoints[a.good.Load()] }
 
