@@ -161,6 +161,11 @@ func (b *Broker) Namespace(name string) *Namespace {
 	return n
 }
 
+// Named is Namespace; ok reports whether there is one of that name, or one could be made.
+func (b *Broker) Named(name string) (n *Namespace, ok bool) {
+	return b.Namespace(name), b.canName(namespaceName(name))
+}
+
 // Now returns the time by the broker's clock; namespaces may be ahead of it.
 func (b *Broker) Now() time.Time { return time.Now().Add(time.Duration(b.offset.Load())) }
 

@@ -98,7 +98,9 @@ func badControl(format string, args ...any) error {
 func (c *control) answer(w http.ResponseWriter, r *http.Request, h func(*broker.Namespace, *http.Request) (any, error)) {
 	n, err := NamespaceOf(c.broker, r)
 	var v any
-	if err == nil {
+	if err != nil {
+		err = badControl("%v", err)
+	} else {
 		v, err = h(n, r)
 	}
 	switch {
@@ -164,9 +166,9 @@ func NamespaceOf(b *broker.Broker, r *http.Request) (*broker.Namespace, error) {
 	if name == "" {
 		return b.NamespaceOf(r.Host, r.Header.Get("Authorization")), nil
 	}
-	n := b.Namespace(name)
-	if n == b.Default() {
-		return nil, badControl("there is no namespace %.50q: start the broker with --broker-isolate, name no more than 10000, with 256 bytes at most", name)
+	n, ok := b.Named(name)
+	if !ok {
+		return nil, fmt.Errorf("there is no namespace %.50q: start the broker with --broker-isolate, name no more than 10000, with 256 bytes at most", name)
 	}
 	return n, nil
 }

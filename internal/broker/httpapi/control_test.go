@@ -229,7 +229,7 @@ func TestControlNamesANamespace(t *testing.T) {
 	if got := string(s.ask("GET", "/_overdue/entities?namespace=t1", "", http.StatusBadRequest)); !strings.Contains(got, "--broker-isolate") {
 		t.Errorf("a namespace of a broker that has one: %s, want how to have more", got)
 	}
-	b, err := broker.New(broker.Config{Isolate: true, Queues: []broker.QueueConfig{{Name: "q"}}})
+	b, err := broker.New(broker.Config{Isolate: true, DefaultName: "main", Queues: []broker.QueueConfig{{Name: "q"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestControlNamesANamespace(t *testing.T) {
 	if err := s.send("q", &sdk.Message{Data: [][]byte{nil}}); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]int{"/_overdue/entities": 1, "/_overdue/entities?namespace=T1": 0, "/_overdue/entities?namespace=t1": 0} {
+	for path, want := range map[string]int{"/_overdue/entities": 1, "/_overdue/entities?namespace=Main": 1, "/_overdue/entities?namespace=T1": 0, "/_overdue/entities?namespace=t1": 0} {
 		if all := read[[]entityForm](s, "GET", path, ""); len(all) != 1 || all[0].Active != want {
 			t.Errorf("GET %s = %+v, want q with %d messages", path, all, want)
 		}
