@@ -313,7 +313,7 @@ func TestAChangeOfFilesIsNoticed(t *testing.T) {
 	}
 }
 
-// What is new appears, in every namespace; what is there is left to its clients.
+// New entities appear, in every namespace. Those that exist are left to their clients.
 func TestEntitiesThatAreNewAppearWithoutARestart(t *testing.T) {
 	config := func(queues string) string {
 		return "broker:\n  queues: " + queues + "\n  emulatorConfig: '{\"UserConfig\": {\"Namespaces\": [{\"Name\": \"one\", \"Queues\": [{\"Name\": \"theirs\"}]}, {\"Name\": \"two\"}]}}'\n"

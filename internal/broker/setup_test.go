@@ -75,7 +75,7 @@ func TestNamespacesHaveTheirOwnEntitiesAfterAReset(t *testing.T) {
 	}
 }
 
-// What is new is made. What is there stays as it is, since clients use it.
+// New entities are made. Those that exist stay as they are, since clients use them.
 func TestAConfigurationIsTakenUpAsFarAsItAddsEntities(t *testing.T) {
 	topic := func(name string, subscriptions ...string) broker.TopicSetup {
 		setup := broker.TopicSetup{TopicConfig: broker.TopicConfig{Name: name}}

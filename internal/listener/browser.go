@@ -28,9 +28,9 @@ func fromOtherPage(r *http.Request) bool {
 	return pages.Check(&asked) != nil
 }
 
-// mayRebind reports whether a page of another machine could have made a browser send r, without an
-// origin that says so: if the page's own name resolves to this machine (DNS rebinding). In that
-// case Host has that name, and there is no TLS, since no certificate has it.
+// mayRebind reports whether a page of another machine could have made a browser send r without an
+// origin that says so. The page's own name would have to resolve to this machine (DNS rebinding). In
+// that case Host has that name, and there is no TLS, since no certificate has it.
 func (s *Server) mayRebind(r *http.Request) bool {
 	if _, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); !ok || r.TLS != nil {
 		return false
@@ -39,12 +39,12 @@ func (s *Server) mayRebind(r *http.Request) bool {
 	return !isPrivateName(host) && !slices.ContainsFunc(s.names, func(name string) bool { return strings.EqualFold(name, host) })
 }
 
-// privateDomains are those that no public name server answers for: RFC 6761, 6762 and 8375, the
-// domain that ICANN keeps free for private use, and that of services in a cluster.
+// privateDomains are those that no public name server answers for. They are those of RFC 6761, 6762
+// and 8375, one that ICANN keeps free for private use, and that of services in a cluster.
 var privateDomains = []string{".localhost", ".local", ".test", ".home.arpa", ".internal", ".svc"}
 
-// isPrivateName reports whether no stranger can have a name resolve to this machine: an address is
-// not resolved, and names of one label are those of this machine, its network or its containers.
+// isPrivateName reports whether no stranger can have a name resolve to this machine. An address is
+// not resolved. Names of one label are those of this machine, its network or its containers.
 func isPrivateName(host string) bool {
 	return !strings.Contains(host, ".") || net.ParseIP(host) != nil ||
 		slices.ContainsFunc(privateDomains, func(domain string) bool { return strings.HasSuffix(host, domain) })

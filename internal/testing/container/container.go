@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package container runs an image of Overdue as an engine does, without one: its layer unpacked, its
-// entry point in there, with its user, its environment and a network of its own. That takes root.
+// Package container runs an image of Overdue as an engine does, without one. It unpacks the layer and
+// runs the entry point in there, with its user, its environment and a network of its own. That takes
+// root.
 package container
 
 import (
