@@ -241,7 +241,7 @@ func choiceVar(cmd *cobra.Command, value *string, name, byDefault string, choice
 func within[T cmp.Ordered](parse func(text string) (T, error), least, most T) func(text string) (T, error) {
 	return func(text string) (T, error) {
 		v, err := parse(text)
-		if err == nil && !(least <= v && v <= most) {
+		if inside := least <= v && v <= most; err == nil && !inside {
 			err = fmt.Errorf("%v is out of bounds; it must be between %v and %v", v, least, most)
 		}
 		return v, err

@@ -203,7 +203,7 @@ func (p *program) injectServeCommand() *cobra.Command {
 	f.BoolVar(&w.Refuse, "refuse", false, "refuse a pod that cannot have the sidecar, instead of a warning; for failurePolicy: Fail")
 	f.StringVar(&w.CertFile, "tls-cert-file", "", "certificate, PEM")
 	f.StringVar(&w.KeyFile, "tls-key-file", "", "key of the certificate, PEM")
-	f.StringVar(&logLevel, "log-level", "info", "debug, info, warn or error")
+	choiceVar(cmd, &logLevel, "log-level", "info", config.SettingAt("log.level").Choices, "the least level that is logged")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
 		if w.Options, err = i.options(false); err == nil && (w.CertFile == "" || w.KeyFile == "") {

@@ -16,8 +16,7 @@ import (
 )
 
 func (p *program) planCommand() *cobra.Command {
-	l := plan.Load{Tier: plan.Standard, Companions: plan.Auto}
-	var rate, missed string
+	var l plan.Load
 	var price float64
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -32,29 +31,17 @@ func (p *program) planCommand() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	f := cmd.Flags()
-	f.StringVar(&rate, "rate", "", "messages on all queues together, as 2000/s, 90k/min, 5M/day")
+	checkedVar(f, &l.Rate, "rate", "", "rate", "messages on all queues together, as 2000/s, 90k/min, 5M/day", parseRate)
 	durationVar(f, &l.Deadline, "deadline", 0, "deadline of each message")
-	f.StringVar(&missed, "missed", "1%", "share of messages that miss it")
+	checkedVar(f, &l.Missed, "missed", "1%", "share", "share of messages that miss it", parseShare)
 	f.IntVar(&l.Queues, "queues", 1, "queues that the messages are spread over")
 	f.IntVar(&l.Senders, "senders", 1, "proxies that send to each queue; slots are counted by proxy and queue")
 	f.IntVar(&l.MonitorQueues, "monitor-queues", 1, "monitor queues, as in the setting monitorQueues")
-	f.StringVar(&l.Tier, "tier", plan.Standard, "tier of the namespace: basic, standard, premium")
-	f.StringVar(&l.Companions, "companions", plan.Auto, "companions that are written: auto, each, slot")
-	f.Float64Var(&price, "price-per-million", 0, "price of a million operations, to compute a sum")
+	choiceVar(cmd, &l.Tier, "tier", plan.Standard, []string{plan.Basic, plan.Standard, plan.Premium}, "tier of the namespace")
+	choiceVar(cmd, &l.Companions, "companions", plan.Auto, []string{plan.Auto, plan.Each, plan.Slot}, "companions that are written")
+	checkedVar(f, &price, "price-per-million", "", "float", "price of a million operations, to compute a sum", parsePrice)
 	jsonFlag(cmd, &asJSON)
-	completes(cmd, "tier", plan.Basic, plan.Standard, plan.Premium)
-	completes(cmd, "companions", plan.Auto, plan.Each, plan.Slot)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var err error
-		if l.Rate, err = parseRate(rate); err != nil {
-			return &config.Error{Err: err}
-		}
-		if l.Missed, err = parseShare(missed); err != nil {
-			return &config.Error{Err: err}
-		}
-		if price < 0 {
-			return &config.Error{Err: fmt.Errorf("--price-per-million is %v; it must not be negative", price)}
-		}
 		planned, err := plan.Of(l)
 		if err != nil {
 			return &config.Error{Err: err}
@@ -77,9 +64,17 @@ func parseRate(text string) (float64, error) {
 	}
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil || !known || ok && per == "" {
-		return 0, fmt.Errorf("--rate: %q is not a rate; write one like 2000/s, 90k/min or 5M/day", config.Clip(text))
+		return 0, fmt.Errorf("%q is not a rate; write one like 2000/s, 90k/min or 5M/day", config.Clip(text))
 	}
 	return n * factor / seconds, nil
+}
+
+func parsePrice(text string) (float64, error) {
+	price, err := parseFloat(text)
+	if err == nil && price < 0 {
+		err = fmt.Errorf("%v is negative", price)
+	}
+	return price, err
 }
 
 // parseShare reads a share, as 1% or 0.01.
@@ -87,7 +82,7 @@ func parseShare(text string) (float64, error) {
 	number, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil {
-		return 0, fmt.Errorf("--missed: %q is not a share; write one like 1%% or 0.01", config.Clip(text))
+		return 0, fmt.Errorf("%q is not a share; write one like 1%% or 0.01", config.Clip(text))
 	}
 	if percent {
 		n /= 100

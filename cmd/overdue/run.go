@@ -32,7 +32,7 @@ var roleTexts = map[string]struct{ short, long, example string }{
 			"  OVERDUE_NAMESPACE_FILE=/run/secrets/servicebus overdue proxy\n" +
 			"  overdue proxy --config overdue.yaml --log-level debug"},
 	"monitor": {
-		short: "Run the monitor alone: once per namespace, in any number",
+		short: "Run the monitor alone: for a namespace, any number of replicas",
 		long:  "Runs the monitor alone, against a namespace. Replicas share the companions that are due.",
 		example: "  overdue monitor --namespace contoso.servicebus.windows.net\n" +
 			"  OVERDUE_REDIS=redis://redis:6379 overdue monitor   # one of several"},
