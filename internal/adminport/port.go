@@ -95,6 +95,7 @@ type Port struct {
 	Metrics   prometheus.Gatherer
 	Config    *config.Config                // as of the start
 	Current   atomic.Pointer[config.Config] // in force; nil = cfg
+	Restart   atomic.Pointer[[]string]      // settings that differ from those in force until a restart; nil = none
 	Ready     []Check                       // ask for a state; they do not go out
 	Outbound  []Check                       // go out and ask
 	Sinks     atomic.Pointer[[]Check]       // so do these, of the sinks of alerts; nil = none
@@ -212,17 +213,30 @@ func (a *Port) startupz(w http.ResponseWriter, _ *http.Request) {
 // readyz is about this process and its namespace. That a sink of alerts is down must not
 // take the endpoints out of service, so nothing of the sort is asked here.
 func (a *Port) readyz(w http.ResponseWriter, r *http.Request) {
-	checks := append([]Check{{"state", func(context.Context) error {
-		s := a.Life.State()
-		switch waits := a.Life.WaitsFor(); {
-		case s == lifecycle.StateServing:
-			return nil
-		case waits != "":
-			return fmt.Errorf("%s; %s", s, waits)
-		}
-		return errors.New(string(s))
-	}}}, a.Ready...)
-	report(w, r, checks, "ready")
+	report(w, r, a.Readiness(r.Context()), "ready")
+}
+
+// Readiness asks everything that a process has to be ready for. Probes, metrics and the heartbeat
+// read it.
+func (a *Port) Readiness(ctx context.Context) []Outcome {
+	checks := append([]Check{{"state", a.serving}}, a.Ready...)
+	if keys := a.Restart.Load(); keys != nil && len(*keys) > 0 { // the process works with the former ones
+		waits := Remark("changed settings wait for a restart: " + strings.Join(*keys, ", "))
+		checks = append(checks, Check{"configuration", func(context.Context) error { return waits }})
+	}
+	return Ask(ctx, checks)
+}
+
+// serving is the check of the state.
+func (a *Port) serving(context.Context) error {
+	s := a.Life.State()
+	switch waits := a.Life.WaitsFor(); {
+	case s == lifecycle.StateServing:
+		return nil
+	case waits != "":
+		return &Failure{Reason(s), fmt.Errorf("%s; %s", s, waits)}
+	}
+	return &Failure{Reason(s), errors.New(string(s))}
 }
 
 func (a *Port) healthzOutbound(w http.ResponseWriter, r *http.Request) {
@@ -230,18 +244,18 @@ func (a *Port) healthzOutbound(w http.ResponseWriter, r *http.Request) {
 	if sinks := a.Sinks.Load(); sinks != nil {
 		checks = slices.Concat(checks, *sinks)
 	}
-	report(w, r, checks, "reachable")
+	report(w, r, Ask(r.Context(), checks), "reachable")
 }
 
-// report asks every check. The details come with ?verbose, and always when one fails.
-func report(w http.ResponseWriter, r *http.Request, checks []Check, well string) {
+// report answers with outcomes. The details come with ?verbose, and always when one fails.
+func report(w http.ResponseWriter, r *http.Request, outcomes []Outcome, well string) {
 	var text bytes.Buffer
 	status := http.StatusOK
-	for _, o := range Ask(r.Context(), checks) {
+	for _, o := range outcomes {
 		switch {
 		case o.Err != nil:
 			status = http.StatusServiceUnavailable
-			fmt.Fprintf(&text, "[-] %s: %v\n", o.Name, o.Err)
+			fmt.Fprintf(&text, "[-] %s: %v%s\n", o.Name, o.Err, reasonNote(o))
 		case o.Remark != "":
 			fmt.Fprintf(&text, "[+] %s: %s\n", o.Name, o.Remark)
 		default:
@@ -256,6 +270,15 @@ func report(w http.ResponseWriter, r *http.Request, checks []Check, well string)
 		well = "not " + well
 	}
 	answer(w, status, text.String()+well)
+}
+
+// reasonNote adds the reason that metrics show, where the sentence does not begin with it.
+func reasonNote(o Outcome) string {
+	stated := (*Failure)(nil)
+	if !errors.As(o.Err, &stated) || strings.HasPrefix(stated.Error(), string(stated.Reason)) {
+		return ""
+	}
+	return fmt.Sprintf(" (reason %s)", stated.Reason)
 }
 
 // drain does what SIGTERM does, delays included, and answers when the components are stopped. The

@@ -127,8 +127,8 @@ func TestAProcessIsWellWhenItServesIsReadyAndItsCanaryComesBack(t *testing.T) {
 		return adminport.Check{Name: name, OK: func(context.Context) error { return context.DeadlineExceeded }}
 	}
 	life := lifecycle.New(zap.NewNop(), time.Second)
-	p := &environment{life: life, admin: &adminport.Port{}}
-	if err := p.well(t.Context()); err == nil || err.Error() != "the process is starting" {
+	p := &environment{life: life, admin: &adminport.Port{Life: life}}
+	if err := p.well(t.Context()); err == nil || err.Error() != "state: starting" {
 		t.Errorf("before it serves: %v, want its state", err)
 	}
 	life.Serving()

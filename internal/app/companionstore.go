@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"overdue/internal/adminport"
 	"overdue/internal/redisstore"
 )
 
@@ -74,12 +75,16 @@ func startStore(e *environment, shared *redisstore.Store) *companionStore {
 
 // state is why companions cannot be kept, as far as is known.
 func (s *companionStore) state(context.Context) error {
-	if err := s.Failure(); err != nil {
+	err := s.Failure()
+	if err == nil {
+		s.mu.Lock()
+		err = s.err
+		s.mu.Unlock()
+	}
+	if err == nil || errors.Is(err, errNotTried) {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+	return &adminport.Failure{Reason: adminport.CompanionStore, Err: err}
 }
 
 // run checks the store until ctx ends. It fails where the store forgets what it is given and has done so from the start.

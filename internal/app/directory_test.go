@@ -95,7 +95,7 @@ func TestStartOnADirectoryThatCannotBeUsedIsOneSentence(t *testing.T) {
 func TestTroubleOfTheDirectoryIsLoggedAtItsBeginAndItsEnd(t *testing.T) {
 	p, logs, stop := startOn(t, config.RoleBroker, filepath.Join(t.TempDir(), "data"), "")
 	defer stop()
-	d := &brokerDirectory{environment: p.environment, path: "data", metrics: newStoreMetrics(newRegistry(config.RoleBroker))}
+	d := &brokerDirectory{environment: p.environment, path: "data", metrics: newStoreMetrics(newRegistry(config.RoleBroker, embeddedNamespace))}
 	p.life.Background("test", d.logTrouble)
 	full, failed := queue.ErrNoRoom, fmt.Errorf("%w: %w", queue.ErrNotStored, syscall.EIO)
 	for _, step := range []struct {

@@ -107,7 +107,7 @@ func TestOnlySigtermLeavesTime(t *testing.T) {
 
 func TestStateIsAMetric(t *testing.T) {
 	a := startedAdmin(t)
-	registry := newRegistry(config.RoleRun)
+	registry := newRegistry(config.RoleRun, embeddedNamespace)
 	a.Metrics = registry
 	registerState(registry, a.Life)
 	apps := apptest.Connected(3)

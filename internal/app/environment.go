@@ -34,10 +34,12 @@ func newEnvironment(r config.Role, c *config.Config, log *zap.Logger, level zap.
 		cfg:      c,
 		log:      log,
 		life:     lifecycle.New(log, c.ShutdownTimeout),
-		registry: newRegistry(r),
+		registry: newRegistry(r, namespaceOf(c)),
 	}
 	registerState(e.registry, e.life)
 	e.admin = &adminport.Port{Life: e.life, Level: level, Metrics: e.registry, Config: c, Quit: make(chan struct{}, 1)}
+	registerReady(e)
+	registerRestart(e)
 	return e
 }
 
@@ -85,16 +87,13 @@ func (e *environment) checks(ctx context.Context) (results []web.Check) {
 
 // well is nil when this process is ready and the canary, if there is one, comes back.
 func (e *environment) well(ctx context.Context) error {
-	if s := e.life.State(); s != lifecycle.StateServing {
-		return fmt.Errorf("the process is %s", s)
-	}
-	checks := e.admin.Ready
+	outcomes := e.admin.Readiness(ctx)
 	for _, c := range e.admin.Outbound {
 		if c.Name == "canary" {
-			checks = append(checks[:len(checks):len(checks)], c)
+			outcomes = append(outcomes, adminport.Ask(ctx, []adminport.Check{c})...)
 		}
 	}
-	for _, o := range adminport.Ask(ctx, checks) {
+	for _, o := range outcomes {
 		if o.Err != nil {
 			return fmt.Errorf("%s: %w", o.Name, o.Err)
 		}

@@ -70,10 +70,13 @@ func startJournal(e *environment, host string, s *scheduler.Scheduler, kept func
 	}
 	e.addReady("journal", func(ctx context.Context) error {
 		err := inUse(ctx)
-		if st := j.Status(); err != nil && (st.Down == nil || st.Refusing == nil) {
+		switch st := j.Status(); {
+		case err == nil:
+			return nil
+		case st.Down == nil || st.Refusing == nil:
 			return adminport.Remark(err.Error()) // sends are accepted
 		}
-		return err
+		return &adminport.Failure{Reason: adminport.JournalFull, Err: err}
 	})
 	e.addOutbound("journal", inUse)
 	if !e.passes() {

@@ -18,12 +18,13 @@ import (
 )
 
 // newRegistry is a registry with the metrics of the process itself. The components add theirs.
-func newRegistry(r config.Role) *prometheus.Registry {
+func newRegistry(r config.Role, namespace string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "overdue_build_info", Help: "Always 1; the labels say what runs, role is the command: run, proxy, monitor or broker.",
-	}, []string{"role", "version", "revision", "goversion"})
-	build.WithLabelValues(r.Name, version.String(), version.Revision(), runtime.Version()).Set(1)
+		Name: "overdue_build_info",
+		Help: "Always 1; the labels say what runs, role is the command: run, proxy, monitor or broker. Its namespace is embedded where the process brings its own.",
+	}, []string{"role", "version", "revision", "goversion", namespaceLabel})
+	build.WithLabelValues(r.Name, version.String(), version.Revision(), runtime.Version(), namespace).Set(1)
 	registry.MustRegister(build, goCollector{collectors.NewGoCollector()}, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }

@@ -26,7 +26,7 @@ func startedAdmin(t *testing.T) *adminport.Port {
 	}
 	a := &adminport.Port{
 		Life:  lifecycle.New(zap.NewNop(), time.Minute),
-		Level: zap.NewAtomicLevelAt(zap.InfoLevel), Metrics: newRegistry(config.RoleRun), Config: c,
+		Level: zap.NewAtomicLevelAt(zap.InfoLevel), Metrics: newRegistry(config.RoleRun, embeddedNamespace), Config: c,
 		Quit: make(chan struct{}, 1),
 	}
 	a.Life.Serving()
@@ -64,7 +64,7 @@ func TestASinkThatIsDownIsOutboundAndNotReadiness(t *testing.T) {
 
 func TestMetricsNameTheBuild(t *testing.T) {
 	a := startedAdmin(t)
-	registry := newRegistry(config.RoleRun)
+	registry := newRegistry(config.RoleRun, embeddedNamespace)
 	a.Metrics = registry
 	count, kept, cancelled := companionCounter(registry)
 	count(3, nil)

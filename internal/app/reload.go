@@ -106,6 +106,7 @@ func (r *reloader) reload(reason string) {
 		return
 	}
 	r.succeeded()
+	r.p.admin.Restart.Store(&restart)
 	r.reloads.WithLabelValues(reason, "ok").Inc()
 	log.Info("configuration reloaded", zap.Strings("changed", changed))
 	if lost := config.Lost(before, r.p.current()); len(lost) > 0 {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"go.uber.org/zap"
 
+	"overdue/internal/adminport"
 	"overdue/internal/connect"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
@@ -36,11 +36,14 @@ type upstream struct {
 	doubt  wakeup // somebody saw a write fail, and asks for another check
 	up     wakeup // whenever it has been attached
 	goesOn bool   // sends go through meanwhile
+	// tryWrite writes something to a monitor queue and takes it off again.
+	tryWrite func(ctx context.Context, queue string) error
 
-	mu      sync.Mutex
-	err     error     // why it is not attached; nil when it is
-	reached bool      // the namespace answered the last time
-	proof   time.Time // when something was last accepted, or answered
+	mu       sync.Mutex
+	err      error     // why it is not attached; nil when it is
+	reached  bool      // the namespace answered the last time
+	fullness error     // of a write that was refused because a queue is full; nil once one is accepted
+	proof    time.Time // when something was last accepted, or answered
 }
 
 const (
@@ -51,11 +54,15 @@ const (
 	probeTimeout  = 10 * time.Second
 )
 
+// fullInterval is how long a process waits between two trial writes to a queue that is full. Each is
+// three operations.
+const fullInterval = 10 * time.Second
+
 // remindEvery is how often an outage that lasts is logged.
 const remindEvery = time.Minute
 
 // errNotTried is the state before the first answer.
-var errNotTried = errors.New("not reached yet")
+var errNotTried = &adminport.Failure{Reason: adminport.Starting, Err: errors.New("not reached yet")}
 
 // notReceiving names the monitor queues whose link is not open. The namespace answers before
 // these links open, so until then this is errNotTried: a process that starts waits for them.
@@ -65,10 +72,20 @@ func (queues notReceiving) Error() string {
 	return fmt.Sprintf("the monitor does not receive from %q", []string(queues))
 }
 
-func (notReceiving) Is(target error) bool { return target == errNotTried }
+// Is makes it errNotTried.
+func (notReceiving) Is(target error) bool { return target == error(errNotTried) }
 
 func newUpstream(ns *connect.Namespace, links *link.Namespace, queues []string, log *zap.Logger) *upstream {
-	return &upstream{ns: ns, dial: ns.Open, links: links, queues: queues, log: log.With(zap.String("monitor_queue", strings.Join(queues, ", "))), doubt: newWakeup(), up: newWakeup(), err: errNotTried}
+	return &upstream{
+		ns:     ns,
+		dial:   ns.Open,
+		links:  links,
+		queues: queues,
+		log:    log.With(zap.String("monitor_queue", strings.Join(queues, ", "))),
+		doubt:  newWakeup(),
+		up:     newWakeup(),
+		err:    errNotTried,
+	}
 }
 
 // attached is a readiness check.
@@ -84,7 +101,7 @@ func (u *upstream) set(event string, err error) {
 	defer u.mu.Unlock()
 	u.err, u.reached = err, event != eventUnreachable
 	if err == nil {
-		u.proof = time.Now()
+		u.proof, u.fullness = time.Now(), nil
 	}
 }
 
@@ -100,6 +117,27 @@ func (u *upstream) written() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.proof = time.Now()
+}
+
+// doubtAfter has the state checked again, because a write has failed. A link to a queue that is full
+// opens: from then on a trial write has to show that it takes something.
+func (u *upstream) doubtAfter(err error) {
+	if isFull(err) {
+		u.mu.Lock()
+		u.fullness = err
+		u.mu.Unlock()
+	}
+	u.doubt.signal()
+}
+
+// isFull reports whether a queue has refused a message because it is full.
+func isFull(err error) bool { return amqp.ErrCond(link.Condition(err)) == amqp.ErrCondResourceLimitExceeded }
+
+// isDoubtful reports whether a trial write has to show that the queues are not full any more.
+func (u *upstream) isDoubtful() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.fullness != nil
 }
 
 func (u *upstream) sinceProof() time.Duration {
@@ -168,8 +206,12 @@ func (u *upstream) attach(ctx context.Context) {
 			u.log.Warn(event, zap.String("namespace", u.ns.Host), zap.Error(err),
 				zap.String("next", u.next()))
 		}
+		pause := wait.NextBackOff()
+		if adminport.ReasonOf(err) == adminport.MonitorQueueFull {
+			pause += fullInterval
+		}
 		select {
-		case <-time.After(wait.NextBackOff()):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
@@ -201,17 +243,22 @@ func (u *upstream) try(ctx context.Context) (event string, err error) {
 	return u.attachQueues(ctx)
 }
 
-// attachQueues opens a link to each monitor queue.
+// attachQueues opens a link to each monitor queue, and writes to it where that is in doubt.
 func (u *upstream) attachQueues(ctx context.Context) (event string, err error) {
 	for _, queue := range u.queues {
 		l, err := u.links.Sender(ctx, queue) // as the companions go
+		if err == nil {
+			l.Close(ctx)
+			if u.isDoubtful() {
+				err = u.tryWrite(ctx, queue)
+			}
+		}
 		switch {
 		case err == nil:
-			l.Close(ctx)
 		case ctx.Err() != nil:
-			return eventUnreachable, fmt.Errorf("the queue %q of %s does not answer", queue, u.ns.Host)
+			return eventUnreachable, down(fmt.Errorf("the queue %q of %s does not answer", queue, u.ns.Host))
 		case link.Lost(err):
-			return eventUnreachable, explain(err, u.ns.Host, queue)
+			return eventUnreachable, down(explain(err, u.ns.Host, queue))
 		default:
 			return eventNoQueue, explain(err, u.ns.Host, queue)
 		}
@@ -235,33 +282,45 @@ func (u *upstream) outbound(ctx context.Context) error {
 func (u *upstream) reachable(ctx context.Context) error {
 	c, err := u.dial(ctx)
 	if certificate, renew := failure.Certificate(err); certificate != "" {
-		return fmt.Errorf("the namespace %s cannot be reached: %s; %s", u.ns.Host, certificate, renew)
+		return down(fmt.Errorf("the namespace %s cannot be reached: %s; %s", u.ns.Host, certificate, renew))
 	}
 	if err != nil {
-		return fmt.Errorf("the namespace %s cannot be reached: %w; check the setting namespace and the network", u.ns.Host, err)
+		return down(fmt.Errorf("the namespace %s cannot be reached: %w; check the setting namespace and the network", u.ns.Host, err))
 	}
 	_ = c.Close() // it was opened for the asking
 	return nil
 }
 
-// explain makes a sentence of what the namespace said about its queue.
+// down is an error of the connection, whatever else it says.
+func down(err error) error { return &adminport.Failure{Reason: adminport.NamespaceDown, Err: err} }
+
+// explain makes a sentence of what the namespace said about its queue, with the reason that metrics
+// and alerts have for it.
 func explain(err error, host, queue string) error {
 	if err == nil {
 		return nil
 	}
-	reason, condition := plainly(err), amqp.ErrCond(link.Condition(err))
-	token := (*link.StatusError)(nil)
+	said, condition := plainly(err), amqp.ErrCond(link.Condition(err))
+	f := &adminport.Failure{Reason: adminport.Other}
 	switch {
 	case condition == amqp.ErrCondNotFound:
-		return fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 10 seconds, "+
+		f.Reason = adminport.MonitorQueueMissing
+		f.Err = fmt.Errorf("the namespace %s has no queue %q; create it (lock duration 10 seconds, "+
 			"max delivery count 2000), or name another with monitorQueue", host, queue)
-	case condition == amqp.ErrCondUnauthorizedAccess || errors.As(err, &token) && token.Code == http.StatusUnauthorized:
-		return fmt.Errorf("the namespace %s refuses access to the queue %q: %s; "+
-			"give the key or the identity the Send and Listen rights", host, queue, reason)
+	case link.Unauthorized(err):
+		f.Reason = adminport.KeyRefused
+		f.Err = fmt.Errorf("the namespace %s refuses access to the queue %q: %s; "+
+			"give the key or the identity the Send and Listen rights", host, queue, said)
 	case connect.SignInFailed(err):
-		return fmt.Errorf("signing in to %s failed: %w", host, err)
+		f.Reason = adminport.KeyRefused
+		f.Err = fmt.Errorf("signing in to %s failed: %w", host, err)
+	case isFull(err):
+		f.Reason = adminport.MonitorQueueFull
+		f.Err = fmt.Errorf("the queue %q of %s is full: %s; let a monitor receive from it, or make it larger", queue, host, said)
+	default:
+		f.Err = fmt.Errorf("the queue %q of %s cannot be written: %s", queue, host, said)
 	}
-	return fmt.Errorf("the queue %q of %s cannot be written: %s", queue, host, reason)
+	return f
 }
 
 // plainly is what the broker says in err, where it says something, and err otherwise.

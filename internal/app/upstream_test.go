@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"overdue/internal/adminport"
 	"overdue/internal/broker"
 	"overdue/internal/config"
 	"overdue/internal/connect"
@@ -23,6 +24,7 @@ import (
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/freeport"
 	"overdue/internal/testing/pipenet"
+	"overdue/scheduler"
 )
 
 // watchUpstream runs an upstream against addr until the test ends.
@@ -100,25 +102,33 @@ func TestUpstreamAttachesOnceTheNamespaceIsThere(t *testing.T) {
 
 func TestRefusalsAreSentences(t *testing.T) {
 	tests := map[string]struct {
-		err  error
-		want string
+		err    error
+		want   string
+		reason adminport.Reason
 	}{
 		"no right": {
 			&amqp.Error{Condition: amqp.ErrCondUnauthorizedAccess, Description: "'Send' claim(s) are required"},
-			`the namespace a.b refuses access to the queue "m": 'Send' claim(s) are required (amqp:unauthorized-access); give the key`,
+			`the namespace a.b refuses access to the queue "m": 'Send' claim(s) are required (amqp:unauthorized-access); give the key`, adminport.KeyRefused,
 		},
 		"no good token": {
 			&link.StatusError{Code: 401, Description: "InvalidSignature: The token has an invalid signature"},
-			`the namespace a.b refuses access to the queue "m": InvalidSignature: The token has an invalid signature; give the key`,
+			`the namespace a.b refuses access to the queue "m": InvalidSignature: The token has an invalid signature; give the key`, adminport.KeyRefused,
 		},
-		"anything else": {errors.New("reset by peer"), `the queue "m" of a.b cannot be written: attach: reset by peer`},
-		"no queue":      {&amqp.Error{Condition: amqp.ErrCondNotFound}, `the namespace a.b has no queue "m"`},
+		"anything else": {errors.New("reset by peer"), `the queue "m" of a.b cannot be written: attach: reset by peer`, adminport.Other},
+		"no queue":      {&amqp.Error{Condition: amqp.ErrCondNotFound}, `the namespace a.b has no queue "m"`, adminport.MonitorQueueMissing},
+		"full": {
+			&amqp.Error{Condition: amqp.ErrCondResourceLimitExceeded, Description: "The maximum entity size has been reached or exceeded."},
+			`the queue "m" of a.b is full: The maximum entity size has been reached or exceeded (amqp:resource-limit-exceeded); let a monitor receive`, adminport.MonitorQueueFull,
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := explain(fmt.Errorf("attach: %w", tt.err), "a.b", "m")
 			if !strings.HasPrefix(err.Error(), tt.want) {
 				t.Errorf("got %q, want it to begin with %q", err, tt.want)
+			}
+			if got := adminport.ReasonOf(err); got != tt.reason {
+				t.Errorf("reason = %s, want %s", got, tt.reason)
 			}
 		})
 	}
@@ -276,4 +286,77 @@ func TestANamespaceThatIsGoneIsNoticedWithoutTraffic(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A link to a queue that is full opens all the same, so only a write tells. Nobody sends, and the
+// state ends with its cause.
+func TestAFullQueueIsNoticedAndItsEndToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, space := runUpstream(t)
+		full := errors.New("no write was refused")
+		for _, op := range []broker.Operation{broker.OnSend, broker.OnManagement} {
+			space.Broker.Default().Inject(broker.Fault{Entity: "overdue-monitor", Operation: op, Error: broker.EntityFull()})
+		}
+		if full = u.tryWrite(t.Context(), "overdue-monitor"); !isFull(full) {
+			t.Fatalf("a write to a full queue = %v", full)
+		}
+		u.doubtAfter(full)
+		for range 3 {
+			time.Sleep(20 * time.Second)
+			if got := adminport.ReasonOf(u.attached(t.Context())); got != adminport.MonitorQueueFull || !u.answers() {
+				t.Errorf("reason = %q, answers %v, want monitor_queue_full of a namespace that answers", got, u.answers())
+			}
+		}
+		space.Broker.Default().Heal()
+		time.Sleep(fullInterval + 8*time.Second)
+		if err := u.attached(t.Context()); err != nil {
+			t.Errorf("attached = %v once the queue takes messages, want nil", err)
+		}
+	})
+}
+
+func TestOneWriteThatIsRefusedMakesNoQueueFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, space := runUpstream(t)
+		space.Broker.Default().Inject(broker.Fault{Entity: "overdue-monitor", Operation: broker.OnManagement, Error: broker.EntityFull(), Times: 1})
+		u.doubtAfter(u.tryWrite(t.Context(), "overdue-monitor"))
+		for range 100 {
+			if err := u.attached(t.Context()); err != nil {
+				t.Fatalf("attached = %v after one refused write, want nil", err)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if u.isDoubtful() {
+			t.Error("the queue is in doubt after a trial write has passed")
+		}
+	})
+}
+
+// runUpstream runs an upstream in a bubble until the test ends.
+func runUpstream(t *testing.T) (*upstream, *brokertest.Namespace) {
+	t.Helper()
+	space := brokertest.New(t, func(c *broker.Config) { c.Queues = []broker.QueueConfig{{Name: "overdue-monitor"}} })
+	ns, err := connect.Parse(config.ConnectionString("broker.test:5672", config.AnyKeyName, config.AnyKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := space.Links(t)
+	s, err := scheduler.New(scheduler.Config{MonitorQueue: "overdue-monitor", Links: links})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := newUpstream(ns, links, []string{"overdue-monitor"}, zap.NewNop())
+	u.dial, u.tryWrite = space.Dial, s.TryWrite
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- u.run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	<-u.up
+	return u, space
 }

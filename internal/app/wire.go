@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/alert"
+	"overdue/internal/adminport"
 	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/connect"
@@ -161,20 +162,21 @@ func (p *Process) startCompanions() (*companions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the scheduler: %w", err)
 	}
-	c.scheduler = s
+	c.scheduler, c.upstream.tryWrite = s, s.TryWrite
 	p.life.Links("scheduler", s.Close)
 	registerClock(p.registry, s)
 	if c.journal, err = startJournal(p.environment, ns.Host, s, journaled); err != nil {
 		return nil, err
 	}
 	p.life.Background("broker clock", func(ctx context.Context) error {
-		return keepClock(ctx, c.upstream.up, s.Blurred(), s.MeasureClock, interval, p.log)
+		return keepClock(ctx, c.upstream.up, s.Blurred(), c.measureClock, interval, p.log)
 	})
 	p.life.Background("early cancel", s.RunCancel)
 	p.life.Background("upstream", c.upstream.run)
 	if c.store != nil {
 		p.addReady("companion store", c.passing(c.store.state))
 	}
+	registerUpstream(p.environment, c.upstream)
 	p.addReady("upstream", c.passing(c.upstream.attached))
 	p.addOutbound("namespace", c.upstream.outbound)
 	return c, nil
@@ -189,8 +191,17 @@ func (c *companions) noteWritten(err error) {
 	case err == nil:
 		c.upstream.written()
 	default:
-		c.upstream.doubt.signal()
+		c.upstream.doubtAfter(err)
 	}
+}
+
+// measureClock writes to the monitor queue, and so notices without traffic that it is full.
+func (c *companions) measureClock(ctx context.Context) error {
+	err := c.scheduler.MeasureClock(ctx)
+	if isFull(err) {
+		c.upstream.doubtAfter(err)
+	}
+	return err
 }
 
 // startMonitor starts the monitor with its sinks: the log always, then those of the configuration.
@@ -250,9 +261,12 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		case len(missing) == 0:
 			return nil
 		case c.store != nil:
-			return errors.New("the monitor has no companions from the companion store: it needs that, and the broker's clock")
+			return &adminport.Failure{
+				Reason: adminport.NotReceiving,
+				Err:    errors.New("the monitor has no companions from the companion store: it needs that, and the broker's clock"),
+			}
 		}
-		return notReceiving(missing)
+		return &adminport.Failure{Reason: adminport.NotReceiving, Err: notReceiving(missing)}
 	}))
 	return nil
 }

@@ -31,6 +31,7 @@ type Metrics struct {
 	lag        *prometheus.HistogramVec
 	waiting    *prometheus.GaugeVec
 	alerts     *prometheus.CounterVec
+	sinks      *prometheus.GaugeVec
 	reminders  *prometheus.CounterVec
 	adopted    *prometheus.CounterVec
 
@@ -60,6 +61,10 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 			Help: "Messages whose deadlines are due and that this process has not settled, expired or notified yet.",
 		}, []string{"entity"}),
 		alerts:    counter("overdue_alerts_total", "Deliveries of events to a sink, by result: ok or error.", "sink", "result"),
+		sinks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "overdue_sink_failing",
+			Help: "1 while a sink has not taken the latest event that it was sent, which is sent again within five minutes; 0 otherwise.",
+		}, []string{"sink"}),
 		reminders: counter("overdue_warnings_total", "Messages that were not settled at warnBefore ahead of their deadline.", "entity"),
 		adopted:   counter("overdue_adopted_total", "Messages that were found on their entity and given a companion, since they had none that is due in time.", "entity"),
 		inHand:    map[string]int64{},
@@ -69,7 +74,7 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 		m.Show(name)
 	}
 	if r != nil {
-		r.MustRegister(m.lag, m.waiting, m.alerts, m.reminders, m.adopted)
+		r.MustRegister(m.lag, m.waiting, m.alerts, m.sinks, m.reminders, m.adopted)
 	}
 	return m
 }
@@ -91,6 +96,7 @@ func (m *Metrics) Show(entity string) {
 func (m *Metrics) ShowSink(sink string) {
 	m.alerts.WithLabelValues(sink, "ok")
 	m.alerts.WithLabelValues(sink, "error")
+	m.sinks.WithLabelValues(sink)
 }
 
 // Verdict counts a deadline of an entity.
@@ -152,11 +158,12 @@ func (m *Metrics) Untally(missed map[string]int64) {
 
 // Alert counts the delivery of an event to a sink.
 func (m *Metrics) Alert(sink string, err error) {
-	result := "ok"
+	result, failing := "ok", 0.0
 	if err != nil {
-		result = "error"
+		result, failing = "error", 1
 	}
 	m.alerts.WithLabelValues(sink, result).Inc()
+	m.sinks.WithLabelValues(sink).Set(failing)
 }
 
 // A Tally is the share of one worker in the figures of all processes.
