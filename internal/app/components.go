@@ -83,6 +83,7 @@ func (p *Process) startAll(ctx context.Context, ls *listeners) (err error) {
 			return err
 		}
 	}
+	p.registerCertificates()
 	if err := p.startDashboard(); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -248,6 +249,43 @@ func TestAReloadThatLosesSinksNeedsTheEndOfTheFile(t *testing.T) {
 		}
 		if n := len(p.current().Alerts); n != tt.sinks || len(p.sinks.active) != n {
 			t.Errorf("%q: %d sinks are in force, want %d", tt.text, n, tt.sinks)
+		}
+	}
+}
+
+// A key that was rotated ends the process's work when the old one is revoked: until then somebody
+// has to restart it.
+func TestSettingsThatWaitForARestartAreShownUntilTheyAreInForce(t *testing.T) {
+	p, _ := reloaded(t, reloadQueues)
+	var text string
+	r := newReloader(p, func() (*config.Config, error) {
+		c, err := loadHere(t, text, nil, nil)
+		if err == nil {
+			c.Listen, c.Broker = p.cfg.Listen, p.cfg.Broker // the ports of this test
+		}
+		return c, err
+	})
+	for _, tt := range []struct{ text, waits string }{
+		{reloadQueues, ""},
+		{reloadQueues + "shutdownTimeout: 5s\nproxy: {maxInFlight: 5}\n", "proxy.maxInFlight, shutdownTimeout"},
+		{reloadQueues + "shutdownTimeout: five\n", "proxy.maxInFlight, shutdownTimeout"}, // it is refused
+		{reloadQueues + "shutdownTimeout: 5s\n", "shutdownTimeout"},
+		{reloadQueues, ""},
+	} {
+		text = tt.text
+		r.reload("file")
+		_, metrics := askAdmin(p.admin, "GET", "/metrics", "")
+		var shown []string
+		for _, m := range regexp.MustCompile(`(?m)^overdue_config_restart_pending\{setting="([^"]+)"\} 1$`).FindAllStringSubmatch(metrics, -1) {
+			shown = append(shown, m[1])
+		}
+		slices.Sort(shown)
+		if got := strings.Join(shown, ", "); got != tt.waits {
+			t.Errorf("%q: metrics show %q, want %q", tt.text, got, tt.waits)
+		}
+		_, ready := askAdmin(p.admin, "GET", "/readyz?verbose", "")
+		if got := strings.Contains(ready, "[+] configuration: changed settings wait for a restart: "); got != (tt.waits != "") {
+			t.Errorf("%q: /readyz says %q", tt.text, ready)
 		}
 	}
 }

@@ -131,7 +131,9 @@ func (u *upstream) doubtAfter(err error) {
 }
 
 // isFull reports whether a queue has refused a message because it is full.
-func isFull(err error) bool { return amqp.ErrCond(link.Condition(err)) == amqp.ErrCondResourceLimitExceeded }
+func isFull(err error) bool {
+	return amqp.ErrCond(link.Condition(err)) == amqp.ErrCondResourceLimitExceeded
+}
 
 // isDoubtful reports whether a trial write has to show that the queues are not full any more.
 func (u *upstream) isDoubtful() bool {

@@ -487,7 +487,7 @@ func (c *Config) readRedis() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.At("redisAuthorityFile"), err)
 	}
-	c.RedisRoots = x509.NewCertPool()
+	c.RedisRoots, c.RedisAuthority = x509.NewCertPool(), string(pem)
 	if !c.RedisRoots.AppendCertsFromPEM(pem) {
 		return fmt.Errorf("%s: %s holds no certificate in PEM", c.At("redisAuthorityFile"), c.RedisAuthorityFile)
 	}

@@ -58,6 +58,8 @@ type Config struct {
 	RedisAddress redisstore.Address // of Redis
 	RedisRoots   *x509.CertPool     // of RedisAuthorityFile; nil = those of the machine
 
+	RedisAuthority string // what RedisAuthorityFile holds
+
 	StateDirectory string // that systemd gives a service; "" = none
 
 	Sources Sources // what the fields above were read from

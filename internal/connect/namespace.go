@@ -8,11 +8,13 @@ package connect
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -32,7 +34,19 @@ import (
 const DialTimeout = 10 * time.Second
 
 // A Namespace is one that can be connected to.
-type Namespace struct{ *namespace.Namespace }
+type Namespace struct {
+	*namespace.Namespace
+	certificateEnd atomic.Pointer[time.Time] // nil: none was shown
+}
+
+// CertificateEnd returns when the certificate ends that the namespace showed last, trusted or not.
+// It is zero before the first one.
+func (n *Namespace) CertificateEnd() time.Time {
+	if end := n.certificateEnd.Load(); end != nil {
+		return *end
+	}
+	return time.Time{}
+}
 
 // Parse reads the name of a namespace or a connection string.
 func Parse(text string) (*Namespace, error) {
@@ -40,7 +54,7 @@ func Parse(text string) (*Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Namespace{n}, nil
+	return &Namespace{Namespace: n}, nil
 }
 
 // Links makes the client of a namespace, which does not dial yet, and what proves to it who we are.
@@ -170,8 +184,21 @@ func (n *Namespace) openAt(ctx context.Context, address string) (net.Conn, error
 		return nil, errors.Join(err, nc.Close())
 	}
 	c := tls.Client(tlsrecord.Whole(nc), &tls.Config{ServerName: host, DynamicRecordSizingDisabled: true}) // as the endpoints have it
-	if err := c.HandshakeContext(ctx); err != nil {
+	err = c.HandshakeContext(ctx)
+	n.noteCertificate(c.ConnectionState().PeerCertificates, err)
+	if err != nil {
 		return nil, errors.Join(err, nc.Close())
 	}
 	return c, nil
+}
+
+// noteCertificate remembers the end of the certificate that the namespace has shown. One that is
+// refused stands in the error alone.
+func (n *Namespace) noteCertificate(shown []*x509.Certificate, err error) {
+	if refused := (*tls.CertificateVerificationError)(nil); errors.As(err, &refused) {
+		shown = refused.UnverifiedCertificates
+	}
+	if len(shown) > 0 {
+		n.certificateEnd.Store(&shown[0].NotAfter)
+	}
 }

@@ -293,6 +293,9 @@ func TestACertificateForAnotherNameEndsTheConnection(t *testing.T) {
 	if bad := (x509.HostnameError{}); !errors.As(err, &bad) {
 		t.Errorf("open = %v, want an error about the name", err)
 	}
+	if got := n.CertificateEnd(); !got.Equal(certificate.Leaf.NotAfter) {
+		t.Errorf("CertificateEnd of a refused one = %v, want %v", got, certificate.Leaf.NotAfter)
+	}
 	<-ended
 }
 
@@ -324,6 +327,9 @@ func TestOpenHTTPReachesTheNamespace(t *testing.T) {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("GET / = %s, want 200", resp.Status)
+	}
+	if got := n.CertificateEnd(); !got.Equal(certificate.Leaf.NotAfter) {
+		t.Errorf("CertificateEnd = %v, want %v", got, certificate.Leaf.NotAfter)
 	}
 	client.CloseIdleConnections()
 }

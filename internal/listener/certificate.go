@@ -34,7 +34,8 @@ type Certificate struct {
 	CertFile, KeyFile string
 	// Names are the host names and addresses of the certificate.
 	Names []string
-	// NotAfter is the end of its validity. Reloading the files changes neither Names nor NotAfter.
+	// NotAfter is the end of its validity. Reloading the files changes neither Names nor NotAfter;
+	// End follows.
 	NotAfter time.Time
 	// Made reports whether this call made the certificate. Clients then need the new authority.
 	Made bool
@@ -54,6 +55,18 @@ func newCertificate(pair tls.Certificate, certFile, keyFile string) *Certificate
 		CertFile: certFile, KeyFile: keyFile,
 		Names: names, NotAfter: pair.Leaf.NotAfter,
 	}
+}
+
+// End returns the end of validity of the certificate that new clients get, reloaded ones included.
+func (c *Certificate) End() time.Time {
+	if c.TLS.GetCertificate == nil {
+		return c.NotAfter
+	}
+	pair, err := c.TLS.GetCertificate(nil)
+	if err != nil {
+		return c.NotAfter
+	}
+	return pair.Leaf.NotAfter
 }
 
 // Files of a self-made certificate.

@@ -209,8 +209,22 @@ func TestACertificateThatIsRotatedIsServed(t *testing.T) {
 	dir := t.TempDir()
 	made := make([]*Certificate, 2)
 	for i := range made {
-		var err error
-		if made[i], err = SelfMade(filepath.Join(dir, strconv.Itoa(i)), "mine"); err != nil {
+		folder := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		names, err := certificateNames([]string{"mine"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundle, err := newBundle(names, time.Now().Add(-time.Duration(i)*time.Hour)) // they end at different times
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, bundleFile), bundle, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if made[i], err = SelfMade(folder, "mine"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -257,6 +271,9 @@ func TestACertificateThatIsRotatedIsServed(t *testing.T) {
 	}
 	lead("1")
 	serves(c, 1)
+	if got := c.End(); !got.Equal(made[1].NotAfter) || got.Equal(c.NotAfter) {
+		t.Errorf("End = %v, want %v of the certificate that is served now", got, made[1].NotAfter)
+	}
 	if len(reported) != 2 || reported[1] != nil {
 		t.Errorf("reported of %v, want one error and one success", reported)
 	}

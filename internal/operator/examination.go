@@ -4,7 +4,9 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"overdue/internal/catalog"
 	"overdue/internal/config"
@@ -60,7 +62,29 @@ func (c *Client) ExaminationOfOthers(o ExaminationOptions) doctor.Config {
 	if o.Heartbeat != nil {
 		cfg.Others = append(cfg.Others, doctor.HeartbeatCheck(o.Heartbeat))
 	}
+	cfg.Others = append(cfg.Others, restartCheck(c.Config.Listen.Admin))
 	return cfg
+}
+
+// restartCheck asks the process with this configuration, if one runs here, whether settings of it
+// wait for a restart.
+func restartCheck(admin string) doctor.Check {
+	return doctor.Check{
+		Subject: "process", Name: "restart", Severity: doctor.Warning,
+		Fix: "restart the process on " + admin,
+		Run: func(ctx context.Context) error {
+			r, err := AskReadiness(ctx, admin)
+			if err != nil {
+				return nil // none runs, so none waits
+			}
+			for line := range strings.Lines(r.Checks) {
+				if waits, ok := strings.CutPrefix(line, "[+] configuration: "); ok {
+					return errors.New(strings.TrimSpace(waits))
+				}
+			}
+			return nil
+		},
+	}
 }
 
 // addEntities adds the monitored entities, and those that Overdue itself sends to.

@@ -5,6 +5,9 @@ package operator
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -121,8 +124,8 @@ func TestWithAnEmbeddedBrokerTheDoctorExaminesTheRest(t *testing.T) {
 	t.Cleanup(func() { client.Close(t.Context()) })
 	sink := doctor.Sink{Name: "pager", Setting: "alerts[0]", Test: func(context.Context) error { return nil }}
 	cfg := client.ExaminationOfOthers(ExaminationOptions{Sinks: []doctor.Sink{sink}})
-	if cfg.Dial != nil || len(cfg.Entities) > 0 || cfg.Redis != nil || len(cfg.Others) != 1 {
-		t.Errorf("examination %+v, want the sink alone", cfg)
+	if cfg.Dial != nil || len(cfg.Entities) > 0 || cfg.Redis != nil || len(cfg.Others) != 2 {
+		t.Errorf("examination %+v, want the sink, and whether something waits for a restart", cfg)
 	}
 }
 
@@ -130,5 +133,36 @@ func TestOurOwnPortIsReportedAsNoAdministrationAPI(t *testing.T) {
 	c := open(t, map[string]string{"namespace": namespaceAt("127.0.0.1"), "listen.http": "127.0.0.1:5300"})
 	if cfg := c.Examination(ExaminationOptions{Role: "run"}); cfg.Admin != nil || cfg.NoAdmin == "" {
 		t.Errorf("administration API %v, reason %q; want none, and why", cfg.Admin, cfg.NoAdmin)
+	}
+}
+
+// The person at the console need not know the metric.
+func TestTheDoctorSaysWhatWaitsForARestart(t *testing.T) {
+	answer := "[+] state\n[+] upstream\nready\n"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, answer) // the test fails without it
+	}))
+	defer server.Close()
+	c := load(t, "listen: {admin: "+server.Listener.Addr().String()+"}\n")
+	client, err := OpenAny(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(t.Context())
+	found := func() (all []doctor.Finding) {
+		for _, f := range doctor.ExamineOthers(t.Context(), client.ExaminationOfOthers(ExaminationOptions{})).Findings {
+			if f.Subject == "process" {
+				all = append(all, f)
+			}
+		}
+		return all
+	}
+	if got := found(); len(got) != 0 {
+		t.Errorf("findings %v of a process whose settings are in force, want none", got)
+	}
+	answer = "[+] state\n[+] upstream\n[+] configuration: changed settings wait for a restart: namespace, redis\nready\n"
+	got := found()
+	if len(got) != 1 || got[0].Severity != doctor.Warning || got[0].Summary != "Changed settings wait for a restart: namespace, redis." {
+		t.Errorf("findings %v, want the settings that wait", got)
 	}
 }

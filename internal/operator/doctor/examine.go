@@ -83,7 +83,7 @@ type Target struct {
 // A Check is about one thing. The error of Run says what is wrong.
 type Check struct {
 	Subject, Name string
-	Passed        string // the sentence if nothing is wrong
+	Passed        string // the sentence if nothing is wrong; "": there is nothing to say then
 	Fix           string
 	Severity      Severity // of a failure
 	Run           func(context.Context) error
@@ -368,6 +368,7 @@ func (c Check) examine(ctx context.Context) []Finding {
 	n := &notes{subject: c.Subject}
 	err := c.Run(ctx)
 	switch certificate, renew := failure.Certificate(err); {
+	case err == nil && c.Passed == "":
 	case err == nil:
 		n.add(OK, c.Name, c.Passed, "")
 	case certificate != "":

@@ -60,6 +60,10 @@ func Serve(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "overdue_certificate_expiry_timestamp_seconds", Help: "When the certificate of the webhook ends, in seconds since 1970.",
+		ConstLabels: prometheus.Labels{"use": "inject"},
+	}, func() float64 { return float64(certificate.End().Unix()) }))
 	mux := http.NewServeMux()
 	mux.Handle("POST "+Path, NewHandler(c, registry))
 	life := lifecycle.New(c.Log, stopTimeout)
