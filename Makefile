@@ -208,7 +208,7 @@ docs: ## what is generated from code
 	go test ./internal/operator/verify -run TestPagesShowTheAssumptions -update
 	go test ./internal/operator/plan -run TestPicturesAreFresh -update
 	go test ./test/bench -run 'TestPagesQuoteTheFiguresOfTheResults|TestThePageAndThePictureOfPeers|TestThePicturesOfTheDemo' -update
-	cp deploy/prometheus/overdue.rules.yml deploy/helm/overdue/files/
+	cp deploy/prometheus/overdue.rules.yml deploy/prometheus/alertmanager.yml deploy/helm/overdue/files/
 
 man: ## the man pages, in bin/man
 	@rm -rf bin/man

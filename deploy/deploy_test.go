@@ -5,6 +5,8 @@
 package deploy
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -18,6 +20,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/testing/freeport"
 )
@@ -39,6 +43,133 @@ func TestRulesDoWhatTheySay(t *testing.T) {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
+}
+
+// Critical alerts go to the pager, and everybody else's stay where they are.
+func TestTheRouteOfAlertmanagerLeadsToTheReceivers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs amtool; not with -short")
+	}
+	amtool := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "amtool", args...)
+		cmd.Dir = "prometheus"
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := amtool("check-config", "alertmanager.yml"); err != nil {
+		t.Fatalf("amtool check-config: %v\n%s", err, out)
+	}
+	for labels, receiver := range map[string]string{
+		"alertname=OverdueKeyRefused severity=critical":  "overdue-pager",
+		"alertname=OverdueSinkFails severity=warning":    "overdue-tickets",
+		"alertname=OverdueDeadlineMissed severity=info":  "overdue-owners",
+		"alertname=KubePodCrashLooping severity=warning": "others",
+	} {
+		args := []string{"config", "routes", "test", "--config.file=alertmanager.yml", "--verify.receivers=" + receiver}
+		if out, err := amtool(append(args, strings.Fields(labels)...)...); err != nil {
+			t.Errorf("amtool, for %s: %v\n%s", labels, err, out)
+		}
+	}
+}
+
+// Every alert that the file names is one of the rules, or a rule of inhibition holds for nothing.
+func TestInhibitionRulesNameAlerts(t *testing.T) {
+	rules, err := os.ReadFile("prometheus/overdue.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("prometheus/alertmanager.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ = bytes.Cut(text, []byte("inhibit_rules:"))
+	named := regexp.MustCompile(`Overdue[A-Z]\w+`).FindAllString(string(text), -1)
+	if len(named) < 20 {
+		t.Errorf("the inhibition rules name %d alerts", len(named))
+	}
+	for _, name := range named {
+		if !strings.Contains(string(rules), "- alert: "+name+"\n") {
+			t.Errorf("alertmanager.yml names %s, which is no alert", name)
+		}
+	}
+}
+
+// Alertmanager holds back what follows from a cause, in the namespace of the cause alone.
+func TestAlertmanagerHoldsBackWhatFollowsFromACause(t *testing.T) {
+	addr := startAlertmanager(t, "prometheus/alertmanager.yml")
+	type labels map[string]string
+	fire := func(all ...labels) {
+		t.Helper()
+		var alerts []map[string]labels
+		for _, l := range all {
+			alerts = append(alerts, map[string]labels{"labels": l})
+		}
+		body, err := json.Marshal(alerts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.Post("http://"+addr+"/api/v2/alerts", "application/json", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatalf("Alertmanager answers %s", resp.Status)
+		}
+	}
+	of := func(name, namespace string, more ...string) labels {
+		l := labels{"alertname": name, "servicebus_namespace": namespace}
+		for i := 0; i+1 < len(more); i += 2 {
+			l[more[i]] = more[i+1]
+		}
+		return l
+	}
+	fire(
+		of("OverdueNamespaceDown", "contoso"), of("OverdueCanaryLost", "contoso"), of("OverdueStuck", "contoso", "entity", "orders"), of("OverdueMonitorQueueFull", "contoso"),
+		of("OverdueCanaryLost", "fabrikam"), of("OverdueDeadlineMissed", "contoso", "entity", "orders"),
+		of("OverdueNoMonitor", "tailspin"), of("OverdueProcessGone", "tailspin", "role", "monitor"), of("OverdueProcessGone", "tailspin", "role", "proxy"),
+		of("OverdueCertificateExpired", "adatum", "use", "namespace"), of("OverdueNamespaceDown", "adatum"), of("OverdueNotReady", "adatum", "reason", "other"),
+		of("OverdueWorkQueueMissing", "wingtip", "entity", "orders"), of("OverdueStuck", "wingtip", "entity", "orders"), of("OverdueStuck", "wingtip", "entity", "bills"),
+	)
+	want := []string{
+		"OverdueCanaryLost fabrikam", "OverdueCertificateExpired adatum", "OverdueDeadlineMissed contoso", "OverdueNamespaceDown contoso",
+		"OverdueNoMonitor tailspin", "OverdueProcessGone tailspin proxy", "OverdueStuck wingtip bills", "OverdueWorkQueueMissing wingtip",
+	}
+	eventually(t, "what follows is inhibited", func() error {
+		var got []struct {
+			Labels labels
+			Status struct{ State string }
+		}
+		if err := getJSON("http://"+addr+"/api/v2/alerts?inhibited=false&unprocessed=false", &got); err != nil {
+			return err
+		}
+		var active []string
+		for _, a := range got {
+			name := a.Labels["alertname"] + " " + a.Labels["servicebus_namespace"]
+			switch a.Labels["alertname"] {
+			case "OverdueProcessGone":
+				name += " " + a.Labels["role"]
+			case "OverdueStuck":
+				name += " " + a.Labels["entity"]
+			}
+			active = append(active, name)
+		}
+		slices.Sort(active)
+		if diff := cmp.Diff(want, active); diff != "" {
+			return fmt.Errorf("alerts that are not held back (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+}
+
+// startAlertmanager starts a server with a configuration, and returns its address.
+func startAlertmanager(t *testing.T, file string) (addr string) {
+	t.Helper()
+	addr = freeport.Address(t)
+	start(t, "prometheus-alertmanager", "--config.file="+file, "--storage.path="+filepath.Join(t.TempDir(), "data"),
+		"--web.listen-address="+addr, "--cluster.listen-address=")
+	eventually(t, "Alertmanager is ready", func() error { return getJSON("http://"+addr+"/api/v2/status", new(any)) })
+	return addr
 }
 
 var metric = regexp.MustCompile(`\boverdue_[a-z_]+`)
@@ -291,12 +422,7 @@ func ask(addr, expr string) ([]sample, error) {
 
 // A missed deadline fires in a real Alertmanager, once for its group, and ends.
 func TestAlertmanagerGetsTheAlerts(t *testing.T) {
-	addr := freeport.Address(t)
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "alertmanager.yml"), "route: {receiver: none}\nreceivers: [{name: none}]\n")
-	start(t, "prometheus-alertmanager", "--config.file="+filepath.Join(dir, "alertmanager.yml"), "--storage.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+addr, "--cluster.listen-address=")
-	eventually(t, "Alertmanager is ready", func() error { return getJSON("http://"+addr+"/api/v2/status", new(any)) })
+	addr := startAlertmanager(t, "prometheus/alertmanager.yml")
 	overdue := startOverdue(t, fmt.Sprintf("alerts: [{alertmanager: {url: \"http://%s\"}, group: {interval: 1s, resolveAfter: 8s}}]\n", addr))
 	for i := range 3 {
 		overdue.send(t, fmt.Sprint("order-", i), time.Second)

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v3/pkg/lint"
 	"helm.sh/helm/v3/pkg/lint/support"
 	core "k8s.io/api/core/v1"
@@ -44,6 +46,7 @@ networkPolicy:
 serviceMonitor: {enabled: true, labels: {release: prometheus}}
 podMonitor: {enabled: true, labels: {release: prometheus}}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
+alertmanagerConfig: {enabled: true, labels: {release: prometheus}, receivers: {overdue-pager: {pagerdutyConfigs: [{routingKey: {name: pagerduty, key: key}}]}}}
 `
 
 const least = "namespace: contoso.servicebus.windows.net\nimage: {repository: registry.example.com/overdue}\n"
@@ -94,7 +97,7 @@ func TestTheChartRendersWhatKubernetesTakes(t *testing.T) {
 					t.Errorf("%s, %s: %d %ss, want one", version, name, count[kind], kind)
 				}
 			}
-			for _, kind := range []string{"Service", "ServiceMonitor", "PodMonitor", "PrometheusRule"} {
+			for _, kind := range []string{"Service", "ServiceMonitor", "PodMonitor", "PrometheusRule", "AlertmanagerConfig"} {
 				if want := map[string]int{"everything": 1}[name]; count[kind] != want {
 					t.Errorf("%s, %s: %d %ss, want %d", version, name, count[kind], kind, want)
 				}
@@ -256,19 +259,75 @@ prometheusRule:
 	}
 }
 
-// The chart cannot read files beside its folder.
-func TestTheChartHasTheRulesThatAreTested(t *testing.T) {
-	ours, err := os.ReadFile(filepath.Join(chartFolder, "files/overdue.rules.yml"))
+// The operator writes routes and inhibition rules in another way than Alertmanager.
+func TestTheAlertmanagerConfigIsTheFileThatIsTested(t *testing.T) {
+	tested := asTested(t, "alertmanager.yml")
+	var found *alertmanagerConfig
+	for _, o := range objects(t, mustHelm(t, overdueChart(t), "v1.34.0", everything)) {
+		switch typed := o.typed.(type) {
+		case *alertmanagerConfig:
+			found = typed
+		case *prometheusRule:
+			for _, rule := range typed.Spec.Groups[0].Rules {
+				if rule.Labels["namespace"] == "" {
+					t.Errorf("%s lacks the label namespace, by which the operator routes", rule.Alert)
+				}
+			}
+		}
+	}
+	if found == nil {
+		t.Fatal("there is no AlertmanagerConfig")
+	}
+	spec := found.Spec
+	if n := strings.Count(string(tested), "- source_matchers:"); len(spec.InhibitRules) != n || n == 0 {
+		t.Errorf("%d inhibition rules, want %d", len(spec.InhibitRules), n)
+	}
+	for _, r := range spec.InhibitRules {
+		for _, m := range slices.Concat(r.SourceMatch, r.TargetMatch) {
+			want := m.Name + m.MatchType + strconv.Quote(m.Value)
+			if !strings.Contains(string(tested), want) || m.Name == "" || m.MatchType == "" {
+				t.Errorf("a matcher %+v, which is not in the file as %s", m, want)
+			}
+		}
+	}
+	critical := alertRoute{
+		Receiver:       "overdue-pager",
+		GroupWait:      "10s",
+		RepeatInterval: "2h",
+		Matchers:       []matcher{{Name: "severity", Value: "critical", MatchType: "="}},
+	}
+	if diff := cmp.Diff(critical, spec.Route.Routes[0]); diff != "" || spec.Route.Receiver != "overdue-tickets" || spec.Route.GroupBy[0] != "alertname" {
+		t.Errorf("the route %+v; of critical alerts (-want +got):\n%s", spec.Route, diff)
+	}
+	if len(spec.Receivers) != 3 || spec.Receivers[0].Name != "overdue-pager" || len(spec.Receivers[0].PagerDutyConfigs) != 1 {
+		t.Errorf("receivers %+v, want the three of Overdue, and what the values say of the pager", spec.Receivers)
+	}
+	_, err := helm(t, overdueChart(t), "v1.34.0", least+"alertmanagerConfig: {enabled: true, receivers: {overdue-page: {}}}\n")
+	if want := "alertmanagerConfig.receivers names overdue-page, which is no receiver"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a receiver that there is not: %v, want an error about %s", err, want)
+	}
+}
+
+// asTested is a file of the chart, which has to be the one that is tested: the chart cannot read
+// files beside its folder.
+func asTested(t *testing.T, name string) []byte {
+	t.Helper()
+	ours, err := os.ReadFile(filepath.Join(chartFolder, "files", name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tested, err := os.ReadFile("../prometheus/overdue.rules.yml")
+	tested, err := os.ReadFile(filepath.Join("../prometheus", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(ours, tested) {
-		t.Error("deploy/helm/overdue/files/overdue.rules.yml is not deploy/prometheus/overdue.rules.yml; run `make docs`")
+		t.Errorf("deploy/helm/overdue/files/%[1]s is not deploy/prometheus/%[1]s; run `make docs`", name)
 	}
+	return tested
+}
+
+func TestTheChartHasTheRulesThatAreTested(t *testing.T) {
+	tested := asTested(t, "overdue.rules.yml")
 	for _, o := range objects(t, mustHelm(t, overdueChart(t), "v1.34.0", everything)) {
 		if r, ok := o.typed.(*prometheusRule); ok {
 			if n := len(r.Spec.Groups[0].Rules); n != len(regexp.MustCompile(`(?m)- alert:`).FindAll(tested, -1)) || n == 0 {

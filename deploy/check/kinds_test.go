@@ -36,6 +36,7 @@ var kinds = map[string]func() any{
 	"monitoring.coreos.com/v1 ServiceMonitor":                      func() any { return new(serviceMonitor) },
 	"monitoring.coreos.com/v1 PodMonitor":                          func() any { return new(podMonitor) },
 	"monitoring.coreos.com/v1 PrometheusRule":                      func() any { return new(prometheusRule) },
+	"monitoring.coreos.com/v1alpha1 AlertmanagerConfig":            func() any { return new(alertmanagerConfig) },
 	"keda.sh/v1alpha1 ScaledObject":                                func() any { return new(scaledObject) },
 }
 
@@ -88,6 +89,38 @@ type ruleGroups struct {
 type prometheusRule struct {
 	head `json:",inline"`
 	Spec ruleGroups `json:"spec"`
+}
+
+type matcher struct {
+	Name      string `json:"name"`
+	Value     string `json:"value"`
+	MatchType string `json:"matchType"`
+}
+
+type alertRoute struct {
+	Receiver       string       `json:"receiver"`
+	GroupBy        []string     `json:"groupBy,omitempty"`
+	GroupWait      string       `json:"groupWait,omitempty"`
+	GroupInterval  string       `json:"groupInterval,omitempty"`
+	RepeatInterval string       `json:"repeatInterval,omitempty"`
+	Matchers       []matcher    `json:"matchers"`
+	Routes         []alertRoute `json:"routes,omitempty"`
+}
+
+type alertmanagerConfig struct {
+	head `json:",inline"`
+	Spec struct {
+		Route     alertRoute `json:"route"`
+		Receivers []struct {
+			Name             string           `json:"name"`
+			PagerDutyConfigs []map[string]any `json:"pagerdutyConfigs,omitempty"`
+		} `json:"receivers"`
+		InhibitRules []struct {
+			SourceMatch []matcher `json:"sourceMatch"`
+			TargetMatch []matcher `json:"targetMatch"`
+			Equal       []string  `json:"equal"`
+		} `json:"inhibitRules"`
+	} `json:"spec"`
 }
 
 type scaledObject struct {

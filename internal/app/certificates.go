@@ -20,7 +20,7 @@ func (p *Process) registerCertificates() {
 		desc: prometheus.NewDesc("overdue_certificate_expiry_timestamp_seconds",
 			"When a certificate ends, in seconds since 1970. It is served (use listen.tls, broker.tls, inject), or trusted: the authorities of redis and of a sink, "+
 				"the latest of a file, and what the namespace showed at the latest connection.",
-			[]string{"use"}, nil),
+			[]string{"use"}, prometheus.Labels{namespaceLabel: namespaceOf(p.cfg)}),
 		read: func(show func(value float64, labels ...string)) {
 			for use, end := range p.certificateEnds() {
 				if !end.IsZero() {

@@ -43,7 +43,7 @@ alerts: [{name: desk, webhook: {url: "https://hooks.example/", authorityFile: %[
 		{"broker.tls", p.broker.certificate.NotAfter},
 		{"sink desk", lastEnd(string(authorities))},
 	} {
-		want := fmt.Sprintf("overdue_certificate_expiry_timestamp_seconds{use=%q} %s", c.use, strings.TrimSuffix(fmt.Sprintf("%g", float64(c.end.Unix())), "\n"))
+		want := fmt.Sprintf("overdue_certificate_expiry_timestamp_seconds{servicebus_namespace=\"embedded\",use=%q} %s", c.use, strings.TrimSuffix(fmt.Sprintf("%g", float64(c.end.Unix())), "\n"))
 		if !strings.Contains(page, want) {
 			t.Errorf("GET /metrics lacks %s", want)
 		}

@@ -15,6 +15,9 @@
 {{- $runbook = replace "{alert}" $section $values.runbookURL }}
 {{- end }}
 {{- $_ = set $rule "labels" (merge (dict "severity" $severity) $values.alertLabels) }}
+{{- if $.Values.alertmanagerConfig.enabled }}{{/* the operator routes only alerts of the namespace of the AlertmanagerConfig */}}
+{{- $_ = set $rule.labels "namespace" $.Release.Namespace }}
+{{- end }}
 {{- $_ = set $rule.annotations "runbook_url" $runbook }}
 {{- if ne $severity "none" }}
 {{- $rules = append $rules $rule }}
@@ -26,6 +29,56 @@
 {{- fail (printf "prometheusRule.severity names %s, which is no alert of deploy/prometheus/overdue.rules.yml" (keys $rest | sortAlpha | join ", ")) }}
 {{- end }}
 {{- toYaml (dict "groups" $groups) }}
+{{- end }}
+
+{{/* Matchers of Alertmanager as the operator writes them, in JSON. */}}
+{{- define "overdue.matchers" -}}
+{{- $form := "^([a-z_]+)(=~?)\"(.*)\"$" }}
+{{- $all := list }}
+{{- range . }}
+{{- $all = append $all (dict "name" (regexReplaceAll $form . "${1}") "matchType" (regexReplaceAll $form . "${2}") "value" (regexReplaceAll $form . "${3}")) }}
+{{- end }}
+{{- toJson $all }}
+{{- end }}
+
+{{/* A route of Alertmanager as the operator writes it, in JSON. */}}
+{{- define "overdue.route" -}}
+{{- $route := dict "receiver" .receiver }}
+{{- range $theirs, $ours := dict "group_by" "groupBy" "group_wait" "groupWait" "group_interval" "groupInterval" "repeat_interval" "repeatInterval" }}
+{{- with get $ $theirs }}
+{{- $_ := set $route $ours . }}
+{{- end }}
+{{- end }}
+{{- $_ := set $route "matchers" (include "overdue.matchers" .matchers | fromJsonArray) }}
+{{- $routes := list }}
+{{- range get . "routes" | default list }}
+{{- $routes = append $routes (include "overdue.route" . | fromJson) }}
+{{- end }}
+{{- with $routes }}
+{{- $_ := set $route "routes" . }}
+{{- end }}
+{{- toJson $route }}
+{{- end }}
+
+{{/* files/alertmanager.yml without what is not about Overdue, with the receivers of the values. */}}
+{{- define "overdue.alertmanager" -}}
+{{- $file := .Files.Get "files/alertmanager.yml" | fromYaml }}
+{{- $receivers := list }}
+{{- $rest := deepCopy .Values.alertmanagerConfig.receivers }}
+{{- range $file.receivers }}
+{{- if ne .name $file.route.receiver }}
+{{- $receivers = append $receivers (merge (dict "name" .name) (get $.Values.alertmanagerConfig.receivers .name | default dict)) }}
+{{- $_ := unset $rest .name }}
+{{- end }}
+{{- end }}
+{{- if $rest }}
+{{- fail (printf "alertmanagerConfig.receivers names %s, which is no receiver of deploy/prometheus/alertmanager.yml" (keys $rest | sortAlpha | join ", ")) }}
+{{- end }}
+{{- $inhibit := list }}
+{{- range $file.inhibit_rules }}
+{{- $inhibit = append $inhibit (dict "sourceMatch" (include "overdue.matchers" .source_matchers | fromJsonArray) "targetMatch" (include "overdue.matchers" .target_matchers | fromJsonArray) "equal" (get . "equal" | default list)) }}
+{{- end }}
+{{- toYaml (dict "route" (include "overdue.route" (first $file.route.routes) | fromJson) "receivers" $receivers "inhibitRules" $inhibit) }}
 {{- end }}
 
 {{- define "overdue.fullname" -}}
