@@ -293,11 +293,11 @@ func TestANamespaceThatIsGoneIsNoticedWithoutTraffic(t *testing.T) {
 func TestAFullQueueIsNoticedAndItsEndToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, space := runUpstream(t)
-		full := errors.New("no write was refused")
 		for _, op := range []broker.Operation{broker.OnSend, broker.OnManagement} {
 			space.Broker.Default().Inject(broker.Fault{Entity: "overdue-monitor", Operation: op, Error: broker.EntityFull()})
 		}
-		if full = u.tryWrite(t.Context(), "overdue-monitor"); !isFull(full) {
+		full := u.tryWrite(t.Context(), "overdue-monitor")
+		if !isFull(full) {
 			t.Fatalf("a write to a full queue = %v", full)
 		}
 		u.doubtAfter(full)

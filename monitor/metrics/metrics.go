@@ -60,7 +60,7 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 			Name: "overdue_outstanding_deadlines",
 			Help: "Messages whose deadlines are due and that this process has not settled, expired or notified yet.",
 		}, []string{"entity"}),
-		alerts:    counter("overdue_alerts_total", "Deliveries of events to a sink, by result: ok or error.", "sink", "result"),
+		alerts: counter("overdue_alerts_total", "Deliveries of events to a sink, by result: ok or error.", "sink", "result"),
 		sinks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "overdue_sink_failing",
 			Help: "1 while a sink has not taken the latest event that it was sent, which is sent again within five minutes; 0 otherwise.",
