@@ -84,9 +84,7 @@ func (p *Process) startAll(ctx context.Context, ls *listeners) (err error) {
 		}
 	}
 	p.registerCertificates()
-	if err := p.startDashboard(); err != nil {
-		return err
-	}
+	p.startDashboard()
 	p.servers.addr = p.servers.serve(p.environment, "admin", ls.admin, p.admin.Handler(), adminport.WriteTimeout)
 	if ls.probes != nil {
 		p.servers.probesAddr = p.servers.serve(p.environment, "probes", ls.probes, p.admin.Probes(), adminport.ProbesWriteTimeout)

@@ -5,7 +5,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"overdue/internal/catalog"
@@ -17,7 +16,7 @@ import (
 )
 
 // startDashboard makes the dashboard of the admin port. Everything that it shows has to be there.
-func (p *Process) startDashboard() error {
+func (p *Process) startDashboard() {
 	s := web.Source{
 		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Checks: p.checks,
 		State:    func() string { return string(p.life.State()) },
@@ -36,32 +35,25 @@ func (p *Process) startDashboard() error {
 			Alone:  !p.role.Proxy && !p.role.Monitor,
 		}
 	}
-	var err error
-	if s.Namespace, err = p.dashboardNamespace(); err != nil {
-		return err
-	}
+	s.Namespace = p.dashboardNamespace()
 	d := web.New(s)
 	p.admin.Dashboard, p.dashboard = d, d
 	p.life.Background("dashboard", func(ctx context.Context) error {
 		d.Run(ctx)
 		return nil
 	})
-	return nil
 }
 
 // dashboardNamespace is what the pages about messages read. They have connections of their own, which
 // are made when somebody opens such a page: reading a long queue takes nothing from the monitor.
-func (p *Process) dashboardNamespace() (*web.Namespace, error) {
-	links, _, err := p.namespace.Links()
-	if err != nil {
-		return nil, fmt.Errorf("the dashboard cannot reach the namespace: %w", err)
-	}
+func (p *Process) dashboardNamespace() *web.Namespace {
+	links := p.namespace.LinksWith(p.namespace.tokens)
 	p.life.Connection("dashboard links", func(context.Context) error { return links.Close() })
 	var actions *web.Actions
 	if p.cfg.Dashboard.Token != "" {
 		log := p.log.Named("dashboard")
 		actions = &web.Actions{
-			Token:     p.cfg.Dashboard.Token,
+			Token:     func() string { return p.current().Dashboard.Token },
 			Namespace: p.namespace.Host,
 			Folder:    func() (string, error) { return actionFolder(p.cfg) },
 			Sender:    p.actionSender,
@@ -75,7 +67,7 @@ func (p *Process) dashboardNamespace() (*web.Namespace, error) {
 			Describe: p.describe, Names: func(context.Context) []string { return p.names() },
 		},
 		History: p.admin.History, Names: p.names, DeadLetters: deadLetters(links),
-	}, nil
+	}
 }
 
 // describe says how an entity was made.

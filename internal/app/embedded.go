@@ -62,11 +62,7 @@ func brokerConfig(c *config.Config, r config.Role) (cfg broker.Config, own broke
 			cfg.Queues = append(cfg.Queues, broker.QueueConfig{Name: name, DeadLetteringOnMessageExpiration: true})
 		}
 	}
-	for _, k := range b.Keys {
-		cfg.Keys = append(cfg.Keys, broker.AuthorizationRule{
-			KeyName: k.Name, PrimaryKey: k.Key, Send: k.Send || k.Manage, Listen: k.Listen || k.Manage, Manage: k.Manage,
-		})
-	}
+	cfg.Keys = brokerKeys(b)
 	if len(cfg.Keys) > 0 && (r.Proxy || r.Monitor) {
 		// Our own components connect to the same endpoint as everybody.
 		var secret [32]byte
@@ -77,6 +73,25 @@ func brokerConfig(c *config.Config, r config.Role) (cfg broker.Config, own broke
 		cfg.Keys = append(cfg.Keys, own)
 	}
 	return cfg, own
+}
+
+// brokerKeys are the keys that the configuration gives to the embedded broker.
+func brokerKeys(b *config.Broker) (keys []broker.AuthorizationRule) {
+	for _, k := range b.Keys {
+		keys = append(keys, broker.AuthorizationRule{
+			KeyName: k.Name, PrimaryKey: k.Key, Send: k.Send || k.Manage, Listen: k.Listen || k.Manage, Manage: k.Manage,
+		})
+	}
+	return keys
+}
+
+// setKeys has the broker accept other keys, and our own as before.
+func (b *embedded) setKeys(c *config.Broker) error {
+	keys := brokerKeys(c)
+	if b.key.KeyName != "" {
+		keys = append(keys, b.key)
+	}
+	return b.SetKeys(keys)
 }
 
 // ownKeyName is the key by which proxy and monitor use the embedded broker of their

@@ -4,6 +4,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -35,7 +36,7 @@ func newReloader(p *Process, load func() (*config.Config, error)) *reloader {
 	r := &reloader{
 		p: p, log: p.log, load: load,
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "overdue_config_reloads_total", Help: "Configurations that were read while the process ran, by reason (file, signal) and result (ok, refused).",
+			Name: "overdue_config_reloads_total", Help: "Configurations that were read while the process ran, by reason (file, signal, retry) and result (ok, refused).",
 		}, []string{"reason", "result"}),
 		successful: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "overdue_config_last_reload_successful", Help: "Whether the last configuration that was read is in force, but for what needs a restart: 1 or 0.",
@@ -70,8 +71,12 @@ func (r *reloader) run(ctx context.Context) error {
 		files.recheck()
 	}
 	reason := "file"
+	var retry <-chan time.Time // nil: nothing is tried again
+	pause := newBackOff(time.Second, remindEvery)
 	for {
 		select {
+		case <-retry:
+			reason = "retry"
 		case <-hup:
 			if reason = "signal"; files != nil {
 				files.recheck() // somebody may still write
@@ -81,14 +86,19 @@ func (r *reloader) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		r.reload(reason)
+		if retry = nil; r.reload(ctx, reason) {
+			pause.Reset()
+		} else {
+			retry = time.After(pause.NextBackOff())
+		}
 		reason = "file"
 		files.follow(r.p.current().Sources.Files())
 	}
 }
 
-// reload reads the configuration and takes it up, or says why not.
-func (r *reloader) reload(reason string) {
+// reload reads the configuration and takes it up, or says why not. It is not done when the same
+// configuration may be taken up later.
+func (r *reloader) reload(ctx context.Context, reason string) (done bool) {
 	log := r.log.With(zap.String("reason", reason))
 	before := r.p.current()
 	next, err := r.load()
@@ -97,13 +107,14 @@ func (r *reloader) reload(reason string) {
 	}
 	var changed, restart []string
 	if err == nil {
-		changed, restart, err = r.adopt(next)
+		changed, restart, err = r.adopt(ctx, next)
 	}
 	if err != nil {
 		r.successful.Set(0)
 		r.reloads.WithLabelValues(reason, "refused").Inc()
 		log.Error("configuration refused, the previous one stays in force", zap.Error(err))
-		return
+		later := notAccepted{}
+		return !errors.As(err, &later)
 	}
 	r.succeeded()
 	r.p.admin.Restart.Store(&restart)
@@ -115,18 +126,19 @@ func (r *reloader) reload(reason string) {
 	if len(restart) > 0 {
 		log.Warn("changed settings need a restart", zap.Strings("settings", restart))
 	}
+	return true
 }
 
 // adopt puts what is live of next into force. restart names the settings that differ and have to wait for that.
-func (r *reloader) adopt(next *config.Config) (changed, restart []string, err error) {
+func (r *reloader) adopt(ctx context.Context, next *config.Config) (changed, restart []string, err error) {
 	p := r.p
 	before := p.current()
-	for _, key := range config.Differing(before, next) {
-		if !config.IsLive(key) {
-			restart = append(restart, key)
-		}
-	}
 	c := before.WithLive(next)
+	restart = config.Differing(c, next)
+	tokens, err := p.tryCredentials(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
 	var active []activeSink
 	if p.sinks != nil {
 		if active, err = p.sinks.fill(c); err != nil {
@@ -141,17 +153,18 @@ func (r *reloader) adopt(next *config.Config) (changed, restart []string, err er
 	if err != nil {
 		return nil, nil, err
 	}
+	if p.broker != nil {
+		if err := p.broker.setKeys(&c.Broker); err != nil {
+			return nil, nil, err
+		}
+	}
 	if p.endpoints.proxy != nil {
-		if (len(c.Listen.Keys) == 0) != (len(before.Listen.Keys) == 0) {
-			// Whether an endpoint asks for keys is decided when it opens, and must not change by the way.
-			restart = append(restart, "listen.keys")
-			c.Sources.Keep("listen.keys", before.Sources)
-			c.Listen.Keys = before.Listen.Keys
-		} else if err := p.endpoints.proxy.SetKeys(c.Listen.SASKeys()); err != nil {
+		if err := p.endpoints.proxy.SetKeys(c.Listen.SASKeys()); err != nil {
 			return nil, nil, err
 		}
 	}
 	// From here on nothing can fail.
+	p.useCredentials(c, tokens)
 	if p.catalog != nil {
 		p.catalog.Reconfigure(c)
 	}

@@ -54,7 +54,7 @@ func reloaded(t *testing.T, text string) (*Process, func(text string) (changed, 
 		if err != nil {
 			return nil, nil, err
 		}
-		return (&reloader{p: p}).adopt(c)
+		return (&reloader{p: p}).adopt(t.Context(), c)
 	}
 }
 
@@ -240,7 +240,7 @@ func TestAReloadThatLosesSinksNeedsTheEndOfTheFile(t *testing.T) {
 	} {
 		text = tt.text
 		logs.TakeAll()
-		r.reload("file")
+		r.reload(t.Context(), "file")
 		all := logs.TakeAll()
 		if !slices.ContainsFunc(all, func(e observer.LoggedEntry) bool {
 			return e.Level.String() == tt.level && e.Message == tt.message && strings.Contains(fmt.Sprint(e.ContextMap()), tt.with)
@@ -253,8 +253,6 @@ func TestAReloadThatLosesSinksNeedsTheEndOfTheFile(t *testing.T) {
 	}
 }
 
-// A key that was rotated ends the process's work when the old one is revoked: until then somebody
-// has to restart it.
 func TestSettingsThatWaitForARestartAreShownUntilTheyAreInForce(t *testing.T) {
 	p, _ := reloaded(t, reloadQueues)
 	var text string
@@ -273,7 +271,7 @@ func TestSettingsThatWaitForARestartAreShownUntilTheyAreInForce(t *testing.T) {
 		{reloadQueues, ""},
 	} {
 		text = tt.text
-		r.reload("file")
+		r.reload(t.Context(), "file")
 		_, metrics := askAdmin(p.admin, "GET", "/metrics", "")
 		var shown []string
 		for _, m := range regexp.MustCompile(`(?m)^overdue_config_restart_pending\{setting="([^"]+)"\} 1$`).FindAllStringSubmatch(metrics, -1) {

@@ -61,7 +61,7 @@ func (p *Process) startComponents(listeners []net.Listener) (err error) {
 type connection struct {
 	*connect.Namespace
 	links  *link.Namespace
-	tokens link.TokenSource
+	tokens *link.ReplaceableTokens // of all clients
 }
 
 // connect makes the clients. They dial when somebody uses them.
@@ -74,10 +74,12 @@ func (p *Process) connect() error {
 	if err != nil {
 		return &config.Error{Err: fmt.Errorf("namespace: %w", err)}
 	}
-	links, tokens, err := ns.Links()
+	own, err := ns.Tokens()
 	if err != nil {
 		return err
 	}
+	tokens := link.NewReplaceableTokens(own)
+	links := ns.LinksWith(tokens)
 	p.namespace = &connection{
 		Namespace: ns,
 		links:     links,

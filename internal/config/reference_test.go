@@ -153,13 +153,16 @@ A running process reads the file, and the files with secrets that it names, agai
 take effect *at once* in the tables do so then. New entities of the embedded broker appear; those that differ or went stay as they are, and the log
 names them. Changes of all other settings wait for a restart, and the log names those, too.
 
-A changed file takes effect when two reads, 200 ms apart, have found the same content. If it lacks a sink, an entity or a key of the endpoints that is
+A changed file takes effect when two reads, 200 ms apart, have found the same content. If it lacks a sink, an entity or a key that is
 in force, or the end of its last line, it takes effect only if it ends with a line of three dots (` + "`...`" + `). That is how YAML ends a document, and a file that was cut short lacks it. The log
 warns of what was dropped. A restart takes the file as it is.
 
+Other credentials of the namespace, or of Redis, take effect once they are accepted there. Until then the process refuses the changed configuration,
+and tries again at least once a minute. [Rotate a key](../operate/rights.md#rotate-a-key) has the steps.
+
 A changed file with a mistake is refused as a whole, with one sentence in the log and ` + "`overdue_config_last_reload_successful`" + ` at 0. The
 previous configuration stays in force. A connection keeps the rights of its key until its token ends (with SASL PLAIN until the connection ends).
-Whether the endpoints ask for keys at all does not change. A process without any file has nothing to read again, and SIGHUP ends it.
+Whether the endpoints or the embedded broker ask for keys at all does not change. A process without any file has nothing to read again, and SIGHUP ends it.
 Certificates are read again by themselves.
 
 - **duration**: ` + "`30s`, `1h30m`, or `PT30S`" + ` as Service Bus writes it.
@@ -217,14 +220,7 @@ func settingTables(common bool) string {
 			}
 			fmt.Fprintf(&b, "\n## %s\n\n| key | kind | default | variable, flag | takes effect | |\n|---|---|---|---|---|---|\n", title)
 		}
-		effect := "at start"
-		if IsLive(s.Path) {
-			effect = "at once"
-			if strings.HasPrefix(s.Path, "broker.") {
-				effect = "for new ones"
-			}
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Path, s.documentedKind(), s.documentedDefault(), s.documentedSources(), effect, s.Help)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", s.Path, s.documentedKind(), s.documentedDefault(), s.documentedSources(), takesEffect(s.Path), s.Help)
 	}
 	return b.String()
 }

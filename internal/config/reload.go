@@ -4,32 +4,116 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
+
+	"overdue/internal/servicebus/namespace"
 )
 
 // live are the settings that a running process takes up; all others need a restart. A list counts with what stands in it.
-// Of the entities of the embedded broker it takes up those that are new.
-var live = []string{"log.level", "monitor.deadline", "monitor.entities", "alerts", "listen.keys", "broker.emulatorConfig", "broker.queues", "broker.topics"}
-
-// IsLive reports whether a setting of the table is one of them.
-func IsLive(path string) bool {
-	return slices.ContainsFunc(live, func(l string) bool { return path == l || strings.HasPrefix(path, l+"[]") })
+var live = []liveSetting{
+	{
+		paths:  []string{"namespace", "namespaceFile"},
+		take:   func(c, next *Config) { c.Namespace, c.NamespaceFile = next.Namespace, next.NamespaceFile },
+		fits:   sameNamespace,
+		effect: "at once; another namespace at start",
+	},
+	{
+		paths: []string{"redis", "redisFile", "redisAuthorityFile"},
+		take: func(c, next *Config) {
+			c.Redis, c.RedisFile, c.RedisAuthorityFile = next.Redis, next.RedisFile, next.RedisAuthorityFile
+			c.RedisAddress, c.RedisRoots, c.RedisAuthority = next.RedisAddress, next.RedisRoots, next.RedisAuthority
+		},
+		fits:   func(c, next *Config) bool { return c.RedisAddress.IsServerOf(next.RedisAddress) },
+		effect: "at once; another server, or other credentials of Sentinel, at start",
+	},
+	{
+		paths: []string{"listen.keys"},
+		take:  func(c, next *Config) { c.Listen.Keys = next.Listen.Keys },
+		// Whether an endpoint asks for keys is decided when it opens, and must not change by the way.
+		fits: func(c, next *Config) bool { return (len(c.Listen.Keys) == 0) == (len(next.Listen.Keys) == 0) },
+	},
+	{
+		paths: []string{"broker.keys"},
+		take:  func(c, next *Config) { c.Broker.Keys = next.Broker.Keys },
+		fits:  func(c, next *Config) bool { return (len(c.Broker.Keys) == 0) == (len(next.Broker.Keys) == 0) },
+	},
+	{
+		paths: []string{"broker.emulatorConfig", "broker.queues", "broker.topics"},
+		take: func(c, next *Config) {
+			c.Broker.EmulatorConfig, c.Broker.emulator = next.Broker.EmulatorConfig, next.Broker.emulator
+			c.Broker.Queues, c.Broker.Topics = next.Broker.Queues, next.Broker.Topics
+		},
+		effect: "for new ones",
+	},
+	{
+		paths: []string{"monitor.deadline", "monitor.entities"},
+		take:  func(c, next *Config) { c.Monitor = next.Monitor },
+	},
+	{
+		paths: []string{"alerts"},
+		take:  func(c, next *Config) { c.Alerts = next.Alerts },
+	},
+	{
+		paths:  []string{"dashboard.token", "dashboard.tokenFile"},
+		take:   func(c, next *Config) { c.Dashboard = next.Dashboard },
+		fits:   func(c, next *Config) bool { return (c.Dashboard.Token == "") == (next.Dashboard.Token == "") },
+		effect: "at once; the first one, or none, at start",
+	},
+	{
+		paths: []string{"log.level"},
+		take:  func(c, next *Config) { c.Log.Level = next.Log.Level },
+	},
 }
 
-// WithLive is c with what is live of next.
+// A liveSetting is settings that are taken up together.
+type liveSetting struct {
+	paths  []string
+	take   func(c, next *Config)
+	fits   func(c, next *Config) bool // whether a running process can; nil: always
+	effect string                     // for the reference; "" = at once
+}
+
+// sameNamespace reports whether nothing but the credentials of a namespace differs. Both have been
+// checked.
+func sameNamespace(c, next *Config) bool {
+	a, err := namespace.Parse(c.Namespace)
+	b, err2 := namespace.Parse(next.Namespace)
+	if err != nil || err2 != nil { // of the embedded broker
+		return c.Namespace == next.Namespace
+	}
+	return strings.EqualFold(a.Host, b.Host) && a.DialAddress == b.DialAddress && a.Plain == b.Plain
+}
+
+// takesEffect says when a changed setting of the table does, for the reference.
+func takesEffect(path string) string {
+	for _, l := range live {
+		for _, p := range l.paths {
+			if path == p || strings.HasPrefix(path, p+"[]") {
+				return cmp.Or(l.effect, "at once")
+			}
+		}
+	}
+	return "at start"
+}
+
+// WithLive is c with what is live of next. The settings in which it differs from next need a restart.
 func (c *Config) WithLive(next *Config) *Config {
 	all := *c
-	all.Log.Level, all.Monitor, all.Alerts, all.Listen.Keys = next.Log.Level, next.Monitor, next.Alerts, next.Listen.Keys
-	all.Broker.EmulatorConfig, all.Broker.Queues, all.Broker.Topics = next.Broker.EmulatorConfig, next.Broker.Queues, next.Broker.Topics
-	all.Broker.emulator = next.Broker.emulator
 	all.Sources = c.Sources.clone()
 	all.Sources.text = next.Sources.text
-	for _, path := range live {
-		all.Sources.Keep(path, next.Sources)
+	for _, l := range live {
+		if l.fits != nil && !l.fits(c, next) {
+			continue
+		}
+		l.take(&all, next)
+		for _, path := range l.paths {
+			all.Sources.Keep(path, next.Sources)
+		}
 	}
 	all.Canary.addToMonitored(&all)
 	return &all
@@ -71,6 +155,15 @@ func Differing(a, b *Config) (keys []string) {
 // Changes says what differs in what is live, with the names of those elements of lists that do.
 func Changes(a, b *Config) []string {
 	all := []string{}
+	if a.Namespace != b.Namespace {
+		all = append(all, "namespace has other credentials")
+	}
+	if a.Redis != b.Redis || !a.RedisRoots.Equal(b.RedisRoots) {
+		all = append(all, "redis has other credentials")
+	}
+	if a.Dashboard.Token != b.Dashboard.Token {
+		all = append(all, "dashboard.token has changed")
+	}
 	if a.Log.Level != b.Log.Level {
 		all = append(all, fmt.Sprintf("log.level is %s, was %s", b.Log.Level, a.Log.Level))
 	}
@@ -86,13 +179,15 @@ func Changes(a, b *Config) []string {
 		return all
 	}
 	all = append(all, elements("alerts", nameless(a.Alerts), nameless(b.Alerts), sinkName)...)
+	all = append(all, elements("broker.keys", a.Broker.Keys, b.Broker.Keys, endpointKeyName)...)
 	return append(all, elements("listen.keys", a.Listen.Keys, b.Listen.Keys, endpointKeyName)...)
 }
 
 // Lost names the sinks, entities and keys that a has and b has not.
 func Lost(a, b *Config) []string {
 	return slices.Concat(gone("monitor.entities", a.Monitor.Entities, b.Monitor.Entities, entityName),
-		gone("alerts", a.Alerts, b.Alerts, sinkName), gone("listen.keys", a.Listen.Keys, b.Listen.Keys, endpointKeyName))
+		gone("alerts", a.Alerts, b.Alerts, sinkName),
+		gone("broker.keys", a.Broker.Keys, b.Broker.Keys, endpointKeyName), gone("listen.keys", a.Listen.Keys, b.Listen.Keys, endpointKeyName))
 }
 
 // CheckComplete refuses to lose what before has unless the file says where it ends: one that was
@@ -103,7 +198,7 @@ func (c *Config) CheckComplete(before *Config) error {
 		return nil
 	}
 	after := before.WithLive(c)
-	lost := Lost(before, after)
+	lost := Lost(before, c)
 	if hasOpenEnd(c.Sources.text) && !hasOpenEnd(before.Sources.text) {
 		lost = append(lost, "its last line has no end")
 	}

@@ -95,7 +95,7 @@ func (d *Dashboard) mayAct(w http.ResponseWriter, r *http.Request) bool {
 
 // begin checks the token and the form, and starts the job.
 func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
-	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token); err != nil {
+	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token()); err != nil {
 		if errors.Is(err, errToken) {
 			d.source.Namespace.Actions.Audit(Audit{Event: "refused", Action: p.action, Entity: p.place.String(), Chosen: p.survey.Chosen, Caller: r.RemoteAddr, Err: err})
 		}

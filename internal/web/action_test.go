@@ -37,7 +37,7 @@ func withActions(t *testing.T, act func(*actionScene)) {
 		s := &actionScene{namespaceScene: ns}
 		links, folder := ns.ns.Links(ns.T), ns.TempDir()
 		ns.source.Namespace.Actions = &Actions{
-			Token: token, Namespace: "test", Folder: func() (string, error) { return folder, nil },
+			Token: func() string { return token }, Namespace: "test", Folder: func() (string, error) { return folder, nil },
 			Sender: func(ctx context.Context, to string) (*link.Sender, func(), error) {
 				out, err := links.Sender(ctx, to)
 				if err != nil {
@@ -280,7 +280,7 @@ func TestAnActionThatFailsSaysWhy(t *testing.T) {
 func TestAViewMakesNoQueue(t *testing.T) {
 	withNamespaceOf(t, func(c *broker.Config) { c.AutoCreate = true }, func(s *namespaceScene) {
 		before := s.ns.Broker.Default().Changes()
-		s.source.Namespace.Actions = &Actions{Token: token}
+		s.source.Namespace.Actions = &Actions{Token: func() string { return token }}
 		for _, target := range []string{"deadletters?entity=new", "preview?action=purge&entity=new", "message?entity=new&id=1", "deadlines?entity=new"} {
 			s.page(200, target)
 		}

@@ -195,7 +195,7 @@ func (d *Dashboard) stop(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this action is not known", http.StatusNotFound)
 		return
 	}
-	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token); err != nil {
+	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token()); err != nil {
 		v, _ := d.jobView(j.id)
 		v.Error = err.Error()
 		show(w, statusOf(err), "action.html", v)

@@ -20,8 +20,8 @@ import (
 
 // Actions are what a dashboard can change. All fields are required.
 type Actions struct {
-	Token     string // that each action has to give
-	Namespace string // by its host; journals go by it
+	Token     func() string // that each action has to give
+	Namespace string        // by its host; journals go by it
 	Folder    func() (string, error)
 	// Sender sends to an entity as an app does, so that copies have companions. done ends it.
 	Sender func(ctx context.Context, to string) (out *link.Sender, done func(), err error)

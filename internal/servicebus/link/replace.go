@@ -8,7 +8,7 @@ import (
 )
 
 // ReplaceableTokens is a TokenSource whose key can be replaced while it is used. A connection puts a
-// token of the new key before it uses an entity again, so whoever uses the connection notices nothing.
+// token of the new key before it uses an entity again, so its users notice nothing.
 type ReplaceableTokens struct {
 	mu       sync.Mutex
 	source   TokenSource
