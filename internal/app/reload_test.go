@@ -387,3 +387,45 @@ func TestEntitiesThatAreNewAppearWithoutARestart(t *testing.T) {
 		t.Errorf("logged %v, want nothing more", logged.AllUntimed())
 	}
 }
+
+// A log in the folder of the configuration is written without a pause.
+func TestAChangeIsNoticedInABusyFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "overdue.yaml")
+	if err := os.WriteFile(file, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := watchFiles([]string{file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	quiet, ended := make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			select {
+			case <-quiet:
+				ended <- nil
+				return
+			default:
+			}
+			if err := os.WriteFile(filepath.Join(dir, "log"), []byte("line"), 0o600); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	if err := os.WriteFile(file, []byte("two"), 0o600); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-w.changed():
+	case <-time.After(2 * time.Minute):
+		t.Error("the change was not noticed while somebody else writes in the folder")
+	}
+	close(quiet)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

@@ -16,9 +16,9 @@ import (
 	"overdue/internal/config"
 )
 
-// fileSettleTime is how long nothing may happen to the files before they are read. A second read
-// comes so long after the first and has to find the same: editors and deployments write in steps,
-// and not every file system sends events.
+// fileSettleTime is between a change and the first read of the files. A second read comes so long
+// after the first and has to find the same: editors and deployments write in steps, and not every
+// file system sends events.
 const fileSettleTime = 200 * time.Millisecond
 
 // A fileWatch reports when the content of some files has changed. It watches their folders: a file
@@ -26,7 +26,7 @@ const fileSettleTime = 200 * time.Millisecond
 // A nil one reports nothing.
 type fileWatch struct {
 	watcher *fsnotify.Watcher
-	settled *time.Timer // fires when nothing has happened to the files for fileSettleTime
+	settled *time.Timer // fires fileSettleTime after something has happened in the folders
 	news    wakeup
 	done    chan struct{}
 
@@ -111,22 +111,27 @@ func (w *fileWatch) add(files []string) error {
 	return errors.Join(errs...)
 }
 
+// run reads the files a while after the first event. Further ones do not put that off: others may
+// write in the folder without a pause, such as a log. That a file is whole, check finds out.
 func (w *fileWatch) run() {
 	defer close(w.done)
+	pending := false
 	for {
+		ok := true
 		select {
-		case _, ok := <-w.watcher.Events:
-			if !ok {
-				return
-			}
-			w.settled.Reset(fileSettleTime)
-		case _, ok := <-w.watcher.Errors: // events were lost, most likely
-			if !ok {
-				return
-			}
-			w.settled.Reset(fileSettleTime)
+		case _, ok = <-w.watcher.Events:
+		case _, ok = <-w.watcher.Errors: // events were lost, most likely
 		case <-w.settled.C:
+			pending = false
 			w.check()
+			continue
+		}
+		if !ok {
+			return
+		}
+		if !pending {
+			pending = true
+			w.settled.Reset(fileSettleTime)
 		}
 	}
 }
