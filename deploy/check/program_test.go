@@ -31,7 +31,7 @@ var built struct {
 	out    []byte
 }
 
-var makeBuild = regexp.MustCompile(`CGO_ENABLED=0 go (build [^\n]*) -ldflags "-s -w -X overdue/internal/version.release=\$\(VERSION\)" -o \$\(BINARY\) ./cmd/overdue`)
+var makeBuild = regexp.MustCompile(`CGO_ENABLED=0 go (build [^\n]*) -ldflags "-s -w -X overdue/internal/version.release=\$\(VERSION\)[^"]*" -o \$\(BINARY\) ./cmd/overdue`)
 
 // program is the binary, built as `make build` and `make image` build it, for this machine.
 func program(t *testing.T) string {
