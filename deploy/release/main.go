@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command release does what goreleaser has no step for: the licences and the bill of materials of a
-// binary, the image, the packages of npm and pip, and the sections of the changelog. The rest of a
-// release is in .goreleaser.yaml.
+// Command release does what goreleaser has no step for. It makes the licences and the bill of
+// materials of a binary, the images, the packages of npm and pip, and the sections of the changelog.
+// The rest of a release is in .goreleaser.yaml.
 //
 // The same commit gives the same bytes on every machine with the same Go. Each file has the time of
 // the commit, lists are sorted, and no path of the machine gets into the output. It is a module of

@@ -81,8 +81,8 @@ func (g grant) holds(now time.Time) bool { return g.expires.IsZero() || now.Befo
 // secured reports whether clients have to prove what they may do.
 func (b *Broker) secured() bool { return len(b.cfg.Keys) > 0 }
 
-// SetKeys replaces Config.Keys, but not whether there are any. What clients have proven by a former
-// key holds as long as their tokens, or their connections.
+// SetKeys replaces Config.Keys, but not whether there are any. A proof by a former key holds as
+// long as the token, or the connection, of its client.
 func (b *Broker) SetKeys(keys []AuthorizationRule) error {
 	if (len(keys) == 0) == b.secured() {
 		return errors.New("broker: whether the broker asks for keys is decided when it is made")

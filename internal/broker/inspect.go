@@ -80,9 +80,9 @@ type Purged struct {
 }
 
 // Purge removes the messages of the entity at path in every state, with the states of its sessions
-// and its duplicate history: of a topic those of its subscriptions, of a dead-letter queue what is
-// dead alone, and for "" those of all entities. Entities and links stay. It returns when that is on
-// disk. Errors: ErrEntityNotFound; queue.ErrNoRoom and queue.ErrNotStored, which remove nothing when
+// and its duplicate history. Of a topic it takes those of its subscriptions, of a dead-letter queue
+// the dead letters alone, and for "" those of all entities. Entities and links stay. It returns when
+// that is on disk. Errors: ErrEntityNotFound; queue.ErrNoRoom and queue.ErrNotStored, which remove nothing when
 // they come at once.
 func (n *Namespace) Purge(path string) (all []Purged, err error) {
 	a := parseAddress(path)

@@ -324,7 +324,7 @@ func TestPagesKeepToTheirNamespace(t *testing.T) {
 	}
 }
 
-// What comes of a form is a message that the broker takes, or a refusal.
+// A form gives a message that the broker takes, or a refusal.
 func FuzzSendForm(f *testing.F) {
 	f.Add("body", "a=1\nb=\"x\"", "text/plain", "m", "s", "1h", "5m")
 	f.Add("\xff", "=\n", "\x00", "\xff", "", "-1s", "P1Y")

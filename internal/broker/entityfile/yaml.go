@@ -103,8 +103,7 @@ func (r *ruleText) yaml() *yaml.Node {
 	return m.node()
 }
 
-// correlationKey is the key of a system property. What the service calls a label is called subject
-// there.
+// correlationKey is the key of a system property. A label of the service is called subject there.
 func correlationKey(name string) string {
 	if name == "Label" {
 		return "subject"

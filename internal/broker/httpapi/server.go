@@ -34,7 +34,7 @@ type Config struct {
 	// Hosts are names by which clients may call an open broker, see listener.Config.
 	Hosts []string
 	// Page shows people entities and messages, at ControlPath for a browser and at page/ below it.
-	// Who may use ControlPath may use it; other sites may not. nil: there is none.
+	// It is for those who may use ControlPath, and closed to other sites. nil: there is none.
 	Page http.Handler
 	// Version is shown at /.
 	Version string

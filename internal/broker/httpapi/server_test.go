@@ -203,7 +203,7 @@ func TestAnOpenBrokerOnLoopbackGoesByLocalNames(t *testing.T) {
 	}
 }
 
-// Whose page it is, the browser says.
+// The browser says whose page makes a request.
 func TestAnOpenBrokerTakesChangesFromPagesOfItsOwn(t *testing.T) {
 	sc := setupTCP(t, broker.Config{AutoCreate: true}, func(*Config) {})
 	for name, c := range map[string]struct {

@@ -69,7 +69,7 @@ func TestAPurgeLeavesSessionsLockedWithoutTheirStates(t *testing.T) {
 	})
 }
 
-// What quirks keep between two places goes as well.
+// Messages that quirks keep between two places go as well.
 func TestAPurgeTakesWhatIsOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New(Config{Quirks: quirk.CleanupLate | quirk.DeadLettersLate, DeadLetteringOnMessageExpiration: true})

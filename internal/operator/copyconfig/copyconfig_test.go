@@ -184,7 +184,7 @@ func TestWhatIsRefusedIsSaid(t *testing.T) {
 	}
 }
 
-// What the broker does not take is a remark, and the rest of the entity is copied.
+// A property that the broker does not take is a remark, and the rest of the entity is copied.
 func TestWhatTheBrokerDoesNotTakeIsARemark(t *testing.T) {
 	_, api := setup(t, broker.Config{Queues: []broker.QueueConfig{{Name: "orders", MaxDeliveryCount: 7}}}, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
