@@ -70,15 +70,14 @@ func (p *program) configCopyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy [connection]",
 		Short: "Write the entities and rules of a namespace as a configuration",
-		Long: "Reads the queues, topics, subscriptions and rules of a namespace, and prints a configuration with which the\n" +
-			"embedded broker has the same, for tests. It reads no messages and prints no keys. The connection is a\n" +
+		Long: "Reads the queues, topics, subscriptions and rules of a namespace, and prints a configuration with which\n" +
+			"`overdue broker --config overdue.yaml` has the same, for tests. It reads no messages and prints no keys. The connection is a\n" +
 			"connection string, or the name of a namespace to sign in with the machine's Azure identity. Without it, the\n" +
 			"namespace of the configuration is read: that keeps the key out of the process list. It needs the right to manage.\n\n" +
 			"Settings that the file cannot hold are comments above their entity; with --format emulator they are listed\n" +
 			"on standard error.",
 		Example: "  overdue config copy contoso.servicebus.windows.net > overdue.yaml\n" +
-			"  OVERDUE_NAMESPACE_FILE=key overdue config copy --format emulator > Config.json\n" +
-			"  overdue broker --config overdue.yaml",
+			"  OVERDUE_NAMESPACE_FILE=key overdue config copy --format emulator > Config.json",
 	}
 	cmd.Flags().StringVar(&format, "format", "yaml", "yaml, or emulator: the official emulator's Config.json")
 	completes(cmd, "format", "yaml", "emulator")

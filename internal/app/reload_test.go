@@ -26,6 +26,11 @@ import (
 // reloaded starts `overdue run` with a configuration, and returns it with what adopts another one.
 func reloaded(t *testing.T, text string) (*Process, func(text string) (changed, restart []string, err error)) {
 	t.Helper()
+	return reloadedWithLog(t, text, zap.NewNop())
+}
+
+func reloadedWithLog(t *testing.T, text string, log *zap.Logger) (*Process, func(text string) (changed, restart []string, err error)) {
+	t.Helper()
 	env := map[string]string{
 		"OVERDUE_LISTEN_AMQP": "127.0.0.1:0", "OVERDUE_LISTEN_HTTP": "127.0.0.1:0", "OVERDUE_LISTEN_ADMIN": "127.0.0.1:0", "OVERDUE_BROKER_LISTEN": "127.0.0.1:0",
 	}
@@ -40,7 +45,7 @@ func reloaded(t *testing.T, text string) (*Process, func(text string) (changed, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(t.Context(), config.RoleRun, c, zap.NewNop(), zap.NewAtomicLevel())
+	p, err := Start(t.Context(), config.RoleRun, c, log, zap.NewAtomicLevel())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -354,9 +359,9 @@ func TestEntitiesThatAreNewAppearWithoutARestart(t *testing.T) {
 	config := func(queues string) string {
 		return "broker:\n  queues: " + queues + "\n  emulatorConfig: '{\"UserConfig\": {\"Namespaces\": [{\"Name\": \"one\", \"Queues\": [{\"Name\": \"theirs\"}]}, {\"Name\": \"two\"}]}}'\n"
 	}
-	p, adopt := reloaded(t, config("[{name: orders}, {name: gone}]"))
 	core, logged := observer.New(zap.WarnLevel)
-	p.log = zap.New(core)
+	p, adopt := reloadedWithLog(t, config("[{name: orders}, {name: gone}]"), zap.New(core))
+	logged.TakeAll() // what the start warns of
 	next := strings.Replace(config("[{name: orders, lockDuration: 30s}, {name: bills, deadLetteringOnMessageExpiration: true}]"), `"two"`, `"two", "Queues": [{"Name": "also"}]`, 1)
 	changed, restart, err := adopt(next)
 	if err != nil {
