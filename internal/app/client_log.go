@@ -32,19 +32,24 @@ const maxCandidates = 1000
 
 // first reports whether nobody has heard of a cause yet. The last one that is heard of says so.
 func (l *clientLog) first(cause string) bool {
+	isFirst, isLast := l.remember(cause)
+	if isLast {
+		l.log.Warn("clients name much that does not exist: further names are logged at level debug alone")
+	}
+	return isFirst
+}
+
+func (l *clientLog) remember(cause string) (isFirst, isLast bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.said[cause] || len(l.said) >= maxCauses {
-		return false
+		return false, false
 	}
 	if l.said == nil {
 		l.said = make(map[string]bool)
 	}
 	l.said[cause] = true
-	if len(l.said) == maxCauses {
-		l.log.Warn("clients name much that does not exist: further names are logged at level debug alone")
-	}
-	return true
+	return true, len(l.said) == maxCauses
 }
 
 // ended logs why a connection has ended.

@@ -137,7 +137,7 @@ func refuseControl(w http.ResponseWriter, err error) {
 func (c *control) serveConfig(w http.ResponseWriter, r *http.Request) {
 	n, err := NamespaceOf(c.broker, r)
 	if err != nil {
-		refuseControl(w, err)
+		refuseControl(w, badControl("%v", err))
 		return
 	}
 	setup := n.Setup()

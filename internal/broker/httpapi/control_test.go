@@ -226,8 +226,10 @@ func TestControlServesMetrics(t *testing.T) {
 
 func TestControlNamesANamespace(t *testing.T) {
 	s := setupControl(t)
-	if got := string(s.ask("GET", "/_overdue/entities?namespace=t1", "", http.StatusBadRequest)); !strings.Contains(got, "--broker-isolate") {
-		t.Errorf("a namespace of a broker that has one: %s, want how to have more", got)
+	for _, path := range []string{"entities", "config"} {
+		if got := string(s.ask("GET", "/_overdue/"+path+"?namespace=t1", "", http.StatusBadRequest)); !strings.Contains(got, "--broker-isolate") {
+			t.Errorf("%s of a namespace that there is not: %s, want how to have more", path, got)
+		}
 	}
 	b, err := broker.New(broker.Config{Isolate: true, DefaultName: "main", Queues: []broker.QueueConfig{{Name: "q"}}})
 	if err != nil {
