@@ -247,7 +247,7 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		p.life.Background("view of the fleet", func(ctx context.Context) error { return fleet.run(ctx, p.worker) })
 	}
 	p.life.Background("monitor", p.worker.Run)
-	watchWorkQueues(p.environment, p.namespace.links)
+	watchWorkQueues(p.environment, p.namespace.links, p.describe)
 	if p.source != nil && c.store == nil {
 		f := &former{
 			queues: p.cfg.AllMonitorQueues(),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
 )
 
@@ -21,17 +22,23 @@ const workQueueInterval = 30 * time.Second
 // workQueues knows which of the listed queues and topics are missing.
 type workQueues struct {
 	*environment
-	links   *link.Namespace
-	missing atomic.Pointer[map[string]bool] // by name, of those that are listed
+	links *link.Namespace
+	// describe says how an entity was made, as far as that is known.
+	describe func(ctx context.Context, name string) (entities.Info, error)
+	missing  atomic.Pointer[map[string]bool] // by name, of those that are listed
 }
 
 // watchWorkQueues looks for the listed queues and topics from now on. Where a queue exists as soon
 // as it is named none is missing, and looking would make it.
-func watchWorkQueues(e *environment, links *link.Namespace) {
+func watchWorkQueues(e *environment, links *link.Namespace, describe func(context.Context, string) (entities.Info, error)) {
 	if e.cfg.Embedded() && e.cfg.Broker.AutoCreate {
 		return
 	}
-	w := &workQueues{environment: e, links: links}
+	w := &workQueues{
+		environment: e,
+		links:       links,
+		describe:    describe,
+	}
 	w.missing.Store(&map[string]bool{})
 	e.registry.MustRegister(&gaugeReader{
 		desc: prometheus.NewDesc("overdue_entity_missing",
@@ -80,8 +87,12 @@ func (w *workQueues) run(ctx context.Context) error {
 	}
 }
 
-// isMissing asks the namespace. Any answer but yes or no says nothing new.
+// isMissing asks the namespace. Any answer but yes or no says nothing new. An entity that deletes
+// itself when it is idle is left alone: a link to it may count as use of it.
 func (w *workQueues) isMissing(ctx context.Context, name string) bool {
+	if info, err := w.describe(ctx, name); err == nil && info.AutoDeleteOnIdle > 0 {
+		return false
+	}
 	p, err := w.links.Peeker(ctx, name)
 	switch {
 	case err == nil:

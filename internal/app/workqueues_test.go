@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/broker"
+	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/testing/brokertest"
 	"overdue/internal/testing/pipenet"
@@ -19,18 +20,23 @@ import (
 // No deadline comes due, so no check of a message would find it.
 func TestAWorkQueueThatIsDeletedIsNoticedWithoutTraffic(t *testing.T) {
 	c, err := loadText(t, "namespace: \""+config.ConnectionString("broker.test:5672", config.AnyKeyName, config.AnyKey)+
-		"\"\nmonitor: {entities: [{queue: orders}, {topic: events}]}\n", nil, nil)
+		"\"\nmonitor: {entities: [{queue: orders}, {topic: events}, {queue: short}]}\n", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		space := brokertest.New(t, func(c *broker.Config) {
 			c.AutoCreate = false
-			c.Queues = []broker.QueueConfig{{Name: "orders"}}
+			c.Queues = []broker.QueueConfig{{Name: "orders"}, {Name: "short", AutoDeleteOnIdle: 5 * time.Minute}}
 			c.Topics = []broker.TopicSetup{{TopicConfig: broker.TopicConfig{Name: "events"}}}
 		})
+		space.Broker.Watch(func(a broker.Activity) {
+			if strings.HasPrefix(a.Path, "short") {
+				t.Errorf("%s: a queue that deletes itself when it is idle is touched", a.Path)
+			}
+		})
 		e := newEnvironment(config.RoleMonitor, c, zap.NewNop(), zap.NewAtomicLevel())
-		watchWorkQueues(e, space.Links(t))
+		watchWorkQueues(e, space.Links(t), catalog.NewEmbeddedSource(space.Broker, false).Read)
 		shows := func(when string, orders, events string) {
 			t.Helper()
 			time.Sleep(35 * time.Second) // fake: one interval, and an answer
