@@ -48,6 +48,7 @@ type Source struct {
 	Missed func(match func(*alert.Event) bool, limit int) []history.Notification
 	// Gaps are the spans of which the history may lack something; nil without a history.
 	Gaps func() []history.Gap
+	Record
 
 	Namespace *Namespace // nil = this process has none
 
