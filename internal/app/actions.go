@@ -13,7 +13,6 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/connect"
 	"overdue/internal/servicebus/link"
-	"overdue/internal/web"
 )
 
 // actionFolder is where the dashboard keeps the journals of resubmissions: with the state of this
@@ -64,23 +63,4 @@ func (p *Process) actionSender(ctx context.Context, to string) (out *link.Sender
 		_ = links.Close()
 		_ = proc.Stop()
 	}, nil
-}
-
-// audit writes one line of the log about an action of the dashboard.
-func audit(log *zap.Logger, a web.Audit) {
-	fields := []zap.Field{zap.String("action", a.Action), zap.String("work_queue", a.Entity), zap.Int("chosen", a.Chosen), zap.String("caller", a.Caller)}
-	if a.To != "" {
-		fields = append(fields, zap.String("to", a.To))
-	}
-	if a.Filter != "" {
-		fields = append(fields, zap.String("filter", a.Filter))
-	}
-	if a.Event == "ended" {
-		fields = append(fields, zap.Int("done", a.Done))
-	}
-	if a.Event == "refused" {
-		log.Warn("action refused", append(fields, zap.Error(a.Err))...)
-		return
-	}
-	log.Info("action "+a.Event, append(fields, zap.Error(a.Err))...)
 }

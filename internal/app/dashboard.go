@@ -9,6 +9,7 @@ import (
 
 	"overdue/internal/catalog"
 	"overdue/internal/history"
+	"overdue/internal/operator/audit"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/version"
@@ -53,11 +54,12 @@ func (p *Process) dashboardNamespace() *web.Namespace {
 	if p.cfg.Dashboard.Token != "" {
 		log := p.log.Named("dashboard")
 		actions = &web.Actions{
-			Token:     func() string { return p.current().Dashboard.Token },
-			Namespace: p.namespace.Host,
-			Folder:    func() (string, error) { return actionFolder(p.cfg) },
-			Sender:    p.actionSender,
-			Audit:     func(a web.Audit) { audit(log, a) },
+			Token:      func() string { return p.current().Dashboard.Token },
+			UserHeader: func() string { return p.current().Dashboard.UserHeader },
+			Namespace:  p.namespace.Host,
+			Folder:     func() (string, error) { return actionFolder(p.cfg) },
+			Sender:     p.actionSender,
+			Audit:      func(l audit.Line) { l.Write(log) },
 		}
 	}
 	return &web.Namespace{

@@ -4,8 +4,11 @@ package config
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Canary is the deadline that Overdue misses on purpose.
@@ -63,11 +66,23 @@ func (h *Heartbeat) complete(c *Config) error {
 	return nil
 }
 
-// readToken reads the token of the dashboard. A short one could be guessed.
-func (c *Config) readToken() error {
-	err := c.optionalSecret("dashboard", "token", &c.Dashboard.Token, "tokenFile", c.Dashboard.TokenFile)
-	if n := len(c.Dashboard.Token); err == nil && n > 0 && n < 16 {
+// readDashboard reads who may act on the dashboard. A short token could be guessed.
+func (c *Config) readDashboard() error {
+	d := &c.Dashboard
+	err := c.optionalSecret("dashboard", "token", &d.Token, "tokenFile", d.TokenFile)
+	switch n := len(d.Token); {
+	case err != nil:
+		return err
+	case n > 0 && n < 16:
 		return fmt.Errorf("%s has fewer than 16 characters; make one with: openssl rand -hex 16", c.At("dashboard.token"))
+	case d.UserHeader == "":
+		return nil
+	case d.Token == "" && d.TokenFile == "":
+		return fmt.Errorf("%s is given, but the dashboard only reads; set dashboard.tokenFile, or remove it", c.At("dashboard.userHeader"))
+	case !httpguts.ValidHeaderFieldName(d.UserHeader):
+		return fmt.Errorf("%s is %q; write the name of an HTTP header, such as X-Forwarded-User", c.At("dashboard.userHeader"), Clip(d.UserHeader))
+	case slices.Contains([]string{"Authorization", "Cookie", "Proxy-Authorization"}, http.CanonicalHeaderKey(d.UserHeader)):
+		return fmt.Errorf("%s is %q, which holds a secret and not a name; use the header in which the proxy names the user", c.At("dashboard.userHeader"), d.UserHeader)
 	}
-	return err
+	return nil
 }

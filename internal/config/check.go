@@ -29,7 +29,7 @@ func (c *Config) complete() error {
 	if err := c.Broker.readEmulatorConfig(c); err != nil {
 		return err
 	}
-	return errors.Join(c.Broker.checkAddresses(c), c.readKeys("broker.keys", c.Broker.Keys), c.Broker.checkQueues(c), c.Broker.checkRules(c), c.Broker.checkForwards(c), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), cmp.Or(c.Canary.complete(c), c.Heartbeat.complete(c)), c.readToken(), c.checkDelays())
+	return errors.Join(c.Broker.checkAddresses(c), c.readKeys("broker.keys", c.Broker.Keys), c.Broker.checkQueues(c), c.Broker.checkRules(c), c.Broker.checkForwards(c), c.checkEntities(), c.readRedis(), c.checkStore(), c.completeAlerts(), cmp.Or(c.Canary.complete(c), c.Heartbeat.complete(c)), c.readDashboard(), c.checkDelays())
 }
 
 // Unlimited is from when on a time to live is none.

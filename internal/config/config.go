@@ -51,8 +51,9 @@ type Config struct {
 	MaxSigtermDelay    time.Duration `mapstructure:"maxSigtermDelay"`
 
 	Dashboard struct { // who gives the token may change something; "" = nobody may
-		Token     string `mapstructure:"token"`
-		TokenFile string `mapstructure:"tokenFile"`
+		Token      string `mapstructure:"token"`
+		TokenFile  string `mapstructure:"tokenFile"`
+		UserHeader string `mapstructure:"userHeader"`
 	} `mapstructure:"dashboard"`
 
 	RedisAddress redisstore.Address // of Redis

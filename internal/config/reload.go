@@ -59,10 +59,16 @@ var live = []liveSetting{
 		take:  func(c, next *Config) { c.Alerts = next.Alerts },
 	},
 	{
-		paths:  []string{"dashboard.token", "dashboard.tokenFile"},
-		take:   func(c, next *Config) { c.Dashboard = next.Dashboard },
+		paths: []string{"dashboard.token", "dashboard.tokenFile"},
+		take: func(c, next *Config) {
+			c.Dashboard.Token, c.Dashboard.TokenFile = next.Dashboard.Token, next.Dashboard.TokenFile
+		},
 		fits:   func(c, next *Config) bool { return (c.Dashboard.Token == "") == (next.Dashboard.Token == "") },
 		effect: "at once; the first one, or none, at start",
+	},
+	{
+		paths: []string{"dashboard.userHeader"},
+		take:  func(c, next *Config) { c.Dashboard.UserHeader = next.Dashboard.UserHeader },
 	},
 	{
 		paths: []string{"log.level"},
@@ -163,6 +169,9 @@ func Changes(a, b *Config) []string {
 	}
 	if a.Dashboard.Token != b.Dashboard.Token {
 		all = append(all, "dashboard.token has changed")
+	}
+	if a.Dashboard.UserHeader != b.Dashboard.UserHeader {
+		all = append(all, fmt.Sprintf("dashboard.userHeader is %q, was %q", b.Dashboard.UserHeader, a.Dashboard.UserHeader))
 	}
 	if a.Log.Level != b.Log.Level {
 		all = append(all, fmt.Sprintf("log.level is %s, was %s", b.Log.Level, a.Log.Level))

@@ -232,6 +232,9 @@ var componentSettings = []*Setting{
 	{Path: "dashboard.token", Kind: kindString, secret: true,
 		Help: "The token that the dashboard demands for each action, of 16 characters at least: to resubmit and purge dead letters. Without one the dashboard only reads."},
 	{Path: "dashboard.tokenFile", Kind: kindFile, Help: "A file that holds the token."},
+	{Path: "dashboard.userHeader", Kind: kindString,
+		Help: "The HTTP header in which your reverse proxy names the user, such as `X-Forwarded-User`. The log then names that user with each action, and an action without the header is refused. " +
+			"Set it only if nobody reaches the admin port except through the proxy, and if the proxy replaces the header. Without it, whoever acts types a name."},
 
 	{Path: "log.level", Kind: KindChoice, Default: "info", Choices: []string{"debug", "info", "warn", "error"}, Flag: true,
 		Help: "The least level that is logged, on stderr. `PUT /loglevel` with the body `level=debug` and the header `Overdue-Admin: 1` changes it at run time. " +

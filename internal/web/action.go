@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
@@ -32,7 +34,7 @@ type job struct {
 	id      string
 	preview *preview
 	options options
-	caller  string
+	audit   audit.Line // as it started
 	began   time.Time
 
 	mu      sync.Mutex
@@ -76,6 +78,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 	}
 	form := r.PostForm
 	v := &previewView{page: d.page("deadletters", ""), Error: err.Error(), To: form.Get("to"), Within: form.Get("within"), Life: form.Get("ttl"), Rate: form.Get("rate")}
+	v.actor, _ = d.source.Namespace.Actions.actorOf(r) // its error is that of begin
 	v.fill(p)
 	show(w, statusOf(err), "preview.html", v)
 }
@@ -95,10 +98,25 @@ func (d *Dashboard) mayAct(w http.ResponseWriter, r *http.Request) bool {
 
 // begin checks the token and the form, and starts the job.
 func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
-	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token()); err != nil {
+	a := d.source.Namespace.Actions
+	line := audit.Line{
+		Event:  audit.Started,
+		Action: p.action,
+		Entity: p.place.String(),
+		Filter: p.filter,
+		Chosen: p.survey.Chosen,
+		Caller: r.RemoteAddr,
+	}
+	who, nobody := a.actorOf(r)
+	line.Person, line.Why = who.person(), who.Why
+	if err := d.jobs.checkToken(r, a.Token()); err != nil {
 		if errors.Is(err, errToken) {
-			d.source.Namespace.Actions.Audit(Audit{Event: "refused", Action: p.action, Entity: p.place.String(), Chosen: p.survey.Chosen, Caller: r.RemoteAddr, Err: err})
+			line.Event, line.Err = audit.Refused, err
+			a.Audit(line)
 		}
+		return nil, err
+	}
+	if err := cmp.Or(nobody, who.check()); err != nil {
 		return nil, err
 	}
 	o, err := readOptions(p, r.PostForm)
@@ -110,7 +128,8 @@ func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
 			return nil, err
 		}
 	}
-	j := &job{id: p.id[:12], preview: p, options: o, caller: r.RemoteAddr, began: time.Now()}
+	line.To = o.to
+	j := &job{id: p.id[:12], preview: p, options: o, audit: line, began: time.Now()}
 	return j, d.jobs.start(j)
 }
 
@@ -139,7 +158,7 @@ func (d *Dashboard) runJob(ctx context.Context, j *job) {
 	}
 	j.mu.Unlock()
 	a, p := d.source.Namespace.Actions, j.preview
-	line := Audit{Event: "started", Action: p.action, Entity: p.place.String(), To: j.options.to, Filter: p.filter, Chosen: p.survey.Chosen, Caller: j.caller}
+	line := j.audit
 	a.Audit(line)
 	var results []string
 	var err error
@@ -156,7 +175,7 @@ func (d *Dashboard) runJob(ctx context.Context, j *job) {
 		}
 	}
 	j.results, j.err, j.ended = results, err, time.Now()
-	line.Event, line.Done, line.Err = "ended", j.done, err
+	line.Event, line.Done, line.Err = audit.Ended, j.done, err
 	j.mu.Unlock()
 	a.Audit(line)
 	d.jobs.end()

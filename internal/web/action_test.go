@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"overdue/internal/broker"
+	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/link"
 )
@@ -27,8 +29,9 @@ const token = "a token of the test"
 // An actionScene is a dashboard that may change dead letters, and keeps its lines of the log.
 type actionScene struct {
 	*namespaceScene
-	mu    sync.Mutex
-	lines []Audit
+	userHeader string
+	mu         sync.Mutex
+	lines      []audit.Line
 }
 
 func withActions(t *testing.T, act func(*actionScene)) {
@@ -37,7 +40,10 @@ func withActions(t *testing.T, act func(*actionScene)) {
 		s := &actionScene{namespaceScene: ns}
 		links, folder := ns.ns.Links(ns.T), ns.TempDir()
 		ns.source.Namespace.Actions = &Actions{
-			Token: func() string { return token }, Namespace: "test", Folder: func() (string, error) { return folder, nil },
+			Token:      func() string { return token },
+			UserHeader: func() string { return s.userHeader },
+			Namespace:  "test",
+			Folder:     func() (string, error) { return folder, nil },
 			Sender: func(ctx context.Context, to string) (*link.Sender, func(), error) {
 				out, err := links.Sender(ctx, to)
 				if err != nil {
@@ -45,7 +51,7 @@ func withActions(t *testing.T, act func(*actionScene)) {
 				}
 				return out, func() { out.Close(ctx) }, nil
 			},
-			Audit: func(a Audit) {
+			Audit: func(a audit.Line) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				s.lines = append(s.lines, a)
@@ -71,9 +77,15 @@ func (s *actionScene) preview(query string) (id, body string) {
 	return m[1], body
 }
 
-func (s *actionScene) post(path string, form url.Values) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodPost, Path+path, strings.NewReader(form.Encode()))
+// post posts a form that says who and why, unless it has these fields.
+func (s *actionScene) post(path string, form url.Values, headers ...string) *httptest.ResponseRecorder {
+	all := url.Values{"as": {"anna"}, "why": {"a test"}}
+	maps.Copy(all, form)
+	r := httptest.NewRequest(http.MethodPost, Path+path, strings.NewReader(all.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for pair := range slices.Chunk(headers, 2) {
+		r.Header.Add(pair[0], pair[1])
+	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	return w
@@ -94,7 +106,7 @@ func (s *actionScene) events() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, a := range s.lines {
-		all = append(all, fmt.Sprintf("%s %s %s to %q filter %q: %d of %d, %v", a.Event, a.Action, a.Entity, a.To, a.Filter, a.Done, a.Chosen, a.Err))
+		all = append(all, fmt.Sprintf("%s %s %s to %q filter %q by %s for %q: %d of %d, %v", a.Event, a.Action, a.Entity, a.To, a.Filter, a.Person, a.Why, a.Done, a.Chosen, a.Err))
 	}
 	return all
 }
@@ -123,8 +135,8 @@ func TestAPurgeTakesOffWhatThePreviewShowed(t *testing.T) {
 			s.Errorf("%d dead letters are left, want 11", n)
 		}
 		want := []string{
-			`started purge orders to "" filter "3 chosen by hand": 0 of 3, <nil>`,
-			`ended purge orders to "" filter "3 chosen by hand": 3 of 3, <nil>`,
+			`started purge orders to "" filter "3 chosen by hand" by anna for "a test": 0 of 3, <nil>`,
+			`ended purge orders to "" filter "3 chosen by hand" by anna for "a test": 3 of 3, <nil>`,
 		}
 		if got := s.events(); !slices.Equal(got, want) {
 			s.Errorf("audit = %q, want %q", got, want)
@@ -276,11 +288,54 @@ func TestAnActionThatFailsSaysWhy(t *testing.T) {
 	})
 }
 
+// The log names a person, whom the reverse proxy names where there is one, and else whoever acts.
+func TestAnActionNamesAPersonAndAReason(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		s.expire("orders", numbered(2)...)
+		id, body := s.preview("action=purge&entity=orders")
+		wantText(s.T, body, `name="as"`, `name="why"`)
+		for want, form := range map[string]url.Values{"say who you are": {"as": {" "}}, "say why": {"why": {""}}} {
+			form.Set("id", id)
+			form.Set("token", token)
+			w := s.post("act", form)
+			if w.Code != http.StatusBadRequest {
+				s.Errorf("%v = %d, want 400", form, w.Code)
+			}
+			wantText(s.T, w.Body.String(), want)
+		}
+
+		s.userHeader = "X-User"
+		wantText(s.T, s.page(403, "preview?action=purge&entity=orders"), "does not name one user in the header X-User")
+		body = s.get(Path+"preview?action=purge&entity=orders", "X-User", "bert").Body.String()
+		wantText(s.T, body, "The log names bert.")
+		if strings.Contains(body, `name="as"`) {
+			s.Error("there is a field for a name that does not count")
+		}
+		form := url.Values{"id": {id}, "token": {token}, "rate": {"0"}}
+		for _, headers := range [][]string{nil, {"X-User", " "}, {"X-User", "bert", "X-User", "anna"}} {
+			if w := s.post("act", form, headers...); w.Code != http.StatusForbidden {
+				s.Errorf("an action with the headers %q = %d, want 403", headers, w.Code)
+			}
+		}
+		if w := s.post("act", form, "X-User", "bert"); w.Code != http.StatusSeeOther {
+			s.Fatalf("an action of bert = %d:\n%s", w.Code, w.Body)
+		}
+		time.Sleep(time.Minute)
+		want := []string{
+			`started purge orders to "" filter "" by bert for "a test": 0 of 2, <nil>`,
+			`ended purge orders to "" filter "" by bert for "a test": 2 of 2, <nil>`,
+		}
+		if got := s.events(); !slices.Equal(got, want) {
+			s.Errorf("audit = %q, want %q", got, want)
+		}
+	})
+}
+
 // Where queues are made on demand, looking makes none.
 func TestAViewMakesNoQueue(t *testing.T) {
 	withNamespaceOf(t, func(c *broker.Config) { c.AutoCreate = true }, func(s *namespaceScene) {
 		before := s.ns.Broker.Default().Changes()
-		s.source.Namespace.Actions = &Actions{Token: func() string { return token }}
+		s.source.Namespace.Actions = &Actions{Token: func() string { return token }, UserHeader: func() string { return "" }}
 		for _, target := range []string{"deadletters?entity=new", "preview?action=purge&entity=new", "message?entity=new&id=1", "deadlines?entity=new"} {
 			s.page(200, target)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/plural"
 	"overdue/internal/servicebus/link"
@@ -20,22 +21,50 @@ import (
 
 // Actions are what a dashboard can change. All fields are required.
 type Actions struct {
-	Token     func() string // that each action has to give
-	Namespace string        // by its host; journals go by it
-	Folder    func() (string, error)
+	Token      func() string // that each action has to give
+	UserHeader func() string // in which the reverse proxy names the user; "" = whoever acts types a name
+	Namespace  string        // by its host; journals go by it
+	Folder     func() (string, error)
 	// Sender sends to an entity as an app does, so that copies have companions. done ends it.
 	Sender func(ctx context.Context, to string) (out *link.Sender, done func(), err error)
-	Audit  func(Audit)
+	Audit  func(audit.Line)
 }
 
-// An Audit is one line of the log about an action.
-type Audit struct {
-	Event          string // started, ended or refused
-	Action, Entity string
-	To, Filter     string // "" = none
-	Chosen, Done   int
-	Caller         string // its address
-	Err            error  // why it was refused, or what is left
+// An actor is who asks for an action, and why, in the form of one.
+type actor struct {
+	User       string // that the reverse proxy names; "" = whoever acts types a name
+	Name, Why  string // that were typed
+	HasNoActor bool   // the reverse proxy has named nobody: nobody can act
+}
+
+// actorOf reads who asks. The error says that nobody is named where the reverse proxy has to.
+func (a *Actions) actorOf(r *http.Request) (actor, error) {
+	who := actor{Name: bounded(strings.TrimSpace(r.PostForm.Get("as")), maxParameter), Why: bounded(strings.TrimSpace(r.PostForm.Get("why")), audit.MaxText)}
+	header := a.UserHeader()
+	if header == "" {
+		return who, nil
+	}
+	names := r.Header.Values(header)
+	if len(names) != 1 || strings.TrimSpace(names[0]) == "" {
+		who.HasNoActor = true
+		return who, refusal{http.StatusForbidden, "the request does not name one user in the header " + header + "; open the dashboard through the reverse proxy"}
+	}
+	who.User = bounded(strings.TrimSpace(names[0]), maxParameter)
+	return who, nil
+}
+
+// person is the name for the log.
+func (a *actor) person() string { return cmp.Or(a.User, a.Name) }
+
+// check refuses a form that lacks the name or the reason.
+func (a *actor) check() error {
+	switch {
+	case a.person() == "":
+		return refusal{http.StatusBadRequest, "say who you are: the log names who acted"}
+	case a.Why == "":
+		return refusal{http.StatusBadRequest, "say why: the log names the reason"}
+	}
+	return nil
 }
 
 const (
@@ -76,6 +105,7 @@ type previewView struct {
 	Rate, Back        string
 	IsSubscription    bool
 	HasPreview, Empty bool
+	actor
 }
 
 // preview reads which dead letters an action would change, and shows them.
@@ -88,8 +118,12 @@ func (d *Dashboard) preview(w http.ResponseWriter, r *http.Request) {
 		show(w, statusOf(err), "preview.html", v)
 		return
 	}
+	status := http.StatusOK
+	if v.actor, err = d.source.Namespace.Actions.actorOf(r); err != nil {
+		v.Error, status = err.Error(), statusOf(err)
+	}
 	v.fill(p)
-	show(w, http.StatusOK, "preview.html", v)
+	show(w, status, "preview.html", v)
 }
 
 // verbs are the actions, as words.

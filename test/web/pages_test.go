@@ -121,6 +121,7 @@ func TestAnActionInTheBrowser(t *testing.T) {
 	}
 	tab.run(chromedp.Click(chromedp.CSS(`button[value=resubmit]`)))
 	tab.shows("h2", "2 dead letters of orders")
+	tab.run(chromedp.SendKeys(chromedp.CSS("#as"), "anna"), chromedp.SendKeys(chromedp.CSS("#why"), "the consumer is back"))
 	tab.run(chromedp.SetValue(chromedp.CSS("#to"), "payments"), chromedp.SendKeys(chromedp.CSS("#token"), "wrong"), chromedp.SendKeys(chromedp.CSS("#within"), "1h"+kb.Enter))
 	tab.shows("[role=alert]", "the token is wrong")
 	tab.accessible("a wrong token")
@@ -134,6 +135,7 @@ func TestAnActionInTheBrowser(t *testing.T) {
 	tab.shows("main", "Latest actions")
 	tab.run(chromedp.Click(chromedp.CSS(`button[value=purge]`)))
 	tab.shows("h2", "10 dead letters of orders")
+	tab.run(chromedp.SendKeys(chromedp.CSS("#as"), "anna"), chromedp.SendKeys(chromedp.CSS("#why"), "nobody wants them"))
 	tab.run(chromedp.SendKeys(chromedp.CSS("#token"), token+kb.Enter))
 	tab.shows("#action", "10 of 10 purged")
 	if n := deadLetters(s, "orders"); n != 0 {
