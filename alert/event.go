@@ -21,22 +21,25 @@ const (
 	TypeMissed     = "overdue.deadline.missed"     // a message was not received by its deadline, and was expired
 	TypeIncomplete = "overdue.deadline.incomplete" // a message was not settled by its deadline, and is still there
 	TypeNear       = "overdue.deadline.near"       // a message is not settled, and its deadline is near
+	TypeBlind      = "overdue.blind"               // Overdue sees deadlines again after a time in which it saw none
 )
 
 // typeTest is the type of the events of `overdue doctor --send-test`: nothing has happened.
 const typeTest = "overdue.test"
 
-// typePrefix is omitted where filters name a type.
-const typePrefix = "overdue.deadline."
+var eventTypes = []string{TypeMissed, TypeIncomplete, TypeNear, TypeBlind}
 
-var eventTypes = []string{TypeMissed, TypeIncomplete, TypeNear}
+// shortType is how filters, links and log lines name a type.
+func shortType(eventType string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(eventType, "overdue."), "deadline.")
+}
 
-// Event reports what happened to one message. Its JSON form is a CloudEvent 1.0 in structured mode.
+// Event reports what happened to one message, or that Overdue was blind. Its JSON form is a CloudEvent 1.0 in structured mode.
 type Event struct {
 	ID      string // see [IDOf] and [IDOfReminder]; the same for each delivery of the event
 	Type    string // one of the Type constants
 	Source  string // see [SourceOf]
-	Subject string // see [EventData.Name]
+	Subject string // see [EventData.Name]; of TypeBlind, the host that was blind
 	Time    time.Time
 	// Traceparent is the distributed tracing extension: the span of the event if it is recorded,
 	// or else that of the message; "" = neither is known.
@@ -44,6 +47,8 @@ type Event struct {
 	// SendTraceparent is the context of the send; "" = not known. It is not part of the JSON form.
 	SendTraceparent string
 	Data            EventData
+	// Blind is the data of TypeBlind, whose Data is the zero value; nil for all others.
+	Blind *Blind `json:"-"`
 }
 
 // EventData is the data of a deadline event. Times are by the broker's clock.
@@ -149,6 +154,10 @@ const (
 
 // MarshalJSON returns the structured mode of the CloudEvents JSON format.
 func (e Event) MarshalJSON() ([]byte, error) {
+	var data any = e.Data
+	if e.Blind != nil {
+		data = e.Blind
+	}
 	return json.Marshal(struct {
 		SpecVersion     string    `json:"specversion"`
 		ID              string    `json:"id"`
@@ -158,6 +167,16 @@ func (e Event) MarshalJSON() ([]byte, error) {
 		Time            time.Time `json:"time"`
 		DataContentType string    `json:"datacontenttype"`
 		Traceparent     string    `json:"traceparent,omitempty"`
-		Data            EventData `json:"data"`
-	}{specVersion, e.ID, e.Type, e.Source, e.Subject, e.Time, dataContentType, e.Traceparent, e.Data})
+		Data            any       `json:"data"`
+	}{specVersion, e.ID, e.Type, e.Source, e.Subject, e.Time, dataContentType, e.Traceparent, data})
+}
+
+// UnmarshalJSON reads what MarshalJSON returns.
+func (e *Event) UnmarshalJSON(text []byte) error {
+	type plain Event
+	if err := json.Unmarshal(text, (*plain)(e)); err != nil || e.Type != TypeBlind {
+		return err
+	}
+	e.Data, e.Blind = EventData{}, &Blind{}
+	return json.Unmarshal(text, &struct{ Data *Blind }{e.Blind})
 }

@@ -8,11 +8,14 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"overdue/internal/servicebus/address"
 )
 
 // Only returns an Alerter that passes some events to a and accepts all others without delivery. An
 // event passes if one of the patterns matches its entity, see [path.Match], and its type ends in
-// one of events. An empty list lets every event pass.
+// one of events. An empty list lets every event pass. An event of TypeBlind has several entities, or
+// none, which concerns everybody.
 func Only(a Alerter, entities, events []string) (Alerter, error) {
 	if len(entities)+len(events) == 0 {
 		return a, nil
@@ -22,20 +25,35 @@ func Only(a Alerter, entities, events []string) (Alerter, error) {
 			return nil, fmt.Errorf("alert: %q is not a pattern: %w", pattern, err)
 		}
 	}
+	var names []string
+	for _, t := range eventTypes {
+		names = append(names, shortType(t))
+	}
 	for _, name := range events {
-		if !slices.Contains(eventTypes, typePrefix+name) {
-			return nil, fmt.Errorf("alert: no event type is called %q; use one of %s", name, strings.ReplaceAll(strings.Join(eventTypes, ", "), typePrefix, ""))
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("alert: no event type is called %q; use one of %s", name, strings.Join(names, ", "))
 		}
 	}
 	return filter{a, func(e *Event) bool {
-		if len(events) > 0 && !slices.Contains(events, strings.TrimPrefix(e.Type, typePrefix)) {
-			return false
-		}
-		return len(entities) == 0 || slices.ContainsFunc(entities, func(pattern string) bool {
-			ok, _ := path.Match(pattern, e.Data.Entity) // the pattern was checked above
-			return ok
-		})
+		isWanted := len(events) == 0 || slices.Contains(events, shortType(e.Type))
+		return isWanted && (len(entities) == 0 || e.concerns(func(entity string) bool {
+			return slices.ContainsFunc(entities, func(pattern string) bool {
+				ok, _ := path.Match(pattern, entity) // the pattern was checked above
+				return ok
+			})
+		}))
 	}}, nil
+}
+
+// concerns reports whether an entity of e matches.
+func (e *Event) concerns(matches func(entity string) bool) bool {
+	if e.Blind == nil {
+		return matches(e.Data.Entity)
+	}
+	return len(e.Blind.Entities) == 0 || slices.ContainsFunc(e.Blind.Entities, func(b BlindEntity) bool {
+		name, _ := address.SplitSubscription(b.Entity)
+		return matches(name)
+	})
 }
 
 // Without returns an Alerter that accepts events about entity without delivery and passes all

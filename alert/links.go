@@ -19,7 +19,7 @@ var placeholders = map[string]func(*Notification) string{
 	"{namespace}":    func(p *Notification) string { return p.Namespace() },
 	"{entity}":       func(p *Notification) string { return p.Labels["entity"] },
 	"{subscription}": func(p *Notification) string { return p.Labels["subscription"] },
-	"{type}":         func(p *Notification) string { return strings.TrimPrefix(p.Labels["type"], typePrefix) },
+	"{type}":         func(p *Notification) string { return shortType(p.Labels["type"]) },
 }
 
 // WithLinks returns t with links to a dashboard and to a runbook, which may be "". {namespace},

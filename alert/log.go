@@ -5,7 +5,6 @@ package alert
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -35,12 +34,15 @@ type logFields struct{ event *Event }
 
 // MarshalLogObject adds the fields.
 func (f logFields) MarshalLogObject(o zapcore.ObjectEncoder) error {
+	if b := f.event.Blind; b != nil {
+		return o.AddReflected("blind", b)
+	}
 	d := &f.event.Data
 	o.AddString("work_queue", d.Path())
 	o.AddString("message_id", d.MessageID)
 	o.AddInt64("sequence_number", d.SequenceNumber)
 	o.AddTime("deadline", d.Deadline)
-	o.AddString("verdict", strings.TrimPrefix(f.event.Type, typePrefix))
+	o.AddString("verdict", shortType(f.event.Type))
 	addStated(o, "strategy", d.Strategy)
 	addStated(o, "evidence", d.Evidence)
 	o.AddDuration("lag", d.Lag())
@@ -56,6 +58,9 @@ func addStated(o zapcore.ObjectEncoder, key, value string) {
 
 // sentence says what happened to which message.
 func (e *Event) sentence() string {
+	if b := e.Blind; b != nil {
+		return fmt.Sprintf("blind: no deadline was seen %s: %s; %s", b.span(), b.Reason, b.outcome())
+	}
 	d := &e.Data
 	message := d.Path() + "/" + e.Subject
 	switch e.Type {

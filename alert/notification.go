@@ -71,9 +71,10 @@ func groupKey(source, sink, group string) string {
 }
 
 // severity is critical, error, warning or info. missed is the severity of a missed deadline; that
-// of a deadline that is near is warning at most.
+// of a deadline that is near, or of a blind time that is over, is warning at most.
 func (n Notification) severity(missed string) string {
-	if n.Labels["type"] == TypeNear && (missed == "critical" || missed == "error") {
+	isMild := n.Labels["type"] == TypeNear || n.Labels["type"] == TypeBlind
+	if isMild && (missed == "critical" || missed == "error") {
 		return "warning"
 	}
 	return missed

@@ -163,6 +163,14 @@ func (e Event) shown(show func(string) string) Event {
 	} {
 		*s = show(*s)
 	}
+	if e.Blind != nil {
+		b := *e.Blind
+		b.Reason, b.Entities = show(b.Reason), slices.Clone(b.Entities)
+		for i := range b.Entities {
+			b.Entities[i].Entity = show(b.Entities[i].Entity)
+		}
+		e.Blind = &b
+	}
 	return e
 }
 

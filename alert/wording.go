@@ -39,12 +39,16 @@ var nounsOf = map[string][2]string{
 	TypeMissed:     {"missed deadline", "missed deadlines"},
 	TypeIncomplete: {"message not completed in time", "messages not completed in time"},
 	TypeNear:       {"approaching deadline", "approaching deadlines"},
+	TypeBlind:      {"blind time", "blind times"},
 	typeTest:       {"test event", "test events"},
 }
 
 // Title returns the default title, one line.
 func (p Notification) Title() string {
 	switch {
+	case p.Labels["type"] == TypeBlind && p.Count == 1 && len(p.Samples) == 1 && p.Samples[0].Blind != nil:
+		b := p.Samples[0].Blind
+		return fmt.Sprintf("Blind on %s %s: %s", p.Where(), b.span(), b.outcome())
 	case p.Resolved:
 		return fmt.Sprintf("Resolved: %d %s on %s, the last at %s", p.Total, p.events(p.Total), p.Where(), stamp(p.Last))
 	case p.Count == 0:
@@ -70,10 +74,14 @@ func (p Notification) Text() string {
 	if advice := p.Advice(); advice != "" {
 		lines = append(lines, "What to do: "+advice)
 	}
-	if len(p.Samples) > 0 {
+	if len(p.Samples) > 0 && p.Labels["type"] != TypeBlind {
 		lines = append(lines, "Messages, the earliest deadline first:")
 	}
 	for _, e := range p.Samples {
+		if e.Blind != nil {
+			lines = append(lines, e.Blind.lines(e.Subject)...)
+			continue
+		}
 		line := "- " + e.Subject
 		if e.Data.SessionID != "" {
 			line += ", session " + e.Data.SessionID
@@ -132,12 +140,35 @@ func (p Notification) Advice() string {
 		return "Check that a consumer of " + p.Where() + " is running and keeps up. Then " + fix
 	case kind == TypeMissed && (p.DeadLetters == nil || p.DeadLetters.Count > 0):
 		return "R" + fix[1:]
+	case kind == TypeBlind:
+		return p.blindAdvice()
 	case kind == TypeNear && !p.Resolved:
 		return "Check that a consumer of " + p.Where() + " is running and keeps up. Messages that nobody receives in time become dead letters"
 	case kind == TypeIncomplete && !p.Resolved:
 		return "Check whether consumers of " + p.Where() + " hang or keep abandoning messages. The messages are still there"
 	}
 	return ""
+}
+
+// blindAdvice says what to do after a blind time.
+func (p Notification) blindAdvice() string {
+	var all BlindCounts
+	for i := range p.Samples {
+		if b := p.Samples[i].Blind; b != nil {
+			all.Add(b.BlindCounts)
+		}
+	}
+	var todo []string
+	if all.Late > 0 {
+		todo = append(todo, "What was missed and found late is reported like any missed deadline")
+	}
+	if all.Unknown > 0 {
+		todo = append(todo, "Ask the consumers whether they had the messages with an unknown outcome in time")
+	}
+	if all.Lost > 0 {
+		todo = append(todo, "Messages whose companions were lost are watched again as far as their queues still have them")
+	}
+	return strings.Join(todo, ". ")
 }
 
 // plainPath is what a path must look like to be shown in a command. Labels come from the monitor

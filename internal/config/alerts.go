@@ -332,8 +332,8 @@ func (a *Alert) checkFilters(c *Config) error {
 	}
 	for _, name := range a.Events {
 		switch {
-		case !slices.Contains([]string{"missed", "incomplete", "near"}, name):
-			errs = append(errs, fmt.Errorf("%s: there are no events called %q; choose from missed, incomplete, near", c.At(element+".events"), name))
+		case !slices.Contains([]string{"missed", "incomplete", "near", "blind"}, name):
+			errs = append(errs, fmt.Errorf("%s: there are no events called %q; choose from missed, incomplete, near, blind", c.At(element+".events"), name))
 		case name == "near" && !slices.ContainsFunc(c.Monitor.Entities, func(e Entity) bool { return len(e.WarnBefore) > 0 && a.takes(e.Name()) }):
 			errs = append(errs, fmt.Errorf("%s: no event near can come, because no monitored entity of this sink has warnBefore; set monitor.entities[].warnBefore, or remove near",
 				c.At(element+".events")))

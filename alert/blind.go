@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxBlindEntities bounds the entities that a Blind names: those with the most harm come first.
+const maxBlindEntities = 50
+
+// Blind is the data of an event of TypeBlind: from when to when a monitor saw no deadline, and what
+// became of the deadlines of that time. A deadline that needed no check is not counted: its
+// companion was cancelled, or another monitor had it.
+type Blind struct {
+	From   time.Time `json:"from"` // when a deadline would have been seen for the last time
+	To     time.Time `json:"to"`   // when the monitor saw again
+	Reason string    `json:"reason"`
+	// SoFar says that the event did not wait any longer for the outcome of some deadlines.
+	SoFar bool `json:"soFar,omitempty"`
+	BlindCounts
+	Entities []BlindEntity `json:"entities"` // with any of these deadlines, [maxBlindEntities] at most
+}
+
+// BlindCounts says what became of the deadlines of a blind time.
+type BlindCounts struct {
+	Deadlines int `json:"deadlines"` // all that were checked afterwards, Late and Unknown included
+	Late      int `json:"late"`      // missed, and found late
+	Unknown   int `json:"unknown"`   // nothing shows whether they were met
+	// Lost are companions that were on a monitor queue that was deleted. Only those that this process
+	// wrote are counted, so there may be more.
+	Lost int `json:"lost"`
+}
+
+// BlindEntity is the share of one queue or subscription, by its path.
+type BlindEntity struct {
+	Entity string `json:"entity"`
+	BlindCounts
+}
+
+// IsHarmful reports whether a deadline was harmed.
+func (c BlindCounts) IsHarmful() bool { return c.Late+c.Unknown+c.Lost > 0 }
+
+// Add adds the counts of an entity.
+func (c *BlindCounts) Add(more BlindCounts) {
+	c.Deadlines += more.Deadlines
+	c.Late += more.Late
+	c.Unknown += more.Unknown
+	c.Lost += more.Lost
+}
+
+// SetEntities sets the counts by entity, and their sum.
+func (b *Blind) SetEntities(counts map[string]BlindCounts) {
+	b.BlindCounts, b.Entities = BlindCounts{}, []BlindEntity{}
+	for name, c := range counts {
+		b.Add(c)
+		b.Entities = append(b.Entities, BlindEntity{Entity: name, BlindCounts: c})
+	}
+	slices.SortFunc(b.Entities, func(x, y BlindEntity) int {
+		return cmp.Or(
+			cmp.Compare(y.Late+y.Unknown+y.Lost, x.Late+x.Unknown+x.Lost),
+			cmp.Compare(y.Deadlines, x.Deadlines),
+			cmp.Compare(x.Entity, y.Entity),
+		)
+	})
+	b.Entities = b.Entities[:min(len(b.Entities), maxBlindEntities)]
+}
+
+// NewBlind makes the event that a host was blind.
+func NewBlind(namespace, host string, b Blind) Event {
+	source := SourceOf(namespace, "")
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", TypeBlind, source, host, b.From.UnixMilli()))
+	return Event{
+		ID:      hex.EncodeToString(sum[:16]),
+		Type:    TypeBlind,
+		Source:  source,
+		Subject: host,
+		Time:    b.To.UTC(),
+		Blind:   &b,
+	}
+}
+
+// String says what became of the deadlines.
+func (c BlindCounts) String() string {
+	if c == (BlindCounts{}) {
+		return "no deadline fell into it"
+	}
+	parts := []string{counted(c.Deadlines, "deadline", "deadlines")}
+	if c.Late > 0 {
+		parts = append(parts, fmt.Sprintf("%d missed and found late", c.Late))
+	}
+	if c.Unknown > 0 {
+		parts = append(parts, fmt.Sprintf("%d unknown", c.Unknown))
+	}
+	if c.Lost > 0 {
+		parts = append(parts, fmt.Sprintf("at least %s lost with a deleted monitor queue", counted(c.Lost, "companion", "companions")))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func counted(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// span says from when to when.
+func (b *Blind) span() string {
+	return fmt.Sprintf("from %s to %s (%s)", stamp(b.From), stamp(b.To), b.To.Sub(b.From).Round(time.Second))
+}
+
+// outcome says what became of the deadlines of all entities.
+func (b *Blind) outcome() string {
+	if b.SoFar {
+		return "so far " + b.String()
+	}
+	return b.String()
+}
+
+// maxBlindLines bounds the entities that a text names for one event.
+const maxBlindLines = 10
+
+// lines say what e means, for people.
+func (b *Blind) lines(host string) []string {
+	lines := []string{
+		fmt.Sprintf("%s saw no deadline %s: %s", host, b.span(), b.Reason),
+		"What fell into that time: " + b.outcome(),
+	}
+	for i, e := range b.Entities {
+		if i == maxBlindLines {
+			return append(lines, fmt.Sprintf("and %d more queues", len(b.Entities)-i))
+		}
+		lines = append(lines, fmt.Sprintf("- %s: %s", e.Entity, e.BlindCounts))
+	}
+	return lines
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// blindEvent is about a host that was blind for two minutes.
+func blindEvent() Event {
+	from := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	b := Blind{From: from, To: from.Add(2 * time.Minute), Reason: "namespace_down"}
+	b.SetEntities(map[string]BlindCounts{
+		"bills":                      {Deadlines: 5},
+		"orders":                     {Deadlines: 9, Late: 3, Unknown: 1, Lost: 2},
+		"events/Subscriptions/audit": {Deadlines: 1, Late: 1},
+	})
+	return NewBlind("Contoso.servicebus.windows.net:5671", "host-1", b)
+}
+
+func TestABlindEventIsTheSameAfterItsJSONForm(t *testing.T) {
+	want := blindEvent()
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const data = `"data":{"from":"2026-01-31T12:00:00Z","to":"2026-01-31T12:02:00Z","reason":"namespace_down",` +
+		`"deadlines":15,"late":4,"unknown":1,"lost":2,"entities":[{"entity":"orders","deadlines":9,"late":3,"unknown":1,"lost":2},`
+	if !strings.Contains(string(text), data) {
+		t.Errorf("the JSON form is\n%s\nwant it to contain\n%s", text, data)
+	}
+	var got Event
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestABlindEventNamesTheEntitiesWithTheMostHarm(t *testing.T) {
+	counts := map[string]BlindCounts{}
+	for i := range 3 * maxBlindEntities {
+		counts[fmt.Sprint("q-", i)] = BlindCounts{Deadlines: i + 1}
+	}
+	counts["worst"] = BlindCounts{Deadlines: 1, Late: 1}
+	var b Blind
+	b.SetEntities(counts)
+	n := 3 * maxBlindEntities
+	if len(b.Entities) != maxBlindEntities || b.Entities[0].Entity != "worst" || b.Entities[1].Deadlines != n || b.Deadlines != n*(n+1)/2+1 {
+		t.Errorf("%d entities, first %v, of %d deadlines", len(b.Entities), b.Entities[:2], b.Deadlines)
+	}
+}
+
+func TestABlindEventGoesToTheSinksOfItsEntities(t *testing.T) {
+	for name, test := range map[string]struct {
+		entities, events []string
+		want             bool
+	}{
+		"of all":                {want: true},
+		"of one of its queues":  {entities: []string{"bill*"}, want: true},
+		"of one of its topics":  {entities: []string{"events"}, want: true},
+		"of another queue":      {entities: []string{"invoices"}},
+		"of blind times":        {events: []string{"missed", "blind"}, want: true},
+		"of missed deadlines":   {events: []string{"missed"}},
+		"of a queue, not blind": {entities: []string{"orders"}, events: []string{"near"}},
+	} {
+		a, err := Only(alerter(func(Event) {}), test.entities, test.events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := blindEvent()
+		if got := Delivers(a, &e); got != test.want {
+			t.Errorf("a sink %s gets it: %t, want %t", name, got, test.want)
+		}
+		e.Blind.SetEntities(nil) // concerns all
+		if got, want := Delivers(a, &e), len(test.events) == 0 || slices.Contains(test.events, "blind"); got != want {
+			t.Errorf("a sink %s gets one without entities: %t, want %t", name, got, want)
+		}
+	}
+}
+
+func TestABlindTimeInWords(t *testing.T) {
+	e := blindEvent()
+	p := Notification{Source: "sb://ns", Labels: map[string]string{"type": TypeBlind}, Count: 1, Total: 1, Samples: []Event{e}}
+	const title = "Blind on ns from 2026-01-31 12:00:00Z to 2026-01-31 12:02:00Z (2m0s): 15 deadlines, 4 missed and found late, 1 unknown, at least 2 companions lost with a deleted monitor queue"
+	const text = `Namespace: ns
+What to do: What was missed and found late is reported like any missed deadline. Ask the consumers whether they had the messages with an unknown outcome in time. Messages whose companions were lost are watched again as far as their queues still have them
+host-1 saw no deadline from 2026-01-31 12:00:00Z to 2026-01-31 12:02:00Z (2m0s): namespace_down
+What fell into that time: 15 deadlines, 4 missed and found late, 1 unknown, at least 2 companions lost with a deleted monitor queue
+- orders: 9 deadlines, 3 missed and found late, 1 unknown, at least 2 companions lost with a deleted monitor queue
+- events/Subscriptions/audit: 1 deadline, 1 missed and found late
+- bills: 5 deadlines`
+	if diff := cmp.Diff([]string{title, text}, []string{p.Title(), p.Text()}); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	e.Blind.SetEntities(nil)
+	e.Blind.SoFar = true
+	const line = "blind: no deadline was seen from 2026-01-31 12:00:00Z to 2026-01-31 12:02:00Z (2m0s): namespace_down; so far no deadline fell into it"
+	if got := e.sentence(); got != line {
+		t.Errorf("the log says\n%s\nwant\n%s", got, line)
+	}
+	if got := p.severity("critical"); got != "warning" {
+		t.Errorf("severity %s, want warning", got)
+	}
+}
