@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package slack measures how much time was left before their deadlines when messages were settled,
-// and how long after their enqueue that was. The first says how near the deadlines are, the second
-// which deadline would have been met.
+// how long after their enqueue that was, and which share of the time to the deadline. The first says
+// how near the deadlines are, the second which deadline would have been met, and the third is the
+// same scale for all queues.
 //
-// A [Meter] counts in two histograms of Prometheus. Their classic buckets are for people who scrape
-// them; dashboard and history read the native ones, which are narrow.
+// A [Meter] counts in histograms of Prometheus. Their classic buckets are for people who scrape
+// them; dashboard and history read the native ones of the first two, which are narrow.
 package slack
 
 import (
@@ -23,6 +24,7 @@ import (
 const (
 	leftMetric  = "overdue_deadline_slack_seconds"
 	takenMetric = "overdue_settled_after_seconds"
+	usedMetric  = "overdue_deadline_used_ratio"
 	entityLabel = "entity"
 
 	// maxEntities bounds the entities that are measured apart: their names come from clients.
@@ -36,9 +38,12 @@ const (
 	sampleAfter = 100
 )
 
+// shares are the buckets of the used share. Rules ask for that up to 0.9. More than 1 is late.
+var shares = []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .99, 1, 2}
+
 // A Meter measures the settlements of a process. nil measures none.
 type Meter struct {
-	left, taken *prometheus.HistogramVec
+	left, taken, used *prometheus.HistogramVec
 
 	mu    sync.Mutex
 	names map[string]string // as an entity was spelled first, by its name in lower case
@@ -61,6 +66,9 @@ func NewMeter(r prometheus.Registerer) *Meter {
 		taken: histogram(takenMetric,
 			"How long after its enqueue a message with a deadline was settled through the AMQP endpoint.",
 			lag.Buckets()),
+		used: histogram(usedMetric,
+			"Which share of the time from its enqueue to its deadline had passed when a message was settled through the AMQP endpoint. More than 1 is after the deadline.",
+			shares),
 		names: map[string]string{},
 	}
 }
@@ -84,9 +92,10 @@ func (m *Meter) nameOf(entity string) string {
 // A Link measures the settlements of one receiving link. It is not safe for concurrent use. nil
 // measures none.
 type Link struct {
-	meter       *Meter
-	place       string
-	left, taken prometheus.Observer // from the first settlement on: only then does the place exist for sure
+	meter *Meter
+	place string
+
+	left, taken, used prometheus.Observer // from the first settlement on: only then does the place exist for sure
 
 	measured, passed int
 	since            time.Time // when measured was last set to 0
@@ -121,12 +130,15 @@ func (l *Link) Settled(enqueued, settled, deadline time.Time, weight uint64) {
 	}
 	if l.left == nil {
 		name := l.meter.nameOf(l.place)
-		l.left, l.taken = l.meter.left.WithLabelValues(name), l.meter.taken.WithLabelValues(name)
+		l.left, l.taken, l.used = l.meter.left.WithLabelValues(name), l.meter.taken.WithLabelValues(name), l.meter.used.WithLabelValues(name)
 	}
 	timeLeft, timeTaken := max(deadline.Sub(settled), 0), max(settled.Sub(enqueued), 0)
+	// A deadline that does not lie behind the enqueue gives no time at all.
+	share := timeTaken.Seconds() / max(deadline.Sub(enqueued), time.Nanosecond).Seconds()
 	for range weight {
 		l.left.Observe(timeLeft.Seconds())
 		l.taken.Observe(timeTaken.Seconds())
+		l.used.Observe(share)
 	}
 	if settled.Sub(l.since) > time.Second {
 		l.measured, l.since = 0, settled

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"pgregory.net/rapid"
 )
 
@@ -138,6 +139,31 @@ func TestAMeterSumsUpByEntity(t *testing.T) {
 	}
 	if len(all) != 2 {
 		t.Errorf("%d entities, want 2", len(all))
+	}
+}
+
+// A rule asks how many have used more than 0.9 of their time.
+func TestTheUsedShareIsThatOfTheTimeToTheDeadline(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m := NewMeter(r)
+	for _, settled := range []time.Duration{-time.Second, 5 * time.Second, 9 * time.Second, 9100 * time.Millisecond, 10 * time.Second, 11 * time.Second} {
+		m.settle("orders", noon, noon.Add(settled), noon.Add(10*time.Second))
+	}
+	m.settle("orders", noon, noon, noon)                                  // no time, and none was used
+	m.settle("orders", noon, noon.Add(time.Second), noon.Add(-time.Hour)) // sent after its deadline
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == usedMetric })
+	got := map[float64]uint64{}
+	for _, b := range families[i].GetMetric()[0].GetHistogram().GetBucket() {
+		got[b.GetUpperBound()] = b.GetCumulativeCount()
+	}
+	for bound, want := range map[float64]uint64{.1: 2, .5: 3, .9: 4, .95: 5, 1: 6, 2: 7} {
+		if got[bound] != want {
+			t.Errorf("%d have used up to %v, want %d", got[bound], bound, want)
+		}
 	}
 }
 
