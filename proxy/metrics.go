@@ -30,7 +30,8 @@ const (
 // metrics are the metrics of the proxy.
 type metrics struct {
 	sends  *prometheus.CounterVec
-	canary string // the queue of canaries, whose sends are no app's and are not counted
+	slots  *prometheus.CounterVec // the monitor never learns how many of them are met
+	canary string                 // the queue of canaries, whose sends are no app's and are not counted
 	*durations.Histograms
 
 	mu       sync.RWMutex
@@ -44,6 +45,10 @@ func newMetrics(r prometheus.Registerer, canary string, inFlight func() int, que
 			Name: "overdue_sends_total",
 			Help: "Messages sent through the proxy, by entity, endpoint (amqp or rest) and result (monitored, unmonitored, refused, failed).",
 		}, []string{"entity", "endpoint", "result"}),
+		slots: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "overdue_slot_sends_total",
+			Help: "Monitored messages whose companion is a slot, so that overdue_deadlines_total counts those of them that are missed, and not those that are met.",
+		}, []string{"entity"}),
 	}
 	register := func(c prometheus.Collector) error {
 		if r == nil {
@@ -55,7 +60,7 @@ func newMetrics(r prometheus.Registerer, canary string, inFlight func() int, que
 	if m.Histograms, err = durations.New(endpointAMQP, endpointREST, register); err != nil {
 		return nil, err
 	}
-	return m, errors.Join(register(m.sends),
+	return m, errors.Join(register(m.sends), register(m.slots),
 		register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "overdue_sends_in_flight", Help: "Sends to monitored entities that have no outcome yet."}, func() float64 { return float64(inFlight()) })),
 		register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "overdue_sends_queued", Help: "Sends that wait for a place among those in flight (proxy.maxInFlight)."}, func() float64 { return float64(queued()) })))
 }
@@ -89,6 +94,9 @@ func (s *send) count(err error) {
 		s.p.logAccepted(s.via, s.entity, s.n, s.companionKind(), s.refs)
 	}
 	s.p.metrics.sent(s.via, s.entity, s.n, promised, err)
+	if s.slotted && promised > 0 && !s.p.metrics.isCanary(s.entity) {
+		s.p.metrics.slots.WithLabelValues(s.p.metrics.label(s.entity, true)).Add(float64(promised))
+	}
 }
 
 func (m *metrics) add(entity, endpoint, result string, n int) {
@@ -110,6 +118,7 @@ func (m *metrics) show(entity, endpoint string) {
 	for _, result := range []string{resultMonitored, resultUnmonitored, resultRefused, resultFailed} {
 		m.sends.WithLabelValues(label, endpoint, result)
 	}
+	m.slots.WithLabelValues(label)
 }
 
 // label returns the entity's name in the spelling that came first, or otherEntities.

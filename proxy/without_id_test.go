@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	goamqp "github.com/Azure/go-amqp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/relay"
@@ -69,6 +70,9 @@ func TestMessagesWithoutAnIDPassUntouchedWithSlots(t *testing.T) {
 		}
 		if got := sc.sendsByAMQP("orders", resultMonitored); got != 11 {
 			t.Errorf("%v monitored sends are counted, want 11", got)
+		}
+		if got := testutil.ToFloat64(sc.proxy.metrics.slots.WithLabelValues("orders")); got != 11 {
+			t.Errorf("%v sends with slots are counted, want 11", got)
 		}
 	})
 }
@@ -143,6 +147,9 @@ func TestMessagesWithoutAnIDGetOneWhereACompanionNamesThem(t *testing.T) {
 				}
 				if !bytes.Equal(ms[1].encoded, none) {
 					t.Errorf("the message without a deadline goes on as %x, want %x", ms[1].encoded, none)
+				}
+				if got := testutil.ToFloat64(sc.proxy.metrics.slots.WithLabelValues("orders")); got != 0 {
+					t.Errorf("%v sends with slots are counted, want none", got)
 				}
 			})
 		})
