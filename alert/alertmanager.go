@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -47,9 +46,6 @@ const (
 	maxExtraValue = 4 << 10 // bytes
 )
 
-// labelName is how Prometheus lets labels and annotations be called.
-var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
-
 // check checks the labels and the annotations. Its errors are of the type [SettingError].
 func (c *AlertmanagerConfig) check() error {
 	ownLabels := slices.AppendSeq([]string{"alertname", "source", "severity"}, maps.Keys(labelOf))
@@ -69,7 +65,7 @@ func (c *AlertmanagerConfig) check() error {
 		}
 		for _, name := range slices.Sorted(maps.Keys(extra.values)) {
 			switch value := extra.values[name]; {
-			case !labelName.MatchString(name) || len(name) > 100:
+			case !labelName.MatchString(name) || len(name) > maxLabelName:
 				return wrong("%.60q is not a name; use letters, digits and '_', and no digit in front", name)
 			case slices.Contains(extra.own, name):
 				return wrong("Overdue sets %s itself; use another name", name)

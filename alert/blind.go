@@ -40,7 +40,8 @@ type BlindCounts struct {
 
 // BlindEntity is the share of one queue or subscription, by its path.
 type BlindEntity struct {
-	Entity string `json:"entity"`
+	Entity string            `json:"entity"`
+	Labels map[string]string `json:"labels,omitempty"` // see EventData
 	BlindCounts
 }
 

@@ -61,22 +61,26 @@ func TestABlindEventNamesTheEntitiesWithTheMostHarm(t *testing.T) {
 
 func TestABlindEventGoesToTheSinksOfItsEntities(t *testing.T) {
 	for name, test := range map[string]struct {
-		entities, events []string
-		want             bool
+		entities, labels, events []string
+		want                     bool
 	}{
 		"of all":                {want: true},
 		"of one of its queues":  {entities: []string{"bill*"}, want: true},
 		"of one of its topics":  {entities: []string{"events"}, want: true},
+		"of all but its queues": {entities: []string{"!orders", "!events", "!bills"}},
+		"of a team":             {labels: []string{"team=payments"}, want: true},
+		"of another team":       {labels: []string{"team=shipping"}},
 		"of another queue":      {entities: []string{"invoices"}},
 		"of blind times":        {events: []string{"missed", "blind"}, want: true},
 		"of missed deadlines":   {events: []string{"missed"}},
 		"of a queue, not blind": {entities: []string{"orders"}, events: []string{"near"}},
 	} {
-		a, err := Only(alerter(func(Event) {}), test.entities, test.events)
+		selection, err := NewSelection(test.entities, test.labels, test.events)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := blindEvent()
+		a, e := selection.Only(alerter(func(Event) {})), blindEvent()
+		e.Blind.Entities[0].Labels = map[string]string{"team": "payments"}
 		if got := Delivers(a, &e); got != test.want {
 			t.Errorf("a sink %s gets it: %t, want %t", name, got, test.want)
 		}

@@ -70,6 +70,8 @@ type EventData struct {
 	State            string    `json:"state,omitempty"`        // of a message that is still there: "active", also while locked, or "deferred"
 	CorrelationID    string    `json:"correlationId,omitempty"`
 	DeliveryCount    uint32    `json:"deliveryCount"`
+
+	Labels map[string]string `json:"labels,omitempty"` // of the entity, as the operator states them
 }
 
 // Kinds of deadlines.

@@ -24,11 +24,7 @@ func TestWithoutDropsTheEventsOfOneEntity(t *testing.T) {
 
 func TestGroupsAreFoundBehindFilters(t *testing.T) {
 	playGroups(t, nil, func(s *groupScene) {
-		some, err := Only(s.g, []string{"orders"}, nil)
-		if err != nil {
-			s.Fatal(err)
-		}
-		if got, _ := Find[*Groups](Without(some, "canary")); got != s.g {
+		if got, _ := Find[*Groups](Without((&Selection{}).Only(s.g), "canary")); got != s.g {
 			s.Errorf("Find = %p, want %p", got, s.g)
 		}
 		if got, ok := Find[*Groups](Without(alerter(func(Event) {}), "canary")); ok {
@@ -95,11 +91,11 @@ func TestGroupsRefuseConfigurationsThatCannotWork(t *testing.T) {
 // An event that a filter keeps from a sink says nothing about the sink: a canary would hide one
 // that is down.
 func TestEventsThatAFilterKeepsFromASinkAreNotDelivered(t *testing.T) {
-	some, err := Only(alerter(func(Event) {}), []string{"orders", "b*"}, nil)
+	some, err := NewSelection([]string{"orders", "b*"}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := Without(some, "Birds")
+	a := Without(some.Only(alerter(func(Event) {})), "Birds")
 	for entity, want := range map[string]bool{"orders": true, "bills": true, "birds": false, "audit": false} {
 		if got := Delivers(a, &Event{Data: EventData{Entity: entity}}); got != want {
 			t.Errorf("an event about %s is delivered: %v, want %v", entity, got, want)

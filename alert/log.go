@@ -46,7 +46,10 @@ func (f logFields) MarshalLogObject(o zapcore.ObjectEncoder) error {
 	addStated(o, "strategy", d.Strategy)
 	addStated(o, "evidence", d.Evidence)
 	o.AddDuration("lag", d.Lag())
-	return nil
+	if len(d.Labels) == 0 {
+		return nil
+	}
+	return o.AddReflected("labels", d.Labels)
 }
 
 // addStated adds a field unless it is empty.

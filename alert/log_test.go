@@ -3,6 +3,7 @@
 package alert
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestTheLogSaysWhatHappenedInOneSentence(t *testing.T) {
 func TestTheLogHasFieldsForSearchesAndTheWholeEventAtDebug(t *testing.T) {
 	e := Event{Type: TypeMissed, Subject: "order-1", Data: EventData{
 		Entity: "events", Subscription: "audit", MessageID: "order-1", SequenceNumber: 17, Strategy: "native", Evidence: "deadLetter",
-		Deadline: noon, DeadLetteredTime: noon.Add(14 * time.Millisecond),
+		Deadline: noon, DeadLetteredTime: noon.Add(14 * time.Millisecond), Labels: map[string]string{"team": "payments"},
 	}}
 	core, logged := observer.New(zap.DebugLevel)
 	if err := NewLog(zap.New(core)).Alert(t.Context(), e); err != nil {
@@ -59,11 +60,12 @@ func TestTheLogHasFieldsForSearchesAndTheWholeEventAtDebug(t *testing.T) {
 	want := map[string]any{
 		"work_queue": "events/Subscriptions/audit", "message_id": "order-1", "sequence_number": int64(17), "deadline": noon,
 		"verdict": "missed", "strategy": "native", "evidence": "deadLetter", "lag": 14 * time.Millisecond,
+		"labels": map[string]string{"team": "payments"},
 	}
 	if diff := cmp.Diff(want, all[0].ContextMap()); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
 	}
-	if got := all[1].Context; len(got) != 1 || got[0].Interface != any(e) {
+	if got := all[1].Context; len(got) != 1 || !reflect.DeepEqual(got[0].Interface, any(e)) {
 		t.Errorf("logged %+v at debug, want the event", got)
 	}
 }

@@ -193,22 +193,3 @@ func (a alerter) Alert(_ context.Context, e Event) error {
 	a(e)
 	return nil
 }
-
-func TestOnlySomeEntities(t *testing.T) {
-	var passed []string
-	a, err := Only(alerter(func(e Event) { passed = append(passed, e.Data.Entity) }), []string{"orders", "b*"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entity := range []string{"orders", "orders2", "bills", "audit"} {
-		if err := a.Alert(t.Context(), Event{Data: EventData{Entity: entity}}); err != nil {
-			t.Error(err)
-		}
-	}
-	if got := strings.Join(passed, " "); got != "orders bills" {
-		t.Errorf("passed of %q, want orders and bills", got)
-	}
-	if _, err := Only(a, []string{"["}, nil); err == nil {
-		t.Error("a pattern that cannot be read was taken")
-	}
-}

@@ -9,27 +9,6 @@ import (
 	"time"
 )
 
-func TestOnlyPassesTheChosenEvents(t *testing.T) {
-	var passed []string
-	a, err := Only(alerter(func(e Event) { passed = append(passed, e.Data.Entity+" "+e.Type) }), []string{"orders"}, []string{"missed", "incomplete"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entity := range []string{"orders", "bills"} {
-		for _, kind := range eventTypes {
-			if err := a.Alert(t.Context(), Event{Type: kind, Data: EventData{Entity: entity}}); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	if got, want := strings.Join(passed, ", "), "orders overdue.deadline.missed, orders overdue.deadline.incomplete"; got != want {
-		t.Errorf("passed %s, want %s", got, want)
-	}
-	if _, err := Only(a, nil, []string{"late"}); err == nil || !strings.Contains(err.Error(), `no event type is called "late"; use one of missed, incomplete, near`) {
-		t.Errorf("with an unknown type: %v", err)
-	}
-}
-
 // ofType returns a notification about events of a type.
 func ofType(kind string) Notification {
 	p := firing()

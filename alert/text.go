@@ -133,10 +133,7 @@ var mention = regexp.MustCompile(`((?:^|[^0-9A-Za-z])@|<)([!@#&0-9A-Za-z])|(\])(
 // shown returns a copy of p with show applied to every text from an event. A message id may have
 // line ends, which would look like further lines of the notification.
 func (p Notification) shown(show func(string) string) Notification {
-	p.Source, p.Labels = show(p.Source), maps.Clone(p.Labels)
-	for name, value := range p.Labels {
-		p.Labels[name] = show(value)
-	}
+	p.Source, p.Labels = show(p.Source), shownLabels(p.Labels, show)
 	if p.DeadLetters != nil {
 		d := *p.DeadLetters
 		d.Subscriptions = slices.Clone(d.Subscriptions)
@@ -168,10 +165,20 @@ func (e Event) shown(show func(string) string) Event {
 		b.Reason, b.Entities = show(b.Reason), slices.Clone(b.Entities)
 		for i := range b.Entities {
 			b.Entities[i].Entity = show(b.Entities[i].Entity)
+			b.Entities[i].Labels = shownLabels(b.Entities[i].Labels, show)
 		}
 		e.Blind = &b
 	}
+	e.Data.Labels = shownLabels(e.Data.Labels, show)
 	return e
+}
+
+func shownLabels(labels map[string]string, show func(string) string) map[string]string {
+	labels = maps.Clone(labels)
+	for name, value := range labels {
+		labels[name] = show(value)
+	}
+	return labels
 }
 
 // roughly returns d with a unit and no more digits than a reader needs.

@@ -39,7 +39,9 @@ type Config struct {
 	// Describe returns the description of a queue or topic, as it was at the instant since of our
 	// clock or later. The zero instant accepts any age. Its errors are those of entities.Source.
 	// nil: nothing is known of any entity.
-	Describe   func(ctx context.Context, name string, since time.Time) (entities.Info, error)
+	Describe func(ctx context.Context, name string, since time.Time) (entities.Info, error)
+	// Labels returns the labels of a queue or topic for its events, see alert.EventData. nil: none.
+	Labels     func(name string) map[string]string
 	Alerters   []alert.Alerter
 	Log        *zap.Logger           // nil: none
 	Registerer prometheus.Registerer // nil: none
@@ -108,6 +110,7 @@ func New(cfg Config) (*Worker, error) {
 	})
 	w.notifier = notify.New(notify.Config{
 		Namespace: cfg.Namespace,
+		Labels:    cfg.Labels,
 		Record:    &w.notified,
 		Shared:    cfg.Notified,
 		Scheduler: cfg.Scheduler,

@@ -66,14 +66,15 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 			next = append(next, activeSink{key, a, s.active[j].sink, s.active[j].ask})
 			continue
 		}
-		sink, ask, err := s.alerter(&a)
-		if err == nil {
-			sink, err = alert.Only(s.history.Record(sink), a.Entities, a.Events)
+		selection, err := a.Selection()
+		if err != nil {
+			return nil, err // it was checked before
 		}
+		sink, ask, err := s.alerter(&a)
 		if err != nil {
 			return nil, &config.Error{Err: fmt.Errorf("%s: %w", sinkAt(c, key, err), err)}
 		}
-		next = append(next, activeSink{key, a, sink, ask})
+		next = append(next, activeSink{key, a, selection.Only(s.history.Record(sink)), ask})
 	}
 	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e config.Entity) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
 		f, err := alert.NewForward(alert.ForwardConfig{

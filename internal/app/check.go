@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/config"
 	"overdue/internal/connect"
@@ -22,9 +21,6 @@ func Check(c *config.Config, r config.Role) error {
 		var err error
 		if a.ServiceBus == nil { // it takes a client, and says nothing before it is used
 			_, _, err = NewSink(a, nil)
-		}
-		if err == nil {
-			_, err = alert.Only(nil, a.Entities, a.Events)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", sinkAt(c, a.Key, err), err))

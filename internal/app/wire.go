@@ -211,7 +211,7 @@ func (p *Process) startMonitor(c *companions) (err error) {
 	cfg := monitor.Config{
 		Links: p.namespace.links, Scheduler: c.scheduler, Operations: c.operations, Deadlines: c.deadlines, Namespace: p.namespace.Host,
 		Queues: p.cfg.AllMonitorQueues(), Entities: p.cfg.MonitoredNames(),
-		Settings: p.catalog.Monitored, Describe: p.catalog.Describe, Known: p.catalog.Known, Adopt: catalog.Adoptions(p.cfg),
+		Settings: p.catalog.Monitored, Describe: p.catalog.Describe, Labels: p.catalog.Labels, Known: p.catalog.Known, Adopt: catalog.Adoptions(p.cfg),
 		Log: p.log.Named("monitor"), Registerer: p.registry,
 	}
 	if c.store != nil {

@@ -210,6 +210,14 @@ func (k *Catalog) Monitored(ctx context.Context, name string) monitor.Settings {
 	return s
 }
 
+// Labels are those that the configuration states of a queue or topic.
+func (k *Catalog) Labels(name string) map[string]string {
+	if e, _ := k.current.Load().Entity(name); e != nil {
+		return e.Labels
+	}
+	return nil
+}
+
 // Describe says how an entity was made, for the monitor, see monitor.Config.
 func (k *Catalog) Describe(ctx context.Context, name string, since time.Time) (entities.Info, error) {
 	info, err := k.store.LookupSince(ctx, name, since)

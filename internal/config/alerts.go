@@ -11,12 +11,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"overdue/alert"
 )
 
 // Alert is one sink of alerts. Exactly one of the kinds is given.
 type Alert struct {
 	Name     string   `mapstructure:"name"`
 	Entities []string `mapstructure:"entities"`
+	Labels   []string `mapstructure:"labels"`
 	Events   []string `mapstructure:"events"`
 	Title    string   `mapstructure:"title"`
 	Text     string   `mapstructure:"text"`
@@ -322,31 +325,47 @@ func (c *Config) IsSink(entity string) bool {
 	})
 }
 
+// Selection is the choice of events that the sink gets.
+func (a *Alert) Selection() (*alert.Selection, error) {
+	return alert.NewSelection(a.Entities, a.Labels, a.Events)
+}
+
 // checkFilters refuses filters of a sink that no event passes: a sink that stays silent looks like
 // a namespace where all is well.
 func (a *Alert) checkFilters(c *Config) error {
 	element, _, _ := strings.Cut(a.Key, ".")
+	selection, err := a.Selection()
+	if bad := (*alert.SettingError)(nil); errors.As(err, &bad) {
+		return fmt.Errorf("%s: %w", c.At(element+"."+bad.Key), err)
+	}
 	var errs []error
 	for _, pattern := range a.Entities {
 		errs = append(errs, c.Monitor.checkPattern(c.At(element+".entities"), pattern))
 	}
-	for _, name := range a.Events {
-		switch {
-		case !slices.Contains([]string{"missed", "incomplete", "near", "blind"}, name):
-			errs = append(errs, fmt.Errorf("%s: there are no events called %q; choose from missed, incomplete, near, blind", c.At(element+".events"), name))
-		case name == "near" && !slices.ContainsFunc(c.Monitor.Entities, func(e Entity) bool { return len(e.WarnBefore) > 0 && a.takes(e.Name()) }):
-			errs = append(errs, fmt.Errorf("%s: no event near can come, because no monitored entity of this sink has warnBefore; set monitor.entities[].warnBefore, or remove near",
-				c.At(element+".events")))
-		}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	passes := func(e Entity) bool { return selection.HasEntity(e.Name(), e.Labels) }
+	warns := func(e Entity) bool { return len(e.WarnBefore) > 0 && passes(e) }
+	switch all := c.Monitor.Entities; {
+	case len(a.Labels) > 0 && !slices.ContainsFunc(all, passes):
+		return fmt.Errorf("%s: no monitored entity of this sink has labels like these, so it gets no event; state them in monitor.entities[].labels, or change the matchers",
+			c.At(element+".labels"))
+	case len(all) > 0 && !slices.ContainsFunc(all, passes):
+		return fmt.Errorf("%s: no monitored entity is left, so the sink gets no event; exclude fewer", c.At(element+".entities"))
+	case slices.Contains(a.Events, "near") && !slices.ContainsFunc(all, warns):
+		return fmt.Errorf("%s: no event near can come, because no monitored entity of this sink has warnBefore; set monitor.entities[].warnBefore, or remove near",
+			c.At(element+".events"))
+	}
+	return nil
 }
 
 // checkPattern refuses a pattern that no monitored entity matches. Without monitor.entities any
-// name may be one. A pattern that is none is for the sink to refuse.
+// name may be one.
 func (m *Monitor) checkPattern(at, pattern string) error {
-	if !strings.ContainsAny(pattern, `*?[\`) {
-		if err := CheckEntity(pattern); err != nil {
+	plain, excludes := strings.CutPrefix(pattern, "!")
+	if !strings.ContainsAny(plain, `*?[\`) {
+		if err := CheckEntity(plain); err != nil {
 			return fmt.Errorf("%s: %w", at, err)
 		}
 	}
@@ -356,22 +375,17 @@ func (m *Monitor) checkPattern(at, pattern string) error {
 	names := make([]string, 0, len(m.Entities))
 	for i := range m.Entities {
 		name := m.Entities[i].Name()
-		if ok, err := path.Match(pattern, name); ok || err != nil {
+		if ok, _ := path.Match(strings.ToLower(plain), strings.ToLower(name)); ok { // the selection has checked it
 			return nil
 		}
 		names = append(names, name)
 	}
-	hint := "add it to monitor.entities, or remove it here"
-	if near := Nearest(pattern, names); near != "" {
+	effect, hint := "the sink gets no event", "add it to monitor.entities, or remove it here"
+	if excludes {
+		effect = "it excludes nothing"
+	}
+	if near := Nearest(plain, names); near != "" {
 		hint = fmt.Sprintf("did you mean %s?", near)
 	}
-	return fmt.Errorf("%s: %q matches no monitored entity, so the sink gets no event; %s", at, Clip(pattern), hint)
-}
-
-// takes reports whether the sink gets the events of an entity.
-func (a *Alert) takes(entity string) bool {
-	return len(a.Entities) == 0 || slices.ContainsFunc(a.Entities, func(pattern string) bool {
-		ok, _ := path.Match(pattern, entity) // a pattern that is none matches nothing
-		return ok
-	})
+	return fmt.Errorf("%s: %q matches no monitored entity, so %s; %s", at, Clip(pattern), effect, hint)
 }

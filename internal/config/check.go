@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
@@ -297,7 +298,7 @@ func (e *Entity) check(c *Config, key string, seen map[string]bool) error {
 	if c.isMonitorQueue(name) {
 		return fmt.Errorf("%s is %q, the monitor queue, which cannot monitor itself", place, e.Name())
 	}
-	if err := errors.Join(e.checkMade(c, key), e.checkForwardMissed(c, key), e.checkReminders(c, key)); err != nil {
+	if err := errors.Join(e.checkMade(c, key), e.checkForwardMissed(c, key), e.checkReminders(c, key), e.checkLabels(c, key)); err != nil {
 		return err
 	}
 	if !c.Embedded() || !c.Broker.Enabled {
@@ -420,6 +421,14 @@ func (e *Entity) checkReminders(c *Config, key string) error {
 			c.At(key+".warnBefore"), slices.Max(e.WarnBefore), of, within, of)
 	case len(e.WarnBefore) > maxWarnings:
 		return fmt.Errorf("%s has %d durations; give at most %d", c.At(key+".warnBefore"), len(e.WarnBefore), maxWarnings)
+	}
+	return nil
+}
+
+// checkLabels refuses labels that alerts and metrics cannot have.
+func (e *Entity) checkLabels(c *Config, key string) error {
+	if err := alert.CheckLabels(e.Labels); err != nil {
+		return fmt.Errorf("%s: %w", c.At(key+".labels"), err)
 	}
 	return nil
 }

@@ -90,6 +90,7 @@ type Entity struct {
 	Subscriptions                    []EntitySubscription `mapstructure:"subscriptions"`
 	ForwardMissedTo                  string               `mapstructure:"forwardMissedTo"`
 	ReportToSender                   bool                 `mapstructure:"reportToSender"`
+	Labels                           map[string]string    `mapstructure:"labels"`
 }
 
 // EntitySubscription is a subscription of a monitored topic.

@@ -33,14 +33,14 @@ var exampleElements = map[string][]exampleElement{
 	},
 	"monitor.entities": {
 		{keys: []string{"queue", "deadline", "completeWithin", "warnBefore", "adopt", "adoptEvery", "expire", "stampTTL", "defaultMessageTimeToLive",
-			"requiresSession", "deadLetteringOnMessageExpiration", "forwardMissedTo", "reportToSender"},
-			values: map[string]string{"queue": "orders", "deadline": "30s", "completeWithin": "2m", "warnBefore": "[5s, 10s]"}},
+			"requiresSession", "deadLetteringOnMessageExpiration", "forwardMissedTo", "reportToSender", "labels"},
+			values: map[string]string{"queue": "orders", "deadline": "30s", "completeWithin": "2m", "warnBefore": "[5s, 10s]", "labels": "{team: payments, severity: critical}"}},
 		{keys: []string{"topic", "deadline", "subscriptions"}, values: map[string]string{"topic": "events", "deadline": "1m"}},
 	},
 	"monitor.entities[].subscriptions": {{values: map[string]string{"name": "audit"}}},
 	"alerts": {
-		{keys: []string{"name", "entities", "events", "title", "text", "links", "group", "webhook"}, values: map[string]string{
-			"name": "on-call", "entities": "[orders]", "events": "[missed, incomplete, near]", "title": `"{{.Count}} late on {{.Where}}"`,
+		{keys: []string{"name", "entities", "labels", "events", "title", "text", "links", "group", "webhook"}, values: map[string]string{
+			"name": "on-call", "entities": "[orders]", "labels": "[team=payments]", "events": "[missed, incomplete, near]", "title": `"{{.Count}} late on {{.Where}}"`,
 			"links.dashboard": "https://grafana.example.com/d/overdue?var-entity={entity}", "links.runbook": "https://wiki.example.com/overdue/{entity}",
 			"webhook.url": "https://example.com/hook", "webhook.grouped": "true", "webhook.headers": "{X-Scope-OrgID: payments}"}},
 		{keys: []string{"alertmanager"}, values: map[string]string{"alertmanager.url": "http://127.0.0.1:9093",

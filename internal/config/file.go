@@ -364,7 +364,8 @@ func (l *layer) list(n *yaml.Node, path, shown string) ([]any, bool) {
 	return list, true
 }
 
-// follow resolves an alias; nil once the file unfolds to more nodes than it may.
+// follow resolves an alias; nil once the file unfolds to more nodes than it may, and for a tag that
+// is none of YAML's own.
 func (l *layer) follow(n *yaml.Node) *yaml.Node {
 	if l.nodes++; l.nodes > maxConfigNodes {
 		if l.nodes == maxConfigNodes+1 {
@@ -373,7 +374,11 @@ func (l *layer) follow(n *yaml.Node) *yaml.Node {
 		return nil
 	}
 	if n.Kind == yaml.AliasNode {
-		return n.Alias
+		n = n.Alias
+	}
+	if strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!") { // !audit* without quotes is a tag and no value
+		l.fail(n.Line, "%s is a YAML tag; put a value that begins with ! in quotes", Clip(n.Tag))
+		return nil
 	}
 	return n
 }

@@ -105,12 +105,12 @@ alerts: [{webhook: {url: "https://example.com/hook"}}]
 	if diff := cmp.Diff(wantQueues, c.Broker.Queues); diff != "" {
 		t.Errorf("queues (-want +got):\n%s", diff)
 	}
-	wantEntities := []Entity{{Queue: "orders", Deadline: 500 * time.Millisecond, WarnBefore: []time.Duration{}, AdoptEvery: 30 * time.Second, Expire: "auto", DeadLetteringOnMessageExpiration: true, Subscriptions: []EntitySubscription{}, StampTTL: true}}
+	wantEntities := []Entity{{Queue: "orders", Deadline: 500 * time.Millisecond, WarnBefore: []time.Duration{}, AdoptEvery: 30 * time.Second, Expire: "auto", DeadLetteringOnMessageExpiration: true, Subscriptions: []EntitySubscription{}, StampTTL: true, Labels: map[string]string{}}}
 	if diff := cmp.Diff(wantEntities, c.Monitor.Entities); diff != "" {
 		t.Errorf("entities (-want +got):\n%s", diff)
 	}
 	wantAlerts := []Alert{{
-		Name: "webhook", Key: "alerts[0].webhook", Entities: []string{}, Events: []string{},
+		Name: "webhook", Key: "alerts[0].webhook", Entities: []string{}, Labels: []string{}, Events: []string{},
 		Group:   Group{By: []string{"type", "entity", "subscription"}, Wait: 10 * time.Second, Interval: 5 * time.Minute, ResolveAfter: 15 * time.Minute},
 		Webhook: &Webhook{Server: Server{Request: Request{URL: "https://example.com/hook"}, Headers: map[string]string{}}, Timeout: 30 * time.Second},
 	}}

@@ -22,6 +22,16 @@ func TestSettingsWithoutEffectAreRefused(t *testing.T) {
 			":5: monitor.entities[0].warnBefore is 30s, and deadline is 30s"},
 		"a sink of an entity that is not monitored": {entities + hook("entities: [orders, billing]"),
 			`:7: alerts[0].entities: "billing" matches no monitored entity, so the sink gets no event; add it to monitor.entities`},
+		"all but an entity that is not monitored": {entities + hook(`entities: ["!billing"]`),
+			`:7: alerts[0].entities: "!billing" matches no monitored entity, so it excludes nothing; add it`},
+		"a sink of nothing": {entities + hook(`entities: ["!ord*"]`), ":7: alerts[0].entities: no monitored entity is left, so the sink gets no event; exclude fewer"},
+		"an exclusion that YAML takes for a tag": {entities + hook("entities:\n      - !orders"),
+			":8: !orders is a YAML tag; put a value that begins with ! in quotes"},
+		"a sink of labels that no entity has": {entities + hook("labels: team=payments"), ":7: alerts[0].labels: no monitored entity of this sink has labels like these"},
+		"a sink of labels without entities":   {hook("labels: [team!=payments]"), ":3: alerts[0].labels: no monitored entity of this sink has labels like these"},
+		"a sink of no label":                  {entities + hook("labels: [team]"), `:7: alerts[0].labels: "team" is no matcher`},
+		"a severity that there is not": {"broker: {autoCreate: true}\nmonitor: {entities: [{queue: orders, labels: {severity: high}}]}\n",
+			`:2: monitor.entities[0].labels: severity is "high"; choose from critical, error, warning, info`},
 		"a misspelt entity of a sink": {entities + hook("entities: order"), `so the sink gets no event; did you mean orders?`},
 		"a sink of a name that no entity has": {hook(`entities: ["my orders"]`),
 			`:3: alerts[0].entities: "my orders" is not the name of a queue`},
@@ -55,6 +65,7 @@ func TestSettingsWithoutEffectAreRefused(t *testing.T) {
 func TestSettingsWithEffectAreTaken(t *testing.T) {
 	for _, text := range []string{
 		"broker: {autoCreate: true}\nmonitor: {entities: [{queue: orders, deadline: 30s, warnBefore: 29s}]}\nalerts: [{webhook: {url: \"http://127.0.0.1/x\"}, entities: \"ord*\", events: [near, missed, incomplete]}]\n",
+		"broker: {autoCreate: true}\nmonitor: {entities: [{queue: orders, labels: {team: payments, tier: 1}}, {queue: bills}]}\nalerts: [{webhook: {url: \"http://127.0.0.1/x\"}, entities: \"!bills\", labels: [team=payments, tier=1]}]\n",
 		"alerts: [{webhook: {url: \"http://127.0.0.1/x\"}, entities: [orders, \"b*\"]}]\n", // any queue may be monitored
 		"heartbeat: {url: , interval: 1m}\ncanary: {queue: , interval: 1m}\n",              // what `config print` shows
 	} {

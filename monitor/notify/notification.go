@@ -76,7 +76,11 @@ func (n *Notifier) Notify(ctx context.Context, entity string, ref *scheduler.Ref
 
 // event makes the event each time: those that wait would take much memory.
 func (e *notification) event() alert.Event {
-	return EventOf(e.n.cfg.Namespace, e.entity, e.ref, e.missed)
+	event := EventOf(e.n.cfg.Namespace, e.entity, e.ref, e.missed)
+	if e.n.cfg.Labels != nil {
+		event.Data.Labels = e.n.cfg.Labels(event.Data.Entity)
+	}
+	return event
 }
 
 // claim sends the event, unless another process notifies of it. Then it asks again each second.

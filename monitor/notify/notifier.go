@@ -17,9 +17,10 @@ import (
 
 // Config configures a Notifier.
 type Config struct {
-	Namespace string  // host or host:port, for the source of events
-	Record    *Record // gets the events
-	Shared    Shared  // nil: this process is the only one
+	Namespace string                                // host or host:port, for the source of events
+	Labels    func(entity string) map[string]string // what the operator states of a queue or topic; nil: nothing
+	Record    *Record                               // gets the events
+	Shared    Shared                                // nil: this process is the only one
 	Scheduler *scheduler.Scheduler
 	Now       func() time.Time // the clock of the broker, never ahead
 	Yield     func()           // leaves digests to other monitors

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alert
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Labels of entities that mean something to Overdue. All others are the operator's own.
+const (
+	LabelTeam     = "team"
+	LabelService  = "service"
+	LabelSeverity = "severity" // in place of the severity that the sink has for missed deadlines
+	LabelRunbook  = "runbook"  // in place of the runbook of the sink
+)
+
+// Severities are the values of the label severity, the gravest first.
+var Severities = []string{"critical", "error", "warning", "info"}
+
+// Bounds of the labels of an entity.
+const (
+	maxEntityLabels = 16
+	maxLabelName    = 100 // bytes
+	maxLabelValue   = 200 // bytes
+)
+
+// labelName is how Prometheus lets labels and annotations be called.
+var labelName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// reservedLabels are names that alerts have for something else.
+var reservedLabels = []string{"alertname", "source", "message_id", "overflow"}
+
+// CheckLabels checks the labels of an entity.
+func CheckLabels(labels map[string]string) error {
+	if len(labels) > maxEntityLabels {
+		return fmt.Errorf("there are %d labels; give %d at most", len(labels), maxEntityLabels)
+	}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		switch value := labels[name]; {
+		case !labelName.MatchString(name) || len(name) > maxLabelName || strings.HasPrefix(name, "__"):
+			return fmt.Errorf("%.60q is not a name; use letters, digits and '_', and no digit or \"__\" in front", name)
+		case labelOf[name] != nil || slices.Contains(reservedLabels, name):
+			return fmt.Errorf("Overdue sets %s itself; use another name", name)
+		case value == "" || len(value) > maxLabelValue || !utf8.ValidString(value):
+			return fmt.Errorf("the value of %s is not UTF-8 of 1 to %d bytes", name, maxLabelValue)
+		}
+	}
+	if severity := labels[LabelSeverity]; severity != "" && !slices.Contains(Severities, severity) {
+		return fmt.Errorf("severity is %.60q; choose from %s", severity, strings.Join(Severities, ", "))
+	}
+	if err := checkLink(labels[LabelRunbook]); err != nil {
+		return errors.New("runbook: " + err.Error())
+	}
+	return nil
+}
