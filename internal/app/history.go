@@ -21,37 +21,43 @@ import (
 // startHistory opens the history: in memory alone, unless there is to be a file. No guarantee
 // depends on it, so a directory that cannot be written fails no start.
 func (p *Process) startHistory() {
-	if p.role.Monitor {
-		p.admin.History = history.InMemory()
+	c := history.Config{
+		Directory: historyDirectory(p.cfg, stateFolder),
+		Keep:      p.cfg.History.Keep,
+		MaxSize:   p.cfg.History.MaxSize,
+		Metrics:   p.registry,
+		Missing:   p.missing,
+		NoMonitor: !p.role.Monitor,
 	}
-	directory := historyDirectory(p.cfg, stateFolder)
-	if directory == "" {
-		return
+	if p.shared != nil {
+		c.Shared = p.shared.History()
+	}
+	h := p.openHistory(c)
+	if h == nil {
+		h = history.InMemory(c)
+	}
+	p.admin.History = h
+	p.life.Background("history", h.Run)
+}
+
+// openHistory opens the file of the history; nil if there is none.
+func (p *Process) openHistory(c history.Config) *history.History {
+	if c.Directory == "" {
+		return nil
 	}
 	log := p.log.Named("history")
 	writable := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "overdue_history_writable", Help: "Whether the file of the history can be written: 0 after a write that failed, or during one that takes longer than 10 s. What is not written waits in memory.",
 	})
 	writable.Set(1)
-	c := history.Config{
-		Directory: directory,
-		Keep:      p.cfg.History.Keep,
-		MaxSize:   p.cfg.History.MaxSize,
-		Metrics:   p.registry,
-		Missing:   p.missing,
-		NoMonitor: !p.role.Monitor,
-		Changed: func(err error) {
-			if err != nil {
-				writable.Set(0)
-				log.Warn("history cannot be written, trying again", zap.Error(err), zap.String("directory", directory), zap.String("next", "check the disk"))
-				return
-			}
-			writable.Set(1)
-			log.Info("history is written again")
-		},
-	}
-	if p.shared != nil {
-		c.Shared = p.shared.History()
+	c.Changed = func(err error) {
+		if err != nil {
+			writable.Set(0)
+			log.Warn("history cannot be written, trying again", zap.Error(err), zap.String("directory", c.Directory), zap.String("next", "check the disk"))
+			return
+		}
+		writable.Set(1)
+		log.Info("history is written again")
 	}
 	h, aside, err := history.Open(c)
 	if aside != "" {
@@ -59,13 +65,12 @@ func (p *Process) startHistory() {
 	}
 	if err != nil {
 		log.Warn("history is off", zap.Error(err), zap.String("next", "give it a directory that this process can write, in history.directory, or set history.enabled: false"))
-		return
+		return nil
 	}
 	p.registry.MustRegister(writable, prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "overdue_history_dropped_total", Help: "Missed deadlines that the history does not have, because its file could not be written, or not fast enough.",
 	}, func() float64 { return float64(h.Dropped()) }))
-	p.admin.History = h
-	p.life.Background("history", h.Run)
+	return h
 }
 
 // missing returns an error if the namespace says that it has no such queue, topic or subscription.

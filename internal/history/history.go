@@ -64,19 +64,21 @@ type History struct {
 	mu        sync.Mutex
 	latest    []*entry // once it is full, the oldest is at next
 	next      int
-	byID      map[string]*entry // the same, by the id of the event
-	unwritten int               // events that came since the last write
-	dropped   uint64            // missed deadlines that left the memory before they were written
-	lost      Gap               // what was dropped since the last write
-	failed    bool              // the file cannot be written
-	written   time.Time         // when that last succeeded; zero = not yet
+	byID      map[string]*entry        // the same, by the id of the event
+	unwritten int                      // events that came since the last write
+	dropped   uint64                   // missed deadlines that left the memory before they were written
+	lost      Gap                      // what was dropped since the last write
+	failed    bool                     // the file cannot be written
+	written   time.Time                // when that last succeeded; zero = not yet
+	last      map[series]slack.Buckets // what was counted by the last write
+	totals    totals
+	unknown   verdictRing
 
 	half chan struct{} // gets a value while half of what may wait is there
 
 	// Of Run alone:
-	last  map[series]slack.Buckets // what was counted by the last write
-	clock time.Time                // what is older than Keep by it is removed
-	read  time.Time                // the machine's clock at the last reading, with its monotonic reading
+	clock time.Time // what is older than Keep by it is removed
+	read  time.Time // the machine's clock at the last reading, with its monotonic reading
 }
 
 // A Notification is one event, the sinks that took it, and those that have not taken it so far. A
@@ -122,23 +124,29 @@ func isKept(e *alert.Event) bool {
 	return e.Type == alert.TypeMissed || e.Type == alert.TypeIncomplete
 }
 
-// InMemory returns a history that ends with the process.
-func InMemory() *History { return &History{began: time.Now()} }
+// InMemory returns a history that ends with the process. It needs no Directory.
+func InMemory(c Config) *History { return newHistory(c, time.Now()) }
+
+func newHistory(c Config, now time.Time) *History {
+	return &History{
+		cfg:    c,
+		began:  now,
+		half:   make(chan struct{}, 1),
+		last:   map[series]slack.Buckets{},
+		totals: newTotals(now.UTC()),
+	}
+}
 
 // Open opens the history in its directory, which it makes if need be, and begins with the latest
 // missed deadlines that are there. A damaged file is moved aside; then aside is its new name.
 func Open(c Config) (h *History, aside string, err error) {
 	now := time.Now()
-	h = &History{
-		cfg:   c,
-		began: now,
-		half:  make(chan struct{}, 1),
-		last:  map[series]slack.Buckets{},
-	}
+	h = newHistory(c, now)
 	if h.file, aside, err = openStore(c.Directory, now); err != nil {
 		return nil, aside, err
 	}
 	h.resume(h.file.clock, now)
+	h.totals, h.unknown.latest = h.file.totals, h.file.unknown
 	var latest []*entry
 	// Records that cannot be read are left out: they are no reason to keep no history.
 	_ = h.file.each(kindMissed, time.Time{}, func(_ time.Time, _ string, v []byte) bool {

@@ -117,13 +117,19 @@ func (h *History) Minutes(since time.Time, matches func(name string) bool, limit
 // eachCount calls do with what was counted since a time, the latest first, until it has enough.
 func (h *History) eachCount(since time.Time, do func(minute time.Time, s series, c slack.Buckets) (more bool)) error {
 	return h.file.each(kindCount, since, func(minute time.Time, rest string, v []byte) bool {
-		parts := strings.Split(rest, "\x00")
-		c, err := slack.Parse(v)
-		if err != nil || len(parts) != 3 {
-			return true // unreadable
-		}
-		return do(minute, series{parts[0], parts[1], parts[2]}, c)
+		of, c, ok := parseCount(rest, v)
+		return !ok || do(minute, of, c)
 	})
+}
+
+// parseCount reads the record of a count. rest is what its key has beyond its minute and kind.
+func parseCount(rest string, v []byte) (of series, c slack.Buckets, ok bool) {
+	parts := strings.Split(rest, "\x00")
+	c, err := slack.Parse(v)
+	if err != nil || len(parts) != 3 {
+		return series{}, nil, false
+	}
+	return series{parts[0], parts[1], parts[2]}, c, true
 }
 
 // Slack sums up the settlements of each entity that matches, since a time.

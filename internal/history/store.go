@@ -40,9 +40,12 @@ const (
 var (
 	recordsBucket = []byte("records v2")
 	stateBucket   = []byte("state v2")
+	totalsBucket  = []byte("totals")
+	unknownBucket = []byte("unknown")
 	clockKey      = []byte("clock")
 	writtenKey    = []byte("written") // the machine's clock at the last write
 	beginKey      = []byte("begin")   // the file has nothing before: time, reason
+	totalsKey     = []byte("totals")  // since when the totals count
 )
 
 // A kind of records. The key of a record has its time, its kind, and what tells it from others.
@@ -79,6 +82,10 @@ type store struct {
 	db    boltcheck.DB
 	bytes int64     // of all records; only writes change it
 	clock time.Time // as it was last written; zero = never
+
+	// As they were when it was opened:
+	totals  totals
+	unknown []Unknown // the oldest first
 }
 
 // openStore opens the file of a directory. now is the machine's clock.
@@ -132,6 +139,12 @@ func (s *store) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.readTotals(tx, now); err != nil {
+		return err
+	}
+	if s.unknown, err = readUnknown(tx); err != nil {
+		return err
+	}
 	s.clock = timeOf(state.Get(clockKey))
 	written := timeOf(state.Get(writtenKey))
 	switch {
@@ -153,14 +166,20 @@ func (s *store) close() error {
 // A batch is what is written at once.
 type batch struct {
 	entries []*entry
-	missed  []Notification // of entries, as they were
+	missed  []Notification           // of entries, as they were
+	sampled map[series]slack.Buckets // what was counted by then
 	minute  time.Time
 	counts  map[series]slack.Buckets // in that minute
-	gap     Gap                      // what was dropped; the zero value is none
-	added   []alert.Event            // of missed, by write: those that the file did not have
+	totals  map[series]uint64        // those that it changes, as they are then
+	unknown []Unknown
+	judged  uint64        // how many unknown verdicts there were by then
+	gap     Gap           // what was dropped; the zero value is none
+	added   []alert.Event // of missed, by write: those that the file did not have
 }
 
-func (b *batch) empty() bool { return len(b.missed)+len(b.counts) == 0 && b.gap.To.IsZero() }
+func (b *batch) empty() bool {
+	return len(b.missed)+len(b.counts)+len(b.unknown) == 0 && b.gap.To.IsZero()
+}
 
 // write adds a batch, all or nothing. Its size is bounded by what may wait in memory.
 func (s *store) write(b *batch, clock, now time.Time) error {
@@ -169,6 +188,8 @@ func (s *store) write(b *batch, clock, now time.Time) error {
 		state := tx.Bucket(stateBucket)
 		return errors.Join(
 			s.putAll(tx.Bucket(recordsBucket), b),
+			putTotals(tx.Bucket(totalsBucket), b),
+			putUnknown(tx.Bucket(unknownBucket), b.unknown),
 			state.Put(clockKey, encodeTime(clock.Unix())),
 			state.Put(writtenKey, encodeTime(now.Unix())),
 		)

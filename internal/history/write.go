@@ -101,17 +101,24 @@ func (h *History) writeUntil(ctx context.Context) error {
 		}
 		h.flush(ctx, time.Now())
 	}
+	if h.file == nil {
+		return nil
+	}
 	return h.file.close()
 }
 
 // flush writes everything that waits in one transaction, and shares it then. Records that
 // cannot be written wait on.
 func (h *History) flush(ctx context.Context, now time.Time) {
+	if h.file == nil {
+		h.count(ctx, now)
+		return
+	}
 	late := time.AfterFunc(lateAfter, func() { h.report(errLate) })
 	defer late.Stop()
-	totals, sampleErr := h.sample()
+	sampled, sampleErr := h.sample()
 	h.advance(now)
-	b := h.beginWrite(totals, now)
+	b := h.beginWrite(sampled, now)
 	h.mu.Lock()
 	idle := b.empty() && !h.failed && now.Sub(h.written).Abs() < pruneInterval
 	h.mu.Unlock()
@@ -119,23 +126,29 @@ func (h *History) flush(ctx context.Context, now time.Time) {
 		return
 	}
 	err := h.file.write(b, h.clock, now)
-	if err == nil {
-		maps.Copy(h.last, totals)
-	}
 	h.endWrite(b, now, err)
 	pruneErr := h.file.prune(ctx, h.clock.Add(-h.cfg.Keep), now.Add(future), h.cfg.MaxSize)
 	late.Stop()
 	h.report(errors.Join(sampleErr, err, pruneErr))
-	if err == nil && h.cfg.Shared != nil {
+	if err == nil {
 		h.share(context.WithoutCancel(ctx), b) // a stop must not take what happened last from the others
 	}
 }
 
+// count does without a file what a write does with one: it adds up the verdicts, and shares those
+// that are unknown.
+func (h *History) count(ctx context.Context, now time.Time) {
+	sampled, _ := h.sample() // what cannot be read now is counted later
+	b := h.beginWrite(sampled, now)
+	h.endWrite(b, now, nil)
+	h.share(context.WithoutCancel(ctx), b)
+}
+
 // beginWrite returns what waits, which counts as dropped no sooner than the write has failed.
-func (h *History) beginWrite(totals map[series]slack.Buckets, now time.Time) *batch {
+func (h *History) beginWrite(sampled map[series]slack.Buckets, now time.Time) *batch {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b := h.waitingLocked(totals, now)
+	b := h.waitingLocked(sampled, now)
 	for _, e := range b.entries {
 		e.inWrite = true
 	}
@@ -151,9 +164,17 @@ func (h *History) waiting() []Notification {
 
 // waitingLocked returns what the file has yet to get. Counts since the last write are of the present
 // minute.
-func (h *History) waitingLocked(totals map[series]slack.Buckets, now time.Time) *batch {
-	b := &batch{minute: now.Truncate(time.Minute), counts: map[series]slack.Buckets{}, gap: h.lost}
-	for s, all := range totals {
+func (h *History) waitingLocked(sampled map[series]slack.Buckets, now time.Time) *batch {
+	b := &batch{
+		sampled: sampled,
+		minute:  now.Truncate(time.Minute),
+		counts:  map[series]slack.Buckets{},
+		totals:  map[series]uint64{},
+		unknown: h.unknown.unsaved(),
+		judged:  h.unknown.added,
+		gap:     h.lost,
+	}
+	for s, all := range sampled {
 		more := all
 		if s.kind != kindOutstanding {
 			more = all.Since(h.last[s])
@@ -161,6 +182,13 @@ func (h *History) waitingLocked(totals map[series]slack.Buckets, now time.Time) 
 		if len(more) > 0 {
 			b.counts[s] = more
 		}
+		if s.isTotalled() && len(more) > 0 {
+			name := h.totals.nameOf(s)
+			b.totals[name] = max(b.totals[name], h.totals.ever[name]) + more[0]
+		}
+	}
+	if h.file == nil {
+		return b
 	}
 	for _, e := range h.latest {
 		if e.waitsForFile() {
@@ -191,6 +219,9 @@ func (h *History) endWrite(b *batch, now time.Time, err error) {
 		h.lost = Gap{}
 	}
 	h.unwritten, h.written = 0, now
+	h.totals.add(b)
+	maps.Copy(h.last, b.sampled)
+	h.unknown.saved = b.judged
 }
 
 // report says when writes begin to fail, and when they succeed again.
@@ -208,7 +239,7 @@ func (h *History) report(err error) {
 // how it ended.
 var counted = map[string]struct{ kind, name, result string }{
 	"overdue_sends_total":           {"sends", "entity", "result"},
-	"overdue_deadlines_total":       {"deadlines", "entity", "verdict"},
+	"overdue_deadlines_total":       {kindDeadlines, "entity", "verdict"},
 	"overdue_alerts_total":          {"alerts", "sink", "result"},
 	"overdue_outstanding_deadlines": {kindOutstanding, "entity", ""},
 }
@@ -239,13 +270,16 @@ func (s series) add(was, more slack.Buckets) slack.Buckets {
 
 // sample reads from the metrics what has been counted, and the gauges above 0.
 func (h *History) sample() (map[series]slack.Buckets, error) {
-	totals := map[series]slack.Buckets{}
+	sampled := map[series]slack.Buckets{}
+	if h.cfg.Metrics == nil {
+		return sampled, nil
+	}
 	families, err := h.cfg.Metrics.Gather()
 	if err != nil && len(families) == 0 {
-		return totals, fmt.Errorf("history: read the metrics: %w", err)
+		return sampled, fmt.Errorf("history: read the metrics: %w", err)
 	}
 	for name, s := range slack.Read(families) {
-		totals[series{kind: kindLeft, name: name}], totals[series{kind: kindTaken, name: name}] = s.Left, s.Taken
+		sampled[series{kind: kindLeft, name: name}], sampled[series{kind: kindTaken, name: name}] = s.Left, s.Taken
 	}
 	for _, f := range families {
 		c := counted[f.GetName()]
@@ -260,16 +294,19 @@ func (h *History) sample() (map[series]slack.Buckets, error) {
 				}
 			}
 			if n := m.GetCounter().GetValue() + m.GetGauge().GetValue(); s.kind != "" && n >= 1 {
-				totals[s] = slack.Buckets{0: totals[s][0] + uint64(n)}
+				sampled[s] = slack.Buckets{0: sampled[s][0] + uint64(n)}
 			}
 		}
 	}
-	return totals, nil
+	return sampled, nil
 }
 
-// share adds the missed deadlines that have just been written to the history of the fleet. Records
-// that Redis does not take are in the file of this process alone.
+// share adds what has just been written to the history of the fleet: missed deadlines and unknown
+// verdicts. Records that Redis does not take are in the history of this process alone.
 func (h *History) share(ctx context.Context, b *batch) {
+	if h.cfg.Shared == nil {
+		return
+	}
 	var missed []string
 	slices.SortFunc(b.added, func(a, b alert.Event) int { return a.Data.Deadline.Compare(b.Data.Deadline) }) // Redis forgets the first
 	for i := range b.added {
@@ -280,5 +317,8 @@ func (h *History) share(ctx context.Context, b *batch) {
 	if len(missed) > 0 {
 		// That Redis fails is reported where its circuit is.
 		_ = h.cfg.Shared.Add(ctx, missed, h.cfg.Keep)
+	}
+	if len(b.unknown) > 0 {
+		_ = h.cfg.Shared.AddUnknown(ctx, encodeUnknown(b.unknown), h.cfg.Keep) // likewise
 	}
 }

@@ -228,7 +228,8 @@ const (
 	MostRecord = 8 << 10
 )
 
-// History is the latest missed deadlines of the fleet, as the processes wrote them.
+// History is the latest missed deadlines and unknown verdicts of the fleet, as the processes wrote
+// them.
 type History struct{ c *circuit }
 
 // History is that of the fleet.
@@ -242,17 +243,37 @@ func (s *Store) History() *History {
 
 func (h *History) missed() string { return h.c.s.key("h", "missed") }
 
+func (h *History) unknown() string { return h.c.s.key("h", "unknown") }
+
 // Add adds missed deadlines, which are kept for a while.
 func (h *History) Add(ctx context.Context, missed []string, keep time.Duration) error {
+	return h.add(ctx, h.missed(), missed, keep)
+}
+
+// AddUnknown likewise adds unknown verdicts.
+func (h *History) AddUnknown(ctx context.Context, unknown []string, keep time.Duration) error {
+	return h.add(ctx, h.unknown(), unknown, keep)
+}
+
+func (h *History) add(ctx context.Context, list string, records []string, keep time.Duration) error {
 	return h.c.do(ctx, func(ctx context.Context) error {
-		return deliver(ctx, h.c.s.client, h.missed(), MostMissed, keep, missed[max(0, len(missed)-MostMissed):])
+		return deliver(ctx, h.c.s.client, list, MostMissed, keep, records[max(0, len(records)-MostMissed):])
 	})
 }
 
 // Missed returns the latest missed deadlines, the oldest first.
-func (h *History) Missed(ctx context.Context) (records []string, err error) {
+func (h *History) Missed(ctx context.Context) ([]string, error) {
+	return h.latest(ctx, h.missed(), MostMissed)
+}
+
+// Unknown likewise returns unknown verdicts, up to a limit.
+func (h *History) Unknown(ctx context.Context, limit int) ([]string, error) {
+	return h.latest(ctx, h.unknown(), limit)
+}
+
+func (h *History) latest(ctx context.Context, list string, limit int) (records []string, err error) {
 	err = h.c.do(ctx, func(ctx context.Context) (err error) {
-		records, err = latest(ctx, h.c.s.client, h.missed(), MostMissed)
+		records, err = latest(ctx, h.c.s.client, list, limit)
 		return err
 	})
 	return records, err

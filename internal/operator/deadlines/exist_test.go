@@ -81,7 +81,7 @@ func TestAnEntityThatDoesNotExistIsAnError(t *testing.T) {
 func TestNoTraceOfAMessageInAHistoryWithGapsSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
-		o := ExplainOptions{Place: orders, MessageID: "m", History: history.InMemory()}
+		o := ExplainOptions{Place: orders, MessageID: "m", History: history.InMemory(history.Config{})}
 		x, err := Explain(t.Context(), s.source, o)
 		if err != nil || !strings.Contains(x.Note, "until 2000-01-01 00:00:00Z: this process keeps no history") {
 			t.Errorf("Explain = %+v, %v; want a note of the gap", x, err)
