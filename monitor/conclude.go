@@ -28,7 +28,7 @@ func (e *entity) conclude(ctx context.Context, wt *watch) {
 		e.end(wt)
 		e.notify(ctx, wt)
 	case stateMet:
-		e.finish(ctx, wt, metrics.Met)
+		e.finish(ctx, wt, isMet)
 	case stateGone, stateUnexplained:
 		e.concludeGone(ctx, wt)
 	case stateWaiting:
@@ -44,10 +44,10 @@ func (e *entity) end(wt *watch) {
 	wt.ended = true
 }
 
-// finish ends wt, whose deadline was not missed.
-func (e *entity) finish(ctx context.Context, wt *watch, verdict string) {
+// finish ends wt, whose deadline was not missed. why says why nobody can tell, or isMet.
+func (e *entity) finish(ctx context.Context, wt *watch, why string) {
 	e.end(wt)
-	e.w.countGone(e.name, wt.reference(), verdict)
+	e.w.countGone(wt.reference(), wt.unknown(e.name, why))
 	for _, c := range wt.companions {
 		c.Done(ctx, nil)
 	}
@@ -59,9 +59,9 @@ func (e *entity) postpone(ctx context.Context, wt *watch) {
 	next := wt.nextReminder(&e.settings)
 	switch {
 	case next.IsZero() && wt.judgement.Assumed:
-		e.finish(ctx, wt, metrics.Unknown)
+		e.finish(ctx, wt, whyAssumed)
 	case next.IsZero():
-		e.finish(ctx, wt, metrics.Met) // nothing is left to notify of
+		e.finish(ctx, wt, isMet) // nothing is left to notify of
 	case !isNear(&e.w.clock, next):
 		e.rewrite(ctx, wt, next.Add(e.w.clock.Grain()))
 	default:
@@ -163,7 +163,7 @@ func (e *entity) concludeGone(ctx context.Context, wt *watch) {
 	mayComeLate := !proven || !e.letters.areTaken() || isBeingSettled
 	switch {
 	case known && latest.Before(wt.deadline) && !e.settings.sessions:
-		e.finish(ctx, wt, metrics.Met)
+		e.finish(ctx, wt, isMet)
 	case proven && e.settings.drops && !isBeingSettled:
 		e.missUnread(ctx, wt, reasonDropped)
 	case wt.state == stateGone && mayComeLate:
@@ -178,7 +178,7 @@ func (e *entity) concludeGone(ctx context.Context, wt *watch) {
 			c.Done(ctx, nil)
 		}
 	default:
-		e.finish(ctx, wt, e.verdictOf(true, wt.deadline, wt.seenAt))
+		e.finish(ctx, wt, e.doubtOf(true, wt.deadline, wt.seenAt))
 	}
 }
 
@@ -193,27 +193,34 @@ func (e *entity) missUnread(ctx context.Context, wt *watch, reason string) {
 	e.conclude(ctx, wt)
 }
 
-// verdictOf is the verdict about a message that is gone and in no dead-letter queue. late says that
-// it may have been there at its deadline. Then only letters that stay show that it was received.
-// seen is when it was last seen, by our clock: until then it had no letter.
-func (e *entity) verdictOf(late bool, deadline, seen time.Time) string {
+// doubtOf returns why nobody can tell what became of a message that is gone and in no dead-letter
+// queue, or isMet. late says that it may have been there at its deadline. Then only letters that
+// stay show that it was received. seen is when it was last seen, by our clock: until then it had no
+// letter.
+func (e *entity) doubtOf(late bool, deadline, seen time.Time) (why string) {
 	expired := time.Now().Add(deadline.Sub(e.w.clock.Latest()))
-	if late && (e.settings.drops || !e.letters.stayedSince(duration.Later(expired, seen))) {
-		return metrics.Unknown
+	switch {
+	case !late:
+		return isMet
+	case e.settings.drops:
+		return whyDropped
+	case !e.letters.stayedSince(duration.Later(expired, seen)):
+		return whyTaken
 	}
-	return metrics.Met
+	return isMet
 }
 
-// countGone counts the verdict of a message that is gone. If it only had to be completed in time
-// and was not, it has been counted.
-func (w *Worker) countGone(entity string, r *scheduler.Reference, verdict string) {
-	if r.Stated == scheduler.StatedComplete && r.Incomplete {
-		return
+// countGone counts the verdict of a message that is gone: it is u, unless that has no reason. If the
+// message only had to be completed in time and was not, it has been counted.
+func (w *Worker) countGone(r *scheduler.Reference, u Unknown) {
+	switch {
+	case r.Stated == scheduler.StatedComplete && r.Incomplete:
+	case w.cfg.Scheduler.Refused(u.Entity, r): // it never was on its queue
+	case u.Why == isMet:
+		w.metrics.Verdict(u.Entity, metrics.Met)
+	default:
+		w.noteUnknown(u)
 	}
-	if w.cfg.Scheduler.Refused(entity, r) {
-		return // it never was on its queue
-	}
-	w.metrics.Verdict(entity, verdict)
 }
 
 // missed describes the missed deadline of m, the dead letter of wt.

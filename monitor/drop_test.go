@@ -3,6 +3,7 @@
 package monitor_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +61,8 @@ func TestQueueThatDropsIsLeftAlone(t *testing.T) {
 		s.wantNotified()
 		if met, unknown := s.Verdicts(workQueue, "met"), s.Verdicts(workQueue, "unknown"); met+unknown != 2 || unknown == 0 {
 			s.Errorf("%v met and %v unknown", met, unknown)
+		} else if u := <-s.unknown; !strings.Contains(u.Why, "drops") || len(s.unknown) != int(unknown)-1 {
+			s.Errorf("the first of %v unknown ones is %+v, want the reason that its queue drops", unknown, u)
 		}
 		s.Settled(time.Second)
 	})

@@ -30,6 +30,9 @@ func TestSettledLateIsUnknownUntilDeadLettersAreSeenToStay(t *testing.T) {
 			want := map[string]float64{"met": 0, "unknown": 1}
 			if known {
 				want = map[string]float64{"met": 1, "unknown": 0}
+				s.wantUnknown("")
+			} else {
+				s.wantUnknown("dead letters may have been taken away", "m")
 			}
 			for verdict, n := range want {
 				if got := s.Verdicts(workQueue, verdict); got != n {

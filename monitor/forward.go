@@ -9,7 +9,6 @@ import (
 
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
-	"overdue/monitor/metrics"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 
@@ -29,7 +28,7 @@ const maxHops = 5
 func (e *entity) follow(ctx context.Context, c *intake.Companion, ref *scheduler.Reference, hops int) {
 	if hops == maxHops {
 		e.log.Warn("message forwarded too often: its deadline is no longer watched", zap.String("message_id", ref.MessageID), zap.Int("forwards", maxHops), zap.String("next", "check forwardTo of the entities for a cycle"))
-		e.w.metrics.Verdict(e.name, metrics.Unknown)
+		e.w.noteUnknown(newRule(c, *ref, nil).unknown(e.name, whyForwarded))
 		c.Done(ctx, nil)
 		return
 	}

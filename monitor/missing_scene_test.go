@@ -67,8 +67,10 @@ func TestCompanionsOfADeletedQueueAreGivenUp(t *testing.T) {
 	companionsOfEachKind(t, func(s *scene, send func(string) time.Time) {
 		const n = 20
 		var due time.Time
+		var ids []string
 		for i := range n {
-			due = send(fmt.Sprint("m-", i))
+			ids = append(ids, fmt.Sprintf("m-%02d", i))
+			due = send(ids[i])
 		}
 		s.Must(s.Namespace.Broker.Default().DeleteQueue(workQueue))
 		before := s.Operations("")
@@ -81,10 +83,14 @@ func TestCompanionsOfADeletedQueueAreGivenUp(t *testing.T) {
 		if dead := len(s.Dead(monitorQueue)); dead != 0 || len(s.Hook.Events()) != 0 {
 			s.Errorf("%d companions were dead-lettered and %d events notified, want neither", dead, len(s.Hook.Events()))
 		}
-		if s.slots {
-			return // nobody knows of how many messages
+		got := s.Verdicts(workQueue, "unknown")
+		if s.slots { // nobody knows of how many messages
+			if u := <-s.unknown; got != 1 || u.From.IsZero() || !u.From.Before(u.Deadline) || u.MessageID != "" {
+				s.Errorf("%v verdicts are unknown, the first %+v, want one about the window of the slot", got, u)
+			}
+			return
 		}
-		if got := s.Verdicts(workQueue, "unknown"); got != n {
+		if s.wantUnknown("does not exist", ids...); got != n {
 			s.Errorf("%v deadlines are counted as unknown, want %d", got, n)
 		}
 		if ops := s.Operations("") - before; ops > 120*n {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"overdue/monitor/intake"
-	"overdue/monitor/metrics"
 )
 
 // letterWait is how long a dead letter may take until it can be read. Service Bus clears away
@@ -42,7 +41,7 @@ func (e *entity) read(ctx context.Context, rules []*rule) {
 	for _, rl := range rules {
 		switch {
 		case isMissing && e.isGivenUp(rl.due()):
-			e.w.metrics.Verdict(e.name, metrics.Unknown)
+			e.w.noteUnknown(rl.unknown(e.name, whyMissing))
 			rl.companion.Done(ctx, nil)
 		case isMissing:
 			r.readLater(ctx, rl, e.w.missingWait(e.missingSince))
@@ -61,7 +60,7 @@ func (e *entity) endUnread(ctx context.Context, rl *rule) bool {
 	case rl.slot != nil && (e.settings.partitioned || e.settings.topic):
 		rl.companion.Refuse(ctx, intake.Malformed, noSlots)
 	case rl.slot == nil && rl.hops == 0 && !rl.ref.WithoutID() && e.w.cfg.Scheduler.Settled(e.name, &rl.ref):
-		e.w.countGone(e.name, &rl.ref, metrics.Met)
+		e.w.countGone(&rl.ref, rl.unknown(e.name, isMet))
 		rl.companion.Done(ctx, nil)
 	default:
 		return false
@@ -89,7 +88,7 @@ func (r *reading) conclude(ctx context.Context, rl *rule) {
 		r.readLater(ctx, rl, letterWait)
 	default:
 		if rl.slot == nil && !rl.ref.Sent.IsZero() { // otherwise there may have been no message
-			e.w.countGone(e.name, &rl.ref, e.verdictOf(late, rl.ref.Deadline, time.Time{}))
+			e.w.countGone(&rl.ref, rl.unknown(e.name, e.doubtOf(late, rl.ref.Deadline, time.Time{})))
 		}
 		rl.companion.Done(ctx, nil)
 	}

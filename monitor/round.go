@@ -9,7 +9,6 @@ import (
 
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/judge"
-	"overdue/monitor/metrics"
 	"overdue/monitor/search"
 )
 
@@ -32,7 +31,7 @@ func (e *entity) check(ctx context.Context, due []*watch, run func(context.Conte
 		case wt.isDecided():
 			e.conclude(ctx, wt)
 		case isMissing && e.isGivenUp(wt.deadline):
-			e.finish(ctx, wt, metrics.Unknown)
+			e.finish(ctx, wt, whyMissing)
 		case isMissing:
 			e.checkLater(ctx, wt, e.w.missingWait(e.missingSince))
 		case err != nil:

@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,24 @@ type scene struct {
 	monitorLinks     *link.Namespace                          // of the last monitor
 	moreHooks        []string                                 // hosts of further webhooks
 	groups           func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
+	unknown          chan monitor.Unknown                     // gets the unknown verdicts
+}
+
+// wantUnknown wants an unknown verdict about each of these messages, for that reason, and no others.
+func (s *scene) wantUnknown(why string, ids ...string) {
+	s.Helper()
+	var got []string
+	for n := len(s.unknown); n > 0; n-- {
+		u := <-s.unknown
+		got = append(got, u.MessageID)
+		if !strings.Contains(u.Why, why) || u.Deadline.IsZero() || u.Judged.Before(u.Deadline) {
+			s.Errorf("%+v, want the reason %q, a deadline and a verdict after it", u, why)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, ids) {
+		s.Errorf("unknown are %q, want %q", got, ids)
+	}
 }
 
 // play runs a scene on fake time.
@@ -86,6 +105,7 @@ func play(t *testing.T, act func(*scene), configure ...func(*scene, *broker.Conf
 		options.RetryOptions = azservicebus.RetryOptions{MaxRetries: 9, RetryDelay: 200 * time.Millisecond, MaxRetryDelay: 500 * time.Millisecond}
 		s.sending = brokertest.NewClient(t, s.Namespace.ConnectionString(), options)
 		s.senders = map[string]*azservicebus.Sender{}
+		s.unknown = make(chan monitor.Unknown, 10_000)
 		act(s)
 	})
 }
@@ -134,6 +154,7 @@ func (s *scene) startMonitor() (stop func()) {
 		Namespace: "overdue.test", Settings: func(context.Context, string) monitor.Settings { return s.settings },
 		Known: func() []string { return slices.Collect(maps.Keys(s.monitored)) }, Describe: s.describe, Alerters: alerters, Log: s.Logger(), Registerer: registry, Operations: counter,
 	}
+	cfg.Unknown = func(u monitor.Unknown) { s.unknown <- u }
 	cfg.Deadlines = operations.NewDeadlines(registry)
 	cfg.Deadlines.SetCanary(s.canary)
 	for _, name := range s.Adopt {

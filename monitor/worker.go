@@ -49,6 +49,7 @@ type Config struct {
 	Deadlines  *operations.Deadlines // nil: registered here
 	Notified   notify.Shared         // nil: this process is the only one
 	Entities   []string              // monitored ones that are known from the start: their series are at 0
+	Unknown    func(Unknown)         // gets each unknown verdict, and must not block; may be nil
 	Known      func() []string       // further ones that may have companions; may be nil
 	Adopt      []adopt.Entity        // entities whose messages get companions although no endpoint saw them
 }

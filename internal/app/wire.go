@@ -16,6 +16,7 @@ import (
 	"overdue/internal/catalog"
 	"overdue/internal/config"
 	"overdue/internal/connect"
+	"overdue/internal/history"
 	"overdue/internal/operations"
 	"overdue/internal/servicebus/link"
 	"overdue/internal/slack"
@@ -214,6 +215,7 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		Settings: p.catalog.Monitored, Describe: p.catalog.Describe, Labels: p.catalog.Labels, Known: p.catalog.Known, Adopt: catalog.Adoptions(p.cfg),
 		Log: p.log.Named("monitor"), Registerer: p.registry,
 	}
+	cfg.Unknown = func(u monitor.Unknown) { p.admin.History.AddUnknown(history.Unknown(u)) }
 	if c.store != nil {
 		cfg.Store = c.store
 	}
