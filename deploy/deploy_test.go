@@ -64,6 +64,9 @@ func TestTheRouteOfAlertmanagerLeadsToTheReceivers(t *testing.T) {
 		"alertname=OverdueSinkFails severity=warning":    "overdue-tickets",
 		"alertname=OverdueDeadlineMissed severity=info":  "overdue-owners",
 		"alertname=KubePodCrashLooping severity=warning": "others",
+		// Those of the sink alertmanager.
+		"alertname=OverdueDeadlineMissed severity=critical source=contoso": "overdue-owners",
+		"alertname=OverdueDeadlineNear severity=warning source=contoso":    "overdue-owners",
 	} {
 		args := []string{"config", "routes", "test", "--config.file=alertmanager.yml", "--verify.receivers=" + receiver}
 		if out, err := amtool(append(args, strings.Fields(labels)...)...); err != nil {
@@ -130,9 +133,10 @@ func TestAlertmanagerHoldsBackWhatFollowsFromACause(t *testing.T) {
 		of("OverdueNoMonitor", "tailspin"), of("OverdueProcessGone", "tailspin", "role", "monitor"), of("OverdueProcessGone", "tailspin", "role", "proxy"),
 		of("OverdueCertificateExpired", "adatum", "use", "namespace"), of("OverdueNamespaceDown", "adatum"), of("OverdueNotReady", "adatum", "reason", "other"),
 		of("OverdueWorkQueueMissing", "wingtip", "entity", "orders"), of("OverdueStuck", "wingtip", "entity", "orders"), of("OverdueStuck", "wingtip", "entity", "bills"),
+		of("OverdueDeadlineMissed", "", "entity", "bills", "source", "contoso"), of("OverdueDeadlineMissed", "northwind", "entity", "bills"),
 	)
 	want := []string{
-		"OverdueCanaryLost fabrikam", "OverdueCertificateExpired adatum", "OverdueDeadlineMissed contoso", "OverdueNamespaceDown contoso",
+		"OverdueCanaryLost fabrikam", "OverdueCertificateExpired adatum", "OverdueDeadlineMissed ", "OverdueDeadlineMissed contoso", "OverdueNamespaceDown contoso",
 		"OverdueNoMonitor tailspin", "OverdueProcessGone tailspin proxy", "OverdueStuck wingtip bills", "OverdueWorkQueueMissing wingtip",
 	}
 	eventually(t, "what follows is inhibited", func() error {

@@ -296,7 +296,7 @@ func TestTheAlertmanagerConfigIsTheFileThatIsTested(t *testing.T) {
 		RepeatInterval: "2h",
 		Matchers:       []matcher{{Name: "severity", Value: "critical", MatchType: "="}},
 	}
-	if diff := cmp.Diff(critical, spec.Route.Routes[0]); diff != "" || spec.Route.Receiver != "overdue-tickets" || spec.Route.GroupBy[0] != "alertname" {
+	if diff := cmp.Diff(critical, spec.Route.Routes[1]); diff != "" || spec.Route.Receiver != "overdue-tickets" || spec.Route.GroupBy[0] != "alertname" {
 		t.Errorf("the route %+v; of critical alerts (-want +got):\n%s", spec.Route, diff)
 	}
 	if len(spec.Receivers) != 3 || spec.Receivers[0].Name != "overdue-pager" || len(spec.Receivers[0].PagerDutyConfigs) != 1 {

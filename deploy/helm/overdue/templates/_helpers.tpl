@@ -33,7 +33,7 @@
 
 {{/* Matchers of Alertmanager as the operator writes them, in JSON. */}}
 {{- define "overdue.matchers" -}}
-{{- $form := "^([a-z_]+)(=~?)\"(.*)\"$" }}
+{{- $form := "^([a-z_]+)([!=]=?~?)\"(.*)\"$" }}
 {{- $all := list }}
 {{- range . }}
 {{- $all = append $all (dict "name" (regexReplaceAll $form . "${1}") "matchType" (regexReplaceAll $form . "${2}") "value" (regexReplaceAll $form . "${3}")) }}
