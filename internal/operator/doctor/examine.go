@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -189,6 +190,8 @@ func (x *examiner) signIn(ctx context.Context, n *notes) {
 		n.add(OK, "sign-in", "It accepts the token.", "")
 	case refused:
 		n.add(Error, "sign-in", fmt.Sprintf("It refuses the token: %s.", failure.Reason(err)), "check SharedAccessKeyName and SharedAccessKey in the connection string (the key may have been rotated), or that the identity belongs to the tenant of the namespace; the clock of this machine must not be wrong by minutes")
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded):
+		n.add(Error, "sign-in", "It accepts connections, and does not answer.", "look at the state of the namespace, and at proxies and firewalls on the way")
 	default:
 		n.add(Error, "sign-in", fmt.Sprintf("Signing in failed: %s.", failure.Reason(err)), "check the setting namespace: if it has no key, Overdue uses the Azure identity of this machine (az login, AZURE_CLIENT_ID, workload identity)")
 	}
