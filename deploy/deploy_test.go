@@ -134,6 +134,7 @@ func TestAlertmanagerHoldsBackWhatFollowsFromACause(t *testing.T) {
 		of("OverdueCertificateExpired", "adatum", "use", "namespace"), of("OverdueNamespaceDown", "adatum"), of("OverdueNotReady", "adatum", "reason", "other"),
 		of("OverdueWorkQueueMissing", "wingtip", "entity", "orders"), of("OverdueStuck", "wingtip", "entity", "orders"), of("OverdueStuck", "wingtip", "entity", "bills"),
 		of("OverdueDeadlineMissed", "", "entity", "bills", "source", "contoso"), of("OverdueDeadlineMissed", "northwind", "entity", "bills"),
+		of("OverdueProcessGone", "embedded", "role", "broker"),
 	)
 	want := []string{
 		"OverdueCanaryLost fabrikam", "OverdueCertificateExpired adatum", "OverdueDeadlineMissed ", "OverdueDeadlineMissed contoso", "OverdueNamespaceDown contoso",
