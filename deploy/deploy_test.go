@@ -134,10 +134,10 @@ func TestAlertmanagerHoldsBackWhatFollowsFromACause(t *testing.T) {
 		of("OverdueCertificateExpired", "adatum", "use", "namespace"), of("OverdueNamespaceDown", "adatum"), of("OverdueNotReady", "adatum", "reason", "other"),
 		of("OverdueWorkQueueMissing", "wingtip", "entity", "orders"), of("OverdueStuck", "wingtip", "entity", "orders"), of("OverdueStuck", "wingtip", "entity", "bills"),
 		of("OverdueDeadlineMissed", "", "entity", "bills", "source", "contoso"), of("OverdueDeadlineMissed", "northwind", "entity", "bills"),
-		of("OverdueProcessGone", "embedded", "role", "broker"),
+		of("OverdueProcessGone", "embedded", "role", "broker"), of("OverdueBrokerDisk", ""), of("OverdueMonitorQueueFull", "litware"),
 	)
 	want := []string{
-		"OverdueCanaryLost fabrikam", "OverdueCertificateExpired adatum", "OverdueDeadlineMissed ", "OverdueDeadlineMissed contoso", "OverdueNamespaceDown contoso",
+		"OverdueBrokerDisk ", "OverdueCanaryLost fabrikam", "OverdueCertificateExpired adatum", "OverdueDeadlineMissed ", "OverdueDeadlineMissed contoso", "OverdueNamespaceDown contoso",
 		"OverdueNoMonitor tailspin", "OverdueProcessGone tailspin proxy", "OverdueStuck wingtip bills", "OverdueWorkQueueMissing wingtip",
 	}
 	eventually(t, "what follows is inhibited", func() error {
