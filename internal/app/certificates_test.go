@@ -4,6 +4,7 @@ package app
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,5 +57,25 @@ alerts: [{name: desk, webhook: {url: "https://hooks.example/", authorityFile: %[
 	}
 	if end := lastEnd("no certificate"); !end.IsZero() {
 		t.Errorf("lastEnd without a certificate = %v, want zero", end)
+	}
+}
+
+func TestAServedCertificateThatHasEndedIsAFailedCheck(t *testing.T) {
+	b, err := listener.MakeBundle([]string{"localhost"}, time.Now().Add(-10*365*24*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "endpoints.pem")
+	if err := os.WriteFile(file, append(b.Certificate, b.Key...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := startRole(t, config.RoleRun, fmt.Sprintf(`
+listen: {tls: {enabled: true, certFile: %[1]q, keyFile: %[1]q}}
+broker: {autoCreate: true, tls: {enabled: true, directory: %[2]q}}
+`, file, filepath.Join(dir, "tls")))
+	status, body := askAdmin(p.admin, "GET", "/healthz/outbound?verbose", "")
+	if ended := "[-] listen.tls: apps refuse its certificate, which ended at "; status != http.StatusServiceUnavailable || !strings.Contains(body, ended) || !strings.Contains(body, "[+] broker.tls") {
+		t.Errorf("GET /healthz/outbound = %d %s, want %d with %q", status, body, http.StatusServiceUnavailable, ended)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -23,8 +24,21 @@ import (
 )
 
 // certificate is what a listener serves TLS with: the user's own, read again when its files have
-// been replaced, or else one that we make. section is where its settings are.
-func (e *environment) certificate(section, certFile, keyFile, directory string) (*listener.Certificate, error) {
+// been replaced, or else one that we make. section is where its settings are. Nobody connects with
+// one that has ended, and nothing else in the process notices.
+func (e *environment) certificate(section, certFile, keyFile, directory string) (c *listener.Certificate, err error) {
+	if c, err = e.loadCertificate(section, certFile, keyFile, directory); err == nil {
+		e.addOutbound(section, func(context.Context) error {
+			if end := c.End(); time.Now().After(end) {
+				return fmt.Errorf("apps refuse its certificate, which ended at %s: renew it, or look at the clock of this machine", end.UTC().Format(time.RFC3339))
+			}
+			return nil
+		})
+	}
+	return c, err
+}
+
+func (e *environment) loadCertificate(section, certFile, keyFile, directory string) (*listener.Certificate, error) {
 	if certFile == "" {
 		return selfMade(e.cfg, section, directory)
 	}
