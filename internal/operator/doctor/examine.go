@@ -273,6 +273,11 @@ func (x *examiner) clock(ctx context.Context) []Finding {
 	}
 	m := x.measure(ctx)
 	ahead, uncertainty, err := m.ahead, m.uncertainty, m.err
+	if failure.Condition(err) == "amqp:resource-limit-exceeded" {
+		n.subject = "monitor queue " + x.cfg.MonitorQueue
+		n.add(Error, "room", fmt.Sprintf("It takes no more companions: %s.", failure.Reason(err)), "let a monitor receive from it, empty its dead-letter queue, or make it larger")
+		return n.all
+	}
 	if err != nil {
 		fix := "fix the findings about the monitor queue, where the clock is measured"
 		if link.Unauthorized(err) {

@@ -386,3 +386,17 @@ func TestAClockThatCannotBeMeasuredIsUnknown(t *testing.T) {
 		}
 	}
 }
+
+// The clock is measured with a message on the monitor queue, which is the only one that the doctor writes.
+func TestAFullMonitorQueueIsAnError(t *testing.T) {
+	x := azure()
+	x.reachable = true
+	x.cfg.MonitorQueue = "overdue-monitor"
+	x.cfg.Clock = func(context.Context) (time.Duration, time.Duration, error) {
+		return 0, 0, &link.StatusError{Code: 403, Condition: "amqp:resource-limit-exceeded", Description: "The maximum size has been reached."}
+	}
+	got := x.clock(t.Context())
+	if len(got) != 1 || got[0].Subject != "monitor queue overdue-monitor" || got[0].Severity != Error || got[0].Summary != "It takes no more companions: The maximum size has been reached." {
+		t.Errorf("findings of a queue that is full: %+v", got)
+	}
+}
