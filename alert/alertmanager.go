@@ -36,7 +36,7 @@ type alertmanager struct {
 type AlertmanagerConfig struct {
 	HTTP                          // its URL is the base URL of the Alertmanager; alertsPath is added unless it is there
 	Severity    string            // of a missed deadline, "" = critical; critical, error, warning or info
-	Labels      map[string]string // added to those of each alert
+	Labels      map[string]string // of each alert whose entity does not have them
 	Annotations map[string]string // likewise
 }
 
@@ -110,8 +110,11 @@ func (a *alertmanager) Notify(ctx context.Context, p Notification) error {
 	if err != nil {
 		return err
 	}
-	one := postableAlert{Labels: p.alertLabels(), Annotations: p.annotations(title, text), Generator: p.Dashboard} // labels identify it
-	maps.Copy(one.Labels, a.cfg.Labels)
+	one := postableAlert{Labels: maps.Clone(a.cfg.Labels), Annotations: p.annotations(title, text), Generator: p.Dashboard} // labels identify it
+	if one.Labels == nil {
+		one.Labels = map[string]string{}
+	}
+	maps.Copy(one.Labels, p.alertLabels()) // those of the entity count more
 	one.Labels["severity"] = p.severity(a.cfg.Severity)
 	maps.Copy(one.Annotations, a.cfg.Annotations)
 	// The first answer may show that the clock of the Alertmanager is another.

@@ -85,7 +85,7 @@ func teamsMessage(p *Notification, title, text string) any {
 	switch {
 	case p.Resolved:
 		color = "good"
-	case p.severity("critical") == "warning":
+	case p.severity("critical") == "warning" || p.severity("critical") == "info":
 		color = "warning"
 	}
 	body := []object{{"type": "TextBlock", "text": teamsEscape.Replace(title), "weight": "bolder", "size": "medium", "wrap": true, "color": color}}

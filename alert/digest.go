@@ -15,7 +15,7 @@ import (
 const (
 	maxDigest  = 64 << 10 // bytes
 	maxSamples = 10
-	maxLabels  = 8
+	maxLabels  = 32
 )
 
 // A Digest summarizes events for their next notification. It is a scheduled message on the monitor

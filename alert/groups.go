@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -181,6 +182,9 @@ func (g *Groups) labelsOf(e *Event) map[string]string {
 		if value := labelOf[name](e); value != "" {
 			labels[name] = value
 		}
+	}
+	if slices.Contains(g.cfg.By, "entity") {
+		maps.Copy(labels, e.Data.Labels) // no label of an entity is called as one of labelOf
 	}
 	return labels
 }

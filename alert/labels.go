@@ -3,7 +3,6 @@
 package alert
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -14,14 +13,12 @@ import (
 
 // Labels of entities that mean something to Overdue. All others are the operator's own.
 const (
-	LabelTeam     = "team"
-	LabelService  = "service"
-	LabelSeverity = "severity" // in place of the severity that the sink has for missed deadlines
-	LabelRunbook  = "runbook"  // in place of the runbook of the sink
+	labelSeverity = "severity" // in place of the severity that the sink has for missed deadlines
+	labelRunbook  = "runbook"  // in place of the runbook of the sink
 )
 
-// Severities are the values of the label severity, the gravest first.
-var Severities = []string{"critical", "error", "warning", "info"}
+// severities are the values of the label severity, the gravest first.
+var severities = []string{"critical", "error", "warning", "info"}
 
 // Bounds of the labels of an entity.
 const (
@@ -51,11 +48,22 @@ func CheckLabels(labels map[string]string) error {
 			return fmt.Errorf("the value of %s is not UTF-8 of 1 to %d bytes", name, maxLabelValue)
 		}
 	}
-	if severity := labels[LabelSeverity]; severity != "" && !slices.Contains(Severities, severity) {
-		return fmt.Errorf("severity is %.60q; choose from %s", severity, strings.Join(Severities, ", "))
+	if severity := labels[labelSeverity]; severity != "" && !slices.Contains(severities, severity) {
+		return fmt.Errorf("severity is %.60q; choose from %s", severity, strings.Join(severities, ", "))
 	}
-	if err := checkLink(labels[LabelRunbook]); err != nil {
-		return errors.New("runbook: " + err.Error())
+	if err := checkLink(labels[labelRunbook]); err != nil {
+		return fmt.Errorf("runbook: %w", err)
 	}
 	return nil
+}
+
+// ownLabels returns the labels of the entity of the group, for people: those that are no links.
+func (p Notification) ownLabels() string {
+	var pairs []string
+	for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
+		if labelOf[name] == nil && name != labelRunbook && !slices.Contains(reservedLabels, name) {
+			pairs = append(pairs, name+" "+p.Labels[name])
+		}
+	}
+	return strings.Join(pairs, ", ")
 }

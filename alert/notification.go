@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -70,9 +71,13 @@ func groupKey(source, sink, group string) string {
 	return "overdue-" + hex.EncodeToString(sum[:16])
 }
 
-// severity is critical, error, warning or info. missed is the severity of a missed deadline; that
-// of a deadline that is near, or of a blind time that is over, is warning at most.
+// severity is critical, error, warning or info. missed is the severity of a missed deadline, unless
+// the entity has one of its own; that of a deadline that is near, or of a blind time that is over, is
+// warning at most.
 func (n Notification) severity(missed string) string {
+	if own := n.Labels[labelSeverity]; slices.Contains(severities, own) { // digests may come from outside
+		missed = own
+	}
 	isMild := n.Labels["type"] == TypeNear || n.Labels["type"] == TypeBlind
 	if isMild && (missed == "critical" || missed == "error") {
 		return "warning"

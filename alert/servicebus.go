@@ -82,8 +82,12 @@ func eventMessage(e Event) (*amqp.Message, error) {
 			Subject:     &e.Type,
 			ContentType: &contentType,
 		},
-		ApplicationProperties: map[string]any{"entity": e.Data.Entity, "messageId": e.Data.MessageID},
+		ApplicationProperties: map[string]any{},
 	}
+	for name, value := range e.Data.Labels {
+		m.ApplicationProperties[name] = value
+	}
+	m.ApplicationProperties["entity"], m.ApplicationProperties["messageId"] = e.Data.Entity, e.Data.MessageID
 	if e.Data.CorrelationID != "" {
 		m.Properties.CorrelationID = e.Data.CorrelationID
 	}

@@ -115,7 +115,11 @@ func (t Text) render(raw Notification) (p Notification, title, text string, err 
 		}
 	}
 	p = raw.shown(show)
-	p.Dashboard, p.Runbook = raw.link(t.dashboard), raw.link(t.runbook)
+	runbook := t.runbook
+	if own := raw.Labels[labelRunbook]; own != "" && checkLink(own) == nil { // digests may come from outside
+		runbook = own
+	}
+	p.Dashboard, p.Runbook = raw.link(t.dashboard), raw.link(runbook)
 	title, titleErr := execute(t.title, p, p.Title())
 	text, textErr := execute(t.text, p, p.Text())
 	if err := errors.Join(titleErr, textErr); err != nil {
@@ -220,6 +224,7 @@ func (p Notification) alertLabels() map[string]string {
 		delete(labels, "type")
 	}
 	labels["severity"] = p.severity("critical")
+	delete(labels, labelRunbook) // an annotation
 	return labels
 }
 

@@ -65,6 +65,9 @@ func (p Notification) Text() string {
 	if p.Namespace() != "" {
 		lines = append(lines, "Namespace: "+p.Namespace())
 	}
+	if labels := p.ownLabels(); labels != "" {
+		lines = append(lines, "Labels: "+labels)
+	}
 	if p.WorstLag > 0 && p.Labels["type"] == TypeMissed {
 		lines = append(lines, fmt.Sprintf("Dead-lettered up to %s after the deadline", roughly(p.WorstLag)))
 	}
