@@ -256,7 +256,7 @@ func kindOf(t *testing.T, registry *prometheus.Registry, c prometheus.Collector,
 	switch c.(type) {
 	case *prometheus.CounterVec:
 		return "counter"
-	case *prometheus.GaugeVec, *gaugeReader:
+	case *prometheus.GaugeVec, *gaugeReader, *labelReader:
 		return "gauge"
 	case *prometheus.HistogramVec:
 		return "histogram"

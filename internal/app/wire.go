@@ -116,6 +116,7 @@ func (p *Process) startCatalog(endpoints []net.Listener) error {
 		p.catalog.Close()
 		return nil
 	})
+	registerLabels(p.environment, p.catalog)
 	p.life.Background("settings of entities", p.catalog.Run)
 	return nil
 }

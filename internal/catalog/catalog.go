@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +38,8 @@ type Catalog struct {
 	current atomic.Pointer[View]
 	changed chan struct{} // gets a value when current has changed
 
-	described atomic.Pointer[func(name string, info *entities.Info)] // see OnDescribed
+	described     atomic.Pointer[func(name string, info *entities.Info)] // see OnDescribed
+	subscriptions sync.Map                                               // those of each listed topic that was read: names, by its lower-case name
 }
 
 // A View is what one configuration says of entities. It does not change: a configuration that takes
@@ -208,14 +210,6 @@ func (k *Catalog) Monitored(ctx context.Context, name string) monitor.Settings {
 		s.DefaultMessageTimeToLive = e.DefaultMessageTimeToLive
 	}
 	return s
-}
-
-// Labels are those that the configuration states of a queue or topic.
-func (k *Catalog) Labels(name string) map[string]string {
-	if e, _ := k.current.Load().Entity(name); e != nil {
-		return e.Labels
-	}
-	return nil
 }
 
 // Describe says how an entity was made, for the monitor, see monitor.Config.

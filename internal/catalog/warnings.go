@@ -61,6 +61,7 @@ func (k *Catalog) onRead(name string, info entities.Info, err error) {
 	switch {
 	case err == nil:
 		if e != nil {
+			k.subscriptions.Store(strings.ToLower(name), subscriptions(&info))
 			k.compare(w, e, i, info)
 		}
 		k.limits(name, info)

@@ -77,6 +77,28 @@ func (n *Notifier) notify(t *testing.T, m *scheduler.Missed) (ended []Result) {
 	return ended
 }
 
+func TestASinkGetsTheEventsOfQueuesWithItsLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		only := func(a alert.Alerter, label string) alert.Alerter {
+			selection, err := alert.NewSelection(nil, []string{label}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return selection.Only(a)
+		}
+		theirs, others := &counted{name: "theirs"}, &counted{name: "others"}
+		n, reported := newNotifier(nil, only(theirs, "team=payments"), only(others, "team!=payments"))
+		n.cfg.Labels = func(entity string) map[string]string {
+			return map[string]map[string]string{"events": {"team": "payments"}}[entity]
+		}
+		n.Notify(t.Context(), "events/Subscriptions/audit", &scheduler.Reference{MessageID: "m"}, &scheduler.Missed{}, func(Result) {})
+		synctest.Wait()
+		if theirs.count() != 1 || others.count() != 0 || reported["others"] != 0 {
+			t.Errorf("theirs got %d events and others %d, reported %v; want the event of a subscription for the team of its topic", theirs.count(), others.count(), reported)
+		}
+	})
+}
+
 func TestAnEventGoesToTheSinksThatHaveNotTakenIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &counted{name: "a"}, &counted{name: "b", refuse: true}
