@@ -330,6 +330,23 @@ func (a *Alert) Selection() (*alert.Selection, error) {
 	return alert.NewSelection(a.Entities, a.Labels, a.Events)
 }
 
+// SinksOf names the sinks that get the missed deadlines of a queue or topic.
+func (c *Config) SinksOf(name string) (sinks []string) {
+	var labels map[string]string
+	for i := range c.Monitor.Entities {
+		if e := &c.Monitor.Entities[i]; strings.EqualFold(e.Name(), name) {
+			labels = e.Labels
+		}
+	}
+	for i := range c.Alerts {
+		s, err := c.Alerts[i].Selection()
+		if err == nil && s.HasType(alert.TypeMissed) && s.HasEntity(name, labels) { // it was read before without an error
+			sinks = append(sinks, c.Alerts[i].Name)
+		}
+	}
+	return sinks
+}
+
 // checkFilters refuses filters of a sink that no event passes: a sink that stays silent looks like
 // a namespace where all is well.
 func (a *Alert) checkFilters(c *Config) error {

@@ -45,6 +45,9 @@ func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 	cfg.Deadline = c.Config.Monitor.Deadline
 	cfg.ListsAll = len(c.Config.Monitor.Entities) > 0
 	cfg.OnlyEntities = cfg.ListsAll
+	if len(c.Config.Alerts) > 0 {
+		cfg.IsUnalerted = func(name string) bool { return len(c.Config.SinksOf(name)) == 0 }
+	}
 	c.addEntities(&cfg)
 	if len(o.Names) > 0 {
 		cfg.Only(o.Names)

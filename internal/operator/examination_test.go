@@ -52,12 +52,12 @@ namespace: `+namespaceAt(serve(t))+`
 redis: redis://`+redis.Addr()+`
 monitor:
   entities:
-    - {queue: orders, deadline: 10s, requiresSession: true, forwardMissedTo: missed}
+    - {queue: orders, deadline: 10s, requiresSession: true, forwardMissedTo: missed, labels: {team: payments}}
     - {topic: events, subscriptions: [{name: audit}]}
 canary: {queue: canaries}
 alerts:
-  - {serviceBus: {entity: notified}}
-  - {webhook: {url: "http://127.0.0.1:1/"}}
+  - {serviceBus: {entity: notified}, labels: team=payments}
+  - {webhook: {url: "http://127.0.0.1:1/"}, events: incomplete}
 `)
 	client, err := Open(c)
 	if err != nil {
@@ -73,7 +73,7 @@ alerts:
 	}
 	want := []string{
 		"queue orders: contradiction", "queue orders: dead-lettering", "queue orders: lock-duration",
-		"topic events: subscriptions", "queue canaries: exists", "target missed: exists", "target notified: exists",
+		"topic events: subscriptions", "topic events: sinks", "queue canaries: exists", "target missed: exists", "target notified: exists",
 		"side effects: prefetch", "sink webhook: reachable", "heartbeat: reachable",
 	}
 	got := problems(doctor.Examine(t.Context(), cfg))
@@ -81,6 +81,9 @@ alerts:
 		if !slices.Contains(got, problem) {
 			t.Errorf("the report lacks %q", problem)
 		}
+	}
+	if slices.Contains(got, "queue orders: sinks") || slices.Contains(got, "queue canaries: sinks") {
+		t.Error("a queue whose events a sink gets, or that of canaries, is reported as one without sinks")
 	}
 	if t.Failed() {
 		t.Logf("it has %q", got)

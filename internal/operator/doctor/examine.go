@@ -51,6 +51,9 @@ type Config struct {
 	ListsAll     bool          // the configuration lists what is monitored
 	Unmonitored  []string      // entities that receive events, and so are not monitored
 	Targets      []Target
+	// IsUnalerted reports whether there are sinks, and none of them gets the missed deadlines of a
+	// queue or topic. nil: there are no sinks.
+	IsUnalerted func(name string) bool
 	// Clock measures how far the broker's clock is ahead of ours, and how wrong that can be.
 	Clock func(context.Context) (ahead, uncertainty time.Duration, err error)
 	Redis *Redis // nil: there is none

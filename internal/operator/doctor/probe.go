@@ -107,6 +107,9 @@ func (x *examiner) entity(ctx context.Context, w *Monitored) []Finding {
 		n.add(Error, "exists", "It does not exist.", x.createEntity(w))
 		return n.all
 	}
+	if x.cfg.IsUnalerted != nil && !w.States && x.cfg.IsUnalerted(w.Name) {
+		n.add(Warning, "sinks", "No sink gets its missed deadlines: only the log, the metrics and the history have them.", "add a sink for it to alerts, or change their entities, labels and events")
+	}
 	if known {
 		x.mu.Lock()
 		x.judgeEntity(n, w, &d)
