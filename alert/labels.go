@@ -3,6 +3,7 @@
 package alert
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -51,7 +52,11 @@ func CheckLabels(labels map[string]string) error {
 	if severity := labels[labelSeverity]; severity != "" && !slices.Contains(severities, severity) {
 		return fmt.Errorf("severity is %.60q; choose from %s", severity, strings.Join(severities, ", "))
 	}
-	if err := checkLink(labels[labelRunbook]); err != nil {
+	runbook := labels[labelRunbook]
+	if placeholder.MatchString(runbook) { // rules of Prometheus fill in none
+		return errors.New("runbook has a placeholder; write the URL for this entity")
+	}
+	if err := checkLink(runbook); err != nil {
 		return fmt.Errorf("runbook: %w", err)
 	}
 	return nil
