@@ -261,8 +261,5 @@ func (w *Worker) Described(name string, info *entities.Info) {
 // SetAdopted replaces the adopted entities. Those that stay continue where they are.
 func (w *Worker) SetAdopted(all []adopt.Entity) { w.adopter.Set(all) }
 
-// Tally returns the share of this worker in the figures of all processes, since the last call.
-func (w *Worker) Tally() metrics.Tally { return w.metrics.Tally() }
-
-// Untally adds missed deadlines back that could not be reported.
-func (w *Worker) Untally(missed map[string]int64) { w.metrics.Untally(missed) }
+// OutstandingDeadlines returns how many deadlines of each entity have come and have no verdict yet.
+func (w *Worker) OutstandingDeadlines() map[string]int64 { return w.metrics.InHand() }

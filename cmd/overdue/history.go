@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"overdue/internal/escape"
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/address"
 	"overdue/internal/slack"
 	"overdue/internal/terminal"
 )
@@ -70,6 +72,23 @@ var historyViews = []*historyView{
 			recorded: "No settlement of a message with a deadline is recorded",
 		}.show,
 	},
+	{
+		name:  "unknown",
+		check: config.CheckEntity,
+		show: historyTable[history.Unknown]{
+			path:     history.UnknownPath,
+			write:    writeUnknown,
+			happened: "No outcome is unknown",
+			recorded: "No unknown outcome is recorded",
+		}.show,
+	},
+	{
+		name: "fleet",
+		check: func(string) error {
+			return errors.New("the fleet is the same for all queues; leave the queue or topic out")
+		},
+		show: showFleet,
+	},
 }
 
 // historyCommand shows a view of the history: the one that its first argument names, or, as a
@@ -77,23 +96,26 @@ var historyViews = []*historyView{
 func (p *program) historyCommand(always *historyView) *cobra.Command {
 	var q historyQuery
 	cmd := &cobra.Command{
-		Use:   "history missed|minutes|slack [queue or topic]",
-		Short: "Show missed deadlines, counts by the minute, or slack",
+		Use:   "history missed|unknown|minutes|slack|fleet [queue or topic]",
+		Short: "Show missed deadlines, counts, slack, or all processes",
 		Long: "Asks the Overdue process at listen.admin for its history, and says for which spans that may lack something.\n\n" +
 			"missed lists up to 1,000 missed deadlines, the latest first.\n\n" +
+			"unknown lists up to 1,000 deadlines of which nobody can tell whether they were met, and why.\n\n" +
 			"minutes counts sends, outcomes and alerts by the minute, the latest first. OUTSTANDING is the highest number\n" +
 			"of the minute of deadlines that have come and have no verdict yet, because a message is in flight. Minutes in\n" +
 			"which nothing happened are left out. The numbers are those of that process alone.\n\n" +
 			"slack shows how much time was left before their deadlines when messages were settled, and which deadline 99 of\n" +
 			"100 would have met. It takes a subscription, too. It counts Complete, DeadLetter and receive-and-delete\n" +
-			"through the AMQP endpoint of that process. What consumers settle without passing it is not seen.",
+			"through the AMQP endpoint of that process. What consumers settle without passing it is not seen.\n\n" +
+			"fleet shows the processes that share a Redis: whether each is ready and if not why, when it was seen last,\n" +
+			"and its outstanding deadlines; then the outcomes since 00:00 UTC, and since they are counted.",
 		Example: "  overdue history missed\n  overdue history missed orders --since 1h --json\n  overdue history minutes --since 1h\n" +
-			"  overdue history slack events/Subscriptions/audit",
+			"  overdue history slack events/Subscriptions/audit\n  overdue history fleet",
 	}
 	if always != nil {
 		cmd.Use = always.name + " [queue or topic]"
 	} else {
-		cmd.ValidArgs = []string{"missed", "minutes", "slack"}
+		cmd.ValidArgs = []string{"missed", "unknown", "minutes", "slack", "fleet"}
 	}
 	durationVar(cmd.Flags(), &q.since, "since", 24*time.Hour, "how far back to read")
 	jsonFlag(cmd, &q.asJSON)
@@ -105,7 +127,7 @@ func (p *program) historyCommand(always *historyView) *cobra.Command {
 		if always == nil {
 			at := slices.IndexFunc(historyViews, func(v *historyView) bool { return v.name == args[0] })
 			if at < 0 {
-				return fmt.Errorf("%q is no view of the history; write missed, minutes or slack", config.Clip(args[0]))
+				return fmt.Errorf("%q is no view of the history; write missed, unknown, minutes, slack or fleet", config.Clip(args[0]))
 			}
 			view, args = historyViews[at], args[1:]
 		}
@@ -185,6 +207,70 @@ func printMissed(w io.Writer, missed []history.Fetched) error {
 		return err
 	}
 	return nil
+}
+
+func writeUnknown(w io.Writer, found []history.Unknown) error {
+	t := terminal.NewTable(terminal.Width(w), "DEADLINE", "ENTITY:12", "MESSAGE:12", "JUDGED", "WHY")
+	for _, u := range found {
+		name := address.MessageName(u.MessageID, u.SequenceNumber)
+		if u.MessageID == "" && u.SequenceNumber == 0 {
+			name = "(several)"
+		}
+		t.Add(u.Deadline.UTC().Format("2006-01-02 15:04:05.000Z"), u.Entity, name, u.Judged.UTC().Format("15:04:05Z"), u.Why)
+	}
+	return t.Flush(w)
+}
+
+// showFleet shows the processes of the fleet, and what they have counted.
+func showFleet(ctx context.Context, p *program, addr string, q historyQuery) error {
+	f, err := history.FetchFleet(ctx, addr)
+	if err != nil {
+		return err
+	}
+	return p.print(q.asJSON, f, func(w io.Writer, width int) error {
+		now := time.Now()
+		t := terminal.NewTable(width, "HOST:12", "ROLE", "VERSION", "STATE:20", "SEEN", "UP", "OUTSTANDING")
+		for _, r := range f.Processes {
+			state, outstanding := cmp.Or(r.NotReady, "ready"), int64(0)
+			if r.Gone {
+				state = "gone"
+			}
+			for _, n := range r.Outstanding {
+				outstanding += n
+			}
+			t.Add(r.Host+r.Admin[max(0, strings.LastIndexByte(r.Admin, ':')):], r.Role, r.Version, state, shortSpan(max(0, now.Sub(r.Seen)).Truncate(time.Second))+" ago",
+				shortSpan(r.Seen.Sub(r.Started).Truncate(time.Second)), outstanding)
+		}
+		var b bytes.Buffer
+		err := t.Flush(&b)
+		fmt.Fprintf(&b, "\ntoday (UTC)%s\never%s\n", verdictsText(f.Today), verdictsText(f.Ever))
+		if !f.Since.IsZero() {
+			fmt.Fprintf(&b, "ever begins at %s\n", f.Since.UTC().Format("2006-01-02 15:04:05Z"))
+		}
+		switch f.Scope {
+		case history.ScopeProcess:
+			b.WriteString("This process alone: others are known where they share a Redis.\n")
+		case history.ScopeAlone:
+			fmt.Fprintf(&b, "This process alone: Redis does not answer: %s\n", escape.Text(f.Error))
+		}
+		_, writeErr := b.WriteTo(w)
+		return errors.Join(err, writeErr)
+	})
+}
+
+// verdictsText adds up the outcomes of all entities.
+func verdictsText(all history.Verdicts) string {
+	sums := map[string]uint64{}
+	for _, byVerdict := range all {
+		for verdict, n := range byVerdict {
+			sums[verdict] += n
+		}
+	}
+	text := ""
+	for _, verdict := range []string{"met", "missed", "incomplete", "unknown"} {
+		text += fmt.Sprintf("  %s %d", verdict, sums[verdict])
+	}
+	return text
 }
 
 func writeSlack(w io.Writer, found []slack.Summary) error {

@@ -82,7 +82,8 @@ func TestDeadlinesShowsTheFleet(t *testing.T) {
 		t.Errorf("before any monitor: %q, want %q", got, want)
 	}
 	for range 2 { // of two monitors
-		if err := shared.View().Report(t.Context(), map[string]int64{"orders": 2}, map[string]int64{"orders": 5, "bills": 1}); err != nil {
+		monitor := redisstore.Process{Monitor: true, Outstanding: map[string]int64{"orders": 2}}
+		if err := shared.View().Report(t.Context(), monitor, map[string]map[string]uint64{"orders": {"missed": 5}, "bills": {"missed": 1}}); err != nil {
 			t.Fatal(err)
 		}
 	}

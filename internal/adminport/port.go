@@ -100,6 +100,7 @@ type Port struct {
 	Outbound  []Check                       // go out and ask
 	Sinks     atomic.Pointer[[]Check]       // so do these, of the sinks of alerts; nil = none
 	History   *history.History              // nil = none
+	Fleet     http.HandlerFunc              // the processes that this one knows
 	Dashboard http.Handler                  // nil = none
 	Quit      chan struct{}                 // gets a value when somebody wants the process to end
 }
@@ -130,9 +131,10 @@ func (a *Port) Handler() http.Handler {
 	mux.HandleFunc("GET /healthz/outbound", a.healthzOutbound)
 	mux.Handle("POST /drain", local(a.drain))
 	mux.Handle("POST /quitquitquit", local(a.quitquitquit))
-	for _, path := range []string{history.NotificationsPath, history.MissedPath, history.SlackPath, history.MinutesPath} {
+	for _, path := range []string{history.NotificationsPath, history.MissedPath, history.SlackPath, history.MinutesPath, history.UnknownPath} {
 		mux.Handle("GET "+path, local(a.History.ServeHTTP))
 	}
+	mux.Handle("GET "+history.FleetPath, local(a.Fleet))
 	mux.Handle("GET /loglevel", local(a.showLevel))
 	mux.Handle("PUT /loglevel", local(a.setLevel))
 	mux.Handle("GET /configz", local(a.configz))

@@ -36,6 +36,7 @@ func testAdmin(t *testing.T) *Port {
 		Level: zap.NewAtomicLevelAt(zap.InfoLevel), Metrics: prometheus.NewRegistry(), Config: c,
 		Quit:      make(chan struct{}, 1),
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "a page") }),
+		Fleet:     func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "processes") },
 	}
 	a.Life.Serving()
 	return a
@@ -315,8 +316,8 @@ func TestTheAdminPortSaysWhatItHas(t *testing.T) {
 			t.Errorf("GET / names %s %s, which is not there", method, path)
 		}
 	}
-	if lines != 16 {
-		t.Errorf("GET / names %d endpoints, want 16:\n%s", lines, text)
+	if lines != 18 {
+		t.Errorf("GET / names %d endpoints, want 18:\n%s", lines, text)
 	}
 	if code, _ := ask(a, "GET", "/nosuch", ""); code != 404 {
 		t.Errorf("GET /nosuch = %d, want 404", code)

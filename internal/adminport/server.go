@@ -116,6 +116,8 @@ GET  /notifications     the latest events and the sinks that took them; ?message
 GET  /history/missed    missed deadlines; ?since= a time, ?entity= of one queue or topic
 GET  /history/slack     how much time was left when messages were settled; parameters as above
 GET  /history/minutes   sends, outcomes and alerts by the minute; parameters as above
+GET  /history/unknown   deadlines whose outcome is not known, and why; parameters as above
+GET  /fleet             the processes that share its Redis, and the outcomes of today and ever
 GET  /loglevel          the least level that is logged
 PUT  /loglevel          level=debug, info, warn or error: another one
 POST /drain             do what SIGTERM does, and stay

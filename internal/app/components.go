@@ -40,7 +40,8 @@ type Process struct {
 	traces    *traces.Tracer    // nil: off
 	worker    *monitor.Worker   // nil without the role
 	sinks     *sinkSet          // of the worker
-	endpoints endpoints         // none without a proxy
+	fleet     *fleet
+	endpoints endpoints // none without a proxy
 	dashboard *web.Dashboard
 
 	headroom []byte // see HeapHeadroom
@@ -83,6 +84,7 @@ func (p *Process) startAll(ctx context.Context, ls *listeners) (err error) {
 			return err
 		}
 	}
+	p.startFleet(ls.admin.Addr().String())
 	p.registerCertificates()
 	p.startDashboard()
 	p.servers.addr = p.servers.serve(p.environment, "admin", ls.admin, p.admin.Handler(), adminport.WriteTimeout)

@@ -29,6 +29,9 @@ func (p *Process) startDashboard() {
 			s.Gaps = func() []history.Gap { return h.Gaps(time.Time{}) }
 		}
 	}
+	if p.fleet.view != nil {
+		s.Fleet = p.fleet.forPages
+	}
 	if p.broker != nil {
 		s.Broker = &web.LocalBroker{
 			Broker: p.broker.Broker,

@@ -141,7 +141,7 @@ func (p *Process) UntilReady(ctx context.Context) error {
 func StartPrivate(ctx context.Context, c *config.Config, log *zap.Logger, level zap.AtomicLevel) (p *Process, text string, err error) {
 	private := *c
 	key := makePrivate(&private)
-	if p, err = Start(ctx, config.Role{Name: "operator", Proxy: true}, &private, log, level); err != nil {
+	if p, err = Start(ctx, config.Role{Name: "operator", Proxy: true, Private: true}, &private, log, level); err != nil {
 		return nil, "", err
 	}
 	if err := p.UntilReady(ctx); err != nil {

@@ -221,10 +221,8 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		cfg.Store = c.store
 	}
 	var pages alert.Pool
-	var fleet *fleetView
 	if p.shared != nil { // each missed deadline is notified once in the fleet, and a group is sent as one page
 		cfg.Notified, pages = p.shared.Notified(), p.shared.Groups()
-		fleet = newFleetView(p.registry, p.shared.View())
 	}
 	p.sinks = &sinkSet{
 		environment: p.environment,
@@ -246,9 +244,6 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		return fmt.Errorf("make the monitor: %w", err)
 	}
 	p.catalog.OnDescribed(p.worker.Described)
-	if fleet != nil {
-		p.life.Background("view of the fleet", func(ctx context.Context) error { return fleet.run(ctx, p.worker) })
-	}
 	p.life.Background("monitor", p.worker.Run)
 	watchWorkQueues(p.environment, p.namespace.links, p.describe)
 	if p.source != nil && c.store == nil {

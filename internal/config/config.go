@@ -172,6 +172,7 @@ type Role struct {
 	Proxy   bool
 	Monitor bool
 	Broker  bool   // the embedded broker when no namespace is configured
+	Private bool   // it is the endpoint of one command, and no process of the fleet
 	Ready   string // a line that it prints when it serves; "" = none
 	// Presets are its own defaults, as the environment has them; nil = those of the table.
 	Presets func(getenv func(string) string) []Preset

@@ -17,6 +17,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/escape"
 	"overdue/internal/httpclient"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/address"
 )
 
@@ -26,6 +27,8 @@ const (
 	MissedPath        = "/history/missed"
 	SlackPath         = "/history/slack"
 	MinutesPath       = "/history/minutes"
+	UnknownPath       = "/history/unknown"
+	FleetPath         = "/fleet"
 )
 
 const (
@@ -50,7 +53,7 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, h.Notifications(r.Context(), q.Get("message-id")), "", h.missedGaps(time.Time{}, ""))
 		return
 	}
-	if !h.HasFile() {
+	if !h.HasFile() && r.URL.Path != UnknownPath {
 		http.Error(w, "this process keeps no history: set history.directory, and not history.enabled: false", http.StatusServiceUnavailable)
 		return
 	}
@@ -80,6 +83,10 @@ func (h *History) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		found, err = h.Slack(since, matches)
 	case MinutesPath:
 		found, err = h.Minutes(since, matches, MaxPoints)
+	case UnknownPath:
+		var unknown []Unknown
+		unknown, scope = h.Unknown(r.Context(), MaxUnknown)
+		found, gaps = slices.DeleteFunc(unknown, func(u Unknown) bool { return u.Judged.Before(since) || !matches(u.Entity) }), h.missedGaps(since, scope)
 	default:
 		var missed []Notification
 		missed, scope, err = h.Missed(r.Context(), since, func(e *alert.Event) bool { return matches(e.Data.Entity) }, MaxShown)
@@ -110,7 +117,7 @@ func answer(w http.ResponseWriter, found any, scope string, gaps []Gap) {
 
 // missing returns an error for an entity that neither the history nor the namespace has.
 func (h *History) missing(ctx context.Context, entity string, matches func(string) bool) error {
-	if entity == "" || h.cfg.Missing == nil {
+	if entity == "" || !h.HasFile() || h.cfg.Missing == nil {
 		return nil
 	}
 	var known []string
@@ -150,46 +157,68 @@ func FetchNotifications(ctx context.Context, addr, name string) (a Answer[Notifi
 	return ask[Notification](ctx, addr, NotificationsPath, url.Values{"message-id": {name}})
 }
 
+// A Fleet is what a process answers at FleetPath.
+type Fleet struct {
+	Scope string `json:"scope"`
+	Error string `json:"error,omitempty"` // why Redis does not answer
+	redisstore.Fleet
+}
+
+// FetchFleet asks the process with the admin port addr for the processes that it knows.
+func FetchFleet(ctx context.Context, addr string) (f Fleet, err error) {
+	_, err = get(ctx, addr, FleetPath, nil, &f)
+	return f, err
+}
+
 // Fetch asks the process with the admin port addr for what it has at a path since a time. The entity
-// "" means all. Answers are [Fetched] at MissedPath, [slack.Summary] at SlackPath, and [Point] at
-// MinutesPath.
+// "" means all. Answers are [Fetched] at MissedPath, [slack.Summary] at SlackPath, [Point] at
+// MinutesPath, and [Unknown] at UnknownPath.
 func Fetch[T any](ctx context.Context, addr, path, entity string, since time.Time) (a Answer[T], err error) {
 	return ask[T](ctx, addr, path, url.Values{"since": {since.UTC().Format(time.RFC3339)}, "entity": {entity}})
 }
 
 func ask[T any](ctx context.Context, addr, path string, q url.Values) (a Answer[T], err error) {
 	a.Found = []T{}
+	header, err := get(ctx, addr, path, q, &a.Found)
+	if err != nil {
+		return a, err
+	}
+	a.Scope = header.Get(scopeHeader)
+	if text := header.Get(gapsHeader); text != "" {
+		err = json.Unmarshal([]byte(text), &a.Gaps)
+	}
+	if err != nil {
+		return a, fmt.Errorf("read the gaps of %s: %w", path, err)
+	}
+	return a, nil
+}
+
+// get reads an answer of the admin port.
+func get(ctx context.Context, addr, path string, q url.Values, into any) (http.Header, error) {
 	// The port is on this machine: a proxy from the environment could not reach it.
 	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, fetchTimeout)
 	target := "http://" + addr + path
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target+"?"+q.Encode(), nil)
 	if err != nil {
-		return a, fmt.Errorf("ask the admin port: %w", err)
+		return nil, fmt.Errorf("ask the admin port: %w", err)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return a, fmt.Errorf("is Overdue running? %w", err)
+		return nil, fmt.Errorf("is Overdue running? %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusServiceUnavailable:
-		return a, fmt.Errorf("history: the process at %s keeps none: set history.enabled to true, and give it a history.directory that it can write", addr)
+		return nil, fmt.Errorf("history: the process at %s keeps none: set history.enabled to true, and give it a history.directory that it can write", addr)
 	case http.StatusNotFound:
 		reason, readErr := io.ReadAll(io.LimitReader(resp.Body, maxReason))
-		return a, errors.Join(errors.New(strings.TrimSpace(string(reason))), readErr)
+		return nil, errors.Join(errors.New(strings.TrimSpace(string(reason))), readErr)
 	default:
-		return a, fmt.Errorf("%s answered %d %s", target, resp.StatusCode, http.StatusText(resp.StatusCode))
+		return nil, fmt.Errorf("%s answered %d %s", target, resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
-	a.Scope = resp.Header.Get(scopeHeader)
-	if text := resp.Header.Get(gapsHeader); text != "" {
-		err = json.Unmarshal([]byte(text), &a.Gaps)
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(into); err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w", target, err)
 	}
-	if err == nil {
-		err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&a.Found)
-	}
-	if err != nil {
-		return a, fmt.Errorf("read the answer of %s: %w", target, err)
-	}
-	return a, nil
+	return resp.Header, nil
 }

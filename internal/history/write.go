@@ -242,7 +242,14 @@ var counted = map[string]struct{ kind, name, result string }{
 	"overdue_deadlines_total":       {kindDeadlines, "entity", "verdict"},
 	"overdue_alerts_total":          {"alerts", "sink", "result"},
 	"overdue_outstanding_deadlines": {kindOutstanding, "entity", ""},
+	slotSends:                       {kindDeadlines, "entity", ""},
 }
+
+// Messages of slots are met unless they are missed, and have no verdict of their own.
+const (
+	slotSends   = "overdue_slot_sends_total"
+	VerdictSlot = "slot"
+)
 
 const (
 	// kindOutstanding are deadlines that have come and have no verdict yet: a message is in flight, or
@@ -285,6 +292,9 @@ func (h *History) sample() (map[series]slack.Buckets, error) {
 		c := counted[f.GetName()]
 		for _, m := range f.GetMetric() {
 			s := series{kind: c.kind}
+			if f.GetName() == slotSends {
+				s.result = VerdictSlot
+			}
 			for _, l := range m.GetLabel() {
 				switch l.GetName() {
 				case c.name:

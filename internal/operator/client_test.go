@@ -11,6 +11,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/config"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/testing/httpapitest"
 	"overdue/internal/testing/redistest"
@@ -119,7 +120,7 @@ func TestAClientOpensTheRedisOfItsFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() }) // nothing is left to write
-	if err := store.View().Report(t.Context(), map[string]int64{"orders": 1}, nil); err != nil {
+	if err := store.View().Report(t.Context(), redisstore.Process{Monitor: true}, nil); err != nil {
 		t.Fatal(err)
 	}
 	// Through an endpoint, the fleet is still that of the namespace.
@@ -131,8 +132,8 @@ func TestAClientOpensTheRedisOfItsFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = s.Close() }) // as above
-		if totals, err := s.View().Read(t.Context()); err != nil || totals.Monitors != want {
-			t.Errorf("%d monitors of the fleet of %s, %v; want %d", totals.Monitors, fleet, err, want)
+		if totals, err := s.View().Read(t.Context()); err != nil || totals.Monitors() != want {
+			t.Errorf("%d monitors of the fleet of %s, %v; want %d", totals.Monitors(), fleet, err, want)
 		}
 	}
 }

@@ -117,7 +117,7 @@ func TestEachUseComesBackByItself(t *testing.T) {
 		"groups":   func() error { return groups.Add(ctx, "group", "part", nil) },
 		"history":  func() error { return history.Add(ctx, []string{"x"}, time.Minute) },
 		"notified": func() error { _, _, err := notified.Begin(ctx, "event"); return err },
-		"view":     func() error { return view.Report(ctx, nil, map[string]int64{"orders": 1}) },
+		"view":     func() error { return view.Report(ctx, Process{}, missedOf("orders", 1)) },
 	}
 	denied := regexp.MustCompile("NOPERM|can't run this command") // as a command, and in a script
 	latest := map[string]error{}

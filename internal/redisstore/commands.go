@@ -9,6 +9,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,45 +121,119 @@ func fresh(ctx context.Context, c redis.UniversalClient, hash string, age time.D
 	return fields, err
 }
 
-// countScript adds to the counts of a hash that lives for a while. Names beyond a bound are counted
-// as "other".
+// presentScript returns the time by the clock of Redis, then the values of a hash, with the times
+// when they were put. What was put longer ago than an age goes to a list, which follows.
 //
-//	KEYS[1] the hash · ARGV[1] the bound of names · ARGV[2] its life in ms · ARGV[3…] name, count, …
-var countScript = redis.NewScript(`
-for i = 3, #ARGV, 2 do
-  local name = ARGV[i]
-  if redis.call('HEXISTS', KEYS[1], name) == 0 and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[1]) then name = 'other' end
-  redis.call('HINCRBY', KEYS[1], name, ARGV[i + 1])
+//	KEYS[1] the hash · KEYS[2] the list · ARGV[1] the age in ms · ARGV[2] the bound of the list · ARGV[3] its life in ms
+var presentScript = redis.NewScript(`
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local found, all = {tostring(now)}, redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local at = tonumber(string.match(all[i + 1], '^%d+'))
+  if at and at >= now - ARGV[1] then
+    found[#found + 1] = all[i + 1]
+  else
+    redis.call('HDEL', KEYS[1], all[i])
+    redis.call('RPUSH', KEYS[2], all[i + 1])
+    redis.call('LTRIM', KEYS[2], -tonumber(ARGV[2]), -1)
+    redis.call('PEXPIRE', KEYS[2], ARGV[3])
+  end
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
+for _, value in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do found[#found + 1] = value end
+return found`)
+
+// A stamped value is one that was put.
+type stamped struct {
+	value string
+	age   time.Duration // by the clock of Redis
+}
+
+func present(ctx context.Context, c redis.UniversalClient, hash, gone string, age time.Duration, mostGone int, life time.Duration) ([]stamped, error) {
+	flat, err := presentScript.Run(ctx, c, []string{hash, gone}, age.Milliseconds(), mostGone, life.Milliseconds()).StringSlice()
+	if err != nil || len(flat) == 0 {
+		return nil, err
+	}
+	now, err := strconv.ParseInt(flat[0], 10, 64)
+	if err != nil {
+		return nil, errAnswer
+	}
+	var found []stamped
+	for _, text := range flat[1:] {
+		stamp, value, _ := strings.Cut(text, " ")
+		if at, err := strconv.ParseInt(stamp, 10, 64); err == nil { // else somebody else wrote it
+			found = append(found, stamped{value, time.Duration(now-at) * time.Millisecond})
+		}
+	}
+	return found, nil
+}
+
+// remove: HDEL of one field.
+func remove(ctx context.Context, c redis.UniversalClient, hash, field string) error {
+	return c.HDel(ctx, hash, field).Err()
+}
+
+// countScript adds to the counts of hashes that live for a while. Names beyond a bound are counted
+// as "other", with what follows their line. The field "" has when a hash began, in s.
+//
+//	KEYS[i] a hash · ARGV[i] its life in ms · ARGV[#KEYS+1] the bound of names · then name, count, …
+var countScript = redis.NewScript(`
+for k, hash in ipairs(KEYS) do
+  if redis.call('HLEN', hash) == 0 then redis.call('HINCRBY', hash, '', redis.call('TIME')[1]) end
+  for i = #KEYS + 2, #ARGV, 2 do
+    local name = ARGV[i]
+    if redis.call('HEXISTS', hash, name) == 0 and redis.call('HLEN', hash) > tonumber(ARGV[#KEYS + 1]) then
+      name = 'other' .. (string.match(name, '\n.*$') or '')
+    end
+    redis.call('HINCRBY', hash, name, ARGV[i + 1])
+  end
+  redis.call('PEXPIRE', hash, ARGV[k])
+end
 return 1`)
 
 // mostArguments bounds what one script is given: Lua has to unpack nothing, but Redis waits for it.
 const mostArguments = 1000
 
-func countUp(ctx context.Context, c redis.UniversalClient, hash string, names int, life time.Duration, counts map[string]int64) error {
-	var add []any
+// A tally is a hash of counts.
+type tally struct {
+	hash string
+	life time.Duration
+}
+
+func countUp(ctx context.Context, c redis.UniversalClient, names int, counts map[string]int64, tallies ...tally) error {
+	var keys []string
+	var first, add []any
+	for _, t := range tallies {
+		keys = append(keys, t.hash)
+		first = append(first, t.life.Milliseconds())
+	}
+	first = append(first, names)
 	for name, n := range counts {
 		add = append(add, name, n)
 	}
 	for part := range slices.Chunk(add, mostArguments) {
-		if err := countScript.Run(ctx, c, []string{hash}, append([]any{names, life.Milliseconds()}, part...)...).Err(); err != nil {
+		if err := countScript.Run(ctx, c, keys, slices.Concat(first, part)...).Err(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// counted: HGETALL. Fields of others are left out.
-func counted(ctx context.Context, c redis.UniversalClient, hash string) (map[string]int64, error) {
+// counted: HGETALL. Fields of others are left out. began is zero if nothing was counted.
+func counted(ctx context.Context, c redis.UniversalClient, hash string) (counts map[string]int64, began time.Time, err error) {
 	fields, err := c.HGetAll(ctx, hash).Result()
-	counts := map[string]int64{}
+	counts = map[string]int64{}
 	for name, text := range fields {
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		n, parseErr := strconv.ParseInt(text, 10, 64)
+		switch {
+		case parseErr != nil:
+		case name == "":
+			began = time.Unix(n, 0).UTC()
+		default:
 			counts[name] = n
 		}
 	}
-	return counts, err
+	return counts, began, err
 }
 
 // latest: LRANGE list -most -1.

@@ -32,11 +32,13 @@ func everyUse(ctx context.Context, s *Store) error {
 	_, _, _, claimErr := pages.Claim(ctx, "group")
 	past := s.History()
 	_, missedErr := past.Missed(ctx)
+	_, unknownErr := past.Unknown(ctx, 1)
 	for _, err := range []error{
 		missedErr, past.Add(ctx, []string{"one"}, time.Minute),
+		unknownErr, past.AddUnknown(ctx, []string{"one"}, time.Minute),
 		s.Ping(ctx),
 		beginErr, notified.End(ctx, "event", false), notified.End(ctx, "event", true),
-		v.Report(ctx, map[string]int64{"orders": 1}, map[string]int64{"orders": 1}), readErr,
+		v.Report(ctx, Process{}, missedOf("orders", 1)), readErr, v.Leave(ctx),
 		pages.Add(ctx, "group", "part", []byte("x")), claimErr, pages.Release(ctx, "group", "note"),
 	} {
 		if err != nil {
@@ -290,16 +292,16 @@ func TestKeysOfAScriptShareASlot(t *testing.T) {
 			}
 		}
 	}
-	reports, counts := s.View().keys()
+	processes, gone, today, ever := s.View().keys(noon)
 	claim, parts, note := s.groupKeys("group {x}")
-	for _, together := range [][]string{{reports, counts}, {claim, parts, note}} {
+	for _, together := range [][]string{{processes, gone}, {today, ever}, {claim, parts, note}} {
 		for _, key := range together {
 			if slotOf(key) != slotOf(together[0]) {
 				t.Errorf("%s and %s are in slots %d and %d", key, together[0], slotOf(key), slotOf(together[0]))
 			}
 		}
 	}
-	for _, key := range []string{reports, counts, claim, parts, note, "x{a}y", "{}x", "x", s.key("i", "inbox")} {
+	for _, key := range []string{processes, gone, today, ever, claim, parts, note, "x{a}y", "{}x", "x", s.key("i", "inbox")} {
 		if got, want := r.Must("CLUSTER", "KEYSLOT", key), ":"+strconv.Itoa(slotOf(key))+"\r\n"; got != want {
 			t.Errorf("the slot of %q is %q, computed as %q", key, got, want)
 		}

@@ -55,9 +55,9 @@ func TestWhatRedisRefusesIsAnError(t *testing.T) {
 		},
 		"Report": func(s *Store) error {
 			v := s.View()
-			reports, _ := v.keys()
-			must(t, m.Set(reports, "x"))
-			return v.Report(t.Context(), nil, nil)
+			processes, _, _, _ := v.keys(noon)
+			must(t, m.Set(processes, "x"))
+			return v.Report(t.Context(), Process{}, nil)
 		},
 	} {
 		s := open(t, "redis://"+m.Addr())

@@ -67,7 +67,7 @@ func TestWhatFailsIsLeftAloneForAWhile(t *testing.T) {
 	must(t, err)
 	defer func() { _ = s.Close() }()
 	ask := func() error {
-		return s.View().Report(t.Context(), nil, map[string]int64{"orders": 1})
+		return s.View().Report(t.Context(), Process{}, missedOf("orders", 1))
 	}
 	back := func() {
 		t.Helper()

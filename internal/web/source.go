@@ -38,6 +38,7 @@ type Fleet struct {
 type FleetProcess struct {
 	ID, Host, Role, Version string
 	Started, Seen           time.Time
+	Gone                    bool   // it has not reported lately, and did not say that it ends
 	NotReady                string // why, in words; "" = ready
 	Outstanding             uint64
 	Own                     bool // this process

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics has the metrics of a worker, and its share in the figures of all processes.
+// Package metrics has the metrics of a worker.
 package metrics
 
 import (
@@ -37,7 +37,6 @@ type Metrics struct {
 
 	mu     sync.Mutex
 	inHand map[string]int64 // as waiting has it
-	late   map[string]int64 // missed since the last Tally
 }
 
 // New makes the metrics, with series for the entities that are known from the start.
@@ -68,7 +67,6 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 		reminders: counter("overdue_warnings_total", "Messages that were not settled at warnBefore ahead of their deadline.", "entity"),
 		adopted:   counter("overdue_adopted_total", "Messages that were found on their entity and given a companion, since they had none that is due in time.", "entity"),
 		inHand:    map[string]int64{},
-		late:      map[string]int64{},
 	}
 	for _, name := range known {
 		m.Show(name)
@@ -114,9 +112,6 @@ func (m *Metrics) Notified(entity string, e *alert.Event) {
 		}
 		label := m.deadlines.Label(entity)
 		m.lag.WithLabelValues(label).Observe(e.Data.Lag().Seconds())
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.late[label]++
 	case alert.TypeIncomplete:
 		m.Verdict(entity, Incomplete)
 	case alert.TypeNear:
@@ -138,22 +133,11 @@ func (m *Metrics) Outstanding(entity string, n int) {
 	}
 }
 
-// Tally returns the figures since the last call.
-func (m *Metrics) Tally() Tally {
+// InHand returns how many messages of each entity are in hand.
+func (m *Metrics) InHand() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := Tally{Outstanding: maps.Clone(m.inHand), Missed: m.late}
-	m.late = map[string]int64{}
-	return t
-}
-
-// Untally adds missed deadlines back that could not be reported.
-func (m *Metrics) Untally(missed map[string]int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, n := range missed {
-		m.late[name] += n
-	}
+	return maps.Clone(m.inHand)
 }
 
 // Alert counts the delivery of an event to a sink.
@@ -164,12 +148,6 @@ func (m *Metrics) Alert(sink string, err error) {
 	}
 	m.alerts.WithLabelValues(sink, result).Inc()
 	m.sinks.WithLabelValues(sink).Set(failing)
-}
-
-// A Tally is the share of one worker in the figures of all processes.
-type Tally struct {
-	Outstanding map[string]int64 // by entity: deadlines that are due and not handled
-	Missed      map[string]int64 // by entity: since the last Tally
 }
 
 // Adopted counts n messages of an entity that were given a companion.

@@ -300,7 +300,7 @@ func readFleet(ctx context.Context, redis *redisstore.Store, entity string) *Fle
 		f.Error = err.Error()
 		return f
 	}
-	f.Monitors = totals.Monitors
+	f.Monitors = totals.Monitors()
 	byName := map[string]*FleetEntity{}
 	of := func(name string) *FleetEntity {
 		if byName[name] == nil {
@@ -311,8 +311,10 @@ func readFleet(ctx context.Context, redis *redisstore.Store, entity string) *Fle
 	for name, n := range totals.Outstanding {
 		of(name).InProgress = n
 	}
-	for name, n := range totals.Missed {
-		of(name).Missed = n
+	for name, byVerdict := range totals.Ever {
+		if n := byVerdict["missed"]; n > 0 {
+			of(name).Missed = int64(n)
+		}
 	}
 	for name, e := range byName {
 		if entity == "" || strings.EqualFold(name, entity) {

@@ -310,7 +310,7 @@ func TestListReadsCompanionsFromRedis(t *testing.T) {
 	if err := companions.Bury(t.Context(), leases[0], "AlertUndeliverable", "no sink took it"); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.View().Report(t.Context(), map[string]int64{"orders": 3, "bills": 1}, map[string]int64{"orders": 2}); err != nil {
+	if err := store.View().Report(t.Context(), redisstore.Process{Monitor: true, Outstanding: map[string]int64{"orders": 3, "bills": 1}}, map[string]map[string]uint64{"orders": {"missed": 2, "met": 9}}); err != nil {
 		t.Fatal(err)
 	}
 	got := s.list(ListOptions{Entity: "ORDERS", Limit: 5})

@@ -69,7 +69,7 @@ type allowance struct {
 // allowed has a row for every package of this module, by folder.
 var allowed = map[string]allowance{
 	"cmd/overdue": {
-		ours:   []string{"internal/broker/entityfile", "internal/operator/copyconfig", "internal/app", "internal/bench", "internal/broker/directory", "internal/config", "internal/demo", "internal/escape", "internal/history", "internal/lifecycle", "internal/operator", "internal/operator/audit", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/inject", "internal/operator/inject/admission", "internal/operator/messages", "internal/operator/plan", "internal/operator/verify", "internal/plural", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/slack", "internal/terminal", "internal/version"},
+		ours:   []string{"internal/broker/entityfile", "internal/operator/copyconfig", "internal/app", "internal/bench", "internal/broker/directory", "internal/config", "internal/demo", "internal/escape", "internal/history", "internal/lifecycle", "internal/operator", "internal/operator/audit", "internal/operator/deadlines", "internal/operator/dlq", "internal/operator/doctor", "internal/operator/inject", "internal/operator/inject/admission", "internal/operator/messages", "internal/operator/plan", "internal/operator/verify", "internal/plural", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/slack", "internal/terminal", "internal/version"},
 		others: []string{cobra, pflag},
 	},
 	"proxy":           {[]string{"internal/servicebus/link", "internal/traces", "proxy/durations", "proxy/proven", "internal/monitorqueue", "internal/lifecycle", "scheduler", "scheduler/index", "scheduler/journal", "internal/servicebus/address", "internal/servicebus/duration", "internal/amqp", "internal/servicebus/atom", "internal/listener", "internal/operations", "internal/amqp/relay", "internal/servicebus/rights", "internal/servicebus/sas", "internal/servicebus/rest", "internal/slack"}, []string{goamqp, prometheus, sync, zap}},
@@ -165,7 +165,7 @@ var allowed = map[string]allowance{
 		[]string{"internal/amqp", "internal/broker", "internal/broker/queue", "internal/servicebus/sas", "internal/testing/brokertest"},
 		[]string{azcore, azservicebus, goamqp, "github.com/google/go-cmp"},
 	},
-	"internal/history":            {[]string{"alert", "internal/boltcheck", "internal/escape", "internal/httpclient", "internal/redisstore", "internal/servicebus/address", "internal/slack"}, []string{bbolt, prometheus}},
+	"internal/history":            {[]string{"alert", "internal/boltcheck", "internal/escape", "internal/httpclient", "internal/operations", "internal/redisstore", "internal/servicebus/address", "internal/slack"}, []string{bbolt, prometheus}},
 	"examples/sidecar/go":         {others: []string{azservicebus}},
 	"examples/rest/go":            {},
 	"examples/dead-letters/go":    {others: []string{azservicebus}},
