@@ -5,13 +5,19 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os/user"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"overdue/internal/app"
 	"overdue/internal/config"
 	"overdue/internal/operator"
+	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/operator/messages"
 	"overdue/internal/terminal"
@@ -33,8 +39,8 @@ func (p *program) dlqCommand() *cobra.Command {
 func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *string) {
 	endpoint = new(string)
 	endpointFlag(cmd, endpoint)
-	f := cmd.Flags()
-	f.StringVar(&o.Filter.Reason, "reason", "", "only those with this reason, such as TTLExpiredException or DeadlineExceeded")
+	f := pflag.NewFlagSet("filters", pflag.ContinueOnError)
+	optionalVar(f, &o.Filter.Reason, "reason", "only those with this reason, such as TTLExpiredException or DeadlineExceeded; \"\" = those without one")
 	f.StringVar(&o.Filter.Description, "description", "", "only those whose description contains this")
 	durationVar(f, &o.Filter.OlderThan, "older-than", 0, "only those that were enqueued longer ago than this")
 	durationVar(f, &o.Filter.YoungerThan, "younger-than", 0, "only those that were enqueued within this time")
@@ -42,14 +48,26 @@ func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 	f.StringVar(&o.DueAfter, "due-after", "", "only those whose deadline was, or is, later")
 	f.StringArrayVar(&o.Filter.MessageIDs, "message-id", nil, "only that message. May be repeated")
 	f.Int64SliceVar(&o.Filter.Numbers, "number", nil, "only the one with that sequence number. May be repeated")
-	f.Func("session-id", "only those of that `session`", func(id string) error {
-		o.Filter.SessionID = &id // "" is a session as well
-		return nil
-	})
+	optionalVar(f, &o.Filter.SessionID, "session-id", "only those of that session") // "" is a session as well
 	f.StringArrayVar(&o.Properties, "property", nil, "only those with this application property, name=value. May be repeated")
 	f.IntVar(&o.Limit, "limit", 0, "at most this many, in the order of their sequence numbers; 0 = all")
+	cmd.Flags().AddFlagSet(f)
+	cmd.PreRun = func(*cobra.Command, []string) {
+		var given []string
+		f.VisitAll(func(flag *pflag.Flag) {
+			if flag.Changed {
+				given = append(given, flag.Name+" "+flag.Value.String())
+			}
+		})
+		o.Given = strings.Join(given, ", ")
+	}
 	jsonFlag(cmd, &o.JSON)
 	return endpoint
+}
+
+// optionalVar defines a flag whose text may be empty, which is not the same as none.
+func optionalVar(f *pflag.FlagSet, value **string, name, usage string) {
+	checkedVar(f, value, name, "", "string", usage, func(text string) (*string, error) { return &text, nil })
 }
 
 // changeFlags defines the flags of commands that change something.
@@ -61,7 +79,22 @@ func changeFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 	f.BoolVar(&o.Yes, "yes", false, "do not ask")
 	f.BoolVar(&o.Dry, "dry-run", false, "say what would be done, and do nothing")
 	f.Float64Var(&o.Rate, "rate", 100, "messages per second, so that consumers can keep up; 0 = as fast as possible")
+	f.StringVar(&o.As, "as", "", "who does this, for the line of the log; by default the user of this machine")
+	f.StringVar(&o.Why, "why", "", "why, for the line of the log")
 	return endpoint
+}
+
+// audited has actions write their lines to stderr.
+func (p *program) audited(c *config.Config, o *messages.LettersOptions) error {
+	log, _, err := app.NewLog(p.stderr, config.Log{Level: "info", Format: c.Log.Format})
+	if err != nil {
+		return fmt.Errorf("make a log: %w", err)
+	}
+	o.Audit = func(l audit.Line) { l.Write(log) }
+	if u, err := user.Current(); o.As == "" && err == nil {
+		o.As = u.Username
+	}
+	return nil
 }
 
 // A dlqRun is one of the commands.
@@ -88,6 +121,9 @@ func (r dlqRun) command(p *program, cmd *cobra.Command) *cobra.Command {
 		return r.check(place)
 	}
 	return p.configured(cmd, r.wants, check, func(ctx context.Context, c *config.Config, _ []string) error {
+		if err := p.audited(c, r.options); err != nil {
+			return err
+		}
 		conn, err := p.connect(ctx, c, *r.endpoint, r.sends)
 		if err != nil {
 			return err
@@ -111,11 +147,14 @@ func (p *program) dlqListCommand() *cobra.Command {
 		Use:   "list queue-or-subscription",
 		Short: "List dead letters, and count them by reason",
 		Example: "  overdue dlq list orders --reason TTLExpiredException --older-than 1h\n" +
+			"  overdue dlq list orders --group-by reason\n" +
 			"  overdue dlq list events/Subscriptions/audit --json",
 	}
+	endpoint := filterFlags(cmd, &o)
+	choiceVar(cmd, &o.GroupBy, "group-by", "", []string{"reason"}, "a line for each reason instead of each dead letter")
 	return dlqRun{
 		options:  &o,
-		endpoint: filterFlags(cmd, &o),
+		endpoint: endpoint,
 		wants:    settings("namespace"),
 		do:       messages.List,
 	}.command(p, cmd)
@@ -164,25 +203,40 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 		Use:   "resubmit queue-or-subscription",
 		Short: "Send copies of dead letters back, or elsewhere, and take them off",
 		Long: "Sends a copy of each dead letter through an AMQP endpoint and takes the dead letter off once the broker has the\n" +
-			"copy. A copy has the body and the properties of its dead letter, byte for byte, but neither its time to live nor\n" +
-			"the deadline that it missed: give it a new one with --within. It says where it comes from in\n" +
+			"copy. A copy has the body and the properties of its dead letter, byte for byte. It says where it comes from in\n" +
 			"overdue-resubmitted-* properties.\n\n" +
+			"A copy also has the deadline that its message had, counted anew: its time to live, and the time from the\n" +
+			"message's enqueued-time to the deadline that it stated. Both begin when the copy is enqueued, or with --delay\n" +
+			"when it becomes available. --within, --ttl and --no-deadline replace all of that.\n\n" +
 			"It copies no dead letter twice. A journal on this machine has the copies that were sent, so a resubmission\n" +
 			"that was stopped goes on where it was when you start it again. If it was stopped between a send and its\n" +
 			"acknowledgement, and no copy is in the target any more, it leaves those dead letters alone and lists them.\n" +
-			"--resend sends them.",
-		Example: "  overdue dlq resubmit orders --reason TTLExpiredException --within 5m\n" +
+			"--resend sends those of them that match.",
+		Example: "  overdue dlq resubmit orders --reason TTLExpiredException --delay 10m\n" +
 			"  overdue dlq resubmit events/Subscriptions/audit --to audit-retries --rate 20\n" +
+			"  overdue dlq resubmit orders --number 4711 --set kind=tea --body-file new.json\n" +
 			"  overdue dlq resubmit orders --message-id order-1 --dry-run",
 	}
 	endpoint := changeFlags(cmd, &o.LettersOptions)
 	f := cmd.Flags()
 	f.StringVar(&o.To, "to", "", "queue or topic that gets the copies; by default the queue that they are dead letters of")
-	durationVar(f, &o.Copying.Within, "within", 0, "deadline of each copy: to be received within this time after it is enqueued")
-	durationVar(f, &o.Copying.TTL, "ttl", 0, "time to live of each copy")
+	durationVar(f, &o.Copying.Delay, "delay", 0, "how long until each copy becomes available to consumers")
+	durationVar(f, &o.Copying.Within, "within", 0, "another deadline: each copy is to be received within this time after it is enqueued")
+	durationVar(f, &o.Copying.TTL, "ttl", 0, "another time to live of each copy")
+	f.BoolVar(&o.Copying.NoDeadline, "no-deadline", false, "neither the deadline nor the time to live that the message had")
+	f.Func("set", "give this application property another value, `name=value`, of the type that it has. May be repeated", func(text string) error {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return errors.New("write name=value")
+		}
+		return o.Copying.Edits.Add(name, &value)
+	})
+	f.Func("unset", "leave out the application property of that `name`. May be repeated", func(name string) error { return o.Copying.Edits.Add(name, nil) })
+	optionalVar(f, &o.Copying.Body, "body", "another body, as text, for one dead letter")
+	f.StringVar(&o.BodyFile, "body-file", "", "a file that holds another body, - for standard input")
 	f.BoolVar(&o.NewIDs, "new-ids", false, "give copies message-ids of their own; done anyway where the target detects duplicates")
 	f.BoolVar(&o.KeepIDs, "keep-ids", false, "keep the message-ids, though it is not known whether the target detects duplicates")
-	f.BoolVar(&o.Resend, "resend", false, "also send dead letters that a stopped resubmission may have sent")
+	f.BoolVar(&o.Resend, "resend", false, "also send those that match and that a stopped resubmission may have sent")
 	f.StringVar(&o.Journal, "journal", "", "file with the copies that were sent; by default one for each target in the user's cache folder")
 	return dlqRun{
 		options:  &o.LettersOptions,

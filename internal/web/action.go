@@ -77,7 +77,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	form := r.PostForm
-	v := &previewView{page: d.page("deadletters", ""), Error: err.Error(), To: form.Get("to"), Within: form.Get("within"), Life: form.Get("ttl"), Rate: form.Get("rate")}
+	v := &previewView{page: d.page("deadletters", ""), Error: err.Error(), Form: readResubmitForm(form), Rate: form.Get("rate")}
 	v.actor, _ = d.source.Namespace.Actions.actorOf(r) // its error is that of begin
 	v.fill(p)
 	show(w, statusOf(err), "preview.html", v)
@@ -128,7 +128,7 @@ func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
 			return nil, err
 		}
 	}
-	line.To = o.to
+	line.To, line.Edits = o.to, o.copying.Names()
 	j := &job{id: p.id[:12], preview: p, options: o, audit: line, began: time.Now()}
 	return j, d.jobs.start(j)
 }

@@ -22,6 +22,8 @@ import (
 	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/link"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 const token = "a token of the test"
@@ -165,6 +167,117 @@ func TestAResubmissionSendsCopies(t *testing.T) {
 	})
 }
 
+// copies are the messages of again.
+func (s *actionScene) copies() (all []*dlq.Letter) {
+	s.Helper()
+	err := dlq.WalkAt(s.Context(), s.source.Namespace.Deadlines.Links, "again", 0, func(l *dlq.Letter) bool { all = append(all, l); return true })
+	if err != nil {
+		s.Fatal(err)
+	}
+	return all
+}
+
+func TestACopyCanBeEditedAndDelayed(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		const body = "\n<b>one</b>\ntwo"
+		s.expire("orders", &azservicebus.Message{MessageID: new("m"), Body: []byte(body), ApplicationProperties: map[string]any{"tenant": "red", "old": "x", "n": int32(1)}})
+		wantText(s.T, s.page(200, "deadletter?entity=orders&number=1"), `preview?action=resubmit&amp;entity=orders&amp;number=1">Resubmit…`, `action=purge&amp;entity=orders&amp;number=1">Purge…`)
+		form := url.Values{"token": {token}, "to": {"again"}, "delay": {"10m"}, "edits": {"tenant=blue\r\n-old\r\nn=2\r\n"}}
+		id, page := s.preview("action=resubmit&entity=orders&number=1")
+		wantText(s.T, page, "spellcheck=\"false\">\n\n&lt;b&gt;one&lt;/b&gt;\ntwo</textarea>")
+		if strings.Contains(page, `name="rate"`) {
+			s.Error("there is a rate for one message")
+		}
+		form.Set("id", id)
+		form.Set("body", strings.ReplaceAll(body, "\n", "\r\n"))
+		s.begin(form)
+		time.Sleep(5 * time.Minute)
+		all := s.copies()
+		if len(all) != 1 || all[0].State != link.Scheduled || string(all[0].BodyBytes()) != body || all[0].TimeToLive.Duration != time.Second ||
+			all[0].Properties["tenant"] != "blue" || all[0].Properties["old"] != nil || all[0].Properties["n"] != int32(2) {
+			s.Errorf("copies = %+v", all)
+		}
+		if got, want := s.lines[0].Edits, "n, -old, tenant"; got != want {
+			s.Errorf("the log has the edits %q, want %q", got, want)
+		}
+
+		s.expire("orders", &azservicebus.Message{Body: []byte(body)})
+		form.Del("edits")
+		id, _ = s.preview("action=resubmit&entity=orders")
+		form.Set("id", id)
+		form.Set("body", "another")
+		s.begin(form)
+		time.Sleep(2 * time.Minute)
+		if all := s.copies(); len(all) != 2 || string(all[1].BodyBytes()) != "another" {
+			s.Errorf("copies = %+v, want one with the new body", all)
+		}
+	})
+}
+
+// A form gives back no body that is not plain text, so it does not have it.
+func TestABodyThatAFormWouldChangeCannotBeEditedThere(t *testing.T) {
+	for name, body := range map[string]string{"bytes": "\xff", "returns": "a\r\nb", "hidden marks": "a\u202eb", "a long text": strings.Repeat("x", maxBody+1)} {
+		withActions(t, func(s *actionScene) {
+			s.expire("orders", &azservicebus.Message{Body: []byte(body)})
+			id, page := s.preview("action=resubmit&entity=orders")
+			if !strings.Contains(page, "overdue dlq resubmit --body-file") || strings.Contains(page, `name="body"`) {
+				s.Errorf("%s: the form has the body", name)
+			}
+			s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "within": {"none"}, "body": {"another"}})
+			time.Sleep(time.Minute)
+			if all := s.copies(); len(all) != 1 || string(all[0].BodyBytes()) != body {
+				s.Errorf("%s: copies = %+v, want one with the body as it was", name, all)
+			}
+		})
+	}
+}
+
+func TestGroupsOfAReasonCanBeChosen(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		s.expire("orders", numbered(3)...)
+		r, err := s.ns.Client(s.T).NewReceiverForQueue("orders", nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		sender, err := s.ns.Client(s.T).NewSender("orders", nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, reason := range []*string{nil, new("bad"), new("bad")} {
+			if err := sender.SendMessage(s.Context(), &azservicebus.Message{Body: []byte("x")}, nil); err != nil {
+				s.Fatal(err)
+			}
+			ms, err := r.ReceiveMessages(s.Context(), 1, nil)
+			if err != nil {
+				s.Fatal(err)
+			}
+			if err := r.DeadLetterMessage(s.Context(), ms[0], &azservicebus.DeadLetterOptions{Reason: reason}); err != nil {
+				s.Fatal(err)
+			}
+		}
+		wantText(s.T, s.page(200, "deadletters?entity=orders"), `deadletters?entity=orders&amp;group=reason">Group by reason`)
+		page := s.page(200, "deadletters?entity=orders&group=reason")
+		wantText(s.T, page, `reason=bad">bad</a></th><td class="n">2</td>`, `reason=TTLExpiredException">TTLExpiredException</a></th><td class="n">3</td>`,
+			`noreason=1">no reason</a></th><td class="n">1</td>`, `preview?action=purge&amp;entity=orders&amp;reason=bad">Purge…`)
+		wantText(s.T, s.page(200, "deadletters?entity=orders&noreason=1"), `placeholder="none given"`, `name="noreason" value="1"`, `>4</a>`)
+		for query, want := range map[string]string{"noreason=1": "1 dead letter of orders", "reason=bad": "2 dead letters of orders"} {
+			_, page := s.preview("action=resubmit&entity=orders&" + query)
+			wantText(s.T, page, want)
+		}
+		id, _ := s.preview("action=purge&entity=orders&noreason=1")
+		s.begin(url.Values{"id": {id}, "token": {token}})
+		time.Sleep(time.Minute)
+		if n := s.waiting("orders/$DeadLetterQueue"); n != 5 || s.lines[0].Filter != "without a reason" {
+			s.Errorf("%d dead letters are left, and the filter was %q; want 5, without a reason", n, s.lines[0].Filter)
+		}
+		s.source.Namespace.Actions = nil
+		if page := s.page(200, "deadletters?entity=orders&group=reason"); strings.Contains(page, "preview?") {
+			s.Error("a dashboard that only reads offers actions")
+		}
+		wantText(s.T, s.page(400, "deadletters?entity=events&group=reason"), "events is a topic")
+	})
+}
+
 func TestOnlyTheTokenMakesAnAction(t *testing.T) {
 	withActions(t, func(s *actionScene) {
 		s.expire("orders", numbered(2)...)
@@ -211,8 +324,12 @@ func TestWrongActionsAreExplained(t *testing.T) {
 		for want, form := range map[string]url.Values{
 			"say which queue or topic":       {"to": {"a//b"}},
 			"there is no queue or topic":     {"to": {"none"}},
-			"are durations such as":          {"to": {"orders"}, "within": {"soon"}},
-			"of 1 ms at least":               {"to": {"orders"}, "ttl": {"-1s"}},
+			"the deadline of each copy is a": {"to": {"orders"}, "within": {"soon"}},
+			"the time to live is a duration": {"to": {"orders"}, "ttl": {"-1s"}},
+			"the delay is a duration such":   {"to": {"orders"}, "delay": {"0.5"}},
+			"no deadline is wanted, and the": {"to": {"orders"}, "within": {"none"}, "ttl": {"1h"}},
+			"an edit is a line such as":      {"to": {"orders"}, "edits": {"tenant"}},
+			"belongs to Overdue or to the b": {"to": {"orders"}, "edits": {"overdue-within=5m"}},
 			"must be a number between":       {"to": {"orders"}, "rate": {"NaN"}},
 			"which queue or topic gets the":  {"to": {"events/Subscriptions/audit"}},
 			"a number between 0 and 1000000": {"to": {"orders"}, "rate": {"-1"}},
@@ -246,7 +363,7 @@ func TestAnActionCanBeStopped(t *testing.T) {
 	withActions(t, func(s *actionScene) {
 		s.expire("orders", numbered(300)...)
 		id, _ := s.preview("action=resubmit&entity=orders")
-		page := s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "rate": {"10"}})
+		page := s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "within": {"none"}, "rate": {"10"}})
 		time.Sleep(10 * time.Second)
 		wantText(s.T, s.page(200, page), "running", "Stop</button>")
 		other, _ := s.preview("action=purge&entity=orders")
@@ -264,7 +381,7 @@ func TestAnActionCanBeStopped(t *testing.T) {
 		wantText(s.T, s.page(200, page), "stopped before the end", "continues where this one stopped")
 		// Nothing is lost, and nothing is there twice, once the rest is resubmitted.
 		id, _ = s.preview("action=resubmit&entity=orders")
-		s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "rate": {"0"}})
+		s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "within": {"none"}, "rate": {"0"}})
 		time.Sleep(5 * time.Minute)
 		if dead, copies := s.waiting("orders/$DeadLetterQueue"), s.waiting("again"); dead != 0 || copies != 300 {
 			s.Errorf("%d dead letters and %d copies, want 0 and 300: %q", dead, copies, s.events())

@@ -232,7 +232,7 @@ func TestADeadLetterIsResubmittedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body := string(l.BodyBytes()); body != "hello" || l.TimeToLive.Duration != 0 || l.Reason != "" {
+		if body := string(l.BodyBytes()); body != "hello" || l.TimeToLive.Duration != time.Hour || l.Reason != "" {
 			t.Errorf("%s: the copy has the body %q, lives for %v and has the reason %q", test.at, body, l.TimeToLive, l.Reason)
 		}
 		if same := l.MessageID == "m"; same == (test.at == "unique") {

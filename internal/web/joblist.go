@@ -129,7 +129,7 @@ type jobRow struct {
 	Began, Took                     string
 	Chosen, Done                    int
 	Count, Total                    string
-	Verb, State                     string
+	Verb, State, Person, Why        string
 	Running, Bad                    bool
 	Results                         []string
 	Error                           string
@@ -143,7 +143,7 @@ func (j *job) row() *jobRow {
 	p := j.preview
 	r := &jobRow{
 		Title: verbs[p.action].title, Verb: verbs[p.action].done, Entity: p.place.String(), To: j.options.to, Filter: p.filter, Link: jobLink(j),
-		Began: stamp(j.began), Chosen: p.survey.Chosen, Done: min(j.done, p.survey.Chosen), Results: j.results,
+		Person: j.audit.Person, Why: j.audit.Why, Began: stamp(j.began), Chosen: p.survey.Chosen, Done: min(j.done, p.survey.Chosen), Results: j.results,
 		Count: number(float64(j.done)), Total: number(float64(p.survey.Chosen)),
 	}
 	end := j.ended

@@ -33,6 +33,7 @@ type letterView struct {
 	Entity, Error    string
 	Back, BackTo     string // link to the list, and what that is
 	Message          string // link to the timeline; "" = there is none
+	Resubmit, Purge  string // links to the previews; "" = this dashboard only reads
 	IsDead           bool
 	Act              *letterActions // nil = there are none here
 	Fields           []field
@@ -78,8 +79,13 @@ func (v *letterView) read(r *http.Request, d *Dashboard) error {
 	}
 	defer leave()
 	err = dlq.Walk(ctx, d.source.Namespace.Deadlines.Links, place, number, func(l *dlq.Letter) bool {
-		if l.Number == number {
-			v.fill(place, l)
+		if l.Number != number {
+			return false
+		}
+		v.fill(place, l)
+		if d.source.Namespace.Actions != nil {
+			chosen := strconv.FormatInt(number, 10)
+			v.Resubmit, v.Purge = previewLink(place, resubmit, "number", chosen), previewLink(place, purge, "number", chosen)
 		}
 		return false
 	})

@@ -27,6 +27,7 @@ const (
 	maxPlaces    = 50    // dead-letter queues that are listed, with their counts
 	maxLetters   = 50    // rows of one page
 	maxScanned   = 5_000 // dead letters that are read for one page
+	maxGroups    = 50    // reasons of one page
 )
 
 var errBusy = refusal{http.StatusServiceUnavailable, "other pages read the namespace at the moment; reload this page"}
@@ -48,9 +49,13 @@ func (d *Dashboard) enter(page context.Context, timeout time.Duration) (ctx cont
 type lettersView struct {
 	page
 	Entity, Reason, Query string
+	NoReason              bool // only those for which none was given
 	Error                 string
 	NoNamespace           bool
 	letterTable
+	Grouped    bool
+	Groups     []groupRow
+	Group      string // link to the groups, or back from them
 	Places     []placeRow
 	MorePlaces bool
 	Read       int
@@ -63,6 +68,12 @@ type lettersView struct {
 type letterTable struct {
 	Letters []letterRow
 	CanAct  bool // they can be chosen
+}
+
+// A groupRow is the dead letters of one reason.
+type groupRow struct {
+	Reason, Count, Earliest, Latest string
+	Link, Resubmit, Purge           string // "" = there is none
 }
 
 type placeRow struct{ Name, Link, Count, Missed, Error string }
@@ -92,6 +103,7 @@ func (t *letterTable) HasStates() bool {
 // deadLetters lists the dead letters of one place, or the places.
 func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
 	v := &lettersView{page: d.page("deadletters", "Dead letters"), Entity: strings.TrimSpace(parameter(r, "entity")), Reason: parameter(r, "reason"), Query: query(r), Jobs: d.jobs.rows()}
+	v.NoReason, v.Grouped = r.URL.Query().Has("noreason"), parameter(r, "group") == "reason"
 	v.CanAct = d.source.Namespace != nil && d.source.Namespace.Actions != nil
 	if d.source.Namespace == nil {
 		v.NoNamespace = true
@@ -105,7 +117,7 @@ func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
 			v.Places, v.MorePlaces = d.places(ctx)
 		} else {
 			v.Title = "Dead letters of " + v.Entity
-			err = v.read(ctx, d, r.URL.Query().Get("from"))
+			err = v.read(ctx, d, r)
 		}
 	}
 	status := http.StatusOK
@@ -134,12 +146,39 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// read reads one page of dead letters from a sequence number on.
-func (v *lettersView) read(ctx context.Context, d *Dashboard, from string) error {
+// filterOf reads which dead letters a page is about, and says so for people.
+func filterOf(r *http.Request) (f dlq.Filter, text string) {
+	var parts []string
+	reason := parameter(r, "reason")
+	switch {
+	case r.URL.Query().Has("noreason"):
+		f.Reason = new(string)
+		parts = append(parts, "without a reason")
+	case reason != "":
+		f.Reason = &reason
+		parts = append(parts, "reason "+reason)
+	}
+	if q := query(r); q != "" {
+		parts = append(parts, "containing "+q)
+	}
+	return f, strings.Join(parts, ", ")
+}
+
+// read reads one page of dead letters from a sequence number on, or their groups.
+func (v *lettersView) read(ctx context.Context, d *Dashboard, r *http.Request) error {
 	place, err := dlq.ParsePlace(v.Entity)
 	if err != nil {
 		return badRequest(err)
 	}
+	if v.Grouped {
+		return v.readGroups(ctx, d, r, place)
+	}
+	filter := []string{"reason", v.Reason, "q", v.Query}
+	if v.NoReason {
+		filter = append(filter, "noreason", "1")
+	}
+	v.Group = lettersLink(place, append(filter, "group", "reason")...)
+	from := r.URL.Query().Get("from")
 	first := int64(0)
 	if from != "" {
 		if first, err = strconv.ParseInt(from, 10, 64); err != nil || first < 0 {
@@ -147,7 +186,7 @@ func (v *lettersView) read(ctx context.Context, d *Dashboard, from string) error
 		}
 	}
 	now, next, more := time.Now(), int64(0), false
-	filter := dlq.Filter{Reason: v.Reason}
+	wanted, _ := filterOf(r)
 	err = dlq.Walk(ctx, d.source.Namespace.Deadlines.Links, place, first, func(l *dlq.Letter) bool {
 		if len(v.Letters) == maxLetters || v.Read == maxScanned {
 			more = true
@@ -155,7 +194,7 @@ func (v *lettersView) read(ctx context.Context, d *Dashboard, from string) error
 		}
 		v.Read++
 		next = l.Number + 1
-		if filter.Fits(l, now) && contains(l, v.Query) {
+		if wanted.Fits(l, now) && contains(l, v.Query) {
 			v.Letters = append(v.Letters, newLetterRow(place, l, now))
 		}
 		return true
@@ -170,9 +209,55 @@ func (v *lettersView) read(ctx context.Context, d *Dashboard, from string) error
 	}
 	if more {
 		v.Partial = len(v.Letters) < maxLetters
-		v.Next = lettersLink(place, "from", strconv.FormatInt(next, 10), "reason", v.Reason, "q", v.Query)
+		v.Next = lettersLink(place, append(filter, "from", strconv.FormatInt(next, 10))...)
 	}
 	return nil
+}
+
+// readGroups counts dead letters by reason.
+func (v *lettersView) readGroups(ctx context.Context, d *Dashboard, r *http.Request, place dlq.Place) error {
+	s, partial, err := d.survey(ctx, r, place, nil, func(*dlq.Letter) {})
+	if err != nil {
+		return err
+	}
+	v.Read, v.Partial, v.Group = s.Read, partial || s.More, lettersLink(place, "q", v.Query)
+	groups, others := s.Groups(maxGroups)
+	for _, g := range groups {
+		filter := []string{"q", v.Query, "reason", g.Reason}
+		if g.Reason == "" {
+			filter = append(filter, "noreason", "1")
+		}
+		row := groupRow{Reason: cmp.Or(cut(g.Reason), "no reason"), Count: number(float64(g.Count)), Earliest: stamp(g.Earliest), Latest: stamp(g.Latest)}
+		if len(g.Reason) <= maxParameter { // a longer one fits into no form
+			row.Link = lettersLink(place, filter...)
+			row.Resubmit, row.Purge = previewLink(place, resubmit, filter...), previewLink(place, purge, filter...)
+		}
+		v.Groups = append(v.Groups, row)
+	}
+	if others > 0 {
+		v.Groups = append(v.Groups, groupRow{Reason: "other reasons", Count: number(float64(others))})
+	}
+	return nil
+}
+
+// survey reads the dead letters that the parameters of a page and the numbers choose. It is partial if
+// the time of the page was not enough.
+func (d *Dashboard) survey(ctx context.Context, r *http.Request, place dlq.Place, numbers []int64, add func(*dlq.Letter)) (s *dlq.Survey, partial bool, err error) {
+	now, q := time.Now(), query(r)
+	wanted, _ := filterOf(r)
+	wanted.Numbers = numbers
+	s, err = dlq.Examine(ctx, d.source.Namespace.Deadlines.Links, place, maxChosen, func(l *dlq.Letter) bool {
+		return wanted.Fits(l, now) && contains(l, q)
+	}, func(l *dlq.Letter) error { add(l); return nil })
+	switch {
+	case ctx.Err() != nil && s.Chosen > 0:
+		return s, true, nil
+	case err != nil:
+		return s, false, dlq.Failure(place, err)
+	case s.Read == 0 && d.source.Namespace.Deadlines.IsTopic(ctx, place):
+		return s, false, badRequest(dlq.NoMessages(place))
+	}
+	return s, false, nil
 }
 
 // contains reports whether one of the texts of a dead letter has q in it, whatever the case.
@@ -287,4 +372,8 @@ func stamp(t time.Time) string {
 
 func lettersLink(place dlq.Place, more ...string) string {
 	return Path + "deadletters?" + values(append([]string{"entity", place.String()}, more...)...)
+}
+
+func previewLink(place dlq.Place, action string, more ...string) string {
+	return Path + "preview?" + values(append([]string{"action", action, "entity", place.String()}, more...)...)
 }

@@ -12,10 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"overdue/internal/escape"
 	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
-	"overdue/internal/plural"
 	"overdue/internal/servicebus/link"
 )
 
@@ -85,7 +86,8 @@ type preview struct {
 	filter     string // for people
 	survey     *dlq.Survey
 	sample     []letterRow
-	partial    bool // not all dead letters were read
+	body       *string // of the only dead letter, if a form can hold it
+	partial    bool    // not all dead letters were read
 	made       time.Time
 }
 
@@ -101,7 +103,8 @@ type previewView struct {
 	Reasons           []field
 	Earliest, Latest  string
 	Sample            []letterRow
-	To, Within, Life  string
+	Form              resubmitForm
+	IsOne, HasBody    bool // there is one dead letter; its body can be edited
 	Rate, Back        string
 	IsSubscription    bool
 	HasPreview, Empty bool
@@ -147,16 +150,15 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 	case verbs[action].done == "":
 		return nil, refusal{http.StatusBadRequest, "action is neither resubmit nor purge"}
 	}
-	reason, q := parameter(r, "reason"), query(r)
-	filter := dlq.Filter{Reason: reason}
+	var numbers []int64
 	for _, text := range r.URL.Query()["number"] {
 		number, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || number < 0 {
 			return nil, refusal{http.StatusBadRequest, "number is not a sequence number"}
 		}
-		filter.Numbers = append(filter.Numbers, number)
+		numbers = append(numbers, number)
 	}
-	if len(filter.Numbers) > maxLetters {
+	if len(numbers) > maxLetters {
 		return nil, badRequest(fmt.Errorf("at most %d dead letters can be chosen one by one", maxLetters))
 	}
 	ctx, leave, err := d.enter(r.Context(), readTimeout)
@@ -165,38 +167,39 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 	}
 	defer leave()
 	now := time.Now()
-	p := &preview{id: rand.Text(), action: action, place: place, filter: filterText(reason, q, len(filter.Numbers)), made: now}
-	fits := func(l *dlq.Letter) bool { return filter.Fits(l, now) && contains(l, q) }
-	p.survey, err = dlq.Examine(ctx, d.source.Namespace.Deadlines.Links, place, maxChosen, fits, func(l *dlq.Letter) error {
+	p := &preview{id: rand.Text(), action: action, place: place, made: now}
+	if _, p.filter = filterOf(r); len(numbers) > 0 {
+		p.filter = strings.TrimSuffix(fmt.Sprintf("%d chosen by hand, %s", len(numbers), p.filter), ", ")
+	}
+	p.survey, p.partial, err = d.survey(ctx, r, place, numbers, func(l *dlq.Letter) {
+		if len(p.sample) == 0 {
+			p.body = editable(place, l)
+		}
 		if len(p.sample) < maxSample {
 			p.sample = append(p.sample, newLetterRow(place, l, now))
 		}
-		return nil
 	})
-	switch {
-	case ctx.Err() != nil && p.survey.Chosen > 0:
-		p.partial = true
-	case err != nil:
-		return nil, dlq.Failure(place, err)
-	case p.survey.Read == 0 && d.source.Namespace.Deadlines.IsTopic(ctx, place):
-		return nil, badRequest(dlq.NoMessages(place))
+	if err != nil {
+		return nil, err
+	}
+	if p.survey.Chosen != 1 {
+		p.body = nil
 	}
 	d.jobs.keepPreview(p)
 	return p, nil
 }
 
-func filterText(reason, q string, numbers int) string {
-	var parts []string
-	if numbers > 0 {
-		parts = append(parts, fmt.Sprintf("%d chosen by hand", numbers))
+// editable is the body of a dead letter as text that a form gives back as it was; nil = it has none.
+func editable(place dlq.Place, l *dlq.Letter) *string {
+	text := string(l.BodyBytes())
+	with := dlq.Copying{Body: &text}
+	if len(text) > maxBody || !utf8.ValidString(text) || escape.Lines(text) != text {
+		return nil
 	}
-	if reason != "" {
-		parts = append(parts, "reason "+reason)
+	if _, err := with.Encode(place, l); err != nil {
+		return nil
 	}
-	if q != "" {
-		parts = append(parts, "containing "+q)
-	}
-	return strings.Join(parts, ", ")
+	return &text
 }
 
 func (v *previewView) fill(p *preview) {
@@ -208,15 +211,78 @@ func (v *previewView) fill(p *preview) {
 	v.Earliest, v.Latest, v.Sample = stamp(s.Earliest), stamp(s.Latest), p.sample
 	v.Rate, v.Back, v.IsSubscription = cmp.Or(v.Rate, "100"), lettersLink(p.place), p.place.Subscription != ""
 	if !v.IsSubscription {
-		v.To = cmp.Or(v.To, p.place.Entity)
+		v.Form.To = cmp.Or(v.Form.To, p.place.Entity)
 	}
-	reasons, others := s.TopReasons(maxReasons)
-	for _, reason := range reasons {
-		v.Reasons = append(v.Reasons, field{cmp.Or(cut(reason), "no reason"), number(float64(s.Reasons[reason]))})
+	if v.IsOne, v.HasBody = s.Chosen == 1, p.body != nil; v.HasBody && !v.Form.posted {
+		v.Form.Body = *p.body
+	}
+	groups, others := s.Groups(maxReasons)
+	for _, g := range groups {
+		v.Reasons = append(v.Reasons, field{cmp.Or(cut(g.Reason), "no reason"), number(float64(g.Count))})
 	}
 	if others > 0 {
-		v.Reasons = append(v.Reasons, field{plural.Of(others, "other reason", "other reasons"), ""})
+		v.Reasons = append(v.Reasons, field{"other reasons", number(float64(others))})
 	}
+}
+
+// A resubmitForm is how copies are to be, as it was typed.
+type resubmitForm struct {
+	To, Within, Life, Delay, Edits, Body string
+	posted                               bool
+}
+
+func readResubmitForm(form url.Values) resubmitForm {
+	return resubmitForm{
+		To:     strings.TrimSpace(bounded(form.Get("to"), maxParameter)),
+		Within: strings.TrimSpace(form.Get("within")),
+		Life:   strings.TrimSpace(form.Get("ttl")),
+		Delay:  strings.TrimSpace(form.Get("delay")),
+		Edits:  form.Get("edits"),
+		Body:   strings.ReplaceAll(form.Get("body"), "\r\n", "\n"), // a form ends lines so
+		posted: true,
+	}
+}
+
+// IsEdited reports whether the part of the form about edits has to be seen.
+func (f *resubmitForm) IsEdited() bool { return f.posted && f.Edits != "" }
+
+// copying is what the form says. body is that of the dead letter, if the form has it.
+func (f *resubmitForm) copying(body *string) (c dlq.Copying, err error) {
+	if c.NoDeadline = f.Within == "none"; !c.NoDeadline {
+		c.Within, err = readSpan("the deadline of each copy", f.Within)
+	}
+	if err == nil {
+		c.TTL, err = readSpan("the time to live", f.Life)
+	}
+	if err == nil {
+		c.Delay, err = readSpan("the delay", f.Delay)
+	}
+	if err != nil {
+		return c, err
+	}
+	for line := range strings.Lines(f.Edits) {
+		if line = strings.TrimRight(line, "\r\n"); strings.TrimSpace(line) == "" {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		to := &value
+		if !ok {
+			if name, ok = strings.CutPrefix(line, "-"); !ok {
+				return c, badRequest(fmt.Errorf("an edit is a line such as tenant=blue, or -tenant to leave the property out: %.50q is none", line))
+			}
+			to = nil
+		}
+		if err := c.Edits.Add(name, to); err != nil {
+			return c, badRequest(err)
+		}
+	}
+	if body != nil && *body != f.Body {
+		c.Body = &f.Body
+	}
+	if err := c.Check("the deadline of each copy", "the time to live", "the delay"); err != nil {
+		return c, badRequest(err)
+	}
+	return c, nil
 }
 
 // options are what the form of a preview says beside its id and the token.
@@ -235,19 +301,12 @@ func readOptions(p *preview, form url.Values) (o options, err error) {
 	if p.action == purge {
 		return o, nil
 	}
-	target, err := dlq.ParsePlace(strings.TrimSpace(bounded(form.Get("to"), maxParameter)))
+	typed := readResubmitForm(form)
+	target, err := dlq.ParsePlace(typed.To)
 	if err != nil || target.Subscription != "" {
 		return o, refusal{http.StatusBadRequest, "say which queue or topic gets the copies"}
 	}
 	o.to = target.Entity
-	for name, to := range map[string]*time.Duration{"within": &o.copying.Within, "ttl": &o.copying.TTL} {
-		text := strings.TrimSpace(form.Get(name))
-		if text == "" {
-			continue
-		}
-		if *to, err = time.ParseDuration(text); err != nil || *to < time.Millisecond {
-			return o, badRequest(fmt.Errorf("the deadline and the time to live are durations such as 90s, 5m or 1h30m, of 1 ms at least: %.50q is none", text))
-		}
-	}
-	return o, nil
+	o.copying, err = typed.copying(p.body)
+	return o, err
 }

@@ -24,6 +24,7 @@ type Line struct {
 	Event          string
 	Action, Entity string
 	To, Filter     string
+	Edits          string // what copies have otherwise, by its name
 	Chosen, Done   int    // messages
 	Person         string // that the reverse proxy names, or that says so
 	Why            string
@@ -39,6 +40,7 @@ func (l *Line) Write(log *zap.Logger) {
 		{"why", l.Why},
 		{"to", l.To},
 		{"filter", l.Filter},
+		{"edits", l.Edits},
 		{"caller", l.Caller},
 	} {
 		if f.text != "" {

@@ -44,7 +44,7 @@ func play(t *testing.T, act func(*scene)) {
 		ns := brokertest.New(t, func(c *broker.Config) {
 			c.AutoCreate = false
 			c.Expiry = queue.Eager
-			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "again"}, {Name: "seated", RequiresSession: true}}
+			c.Queues = []broker.QueueConfig{{Name: "orders", DeadLetteringOnMessageExpiration: true}, {Name: "again", DeadLetteringOnMessageExpiration: true}, {Name: "seated", RequiresSession: true}}
 		})
 		act(&scene{t, ns})
 	})
@@ -256,7 +256,7 @@ func TestACopyIsNeverSentTwice(t *testing.T) {
 				case run < 5:
 					arrived = s.cutOnArrival(len(s.copies()) + 1 + rng.IntN(n))
 				}
-				o, err := s.resubmit(path, nil)
+				o, err := s.resubmit(path, func(r *Resubmission) { r.Copying.NoDeadline = true })
 				arrived()
 				if err != nil {
 					cut++
@@ -359,7 +359,7 @@ func TestACopyIsTheMessageWithoutItsMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	encoded, err := Copying{Within: time.Minute, NewIDs: true}.Encode(orders, l)
+	encoded, err := (&Copying{Within: time.Minute, NewIDs: true}).Encode(orders, l)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +398,7 @@ func FuzzLetter(f *testing.F) {
 			return
 		}
 		_ = l.Body()
-		c, err := Copying{Within: time.Second}.Encode(orders, l)
+		c, err := (&Copying{Within: time.Second}).Encode(orders, l)
 		if err != nil {
 			return
 		}

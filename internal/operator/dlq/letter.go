@@ -176,13 +176,40 @@ func (l *Letter) takeText(name string) string {
 	return s
 }
 
-// due is when the message was to be received. This is the deadline that it states, as proxy and
-// monitor read it, or the end of its time to live if that is earlier.
-func (l *Letter) due() time.Time {
-	at, within, err := scheduler.StatedDeadline(func(name string) any { return amqp.TimeOrSpan(l.Properties[name]) })
+// stated is the deadline that the message states, as proxy and monitor read it.
+func (l *Letter) stated() (at time.Time, within time.Duration) {
+	at, within, err := scheduler.StatedDeadline(l.property)
 	if err != nil {
-		at, within = time.Time{}, 0 // what cannot be read states nothing
+		return time.Time{}, 0 // what cannot be read states nothing
 	}
+	return at, within
+}
+
+func (l *Letter) property(name string) any { return amqp.TimeOrSpan(l.Properties[name]) }
+
+// statesCompletion reports whether the message says by when it has to be completed.
+func (l *Letter) statesCompletion() bool {
+	within, err := scheduler.StatedCompletion(l.property)
+	return err == nil && within > 0
+}
+
+// statedWithin is how long after its enqueued-time the stated deadline was; 0 = it states none, or
+// one that was over by then.
+func (l *Letter) statedWithin() time.Duration {
+	at, within := l.stated()
+	if !at.IsZero() && !l.EnqueuedTime.IsZero() {
+		within = at.Sub(l.EnqueuedTime).Truncate(time.Millisecond)
+	}
+	if within < time.Millisecond || within > amqp.LongestLife {
+		return 0
+	}
+	return within
+}
+
+// due is when the message was to be received. This is the deadline that it states, or the end of
+// its time to live if that is earlier.
+func (l *Letter) due() time.Time {
+	at, within := l.stated()
 	begin := l.EnqueuedTime
 	if l.State == link.Scheduled {
 		begin = l.ScheduledTime

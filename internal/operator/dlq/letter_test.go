@@ -110,7 +110,7 @@ func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 				s.Errorf("letter %d died for %q, want TTLExpiredException", l.Number, l.Reason)
 			}
 			_ = l.Body()
-			if _, err := (Copying{}).Encode(orders, l); err != nil {
+			if _, err := (&Copying{}).Encode(orders, l); err != nil {
 				s.Errorf("copy of letter %d: %v", l.Number, err)
 			}
 		}
@@ -120,7 +120,7 @@ func TestALetterWithOddPropertiesIsReadAndHidesNoOther(t *testing.T) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		copied, err := Copying{}.Encode(orders, l)
+		copied, err := (&Copying{}).Encode(orders, l)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestAMalformedMessageIsNoLetter(t *testing.T) {
 		if l, err := Parse(m.Append(nil)); err == nil {
 			t.Errorf("parse of a message with malformed %s = %+v, want an error", name, l)
 		}
-		if _, err := (Copying{}).Encode(orders, &Letter{message: m}); err == nil {
+		if _, err := (&Copying{}).Encode(orders, &Letter{message: m}); err == nil {
 			t.Errorf("a message with malformed %s has a copy, want an error", name)
 		}
 	}

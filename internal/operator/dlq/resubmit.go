@@ -18,8 +18,8 @@ import (
 //
 // It sends no copy twice, because the journal has each batch: before it leaves, and again once the
 // broker has accepted it. A run that is stopped in between leaves open whether the batch was sent.
-// The next run searches the target for its copies. If it finds none, they may have been received
-// since. Then these dead letters stay where they are, and the outcome lists them as unsure.
+// The next run searches the target and its dead letters for its copies. If it finds none, they may
+// have been received since, or dropped at the end of their time to live. Then these dead letters stay where they are, and the outcome lists them as unsure.
 type Resubmission struct {
 	Links   *link.Namespace
 	Place   Place
@@ -30,7 +30,7 @@ type Resubmission struct {
 	Journal *Journal
 	Rate    float64       // copies per second; 0 = as fast as possible
 	Hold    time.Duration // how long a message may be kept before its lock is at risk
-	// Resend has what is unsure sent again.
+	// Resend has those of the chosen dead letters that are unsure sent again.
 	Resend bool
 	// Copied is called with how many more copies the broker has accepted, unless it is nil.
 	Copied func(n int)
@@ -61,7 +61,7 @@ func (r *Resubmission) Run(ctx context.Context, chosen map[int64]bool) (o Outcom
 		switch {
 		case e.step == sent:
 			todo[n] = true
-		case r.Resend:
+		case r.Resend && chosen[n]:
 			if err := r.Journal.forget([]int64{n}); err != nil {
 				return o, err
 			}
@@ -126,28 +126,36 @@ func (r *Resubmission) reconcile(ctx context.Context) (map[int64]entry, error) {
 	return all, r.search(ctx, all, open, found)
 }
 
-// searchMost is how many messages of the target are searched for copies.
+// searchMost is how many messages of the target, and how many of its dead letters, are searched for
+// copies.
 const searchMost = 100_000
 
-// search searches the target for copies. A batch was sent as a whole, so one of them is enough.
+// search searches the target for copies, and its dead letters, where a copy is that missed its
+// deadline again. A batch was sent as a whole, so one of them is enough.
 func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map[uint64][]int64, found func(number int64) error) error {
-	place, seen := r.Place.String(), 0
-	var failed error
-	err := walk(ctx, r.Links, r.To, 0, func(l *Letter, err error) bool {
-		seen++
-		if err == nil { // otherwise it is no copy: those have been read
-			number, isNumber := l.Properties[PropertyNumber].(int64)
-			_, isOpen := open[all[number].batch]
-			if isNumber && isOpen && l.Properties[PropertyFrom] == place && all[number].step == sending {
-				failed = found(number)
+	place := r.Place.String()
+	for _, path := range []string{r.To, Place{Entity: r.To}.Path()} {
+		seen := 0
+		var failed error
+		err := walk(ctx, r.Links, path, 0, func(l *Letter, err error) bool {
+			seen++
+			if err == nil { // otherwise it is no copy: those have been read
+				number, isNumber := l.Properties[PropertyNumber].(int64)
+				_, isOpen := open[all[number].batch]
+				if isNumber && isOpen && l.Properties[PropertyFrom] == place && all[number].step == sending {
+					failed = found(number)
+				}
 			}
+			return failed == nil && seen < searchMost && len(open) > 0
+		})
+		if err != nil {
+			return fmt.Errorf("search %s for copies: %w", path, err)
 		}
-		return failed == nil && seen < searchMost && len(open) > 0
-	})
-	if err != nil {
-		return fmt.Errorf("search %s for copies: %w", r.To, err)
+		if failed != nil || len(open) == 0 {
+			return failed
+		}
 	}
-	return failed
+	return nil
 }
 
 // finish takes off dead letters whose copies were sent, and drops them from the journal.

@@ -26,15 +26,29 @@ type Survey struct {
 	Chosen   int            `json:"meant"`
 	More     bool           `json:"more,omitempty"` // more dead letters fit than were to be chosen
 	Reasons  map[string]int `json:"reasons,omitempty"`
-	Earliest time.Time      `json:"earliest,omitzero"` // enqueued
+	Others   int            `json:"otherReasons,omitempty"` // dead letters with reasons beyond maxReasons
+	Earliest time.Time      `json:"earliest,omitzero"`      // enqueued
 	Latest   time.Time      `json:"latest,omitzero"`
 	Numbers  map[int64]bool `json:"-"` // of the chosen ones
+
+	groups map[string]*Group
 }
+
+// A Group is the dead letters of one reason.
+type Group struct {
+	Reason   string    `json:"reason"`
+	Count    int       `json:"count"`
+	Earliest time.Time `json:"earliest"` // enqueued
+	Latest   time.Time `json:"latest"`
+}
+
+// maxReasons bounds the reasons that are told apart: senders and consumers make up their own.
+const maxReasons = 1000
 
 // Examine reads the dead letters of a place, chooses up to most of those that fit and calls add
 // with each. After an error the survey has what was read before.
 func Examine(ctx context.Context, links *link.Namespace, place Place, most int, fits func(*Letter) bool, add func(*Letter) error) (*Survey, error) {
-	s := &Survey{Entity: place.String(), Reasons: map[string]int{}, Numbers: map[int64]bool{}}
+	s := &Survey{Entity: place.String(), Reasons: map[string]int{}, Numbers: map[int64]bool{}, groups: map[string]*Group{}}
 	var failed error
 	err := Walk(ctx, links, place, 0, func(l *Letter) bool {
 		s.Read++
@@ -48,26 +62,50 @@ func Examine(ctx context.Context, links *link.Namespace, place Place, most int, 
 		}
 		s.Chosen++
 		s.Numbers[l.Number] = true
-		s.Reasons[l.Reason]++
-		if s.Earliest.IsZero() || l.EnqueuedTime.Before(s.Earliest) {
-			s.Earliest = l.EnqueuedTime
-		}
-		if l.EnqueuedTime.After(s.Latest) {
-			s.Latest = l.EnqueuedTime
-		}
+		s.count(l)
 		failed = add(l)
 		return failed == nil
 	})
 	return s, errors.Join(failed, err)
 }
 
-// TopReasons returns up to n reasons, the most frequent first, and how many others there are.
-func (s *Survey) TopReasons(n int) (reasons []string, others int) {
-	reasons = slices.SortedFunc(maps.Keys(s.Reasons), func(a, b string) int {
-		return cmp.Or(s.Reasons[b]-s.Reasons[a], strings.Compare(a, b))
+func (s *Survey) count(l *Letter) {
+	extend(&s.Earliest, &s.Latest, l.EnqueuedTime)
+	g := s.groups[l.Reason]
+	if g == nil && len(s.groups) == maxReasons {
+		s.Others++
+		return
+	}
+	if g == nil {
+		g = &Group{Reason: l.Reason}
+		s.groups[l.Reason] = g
+	}
+	g.Count++
+	s.Reasons[l.Reason]++
+	extend(&g.Earliest, &g.Latest, l.EnqueuedTime)
+}
+
+func extend(earliest, latest *time.Time, at time.Time) {
+	if earliest.IsZero() || at.Before(*earliest) {
+		*earliest = at
+	}
+	if at.After(*latest) {
+		*latest = at
+	}
+}
+
+// Groups returns up to n groups, the largest first, and how many dead letters are in no such group.
+func (s *Survey) Groups(n int) (groups []*Group, others int) {
+	groups = slices.SortedFunc(maps.Values(s.groups), func(a, b *Group) int {
+		return cmp.Or(b.Count-a.Count, strings.Compare(a.Reason, b.Reason))
 	})
-	n = min(n, len(reasons))
-	return reasons[:n], len(reasons) - n
+	others = s.Others
+	for len(groups) > n {
+		last := len(groups) - 1
+		others += groups[last].Count
+		groups = groups[:last]
+	}
+	return groups, others
 }
 
 // ShortestLock is the shortest lock that Service Bus allows.
@@ -87,7 +125,7 @@ func JournalFile(folder, namespace string, place Place, target string) string {
 // A Filter chooses dead letters. The zero value chooses all of them. Of the fields that are set,
 // every one has to fit.
 type Filter struct {
-	Reason      string        // as it stands, whatever the case; "" = any
+	Reason      *string       // as it stands, whatever the case; nil = any, "" = none was given
 	Description string        // a part of it, whatever the case
 	OlderThan   time.Duration // since it was enqueued
 	YoungerThan time.Duration
@@ -102,7 +140,7 @@ type Filter struct {
 // Fits reports whether l matches, at the instant now.
 func (f *Filter) Fits(l *Letter, now time.Time) bool {
 	switch {
-	case f.Reason != "" && !strings.EqualFold(f.Reason, l.Reason),
+	case f.Reason != nil && !strings.EqualFold(*f.Reason, l.Reason),
 		!strings.Contains(strings.ToLower(l.Description), strings.ToLower(f.Description)),
 		f.OlderThan > 0 && now.Sub(l.EnqueuedTime) < f.OlderThan,
 		f.YoungerThan > 0 && now.Sub(l.EnqueuedTime) > f.YoungerThan,

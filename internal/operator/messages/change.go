@@ -16,6 +16,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator"
+	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
@@ -27,6 +28,7 @@ type ResubmitOptions struct {
 	LettersOptions
 	To              string
 	Copying         dlq.Copying
+	BodyFile        string // that holds the body of the copy; "" = none, - = In
 	NewIDs, KeepIDs bool
 	Resend          bool
 	Journal         string
@@ -39,11 +41,22 @@ func (o *ResubmitOptions) CheckTarget(place dlq.Place) error {
 		return fmt.Errorf("say with --to where: copies that are sent to %s go to all of its subscriptions, those to a queue to nobody else", place.Entity)
 	case o.NewIDs && o.KeepIDs:
 		return errors.New("--new-ids and --keep-ids are both given; keep one")
-	case o.Copying.Within < 0 || o.Copying.Within > 0 && o.Copying.Within < time.Millisecond:
-		return fmt.Errorf("--within is %s; it must be at least 1ms", o.Copying.Within)
-	case o.Copying.TTL < 0 || o.Copying.TTL > 0 && o.Copying.TTL < time.Millisecond:
-		return fmt.Errorf("--ttl is %s; it must be at least 1ms", o.Copying.TTL)
-	case o.To != "":
+	case o.Copying.Body != nil && o.BodyFile != "":
+		return errors.New("--body and --body-file are both given; keep one")
+	case o.BodyFile == "-" && !o.Yes && !o.Dry:
+		return errors.New("--body-file - takes standard input, which leaves no place for an answer; give --yes with it")
+	}
+	if err := o.Copying.Check("--within", "--ttl", "--delay"); err != nil {
+		return err
+	}
+	if o.BodyFile != "" {
+		body, err := readBody(o.BodyFile, o.In)
+		if err != nil {
+			return err
+		}
+		o.Copying.Body = new(string(body))
+	}
+	if o.To != "" {
 		return config.CheckEntity(o.To)
 	}
 	o.To = place.Entity
@@ -73,7 +86,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 			return err
 		}
 	}
-	survey, err := surveyLetters(ctx, conn, place, &o.LettersOptions, func(*dlq.Letter) error { return nil })
+	survey, err := o.survey(ctx, conn, place)
 	if err != nil {
 		return err
 	}
@@ -83,7 +96,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	}
 	_, statErr := os.Stat(path)
 	unfinished := statErr == nil && !o.Dry
-	agreed, err := o.agrees(stdout, fmt.Sprintf("resubmit %d to %s", survey.Chosen, o.To), survey)
+	agreed, err := o.agrees(stdout, o.plan(survey), survey)
 	if err != nil {
 		return err
 	}
@@ -121,7 +134,9 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 		Resend:  o.Resend,
 		Copied:  bar.Add,
 	}
+	ended := o.began(audit.Line{Action: "resubmit", To: o.To, Edits: o.Copying.Names()}, place, survey)
 	outcome, err := r.Run(ctx, survey.Numbers)
+	ended(outcome.Copied+outcome.Finished, err)
 	bar.End()
 	var printed error
 	if o.JSON {
@@ -130,6 +145,33 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 		printed = reportResubmission(stdout, o.To, &outcome, err != nil)
 	}
 	return errors.Join(dlq.Failure(place, err), lockedError(outcome.Locked, lock), unsure(outcome.Unsure), printed)
+}
+
+// survey reads the dead letters, and refuses edits that one of them does not take.
+func (o *ResubmitOptions) survey(ctx context.Context, conn *operator.Connection, place dlq.Place) (*survey, error) {
+	var unfit error
+	survey, err := surveyLetters(ctx, conn, place, &o.LettersOptions, func(l *dlq.Letter) error {
+		if unfit == nil && o.Copying.Names() != "" {
+			_, unfit = o.Copying.Encode(place, l)
+		}
+		return nil
+	})
+	if err == nil && o.Copying.Body != nil && survey.Chosen > 1 {
+		err = fmt.Errorf("a new body is for one dead letter, and %d match; choose one with --number or --message-id", survey.Chosen)
+	}
+	return survey, cmp.Or(err, unfit)
+}
+
+// plan says what is about to happen.
+func (o *ResubmitOptions) plan(s *survey) string {
+	text := fmt.Sprintf("resubmit %d to %s", s.Chosen, o.To)
+	if o.Copying.Delay > 0 {
+		text += ", available after " + o.Copying.Delay.String()
+	}
+	if edited := o.Copying.Names(); edited != "" {
+		text += ", with edits of " + escape.Text(edited)
+	}
+	return text
 }
 
 // unsure returns the error of dead letters that may have been sent, or nil if there are none.
@@ -209,11 +251,13 @@ func Purge(ctx context.Context, conn *operator.Connection, place dlq.Place, o *L
 	agreed, err := o.agrees(stdout, fmt.Sprintf("purge %d", survey.Chosen), survey)
 	if agreed {
 		lock := lockOf(ctx, conn, place)
+		ended := o.began(audit.Line{Action: "purge"}, place, survey)
 		bar := o.newBar(stdout, "purged", survey.Chosen)
 		r.Locked, r.Gone, err = dlq.Purge(ctx, conn.Links, place, survey.Numbers, dlq.Hold(lock), o.Rate, func(n int) {
 			r.Purged += n
 			bar.Add(n)
 		})
+		ended(r.Purged, err)
 		bar.End()
 		err = errors.Join(dlq.Failure(place, err), lockedError(r.Locked, lock))
 		if !o.JSON {

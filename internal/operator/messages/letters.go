@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"overdue/internal/operator"
+	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/terminal"
 )
@@ -24,6 +25,7 @@ type LettersOptions struct {
 	DueAfter   string     // likewise
 	Properties []string   // name=value
 	Limit      int        // 0 = all
+	GroupBy    string     // of list: "reason", or "" for a line for each dead letter
 	JSON       bool
 	Width      int // of the terminal that shows the result; 0 = it is none
 
@@ -33,6 +35,9 @@ type LettersOptions struct {
 	Dry      bool
 	Rate     float64 // messages a second; 0 = as fast as possible
 	In       io.Reader
+	As, Why  string // who does it, and for which reason
+	Given    string // the filter, as it was given
+	Audit    func(audit.Line)
 }
 
 // Check reads the options that are text, and refuses those that are out of bounds or contradict
@@ -74,15 +79,33 @@ func (o *LettersOptions) Check(now time.Time) (err error) {
 	return nil
 }
 
+// began writes the line of the log about an action that begins. ended writes the one about its end.
+func (o *LettersOptions) began(line audit.Line, place dlq.Place, s *survey) (ended func(done int, err error)) {
+	line.Event, line.Entity, line.Filter, line.Chosen = audit.Started, place.String(), o.Given, s.Chosen
+	line.Person, line.Why = o.As, o.Why
+	o.Audit(line)
+	return func(done int, err error) {
+		line.Event, line.Done, line.Err = audit.Ended, done, err
+		o.Audit(line)
+	}
+}
+
 // Narrows reports whether the options leave any dead letter out.
 func (o *LettersOptions) Narrows() bool {
 	f := &o.Filter
-	return o.Limit > 0 || f.Reason != "" || f.Description != "" || f.OlderThan > 0 || f.YoungerThan > 0 || !f.DueBefore.IsZero() || !f.DueAfter.IsZero() ||
+	return o.Limit > 0 || f.Reason != nil || f.Description != "" || f.OlderThan > 0 || f.YoungerThan > 0 || !f.DueBefore.IsZero() || !f.DueAfter.IsZero() ||
 		len(f.MessageIDs) > 0 || len(f.Numbers) > 0 || f.SessionID != nil || len(f.Properties) > 0
 }
 
 // List lists the dead letters that match, and counts them by reason.
 func List(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, stdout io.Writer) error {
+	if o.GroupBy != "" {
+		survey, err := surveyLetters(ctx, conn, place, o, func(*dlq.Letter) error { return nil })
+		if err != nil {
+			return err
+		}
+		return survey.writeGroups(stdout, o)
+	}
 	list := newLetterList(stdout, o)
 	survey, err := surveyLetters(ctx, conn, place, o, list.add)
 	if err != nil {

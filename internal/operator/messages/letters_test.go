@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 	"github.com/google/go-cmp/cmp"
 
+	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
 )
@@ -35,7 +37,7 @@ func TestListCountsAndShowsWhatIsMeant(t *testing.T) {
 		if got, want := list(&LettersOptions{Limit: 2}), "The first 2 matching dead letters of orders; there are more.\n"; !strings.Contains(got, want) || strings.Contains(got, "m-3") {
 			t.Errorf("List of two printed\n%swant %q in it", got, want)
 		}
-		if got, want := list(&LettersOptions{Filter: dlq.Filter{Reason: "Other"}}), "None of the 3 dead letters of orders matches.\n"; got != want {
+		if got, want := list(&LettersOptions{Filter: dlq.Filter{Reason: new("Other")}}), "None of the 3 dead letters of orders matches.\n"; got != want {
 			t.Errorf("List of none printed %q, want %q", got, want)
 		}
 		narrow := LettersOptions{JSON: true, Filter: dlq.Filter{MessageIDs: []string{"m-2"}}}
@@ -56,7 +58,7 @@ func TestListCountsAndShowsWhatIsMeant(t *testing.T) {
 		if got := show(&LettersOptions{Limit: 1}); !strings.Contains(got, "messageId: m-1\n") || !strings.Contains(got, "  kind: drink\n") || !strings.Contains(got, "body:\none coffee\n") {
 			t.Errorf("Show of the first printed\n%s", got)
 		}
-		err := Show(s.Context(), s.conn, orders, &LettersOptions{Filter: dlq.Filter{Reason: "Other"}}, io.Discard)
+		err := Show(s.Context(), s.conn, orders, &LettersOptions{Filter: dlq.Filter{Reason: new("Other")}}, io.Discard)
 		if err == nil || err.Error() != "none of the 3 dead letters of orders matches" {
 			t.Errorf("Show of none = %v", err)
 		}
@@ -100,7 +102,7 @@ func TestWhatHasNoDeadLettersIsRefused(t *testing.T) {
 // resubmission runs Resubmit for all dead letters of orders, as change has it.
 func (s *scene) resubmission(journal string, change func(*ResubmitOptions)) (string, error) {
 	s.Helper()
-	o := ResubmitOptions{LettersOptions: LettersOptions{Yes: true, All: true}, Journal: journal}
+	o := ResubmitOptions{LettersOptions: LettersOptions{Yes: true, All: true, Audit: s.note}, Journal: journal}
 	change(&o)
 	if err := o.CheckTarget(orders); err != nil {
 		return "", err
@@ -176,6 +178,103 @@ func TestCopiesHaveIDsOfTheirOwnWhereTheTargetDetectsDuplicates(t *testing.T) {
 	})
 }
 
+func TestListGroupsByReason(t *testing.T) {
+	setup(t, 3, func(t *testing.T, s *scene) {
+		r, err := s.ns.Client(t).NewReceiverForQueue("orders", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.send("orders", SendOptions{Count: 1, Body: "x"})
+		ms, err := r.ReceiveMessages(s.Context(), 1, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.DeadLetterMessage(s.Context(), ms[0], nil); err != nil {
+			t.Fatal(err)
+		}
+		list := func(o LettersOptions) string {
+			return s.output(func(out io.Writer) error { return List(s.Context(), s.conn, orders, &o, out) })
+		}
+		groups := list(LettersOptions{GroupBy: "reason"})
+		for _, want := range []string{"COUNT", "\n3  ", "TTLExpiredException\n", "\n1  ", "(no reason)\n", "4 of the 4 dead letters of orders.\n"} {
+			if !strings.Contains(groups, want) {
+				t.Errorf("groups are\n%swant %q in them", groups, want)
+			}
+		}
+		var got struct{ Groups []dlq.Group }
+		if err := json.Unmarshal([]byte(list(LettersOptions{GroupBy: "reason", JSON: true})), &got); err != nil {
+			t.Fatal(err)
+		}
+		if g := got.Groups; len(g) != 2 || g[0].Reason != "TTLExpiredException" || g[0].Count != 3 || g[1].Reason != "" || g[1].Count != 1 || g[0].Latest.Before(g[0].Earliest) {
+			t.Errorf("groups = %+v", g)
+		}
+		if got, want := list(LettersOptions{Filter: dlq.Filter{Reason: new("")}}), "1 of the 4 dead letters of orders.\n"; !strings.Contains(got, want) {
+			t.Errorf("those without a reason:\n%swant %q", got, want)
+		}
+	})
+}
+
+// What one dead letter does not take changes none of them.
+func TestEditsAreCheckedBeforeAnythingIsChanged(t *testing.T) {
+	setup(t, 2, func(t *testing.T, s *scene) {
+		journal := filepath.Join(t.TempDir(), "journal.db")
+		body := filepath.Join(t.TempDir(), "body")
+		if err := os.WriteFile(body, []byte("two coffees"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.send("orders", SendOptions{Count: 1, MessageID: "other", TTL: time.Second, Properties: []string{"kind=1"}})
+		time.Sleep(2 * time.Second)
+		for want, change := range map[string]func(*ResubmitOptions){
+			"a new body is for one dead letter, and 3 match": func(o *ResubmitOptions) { o.BodyFile = body },
+			"--body and --body-file are both given":          func(o *ResubmitOptions) { o.BodyFile, o.Copying.Body = body, new("") },
+			"--body-file - takes standard input":             func(o *ResubmitOptions) { o.BodyFile, o.Yes = "-", false },
+			"--body-file: open /nowhere":                     func(o *ResubmitOptions) { o.BodyFile = "/nowhere" },
+			"--delay is -1s; it must be at least 1ms":        func(o *ResubmitOptions) { o.Copying.Delay = -time.Second },
+			`dead letter 3, property "kind": its value is`:   func(o *ResubmitOptions) { o.Copying.Edits = dlq.Edits{"kind": new("food")} },
+		} {
+			if out, err := s.resubmission(journal, change); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("resubmission = %v, want an error with %q\n%s", err, want, out)
+			}
+		}
+		s.checkDeadLetters(3)
+		if len(s.lines) != 0 {
+			t.Errorf("the log has %+v, want nothing", s.lines)
+		}
+		out, err := s.resubmission(journal, func(o *ResubmitOptions) {
+			o.To, o.BodyFile, o.Dry = "again", body, true
+			o.Filter.MessageIDs = []string{"m-2"}
+			o.Copying.Delay = time.Minute
+			o.Copying.Edits = dlq.Edits{"kind": new("food")}
+		})
+		if want := "this would resubmit 1 to again, available after 1m0s, with edits of the body, kind.\n"; err != nil || !strings.Contains(out, want) {
+			t.Errorf("a dry run = %v\n%swant %q", err, out, want)
+		}
+		out, err = s.resubmission(journal, func(o *ResubmitOptions) {
+			o.To, o.BodyFile = "again", body
+			o.Filter.MessageIDs = []string{"m-2"}
+			o.Copying.Edits = dlq.Edits{"kind": new("food")}
+			o.As, o.Why, o.Given = "anna", "a test", "message-id m-2"
+		})
+		if err != nil || !strings.Contains(out, "1 resubmitted to again.") {
+			t.Fatalf("resubmission = %v\n%s", err, out)
+		}
+		r, err := s.ns.Client(t).NewReceiverForQueue("again", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ms, err := r.PeekMessages(s.Context(), 1, nil)
+		if err != nil || len(ms) != 1 || string(ms[0].Body) != "two coffees" || ms[0].ApplicationProperties["kind"] != "food" || *ms[0].TimeToLive != time.Second {
+			t.Errorf("the copy is %+v, %v", ms, err)
+		}
+		want := []audit.Line{{Event: audit.Started, Action: "resubmit", Entity: "orders", To: "again", Filter: "message-id m-2", Edits: "the body, kind", Chosen: 1, Person: "anna", Why: "a test"}}
+		want = append(want, want[0])
+		want[1].Event, want[1].Done = audit.Ended, 1
+		if diff := cmp.Diff(want, s.lines); diff != "" {
+			t.Errorf("the log (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestOfASubscriptionATargetIsNeeded(t *testing.T) {
 	var o ResubmitOptions
 	audit := dlq.Place{Entity: "events", Subscription: "audit"}
@@ -204,6 +303,7 @@ func TestTheJournalIsThatOfNamespacePlaceAndTarget(t *testing.T) {
 func TestPurgeTakesOffWhatIsMeant(t *testing.T) {
 	setup(t, 3, func(t *testing.T, s *scene) {
 		purge := func(o *LettersOptions) string {
+			o.Audit = s.note
 			return s.output(func(out io.Writer) error { return Purge(s.Context(), s.conn, orders, o, out) })
 		}
 		if got := purge(&LettersOptions{Yes: true, Filter: dlq.Filter{MessageIDs: []string{"m-1", "m-3"}}}); !strings.HasSuffix(got, "\n2 purged.\n") {
@@ -231,7 +331,7 @@ func TestLockedDeadLettersAreLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		err = Purge(s.Context(), s.conn, orders, &LettersOptions{Yes: true, All: true}, &out)
+		err = Purge(s.Context(), s.conn, orders, &LettersOptions{Yes: true, All: true, Audit: s.note}, &out)
 		want := "1 are locked, by another client or by a run that was killed, and were left: 1; run it again when their locks have lapsed, in 30s at most"
 		if err == nil || err.Error() != want || !strings.HasSuffix(out.String(), "\n1 purged.\n") {
 			t.Errorf("Purge = %v, want %q\n%s", err, want, &out)

@@ -19,6 +19,7 @@ import (
 	"overdue/internal/broker/queue"
 	"overdue/internal/config"
 	"overdue/internal/operator"
+	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/testing/brokertest"
@@ -32,7 +33,10 @@ type scene struct {
 	ns    *brokertest.Namespace
 	conn  *operator.Connection
 	queue *queue.Queue // orders
+	lines []audit.Line // of the log
 }
+
+func (s *scene) note(l audit.Line) { s.lines = append(s.lines, l) }
 
 // setup runs act with the dead letters m-1 to m-n in orders.
 func setup(t *testing.T, n int, act func(t *testing.T, s *scene)) {

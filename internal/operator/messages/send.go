@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/operator"
+	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/failure"
 )
@@ -87,7 +87,7 @@ func (o *SendOptions) Message(now time.Time) (*azservicebus.Message, error) {
 		if err != nil {
 			return nil, err
 		}
-		set(name, typed(value))
+		set(name, dlq.Typed(value))
 	}
 	if o.Deadline != "" {
 		at, err := time.Parse(time.RFC3339, o.Deadline)
@@ -107,14 +107,19 @@ func (o *SendOptions) Message(now time.Time) (*azservicebus.Message, error) {
 
 // read reads the body.
 func (o *SendOptions) read() ([]byte, error) {
-	in := o.In
 	switch {
 	case o.Body != "" && o.BodyFile != "":
 		return nil, errors.New("--body and --body-file are both given; keep one")
 	case o.BodyFile == "":
 		return []byte(o.Body), nil
-	case o.BodyFile != "-":
-		f, err := os.Open(o.BodyFile)
+	}
+	return readBody(o.BodyFile, o.In)
+}
+
+// readBody reads a body from a file; - is in.
+func readBody(file string, in io.Reader) ([]byte, error) {
+	if file != "-" {
+		f, err := os.Open(file)
 		if err != nil {
 			return nil, fmt.Errorf("--body-file: %w", err)
 		}
@@ -149,17 +154,6 @@ func property(text string) (name, value string, err error) {
 		return "", "", fmt.Errorf("--property is %q; write name=value", config.Clip(text))
 	}
 	return name, value, nil
-}
-
-// typed returns a value with its likely type: 1 and "1" are different for rules and consumers.
-func typed(value string) any {
-	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-		return n
-	}
-	if value == "true" || value == "false" {
-		return value == "true"
-	}
-	return value
 }
 
 // sendResult is the JSON form of the command's result.

@@ -87,6 +87,29 @@ func (d *letterList) end(s *survey) error {
 	return s.write(d.out)
 }
 
+// writeGroups prints a line for each reason.
+func (s *survey) writeGroups(out io.Writer, o *LettersOptions) error {
+	groups, others := s.Groups(s.Read)
+	if o.JSON {
+		return escape.WriteJSON(out, struct {
+			*survey
+			Groups []*dlq.Group `json:"groups"`
+		}{s, groups})
+	}
+	table := terminal.NewTable(o.Width, "COUNT", "FIRST-ENQUEUED", "LAST-ENQUEUED", "REASON:19")
+	for _, g := range groups {
+		table.Add(g.Count, g.Earliest.Format(time.RFC3339), g.Latest.Format(time.RFC3339), cmp.Or(g.Reason, "(no reason)"))
+	}
+	if others > 0 {
+		table.Add(others, "", "", "(other reasons)")
+	}
+	if err := table.Flush(out); err != nil {
+		return err
+	}
+	_, err := io.WriteString(out, s.sum())
+	return err
+}
+
 // noneMatches says that a filter leaves out all dead letters.
 func noneMatches(read int, place string) string {
 	if read == 1 {
@@ -95,28 +118,32 @@ func noneMatches(read int, place string) string {
 	return fmt.Sprintf("none of the %d dead letters of %s matches", read, place)
 }
 
+// sum says how many dead letters match.
+func (s *survey) sum() string {
+	switch {
+	case s.Read == 0:
+		return fmt.Sprintf("%s has no dead letters.\n", s.Entity)
+	case s.Chosen == 0:
+		text := noneMatches(s.Read, s.Entity)
+		return fmt.Sprintf("%s%s.\n", strings.ToUpper(text[:1]), text[1:])
+	case s.More:
+		return fmt.Sprintf("The first %s of %s; there are more.\n", plural.Of(s.Chosen, "matching dead letter", "matching dead letters"), s.Entity)
+	case s.Read == 1:
+		return fmt.Sprintf("The only dead letter of %s.\n", s.Entity)
+	}
+	return fmt.Sprintf("%d of the %d dead letters of %s.\n", s.Chosen, s.Read, s.Entity)
+}
+
 // write counts the dead letters by reason.
 func (s *survey) write(out io.Writer) error {
 	var b strings.Builder
-	switch {
-	case s.Read == 0:
-		fmt.Fprintf(&b, "%s has no dead letters.\n", s.Entity)
-	case s.Chosen == 0:
-		text := noneMatches(s.Read, s.Entity)
-		fmt.Fprintf(&b, "%s%s.\n", strings.ToUpper(text[:1]), text[1:])
-	case s.More:
-		fmt.Fprintf(&b, "The first %s of %s; there are more.\n", plural.Of(s.Chosen, "matching dead letter", "matching dead letters"), s.Entity)
-	case s.Read == 1:
-		fmt.Fprintf(&b, "The only dead letter of %s.\n", s.Entity)
-	default:
-		fmt.Fprintf(&b, "%d of the %d dead letters of %s.\n", s.Chosen, s.Read, s.Entity)
-	}
-	reasons, others := s.TopReasons(10)
-	for _, reason := range reasons {
-		fmt.Fprintf(&b, "  %6d  %s\n", s.Reasons[reason], cmp.Or(escape.Text(reason), "(no reason)"))
+	b.WriteString(s.sum())
+	groups, others := s.Groups(10)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "  %6d  %s\n", g.Count, cmp.Or(escape.Text(g.Reason), "(no reason)"))
 	}
 	if others > 0 {
-		fmt.Fprintf(&b, "  … and %s\n", plural.Of(others, "more reason", "more reasons"))
+		fmt.Fprintf(&b, "  %6d  of other reasons\n", others)
 	}
 	if s.Chosen > 0 {
 		fmt.Fprintf(&b, "  enqueued from %s to %s\n", s.Earliest.Format(time.RFC3339), s.Latest.Format(time.RFC3339))
