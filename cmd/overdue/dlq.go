@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 		var given []string
 		f.VisitAll(func(flag *pflag.Flag) {
 			if flag.Changed {
-				given = append(given, flag.Name+" "+flag.Value.String())
+				given = append(given, flag.Name+" "+cmp.Or(flag.Value.String(), `""`))
 			}
 		})
 		o.Given = strings.Join(given, ", ")

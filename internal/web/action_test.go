@@ -214,6 +214,20 @@ func TestACopyCanBeEditedAndDelayed(t *testing.T) {
 	})
 }
 
+// An edit that a dead letter does not take is refused as a whole.
+func TestAnEditThatDoesNotFitChangesNothing(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		s.expire("orders", &azservicebus.Message{ApplicationProperties: map[string]any{"n": int32(1)}}, &azservicebus.Message{})
+		id, _ := s.preview("action=resubmit&entity=orders")
+		page := s.begin(url.Values{"id": {id}, "token": {token}, "to": {"again"}, "edits": {"n=x"}})
+		time.Sleep(time.Minute)
+		wantText(s.T, s.page(200, page), "failed", "dead letter 1, property &#34;n&#34;: its value is of type int32", "nothing was changed")
+		if n := s.waiting("orders/$DeadLetterQueue"); n != 2 {
+			s.Errorf("%d dead letters are left, want both", n)
+		}
+	})
+}
+
 // A form gives back no body that is not plain text, so it does not have it.
 func TestABodyThatAFormWouldChangeCannotBeEditedThere(t *testing.T) {
 	for name, body := range map[string]string{"bytes": "\xff", "returns": "a\r\nb", "hidden marks": "a\u202eb", "a long text": strings.Repeat("x", maxBody+1)} {

@@ -5,6 +5,7 @@ package dlq
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -104,6 +105,8 @@ func (c *Copying) Encode(place Place, l *Letter) ([]byte, error) {
 	return out.Append(nil), nil
 }
 
+var errNoText = errors.New("the body is neither data nor text, and cannot be replaced")
+
 // body is that of the copy. A text that takes its place is of the same kind, so that a consumer
 // reads it as before.
 func (c *Copying) body(l *Letter) ([]byte, error) {
@@ -114,7 +117,7 @@ func (c *Copying) body(l *Letter) ([]byte, error) {
 	if !isValue {
 		for _, err := range amqp.DataSections(l.message.Body) {
 			if err != nil {
-				return nil, fmt.Errorf("the body of dead letter %d is no data or text, and cannot be replaced", l.Number)
+				return nil, errNoText
 			}
 		}
 		return amqp.AppendData(nil, []byte(*c.Body)), nil
@@ -125,7 +128,7 @@ func (c *Copying) body(l *Letter) ([]byte, error) {
 	case []byte:
 		return amqp.AppendValueSection(nil, amqp.AppendBinary(nil, []byte(*c.Body))), nil
 	}
-	return nil, fmt.Errorf("the body of dead letter %d is no data or text, and cannot be replaced", l.Number)
+	return nil, errNoText
 }
 
 // copyID is the same however often the dead letter is copied, so that a duplicate is seen for what

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"overdue/internal/amqp"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 )
 
 // encodedWith is a message that was enqueued then, with a time to live in ms (0 = none) and these
@@ -148,7 +150,7 @@ func TestEditsKeepTheTypesOfProperties(t *testing.T) {
 		`property "double": its value is of type float64, and "x" is none`:     edits("double", "x"),
 		`property "kept": its value is neither text nor a number`:              edits("kept", "x"),
 	} {
-		if _, err := (&Copying{Edits: e}).Encode(orders, l); err == nil || !strings.Contains(err.Error(), "dead letter 42, "+want) {
+		if _, err := (&Copying{Edits: e}).Encode(orders, l); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("Encode = %v, want %q", err, want)
 		}
 	}
@@ -171,7 +173,7 @@ func TestABodyIsReplacedByOneOfItsKind(t *testing.T) {
 		l := encodedWith(t, time.Now(), 0, nil, c.before)
 		encoded, err := (&Copying{Body: new("new")}).Encode(orders, l)
 		if c.want == nil {
-			if err == nil || !strings.Contains(err.Error(), "the body of dead letter 42 is no data or text") {
+			if err == nil || !strings.Contains(err.Error(), "the body is neither data nor text") {
 				t.Errorf("%s: Encode = %v, want that it cannot be replaced", name, err)
 			}
 			continue
@@ -193,6 +195,38 @@ func TestDurationsOfCopiesAreChecked(t *testing.T) {
 			t.Errorf("Check of %+v = %v, want %q", c, err, want)
 		}
 	}
+}
+
+// What one dead letter does not take changes none of them, also where others are copied before it.
+func TestEditsAreCheckedBeforeAnythingIsCopied(t *testing.T) {
+	play(t, func(s *scene) {
+		s.dead(250)
+		path := filepath.Join(s.TempDir(), "journal.db")
+		sender, err := s.ns.Client(s.T).NewSender("orders", nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		odd := &azservicebus.Message{TimeToLive: new(time.Second), ApplicationProperties: map[string]any{"odd": "text"}}
+		if err := sender.SendMessage(s.Context(), odd, nil); err != nil {
+			s.Fatal(err)
+		}
+		s.dead(1)
+		for want, c := range map[string]Copying{
+			`dead letter 1, property "odd": its value is of type bool, and "x" is none; nothing was changed`: {Edits: Edits{"odd": new("x")}},
+			"a new body is for one dead letter, and 252 were chosen":                                         {Body: new("x")},
+		} {
+			o, err := s.resubmit(path, func(r *Resubmission) { r.Copying = c })
+			if err := Failure(orders, err); err == nil || err.Error() != want || o.Copied != 0 || len(s.copies()) != 0 {
+				s.Errorf("resubmission: %+v, %v, want no copy and %q", o, err, want)
+			}
+		}
+		if n := len(s.letters(orders, everything)); n != 252 {
+			s.Errorf("%d dead letters are left, want all 252", n)
+		}
+		if o, err := s.resubmit(path, func(r *Resubmission) { r.Copying.Edits = Edits{"even": new("x")} }); err != nil || o.Copied != 252 {
+			s.Errorf("resubmission with an edit that all take: %+v, %v", o, err)
+		}
+	})
 }
 
 // Copies become available after their delay, and their deadlines count from then.

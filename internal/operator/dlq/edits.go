@@ -3,6 +3,8 @@
 package dlq
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,6 +47,33 @@ func (c *Copying) Names() string {
 	return strings.Join(all, ", ")
 }
 
+// checkEdits refuses edits that one of the chosen dead letters does not take, before any is copied.
+func (r *Resubmission) checkEdits(ctx context.Context, chosen map[int64]bool) error {
+	if r.Copying.Names() == "" || len(chosen) == 0 {
+		return nil
+	}
+	if r.Copying.Body != nil && len(chosen) > 1 {
+		return &unfitError{fmt.Errorf("a new body is for one dead letter, and %d were chosen", len(chosen))}
+	}
+	numbers := slices.Sorted(maps.Keys(chosen))
+	var unfit error
+	err := Walk(ctx, r.Links, r.Place, numbers[0], func(l *Letter) bool {
+		if chosen[l.Number] {
+			if _, err := r.Copying.Encode(r.Place, l); err != nil {
+				unfit = &unfitError{fmt.Errorf("dead letter %d, %w; nothing was changed", l.Number, err)}
+			}
+		}
+		return unfit == nil && l.Number < numbers[len(numbers)-1]
+	})
+	return cmp.Or(unfit, err)
+}
+
+// An unfitError says why edits are refused.
+type unfitError struct{ err error }
+
+func (e *unfitError) Error() string { return e.err.Error() }
+func (e *unfitError) Unwrap() error { return e.err }
+
 // append appends the properties that have new values to the pairs of a map, and counts them.
 func (e Edits) append(b []byte, l *Letter) (_ []byte, n int, err error) {
 	for _, name := range slices.Sorted(maps.Keys(e)) {
@@ -53,7 +82,7 @@ func (e Edits) append(b []byte, l *Letter) (_ []byte, n int, err error) {
 		}
 		value, err := valueLike(l.Properties[name], *e[name])
 		if err != nil {
-			return b, n, fmt.Errorf("dead letter %d, property %.100q: %w", l.Number, name, err)
+			return b, n, fmt.Errorf("property %.100q: %w", name, err)
 		}
 		if b, err = amqp.AppendValue(amqp.AppendString(b, name), value); err != nil {
 			return b, n, err

@@ -321,6 +321,9 @@ func Failure(place Place, err error) error {
 	if sending, ok := errors.AsType[*sendError](err); ok {
 		return failure.Sending(sending.to, sending.err)
 	}
+	if unfit, ok := errors.AsType[*unfitError](err); ok {
+		return unfit
+	}
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted before the end")
 	}

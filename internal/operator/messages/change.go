@@ -86,7 +86,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 			return err
 		}
 	}
-	survey, err := o.survey(ctx, conn, place)
+	survey, err := surveyLetters(ctx, conn, place, &o.LettersOptions, func(*dlq.Letter) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -145,21 +145,6 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 		printed = reportResubmission(stdout, o.To, &outcome, err != nil)
 	}
 	return errors.Join(dlq.Failure(place, err), lockedError(outcome.Locked, lock), unsure(outcome.Unsure), printed)
-}
-
-// survey reads the dead letters, and refuses edits that one of them does not take.
-func (o *ResubmitOptions) survey(ctx context.Context, conn *operator.Connection, place dlq.Place) (*survey, error) {
-	var unfit error
-	survey, err := surveyLetters(ctx, conn, place, &o.LettersOptions, func(l *dlq.Letter) error {
-		if unfit == nil && o.Copying.Names() != "" {
-			_, unfit = o.Copying.Encode(place, l)
-		}
-		return nil
-	})
-	if err == nil && o.Copying.Body != nil && survey.Chosen > 1 {
-		err = fmt.Errorf("a new body is for one dead letter, and %d match; choose one with --number or --message-id", survey.Chosen)
-	}
-	return survey, cmp.Or(err, unfit)
 }
 
 // plan says what is about to happen.
