@@ -22,19 +22,24 @@ type checker interface {
 
 var _ = []checker{(*poster)(nil), (*email)(nil), (*serviceBus)(nil)}
 
-// An outcome is what became of the last alert for a sink. One that only asks for a pause has not
-// failed.
+// An outcome is what became of the last alert for a sink.
 type outcome struct {
-	at  time.Time
-	err error // nil: the sink took it
+	at    time.Time
+	err   error     // nil: the sink took it
+	since time.Time // the first alert in a row that the sink did not take
 }
 
 // post is attempt, and notes the outcome.
 func (p *poster) post(ctx context.Context, contentType, id, trace string, body any) error {
 	err := p.attempt(ctx, contentType, id, trace, body)
 	isStopped := ctx.Err() != nil // the process ends, which says nothing of the sink
-	if !isStopped && !pace.IsRetryAfter(err) {
-		p.last.Store(&outcome{time.Now(), err})
+	if !isStopped {
+		now := time.Now()
+		o := &outcome{at: now, err: err, since: now}
+		if was := p.last.Load(); was != nil && was.err != nil {
+			o.since = was.since
+		}
+		p.last.Store(o)
 	}
 	return err
 }
@@ -45,7 +50,7 @@ func (p *poster) post(ctx context.Context, contentType, id, trace string, body a
 // there, or not ours. Only an alert shows whether a sink takes alerts: while it has not taken the
 // last one, it fails.
 func (p *poster) Check(ctx context.Context) error {
-	if last := p.last.Load(); last != nil && last.err != nil {
+	if last := p.last.Load(); last != nil && pace.HasFailed(last.err, last.since) {
 		return fmt.Errorf("it did not take the last alert, %v ago: %w", time.Since(last.at).Round(time.Second), last.err)
 	}
 	status, err := p.ask(ctx, http.MethodOptions)

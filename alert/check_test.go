@@ -113,7 +113,7 @@ func TestASinkFailsFromAnAlertThatItRefusesToOneThatItTakes(t *testing.T) {
 	}
 }
 
-func TestASinkThatAsksForAPauseHasNotFailed(t *testing.T) {
+func TestASinkThatAsksForPausesFailsIfItTakesNothingForLong(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			w.Header().Set("Retry-After", "60")
@@ -130,6 +130,16 @@ func TestASinkThatAsksForAPauseHasNotFailed(t *testing.T) {
 	}
 	if err := a.(checker).Check(t.Context()); err != nil {
 		t.Errorf("Check = %v, want nil", err)
+	}
+	p := a.(*webhook).poster
+	long := *p.last.Load()
+	long.since = long.since.Add(-11 * time.Minute)
+	p.last.Store(&long)
+	if err := a.Alert(t.Context(), Event{}); !pace.IsRetryAfter(err) {
+		t.Fatalf("Alert = %v, want a pause", err)
+	}
+	if err := a.(checker).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "did not take the last alert") {
+		t.Errorf("Check = %v after eleven minutes without an alert taken, want that it fails", err)
 	}
 }
 

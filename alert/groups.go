@@ -150,8 +150,7 @@ func NewGroups(cfg GroupsConfig) (*Groups, error) {
 	return g, nil
 }
 
-// OnNotify makes g call f with the result of each notification, unless the sink asks for a pause:
-// that is neither success nor failure. Call it before the first event.
+// OnNotify makes g call f with the result of each notification. Call it before the first event.
 func (g *Groups) OnNotify(f func(err error)) { g.notified = f }
 
 // Name returns the name of the sink.

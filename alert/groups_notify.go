@@ -298,7 +298,7 @@ func (g *Groups) send(n *Notification) error {
 	g.mu.Lock()
 	g.sinkPace.Note(began, err)
 	g.mu.Unlock()
-	if g.notified != nil && !pace.IsRetryAfter(err) {
+	if g.notified != nil {
 		g.notified(err)
 	}
 	return err

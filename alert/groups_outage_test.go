@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"overdue/internal/pace"
 )
 
 // goOn has one event happen each minute.
@@ -89,13 +91,16 @@ func (r refusals) Notified(_, _ string, _ time.Time, refused error) {
 	}
 }
 
-// A sink that asks for a pause does not fail, however often it asks.
+// A sink that asks for a pause refuses no event, however often it asks. Whoever counts gets to know.
 func TestRetryAfterIsNoAttempt(t *testing.T) {
-	shown, counted := 0, 0
+	shown, failed, paused := 0, 0, 0
 	playGroups(t, func(c *GroupsConfig) { c.Tracker = refusals{n: &shown} }, func(s *groupScene) {
 		s.g.OnNotify(func(err error) {
-			if err != nil {
-				counted++
+			switch {
+			case pace.IsRetryAfter(err):
+				paused++
+			case err != nil:
+				failed++
 			}
 		})
 		s.p.fail(backoff.RetryAfter(600))
@@ -104,8 +109,8 @@ func TestRetryAfterIsNoAttempt(t *testing.T) {
 		if len(s.o.refused) != 0 || s.p.asked > 72*6+1 {
 			t.Errorf("after three days %d digests are undeliverable and the sink was asked %d times, want none and once in ten minutes", len(s.o.refused), s.p.asked)
 		}
-		if shown != 0 || counted != 0 {
-			t.Errorf("%d failures are shown and %d counted, want none", shown, counted)
+		if shown != 0 || failed != 0 || paused != s.p.asked {
+			t.Errorf("%d failures are shown, %d reported beside %d pauses; want none, and a pause each time of %d", shown, failed, paused, s.p.asked)
 		}
 		s.p.fail(nil)
 		s.pass(11 * time.Minute)

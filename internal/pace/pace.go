@@ -16,6 +16,9 @@ const (
 	maxPause   = 30 * time.Second
 )
 
+// maxAsking is how long a sink that takes nothing can ask for pauses until that is a failure.
+const maxAsking = 10 * time.Minute
+
 // A Pace says when the next attempt may be made. After a failure nobody sends for a while, or for
 // as long as the sink asks. Then one attempt shows whether it is back. Its owner guards it.
 type Pace struct {
@@ -78,4 +81,10 @@ func (p *Pace) pause() time.Duration { return min(firstPause<<min(p.failures, 10
 func IsRetryAfter(err error) bool {
 	stated := (*backoff.RetryAfterError)(nil)
 	return errors.As(err, &stated)
+}
+
+// HasFailed reports whether a sink has failed that last answered err, and that has taken nothing
+// since then. One that asks for a pause has not, for some minutes.
+func HasFailed(err error, since time.Time) bool {
+	return err != nil && (!IsRetryAfter(err) || time.Since(since) >= maxAsking)
 }

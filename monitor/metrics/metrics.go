@@ -12,6 +12,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/lag"
 	"overdue/internal/operations"
+	"overdue/internal/pace"
 )
 
 // Verdicts as the metrics name them.
@@ -31,7 +32,7 @@ type Metrics struct {
 	lag        *prometheus.HistogramVec
 	waiting    *prometheus.GaugeVec
 	alerts     *prometheus.CounterVec
-	sinks      *prometheus.GaugeVec
+	sinks      sinks
 	reminders  *prometheus.CounterVec
 	adopted    *prometheus.CounterVec
 
@@ -59,11 +60,8 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 			Name: "overdue_outstanding_deadlines",
 			Help: "Messages whose deadlines are due and that this process has not settled, expired or notified yet.",
 		}, []string{"entity"}),
-		alerts: counter("overdue_alerts_total", "Deliveries of events to a sink, by result: ok or error.", "sink", "result"),
-		sinks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "overdue_sink_failing",
-			Help: "1 while a sink has not taken the latest event that it was sent, which is sent again within five minutes; 0 otherwise.",
-		}, []string{"sink"}),
+		alerts:    counter("overdue_alerts_total", "Deliveries of events to a sink, by result: ok or error.", "sink", "result"),
+		sinks:     sinks{all: map[string]refusal{}},
 		reminders: counter("overdue_warnings_total", "Messages that were not settled at warnBefore ahead of their deadline.", "entity"),
 		adopted:   counter("overdue_adopted_total", "Messages that were found on their entity and given a companion, since they had none that is due in time.", "entity"),
 		inHand:    map[string]int64{},
@@ -72,7 +70,7 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 		m.Show(name)
 	}
 	if r != nil {
-		r.MustRegister(m.lag, m.waiting, m.alerts, m.sinks, m.reminders, m.adopted)
+		r.MustRegister(m.lag, m.waiting, m.alerts, &m.sinks, m.reminders, m.adopted)
 	}
 	return m
 }
@@ -94,7 +92,7 @@ func (m *Metrics) Show(entity string) {
 func (m *Metrics) ShowSink(sink string) {
 	m.alerts.WithLabelValues(sink, "ok")
 	m.alerts.WithLabelValues(sink, "error")
-	m.sinks.WithLabelValues(sink)
+	m.sinks.show(sink)
 }
 
 // Verdict counts a deadline of an entity.
@@ -140,14 +138,15 @@ func (m *Metrics) InHand() map[string]int64 {
 	return maps.Clone(m.inHand)
 }
 
-// Alert counts the delivery of an event to a sink.
+// Alert counts the delivery of an event to a sink. One that the sink put off is not counted.
 func (m *Metrics) Alert(sink string, err error) {
-	result, failing := "ok", 0.0
-	if err != nil {
-		result, failing = "error", 1
+	m.sinks.note(sink, err)
+	switch {
+	case err == nil:
+		m.alerts.WithLabelValues(sink, "ok").Inc()
+	case !pace.IsRetryAfter(err):
+		m.alerts.WithLabelValues(sink, "error").Inc()
 	}
-	m.alerts.WithLabelValues(sink, result).Inc()
-	m.sinks.WithLabelValues(sink).Set(failing)
 }
 
 // Adopted counts n messages of an entity that were given a companion.

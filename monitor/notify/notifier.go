@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/pace"
 	"overdue/scheduler"
 
 	"go.uber.org/zap"
@@ -25,7 +26,7 @@ type Config struct {
 	Now       func() time.Time // the clock of the broker, never ahead
 	Yield     func()           // leaves digests to other monitors
 	Begun     func(entity string, e *alert.Event)
-	Delivered func(sink string, err error) // counts a delivery, or a notification of a group
+	Delivered func(sink string, err error) // counts a delivery, or a notification of a group; pace.IsRetryAfter: put off
 	Log       *zap.Logger
 }
 
@@ -99,8 +100,8 @@ func has(sinks []sink, g *alert.Groups) bool {
 // report counts a delivery to a sink, and shows operators that it has not taken an event so far. A
 // group counts its own notifications.
 func (n *Notifier) report(s *sink, e alert.Event, r Result) {
-	isAttempted := r.Err == nil || r.Failed && r.Wait == 0
-	if isAttempted && s.groups == nil && alert.Delivers(s.Alerter, &e) {
+	isAnswered := r.Err == nil || r.Failed && r.Wait == 0 || pace.IsRetryAfter(r.Err)
+	if isAnswered && s.groups == nil && alert.Delivers(s.Alerter, &e) {
 		n.cfg.Delivered(s.Name(), r.Err)
 	}
 	if r.Err == nil {

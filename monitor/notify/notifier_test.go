@@ -204,7 +204,7 @@ func (a *asking) Alert(context.Context, alert.Event) error {
 func TestASinkThatAsksForAPauseDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &asking{}, &counted{name: "b", refuse: true}
-		n, _ := newNotifier(nil, a, b)
+		n, reported := newNotifier(nil, a, b)
 		for range 2 {
 			ended := n.notify(t, &scheduler.Missed{SequenceNumber: 7})
 			if len(ended) != 1 || !ended[0].Failed || ended[0].Wait != 0 {
@@ -216,6 +216,9 @@ func TestASinkThatAsksForAPauseDelaysNoOther(t *testing.T) {
 		ended := n.notify(t, &scheduler.Missed{SequenceNumber: 7})
 		if len(ended) != 1 || ended[0].Failed || ended[0].Wait != 58*time.Minute || a.asked != 1 {
 			t.Errorf("after %d requests it ends with %+v, want one, and the rest of the hour", a.asked, ended)
+		}
+		if got := reported["asking failed"]; got != 3 {
+			t.Errorf("that it takes nothing is reported %d times, want with each event", got)
 		}
 	})
 }
