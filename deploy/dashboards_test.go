@@ -36,7 +36,8 @@ type dashboard struct {
 // their entity, deadlines the subscription.
 const (
 	here   = `instance=~"$instance"`
-	entity = here + `,entity=~"$entity(/Subscriptions/.+)?"`
+	entity = here + `,` + level
+	level  = `entity=~"$entity(/Subscriptions/.+)?"` // of what the rules record, for all processes together
 )
 
 // quantile is a quantile of a histogram over the interval of the graph.
@@ -61,6 +62,8 @@ var dashboards = []dashboard{
 			{title: "Deadlines by outcome", unit: "cps", queries: []query{{rate("verdict", "overdue_deadlines_total", here+`,verdict!="canary"`), "{{verdict}}"}}},
 			{title: "Lag", about: "The promise is a p99 of one second.", unit: "s", queries: []query{{quantile("0.5", "overdue_deadline_lag_seconds", here), "p50"}, {quantile("0.99", "overdue_deadline_lag_seconds", here), "p99"}}},
 			{title: "Missed by entity", about: "The ten with the most.", unit: "cps", queries: []query{{`topk(10, ` + rate("entity", "overdue_deadlines_total", here+`,verdict="missed"`) + `)`, "{{entity}}"}}},
+			{title: "Deadlines met in 30 days", about: "The ten entities with the lowest share, as the rules record it.", unit: "percentunit", queries: []query{{`bottomk(10, overdue:deadlines_met:ratio30d{})`, "{{entity}}"}}},
+			{title: "Used share of the deadline, p99", about: "The ten entities that come nearest to their deadlines: 1 is missed. Settlements that pass the AMQP endpoint.", unit: "percentunit", queries: []query{{`topk(10, histogram_quantile(0.99, sum by (entity, le) (rate(overdue_deadline_used_ratio_bucket{` + here + `}[$__rate_interval]))))`, "{{entity}}"}}},
 			{title: "Outstanding by entity", about: "Deadlines that are due, and not yet settled, expired or notified.", unit: "none", queries: []query{{`topk(10, sum by (entity) (overdue_outstanding_deadlines{` + here + `}))`, "{{entity}}"}}},
 			{title: "Sends", unit: "cps", queries: []query{{rate("endpoint, result", "overdue_sends_total", here), "{{endpoint}} {{result}}"}}},
 			{title: "How long apps wait for a monitored send", about: "upstream is the part that the namespace takes.", unit: "s", queries: []query{
@@ -96,6 +99,9 @@ var dashboards = []dashboard{
 			{title: "Lag", about: "From the deadline to the dead-letter queue, by the broker's clock.", unit: "s", queries: []query{{quantile("0.5", "overdue_deadline_lag_seconds", entity), "p50"}, {quantile("0.99", "overdue_deadline_lag_seconds", entity), "p99"}}},
 			{title: "Time left when messages were settled", about: "p1: one in a hundred had less left. Settlements that pass the AMQP endpoint.", unit: "s", queries: []query{{quantile("0.01", "overdue_deadline_slack_seconds", entity), "p1"}, {quantile("0.1", "overdue_deadline_slack_seconds", entity), "p10"}, {quantile("0.5", "overdue_deadline_slack_seconds", entity), "p50"}}},
 			{title: "Settled after", about: "From enqueue to settlement: a deadline above p99 would be met by 99 of 100.", unit: "s", queries: []query{{quantile("0.5", "overdue_settled_after_seconds", entity), "p50"}, {quantile("0.99", "overdue_settled_after_seconds", entity), "p99"}}},
+			{title: "Used share of the deadline", about: "1 is late. Settlements that pass the AMQP endpoint.", unit: "percentunit", queries: []query{{quantile("0.5", "overdue_deadline_used_ratio", entity), "p50"}, {quantile("0.99", "overdue_deadline_used_ratio", entity), "p99"}}},
+			{title: "Budget of the service level", about: "How many times as many deadlines are missed as the objective allows. At 1 the budget lasts for its 30 days.", unit: "none", queries: []query{{`overdue:deadlines_burn:rate1h{` + level + `}`, "1 h {{entity}}"}, {`overdue:deadlines_burn:rate6h{` + level + `}`, "6 h {{entity}}"}}},
+			{title: "Deadlines met in 30 days", about: "As the rules record it, beside the objective.", unit: "percentunit", queries: []query{{`overdue:deadlines_met:ratio30d{` + level + `}`, "{{entity}}"}, {`overdue:deadlines_met:objective{` + level + `}`, "objective {{entity}}"}}},
 			{title: "Sends", unit: "cps", queries: []query{{rate("endpoint, result", "overdue_sends_total", entity), "{{endpoint}} {{result}}"}}},
 			{title: "Outstanding deadlines", unit: "none", queries: []query{{`sum by (entity) (overdue_outstanding_deadlines{` + entity + `})`, "{{entity}}"}}},
 			{title: "Reminders", about: "Messages that were not settled at warnBefore ahead of their deadline.", unit: "none", queries: []query{{`sum by (entity) (round(increase(overdue_warnings_total{` + entity + `}[10m])))`, "{{entity}} in 10 minutes"}}},
@@ -185,7 +191,7 @@ func TestDashboardsAreFresh(t *testing.T) {
 }
 
 // exported reads the labels of each metric from the reference page, which is made from the
-// registries of processes.
+// registries of processes. With them it returns what the rules record.
 func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/reference/metrics.md")
@@ -208,11 +214,18 @@ func exported(t *testing.T) map[string][]string {
 	if len(all) < 40 {
 		t.Fatalf("%d series were read from the page", len(all))
 	}
+	rules, err := os.ReadFile("prometheus/overdue.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`- record: (\S+)`).FindAllStringSubmatch(string(rules), -1) {
+		all[m[1]] = []string{"entity"}
+	}
 	return all
 }
 
 var (
-	selector = regexp.MustCompile(`\b((?:overdue|process|go)_\w+)\{([^}]*)\}`)
+	selector = regexp.MustCompile(`\b((?:overdue|process|go)[_:][\w:]+)\{([^}]*)\}`)
 	matcher  = regexp.MustCompile(`(\w+)(?:=~|!~|!=|=)"[^"]*"`)
 	grouping = regexp.MustCompile(`by \(([^)]*)\)`)
 )

@@ -76,7 +76,7 @@ func drawPictures(t *testing.T) {
 	dir := t.TempDir()
 	amqp := freeport.Address(t)
 	overdue := startOverdue(t, fmt.Sprintf("onMonitorDown: pass\njournal: {directory: %q}\nalerts: [{webhook: {url: \"http://%s/\"}}]\n", dir, serveNothing(t)), amqp)
-	addr := startPrometheus(t, dir, overdue.admin, "")
+	addr := startPrometheus(t, dir, overdue.admin)
 	began := time.Now()
 	ctx, stop := context.WithTimeout(t.Context(), pictureSpan)
 	defer stop()
@@ -290,21 +290,25 @@ func shown(v float64, unit string) string {
 		return text(v) + " s"
 	case unit == "bytes":
 		return strconv.FormatFloat(v/(1<<20), 'f', 1, 64) + " MiB"
+	case unit == "percentunit":
+		return text(v*100) + " %"
 	case unit == "cps":
 		return text(v) + "/s"
 	}
 	return text(v)
 }
 
-// startPrometheus starts Prometheus, which scrapes target every second.
-func startPrometheus(t *testing.T, dir, target, rules string) (addr string) {
+// startPrometheus starts Prometheus with the rules. It scrapes target every second.
+func startPrometheus(t *testing.T, dir, target string) (addr string) {
 	t.Helper()
-	if rules != "" {
-		rules = fmt.Sprintf("rule_files: [%q]\n", rules)
+	rules, err := filepath.Abs("prometheus/overdue.rules.yml")
+	if err != nil {
+		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "prometheus.yml"), fmt.Sprintf(`
 global: {scrape_interval: 1s, evaluation_interval: 1s}
-%sscrape_configs:
+rule_files: [%q]
+scrape_configs:
   - job_name: overdue
     static_configs: [{targets: [%q]}]
 `, rules, target))

@@ -333,6 +333,10 @@ func TestTheChartHasTheRulesThatAreTested(t *testing.T) {
 			if n := len(r.Spec.Groups[0].Rules); n != len(regexp.MustCompile(`(?m)- alert:`).FindAll(tested, -1)) || n == 0 {
 				t.Errorf("the PrometheusRule has %d alerts, want all of the file", n)
 			}
+			level := r.Spec.Groups[1]
+			if n := strings.Count(string(tested), "- record:"); len(level.Rules) != n || n == 0 || level.Interval == "" || level.Rules[0].Labels != nil {
+				t.Errorf("the PrometheusRule has %d recorded series each %q, labelled %v; want all of the file", len(level.Rules), level.Interval, level.Rules[0].Labels)
+			}
 			templated := 0
 			for _, rule := range r.Spec.Groups[0].Rules {
 				if strings.Contains(rule.Annotations["summary"], "{{ $labels.instance }}") {

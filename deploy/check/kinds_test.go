@@ -75,13 +75,16 @@ type podMonitor struct {
 
 type ruleGroups struct {
 	Groups []struct {
-		Name  string `json:"name"`
-		Rules []struct {
-			Alert       string            `json:"alert"`
-			Expr        string            `json:"expr"`
-			For         string            `json:"for,omitempty"`
-			Labels      map[string]string `json:"labels,omitempty"`
-			Annotations map[string]string `json:"annotations,omitempty"`
+		Name     string `json:"name"`
+		Interval string `json:"interval,omitempty"`
+		Rules    []struct {
+			Alert         string            `json:"alert,omitempty"`
+			Record        string            `json:"record,omitempty"`
+			Expr          string            `json:"expr"`
+			For           string            `json:"for,omitempty"`
+			KeepFiringFor string            `json:"keep_firing_for,omitempty"`
+			Labels        map[string]string `json:"labels,omitempty"`
+			Annotations   map[string]string `json:"annotations,omitempty"`
 		} `json:"rules"`
 	} `json:"groups"`
 }

@@ -7,6 +7,9 @@
 {{- range $group := (.Files.Get "files/overdue.rules.yml" | fromYaml).groups }}
 {{- $rules := list }}
 {{- range $rule := $group.rules }}
+{{- if hasKey $rule "record" }}
+{{- $rules = append $rules $rule }}
+{{- else }}
 {{- $severity := get $values.severity $rule.alert | default $rule.labels.severity }}
 {{- $_ := unset $rest $rule.alert }}
 {{- $section := lower $rule.alert }}
@@ -23,7 +26,8 @@
 {{- $rules = append $rules $rule }}
 {{- end }}
 {{- end }}
-{{- $groups = append $groups (dict "name" $group.name "rules" $rules) }}
+{{- end }}
+{{- $groups = append $groups (set $group "rules" $rules) }}
 {{- end }}
 {{- if $rest }}
 {{- fail (printf "prometheusRule.severity names %s, which is no alert of deploy/prometheus/overdue.rules.yml" (keys $rest | sortAlpha | join ", ")) }}
