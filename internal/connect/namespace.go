@@ -187,7 +187,11 @@ func (n *Namespace) openAt(ctx context.Context, address string) (net.Conn, error
 	err = c.HandshakeContext(ctx)
 	n.noteCertificate(c.ConnectionState().PeerCertificates, err)
 	if err != nil {
-		return nil, errors.Join(err, nc.Close())
+		_ = nc.Close() // the end of ctx has closed it
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer to the TLS handshake: %w", err)
+		}
+		return nil, err
 	}
 	return c, nil
 }

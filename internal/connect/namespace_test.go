@@ -299,6 +299,28 @@ func TestACertificateForAnotherNameEndsTheConnection(t *testing.T) {
 	<-ended
 }
 
+func TestANamespaceThatTakesConnectionsAndIsSilentSaysSo(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		nc, err := ln.Accept()
+		if err == nil {
+			defer nc.Close()
+			_, _ = nc.Read(make([]byte, 1)) // the client has begun
+		}
+		cancel()
+		<-t.Context().Done()
+	}()
+	n := parse(t, overTLS(ln.Addr().String(), "SharedAccessKeyName=k;SharedAccessKey=x"))
+	if _, err = n.Open(ctx); err == nil || err.Error() != "no answer to the TLS handshake: context canceled" {
+		t.Errorf("Open = %v, want that nothing answers, and nothing of a connection that is closed", err)
+	}
+}
+
 func TestHTTPIsAtTheGivenPortOrThatOfHTTPS(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel() // it says where it would connect, and does not
