@@ -58,13 +58,16 @@ func newCertificate(pair tls.Certificate, certFile, keyFile string) *Certificate
 }
 
 // End returns the end of validity of the certificate that new clients get, reloaded ones included.
-func (c *Certificate) End() time.Time {
-	if c.TLS.GetCertificate == nil {
-		return c.NotAfter
+func (c *Certificate) End() time.Time { return endOf(c.TLS) }
+
+// endOf returns the end of validity of what a configuration serves.
+func endOf(c *tls.Config) time.Time {
+	if c.GetCertificate == nil {
+		return c.Certificates[0].Leaf.NotAfter
 	}
-	pair, err := c.TLS.GetCertificate(nil)
+	pair, err := c.GetCertificate(nil)
 	if err != nil {
-		return c.NotAfter
+		return time.Time{}
 	}
 	return pair.Leaf.NotAfter
 }

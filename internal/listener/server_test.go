@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -99,6 +100,27 @@ func (sc *scene) wantLog(want error) {
 		}
 	case <-time.After(time.Minute):
 		sc.Errorf("nothing was logged, want %v", want)
+	}
+}
+
+func TestARefusedCertificateThatHasEndedIsNamed(t *testing.T) {
+	b, err := MakeBundle([]string{host}, time.Now().Add(-2*certificateLife))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(b.Certificate, b.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := setup(t, true, func(c *Config) { c.TLS = newCertificate(pair, "", "").TLS })
+	c := sc.dial()
+	if err := tls.Client(c, &tls.Config{ServerName: host, RootCAs: x509.NewCertPool(), MaxVersion: tls.VersionTLS12}).Handshake(); err == nil {
+		t.Fatal("the client takes a certificate that has ended")
+	}
+	c.Close()
+	want := "the certificate that is served ended at " + pair.Leaf.NotAfter.UTC().Format(time.RFC3339)
+	if err := <-sc.errs; !strings.Contains(err.Error(), want) {
+		t.Errorf("logged %v, want %s", err, want)
 	}
 }
 

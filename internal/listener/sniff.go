@@ -84,6 +84,9 @@ func (s *Server) unwrap(c net.Conn, quota *accept.Quota) (net.Conn, protocol, er
 	}
 	tc := tls.Server(tlsrecord.Whole(c), s.cfg.TLS)
 	if err := tc.Handshake(); err != nil {
+		if end := endOf(s.cfg.TLS); !end.IsZero() && time.Now().After(end) { // some clients refuse it in a way that tells nothing
+			err = fmt.Errorf("%w; the certificate that is served ended at %s", err, end.UTC().Format(time.RFC3339))
+		}
 		return nil, 0, fmt.Errorf("TLS: %w", err)
 	}
 	if err := quota.Spend(tlsCost); err != nil {
