@@ -26,9 +26,10 @@ import (
 
 // A historyView is what the command shows of the history of a process.
 type historyView struct {
-	name  string
-	check func(place string) error
-	show  func(ctx context.Context, p *program, addr string, q historyQuery) error
+	name   string
+	former bool // it was also a command below deadlines
+	check  func(place string) error
+	show   func(ctx context.Context, p *program, addr string, q historyQuery) error
 }
 
 // A historyQuery is what to show of it.
@@ -40,8 +41,9 @@ type historyQuery struct {
 
 var historyViews = []*historyView{
 	{
-		name:  "missed",
-		check: config.CheckEntity,
+		name:   "missed",
+		former: true,
+		check:  config.CheckEntity,
 		show: historyTable[history.Fetched]{
 			path:     history.MissedPath,
 			write:    printMissed,
@@ -50,8 +52,9 @@ var historyViews = []*historyView{
 		}.show,
 	},
 	{
-		name:  "minutes",
-		check: config.CheckEntity,
+		name:   "minutes",
+		former: true,
+		check:  config.CheckEntity,
 		show: historyTable[history.Point]{
 			path:     history.MinutesPath,
 			write:    writeMinutes,
@@ -60,7 +63,8 @@ var historyViews = []*historyView{
 		}.show,
 	},
 	{
-		name: "slack",
+		name:   "slack",
+		former: true,
 		check: func(place string) error {
 			_, err := dlq.ParsePlace(place)
 			return err
@@ -172,12 +176,14 @@ func (t historyTable[T]) show(ctx context.Context, p *program, addr string, q hi
 	return errors.Join(err, p.printCoverage(answer.Scope, answer.Gaps, q.asJSON))
 }
 
-// printCoverage says what an answer lacks: the rest of the fleet although there is a Redis, or
-// spans of time. Beside JSON it says so on stderr.
+// printCoverage says what an answer lacks: what other processes know, or spans of time. Beside JSON it says so on stderr.
 func (p *program) printCoverage(scope string, gaps []history.Gap, asJSON bool) error {
 	var b bytes.Buffer
-	if scope == history.ScopeAlone {
-		b.WriteString("Redis does not answer: this is what the process itself saw.\n")
+	switch scope {
+	case history.ScopeAlone:
+		b.WriteString("This process alone: Redis does not answer.\n")
+	case history.ScopeProcess:
+		b.WriteString("This process alone.\n")
 	}
 	if len(gaps) > 0 {
 		b.WriteString("The history of this process has gaps (UTC):\n")
@@ -249,7 +255,7 @@ func showFleet(ctx context.Context, p *program, addr string, q historyQuery) err
 		}
 		switch f.Scope {
 		case history.ScopeProcess:
-			b.WriteString("This process alone: others are known where they share a Redis.\n")
+			b.WriteString("This process alone: it has no Redis that others share.\n")
 		case history.ScopeAlone:
 			fmt.Fprintf(&b, "This process alone: Redis does not answer: %s\n", escape.Text(f.Error))
 		}

@@ -154,6 +154,8 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 			ask(false, slices.Concat([]string{command, "slack", "orders"}, json)...)
 			ask(false, slices.Concat([]string{command, "minutes"}, json)...)
 		}
+		ask(false, slices.Concat([]string{"history", "unknown"}, json)...)
+		ask(false, slices.Concat([]string{"history", "fleet"}, json)...)
 		ask(true, slices.Concat([]string{"dlq", "resubmit", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"dlq", "purge", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"send", "orders", "--message-id", hostileID, "--within", "1h"}, json)...)
@@ -175,7 +177,7 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 			t.Errorf("overdue %s is a command of which nobody looks at the output", path)
 		}
 	})
-	for _, target := range []string{history.NotificationsPath, "/configz", "/readyz?verbose", "/healthz/outbound?verbose"} {
+	for _, target := range []string{history.NotificationsPath, history.UnknownPath, history.FleetPath, "/configz", "/readyz?verbose", "/healthz/outbound?verbose"} {
 		resp, err := http.Get("http://" + p.AdminAddress() + target)
 		if err != nil {
 			t.Fatal(err)

@@ -92,3 +92,25 @@ func TestNoTraceOfAMessageInAHistoryWithGapsSaysSo(t *testing.T) {
 		}
 	})
 }
+
+func TestAnUnknownVerdictIsExplained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		h := history.InMemory(history.Config{})
+		now := time.Now()
+		verdict := history.Unknown{Entity: "Orders", MessageID: "m", SequenceNumber: 7, Deadline: now, Judged: now.Add(time.Second), Why: "it is gone"}
+		h.AddUnknown(verdict)
+		verdict.MessageID = "other"
+		h.AddUnknown(verdict)
+		for _, o := range []ExplainOptions{{Place: orders, MessageID: "m", History: h}, {Place: orders, Number: 7, History: h}} {
+			x, err := Explain(t.Context(), s.source, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "not there any more: nobody can tell whether it met its deadline."
+			if last := x.Timeline[len(x.Timeline)-1]; x.Verdict != want || last.What != whatUnknown || last.Text != "outcome not known: it is gone" {
+				t.Errorf("%q, the last %+v; want %q, and why", x.Verdict, last, want)
+			}
+		}
+	})
+}

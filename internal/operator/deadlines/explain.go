@@ -46,6 +46,7 @@ const (
 	whatQueued       = "queued"
 	whatSeen         = "seen"
 	whatSent         = "sent"
+	whatUnknown      = "unknown"
 )
 
 // An Event is one thing that is known of a message.
@@ -68,6 +69,7 @@ type Explanation struct {
 	source   *Source
 	place    dlq.Place
 	notified []history.Notification // of messages with the id, in the entity
+	unknown  []history.Unknown      // verdicts about messages with the id, in the entity
 	gaps     []history.Gap          // of the history that has them
 
 	found       []foundMessage             // in the queue and in the dead-letter queue
@@ -83,6 +85,7 @@ type counts struct {
 	overdue   int // of these, the ones whose deadline is over
 	dead      int // messages in the dead-letter queue
 	removed   int // messages of which only the event of a monitor is left
+	unknown   int // messages that are gone, and of which nobody can tell whether they met their deadline
 
 	named      int // companions that name a message
 	unfinished int // of these, the ones that are due
@@ -108,6 +111,8 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 	if o.History != nil {
 		x.gaps = o.History.Gaps(time.Time{})
 		x.keepNotifications(o.History.Notifications(ctx, x.MessageID))
+		unknown, _ := o.History.Unknown(ctx, history.MaxUnknown)
+		x.keepUnknown(unknown)
 	} else {
 		x.fetchNotifications(ctx, o.AdminAddress)
 	}
@@ -119,6 +124,9 @@ func Explain(ctx context.Context, s *Source, o ExplainOptions) (*Explanation, er
 	}
 	for i := range x.notified {
 		x.addNotification(&x.notified[i])
+	}
+	for i := range x.unknown {
+		x.addUnknown(&x.unknown[i])
 	}
 	slices.SortStableFunc(x.Timeline, func(a, b Event) int {
 		// The deadline counts as it is shown: the broker and this machine may disagree about less.
@@ -252,6 +260,8 @@ func (n *counts) whereabouts() string {
 		return "in its queue"
 	case n.removed > 0:
 		return "not there any more: it missed its deadline, and has left the dead-letter queue since"
+	case n.unknown > 0:
+		return "not there any more: nobody can tell whether it met its deadline"
 	case n.named+n.failed > 0:
 		return "not there any more: it was completed, or removed from the dead-letter queue"
 	}

@@ -12,6 +12,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler"
 )
@@ -165,6 +166,9 @@ func (x *Explanation) fetchNotifications(ctx context.Context, adminAddress strin
 	}
 	x.gaps = answer.Gaps
 	x.keepNotifications(answer.Found)
+	if unknown, err := history.Fetch[history.Unknown](ctx, adminAddress, history.UnknownPath, "", time.Time{}); err == nil { // else it is older
+		x.keepUnknown(unknown.Found)
+	}
 }
 
 // noteGaps says what the history may lack if there is no trace of the message.
@@ -187,6 +191,25 @@ func (x *Explanation) keepNotifications(all []history.Notification) {
 			x.notified = append(x.notified, n)
 		}
 	}
+}
+
+// keepUnknown keeps the verdicts about messages with the id, in the entity.
+func (x *Explanation) keepUnknown(all []history.Unknown) {
+	for _, u := range all {
+		if strings.EqualFold(u.Entity, x.Entity) && address.Names(x.MessageID, u.MessageID, u.SequenceNumber) {
+			x.unknown = append(x.unknown, u)
+		}
+	}
+}
+
+// addUnknown adds that nobody can tell what became of the message.
+func (x *Explanation) addUnknown(u *history.Unknown) {
+	const where = "the monitor"
+	if x.counts.waiting+x.counts.dead == 0 {
+		x.counts.unknown++
+		x.add(u.Deadline, whatDeadline, where, "its deadline")
+	}
+	x.add(u.Judged, whatUnknown, where, "outcome not known: %s", u.Why)
 }
 
 // missedBy returns the event about the missed deadline of exactly that message, or nil.
