@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// maxBlindEntities bounds the entities that a Blind names: those with the most harm come first.
-const maxBlindEntities = 50
+// MaxBlindEntities bounds the entities that a Blind names: those with the most harm come first.
+const MaxBlindEntities = 50
 
 // Blind is the data of an event of TypeBlind: from when to when a monitor saw no deadline, and what
 // became of the deadlines of that time. A deadline that needed no check is not counted: its
 // companion was cancelled, or another monitor had it.
 type Blind struct {
-	From   time.Time `json:"from"` // when a deadline would have been seen for the last time
-	To     time.Time `json:"to"`   // when the monitor saw again
-	Reason string    `json:"reason"`
+	From   time.Time `json:"from"`   // when a deadline would have been seen for the last time
+	To     time.Time `json:"to"`     // when the monitor saw again
+	Reason string    `json:"reason"` // in words
 	// SoFar says that the event did not wait any longer for the outcome of some deadlines.
 	SoFar bool `json:"soFar,omitempty"`
 	BlindCounts
-	Entities []BlindEntity `json:"entities"` // with any of these deadlines, [maxBlindEntities] at most
+	Entities []BlindEntity `json:"entities"` // with any of these deadlines, [MaxBlindEntities] at most
 }
 
 // BlindCounts says what became of the deadlines of a blind time.
@@ -33,8 +33,8 @@ type BlindCounts struct {
 	Deadlines int `json:"deadlines"` // all that were checked afterwards, Late and Unknown included
 	Late      int `json:"late"`      // missed, and found late
 	Unknown   int `json:"unknown"`   // nothing shows whether they were met
-	// Lost are companions that were on a monitor queue that was deleted. Only those that this process
-	// wrote are counted, so there may be more.
+	// Lost are deadlines, also later ones, whose companions were on a monitor queue that was deleted.
+	// Only those that this process knows are counted, so there may be more.
 	Lost int `json:"lost"`
 }
 
@@ -56,12 +56,12 @@ func (c *BlindCounts) Add(more BlindCounts) {
 	c.Lost += more.Lost
 }
 
-// SetEntities sets the counts by entity, and their sum.
-func (b *Blind) SetEntities(counts map[string]BlindCounts) {
+// SetEntities sets the counts by entity, with its labels, and their sum.
+func (b *Blind) SetEntities(counts map[string]BlindCounts, labels func(entity string) map[string]string) {
 	b.BlindCounts, b.Entities = BlindCounts{}, []BlindEntity{}
 	for name, c := range counts {
 		b.Add(c)
-		b.Entities = append(b.Entities, BlindEntity{Entity: name, BlindCounts: c})
+		b.Entities = append(b.Entities, BlindEntity{Entity: name, BlindCounts: c, Labels: labels(name)})
 	}
 	slices.SortFunc(b.Entities, func(x, y BlindEntity) int {
 		return cmp.Or(
@@ -70,7 +70,7 @@ func (b *Blind) SetEntities(counts map[string]BlindCounts) {
 			cmp.Compare(x.Entity, y.Entity),
 		)
 	})
-	b.Entities = b.Entities[:min(len(b.Entities), maxBlindEntities)]
+	b.Entities = b.Entities[:min(len(b.Entities), MaxBlindEntities)]
 }
 
 // NewBlind makes the event that a host was blind.
@@ -87,6 +87,33 @@ func NewBlind(namespace, host string, b Blind) Event {
 	}
 }
 
+// MergeBlind returns one event for two hosts that were blind at the same time.
+func MergeBlind(e, other Event) Event {
+	b, o := *e.Blind, other.Blind
+	counts, labels := map[string]BlindCounts{}, map[string]map[string]string{}
+	for _, one := range slices.Concat(b.Entities, o.Entities) {
+		sum := counts[one.Entity]
+		sum.Add(one.BlindCounts)
+		counts[one.Entity], labels[one.Entity] = sum, one.Labels
+	}
+	sum := b.BlindCounts
+	sum.Add(o.BlindCounts)
+	b.SetEntities(counts, func(entity string) map[string]string { return labels[entity] })
+	b.BlindCounts = sum // also of entities that are not named
+	b.From, b.To, b.SoFar = earliest(b.From, o.From), latest(b.To, o.To), b.SoFar || o.SoFar
+	if !strings.Contains(b.Reason, o.Reason) {
+		b.Reason += "; " + o.Reason
+	}
+	hosts := e.Subject
+	if !slices.Contains(strings.Split(hosts, ", "), other.Subject) && len(hosts)+len(other.Subject) < maxHosts {
+		hosts += ", " + other.Subject
+	}
+	return NewBlind(strings.TrimPrefix(e.Source, "sb://"), hosts, b)
+}
+
+// maxHosts bounds the names of hosts that are one subject, in bytes. It is a message-id on its way.
+const maxHosts = 120
+
 // String says what became of the deadlines.
 func (c BlindCounts) String() string {
 	if c == (BlindCounts{}) {
@@ -100,7 +127,7 @@ func (c BlindCounts) String() string {
 		parts = append(parts, fmt.Sprintf("%d unknown", c.Unknown))
 	}
 	if c.Lost > 0 {
-		parts = append(parts, fmt.Sprintf("at least %s lost with a deleted monitor queue", counted(c.Lost, "companion", "companions")))
+		parts = append(parts, fmt.Sprintf("at least %d lost with a deleted monitor queue", c.Lost))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -53,6 +54,7 @@ type GroupsConfig struct {
 	DeadLetters func(ctx context.Context, entity, subscription string) (DeadLetters, error)
 
 	Pool    Pool        // nil: each process sends its own notifications
+	Sight   *Sight      // nil: this process sees all events
 	Tracker tracker     // nil: nobody wants to know
 	Log     *zap.Logger // nil: none
 }
@@ -64,6 +66,27 @@ type tracker interface {
 	// Notified: the sink was notified of all events of the group whose digests were due by then, or
 	// refused that.
 	Notified(sink, group string, due time.Time, refused error)
+}
+
+// Sight says whether the process sees events. The zero value is blind: that no event came says
+// nothing then, so no group is resolved.
+type Sight struct{ since atomic.Pointer[time.Time] }
+
+// Regain notes that events are seen from an instant of the outbox's clock on.
+func (s *Sight) Regain(since time.Time) { s.since.Store(&since) }
+
+// Lose notes that events are not seen.
+func (s *Sight) Lose() { s.since.Store(nil) }
+
+// from returns since when events are seen, which is now where they are not.
+func (s *Sight) from(now time.Time) time.Time {
+	if s == nil {
+		return time.Time{}
+	}
+	if since := s.since.Load(); since != nil {
+		return *since
+	}
+	return now
 }
 
 // Groups is an [Alerter] that collects events and notifies its sink by group. It notifies of the

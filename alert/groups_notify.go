@@ -153,7 +153,8 @@ func (g *Groups) notificationOf(gr *group, d Digest) *Notification {
 // event, and when all digests with events have been due. A process that has just begun to see what
 // is due may not know the latest events.
 func (g *Groups) resolvesAt(gr *group) time.Time {
-	at := latest(latest(gr.arrived, gr.last), g.sees).Add(g.cfg.ResolveAfter)
+	seen := latest(g.sees, g.cfg.Sight.from(g.cfg.Outbox.Now()))
+	at := latest(latest(gr.arrived, gr.last), seen).Add(g.cfg.ResolveAfter)
 	if g.cfg.Pool != nil { // the others keep digests until then
 		at = latest(at, gr.earliest.Add(settleTime))
 	}
@@ -172,7 +173,10 @@ func (g *Groups) notify(gr *group, d Digest, dueBy time.Time, early bool) error 
 	g.mu.Unlock()
 	if n != nil {
 		g.countDeadLetters(n)
-		err := g.send(n)
+		var err error
+		if !n.Resolved || n.Labels["type"] != TypeBlind || g.keepsIncidents() {
+			err = g.send(n)
+		} // otherwise people have heard that it is over
 		if g.ctx.Err() != nil && err != nil {
 			return err
 		}
@@ -190,6 +194,15 @@ func (g *Groups) notify(gr *group, d Digest, dueBy time.Time, early bool) error 
 		}
 	}
 	return g.remind(gr)
+}
+
+// keepsIncidents reports whether the sink has to hear that a group is over.
+func (g *Groups) keepsIncidents() bool {
+	switch g.cfg.Sink.(type) {
+	case *alertmanager, *pagerDuty, *webhookNotifier:
+		return true
+	}
+	return false
 }
 
 // conclude takes over what the sink knows now.

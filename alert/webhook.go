@@ -87,7 +87,9 @@ func (a *webhookNotifier) Notify(ctx context.Context, p Notification) error {
 		e := p.Samples[i]
 		of := one
 		of.Labels = maps.Clone(one.Labels)
-		of.Labels["message_id"] = seen.Samples[i].Subject
+		if e.Blind == nil { // otherwise it is about no message
+			of.Labels["message_id"] = seen.Samples[i].Subject
+		}
 		of.StartsAt, of.Fingerprint, of.Event = e.Time, seen.Samples[i].ID, &e
 		m.Alerts = append(m.Alerts, of)
 	}

@@ -163,13 +163,16 @@ func (p Notification) blindAdvice() string {
 	}
 	var todo []string
 	if all.Late > 0 {
-		todo = append(todo, "What was missed and found late is reported like any missed deadline")
+		todo = append(todo, "Handle the late ones like any missed deadline: each has its own alert")
 	}
 	if all.Unknown > 0 {
-		todo = append(todo, "Ask the consumers whether they had the messages with an unknown outcome in time")
+		todo = append(todo, "Ask the consumers whether they had the messages of unknown outcome in time")
 	}
 	if all.Lost > 0 {
-		todo = append(todo, "Messages whose companions were lost are watched again as far as their queues still have them")
+		todo = append(todo, "Check the queues of the lost ones: a message that is still there is watched again, any other is not")
+	}
+	if todo == nil && p.Count > 0 {
+		return "Nothing. No deadline was harmed"
 	}
 	return strings.Join(todo, ". ")
 }
