@@ -91,6 +91,7 @@ func growing(lasted, most time.Duration) time.Duration { return min(max(lasted/2
 // recheck has a message that is in flight checked again. Where its delivery count has risen since
 // the last attempt to expire it, a consumer gave it back, and it is tried again at once.
 func (e *entity) recheck(ctx context.Context, wt *watch) {
+	e.w.metrics.InFlight(e.name, wt.deadline)
 	late := e.w.clock.Now().Sub(wt.due)
 	wait := growing(late, checkMax)
 	switch j := &wt.judgement; {
@@ -217,7 +218,7 @@ func (w *Worker) countGone(r *scheduler.Reference, u Unknown) {
 	case r.Stated == scheduler.StatedComplete && r.Incomplete:
 	case w.cfg.Scheduler.Refused(u.Entity, r): // it never was on its queue
 	case u.Why == isMet:
-		w.metrics.Verdict(u.Entity, metrics.Met)
+		w.metrics.Verdict(u.Entity, metrics.Met, u.Deadline, 0)
 	default:
 		w.noteUnknown(u)
 	}

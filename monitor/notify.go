@@ -4,6 +4,7 @@ package monitor
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"overdue/alert"
@@ -196,4 +197,22 @@ func stateOf(m *link.Message) string {
 		return stateDeferred
 	}
 	return stateActive
+}
+
+// NotifyBlind writes an event of [alert.TypeBlind] to the monitor queue, where it waits like that of
+// a missed deadline until each sink has it.
+func (w *Worker) NotifyBlind(ctx context.Context, e alert.Event) error {
+	data, err := json.Marshal(e.Blind)
+	if err != nil {
+		return err
+	}
+	return w.cfg.Scheduler.Schedule(ctx, scheduler.Companion{
+		Entity: w.cfg.Queues.Name(0),
+		Due:    w.clock.Now(),
+		References: []scheduler.Reference{{
+			MessageID: e.Subject,
+			Deadline:  e.Blind.To,
+			Missed:    &scheduler.Missed{Type: e.Type, Notice: data},
+		}},
+	})
 }

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"overdue/alert"
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
 	"overdue/monitor/judge"
+	"overdue/monitor/notify"
 	"overdue/monitor/search"
 	"overdue/scheduler"
 )
@@ -46,7 +48,11 @@ func (w *Worker) rulesOf(ctx context.Context, c *intake.Companion) (rules []*rul
 	}
 	c.Add(len(c.Content.References))
 	for _, r := range c.Content.References {
-		if r.Missed != nil {
+		switch {
+		case r.Missed != nil && r.Missed.Type == alert.TypeBlind && !notify.IsBlind(r.Missed.Notice):
+			c.Refuse(ctx, intake.Malformed, "its notice is not the data of "+alert.TypeBlind)
+			continue
+		case r.Missed != nil:
 			w.notify(ctx, c.Content.Entity, &r, r.Missed, []*intake.Companion{c})
 			continue
 		}

@@ -32,7 +32,7 @@ const (
 
 // noteUnknown counts an unknown verdict, and hands it on. Nobody waits for a canary.
 func (w *Worker) noteUnknown(u Unknown) {
-	w.metrics.Verdict(u.Entity, metrics.Unknown)
+	w.metrics.Verdict(u.Entity, metrics.Unknown, u.Deadline, 0)
 	if w.cfg.Unknown != nil && !w.cfg.Deadlines.IsCanary(u.Entity) {
 		w.cfg.Unknown(u)
 	}

@@ -52,6 +52,11 @@ type Config struct {
 	Unknown    func(Unknown)         // gets each unknown verdict, and must not block; may be nil
 	Known      func() []string       // further ones that may have companions; may be nil
 	Adopt      []adopt.Entity        // entities whose messages get companions although no endpoint saw them
+
+	Judged metrics.Judged // gets each verdict; may be nil
+	// Lost gets the deadlines whose companions were on a monitor queue that was deleted, as far as this
+	// process wrote them, by entity. It may be nil.
+	Lost func(deadlines map[string]int)
 }
 
 // Settings is what an operator configures for an entity. The zero value configures nothing.
@@ -93,7 +98,7 @@ func New(cfg Config) (*Worker, error) {
 	w := &Worker{
 		cfg:      cfg,
 		log:      cfg.Log,
-		metrics:  metrics.New(cfg.Registerer, cfg.Operations, cfg.Deadlines, cfg.Entities...),
+		metrics:  metrics.New(cfg.Registerer, cfg.Operations, cfg.Deadlines, cfg.Judged, cfg.Entities...),
 		clock:    judge.Clock{Measured: cfg.Scheduler.Now},
 		entities: map[string]*entity{},
 	}
@@ -246,6 +251,9 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 // adoptUnwatched has the entities read whose companions were on a monitor queue that was deleted at
 // the instant since, by the clock of the broker, and recreated.
 func (w *Worker) adoptUnwatched(queue string, since time.Time) {
+	if w.cfg.Lost != nil {
+		w.cfg.Lost(w.cfg.Scheduler.Waiting(queue, since))
+	}
 	known := slices.Clone(w.cfg.Entities)
 	if w.cfg.Known != nil {
 		known = append(known, w.cfg.Known()...)

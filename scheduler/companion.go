@@ -4,6 +4,7 @@ package scheduler
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -125,6 +126,14 @@ type Missed struct {
 	// Where Type is not "", DeadLetteredTime is when the message was seen, and:
 	State        string `json:"state,omitempty"`        // "active" or "deferred"
 	WarnBeforeMs int64  `json:"warnBeforeMs,omitempty"` // how long before the deadline the reminder is due
+
+	// Notice is the data of an event that is about no message; nil: it is about the message.
+	Notice json.RawMessage `json:"notice,omitempty"`
+}
+
+// IsNotice reports whether c has an event that is about no message.
+func (c *Companion) IsNotice() bool {
+	return len(c.References) > 0 && c.References[0].Missed != nil && c.References[0].Missed.Notice != nil
 }
 
 // WithoutID reports whether r stands for messages that were sent without a name. The broker's names

@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"maps"
 	"time"
 
 	"overdue/scheduler/index"
@@ -86,6 +87,14 @@ func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
 		return false
 	}
 	return s.slots.hasSlotOf(entity, r)
+}
+
+// Waiting returns how many messages have companions on a monitor queue that are due after an
+// instant, by entity: as far as this process wrote them lately, and not as slots.
+func (s *Scheduler) Waiting(queue string, after time.Time) map[string]int {
+	waiting := s.index.Waiting(after)
+	maps.DeleteFunc(waiting, func(entity string, _ int) bool { return s.queues.For(entity) != queue })
+	return waiting
 }
 
 // indexed is r as the index knows it.

@@ -60,7 +60,9 @@ func (in *Intake) Open(ctx context.Context, l *Lease) *Companion {
 		in.settling.Go(func() { in.settle(ctx, l, deadLetter(Malformed, err.Error())) })
 		return nil
 	}
-	in.cfg.Outstanding(content.Entity, len(content.References))
+	if !content.IsNotice() {
+		in.cfg.Outstanding(content.Entity, len(content.References))
+	}
 	return &Companion{
 		Content: content,
 		Since:   time.Now(),
@@ -138,7 +140,9 @@ func (h *Companion) end(ctx context.Context, how settlement) {
 	h.mu.Unlock()
 	h.in.watching.Add(-1)
 	if isLast {
-		h.in.cfg.Outstanding(h.Content.Entity, -len(h.Content.References))
+		if !h.Content.IsNotice() {
+			h.in.cfg.Outstanding(h.Content.Entity, -len(h.Content.References))
+		}
 		// In a goroutine, since these are round trips, and the caller has other watches to handle.
 		h.in.settling.Go(func() { h.settle(ctx) })
 	}

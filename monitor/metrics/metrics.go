@@ -6,6 +6,7 @@ package metrics
 import (
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,6 +26,10 @@ const (
 	Unknown    = "unknown"
 )
 
+// Judged takes what became of a deadline of an entity, and how late that was noticed. The verdict is
+// "" while a message is in flight after its deadline. It must not block.
+type Judged func(entity, verdict string, deadline time.Time, lag time.Duration)
+
 // Metrics are the metrics of a worker. All methods are safe for concurrent use.
 type Metrics struct {
 	Operations *operations.Counter
@@ -35,13 +40,15 @@ type Metrics struct {
 	sinks      sinks
 	reminders  *prometheus.CounterVec
 	adopted    *prometheus.CounterVec
+	judged     Judged
 
 	mu     sync.Mutex
 	inHand map[string]int64 // as waiting has it
 }
 
-// New makes the metrics, with series for the entities that are known from the start.
-func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines, known ...string) *Metrics {
+// New makes the metrics, with series for the entities that are known from the start. judged may be
+// nil.
+func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines, judged Judged, known ...string) *Metrics {
 	if d == nil {
 		d = operations.NewDeadlines(r)
 	}
@@ -51,6 +58,7 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 	m := &Metrics{
 		Operations: o,
 		deadlines:  d,
+		judged:     judged,
 		lag: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "overdue_deadline_lag_seconds",
 			Help:    "How long after its deadline a message was dead-lettered, by the broker's clock.",
@@ -96,22 +104,32 @@ func (m *Metrics) ShowSink(sink string) {
 }
 
 // Verdict counts a deadline of an entity.
-func (m *Metrics) Verdict(entity, verdict string) {
+func (m *Metrics) Verdict(entity, verdict string, deadline time.Time, lag time.Duration) {
 	m.deadlines.Add(entity, verdict, 1)
+	m.report(entity, verdict, deadline, lag)
+}
+
+// InFlight notes that a message is in flight after its deadline.
+func (m *Metrics) InFlight(entity string, deadline time.Time) { m.report(entity, "", deadline, 0) }
+
+func (m *Metrics) report(entity, verdict string, deadline time.Time, lag time.Duration) {
+	if m.judged != nil && !m.deadlines.IsCanary(entity) {
+		m.judged(entity, verdict, deadline, lag)
+	}
 }
 
 // Notified counts an event on its first notification.
 func (m *Metrics) Notified(entity string, e *alert.Event) {
 	switch e.Type {
 	case alert.TypeMissed:
-		m.Verdict(entity, Missed)
+		m.Verdict(entity, Missed, e.Data.Deadline, e.Data.Lag())
 		if m.deadlines.IsCanary(entity) {
 			return
 		}
 		label := m.deadlines.Label(entity)
 		m.lag.WithLabelValues(label).Observe(e.Data.Lag().Seconds())
 	case alert.TypeIncomplete:
-		m.Verdict(entity, Incomplete)
+		m.Verdict(entity, Incomplete, e.Data.Deadline, e.Data.Lag())
 	case alert.TypeNear:
 		m.reminders.WithLabelValues(m.deadlines.Label(entity)).Inc()
 	}

@@ -4,6 +4,7 @@ package notify
 
 import (
 	"cmp"
+	"encoding/json"
 	"time"
 
 	"overdue/alert"
@@ -13,6 +14,9 @@ import (
 
 // EventOf returns the event about m, the message of ref, on the entity with that path.
 func EventOf(namespace, entity string, ref *scheduler.Reference, m *scheduler.Missed) alert.Event {
+	if b, ok := parseBlind(m.Notice); ok && m.Type == alert.TypeBlind {
+		return alert.NewBlind(namespace, ref.MessageID, b)
+	}
 	name, subscription := address.SplitSubscription(entity)
 	before := time.Duration(m.WarnBeforeMs) * time.Millisecond
 	e := alert.Event{
@@ -51,4 +55,18 @@ func EventOf(namespace, entity string, ref *scheduler.Reference, m *scheduler.Mi
 		e.Data.DeadLetteredTime = time.Time{}
 	}
 	return e
+}
+
+// parseBlind reads the data of an event of [alert.TypeBlind], which may come from outside.
+func parseBlind(notice []byte) (b alert.Blind, ok bool) {
+	if len(notice) == 0 || json.Unmarshal(notice, &b) != nil {
+		return b, false
+	}
+	return b, b.To.After(b.From) && len(b.Entities) <= alert.MaxBlindEntities
+}
+
+// IsBlind reports whether a notice is the data of an event of [alert.TypeBlind].
+func IsBlind(notice []byte) bool {
+	_, ok := parseBlind(notice)
+	return ok
 }

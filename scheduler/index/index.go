@@ -304,6 +304,20 @@ func (x *Index) Carries(r Reference) bool {
 	})
 }
 
+// Waiting returns how many messages are not settled whose companions are due after an instant, by
+// entity.
+func (x *Index) Waiting(after time.Time) map[string]int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	waiting := map[string]int{}
+	for _, k := range x.carriers {
+		if k.Due.After(after) && k.open > 0 {
+			waiting[k.Entity] += k.open
+		}
+	}
+	return waiting
+}
+
 // Needless returns the companions all of whose references have been taken off, but for those that
 // are due before an instant or forgotten.
 func (x *Index) Needless(dueFrom time.Time) (needless []Needless) {
