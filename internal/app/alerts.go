@@ -33,6 +33,7 @@ type sinkSet struct {
 	catalog   *catalog.Catalog
 	traces    *traces.Tracer // nil: off
 	pages     alert.Pool     // of the fleet; nil without Redis
+	sight     *alert.Sight
 	outbox    alert.Outbox
 	describe  func(ctx context.Context, entity string) (entities.Info, error)
 	logged    alert.Alerter                 // every event is
@@ -146,7 +147,7 @@ func (s *sinkSet) alerter(a *config.Alert) (sink alert.Alerter, ask adminport.Ch
 		return events, ask, nil
 	}
 	sink, err = alert.NewGroups(alert.GroupsConfig{
-		Outbox: s.outbox, Source: alert.SourceOf(s.namespace.Host, ""), Sink: pager, Pool: s.pages,
+		Outbox: s.outbox, Source: alert.SourceOf(s.namespace.Host, ""), Sink: pager, Pool: s.pages, Sight: s.sight,
 		Tracker: s.history, By: a.Group.By, Wait: a.Group.Wait, Interval: a.Group.Interval, ResolveAfter: a.Group.ResolveAfter,
 		DeadLetters: deadLetters(s.namespace.links).below(s.describe), Log: s.log.Named(alertLog),
 	})

@@ -148,6 +148,16 @@ func (u *upstream) sinceProof() time.Duration {
 	return time.Since(u.proof)
 }
 
+// lastProof returns when something was last accepted, or answered; now, if nothing ever was.
+func (u *upstream) lastProof() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.proof.IsZero() {
+		return time.Now()
+	}
+	return u.proof
+}
+
 // run keeps the state until ctx ends. No answer of the namespace about the monitor queue ends a
 // process. Work that needs no companion goes on without the queue, and a missing queue may come
 // back, as rights may.

@@ -220,9 +220,12 @@ func (p *Process) startMonitor(c *companions) (err error) {
 	if c.store != nil {
 		cfg.Store = c.store
 	}
+	sight := newSight(p.environment, c, p.namespace.Host, p.catalog.Labels)
+	cfg.Judged, cfg.Lost = sight.judged, sight.lost
 	var pages alert.Pool
 	if p.shared != nil { // each missed deadline is notified once in the fleet, and a group is sent as one page
 		cfg.Notified, pages = p.shared.Notified(), p.shared.Groups()
+		sight.fleet = &blindFleet{pool: pages}
 	}
 	p.sinks = &sinkSet{
 		environment: p.environment,
@@ -230,6 +233,7 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		catalog:     p.catalog,
 		traces:      p.traces,
 		pages:       pages,
+		sight:       &sight.groups,
 		outbox:      notify.NewOutbox(c.scheduler),
 		describe:    p.describe,
 		history:     p.admin.History,
@@ -244,6 +248,8 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		return fmt.Errorf("make the monitor: %w", err)
 	}
 	p.catalog.OnDescribed(p.worker.Described)
+	sight.worker = p.worker
+	p.life.Background("sight", sight.run)
 	p.life.Background("monitor", p.worker.Run)
 	watchWorkQueues(p.environment, p.namespace.links, p.describe)
 	if p.source != nil && c.store == nil {

@@ -73,6 +73,7 @@ type History struct {
 	last      map[series]slack.Buckets // what was counted by the last write
 	totals    totals
 	unknown   verdictRing
+	seen      time.Time // see Saw
 
 	half chan struct{} // gets a value while half of what may wait is there
 
@@ -121,7 +122,15 @@ func (e *entry) waitsForFile() bool { return isKept(&e.Event) && e.stored <= len
 
 // isKept reports whether an event is for the file.
 func isKept(e *alert.Event) bool {
-	return e.Type == alert.TypeMissed || e.Type == alert.TypeIncomplete
+	return e.Type == alert.TypeMissed || e.Type == alert.TypeIncomplete || e.Blind != nil
+}
+
+// placeOf is where the file has an event that is kept.
+func placeOf(e *alert.Event) (at time.Time, of kind) {
+	if e.Blind != nil {
+		return e.Blind.To, kindBlind
+	}
+	return e.Data.Deadline, kindMissed
 }
 
 // InMemory returns a history that ends with the process. It needs no Directory.
@@ -147,18 +156,39 @@ func Open(c Config) (h *History, aside string, err error) {
 	}
 	h.resume(h.file.clock, now)
 	h.totals, h.unknown.latest = h.file.totals, h.file.unknown
+	h.seen = h.file.seen
 	var latest []*entry
 	// Records that cannot be read are left out: they are no reason to keep no history.
-	_ = h.file.each(kindMissed, time.Time{}, func(_ time.Time, _ string, v []byte) bool {
-		if n := decode(v); n.Event.ID != "" {
-			latest = append(latest, &entry{Notification: n, stored: len(n.TakenBy) + 1})
-		}
-		return len(latest) < restored
-	})
+	for _, of := range []kind{kindMissed, kindBlind} {
+		n := len(latest)
+		_ = h.file.each(of, time.Time{}, func(_ time.Time, _ string, v []byte) bool {
+			if n := decode(v); n.Event.ID != "" {
+				latest = append(latest, &entry{Notification: n, stored: len(n.TakenBy) + 1})
+			}
+			return len(latest)-n < restored
+		})
+	}
 	for _, e := range slices.Backward(latest) {
 		h.insertLocked(e) // nobody else has h yet
 	}
 	return h, aside, nil
+}
+
+// Saw notes that the monitor saw all deadlines until an instant. The file has that a minute later at
+// the latest.
+func (h *History) Saw(at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.seen = at
+}
+
+// LastSeen returns until when the monitor of an earlier process saw deadlines, as the file has it.
+// Zero: that is not known.
+func (h *History) LastSeen() time.Time {
+	if !h.HasFile() || h.file.seen.Unix() <= 0 {
+		return time.Time{}
+	}
+	return h.file.seen
 }
 
 // HasFile reports whether h outlives the process.
@@ -283,7 +313,8 @@ func (h *History) insertLocked(e *entry) {
 func (h *History) dropLocked(e *entry) {
 	if h.HasFile() && isKept(&e.Event) && e.stored == 0 {
 		h.dropped++
-		h.lost.include(e.Event.Data.Deadline)
+		at, _ := placeOf(&e.Event)
+		h.lost.include(at)
 	}
 }
 

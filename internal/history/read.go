@@ -55,7 +55,7 @@ func (n *Notification) isSameEvent(other Notification) bool { return n.Event.ID 
 // far as that answers: the latest first, up to limit.
 func (h *History) Missed(ctx context.Context, since time.Time, match func(*alert.Event) bool, limit int) (found []Notification, scope string, err error) {
 	isAsked := func(e *alert.Event) bool {
-		return e.ID != "" && e.Data.Deadline.Unix() >= since.Unix() && match(e)
+		return e.ID != "" && e.Blind == nil && e.Data.Deadline.Unix() >= since.Unix() && match(e)
 	}
 	known := map[string]bool{}
 	add := func(n Notification) {

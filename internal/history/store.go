@@ -46,6 +46,7 @@ var (
 	writtenKey    = []byte("written") // the machine's clock at the last write
 	beginKey      = []byte("begin")   // the file has nothing before: time, reason
 	totalsKey     = []byte("totals")  // since when the totals count
+	seenKey       = []byte("seen")    // see [History.Saw]
 )
 
 // A kind of records. The key of a record has its time, its kind, and what tells it from others.
@@ -53,6 +54,7 @@ type kind byte
 
 const (
 	kindMissed kind = 'm' // a missed deadline and the sinks that took it, by the deadline
+	kindBlind  kind = 'b' // likewise a blind time, by its end
 	kindCount  kind = 'c' // what was counted, by its minute
 	kindGap    kind = 'g' // why something is missing, by the end of the span
 )
@@ -86,6 +88,7 @@ type store struct {
 	// As they were when it was opened:
 	totals  totals
 	unknown []Unknown // the oldest first
+	seen    time.Time // see [History.LastSeen]
 }
 
 // openStore opens the file of a directory. now is the machine's clock.
@@ -145,7 +148,7 @@ func (s *store) prepare(tx *bbolt.Tx, now time.Time, reason string) error {
 	if s.unknown, err = readUnknown(tx); err != nil {
 		return err
 	}
-	s.clock = timeOf(state.Get(clockKey))
+	s.clock, s.seen = timeOf(state.Get(clockKey)), timeOf(state.Get(seenKey))
 	written := timeOf(state.Get(writtenKey))
 	switch {
 	case written.IsZero() && state.Get(beginKey) == nil:
@@ -173,6 +176,7 @@ type batch struct {
 	totals  map[series]uint64        // those that it changes, as they are then
 	unknown []Unknown
 	judged  uint64        // how many unknown verdicts there were by then
+	seen    time.Time     // see [History.Saw]
 	gap     Gap           // what was dropped; the zero value is none
 	added   []alert.Event // of missed, by write: those that the file did not have
 }
@@ -192,6 +196,7 @@ func (s *store) write(b *batch, clock, now time.Time) error {
 			putUnknown(tx.Bucket(unknownBucket), b.unknown),
 			state.Put(clockKey, encodeTime(clock.Unix())),
 			state.Put(writtenKey, encodeTime(now.Unix())),
+			state.Put(seenKey, encodeTime(b.seen.Unix())),
 		)
 	})
 	if err != nil {
@@ -213,9 +218,10 @@ func (s *store) put(records *bbolt.Bucket, k, v []byte) error {
 // putAll writes what a batch has.
 func (s *store) putAll(records *bbolt.Bucket, b *batch) (err error) {
 	for _, n := range b.missed {
-		k := keyOf(n.Event.Data.Deadline.Unix(), kindMissed, n.Event.ID)
+		at, of := placeOf(&n.Event)
+		k := keyOf(at.Unix(), of, n.Event.ID)
 		old := records.Get(k)
-		if old == nil {
+		if old == nil && of == kindMissed {
 			b.added = append(b.added, n.Event)
 		}
 		n.addDeliveries(decode(old).TakenBy)

@@ -172,6 +172,7 @@ func (h *History) waitingLocked(sampled map[series]slack.Buckets, now time.Time)
 		totals:  map[series]uint64{},
 		unknown: h.unknown.unsaved(),
 		judged:  h.unknown.added,
+		seen:    h.seen,
 		gap:     h.lost,
 	}
 	for s, all := range sampled {

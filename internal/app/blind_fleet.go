@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"overdue/alert"
+)
+
+const (
+	// gatherTime is how long a monitor waits for what the others have to tell of the same blind time,
+	// and turnTime how long it waits for its turn then.
+	gatherTime = 20 * time.Second
+	turnTime   = 40 * time.Second
+	// blindGroup is the group of the pool.
+	blindGroup = "\x00blind"
+	// maxToldParts is how many parts a note names: more than there are monitors.
+	maxToldParts = 200
+)
+
+// errNotYet says that the other monitors are waited for.
+var errNotYet = errors.New("waiting for what other monitors tell of the same blind time")
+
+// A blindFleet has the monitors that share a Redis tell of a blind time once, with the sums of all.
+type blindFleet struct {
+	pool alert.Pool
+
+	part  string    // of this monitor; "" = none is added
+	added time.Time // when it was
+	to    time.Time // the end of the blind time that it is about
+	next  blindNote // what told leaves behind
+}
+
+// A blindNote is what the monitors have told.
+type blindNote struct {
+	Until time.Time // the end of the latest blind time
+	Parts []string  // of the latest
+}
+
+// join adds e to what the other monitors tell. Once it is the turn of this one, it returns all that
+// there is to tell. isOurs is false if another monitor has told it. Without Redis each monitor speaks
+// for itself.
+func (f *blindFleet) join(ctx context.Context, e alert.Event) (all alert.Event, isOurs bool, err error) {
+	now := time.Now()
+	if f.part == "" || e.Blind.To.Sub(f.to).Abs() > time.Second { // the broker's clock is known to be a little different each time
+		body, err := json.Marshal(e)
+		if err != nil {
+			return e, true, err
+		}
+		part := rand.Text()
+		if f.pool.Add(ctx, blindGroup, part, body) != nil {
+			return e, true, nil
+		}
+		f.part, f.added, f.to = part, now, e.Blind.To
+	}
+	waited := now.Sub(f.added)
+	if waited < gatherTime {
+		return e, false, errNotYet
+	}
+	mine, parts, text, err := f.pool.Claim(ctx, blindGroup)
+	switch {
+	case err == nil && !mine && waited < gatherTime+turnTime:
+		return e, false, errNotYet
+	case err != nil || !mine:
+		return e, true, nil
+	}
+	var told blindNote
+	if json.Unmarshal([]byte(text), &told) != nil {
+		told = blindNote{} // there is none yet
+	}
+	isKnown := told.Until.After(e.Blind.From) && !e.Blind.IsHarmful()
+	f.next = told
+	if slices.Contains(told.Parts, f.part) || isKnown {
+		f.told(ctx)
+		return e, false, nil
+	}
+	f.next.Parts = append(f.next.Parts, f.part)
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		var other alert.Event
+		isNew := !slices.Contains(f.next.Parts, name) && json.Unmarshal([]byte(parts[name]), &other) == nil
+		if isNew && other.Blind != nil && other.Blind.From.Before(e.Blind.To) && e.Blind.From.Before(other.Blind.To) {
+			f.next.Parts = append(f.next.Parts, name)
+			e = alert.MergeBlind(e, other)
+		}
+	}
+	f.next.Until = e.Blind.To
+	return e, true, nil
+}
+
+// told ends the turn. The next blind time is another one.
+func (f *blindFleet) told(ctx context.Context) {
+	f.part = ""
+	f.next.Parts = f.next.Parts[max(0, len(f.next.Parts)-maxToldParts):]
+	if text, err := json.Marshal(f.next); err == nil {
+		// Otherwise the turn ends by itself, and another monitor may tell the same.
+		_ = f.pool.Release(ctx, blindGroup, string(text))
+	}
+}
