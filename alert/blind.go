@@ -33,8 +33,9 @@ type BlindCounts struct {
 	Deadlines int `json:"deadlines"` // all that were checked afterwards, Late and Unknown included
 	Late      int `json:"late"`      // missed, and found late
 	Unknown   int `json:"unknown"`   // nothing shows whether they were met
-	// Lost are deadlines, also later ones, whose companions were on a monitor queue that was deleted.
-	// Only those that this process knows are counted, so there may be more.
+	// Lost are deadlines, also later ones, that nobody watches any more: their companions were on a
+	// monitor queue that was deleted, and their messages are not on their queue. Only those that this
+	// process knows are counted, so there may be more.
 	Lost int `json:"lost"`
 }
 

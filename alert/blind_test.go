@@ -98,7 +98,7 @@ func TestABlindTimeInWords(t *testing.T) {
 	p := Notification{Source: "sb://ns", Labels: map[string]string{"type": TypeBlind}, Count: 1, Total: 1, Samples: []Event{e}}
 	const title = "Blind on ns from 2026-01-31 12:00:00Z to 2026-01-31 12:02:00Z (2m0s): 15 deadlines, 4 missed and found late, 1 unknown, at least 2 lost with a deleted monitor queue"
 	const text = `Namespace: ns
-What to do: Handle the late ones like any missed deadline: each has its own alert. Ask the consumers whether they had the messages of unknown outcome in time. Check the queues of the lost ones: a message that is still there is watched again, any other is not
+What to do: Handle the late ones like any missed deadline: each has its own alert. Ask the consumers whether they had the messages of unknown outcome in time. Ask the consumers for the lost ones, too: they are on their queues no more, and nobody watched them
 host-1 saw no deadline from 2026-01-31 12:00:00Z to 2026-01-31 12:02:00Z (2m0s): the namespace did not answer
 What fell into that time: 15 deadlines, 4 missed and found late, 1 unknown, at least 2 lost with a deleted monitor queue
 - orders: 9 deadlines, 3 missed and found late, 1 unknown, at least 2 lost with a deleted monitor queue

@@ -169,7 +169,7 @@ func (p Notification) blindAdvice() string {
 		todo = append(todo, "Ask the consumers whether they had the messages of unknown outcome in time")
 	}
 	if all.Lost > 0 {
-		todo = append(todo, "Check the queues of the lost ones: a message that is still there is watched again, any other is not")
+		todo = append(todo, "Ask the consumers for the lost ones, too: they are on their queues no more, and nobody watched them")
 	}
 	if todo == nil && p.Count > 0 {
 		return "Nothing. No deadline was harmed"

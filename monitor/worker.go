@@ -54,9 +54,10 @@ type Config struct {
 	Adopt      []adopt.Entity        // entities whose messages get companions although no endpoint saw them
 
 	Judged metrics.Judged // gets each verdict; may be nil
-	// Lost gets the deadlines whose companions were on a monitor queue that was deleted, as far as this
-	// process wrote them, by entity. It may be nil.
-	Lost func(deadlines map[string]int)
+	// Lost is told how many messages of an entity lost their companions with a monitor queue that was
+	// deleted, as far as this process wrote them, and with a negative number that so many have new
+	// ones. It may be nil.
+	Lost func(entity string, n int)
 }
 
 // Settings is what an operator configures for an entity. The zero value configures nothing.
@@ -239,8 +240,13 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 		Links: w.cfg.Links, Scheduler: w.cfg.Scheduler, MonitorQueue: w.cfg.Queues.Name(0),
 		Settings: w.cfg.Settings, Describe: w.cfg.Describe,
 		Operations: w.metrics.Operations, Log: w.log,
-		Adopted: w.metrics.Adopted,
-		Latest:  w.clock.Latest,
+		Adopted: func(entity string, n int) {
+			w.metrics.Adopted(entity, n)
+			if w.cfg.Lost != nil {
+				w.cfg.Lost(entity, -n)
+			}
+		},
+		Latest: w.clock.Latest,
 	}
 	if w.cfg.Store != nil {
 		cfg.HasNote = w.cfg.Store.HasNote
@@ -252,7 +258,9 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 // the instant since, by the clock of the broker, and recreated.
 func (w *Worker) adoptUnwatched(queue string, since time.Time) {
 	if w.cfg.Lost != nil {
-		w.cfg.Lost(w.cfg.Scheduler.Waiting(queue, since))
+		for entity, n := range w.cfg.Scheduler.Waiting(queue, since) {
+			w.cfg.Lost(entity, n)
+		}
 	}
 	known := slices.Clone(w.cfg.Entities)
 	if w.cfg.Known != nil {

@@ -5,6 +5,7 @@ package app
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -279,19 +280,37 @@ func (s *sight) judged(entity, verdict string, deadline time.Time, lag time.Dura
 	}
 }
 
-// lost counts deadlines whose companions were on a monitor queue that was deleted. It is the Lost of
-// a [monitor.Config].
-func (s *sight) lost(companions map[string]int) {
+// lost counts messages whose companions were on a monitor queue that was deleted, but for those that
+// have new ones. It is the Lost of a [monitor.Config].
+func (s *sight) lost(entity string, n int) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if n <= 0 {
+		s.span.found(entity, -n)
+		return
+	}
 	if s.span == nil { // the queue was missing between two looks
 		s.loseLocked(s.looked, reasonNotReceived, s.queues.Names())
 		s.span.to, s.span.touched = now, now
 	}
 	s.span.addReason(blindReasons[adminport.MonitorQueueMissing])
-	for entity, n := range companions {
-		s.span.add(entity, alert.BlindCounts{Lost: n})
+	s.span.add(entity, alert.BlindCounts{Lost: n})
+}
+
+// found takes messages of an entity, or of a subscription of it, off those that are lost.
+func (b *blindSpan) found(entity string, n int) {
+	if b == nil {
+		return
+	}
+	c, known := b.counts[entity]
+	if !known {
+		entity, _ = address.SplitSubscription(entity)
+		c, known = b.counts[entity]
+	}
+	if known {
+		c.Lost = max(c.Lost-n, 0)
+		b.counts[entity] = c
 	}
 }
 
@@ -317,6 +336,7 @@ func (s *sight) blindLocked(now time.Time) *alert.Blind {
 		Reason: strings.Join(span.reasons, ", then "),
 		SoFar:  now.Sub(span.touched) < settleTime,
 	}
+	maps.DeleteFunc(span.counts, func(_ string, c alert.BlindCounts) bool { return c == alert.BlindCounts{} }) // nothing is lost after all
 	b.SetEntities(span.counts, func(entity string) map[string]string {
 		name, _ := address.SplitSubscription(entity)
 		return s.labels(name)
