@@ -235,17 +235,20 @@ func showFleet(ctx context.Context, p *program, addr string, q historyQuery) err
 	}
 	return p.print(q.asJSON, f, func(w io.Writer, width int) error {
 		now := time.Now()
-		t := terminal.NewTable(width, "HOST:12", "ROLE", "VERSION", "STATE:20", "SEEN", "UP", "OUTSTANDING")
+		t := terminal.NewTable(width, "HOST:12", "ROLE", "VERSION", "SEEN", "UP", "OUTSTANDING", "STATE:20")
 		for _, r := range f.Processes {
 			state, outstanding := cmp.Or(r.NotReady, "ready"), int64(0)
-			if r.Gone {
+			switch {
+			case r.Gone && r.NotReady == "":
 				state = "gone"
+			case r.Gone:
+				state = "gone; before that: " + r.NotReady
 			}
 			for _, n := range r.Outstanding {
 				outstanding += n
 			}
-			t.Add(r.Host+r.Admin[max(0, strings.LastIndexByte(r.Admin, ':')):], r.Role, r.Version, state, shortSpan(max(0, now.Sub(r.Seen)).Truncate(time.Second))+" ago",
-				shortSpan(r.Seen.Sub(r.Started).Truncate(time.Second)), outstanding)
+			t.Add(r.Host+r.Admin[max(0, strings.LastIndexByte(r.Admin, ':')):], r.Role, r.Version, shortSpan(max(0, now.Sub(r.Seen)).Truncate(time.Second))+" ago",
+				shortSpan(r.Seen.Sub(r.Started).Truncate(time.Second)), outstanding, state)
 		}
 		var b bytes.Buffer
 		err := t.Flush(&b)

@@ -51,7 +51,7 @@ type Config struct {
 	// Missing returns an error if there is no such queue, topic or subscription. known are names in
 	// the history that may have been meant.
 	Missing func(ctx context.Context, name string, known []string) error
-	// Changed is called when writes begin to fail, and with nil when they succeed again.
+	// Changed is called when writes begin to fail, and with nil when they succeed again. May be nil.
 	Changed func(error)
 }
 
@@ -137,6 +137,9 @@ func placeOf(e *alert.Event) (at time.Time, of kind) {
 func InMemory(c Config) *History { return newHistory(c, time.Now()) }
 
 func newHistory(c Config, now time.Time) *History {
+	if c.Changed == nil {
+		c.Changed = func(error) {}
+	}
 	return &History{
 		cfg:    c,
 		began:  now,
