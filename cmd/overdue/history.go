@@ -253,7 +253,9 @@ func showFleet(ctx context.Context, p *program, addr string, q historyQuery) err
 		var b bytes.Buffer
 		err := t.Flush(&b)
 		fmt.Fprintf(&b, "\ntoday (UTC)%s\never%s\n", verdictsText(f.Today), verdictsText(f.Ever))
-		if !f.Since.IsZero() {
+		if f.Since.IsZero() {
+			b.WriteString("nothing was counted yet\n")
+		} else {
 			fmt.Fprintf(&b, "ever begins at %s\n", f.Since.UTC().Format("2006-01-02 15:04:05Z"))
 		}
 		switch f.Scope {
