@@ -128,7 +128,7 @@ func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
 			return nil, err
 		}
 	}
-	line.To, line.Edits = o.to, o.copying.Names()
+	line.To, line.Edits = o.to, o.copying.EditNames()
 	j := &job{id: p.id[:12], preview: p, options: o, audit: line, began: time.Now()}
 	return j, d.jobs.start(j)
 }

@@ -141,7 +141,7 @@ func TestEditsKeepTheTypesOfProperties(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("properties %v, want %v", got, want)
 	}
-	if got, want := c.Names(), "double, float, int, long, natural, new, new text, -old, small, text, yes"; got != want {
+	if got, want := c.EditNames(), "double, float, int, long, natural, new, new text, -old, small, text, yes"; got != want {
 		t.Errorf("edited: %s, want %s", got, want)
 	}
 	for want, e := range map[string]Edits{

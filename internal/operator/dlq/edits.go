@@ -32,8 +32,8 @@ func (e *Edits) Add(name string, value *string) error {
 	return nil
 }
 
-// Names are what is edited, for people. A removed property has a minus before it.
-func (c *Copying) Names() string {
+// EditNames are what is edited, for people. A removed property has a minus before it.
+func (c *Copying) EditNames() string {
 	var all []string
 	if c.Body != nil {
 		all = append(all, "the body")
@@ -49,7 +49,7 @@ func (c *Copying) Names() string {
 
 // checkEdits refuses edits that one of the chosen dead letters does not take, before any is copied.
 func (r *Resubmission) checkEdits(ctx context.Context, chosen map[int64]bool) error {
-	if r.Copying.Names() == "" || len(chosen) == 0 {
+	if r.Copying.EditNames() == "" || len(chosen) == 0 {
 		return nil
 	}
 	if r.Copying.Body != nil && len(chosen) > 1 {

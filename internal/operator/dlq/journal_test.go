@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
@@ -154,6 +155,25 @@ func TestWhatWasSentAndIsGoneIsForgotten(t *testing.T) {
 		}
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			s.Errorf("the journal of nothing: %v, want none", err)
+		}
+	})
+}
+
+// A queue that is made again has the same numbers. Copies of what was in the former one prove
+// nothing, or dead letters would be taken off that have no copy.
+func TestACopyThatIsOlderThanItsDeadLetterIsNone(t *testing.T) {
+	play(t, func(s *scene) {
+		s.putCopy(2)
+		time.Sleep(time.Second)
+		s.dead(3)
+		j := openJournal(s.T, filepath.Join(s.TempDir(), "journal.db"))
+		if _, err := j.begin([]int64{1, 2}); err != nil {
+			s.Fatal(err)
+		}
+		r := &Resubmission{Links: s.links(), Place: orders, To: "again", IsQueue: true, Journal: j}
+		all, err := r.reconcile(s.Context())
+		if err != nil || all[1].step != sending || all[2].step != sending {
+			s.Errorf("the journal has %v, %v; want both as being sent", all, err)
 		}
 	})
 }

@@ -19,7 +19,8 @@ import (
 // It sends no copy twice, because the journal has each batch: before it leaves, and again once the
 // broker has accepted it. A run that is stopped in between leaves open whether the batch was sent.
 // The next run searches the target and its dead letters for its copies. If it finds none, they may
-// have been received since, or dropped at the end of their time to live. Then these dead letters stay where they are, and the outcome lists them as unsure.
+// have been received since, or dropped at the end of their time to live. Then these dead letters
+// stay where they are, and the outcome lists them as unsure.
 type Resubmission struct {
 	Links   *link.Namespace
 	Place   Place
@@ -146,7 +147,7 @@ func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map
 				number, isNumber := l.Properties[PropertyNumber].(int64)
 				_, isOpen := open[all[number].batch]
 				if isNumber && isOpen && l.Properties[PropertyFrom] == place && all[number].step == sending {
-					failed = found(number)
+					failed = r.foundCopy(ctx, l, number, found)
 				}
 			}
 			return failed == nil && seen < searchMost && len(open) > 0
@@ -159,6 +160,20 @@ func (r *Resubmission) search(ctx context.Context, all map[int64]entry, open map
 		}
 	}
 	return nil
+}
+
+// foundCopy calls found, unless the copy is older than the dead letter of that number. Then it is
+// that of a former queue of the same name, whose numbers were the same.
+func (r *Resubmission) foundCopy(ctx context.Context, candidate *Letter, number int64, found func(number int64) error) error {
+	isOlder := false
+	err := Walk(ctx, r.Links, r.Place, number, func(l *Letter) bool {
+		isOlder = l.Number == number && candidate.EnqueuedTime.Before(l.EnqueuedTime)
+		return false
+	})
+	if err != nil || isOlder {
+		return err
+	}
+	return found(number)
 }
 
 // finish takes off dead letters whose copies were sent, and drops them from the journal.

@@ -134,7 +134,7 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 		Resend:  o.Resend,
 		Copied:  bar.Add,
 	}
-	ended := o.began(audit.Line{Action: "resubmit", To: o.To, Edits: o.Copying.Names()}, place, survey)
+	ended := o.began(audit.Line{Action: "resubmit", To: o.To, Edits: o.Copying.EditNames()}, place, survey)
 	outcome, err := r.Run(ctx, survey.Numbers)
 	ended(outcome.Copied+outcome.Finished, err)
 	bar.End()
@@ -153,7 +153,7 @@ func (o *ResubmitOptions) plan(s *survey) string {
 	if o.Copying.Delay > 0 {
 		text += ", available after " + o.Copying.Delay.String()
 	}
-	if edited := o.Copying.Names(); edited != "" {
+	if edited := o.Copying.EditNames(); edited != "" {
 		text += ", with edits of " + escape.Text(edited)
 	}
 	return text
