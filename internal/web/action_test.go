@@ -146,7 +146,7 @@ func TestAPurgeTakesOffWhatThePreviewShowed(t *testing.T) {
 		if w := s.post("act", url.Values{"id": {id}, "token": {token}}); w.Code != http.StatusGone {
 			s.Errorf("the same preview again = %d, want 410", w.Code)
 		}
-		wantText(s.T, s.page(200, "deadletters?entity=orders"), "Latest actions", "3 of 3")
+		wantText(s.T, s.page(200, "deadletters?entity=orders"), "Latest actions", "3 of 3", ">anna<")
 	})
 }
 
