@@ -197,7 +197,7 @@ var componentSettings = []*Setting{
 	{Path: "monitor.entities[].reportToSender", Kind: KindBool, Default: "false",
 		Help: "Whether Overdue reports a missed deadline to the message's reply-to, a queue or topic of the same namespace."},
 	{Path: "monitor.entities[].labels", Kind: kindTexts,
-		Help: "Whose the queue or topic is, such as `{team: payments, service: checkout, severity: warning}`: in its events, in notifications, and in the metric overdue_entity_labels. " +
+		Help: "Owner and severity of the queue or topic, such as `{team: payments, service: checkout, severity: warning}`: for its events, for notifications, and for the metric overdue_entity_labels. " +
 			"`severity` (critical, error, warning, info) and `runbook` (a URL) apply in place of those of the sinks. At most 16, of 200 bytes each."},
 	{Path: "monitor.entities[].subscriptions", Kind: kindList,
 		Help: "The subscriptions of the topic. The monitor checks each on its own. Needed only without the Manage right."},
