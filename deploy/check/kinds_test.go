@@ -77,16 +77,32 @@ type ruleGroups struct {
 	Groups []struct {
 		Name     string `json:"name"`
 		Interval string `json:"interval,omitempty"`
-		Rules    []struct {
-			Alert         string            `json:"alert,omitempty"`
-			Record        string            `json:"record,omitempty"`
-			Expr          string            `json:"expr"`
-			For           string            `json:"for,omitempty"`
-			KeepFiringFor string            `json:"keep_firing_for,omitempty"`
-			Labels        map[string]string `json:"labels,omitempty"`
-			Annotations   map[string]string `json:"annotations,omitempty"`
-		} `json:"rules"`
+		Rules    []rule `json:"rules"`
 	} `json:"groups"`
+}
+
+type rule struct {
+	Alert         string            `json:"alert,omitempty"`
+	Record        string            `json:"record,omitempty"`
+	Expr          string            `json:"expr"`
+	For           string            `json:"for,omitempty"`
+	KeepFiringFor string            `json:"keep_firing_for,omitempty"`
+	Labels        map[string]string `json:"labels,omitempty"`
+	Annotations   map[string]string `json:"annotations,omitempty"`
+}
+
+// split returns the alerts and the recorded series of all groups.
+func (g *ruleGroups) split() (alerts, records []rule) {
+	for _, group := range g.Groups {
+		for _, r := range group.Rules {
+			if r.Alert != "" {
+				alerts = append(alerts, r)
+			} else {
+				records = append(records, r)
+			}
+		}
+	}
+	return alerts, records
 }
 
 type prometheusRule struct {

@@ -17,11 +17,19 @@
 {{- if contains "{alert}" $values.runbookURL }}
 {{- $runbook = replace "{alert}" $section $values.runbookURL }}
 {{- end }}
-{{- $_ = set $rule "labels" (merge (dict "severity" $severity) $values.alertLabels) }}
+{{- $labels := deepCopy $values.alertLabels }}
+{{- if contains "group_left (team, service" $rule.expr }}{{/* those of the queue count more */}}
+{{- range $name := list "team" "service" }}
+{{- with get $labels $name }}
+{{- $_ = set $labels $name (printf "{{ with $labels.%s }}{{ . }}{{ else }}%s{{ end }}" $name .) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $_ = set $rule "labels" (merge (dict "severity" $severity) $labels $rule.labels) }}
 {{- if $.Values.alertmanagerConfig.enabled }}{{/* the operator routes only alerts of the namespace of the AlertmanagerConfig */}}
 {{- $_ = set $rule.labels "namespace" $.Release.Namespace }}
 {{- end }}
-{{- $_ = set $rule.annotations "runbook_url" $runbook }}
+{{- $_ = set $rule.annotations "runbook_url" (regexReplaceAllLiteral "docs/operate/troubleshoot.md#[a-z]+" $rule.annotations.runbook_url $runbook) }}
 {{- if ne $severity "none" }}
 {{- $rules = append $rules $rule }}
 {{- end }}
