@@ -65,6 +65,15 @@ func (c *Companions) walk(ctx context.Context, k *place, match string, f func(It
 
 // HasNote reports whether a note is kept whose id begins so.
 func (c *Companions) HasNote(ctx context.Context, prefix string) (has bool, err error) {
+	err = c.Notes(ctx, prefix, func(Item) bool {
+		has = true
+		return false
+	})
+	return has, err
+}
+
+// Notes shows f the notes whose ids begin so, some of them twice, until it has seen enough.
+func (c *Companions) Notes(ctx context.Context, prefix string, f func(Item) (more bool)) error {
 	var match strings.Builder
 	for _, r := range prefix {
 		if strings.ContainsRune(glob, r) {
@@ -72,11 +81,8 @@ func (c *Companions) HasNote(ctx context.Context, prefix string) (has bool, err 
 		}
 		match.WriteRune(r)
 	}
-	_, err = c.walk(ctx, c.places[len(c.places)-1], match.String()+"*", func(Item) bool {
-		has = true
-		return false
-	})
-	return has, err
+	_, err := c.walk(ctx, c.places[len(c.places)-1], match.String()+"*", f)
+	return err
 }
 
 // Dead shows f what could not be done, the latest of each place first, until it has seen enough.

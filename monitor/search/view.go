@@ -40,6 +40,15 @@ func (v *View) Peek(ctx context.Context, from int64, n int) ([]*link.Message, er
 	return v.peekAhead(ctx, link.PeekRange{From: from, N: n}, time.Time{})
 }
 
+// Body returns the body of the message with a sequence number, nil if there is no such message.
+func (v *View) Body(ctx context.Context, number int64) (body []byte, err error) {
+	err = v.call(ctx, "peek at", 1, func() (err error) {
+		body, err = v.peeker.PeekBody(ctx, number)
+		return err
+	})
+	return body, err
+}
+
 // peekEach is Peek for several ranges, in about the time of one.
 func (v *View) peekEach(ctx context.Context, ranges []link.PeekRange) (pages [][]*link.Message, err error) {
 	err = v.call(ctx, "peek at", len(ranges), func() (err error) {

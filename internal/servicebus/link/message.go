@@ -164,8 +164,11 @@ func newReceived(d *client.Delivery, bare bool) *ReceivedMessage {
 }
 
 // Body returns the first data section, nil where there is none.
-func (m *ReceivedMessage) Body() []byte {
-	raw, err := amqp.ParseMessage(m.Encoded)
+func (m *ReceivedMessage) Body() []byte { return firstData(m.Encoded) }
+
+// firstData returns the first data section of a message, nil where there is none.
+func firstData(encoded []byte) []byte {
+	raw, err := amqp.ParseMessage(encoded)
 	if err != nil {
 		return nil
 	}

@@ -199,6 +199,19 @@ func (p *Peeker) PeekEncoded(ctx context.Context, from int64, n int) (page [][]b
 	return page, err
 }
 
+// PeekBody brings the first data section of the message with a sequence number, nil if there is no
+// such message.
+func (p *Peeker) PeekBody(ctx context.Context, number int64) ([]byte, error) {
+	page, err := p.PeekEncoded(ctx, number, 1)
+	if err != nil || len(page) == 0 {
+		return nil, err
+	}
+	if m, err := parseMessage(page[0]); err != nil || m.SequenceNumber != number {
+		return nil, nil // another one, since that one is gone
+	}
+	return firstData(page[0]), nil
+}
+
 // call sends several requests before it waits for their answers, and calls take with the body of
 // each answer. It does not if the broker refuses the request with one of the conditions that are no
 // error. After an error the Peeker is closed.
