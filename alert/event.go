@@ -70,6 +70,7 @@ type EventData struct {
 	State            string    `json:"state,omitempty"`        // of a message that is still there: "active", also while locked, or "deferred"
 	CorrelationID    string    `json:"correlationId,omitempty"`
 	DeliveryCount    uint32    `json:"deliveryCount"`
+	Muted            bool      `json:"muted,omitempty"` // the entity was muted: the log and the history have the event, and no sink
 
 	Labels map[string]string `json:"labels,omitempty"` // of the entity, as the operator states them
 }

@@ -13,6 +13,12 @@ func Without(a Alerter, entity string) Alerter {
 	return &filter{a, func(e *Event) bool { return !strings.EqualFold(e.Data.Entity, entity) }}
 }
 
+// Unmuted returns an Alerter that accepts events of muted entities without delivery and passes all
+// others to a.
+func Unmuted(a Alerter) Alerter {
+	return &filter{a, func(e *Event) bool { return !e.Data.Muted }}
+}
+
 // A filter passes some events to the Alerter, and accepts the others.
 type filter struct {
 	Alerter

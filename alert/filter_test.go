@@ -100,5 +100,8 @@ func TestEventsThatAFilterKeepsFromASinkAreNotDelivered(t *testing.T) {
 		if got := Delivers(a, &Event{Data: EventData{Entity: entity}}); got != want {
 			t.Errorf("an event about %s is delivered: %v, want %v", entity, got, want)
 		}
+		if Delivers(Unmuted(a), &Event{Data: EventData{Entity: entity, Muted: true}}) {
+			t.Errorf("an event about %s is delivered although it is muted", entity)
+		}
 	}
 }

@@ -22,7 +22,11 @@ func (logAlerter) Name() string { return "log" }
 func (logAlerter) Local() {}
 
 func (a logAlerter) Alert(_ context.Context, e Event) error {
-	a.log.Warn(e.sentence(), zap.Inline(logFields{&e}))
+	sentence := e.sentence()
+	if e.Data.Muted {
+		sentence += ", muted"
+	}
+	a.log.Warn(sentence, zap.Inline(logFields{&e}))
 	if debug := a.log.Check(zap.DebugLevel, "event"); debug != nil {
 		debug.Write(zap.Reflect("event", e))
 	}
@@ -46,6 +50,9 @@ func (f logFields) MarshalLogObject(o zapcore.ObjectEncoder) error {
 	addStated(o, "strategy", d.Strategy)
 	addStated(o, "evidence", d.Evidence)
 	o.AddDuration("lag", d.Lag())
+	if d.Muted {
+		o.AddBool("muted", true)
+	}
 	if len(d.Labels) == 0 {
 		return nil
 	}

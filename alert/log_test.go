@@ -28,8 +28,9 @@ func TestTheLogSaysWhatHappenedInOneSentence(t *testing.T) {
 		"message not completed in time: orders/order-1, 1m30s late, still deferred": func(e *Event) {
 			e.Type, e.Data.DeadLetteredTime, e.Data.LagMs, e.Data.State = TypeIncomplete, time.Time{}, 90_000, "deferred"
 		},
-		"deadline near: orders/order-1, due 2026-01-31 12:00:00Z": func(e *Event) { e.Type = TypeNear },
-		"overdue.other: orders/order-1":                           func(e *Event) { e.Type = "overdue.other" },
+		"deadline near: orders/order-1, due 2026-01-31 12:00:00Z":        func(e *Event) { e.Type = TypeNear },
+		"overdue.other: orders/order-1":                                  func(e *Event) { e.Type = "overdue.other" },
+		"deadline near: orders/order-1, due 2026-01-31 12:00:00Z, muted": func(e *Event) { e.Type, e.Data.Muted = TypeNear, true },
 	} {
 		core, logged := observer.New(zap.InfoLevel)
 		e := missed(change)

@@ -70,6 +70,7 @@ type scene struct {
 	monitorLinks     *link.Namespace                          // of the last monitor
 	moreHooks        []string                                 // hosts of further webhooks
 	groups           func(*scheduler.Scheduler) *alert.Groups // of each monitor that is started; nil: none
+	mutes            bool                                     // whether monitors ask for mutes
 	unknown          chan monitor.Unknown                     // gets the unknown verdicts
 }
 
@@ -168,6 +169,12 @@ func (s *scene) startMonitor() (stop func()) {
 	}
 	if err := sc.MeasureClock(s.Context()); err != nil {
 		s.Fatalf("MeasureClock: %v", err)
+	}
+	if s.mutes {
+		cfg.Alerters[0] = alert.Unmuted(cfg.Alerters[0])
+		mutes := s.newMutes(sc, counter)
+		cfg.Mutes = mutes
+		s.Run(mutes.Run)
 	}
 	w, err := monitor.New(cfg)
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"overdue/monitor/intake"
 	"overdue/monitor/judge"
 	"overdue/monitor/metrics"
+	"overdue/monitor/mute"
 	"overdue/monitor/notify"
 	"overdue/scheduler"
 
@@ -48,6 +49,7 @@ type Config struct {
 	Operations *operations.Counter   // nil: not counted
 	Deadlines  *operations.Deadlines // nil: registered here
 	Notified   notify.Shared         // nil: this process is the only one
+	Mutes      notify.Mutes          // nil: nothing is muted
 	Entities   []string              // monitored ones that are known from the start: their series are at 0
 	Unknown    func(Unknown)         // gets each unknown verdict, and must not block; may be nil
 	Known      func() []string       // further ones that may have companions; may be nil
@@ -120,6 +122,7 @@ func New(cfg Config) (*Worker, error) {
 		Labels:    cfg.Labels,
 		Record:    &w.notified,
 		Shared:    cfg.Notified,
+		Mutes:     cfg.Mutes,
 		Scheduler: cfg.Scheduler,
 		Now:       w.clock.Now,
 		Yield:     w.intake.Yield,
@@ -171,9 +174,18 @@ func (w *Worker) take(work context.Context, l *intake.Lease) {
 	case adopt.NoteType:
 		w.running.Go(func() { w.adopter.Pass(work, l) })
 		return
+	case mute.NoteType: // it is over, and says nothing any more
+		w.running.Go(func() { w.complete(work, l) })
+		return
 	}
 	if c := w.intake.Open(work, l); c != nil {
 		w.route(work, c.Content.Entity, w.rulesOf(work, c)...)
+	}
+}
+
+func (w *Worker) complete(work context.Context, l *intake.Lease) {
+	if err := l.Complete(work); err != nil {
+		w.log.Warn("note not completed: it comes back when its lock lapses", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.Error(err))
 	}
 }
 
@@ -203,6 +215,16 @@ func (w *Worker) entityOf(path string) *entity {
 	e = newEntity(w, path)
 	w.entities[key] = e
 	return e
+}
+
+// Paths returns the paths of the entities whose messages were checked lately.
+func (w *Worker) Paths() (paths []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.entities {
+		paths = append(paths, e.name)
+	}
+	return paths
 }
 
 func (w *Worker) isStopping() bool {

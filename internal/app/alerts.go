@@ -112,7 +112,7 @@ func (s *sinkSet) take(next []activeSink) []alert.Alerter {
 	all := []alert.Alerter{s.logged}
 	var checks []adminport.Check
 	for i := range next {
-		all = append(all, next[i].sink)
+		all = append(all, alert.Unmuted(next[i].sink))
 		checks = append(checks, next[i].ask)
 	}
 	if f := s.forward.Load(); f != nil {

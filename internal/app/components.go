@@ -19,6 +19,7 @@ import (
 	"overdue/internal/traces"
 	"overdue/internal/web"
 	"overdue/monitor"
+	"overdue/monitor/mute"
 )
 
 // adminStopTimeout bounds the end of answers of the admin port.
@@ -40,6 +41,7 @@ type Process struct {
 	traces    *traces.Tracer    // nil: off
 	worker    *monitor.Worker   // nil without the role
 	sinks     *sinkSet          // of the worker
+	mutes     *mute.Record      // nil for a broker alone
 	fleet     *fleet
 	endpoints endpoints // none without a proxy
 	dashboard *web.Dashboard

@@ -39,6 +39,9 @@ func (p *Process) startDashboard() {
 			Alone:  !p.role.Proxy && !p.role.Monitor,
 		}
 	}
+	if p.mutes != nil {
+		s.Mutes = p.shownMutes
+	}
 	s.Namespace = p.dashboardNamespace()
 	d := web.New(s)
 	p.admin.Dashboard, p.dashboard = d, d
@@ -63,6 +66,9 @@ func (p *Process) dashboardNamespace() *web.Namespace {
 			Folder:     func() (string, error) { return actionFolder(p.cfg) },
 			Sender:     p.actionSender,
 			Audit:      func(l audit.Line) { l.Write(log) },
+		}
+		if p.mutes != nil {
+			actions.Mute = p.setMute
 		}
 	}
 	return &web.Namespace{

@@ -44,6 +44,7 @@ func (p *Process) startComponents(listeners []net.Listener) (err error) {
 		return err
 	}
 	p.warnOfDrops()
+	p.mutes = p.newMutes(c)
 	if p.role.Monitor {
 		if err := p.startMonitor(c); err != nil {
 			return err
@@ -214,7 +215,7 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		Links: p.namespace.links, Scheduler: c.scheduler, Operations: c.operations, Deadlines: c.deadlines, Namespace: p.namespace.Host,
 		Queues: p.cfg.AllMonitorQueues(), Entities: p.cfg.MonitoredNames(),
 		Settings: p.catalog.Monitored, Describe: p.catalog.Describe, Labels: p.catalog.Labels, Known: p.catalog.Known, Adopt: catalog.Adoptions(p.cfg),
-		Log: p.log.Named("monitor"), Registerer: p.registry,
+		Log: p.log.Named("monitor"), Registerer: p.registry, Mutes: p.mutes,
 	}
 	cfg.Unknown = func(u monitor.Unknown) { p.admin.History.AddUnknown(history.Unknown(u)) }
 	if c.store != nil {
@@ -251,6 +252,7 @@ func (p *Process) startMonitor(c *companions) (err error) {
 	sight.worker = p.worker
 	p.life.Background("sight", sight.run)
 	p.life.Background("monitor", p.worker.Run)
+	p.runMutes(p.worker)
 	watchWorkQueues(p.environment, p.namespace.links, p.describe)
 	if p.source != nil && c.store == nil {
 		f := &former{

@@ -40,6 +40,7 @@ type Metrics struct {
 	sinks      sinks
 	reminders  *prometheus.CounterVec
 	adopted    *prometheus.CounterVec
+	muted      *prometheus.CounterVec
 	judged     Judged
 
 	mu     sync.Mutex
@@ -72,13 +73,14 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 		sinks:     sinks{all: map[string]refusal{}},
 		reminders: counter("overdue_warnings_total", "Messages that were not settled at warnBefore ahead of their deadline.", "entity"),
 		adopted:   counter("overdue_adopted_total", "Messages that were found on their entity and given a companion, since they had none that is due in time.", "entity"),
+		muted:     counter("overdue_muted_events_total", "Events of muted queues and topics, which no sink gets. The log and the history have them.", "entity"),
 		inHand:    map[string]int64{},
 	}
 	for _, name := range known {
 		m.Show(name)
 	}
 	if r != nil {
-		r.MustRegister(m.lag, m.waiting, m.alerts, &m.sinks, m.reminders, m.adopted)
+		r.MustRegister(m.lag, m.waiting, m.alerts, &m.sinks, m.reminders, m.adopted, m.muted)
 	}
 	return m
 }
@@ -94,6 +96,7 @@ func (m *Metrics) Show(entity string) {
 	m.waiting.WithLabelValues(label)
 	m.reminders.WithLabelValues(label)
 	m.adopted.WithLabelValues(label)
+	m.muted.WithLabelValues(label)
 }
 
 // ShowSink makes the series of a sink, at 0.
@@ -120,6 +123,9 @@ func (m *Metrics) report(entity, verdict string, deadline time.Time, lag time.Du
 
 // Notified counts an event on its first notification.
 func (m *Metrics) Notified(entity string, e *alert.Event) {
+	if e.Data.Muted && !m.deadlines.IsCanary(entity) {
+		m.muted.WithLabelValues(m.deadlines.Label(entity)).Inc()
+	}
 	switch e.Type {
 	case alert.TypeMissed:
 		m.Verdict(entity, Missed, e.Data.Deadline, e.Data.Lag())

@@ -26,6 +26,11 @@ type Shared interface {
 	End(ctx context.Context, event string, done bool) error
 }
 
+// Mutes says which entities are muted. A call takes two seconds at most, mostly none.
+type Mutes interface {
+	Muted(ctx context.Context, entity string) bool
+}
+
 // A Result is how a notification ended.
 type Result struct {
 	Taken  []string      // names of the sinks that have taken the event
@@ -44,6 +49,7 @@ type notification struct {
 	key    key
 	giveUp time.Time // by our clock: when the claim of another process counts no more
 	mine   bool      // this process has claimed the event
+	muted  bool      // its entity is
 
 	mu     sync.Mutex
 	open   int    // sinks for which it has not ended
@@ -67,16 +73,32 @@ func (n *Notifier) Notify(ctx context.Context, entity string, ref *scheduler.Ref
 	e.key = keyOf(e.event().ID)
 	switch {
 	case !n.cfg.Record.begin(e.key, ended):
-	case n.cfg.Shared == nil:
-		e.send()
+	case n.cfg.Mutes == nil:
+		e.begin()
 	default:
-		e.claim()
+		n.looks.put(&job{
+			send: func() error {
+				e.muted = n.cfg.Mutes.Muted(ctx, entity)
+				return nil
+			},
+			end: func(Result) { e.begin() },
+		})
 	}
+}
+
+// begin claims the event if other processes could notify of it as well, and sends it.
+func (e *notification) begin() {
+	if e.n.cfg.Shared == nil {
+		e.send()
+		return
+	}
+	e.claim()
 }
 
 // event makes the event each time: those that wait would take much memory.
 func (e *notification) event() alert.Event {
 	event := EventOf(e.n.cfg.Namespace, e.entity, e.ref, e.missed)
+	event.Data.Muted = e.muted
 	if e.n.cfg.Labels != nil {
 		event.Data.Labels = e.n.cfg.Labels(event.Data.Entity)
 	}

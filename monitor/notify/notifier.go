@@ -22,6 +22,7 @@ type Config struct {
 	Labels    func(entity string) map[string]string // what the operator states of a queue or topic; nil: nothing
 	Record    *Record                               // gets the events
 	Shared    Shared                                // nil: this process is the only one
+	Mutes     Mutes                                 // nil: nothing is muted
 	Scheduler *scheduler.Scheduler
 	Now       func() time.Time // the clock of the broker, never ahead
 	Yield     func()           // leaves digests to other monitors
@@ -35,6 +36,7 @@ type Notifier struct {
 	cfg    Config
 	log    *zap.Logger
 	sinks  atomic.Pointer[[]sink] // of one configuration; a new one replaces them
+	looks  line                   // of events that may be muted
 	claims line                   // of events that are shared with other monitors
 }
 
@@ -50,6 +52,7 @@ func New(cfg Config) *Notifier {
 	n := &Notifier{
 		cfg:    cfg,
 		log:    cfg.Log,
+		looks:  line{limit: 1}, // the first looks for all that wait
 		claims: line{limit: maxAttempts},
 	}
 	n.sinks.Store(&[]sink{})

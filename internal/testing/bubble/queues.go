@@ -182,6 +182,12 @@ func (s *Scene) Adopted() float64 {
 	return s.count("overdue_adopted_total", func([]string) bool { return true })
 }
 
+// Muted counts the events of an entity that no sink got because it was muted.
+func (s *Scene) Muted(entity string) float64 {
+	s.Helper()
+	return s.count("overdue_muted_events_total", func(l []string) bool { return l[0] == entity })
+}
+
 // AdoptPassed waits until only the note of the next adopt pass of each entity is left.
 func (s *Scene) AdoptPassed(within time.Duration) {
 	s.Helper()
