@@ -18,7 +18,8 @@ import (
 // brokerCommand runs the embedded broker alone. The commands below it work on its directory.
 func (p *program) brokerCommand() *cobra.Command {
 	cmd := p.roleCommand(config.RoleBroker)
-	cmd.AddCommand(p.brokerCheckCommand(), p.brokerBackupCommand())
+	cmd.AddCommand(p.brokerBackupCommand())
+	addHidden(cmd, p.brokerCheckCommand()) // for whoever restores a copy, and the page about that names it
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
+	"overdue/internal/operator"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/operator/dlq"
 )
@@ -63,19 +64,24 @@ func (p *program) withSource(ctx context.Context, c *config.Config, through stri
 		return err
 	}
 	defer conn.Close()
+	return useSource(conn.Client, c, f)
+}
+
+// useSource calls f with what a client reads.
+func useSource(client *operator.Client, c *config.Config, f func(*deadlines.Source) error) (err error) {
 	source := &deadlines.Source{
-		Links:             conn.Links,
+		Links:             client.Links,
 		MonitorQueue:      c.MonitorQueue,
 		MonitorQueues:     int(c.MonitorQueues),
 		CompanionsInRedis: c.CompanionsInRedis(),
-		Describe:          conn.Read,
-		Names:             conn.Names,
+		Describe:          client.Read,
+		Names:             client.Names,
 	}
 	if c.Redis != "" {
-		if source.Redis, err = conn.OpenRedis(); err != nil {
+		if source.Redis, err = client.OpenRedis(); err != nil {
 			return err
 		}
-		defer func() { _ = source.Redis.Close() }() // it was only read
+		defer func() { _ = source.Redis.Close() }() // what was written is acknowledged
 	}
 	return f(source)
 }

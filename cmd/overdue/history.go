@@ -202,8 +202,12 @@ func (p *program) printCoverage(scope string, gaps []history.Gap, asJSON bool) e
 func printMissed(w io.Writer, missed []history.Fetched) error {
 	for i := range missed {
 		d := &missed[i].Data
-		_, err := fmt.Fprintf(w, "%s  %s  %s  %s late  %s\n", d.Deadline.UTC().Format("2006-01-02 15:04:05.000Z"),
-			escape.Text(d.Path()), escape.Text(d.Name()), d.Lag().Round(time.Millisecond), escape.Text(d.DeadLetterReason))
+		muted := ""
+		if d.Muted {
+			muted = "  muted"
+		}
+		_, err := fmt.Fprintf(w, "%s  %s  %s  %s late  %s%s\n", d.Deadline.UTC().Format("2006-01-02 15:04:05.000Z"),
+			escape.Text(d.Path()), escape.Text(d.Name()), d.Lag().Round(time.Millisecond), escape.Text(d.DeadLetterReason), muted)
 		if err != nil {
 			return err
 		}

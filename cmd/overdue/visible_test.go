@@ -109,7 +109,9 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 	hostileMessages(t, p)
 	waitUntil(t, "an alert is logged", func() bool { return bytes.Contains(logged.Bytes(), []byte("overdue.deadline.missed")) })
 
-	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AMQPAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress()}
+	_, broker, _ := strings.Cut(p.OwnConnectionString(), "sb://")
+	broker, _, _ = strings.Cut(broker, ";")
+	env := map[string]string{"OVERDUE_LISTEN_AMQP": p.AMQPAddr(), "OVERDUE_LISTEN_ADMIN": p.AdminAddress(), "OVERDUE_BROKER_LISTEN": broker}
 	waitUntil(t, "the history has it", func() bool { // it is written every few seconds
 		missed, err := history.Fetch[history.Fetched](t.Context(), p.AdminAddress(), history.MissedPath, "", time.Now().Add(-time.Hour))
 		return err == nil && len(missed.Found) > 0
@@ -159,6 +161,8 @@ func TestNoCommandPrintsWhatATerminalWouldObey(t *testing.T) {
 		ask(true, slices.Concat([]string{"dlq", "resubmit", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"dlq", "purge", "orders", "--all", "--dry-run"}, json)...)
 		ask(true, slices.Concat([]string{"send", "orders", "--message-id", hostileID, "--within", "1h"}, json)...)
+		ask(false, slices.Concat([]string{"mute", "orders", "--for", "1h", "--as", "anna", "--reason", hostileID}, json)...)
+		ask(true, slices.Concat([]string{"mute"}, json)...)
 		ask(false, slices.Concat([]string{"doctor"}, json)...)
 		ask(false, slices.Concat([]string{"config", "print"}, json)...)
 	}

@@ -42,6 +42,7 @@ const (
 	whatEnqueued     = "enqueued"
 	whatFailed       = "failed"
 	whatMissed       = "missed"
+	whatMuted        = "muted"
 	whatNotified     = "notified"
 	whatQueued       = "queued"
 	whatSeen         = "seen"

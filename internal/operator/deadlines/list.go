@@ -118,7 +118,7 @@ func List(ctx context.Context, s *Source, o ListOptions) (*Listing, error) {
 	r.Upcoming = next(r.Upcoming, o.Limit)
 	r.Fleet = readFleet(ctx, s.Redis, o.Entity)
 	if known := len(r.Entities) > 0 || r.Fleet != nil && len(r.Fleet.Entities) > 0; o.Entity != "" && !known {
-		return r, s.mustExist(ctx, dlq.Place{Entity: o.Entity})
+		return r, s.MustExist(ctx, dlq.Place{Entity: o.Entity})
 	}
 	return r, nil
 }

@@ -135,11 +135,15 @@ func (s *Source) peek(ctx context.Context, queue, path string, f func(*stored) (
 	case errors.Is(err, context.Canceled):
 		return errInterrupted
 	case link.Condition(err) == link.ConditionNotFound:
-		return fmt.Errorf("there is no monitor queue %q; create it with `overdue doctor --fix`", queue)
+		return noMonitorQueue(queue)
 	case link.Unauthorized(err):
 		return failure.NoRightToListen(path)
 	}
 	return cmp.Or(failure.Unreachable(err), fmt.Errorf("read companions in %s: %s", path, failure.Reason(err)))
+}
+
+func noMonitorQueue(name string) error {
+	return fmt.Errorf("there is no monitor queue %q; create it with `overdue doctor --fix`", name)
 }
 
 var errInterrupted = errors.New("interrupted before the end")
@@ -199,8 +203,9 @@ func (s *Source) missing(ctx context.Context, place dlq.Place) (known bool, err 
 	return answer == nil, Missing(place, info, answer, func() []string { return s.Names(ctx) })
 }
 
-// mustExist is missing, but it peeks if the namespace does not describe its entities.
-func (s *Source) mustExist(ctx context.Context, place dlq.Place) error {
+// MustExist returns an error if the namespace has no such place. It peeks if the namespace does not
+// describe its entities.
+func (s *Source) MustExist(ctx context.Context, place dlq.Place) error {
 	known, err := s.missing(ctx, place)
 	if known || err != nil {
 		return err

@@ -236,6 +236,9 @@ func (x *Explanation) addNotification(n *history.Notification) {
 		x.add(d.DeadLetteredTime, whatDeadLettered, where, "dead-lettered %s after its deadline (%s), %s",
 			d.Lag().Truncate(time.Millisecond), d.Strategy, d.DeadLetterReason)
 	}
+	if d.Muted {
+		x.add(n.Event.Time, whatMuted, where, "%s %s sent to no sink, since %s was muted", n.Event.Type, n.Event.ID, d.Path())
+	}
 	for _, by := range n.TakenBy {
 		x.add(by.Time, whatNotified, by.Sink, "%s %s sent to %s", n.Event.Type, n.Event.ID, by.Sink)
 	}
