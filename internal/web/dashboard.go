@@ -119,6 +119,8 @@ func New(s Source) *Dashboard {
 	d.mux.HandleFunc("GET "+Path+"message", d.message)
 	d.mux.HandleFunc("GET "+Path+"entity", d.entity)
 	d.mux.HandleFunc("GET "+Path+"deadlines", d.outstanding)
+	d.mux.HandleFunc("GET "+Path+"mute", d.mute)
+	d.mux.HandleFunc("POST "+Path+"mute", d.setMute)
 	d.mux.HandleFunc("GET "+Path+"preview", d.preview)
 	d.mux.HandleFunc("GET "+Path+"action", d.action)
 	d.mux.HandleFunc("POST "+Path+"act", d.act)

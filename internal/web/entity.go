@@ -26,6 +26,7 @@ type entityView struct {
 	Slack            []slackView
 	Missed           []missedRow
 	Letters, Pending string // links
+	MuteLink         string // "" = nobody can mute it here
 }
 
 // A chart is a graph with its axes. Bars are those of a graph that is as wide as maxSamples.
@@ -96,6 +97,9 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 	}
 	if at, err := dlq.ParsePlace(name); err == nil && d.source.Namespace != nil {
 		v.Letters, v.Pending = lettersLink(at), Path+"deadlines?"+values("entity", at.Entity)
+		if a := d.source.Namespace.Actions; a != nil && a.Mute != nil {
+			v.MuteLink = muteLink(name)
+		}
 	}
 	return v, nil
 }

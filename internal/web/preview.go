@@ -20,7 +20,7 @@ import (
 	"overdue/internal/servicebus/link"
 )
 
-// Actions are what a dashboard can change. All fields are required.
+// Actions are what a dashboard can change. All fields but Mute are required.
 type Actions struct {
 	Token      func() string // that each action has to give
 	UserHeader func() string // in which the reverse proxy names the user; "" = whoever acts types a name
@@ -29,6 +29,9 @@ type Actions struct {
 	// Sender sends to an entity as an app does, so that copies have companions. done ends it.
 	Sender func(ctx context.Context, to string) (out *link.Sender, done func(), err error)
 	Audit  func(audit.Line)
+	// Mute mutes the entity of m for a span, or ends its mute if that is 0. It needs Record.Mutes. nil:
+	// there are no alerts.
+	Mute func(ctx context.Context, m Mute, span time.Duration) error
 }
 
 // An actor is who asks for an action, and why, in the form of one.

@@ -218,6 +218,9 @@ func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
 		data := &found[i].Event.Data
 		name := data.Name()
 		var sinks []string
+		if data.Muted {
+			sinks = append(sinks, "muted")
+		}
 		for _, t := range found[i].TakenBy {
 			sinks = append(sinks, t.Sink)
 		}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"overdue/internal/operator/audit"
+	"overdue/internal/operator/dlq"
+)
+
+const (
+	mute   = "mute"
+	unmute = "unmute"
+
+	maxMute = 30 * 24 * time.Hour
+)
+
+// A muteView has the form that mutes an entity, or ends its mute.
+type muteView struct {
+	page
+	Entity, Span string
+	Error        string
+	Missing      bool // there is no form
+	Muted        bool
+	Until, By    string
+	Reason       string
+	Back         string
+	actor
+}
+
+// mute shows the form.
+func (d *Dashboard) mute(w http.ResponseWriter, r *http.Request) {
+	d.showMute(w, r, parameter(r, "entity"), nil)
+}
+
+// setMute takes the form.
+func (d *Dashboard) setMute(w http.ResponseWriter, r *http.Request) {
+	if !d.mayAct(w, r) {
+		return
+	}
+	entity := bounded(r.PostForm.Get("entity"), maxParameter)
+	if err := d.changeMute(r, entity); err != nil {
+		d.showMute(w, r, entity, err)
+		return
+	}
+	http.Redirect(w, r, muteLink(entity), http.StatusSeeOther)
+}
+
+func muteLink(entity string) string { return Path + "mute?" + values("entity", entity) }
+
+// showMute shows the form, after an error with what was typed.
+func (d *Dashboard) showMute(w http.ResponseWriter, r *http.Request, entity string, refused error) {
+	v := &muteView{page: d.page("overview", "Mute"), Entity: entity, Span: r.PostForm.Get("for"), Back: Path + "entity?" + values("name", entity)}
+	status, err := http.StatusOK, refused
+	place, parseErr := dlq.ParsePlace(strings.TrimSpace(entity))
+	switch {
+	case d.source.Namespace == nil || d.source.Namespace.Actions == nil || d.source.Namespace.Actions.Mute == nil:
+		err, v.Missing = refusal{http.StatusForbidden, "this dashboard only reads; dashboard.tokenFile in the configuration allows actions"}, true
+	case parseErr != nil:
+		err, v.Missing = badRequest(parseErr), true
+	default:
+		v.Entity = place.String()
+		v.actor, _ = d.source.Namespace.Actions.actorOf(r) // its error is that of changeMute
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+		defer cancel()
+		all, readErr := d.source.Mutes(ctx)
+		err = cmp.Or(err, readErr)
+		if i := slices.IndexFunc(all, func(m Mute) bool { return strings.EqualFold(m.Entity, v.Entity) }); i >= 0 {
+			v.Muted, v.Until, v.By, v.Reason = true, stamp(all[i].Until), all[i].By, all[i].Reason
+		}
+	}
+	if err != nil {
+		v.Error, status = err.Error(), statusOf(err)
+	}
+	show(w, status, "mute.html", v)
+}
+
+// changeMute checks the form, and does what it says.
+func (d *Dashboard) changeMute(r *http.Request, entity string) error {
+	a := d.source.Namespace.Actions
+	if a.Mute == nil {
+		return nil // the page says why
+	}
+	place, err := dlq.ParsePlace(strings.TrimSpace(entity))
+	if err != nil {
+		return badRequest(err)
+	}
+	line := audit.Line{Action: mute, Entity: place.String(), Caller: r.RemoteAddr}
+	var span time.Duration
+	if r.PostForm.Has("end") {
+		line.Action = unmute
+	} else if span, err = time.ParseDuration(strings.TrimSpace(r.PostForm.Get("for"))); err != nil || span < time.Second || span > maxMute {
+		return badRequest(fmt.Errorf("the duration is one such as 30m or 2h, from 1s to 720h: %.50q is none", r.PostForm.Get("for")))
+	}
+	who, nobody := a.actorOf(r)
+	line.Person, line.Why = who.person(), who.Why
+	if err := d.jobs.checkToken(r, a.Token()); err != nil {
+		if errors.Is(err, errToken) {
+			line.Event, line.Err = audit.Refused, err
+			a.Audit(line)
+		}
+		return err
+	}
+	if err := cmp.Or(nobody, who.check()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	if err := d.source.Namespace.Deadlines.MustExist(ctx, place); err != nil {
+		return badRequest(err)
+	}
+	line.Event = audit.Started
+	a.Audit(line)
+	line.Event = audit.Ended
+	line.Err = a.Mute(ctx, Mute{
+		Entity: line.Entity,
+		By:     line.Person,
+		Reason: line.Why,
+	}, span)
+	a.Audit(line)
+	return line.Err
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAQueueIsMutedOnItsPage(t *testing.T) {
+	withActions(t, func(s *actionScene) {
+		var inForce []Mute
+		s.source.Mutes = func(context.Context) ([]Mute, error) { return inForce, nil }
+		s.source.Namespace.Actions.Mute = func(_ context.Context, m Mute, span time.Duration) error {
+			if inForce = nil; span > 0 {
+				m.Until = time.Now().Add(span)
+				inForce = []Mute{m}
+			}
+			return nil
+		}
+		wantText(s.T, s.page(200, "mute?entity=orders"), "For how long", `name="token"`)
+		for name, refused := range map[string]url.Values{
+			"a wrong token":  {"entity": {"orders"}, "for": {"2h"}, "token": {"wrong"}},
+			"no duration":    {"entity": {"orders"}, "for": {"long"}, "token": {token}},
+			"no reason":      {"entity": {"orders"}, "for": {"2h"}, "token": {token}, "why": {""}},
+			"a long one":     {"entity": {"orders"}, "for": {"721h"}, "token": {token}},
+			"no entity name": {"entity": {""}, "for": {"2h"}, "token": {token}},
+		} {
+			if w := s.post("mute", refused); w.Code < 400 || w.Code >= 500 || !strings.Contains(w.Body.String(), `role="alert"`) || len(inForce) > 0 {
+				s.Errorf("with %s: %d, muted: %v; want it refused:\n%s", name, w.Code, inForce, w.Body)
+			}
+		}
+		if w := s.post("mute", url.Values{"entity": {"orders"}, "for": {"2h"}, "token": {token}}); w.Code != http.StatusSeeOther {
+			s.Fatalf("POST mute = %d, want 303:\n%s", w.Code, w.Body)
+		}
+		wantText(s.T, s.page(200, "mute?entity=orders"), "Muted until 2000-01-01", "by anna: a test", "End the mute")
+		if w := s.post("mute", url.Values{"entity": {"orders"}, "end": {"1"}, "token": {token}}); w.Code != http.StatusSeeOther || len(inForce) > 0 {
+			s.Errorf("POST mute with end = %d, muted: %v; want it ended:\n%s", w.Code, inForce, w.Body)
+		}
+		want := []string{
+			`refused mute orders to "" filter "" by anna for "a test": 0 of 0, ` + errToken.Error(),
+			`started mute orders to "" filter "" by anna for "a test": 0 of 0, <nil>`,
+			`ended mute orders to "" filter "" by anna for "a test": 0 of 0, <nil>`,
+			`started unmute orders to "" filter "" by anna for "a test": 0 of 0, <nil>`,
+			`ended unmute orders to "" filter "" by anna for "a test": 0 of 0, <nil>`,
+		}
+		if got := s.events(); !slices.Equal(got, want) {
+			s.Errorf("audit = %q, want %q", got, want)
+		}
+		s.source.Mutes = func(context.Context) ([]Mute, error) { return nil, errors.New("no look") }
+		wantText(s.T, s.page(502, "mute?entity=orders"), "no look", "For how long")
+	})
+}
+
+func TestADashboardThatOnlyReadsMutesNothing(t *testing.T) {
+	withNamespace(t, func(s *namespaceScene) {
+		body := s.page(403, "mute?entity=orders")
+		wantText(s.T, body, "only reads")
+		if strings.Contains(body, "<form") {
+			s.Errorf("the page has a form:\n%s", body)
+		}
+	})
+}
