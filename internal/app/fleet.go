@@ -205,7 +205,7 @@ func newFleetMetrics(r prometheus.Registerer) *fleetMetrics {
 	}
 	m := &fleetMetrics{
 		outstanding: gauges("overdue_fleet_outstanding_deadlines",
-			"Messages whose deadlines have come and that no monitor of the fleet has settled, expired or notified of yet; every monitor shows the same. Absent while Redis is."),
+			"Deadlines that have come and that have no verdict of any monitor of the fleet yet; every monitor shows the same. Absent while Redis is."),
 		missed: gauges("overdue_fleet_missed_deadlines",
 			"Missed deadlines of the fleet, counted since Redis knows it; every monitor shows the same. Absent while Redis is."),
 		monitors: prometheus.NewGauge(prometheus.GaugeOpts{Name: "overdue_fleet_monitors", Help: "Monitors that have reported to Redis lately; 0 while Redis is gone."}),

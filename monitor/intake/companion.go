@@ -39,8 +39,9 @@ type Companion struct {
 	Content scheduler.Companion
 	Since   time.Time // by our clock: when it came
 
-	in    *Intake
-	lease *Lease
+	in          *Intake
+	lease       *Lease
+	outstanding int // deadlines of it that have no verdict yet
 
 	mu         sync.Mutex
 	open       int                           // watches that have not ended
@@ -60,15 +61,28 @@ func (in *Intake) Open(ctx context.Context, l *Lease) *Companion {
 		in.settling.Go(func() { in.settle(ctx, l, deadLetter(Malformed, err.Error())) })
 		return nil
 	}
-	if !content.IsNotice() {
-		in.cfg.Outstanding(content.Entity, len(content.References))
+	h := &Companion{
+		Content:     content,
+		Since:       time.Now(),
+		in:          in,
+		lease:       l,
+		outstanding: countOutstanding(&content),
 	}
-	return &Companion{
-		Content: content,
-		Since:   time.Now(),
-		in:      in,
-		lease:   l,
+	if h.outstanding > 0 { // else it may be about no entity
+		in.cfg.Outstanding(content.Entity, h.outstanding)
 	}
+	return h
+}
+
+// countOutstanding counts the deadlines of a companion that have no verdict yet. Of a missed one,
+// only the notification is left.
+func countOutstanding(content *scheduler.Companion) (n int) {
+	for i := range content.References {
+		if content.References[i].Missed == nil {
+			n++
+		}
+	}
+	return n
 }
 
 // Queue returns the monitor queue that h came from.
@@ -140,8 +154,8 @@ func (h *Companion) end(ctx context.Context, how settlement) {
 	h.mu.Unlock()
 	h.in.watching.Add(-1)
 	if isLast {
-		if !h.Content.IsNotice() {
-			h.in.cfg.Outstanding(h.Content.Entity, -len(h.Content.References))
+		if h.outstanding > 0 {
+			h.in.cfg.Outstanding(h.Content.Entity, -h.outstanding)
 		}
 		// In a goroutine, since these are round trips, and the caller has other watches to handle.
 		h.in.settling.Go(func() { h.settle(ctx) })

@@ -39,7 +39,7 @@ type Config struct {
 	Store       Store                // keeps the companions instead of the monitor queues; may be nil
 	Clock       Clock
 	Take        func(ctx context.Context, l *Lease) // gets each lease, and must not block
-	Outstanding func(entity string, n int)          // n more references of an entity are in hand
+	Outstanding func(entity string, n int)          // n more deadlines of an entity are in hand and have no verdict
 	// Recreated is called when a queue is there again that was deleted, with its companions: at the
 	// instant since by the clock of the broker, or a little later.
 	Recreated  func(queue string, since time.Time)

@@ -92,6 +92,27 @@ func TestACompanionIsSettledWhenItsLastWatchHasEnded(t *testing.T) {
 	}
 }
 
+// Of a deadline that was missed only the notification is left, so it is not outstanding.
+func TestAMissedDeadlineIsNotOutstanding(t *testing.T) {
+	in, outstanding := newIntake()
+	c := scheduler.Companion{Entity: "orders", References: []scheduler.Reference{
+		{MessageID: "m", Sent: noon, Deadline: noon, Stated: "deadline", Missed: &scheduler.Missed{SequenceNumber: 1, EnqueuedTime: noon, Deadline: noon}},
+	}}
+	body, _, err := c.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := (&settled{}).openBody(t, in, body, 1)
+	if *outstanding != 0 {
+		t.Errorf("%d outstanding, want none", *outstanding)
+	}
+	h.Done(t.Context(), nil)
+	in.Wait()
+	if *outstanding != 0 {
+		t.Errorf("%d outstanding at the end, want none", *outstanding)
+	}
+}
+
 func TestACompanionThatCannotBeReadIsADeadLetter(t *testing.T) {
 	in, outstanding := newIntake()
 	s := &settled{}

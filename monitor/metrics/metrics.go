@@ -67,7 +67,7 @@ func New(r prometheus.Registerer, o *operations.Counter, d *operations.Deadlines
 		}, []string{"entity"}),
 		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "overdue_outstanding_deadlines",
-			Help: "Messages whose deadlines are due and that this process has not settled, expired or notified yet.",
+			Help: "Deadlines that have come and that have no verdict of this process yet.",
 		}, []string{"entity"}),
 		alerts:    counter("overdue_alerts_total", "Deliveries of events to a sink, by result: ok or error.", "sink", "result"),
 		sinks:     sinks{all: map[string]refusal{}},
