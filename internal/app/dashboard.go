@@ -32,6 +32,10 @@ func (p *Process) startDashboard() {
 	if p.fleet.view != nil {
 		s.Fleet = p.fleet.forPages
 	}
+	s.Counts = p.admin.History.Counts
+	if p.role.Monitor {
+		s.Unknown = p.admin.History.Unknown
+	}
 	if p.broker != nil {
 		s.Broker = &web.LocalBroker{
 			Broker: p.broker.Broker,
@@ -77,7 +81,7 @@ func (p *Process) dashboardNamespace() *web.Namespace {
 			Links: links, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Redis: p.shared, CompanionsInRedis: p.cfg.CompanionsInRedis(),
 			Describe: p.describe, Names: func(context.Context) []string { return p.names() },
 		},
-		History: p.admin.History, Names: p.names, DeadLetters: deadLetters(links),
+		History: p.admin.History, Names: p.names, DeadLetters: deadLetters(links), Depths: p.depths(links),
 	}
 }
 

@@ -64,7 +64,7 @@ func (count letterCount) below(describe func(ctx context.Context, name string) (
 	}
 }
 
-// deadLetters counts the dead letters of an entity by peeks without bodies.
+// deadLetters counts the dead letters of an entity.
 func deadLetters(links *link.Namespace) letterCount {
 	return func(ctx context.Context, entity, subscription string) (d alert.DeadLetters, err error) {
 		at, err := address.Name(entity)
@@ -75,30 +75,37 @@ func deadLetters(links *link.Namespace) letterCount {
 		if subscription != "" {
 			path = address.SubscriptionPath(at.Name, subscription)
 		}
-		p, err := links.Peeker(ctx, path+"/$DeadLetterQueue")
-		if err != nil {
-			return d, err
-		}
-		d.Time = time.Now()
-		for from := int64(0); d.Count < maxDeadLetters; {
-			page, err := p.Peek(ctx, from, deadLetterPage)
-			if err != nil {
-				return d, err // it has closed p
-			}
-			for _, m := range page {
-				d.Count++
-				if missedReasons[m.DeadLetterReason] {
-					d.Missed++
-				}
-				from = max(from, m.SequenceNumber+1)
-			}
-			if len(page) == 0 {
-				p.Close(ctx)
-				return d, nil
-			}
-		}
-		d.More = true
-		p.Close(ctx)
-		return d, nil
+		return countMessages(ctx, links, path+deadLetterQueue, maxDeadLetters)
 	}
+}
+
+const deadLetterQueue = "/$DeadLetterQueue"
+
+// countMessages counts the messages of a queue by peeks without bodies, up to a number of them.
+func countMessages(ctx context.Context, links *link.Namespace, path string, most int) (d alert.DeadLetters, err error) {
+	p, err := links.Peeker(ctx, path)
+	if err != nil {
+		return d, err
+	}
+	d.Time = time.Now()
+	for from := int64(0); d.Count < most; {
+		page, err := p.Peek(ctx, from, deadLetterPage)
+		if err != nil {
+			return d, err // it has closed p
+		}
+		for _, m := range page {
+			d.Count++
+			if missedReasons[m.DeadLetterReason] {
+				d.Missed++
+			}
+			from = max(from, m.SequenceNumber+1)
+		}
+		if len(page) == 0 {
+			p.Close(ctx)
+			return d, nil
+		}
+	}
+	d.More = true
+	p.Close(ctx)
+	return d, nil
 }

@@ -13,6 +13,7 @@ import (
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/web"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -92,6 +93,11 @@ func TestDeadLettersAreCountedWithTheirReasons(t *testing.T) {
 		send("orders", 800, time.Second)
 		time.Sleep(2 * time.Second)
 		want("orders", "", alert.DeadLetters{Count: maxDeadLetters, Missed: maxDeadLetters - 1, More: true})
+		send("empty", 299, time.Hour)
+		depths, err := peekedDepths(t.Context(), ns.Links(t), "empty")
+		if diff := cmp.Diff(map[string]web.Depth{"empty": {Messages: 250, More: true}}, depths); diff != "" || err != nil {
+			t.Errorf("depths: %v (-want +got):\n%s", err, diff)
+		}
 		for _, entity := range []string{"../orders", "sb://elsewhere/orders", "elsewhere"} {
 			if d, err := count(t.Context(), entity, ""); err == nil {
 				t.Errorf("dead letters of %s = %+v, want an error", entity, d)

@@ -75,8 +75,13 @@ func (e *environment) checks(ctx context.Context) (results []web.Check) {
 	if sinks := e.admin.Sinks.Load(); sinks != nil {
 		all = append(all, *sinks...)
 	}
-	for _, o := range adminport.Ask(ctx, all) {
+	outcomes := adminport.Ask(ctx, all)
+	isDown := slices.ContainsFunc(outcomes, func(o adminport.Outcome) bool {
+		return slices.Contains(namespaceReasons, adminport.ReasonOf(o.Err))
+	})
+	for _, o := range outcomes {
 		c := web.Check{Name: o.Name, Failed: o.Err != nil, Message: o.Remark}
+		c.Follows = isDown && adminport.ReasonOf(o.Err) == adminport.NotReceiving
 		if c.Failed {
 			c.Message = o.Err.Error()
 		}
@@ -84,6 +89,9 @@ func (e *environment) checks(ctx context.Context) (results []web.Check) {
 	}
 	return results
 }
+
+// namespaceReasons are those for which a monitor receives nothing.
+var namespaceReasons = []adminport.Reason{adminport.NamespaceDown, adminport.KeyRefused, adminport.MonitorQueueMissing}
 
 // well is nil when this process is ready and the canary, if there is one, comes back.
 func (e *environment) well(ctx context.Context) error {

@@ -68,7 +68,10 @@ type Namespace struct {
 	History     *history.History
 	Names       func() []string // of queues and topics; more come from the metrics
 	DeadLetters func(ctx context.Context, entity, subscription string) (alert.DeadLetters, error)
-	Actions     *Actions // nil = the dashboard only reads
+	// Depths are those of a queue, or of the subscriptions of a topic, by their paths. It is nil where
+	// the process has the broker.
+	Depths  func(ctx context.Context, entity string) (map[string]Depth, error)
+	Actions *Actions // nil = the dashboard only reads
 }
 
 // A Check is the answer of one check of the process.
@@ -76,6 +79,7 @@ type Check struct {
 	Name    string
 	Failed  bool
 	Message string // why it failed, or a remark
+	Follows bool   // it fails because another check does
 }
 
 // A Dashboard shows one process.
@@ -84,10 +88,11 @@ type Dashboard struct {
 	source Source
 	mux    *http.ServeMux
 
+	began time.Time
+
 	mu      sync.Mutex
 	samples samples
-	checks  []Check
-	checked time.Time // of checks; zero = never
+	outside outside
 
 	jobs jobList
 	demo atomic.Pointer[func() *Demo] // nil = this is no demo
@@ -100,7 +105,7 @@ type Dashboard struct {
 // New makes a dashboard. [Dashboard.Run] takes its samples.
 func New(s Source) *Dashboard {
 	d := &Dashboard{
-		source: s, mux: http.NewServeMux(),
+		source: s, mux: http.NewServeMux(), began: time.Now(),
 		streams: streams{make(chan struct{}, maxStreams), make(chan struct{})}, check: make(chan struct{}, 1),
 		reads: make(chan struct{}, maxReads),
 		jobs:  jobList{starts: make(chan *job, 1), guess: make(chan struct{}, 1)},
@@ -118,7 +123,7 @@ func New(s Source) *Dashboard {
 	d.mux.HandleFunc("GET "+Path+"deadletter", d.deadLetter)
 	d.mux.HandleFunc("GET "+Path+"message", d.message)
 	d.mux.HandleFunc("GET "+Path+"entity", d.entity)
-	d.mux.HandleFunc("GET "+Path+"deadlines", d.outstanding)
+	d.mux.HandleFunc("GET "+Path+"deadlines", d.pending)
 	d.mux.HandleFunc("GET "+Path+"mute", d.mute)
 	d.mux.HandleFunc("POST "+Path+"mute", d.setMute)
 	d.mux.HandleFunc("GET "+Path+"preview", d.preview)
@@ -151,9 +156,10 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 	d.wantChecks()
-	v, err := d.view(query(r))
+	o := readOverviewOptions(r)
+	v, err := d.view(o)
 	if err == nil {
-		v.Events = Path + "events?" + values("q", v.Query)
+		v.Events = Path + "events?" + o.values("")
 		v.Settings, err = settings(d.source.Settings())
 	}
 	if err != nil {

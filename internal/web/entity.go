@@ -25,8 +25,18 @@ type entityView struct {
 	Chart            chart
 	Slack            []slackView
 	Missed           []missedRow
+	Unknown          []unknownRow
+	HasUnknown       bool // the process keeps a list of them
+	Mute             *muteNote
+	Labels, Runbook  string // of the queue; Runbook is a link
 	Letters, Pending string // links
 	MuteLink         string // "" = nobody can mute it here
+}
+
+// A muteNote is why the sinks get no alert of the entity.
+type muteNote struct {
+	Until                 moment
+	UntilText, By, Reason string
 }
 
 // A chart is a graph with its axes. Bars are those of a graph that is as wide as maxSamples.
@@ -73,27 +83,38 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 		return nil, err
 	}
 	v := &entityView{page: d.page("overview", cmp.Or(name, "No entity")), Name: name, Monitor: d.source.Missed != nil}
-	f := r.entities[name]
-	if v.Known = f != nil; !v.Known {
+	now := time.Now()
+	k := d.known()
+	t := d.tallyOf(k.fleet, now)
+	lines := d.lines(k, r, &t)
+	i := slices.IndexFunc(lines, func(l *line) bool { return l.name == name })
+	if v.Known = i >= 0; !v.Known {
 		return v, nil
 	}
-	d.mu.Lock()
-	means := d.samples.means(name)
-	d.mu.Unlock()
-	row := rowOf(name, f, means)
-	v.Cards = []card{
-		{Name: "Outstanding", Value: row.Outstanding, Note: "due, unfinished"},
-		{Name: "Met", Value: row.Met, Note: "settled in time"},
-		{Name: "Missed", Value: row.Missed, Note: "since the start", Bad: f.missed > 0},
-		{Name: "Incomplete", Value: row.Incomplete, Note: "completed late", Bad: f.incomplete > 0},
-		{Name: "Unknown", Value: row.Unknown, Note: "outcome not known"},
-		{Name: "Lag", Value: row.Within, Note: "99 of 100 within"},
+	l := lines[i]
+	v.Cards = []card{{Name: "Depth", Value: depthCell(l).Text, Note: "messages"}, {Name: "Dead letters", Value: lettersCell(l).Text, Note: "of any reason"}}
+	if v.Monitor {
+		v.Cards = append(v.Cards, card{Name: "Lag", Value: lagCell(l).Text, Note: "99 of 100 within"})
+		v.Cards = append(v.Cards, d.verdictCards(l, &t, now)...)
 	}
-	v.Chart = chartOf(means)
+	v.Labels, v.Runbook = strings.Join(l.figure.labels, ", "), l.figure.runbook
+	if l.mute != nil {
+		v.Mute = &muteNote{momentOf(l.mute.Until, now), clock(l.mute.Until), l.mute.By, l.mute.Reason}
+	}
+	if v.HasUnknown = d.source.Unknown != nil; v.HasUnknown {
+		v.Unknown = unknownRows(k.unknown, now)
+		v.Unknown = slices.DeleteFunc(v.Unknown, func(u unknownRow) bool { return !strings.EqualFold(u.Entity, name) })
+	}
+	if r.proxy {
+		v.Cards = append(v.Cards, sendCards(l.figure.sends)...)
+	}
+	v.Chart = chartOf(l.means)
 	v.Slack = r.slackOf(name)
 	if v.Monitor {
 		v.Gaps = d.gaps()
-		v.Missed = d.missed(func(e *alert.Event) bool { return strings.EqualFold(e.Data.Entity, name) })
+		v.Missed = d.missed(func(e *alert.Event) bool {
+			return strings.EqualFold(e.Data.Path(), name) || strings.EqualFold(e.Data.Entity, name)
+		}, now)
 	}
 	if at, err := dlq.ParsePlace(name); err == nil && d.source.Namespace != nil {
 		v.Letters, v.Pending = lettersLink(at), Path+"deadlines?"+values("entity", at.Entity)

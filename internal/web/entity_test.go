@@ -29,7 +29,7 @@ func TestAnEntityHasAPage(t *testing.T) {
 		meter.Link("orders").Settled(now, now.Add(10*time.Second), now.Add(10*time.Second).Add(left), 1)
 	}
 	body := s.get(Path + "entity?name=orders").Body.String()
-	wantText(t, body, "<strong>4</strong>", "Mean lag in the last 15 minutes, up to 50 ms", `<span class="top">50 ms</span>`, ">m-1<",
+	wantText(t, body, "<strong>80\u00a0%</strong>", "of 5 deadlines", "Mean lag in the last 15 minutes, up to 50 ms", `<span class="top">50 ms</span>`, ">m-1<",
 		"would be met by 99 of 100", "4 settled, 1 of them late", `<li class="late"><span class="count">1</span>`, `<span class="name">≤ 1 min</span>`)
 	if strings.Contains(body, "m-2") {
 		t.Error("the page of orders shows a message of another entity")
@@ -65,9 +65,9 @@ func TestAHistogramHasAColumnForEachSpan(t *testing.T) {
 	}
 }
 
-func TestOutstandingDeadlinesAreShown(t *testing.T) {
+func TestTheNextDeadlinesAreShown(t *testing.T) {
 	withNamespace(t, func(s *namespaceScene) {
-		wantText(s.T, s.page(200, "deadlines"), "No deadline is outstanding")
+		wantText(s.T, s.page(200, "deadlines"), "No deadline is pending")
 		wantText(s.T, s.page(400, "deadlines?entity=a//b"), "not the name of a queue")
 		sc, err := scheduler.New(scheduler.Config{MonitorQueue: "overdue-monitor", Links: s.source.Namespace.Deadlines.Links, Companions: "each"})
 		if err != nil {

@@ -20,7 +20,6 @@ import (
 	"overdue/internal/testing/brokertest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 const hostile = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x1b[31m"
@@ -250,20 +249,4 @@ func TestAProcessWithoutANamespaceSaysSo(t *testing.T) {
 	if w := s.get(Path + "deadletter?entity=orders&number=1"); w.Code != http.StatusBadRequest {
 		t.Errorf("a dead letter of no namespace = %d, want 400", w.Code)
 	}
-}
-
-func TestTheFleetIsShownWhereThereIsOne(t *testing.T) {
-	s := setup(t)
-	if body := s.get(Path).Body.String(); strings.Contains(body, "Fleet") {
-		t.Error("a process without Redis shows a fleet")
-	}
-	monitors := prometheus.NewGauge(prometheus.GaugeOpts{Name: "overdue_fleet_monitors"})
-	missed := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "overdue_fleet_missed_deadlines"}, []string{"entity"})
-	outstanding := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "overdue_fleet_outstanding_deadlines"}, []string{"entity"})
-	s.registry.MustRegister(monitors, missed, outstanding)
-	wantText(t, s.get(Path).Body.String(), "No monitor has reported to Redis lately")
-	monitors.Set(2)
-	missed.WithLabelValues("orders").Set(1234)
-	outstanding.WithLabelValues("orders").Set(5)
-	wantText(t, s.get(Path).Body.String(), "2 of the monitors", `<th scope="row">orders</th><td class="n">5</td><td class="n">1,234</td>`)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,12 +21,55 @@ const (
 
 // A figure is the state of the metrics of one entity.
 type figure struct {
-	met, missed, incomplete, unknown, outstanding float64
+	verdicts    verdicts // since the process started
+	outstanding float64
+	sends       sends
+	labels      []string // of the queue, as name=value
+	runbook     string   // its label of that name, a link
 
 	lags    uint64  // messages whose lag was measured
 	lagSum  float64 // of all of them, in seconds
 	buckets []bucket
 }
+
+// verdicts are numbers of deadlines. slots are sends to slots, whose deadlines have a verdict only
+// when they are missed.
+type verdicts struct{ met, missed, incomplete, unknown, slots float64 }
+
+func (v *verdicts) count(verdict string, n float64) {
+	switch verdict {
+	case "met":
+		v.met += n
+	case "missed":
+		v.missed += n
+	case "incomplete":
+		v.incomplete += n
+	case "unknown":
+		v.unknown += n
+	case "slot":
+		v.slots += n
+	}
+}
+
+func (v *verdicts) add(more verdicts) {
+	v.met += more.met
+	v.missed += more.missed
+	v.incomplete += more.incomplete
+	v.unknown += more.unknown
+	v.slots += more.slots
+}
+
+// known is how many have a known outcome.
+func (v *verdicts) known() float64 { return v.met + v.slots + v.missed + v.incomplete }
+
+// share is the share of them that were met.
+func (v *verdicts) share() (share float64, ok bool) {
+	known := v.known()
+	return 1 - (v.missed+v.incomplete)/known, known > 0
+}
+
+// sends are numbers of messages that apps sent.
+type sends struct{ sent, refused float64 }
 
 type bucket struct {
 	upTo float64 // seconds
@@ -33,23 +77,24 @@ type bucket struct {
 }
 
 // deliveries are the events that a sink took or refused.
-type deliveries struct{ ok, failed float64 }
+type deliveries struct {
+	ok, failed float64
+	failing    bool // it has not taken the latest one
+}
 
 // reading is the state of the metrics.
 type reading struct {
 	entities map[string]*figure
 	sinks    map[string]*deliveries
-	fleet    *fleet                       // nil without Redis
 	slack    map[string]slack.Settlements // by queue or subscription; none without a proxy
-}
 
-// A fleet is what the monitors that share a Redis know together.
-type fleet struct {
-	monitors float64
-	entities map[string]*fleetFigure
+	proxy            bool // the process has one
+	inFlight, queued float64
+	journal          *float64 // companions there; nil = there is none
+	missing, restart []string // entities that do not exist, and settings that wait
+	certificates     map[string]time.Time
+	historyDropped   float64
 }
-
-type fleetFigure struct{ outstanding, missed float64 }
 
 // read reads the metrics. They bound the number of entities themselves.
 func read(g prometheus.Gatherer) (*reading, error) {
@@ -57,32 +102,75 @@ func read(g prometheus.Gatherer) (*reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the metrics: %w", err)
 	}
-	r := &reading{entities: map[string]*figure{}, sinks: map[string]*deliveries{}, slack: slack.Read(families)}
+	r := &reading{
+		entities:     map[string]*figure{},
+		sinks:        map[string]*deliveries{},
+		slack:        slack.Read(families),
+		certificates: map[string]time.Time{},
+	}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			labels := map[string]string{}
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
+			gauge := m.GetGauge().GetValue()
 			switch family.GetName() {
 			case "overdue_deadlines_total":
-				valueOf(r.entities, labels["entity"]).count(labels["verdict"], m.GetCounter().GetValue())
+				valueOf(r.entities, labels["entity"]).verdicts.count(labels["verdict"], m.GetCounter().GetValue())
+			case "overdue_entity_labels":
+				f := valueOf(r.entities, labels["entity"])
+				for _, name := range slices.Sorted(maps.Keys(labels)) {
+					if own, ok := strings.CutPrefix(name, "label_"); ok && own == "runbook" {
+						f.runbook = labels[name]
+					} else if ok {
+						f.labels = append(f.labels, own+"="+labels[name])
+					}
+				}
+			case "overdue_slot_sends_total":
+				valueOf(r.entities, labels["entity"]).verdicts.slots += m.GetCounter().GetValue()
 			case "overdue_outstanding_deadlines":
-				valueOf(r.entities, labels["entity"]).outstanding += m.GetGauge().GetValue()
+				valueOf(r.entities, labels["entity"]).outstanding += gauge
 			case "overdue_deadline_lag_seconds":
 				f, h := valueOf(r.entities, labels["entity"]), m.GetHistogram()
 				f.lags, f.lagSum = h.GetSampleCount(), h.GetSampleSum()
 				for _, b := range h.GetBucket() {
 					f.buckets = append(f.buckets, bucket{b.GetUpperBound(), b.GetCumulativeCount()})
 				}
+			case "overdue_sends_total":
+				s := &valueOf(r.entities, labels["entity"]).sends
+				if result := labels["result"]; result == "refused" || result == "failed" {
+					s.refused += m.GetCounter().GetValue()
+				} else {
+					s.sent += m.GetCounter().GetValue()
+				}
+			case "overdue_sends_in_flight":
+				r.proxy, r.inFlight = true, gauge
+			case "overdue_sends_queued":
+				r.queued = gauge
+			case "overdue_journal_companions":
+				r.journal = &gauge
 			case "overdue_alerts_total":
-				valueOf(r.sinks, labels["sink"]).count(labels["result"], m.GetCounter().GetValue())
-			case "overdue_fleet_monitors":
-				r.ofFleet().monitors = m.GetGauge().GetValue()
-			case "overdue_fleet_outstanding_deadlines":
-				valueOf(r.ofFleet().entities, labels["entity"]).outstanding = m.GetGauge().GetValue()
-			case "overdue_fleet_missed_deadlines":
-				valueOf(r.ofFleet().entities, labels["entity"]).missed = m.GetGauge().GetValue()
+				s := valueOf(r.sinks, labels["sink"])
+				if labels["result"] == "ok" {
+					s.ok += m.GetCounter().GetValue()
+				} else {
+					s.failed += m.GetCounter().GetValue()
+				}
+			case "overdue_sink_failing":
+				valueOf(r.sinks, labels["sink"]).failing = gauge > 0
+			case "overdue_entity_missing":
+				if gauge > 0 {
+					r.missing = append(r.missing, labels["entity"])
+				}
+			case "overdue_config_restart_pending":
+				r.restart = append(r.restart, labels["setting"])
+			case "overdue_certificate_expiry_timestamp_seconds":
+				if gauge > 0 {
+					r.certificates[labels["use"]] = time.Unix(int64(gauge), 0)
+				}
+			case "overdue_history_dropped_total":
+				r.historyDropped = m.GetCounter().GetValue()
 			}
 		}
 	}
@@ -95,53 +183,6 @@ func valueOf[V any](all map[string]*V, name string) *V {
 		all[name] = new(V)
 	}
 	return all[name]
-}
-
-func (r *reading) ofFleet() *fleet {
-	if r.fleet == nil {
-		r.fleet = &fleet{entities: map[string]*fleetFigure{}}
-	}
-	return r.fleet
-}
-
-// fleetRows are the first entities of the fleet, ready to be shown. nil without Redis.
-func (r *reading) fleetRows() *fleetRows {
-	if r.fleet == nil {
-		return nil
-	}
-	rows := &fleetRows{}
-	if r.fleet.monitors > 0 {
-		rows.Monitors = number(r.fleet.monitors)
-	}
-	for _, name := range slices.Sorted(maps.Keys(r.fleet.entities)) {
-		if len(rows.Entities) == maxRows {
-			break
-		}
-		f := r.fleet.entities[name]
-		rows.Entities = append(rows.Entities, fleetRow{name, number(f.outstanding), number(f.missed)})
-	}
-	return rows
-}
-
-func (f *figure) count(verdict string, n float64) {
-	switch verdict {
-	case "met":
-		f.met += n
-	case "missed":
-		f.missed += n
-	case "incomplete":
-		f.incomplete += n
-	case "unknown":
-		f.unknown += n
-	}
-}
-
-func (d *deliveries) count(result string, n float64) {
-	if result == "ok" {
-		d.ok += n
-		return
-	}
-	d.failed += n
 }
 
 // within returns the smallest bound of a bucket that has 99 of 100 lags. ok is false without lags,
@@ -194,6 +235,14 @@ func (s *samples) means(entity string) []float64 {
 		means = append(means, mean)
 	}
 	return means
+}
+
+// lastQuarter is how many lags were measured in the last quarter of an hour.
+func (s *samples) lastQuarter(entity string) (n uint64) {
+	for _, sample := range s.latest {
+		n += sample[entity].n
+	}
+	return n
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

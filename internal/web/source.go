@@ -5,6 +5,8 @@ package web
 import (
 	"context"
 	"time"
+
+	"overdue/internal/history"
 )
 
 // A Record is what outlives the process or is shared with others. Any field may be nil: then the
@@ -12,25 +14,18 @@ import (
 type Record struct {
 	// Fleet reads the reports of all processes that share a Redis; nil without one.
 	Fleet func(context.Context) (Fleet, error)
-	// Counts are the deadlines of this process by entity and verdict, named as the label of
-	// overdue_deadlines_total: those since 00:00 UTC of now, and those since the history begins.
-	Counts func(now time.Time) (today, ever Verdicts, since time.Time)
-	// Unknown are the latest deadlines whose outcome is not known, the latest first.
-	Unknown func(limit int) []Unknown
-	// Blind are the latest spans in which a monitor saw nothing, the latest first.
-	Blind func(limit int) []Blind
+	// Counts and Unknown are those of [history.History].
+	Counts  func(now time.Time) (today, ever history.Verdicts, since time.Time)
+	Unknown func(ctx context.Context, limit int) (latest []history.Unknown, scope string)
 	// Mutes are those in force.
 	Mutes func(context.Context) ([]Mute, error)
 }
-
-// Verdicts are numbers of deadlines by entity, then by verdict.
-type Verdicts map[string]map[string]uint64
 
 // A Fleet is what the processes that share a Redis report, with this one among them.
 type Fleet struct {
 	Processes   []FleetProcess
 	Outstanding map[string]uint64 // by entity
-	Today, Ever Verdicts
+	Today, Ever history.Verdicts
 	Since       time.Time // of Ever
 }
 
@@ -42,31 +37,6 @@ type FleetProcess struct {
 	NotReady                string // why, in words; "" = ready
 	Outstanding             uint64
 	Own                     bool // this process
-}
-
-// An Unknown is a deadline of which nobody can tell whether it was met.
-type Unknown struct {
-	Entity   string    // or topic/Subscriptions/name
-	Message  string    // its name as that of an event; "" = all of a window
-	From     time.Time // the begin of the window; zero = there is none
-	Deadline time.Time // or the end of the window
-	Judged   time.Time
-	Why      string
-}
-
-// A Blind is a span in which a monitor saw nothing, as it says once it sees again.
-type Blind struct {
-	From, To time.Time
-	Reason   string // in words
-	Host     string
-	SoFar    bool // what was due in the span is not dealt with yet
-	Entities []BlindEntity
-}
-
-// A BlindEntity has the deadlines of one entity that fell into a span.
-type BlindEntity struct {
-	Entity                         string
-	Deadlines, Late, Unknown, Lost uint64
 }
 
 // A Mute keeps the alerts of an entity from sinks until its end.

@@ -22,8 +22,8 @@ const (
 	// streamTime ends before the admin port would cut an answer; the browser connects again.
 	streamTime     = 90 * time.Second
 	streamInterval = 2 * time.Second
-	// checkInterval is the time between checks while somebody views the dashboard. They go out, so
-	// none are made for nobody.
+	// checkInterval is the time between checks, and what else goes out, while somebody views the
+	// dashboard. None are made for nobody.
 	checkInterval = 10 * time.Second
 	checkTimeout  = 3 * time.Second
 )
@@ -42,7 +42,7 @@ func (d *Dashboard) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-d.check:
-			d.makeChecks(ctx)
+			d.ask(ctx)
 		case j := <-d.jobs.starts:
 			jobs.Go(func() { d.runJob(ctx, j) })
 		case <-tick.C:
@@ -65,7 +65,7 @@ func (d *Dashboard) Sample() {
 // wantChecks makes Run check, unless it did a short time ago.
 func (d *Dashboard) wantChecks() {
 	d.mu.Lock()
-	fresh := !d.checked.IsZero() && time.Since(d.checked) < checkInterval
+	fresh := !d.outside.at.IsZero() && time.Since(d.outside.at) < checkInterval
 	d.mu.Unlock()
 	if fresh {
 		return
@@ -76,28 +76,19 @@ func (d *Dashboard) wantChecks() {
 	}
 }
 
-func (d *Dashboard) makeChecks(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	checks := d.source.Checks(ctx)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.checks, d.checked = checks, time.Now()
-}
-
 // live returns what a stream keeps up to date: templates by the id of the element that they fill,
 // and a function that reads what they show.
 func (d *Dashboard) live(r *http.Request) (parts []string, read func() (any, error), err error) {
 	switch parameter(r, "page") {
 	case "":
-		q := query(r)
-		return []string{"demo", "cards", "entities", "queues", "missed", "fleet", "health", "sinks"}, func() (any, error) {
+		o := readOverviewOptions(r)
+		return []string{"demo", "well", "cards", "entities", "queues", "missed", "fleet", "unknown", "blind", "health", "sinks"}, func() (any, error) {
 			d.wantChecks()
-			return d.view(q)
+			return d.view(o)
 		}, nil
 	case "entity":
 		name := parameter(r, "name")
-		return []string{"figures", "lag", "slack", "missed"}, func() (any, error) { return d.entityView(name) }, nil
+		return []string{"figures", "lag", "slack", "missed", "unknown"}, func() (any, error) { return d.entityView(name) }, nil
 	case "action":
 		id := parameter(r, "id")
 		if d.jobs.find(id) == nil {

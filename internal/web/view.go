@@ -4,7 +4,6 @@ package web
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	"overdue/internal/broker/httpapi"
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
-	"overdue/internal/plural"
 )
 
 // maxRows bounds the entities on one page.
@@ -24,21 +22,27 @@ const maxRows = 100
 // A view is the overview, ready to be rendered.
 type view struct {
 	page
-	queueTable   // of a broker alone
-	State        string
-	Query        string // of the missed deadlines
-	Monitor      bool
-	BrokerAlone  bool
-	Cards        []card
-	Entities     []entityRow
-	MoreEntities int
-	Missed       []missedRow
-	Checks       []Check
-	Checked      bool
-	Sinks        []sinkRow
-	Settings     string
-	Fleet        *fleetRows // nil without Redis
-	Demo         *Demo      // nil = this is no demo
+	queueTable  // of a broker alone
+	Well        wellView
+	State       string
+	Query       string // of the missed deadlines
+	Monitor     bool
+	Proxy       bool
+	BrokerAlone bool
+	total       line
+	sends       sends
+	Cards       []card
+	List        queuesView
+	Missed      []missedRow
+	Checks      []Check
+	Checked     bool
+	Sinks       sinksView
+	Settings    string
+	Fleet       fleetView
+	Blind       []blindRow
+	Unknown     []unknownRow
+	HasUnknown  bool  // the process keeps a list of them
+	Demo        *Demo // nil = this is no demo
 }
 
 func (d *Dashboard) gaps() []history.Gap {
@@ -48,27 +52,11 @@ func (d *Dashboard) gaps() []history.Gap {
 	return d.source.Gaps()
 }
 
-// fleetRows are what the monitors that share a Redis know together.
-type fleetRows struct {
-	Monitors string // that reported lately; "" = none
-	Entities []fleetRow
-}
-
-type fleetRow struct{ Name, Outstanding, Missed string }
-
 type card struct {
 	Name, Value, Note string
 	Link              string // "" = it leads nowhere
 	Current           bool   // to this page
 	Bad, Alarm        bool   // Bad is a figure that is no good; Alarm is one to act on now
-}
-
-type entityRow struct {
-	Name, Link                                    string
-	Outstanding, Met, Missed, Incomplete, Unknown string
-	Within                                        string
-	HasMissed, HasUnknown                         bool
-	Graph                                         graph
 }
 
 // A graph has a bar for each sample with a lag.
@@ -81,99 +69,101 @@ type bar struct{ X, Y, Height string }
 
 type missedRow struct {
 	Entity, MessageID, SessionID, Reason, Lag string
-	Deadline                                  string // RFC 3339, to the millisecond
+	Deadline                                  moment
 	TakenBy, Link                             string
 }
 
-type sinkRow struct {
-	Name, OK, Failed string
-	Bad              bool
-}
-
 // view reads everything that the overview shows, except the settings.
-func (d *Dashboard) view(q string) (*view, error) {
+func (d *Dashboard) view(o overviewOptions) (*view, error) {
 	r, err := read(d.source.Metrics)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{page: d.page("overview", ""), State: d.source.State(), Query: q, Monitor: d.source.Missed != nil, Fleet: r.fleetRows()}
+	now := time.Now()
+	v := &view{
+		page: d.page("overview", ""), State: d.source.State(), Query: o.query, Monitor: d.source.Missed != nil, Proxy: r.proxy,
+		HasUnknown: d.source.Unknown != nil,
+	}
 	if demo := d.demo.Load(); demo != nil {
 		v.Demo = (*demo)()
 	}
-	d.mu.Lock()
-	v.Checks, v.Checked = d.checks, !d.checked.IsZero()
-	total := figure{}
-	for _, name := range slices.Sorted(maps.Keys(r.entities)) {
-		if d.source.Canary != "" && strings.EqualFold(name, d.source.Canary) {
-			continue
-		}
-		f := r.entities[name]
-		total.met += f.met
-		total.missed += f.missed
-		total.incomplete += f.incomplete
-		total.unknown += f.unknown
-		total.outstanding += f.outstanding
-		if len(v.Entities) == maxRows {
-			v.MoreEntities++
-			continue
-		}
-		v.Entities = append(v.Entities, rowOf(name, f, d.samples.means(name)))
+	if v.Monitor {
+		v.Gaps = d.gaps()
+		v.Missed = d.missed(func(e *alert.Event) bool { return matches(&e.Data, o.query) }, now)
+		v.Sinks = d.sinks(r, now)
+		v.Blind = d.blind(now)
 	}
-	d.mu.Unlock()
-	v.Cards = cards(v, &total)
+	k := d.known()
+	v.Unknown = unknownRows(k.unknown, now)
+	v.Checks, v.Checked = k.checks, !k.at.IsZero()
+	v.Fleet = d.fleetView(k, now)
 	if b := d.source.Broker; b != nil && b.Alone {
 		v.BrokerAlone = true
 		v.fill(b.Default(), "", func(path string) string {
 			return b.URL + strings.TrimPrefix(entityLink(brokerPath, "", path), httpapi.ControlPath)
 		})
-		v.Cards = slices.Concat(v.Cards[:2], namespaceCards(b.Default()))
+		v.Cards = namespaceCards(b.Default())
+		v.Well = d.well(v, k, r, nil, now)
+		return v, nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.sinks)) {
-		s := r.sinks[name]
-		v.Sinks = append(v.Sinks, sinkRow{name, number(s.ok), number(s.failed), s.failed > 0})
+	t := d.tallyOf(k.fleet, now)
+	lines := d.lines(k, r, &t)
+	for _, l := range lines {
+		v.total.today.add(l.today)
+		v.total.ever.add(l.ever)
+		v.total.outstanding += l.outstanding
+		v.sends.sent += l.figure.sends.sent
+		v.sends.refused += l.figure.sends.refused
 	}
 	if v.Monitor {
-		v.Gaps = d.gaps()
-		v.Missed = d.missed(func(e *alert.Event) bool { return matches(&e.Data, q) })
+		v.Cards = d.verdictCards(&v.total, &t, now)
 	}
+	if v.Proxy {
+		v.Cards = slices.Concat(v.Cards, sendCards(v.sends), proxyCards(r))
+	}
+	v.List = newQueuesView(v, slices.Clone(lines), &o)
+	v.Well = d.well(v, k, r, lines, now)
 	return v, nil
 }
 
-func cards(v *view, total *figure) []card {
-	failed := 0
-	for _, c := range v.Checks {
-		if c.Failed {
-			failed++
-		}
+// verdictCards are what became of the deadlines of a queue, or of all.
+func (d *Dashboard) verdictCards(l *line, t *tally, now time.Time) []card {
+	when, note := " today", func(n float64) string { return number(n) + " since " + day(t.since, now) }
+	if t.ever == nil {
+		when, note = "", func(float64) string { return "since the start" }
 	}
-	checks := card{Name: "Checks", Value: "all passed", Note: plural.Of(len(v.Checks), "check", "checks")}
-	switch {
-	case !v.Checked:
-		checks = card{Name: "Checks", Value: "…", Note: "not finished yet"}
-	case failed > 0:
-		checks = card{Name: "Checks", Value: fmt.Sprintf("%d failed", failed), Note: "see Health", Alarm: true}
+	met := card{Name: "Met" + when, Value: "–", Note: "of " + number(l.today.known()) + " deadlines"}
+	if share, ok := l.today.share(); ok {
+		met.Value = percent(share)
+	}
+	unknown := card{Name: "Unknown" + when, Value: number(l.today.unknown), Note: note(l.ever.unknown), Bad: l.today.unknown > 0}
+	if d.source.Unknown != nil {
+		unknown.Link = "#unknown-deadlines"
 	}
 	return []card{
-		{Name: "State", Value: v.State, Note: v.Role, Alarm: v.State != "serving"},
-		checks,
-		{Name: "Outstanding", Value: number(total.outstanding), Note: "due, unfinished"},
-		{Name: "Met", Value: number(total.met), Note: "settled in time"},
-		{Name: "Missed", Value: number(total.missed), Note: "since the start", Bad: total.missed > 0},
-		{Name: "Unknown", Value: number(total.unknown), Note: "outcome not known"},
+		{Name: "Missed" + when, Value: number(l.today.missed), Note: note(l.ever.missed), Bad: l.today.missed > 0, Link: "#recent"},
+		{Name: "Late" + when, Value: number(l.today.incomplete), Note: note(l.ever.incomplete), Bad: l.today.incomplete > 0},
+		unknown,
+		met,
+		{Name: "Outstanding", Value: number(l.outstanding), Note: "no verdict yet"},
 	}
 }
 
-func rowOf(name string, f *figure, means []float64) entityRow {
-	row := entityRow{
-		Name: name, Link: Path + "entity?" + values("name", name), HasMissed: f.missed > 0, HasUnknown: f.unknown > 0, Outstanding: number(f.outstanding), Met: number(f.met), Missed: number(f.missed),
-		Incomplete: number(f.incomplete), Unknown: number(f.unknown), Within: "–", Graph: graphOf(means),
+// sendCards are what apps sent to a queue, or to all.
+func sendCards(s sends) []card {
+	return []card{
+		{Name: "Sent", Value: number(s.sent), Note: "since the start"},
+		{Name: "Refused", Value: number(s.refused), Note: "or failed", Bad: s.refused > 0},
 	}
-	if bound, ok := f.within(); ok {
-		row.Within = "≤ " + span(bound)
-	} else if f.lags > 0 {
-		row.Within = "> " + span(seconds(f.buckets[len(f.buckets)-1].upTo))
+}
+
+// proxyCards are how the proxy is.
+func proxyCards(r *reading) []card {
+	cards := []card{{Name: "In flight", Value: number(r.inFlight), Note: number(r.queued) + " wait for a place"}}
+	if r.journal != nil {
+		cards = append(cards, card{Name: "Journal", Value: number(*r.journal), Note: "companions wait", Bad: *r.journal > 0})
 	}
-	return row
+	return cards
 }
 
 // The size of a graph, in units of its SVG.
@@ -212,7 +202,7 @@ func matches(data *alert.EventData, q string) bool {
 }
 
 // missed finds the latest missed deadlines that match.
-func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
+func (d *Dashboard) missed(match func(*alert.Event) bool, now time.Time) (rows []missedRow) {
 	found := d.source.Missed(func(e *alert.Event) bool { return e.Type == alert.TypeMissed && match(e) }, maxMatches)
 	for i := range found {
 		data := &found[i].Event.Data
@@ -229,7 +219,7 @@ func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
 		}
 		rows = append(rows, missedRow{
 			Entity: data.Path(), MessageID: name, SessionID: data.SessionID, Reason: data.DeadLetterReason, Lag: span(data.Lag()),
-			Deadline: data.Deadline.UTC().Format("2006-01-02T15:04:05.000Z"), TakenBy: strings.Join(sinks, ", "),
+			Deadline: momentOf(data.Deadline, now), TakenBy: strings.Join(sinks, ", "),
 			Link: messageLink(dlq.Place{Entity: data.Entity, Subscription: data.Subscription}, name),
 		})
 	}
@@ -247,6 +237,22 @@ func number(f float64) string {
 		text = text[:i] + "," + text[i:]
 	}
 	return sign + text
+}
+
+// percent is a share for a person. Only all is 100 %, and only nothing is 0 %.
+func percent(share float64) string {
+	p := share * 100
+	switch {
+	case p < 100 && p > 99.99:
+		return "> 99.99\u00a0%"
+	case p > 0 && p < 0.1:
+		return "< 0.1\u00a0%"
+	}
+	digits := 10.0
+	if p > 99 {
+		digits = 100
+	}
+	return strconv.FormatFloat(math.Round(p*digits)/digits, 'f', -1, 64) + "\u00a0%"
 }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', 1, 64) }

@@ -16,28 +16,28 @@ import (
 // maxUpcoming bounds the deadlines on one page.
 const maxUpcoming = 50
 
-// An outstandingView is what `overdue deadlines` lists.
-type outstandingView struct {
+// A pendingView is what `overdue deadlines` lists.
+type pendingView struct {
 	page
 	Entity, Error string
 	NoNamespace   bool
 	Keeper        string
-	Rows          []outstandingRow
+	Rows          []pendingRow
 	More          bool
 	Unreadable    string // "" = all can be read
 	Upcoming      []upcomingRow
 }
 
-type outstandingRow struct {
+type pendingRow struct {
 	Name, Link, Deadlines, Slots, Due, Next, In, Last string
 	IsDue                                             bool
 }
 
 type upcomingRow struct{ Deadline, In, MessageID, SessionID, Sent, Link string }
 
-// outstanding shows which deadlines are outstanding, and which is due next.
-func (d *Dashboard) outstanding(w http.ResponseWriter, r *http.Request) {
-	v := &outstandingView{page: d.page("deadlines", "Outstanding deadlines"), Entity: strings.TrimSpace(parameter(r, "entity"))}
+// pending shows the deadlines that are to come, and which is due next.
+func (d *Dashboard) pending(w http.ResponseWriter, r *http.Request) {
+	v := &pendingView{page: d.page("deadlines", "Pending deadlines"), Entity: strings.TrimSpace(parameter(r, "entity"))}
 	status := http.StatusOK
 	if v.NoNamespace = d.source.Namespace == nil; !v.NoNamespace {
 		if err := v.read(r.Context(), d); err != nil {
@@ -47,7 +47,7 @@ func (d *Dashboard) outstanding(w http.ResponseWriter, r *http.Request) {
 	show(w, status, "deadlines.html", v)
 }
 
-func (v *outstandingView) read(ctx context.Context, d *Dashboard) error {
+func (v *pendingView) read(ctx context.Context, d *Dashboard) error {
 	if v.Entity != "" {
 		at, err := dlq.ParsePlace(v.Entity)
 		if err != nil {
@@ -77,7 +77,7 @@ func (v *outstandingView) read(ctx context.Context, d *Dashboard) error {
 		if strings.EqualFold(e.Entity, d.source.Canary) || len(v.Rows) == maxRows {
 			continue
 		}
-		v.Rows = append(v.Rows, outstandingRow{
+		v.Rows = append(v.Rows, pendingRow{
 			Name: e.Entity, Link: Path + "deadlines?" + values("entity", e.Entity), Deadlines: number(float64(e.Deadlines)), Slots: number(float64(e.Slots)),
 			Due: number(float64(e.Due)), IsDue: e.Due > 0, Next: stamp(e.Next), In: until(e.Next, now), Last: stamp(e.Last),
 		})

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"overdue/internal/broker"
+	"overdue/internal/history"
+	"overdue/internal/operator/dlq"
+)
+
+// maxListed bounds the lists of deadlines and spans on the overview.
+const maxListed = 20
+
+// outside is what has to be asked for or read from a file. It is read while somebody views the
+// dashboard. Its parts are replaced, never changed.
+type outside struct {
+	at     time.Time // zero = never
+	checks []Check
+
+	fleet    *Fleet // nil = not known
+	fleetErr error
+	mutes    []Mute
+	muteErr  error
+
+	unknown []history.Unknown
+
+	depths map[string]Depth // by path in lower case
+}
+
+// known is what the dashboard has asked for and sampled by now.
+type known struct {
+	outside
+	samples samples
+}
+
+// known returns copies: what they refer to is never changed.
+func (d *Dashboard) known() *known {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &known{d.outside, d.samples}
+}
+
+// A Depth is how many messages a queue or subscription has.
+type Depth struct {
+	Messages, DeadLetters uint64
+	More, MoreDeadLetters bool // than were counted
+}
+
+// ask asks for everything that is outside. It returns within checkTimeout.
+func (d *Dashboard) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	d.mu.Lock()
+	next := d.outside
+	d.mu.Unlock()
+	var all sync.WaitGroup
+	all.Go(func() { next.checks = d.source.Checks(ctx) })
+	if read := d.source.Fleet; read != nil {
+		all.Go(func() {
+			f, err := read(ctx)
+			next.fleet, next.fleetErr = &f, err
+			if err != nil {
+				next.fleet = nil
+			}
+		})
+	}
+	if read := d.source.Mutes; read != nil {
+		all.Go(func() { next.mutes, next.muteErr = read(ctx) })
+	}
+	if read := d.source.Unknown; read != nil {
+		all.Go(func() { next.unknown, _ = read(ctx, maxListed) })
+	}
+	if n := d.source.Namespace; n != nil && n.Depths != nil {
+		all.Go(func() { next.depths = d.readDepths(ctx) })
+	}
+	all.Wait()
+	next.at = time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.outside = next
+}
+
+// readDepths counts the messages of what the configuration or the metrics name. One that cannot be
+// counted is left out, and shown as not known.
+func (d *Dashboard) readDepths(ctx context.Context) map[string]Depth {
+	depths := map[string]Depth{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	turn := make(chan struct{}, 8)
+	for _, name := range d.rootNames() {
+		all.Go(func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			found, err := d.source.Namespace.Depths(ctx, name)
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for path, n := range found {
+				depths[strings.ToLower(path)] = n
+			}
+		})
+	}
+	all.Wait()
+	return depths
+}
+
+// brokerDepths are those of an embedded broker.
+func brokerDepths(n *broker.Namespace) map[string]Depth {
+	depths := map[string]Depth{}
+	for _, e := range n.Entities() {
+		if c := e.Queue().Counts(); e.Kind() != broker.KindTopic {
+			depths[strings.ToLower(e.Path())] = Depth{Messages: uint64(c.Active + c.Deferred), DeadLetters: uint64(c.DeadLetter)}
+		}
+	}
+	return depths
+}
+
+// rootNames are the queues and topics that the configuration or the metrics name.
+func (d *Dashboard) rootNames() []string {
+	names := map[string]string{} // by their lower case
+	add := func(name string) {
+		if at, err := dlq.ParsePlace(name); err == nil && !strings.EqualFold(name, d.source.Canary) {
+			names[strings.ToLower(at.Entity)] = at.Entity
+		}
+	}
+	for _, name := range d.source.Namespace.Names() {
+		add(name)
+	}
+	if r, err := read(d.source.Metrics); err == nil { // an error shows on the page
+		for name := range r.entities {
+			add(name)
+		}
+	}
+	all := slices.Sorted(maps.Values(names))
+	return all[:min(len(all), maxRows)]
+}
