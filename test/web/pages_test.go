@@ -156,10 +156,10 @@ func TestAStoppedMonitor(t *testing.T) {
 	s := start(t)
 	tab := s.open(phone)
 	tab.visit("")
-	tab.shows("#cards", "serving")
-	tab.shows("#cards", "all passed")
+	tab.shows("#well", "serving")
+	tab.shows("#well", "All is well")
 	s.post("/drain")
-	tab.shows("#cards", "stopped")
+	tab.shows("#well", "This process is stopped")
 	tab.accessible("stopped")
 	if err := s.proc.Stop(); err != nil {
 		t.Error(err)

@@ -50,10 +50,10 @@ func TestPictures(t *testing.T) {
 		tab               *tab
 	}{
 		{"entity?name=orders", "would be met", "dashboard-entity.png", large},
-		{"", "all passed", "dashboard-overview.png", large},
+		{"", "missed in 15 minutes", "dashboard-overview.png", large},
 		{"deadletters?entity=orders", "order-01-0001", "dashboard-deadletters.png", large},
 		{"preview?action=resubmit&entity=orders&q=order-0", "dead letters of orders", "dashboard-preview.png", large},
-		{"", "all passed", "dashboard-phone.png", small},
+		{"", "missed in 15 minutes", "dashboard-phone.png", small},
 	} {
 		p.tab.visit(p.path)
 		p.tab.shows("main", p.shows)
