@@ -8,14 +8,16 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
 // Labels of entities that mean something to Overdue. All others are the operator's own.
 const (
-	labelSeverity = "severity" // in place of the severity that the sink has for missed deadlines
-	labelRunbook  = "runbook"  // in place of the runbook of the sink
+	labelSeverity  = "severity"  // in place of the severity that the sink has for missed deadlines
+	labelRunbook   = "runbook"   // in place of the runbook of the sink
+	labelObjective = "objective" // the share of its deadlines that should be met
 )
 
 // severities are the values of the label severity, the gravest first.
@@ -52,6 +54,9 @@ func CheckLabels(labels map[string]string) error {
 	if severity := labels[labelSeverity]; severity != "" && !slices.Contains(severities, severity) {
 		return fmt.Errorf("severity is %.60q; choose from %s", severity, strings.Join(severities, ", "))
 	}
+	if text := labels[labelObjective]; text != "" && Objective(labels) == 0 {
+		return fmt.Errorf("objective is %.60q; write a share between 0 and 1, such as 0.995", text)
+	}
 	runbook := labels[labelRunbook]
 	if placeholder.MatchString(runbook) { // rules of Prometheus fill in none
 		return errors.New("runbook has a placeholder; write the URL for this entity")
@@ -60,6 +65,16 @@ func CheckLabels(labels map[string]string) error {
 		return fmt.Errorf("runbook: %w", err)
 	}
 	return nil
+}
+
+// Objective returns the share of the deadlines of an entity that should be met, as its labels state
+// it. 0 = they do not.
+func Objective(labels map[string]string) float64 {
+	share, err := strconv.ParseFloat(labels[labelObjective], 64)
+	if isShare := share > 0 && share < 1; err != nil || !isShare {
+		return 0
+	}
+	return share
 }
 
 // ownLabels returns the labels of the entity of the group, for people: those that are no links.

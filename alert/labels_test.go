@@ -24,6 +24,9 @@ func TestLabelsThatAlertsCannotHaveAreRefused(t *testing.T) {
 		"Overdue sets alertname itself; use another name":                {"alertname": "x"},
 		"the value of team is not UTF-8 of 1 to 200 bytes":               {"team": ""},
 		`severity is "high"; choose from critical, error, warning, info`: {"severity": "high"},
+		`objective is "1"; write a share between 0 and 1`:                {"objective": "1"},
+		`objective is "NaN"; write a share`:                              {"objective": "NaN"},
+		`objective is "99%"; write a share`:                              {"objective": "99%"},
 		"runbook: this is not a URL":                                     {"runbook": "javascript:alert(1)"},
 		"runbook has a placeholder; write the URL for this entity":       {"runbook": "https://w.example/{entity}"},
 	} {
@@ -31,7 +34,7 @@ func TestLabelsThatAlertsCannotHaveAreRefused(t *testing.T) {
 			t.Errorf("CheckLabels(%v) = %v, want an error with %s", labels, err, want)
 		}
 	}
-	if err := CheckLabels(map[string]string{"team": "payments", "severity": "info", "runbook": "https://w.example/orders", "cost_center": "é"}); err != nil {
+	if err := CheckLabels(map[string]string{"team": "payments", "severity": "info", "runbook": "https://w.example/orders", "objective": "0.999", "cost_center": "é"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"overdue/alert"
 	"overdue/internal/catalog"
 )
 
@@ -34,8 +35,18 @@ func (r *labelReader) desc(names ...string) *prometheus.Desc {
 		append([]string{"entity"}, names...), r.space)
 }
 
+// objective describes the one label that is a number.
+func (r *labelReader) objective() *prometheus.Desc {
+	return prometheus.NewDesc("overdue_entity_objective_ratio",
+		"The share of its deadlines that a queue or subscription should meet, from its label objective in monitor.entities. Absent without one.",
+		[]string{"entity"}, r.space)
+}
+
 // Describe implements prometheus.Collector.
-func (r *labelReader) Describe(ch chan<- *prometheus.Desc) { ch <- r.desc() }
+func (r *labelReader) Describe(ch chan<- *prometheus.Desc) {
+	ch <- r.desc()
+	ch <- r.objective()
+}
 
 // Collect implements prometheus.Collector.
 func (r *labelReader) Collect(ch chan<- prometheus.Metric) {
@@ -45,5 +56,8 @@ func (r *labelReader) Collect(ch chan<- prometheus.Metric) {
 			names, values = append(names, labelPrefix+name), append(values, labels[name])
 		}
 		ch <- prometheus.MustNewConstMetric(r.desc(names...), prometheus.GaugeValue, 1, values...)
+		if share := alert.Objective(labels); share > 0 {
+			ch <- prometheus.MustNewConstMetric(r.objective(), prometheus.GaugeValue, share, entity)
+		}
 	}
 }

@@ -198,7 +198,7 @@ var componentSettings = []*Setting{
 		Help: "Whether Overdue reports a missed deadline to the message's reply-to, a queue or topic of the same namespace."},
 	{Path: "monitor.entities[].labels", Kind: kindTexts,
 		Help: "Owner and severity of the queue or topic, such as `{team: payments, service: checkout, severity: warning}`: for its events, for notifications, and for the metric overdue_entity_labels. " +
-			"`severity` (critical, error, warning, info) and `runbook` (a URL) apply in place of those of the sinks. At most 16, of 200 bytes each."},
+			"`severity` (critical, error, warning, info) and `runbook` (a URL) apply in place of those of the sinks, `objective` (such as 0.999) to the service level. At most 16, of 200 bytes each."},
 	{Path: "monitor.entities[].subscriptions", Kind: kindList,
 		Help: "The subscriptions of the topic. The monitor checks each on its own. Needed only without the Manage right."},
 	{Path: "monitor.entities[].subscriptions[].name", Kind: kindEntity, need: true,
