@@ -51,3 +51,22 @@ func TestEventIsAValidCloudEvent(t *testing.T) {
 		t.Errorf("data (-want +got):\n%s", diff)
 	}
 }
+
+// A companion can be written by anybody who may send to the monitor queue.
+func TestANoticeIsABlindTime(t *testing.T) {
+	for notice, want := range map[string]bool{
+		`{"from":"2026-01-31T12:00:00Z","to":"2026-01-31T12:02:00Z","reason":"r","deadlines":1,"entities":[]}`: true,
+		`{"from":"2026-01-31T12:02:00Z","to":"2026-01-31T12:00:00Z"}`:                                          false,
+		`{"from":1}`: false,
+		`{}`:         false,
+		``:           false,
+	} {
+		if got := IsBlind([]byte(notice)); got != want {
+			t.Errorf("%s is a blind time: %t, want %t", notice, got, want)
+		}
+		e := EventOf("overdue.test", "overdue-monitor", &scheduler.Reference{MessageID: "host-1"}, &scheduler.Missed{Type: alert.TypeBlind, Notice: []byte(notice)})
+		if isTold := e.Blind != nil && e.Subject == "host-1" && e.Source == "sb://overdue.test"; isTold != want {
+			t.Errorf("%s is the event %+v", notice, e)
+		}
+	}
+}
