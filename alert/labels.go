@@ -46,7 +46,7 @@ func CheckLabels(labels map[string]string) error {
 		case !labelName.MatchString(name) || len(name) > maxLabelName || strings.HasPrefix(name, "__"):
 			return fmt.Errorf("%.60q is not a name; use letters, digits and '_', and no digit or \"__\" in front", name)
 		case labelOf[name] != nil || slices.Contains(reservedLabels, name):
-			return fmt.Errorf("Overdue sets %s itself; use another name", name)
+			return fmt.Errorf("%s is set by Overdue itself; use another name", name)
 		case value == "" || len(value) > maxLabelValue || !utf8.ValidString(value):
 			return fmt.Errorf("the value of %s is not UTF-8 of 1 to %d bytes", name, maxLabelValue)
 		}

@@ -191,35 +191,9 @@ func newQueuesView(v *view, lines []*line, o *overviewOptions) (q queuesView) {
 		}
 	}
 	for i, c := range columns {
-		h := queueHead{Name: c.name, Class: class(i, "n"), Link: Path + "?" + o.values(c.key) + "#by-entity"}
-		if c == by {
-			h.Sorted = "descending"
-			if reverse != (i == 0) {
-				h.Sorted = "ascending"
-			}
-			if !reverse {
-				h.Link = Path + "?" + o.values("-"+c.key) + "#by-entity"
-			}
-		}
-		q.Heads = append(q.Heads, h)
+		q.Heads = append(q.Heads, headOf(i, c, c == by, reverse, o))
 	}
-	// Names go up, numbers down: the largest is what somebody looks for. A queue without the number
-	// comes last either way.
-	slices.SortFunc(lines, func(a, b *line) int {
-		if by.key == "name" {
-			order := strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name))
-			if reverse {
-				return -order
-			}
-			return order
-		}
-		x, y := by.cell(a).order, by.cell(b).order
-		order := cmp.Compare(y, x) // NaN is less than any number
-		if reverse && !math.IsNaN(x) && !math.IsNaN(y) {
-			order = -order
-		}
-		return cmp.Or(order, strings.Compare(a.name, b.name))
-	})
+	slices.SortFunc(lines, func(a, b *line) int { return by.compare(a, b, reverse) })
 	q.NoDepth = true
 	for _, l := range lines {
 		q.NoDepth = q.NoDepth && !l.hasDepth
@@ -242,6 +216,40 @@ func newQueuesView(v *view, lines []*line, o *overviewOptions) (q queuesView) {
 		q.Rows = append(q.Rows, row)
 	}
 	return q
+}
+
+// headOf is the head of a column, which sorts by it, or the other way round if that is done already.
+func headOf(i int, c *queueColumn, isSorted, reverse bool, o *overviewOptions) queueHead {
+	h := queueHead{Name: c.name, Class: class(i, "n"), Link: Path + "?" + o.values(c.key) + "#by-entity"}
+	if !isSorted {
+		return h
+	}
+	h.Sorted = "descending"
+	if reverse != (i == 0) {
+		h.Sorted = "ascending"
+	}
+	if !reverse {
+		h.Link = Path + "?" + o.values("-"+c.key) + "#by-entity"
+	}
+	return h
+}
+
+// compare orders two queues by a column. Names go up, numbers down: the largest is the one that
+// somebody looks for. A queue without the number comes last either way.
+func (c *queueColumn) compare(a, b *line, reverse bool) int {
+	if c.key == "name" {
+		order := strings.Compare(strings.ToLower(a.name), strings.ToLower(b.name))
+		if reverse {
+			return -order
+		}
+		return order
+	}
+	x, y := c.cell(a).order, c.cell(b).order
+	order := cmp.Compare(y, x) // NaN is less than any number
+	if reverse && !math.IsNaN(x) && !math.IsNaN(y) {
+		order = -order
+	}
+	return cmp.Or(order, strings.Compare(a.name, b.name))
 }
 
 // class is that of the cells of a column.

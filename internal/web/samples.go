@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"overdue/internal/slack"
 )
@@ -114,67 +115,83 @@ func read(g prometheus.Gatherer) (*reading, error) {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			gauge := m.GetGauge().GetValue()
-			switch family.GetName() {
-			case "overdue_deadlines_total":
-				valueOf(r.entities, labels["entity"]).verdicts.count(labels["verdict"], m.GetCounter().GetValue())
-			case "overdue_entity_labels":
-				f := valueOf(r.entities, labels["entity"])
-				for _, name := range slices.Sorted(maps.Keys(labels)) {
-					if own, ok := strings.CutPrefix(name, "label_"); ok && own == "runbook" {
-						f.runbook = labels[name]
-					} else if ok {
-						f.labels = append(f.labels, own+"="+labels[name])
-					}
-				}
-			case "overdue_slot_sends_total":
-				valueOf(r.entities, labels["entity"]).verdicts.slots += m.GetCounter().GetValue()
-			case "overdue_outstanding_deadlines":
-				valueOf(r.entities, labels["entity"]).outstanding += gauge
-			case "overdue_deadline_lag_seconds":
-				f, h := valueOf(r.entities, labels["entity"]), m.GetHistogram()
-				f.lags, f.lagSum = h.GetSampleCount(), h.GetSampleSum()
-				for _, b := range h.GetBucket() {
-					f.buckets = append(f.buckets, bucket{b.GetUpperBound(), b.GetCumulativeCount()})
-				}
-			case "overdue_sends_total":
-				s := &valueOf(r.entities, labels["entity"]).sends
-				if result := labels["result"]; result == "refused" || result == "failed" {
-					s.refused += m.GetCounter().GetValue()
-				} else {
-					s.sent += m.GetCounter().GetValue()
-				}
-			case "overdue_sends_in_flight":
-				r.proxy, r.inFlight = true, gauge
-			case "overdue_sends_queued":
-				r.queued = gauge
-			case "overdue_journal_companions":
-				r.journal = &gauge
-			case "overdue_alerts_total":
-				s := valueOf(r.sinks, labels["sink"])
-				if labels["result"] == "ok" {
-					s.ok += m.GetCounter().GetValue()
-				} else {
-					s.failed += m.GetCounter().GetValue()
-				}
-			case "overdue_sink_failing":
-				valueOf(r.sinks, labels["sink"]).failing = gauge > 0
-			case "overdue_entity_missing":
-				if gauge > 0 {
-					r.missing = append(r.missing, labels["entity"])
-				}
-			case "overdue_config_restart_pending":
-				r.restart = append(r.restart, labels["setting"])
-			case "overdue_certificate_expiry_timestamp_seconds":
-				if gauge > 0 {
-					r.certificates[labels["use"]] = time.Unix(int64(gauge), 0)
-				}
-			case "overdue_history_dropped_total":
-				r.historyDropped = m.GetCounter().GetValue()
+			if _, isOfEntity := labels["entity"]; isOfEntity {
+				r.addOfEntity(family.GetName(), labels, m)
+			} else {
+				r.add(family.GetName(), labels, m)
 			}
 		}
 	}
 	return r, nil
+}
+
+// addOfEntity adds a series about a queue, a topic or a subscription.
+func (r *reading) addOfEntity(metric string, labels map[string]string, m *dto.Metric) {
+	name, count, gauge := labels["entity"], m.GetCounter().GetValue(), m.GetGauge().GetValue()
+	switch metric {
+	case "overdue_deadlines_total":
+		valueOf(r.entities, name).verdicts.count(labels["verdict"], count)
+	case "overdue_entity_labels":
+		f := valueOf(r.entities, name)
+		for _, key := range slices.Sorted(maps.Keys(labels)) {
+			if own, ok := strings.CutPrefix(key, "label_"); ok && own == "runbook" {
+				f.runbook = labels[key]
+			} else if ok {
+				f.labels = append(f.labels, own+"="+labels[key])
+			}
+		}
+	case "overdue_slot_sends_total":
+		valueOf(r.entities, name).verdicts.slots += count
+	case "overdue_outstanding_deadlines":
+		valueOf(r.entities, name).outstanding += gauge
+	case "overdue_deadline_lag_seconds":
+		f, h := valueOf(r.entities, name), m.GetHistogram()
+		f.lags, f.lagSum = h.GetSampleCount(), h.GetSampleSum()
+		for _, b := range h.GetBucket() {
+			f.buckets = append(f.buckets, bucket{b.GetUpperBound(), b.GetCumulativeCount()})
+		}
+	case "overdue_sends_total":
+		s := &valueOf(r.entities, name).sends
+		if result := labels["result"]; result == "refused" || result == "failed" {
+			s.refused += count
+		} else {
+			s.sent += count
+		}
+	case "overdue_entity_missing":
+		if gauge > 0 {
+			r.missing = append(r.missing, name)
+		}
+	}
+}
+
+// add adds any other series.
+func (r *reading) add(metric string, labels map[string]string, m *dto.Metric) {
+	count, gauge := m.GetCounter().GetValue(), m.GetGauge().GetValue()
+	switch metric {
+	case "overdue_sends_in_flight":
+		r.proxy, r.inFlight = true, gauge
+	case "overdue_sends_queued":
+		r.queued = gauge
+	case "overdue_journal_companions":
+		r.journal = &gauge
+	case "overdue_alerts_total":
+		s := valueOf(r.sinks, labels["sink"])
+		if labels["result"] == "ok" {
+			s.ok += count
+		} else {
+			s.failed += count
+		}
+	case "overdue_sink_failing":
+		valueOf(r.sinks, labels["sink"]).failing = gauge > 0
+	case "overdue_config_restart_pending":
+		r.restart = append(r.restart, labels["setting"])
+	case "overdue_certificate_expiry_timestamp_seconds":
+		if gauge > 0 {
+			r.certificates[labels["use"]] = time.Unix(int64(gauge), 0)
+		}
+	case "overdue_history_dropped_total":
+		r.historyDropped = count
+	}
 }
 
 // valueOf returns the value of a name, and makes it if there is none.

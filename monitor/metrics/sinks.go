@@ -57,7 +57,9 @@ func (s *sinks) note(sink string, err error) {
 func (s *sinks) show(sink string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all[sink] = s.all[sink]
+	if _, known := s.all[sink]; !known {
+		s.all[sink] = refusal{}
+	}
 }
 
 // Describe implements [prometheus.Collector].

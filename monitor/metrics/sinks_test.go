@@ -43,13 +43,13 @@ func TestASinkFailsWhileItTakesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := New(nil, nil, nil)
+				m := New(nil, nil, nil, nil)
 				m.ShowSink("hook")
 				failures := 0
 				for _, s := range tt.steps {
 					time.Sleep(s.after)
 					m.Alert("hook", s.err)
-					if s.err == refused {
+					if errors.Is(s.err, refused) {
 						failures++
 					}
 				}

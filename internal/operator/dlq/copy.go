@@ -160,7 +160,8 @@ func (c *Copying) annotations(l *Letter) amqp.Raw {
 func (c *Copying) properties(place Place, l *Letter) (amqp.Raw, error) {
 	drops := func(name string) bool {
 		_, isEdited := c.Edits[name]
-		return lost[name] || isEdited || name == statesComplete && !(c.keepsDeadline() && l.statesCompletion())
+		isKept := name != statesComplete || c.keepsDeadline() && l.statesCompletion()
+		return lost[name] || isEdited || !isKept
 	}
 	b, start := amqp.BeginMap(nil)
 	pairs := 0
