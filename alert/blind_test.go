@@ -153,7 +153,7 @@ func TestNoGroupIsResolvedWhileBlind(t *testing.T) {
 	}
 }
 
-// A blind time is over when it is told: only sinks with incidents hear of its end.
+// A blind time is over when it is reported: only sinks with incidents hear of its end.
 func TestABlindTimeIsToldOnce(t *testing.T) {
 	playGroups(t, nil, func(s *groupScene) {
 		e := blindEvent()

@@ -91,7 +91,7 @@ func (r refusals) Notified(_, _ string, _ time.Time, refused error) {
 	}
 }
 
-// A sink that asks for a pause refuses no event, however often it asks. Whoever counts gets to know.
+// A sink that asks for a pause refuses no event, however often it asks. The metrics count it.
 func TestRetryAfterIsNoAttempt(t *testing.T) {
 	shown, failed, paused := 0, 0, 0
 	playGroups(t, func(c *GroupsConfig) { c.Tracker = refusals{n: &shown} }, func(s *groupScene) {

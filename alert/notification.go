@@ -72,8 +72,8 @@ func groupKey(source, sink, group string) string {
 }
 
 // severity is critical, error, warning or info. missed is the severity of a missed deadline, unless
-// the entity has one of its own; that of a deadline that is near, or of a blind time that is over, is
-// warning at most.
+// the entity has one of its own. A deadline that is near, and a blind time that is over, are warnings
+// at most.
 func (n Notification) severity(missed string) string {
 	if own := n.Labels[labelSeverity]; slices.Contains(severities, own) { // digests may come from outside
 		missed = own

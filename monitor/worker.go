@@ -56,7 +56,7 @@ type Config struct {
 	Adopt      []adopt.Entity        // entities whose messages get companions although no endpoint saw them
 
 	Judged metrics.Judged // gets each verdict; may be nil
-	// Lost is told how many messages of an entity lost their companions with a monitor queue that was
+	// Lost gets how many messages of an entity lost their companions with a monitor queue that was
 	// deleted, as far as this process wrote them, and with a negative number that so many have new
 	// ones. It may be nil.
 	Lost func(entity string, n int)

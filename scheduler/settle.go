@@ -90,7 +90,7 @@ func (s *Scheduler) Watches(entity, path string, r *Reference) bool {
 }
 
 // Waiting returns how many messages have companions on a monitor queue that are due after an
-// instant, by entity: as far as this process wrote them lately, and not as slots.
+// instant, by entity. It knows those that this process wrote lately, and not as slots.
 func (s *Scheduler) Waiting(queue string, after time.Time) map[string]int {
 	waiting := s.index.Waiting(after)
 	maps.DeleteFunc(waiting, func(entity string, _ int) bool { return s.queues.For(entity) != queue })

@@ -19,7 +19,7 @@ import (
 func (p *program) brokerCommand() *cobra.Command {
 	cmd := p.roleCommand(config.RoleBroker)
 	cmd.AddCommand(p.brokerBackupCommand())
-	addHidden(cmd, p.brokerCheckCommand()) // for whoever restores a copy, and the page about that names it
+	addHidden(cmd, p.brokerCheckCommand()) // for those who restore a copy, and the page about that names it
 	return cmd
 }
 

@@ -27,8 +27,8 @@ import (
 
 const (
 	lookInterval = time.Second
-	lookTimeout  = 3 * time.Second // of all that one look waits for
-	// frozenAfter is how far apart two looks are of a process that did not run. It is longer than
+	lookTimeout  = 3 * time.Second // of one check
+	// frozenAfter is how far apart two checks are of a process that did not run. It is longer than
 	// lookInterval and lookTimeout together, on a machine that is busy.
 	frozenAfter = 10 * time.Second
 	// minBlind is for how long a monitor that harmed no deadline must have been blind to speak of it.
@@ -36,8 +36,8 @@ const (
 	// lateAfter is how late a miss is found that counts as late: far beyond the lag of a monitor that
 	// sees.
 	lateAfter = 5 * time.Second
-	// settleTime is for how long nothing must have become known of the deadlines of a blind time, so
-	// that the rest of them needs no waiting for, and maxSettleTime how long that is waited for.
+	// A blind time is reported once nothing has become known of its deadlines for settleTime, or after
+	// maxSettleTime.
 	settleTime    = 15 * time.Second
 	maxSettleTime = 5 * time.Minute
 	// maxBlindNames bounds the entities of a blind time: writers to the monitor queue choose names.
@@ -158,8 +158,8 @@ func (s *sight) run(ctx context.Context) error {
 	}
 }
 
-// look notices that sight is lost or regained. It returns what there is to tell of a blind time that
-// is over.
+// look notices that sight is lost or regained. It returns a blind time that is over and is to be
+// reported.
 func (s *sight) look(now time.Time) *alert.Blind {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,8 +201,8 @@ func (s *sight) obstacle() (reason string, queues []string) {
 	return reasonNotReceived, missing
 }
 
-// noticeFreezeLocked notices that this process did not run since the last look. What comes for its
-// deadlines is not counted before.
+// noticeFreezeLocked notices that this process did not run since the last check. Verdicts that
+// come now count for the time in which it did not.
 func (s *sight) noticeFreezeLocked(now time.Time) {
 	if now.Sub(s.looked) >= frozenAfter { // on the monotonic clock
 		s.loseLocked(s.looked, reasonFrozen, nil)
@@ -211,7 +211,7 @@ func (s *sight) noticeFreezeLocked(now time.Time) {
 }
 
 // loseLocked notes that nothing is received from queues since an instant; nil queues are all of
-// them. A blind time goes on if it is not told yet.
+// them. A blind time goes on if it is not reported yet.
 func (s *sight) loseLocked(from time.Time, reason string, queues []string) {
 	s.groups.Lose()
 	if s.span == nil {
@@ -290,7 +290,7 @@ func (s *sight) lost(entity string, n int) {
 		s.span.found(entity, -n)
 		return
 	}
-	if s.span == nil { // the queue was missing between two looks
+	if s.span == nil { // the queue was missing between two checks
 		s.loseLocked(s.looked, reasonNotReceived, s.queues.Names())
 		s.span.to, s.span.touched = now, now
 	}
@@ -325,8 +325,8 @@ func (b *blindSpan) add(entity string, more alert.BlindCounts) {
 	b.counts[entity] = c
 }
 
-// blindLocked returns what there is to tell of the blind time, by the clock of the broker. nil: it
-// is not worth a word, and is over.
+// blindLocked returns the blind time as it is to be reported, by the clock of the broker. nil: it is
+// not worth a word, and is over.
 func (s *sight) blindLocked(now time.Time) *alert.Blind {
 	span := s.span
 	broker := s.scheduler.Now().Time
@@ -358,7 +358,7 @@ func (s *sight) regainLocked(now time.Time) {
 	s.history.Saw(now)
 }
 
-// tell notifies of a blind time. If that fails, the next look tries again, or finds that sight is
+// tell notifies of a blind time. If that fails, the next check tries again, or finds that sight is
 // lost again.
 func (s *sight) tell(ctx context.Context, b alert.Blind) {
 	e := alert.NewBlind(s.namespace, s.host, b)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// gatherTime is how long a monitor waits for what the others have to tell of the same blind time,
+	// gatherTime is how long a monitor waits for the counts of the others in the same blind time,
 	// and turnTime how long it waits for its turn then.
 	gatherTime = 20 * time.Second
 	turnTime   = 40 * time.Second
@@ -28,7 +28,7 @@ const (
 // errNotYet says that the other monitors are waited for.
 var errNotYet = errors.New("waiting for what other monitors tell of the same blind time")
 
-// A blindFleet has the monitors that share a Redis tell of a blind time once, with the sums of all.
+// A blindFleet has the monitors that share a Redis report a blind time once, with the sums of all.
 type blindFleet struct {
 	pool alert.Pool
 

@@ -230,7 +230,7 @@ func TestAShortBlindTimeIsToldIfItHarmedADeadline(t *testing.T) {
 	}
 }
 
-// What is still on the work queues gets new companions. The others are lost.
+// Messages that are still on the work queues get new companions. The others are lost.
 func TestAMonitorQueueThatIsDeletedIsTold(t *testing.T) {
 	playBlind(t, func(s *blindScene) {
 		s.start()
@@ -254,7 +254,7 @@ func TestAFrozenProcessSpeaksOfTheDeadlinesThatItFound(t *testing.T) {
 		playBlind(t, func(s *blindScene) {
 			s.start()
 			s.sight.mu.Lock()
-			s.sight.looked = s.sight.looked.Add(-time.Minute) // as after a minute without a look
+			s.sight.looked = s.sight.looked.Add(-time.Minute) // as after a minute without a check
 			s.sight.mu.Unlock()
 			for range n {
 				s.sight.judged("orders", "met", s.clock.scheduler.Now().Time.Add(-30*time.Second), 0)
@@ -272,7 +272,7 @@ func TestAFrozenProcessSpeaksOfTheDeadlinesThatItFound(t *testing.T) {
 	}
 }
 
-// A consumer that holds a message may do so for long. The rest is told after five minutes.
+// A consumer that holds a message may do so for long. The rest is reported after five minutes.
 func TestABlindTimeIsToldSoFar(t *testing.T) {
 	playBlind(t, func(s *blindScene) {
 		s.start()
@@ -318,7 +318,7 @@ func (p *memoryPool) Release(_ context.Context, _, note string) error {
 	return nil
 }
 
-// Monitors that share a Redis tell of a blind time once, with the sums of all.
+// Monitors that share a Redis report a blind time once, with the sums of all.
 func TestAFleetTellsOfABlindTimeOnce(t *testing.T) {
 	playBlind(t, func(s *blindScene) {
 		pool := &memoryPool{parts: map[string]string{}}
@@ -342,7 +342,7 @@ func TestAFleetTellsOfABlindTimeOnce(t *testing.T) {
 		if host := s.told()[0].Subject; !strings.HasSuffix(host, ", another") {
 			t.Errorf("told of %s, want both hosts", host)
 		}
-		// The other one comes late: its part is told.
+		// The other one comes late: its part is reported.
 		late := &blindFleet{pool: pool, part: "other", added: time.Now().Add(-gatherTime), to: other.To}
 		if _, isOurs, err := late.join(t.Context(), alert.NewBlind("broker.test", "another", other)); isOurs || err != nil {
 			t.Errorf("the other monitor tells it again: %t, %v", isOurs, err)

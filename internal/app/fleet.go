@@ -43,7 +43,7 @@ type fleet struct {
 func (p *Process) startFleet(admin string) {
 	host, err := os.Hostname()
 	if err != nil {
-		host = "unknown" // no machine without a name can be told from others
+		host = "unknown" // machines without a name look alike
 	}
 	f := &fleet{
 		environment: p.environment,

@@ -122,7 +122,7 @@ func fresh(ctx context.Context, c redis.UniversalClient, hash string, age time.D
 }
 
 // presentScript returns the time by the clock of Redis, then the values of a hash, with the times
-// when they were put. What was put longer ago than an age goes to a list, which follows.
+// when they were put. Values that are older than an age go to a list, which follows.
 //
 //	KEYS[1] the hash · KEYS[2] the list · ARGV[1] the age in ms · ARGV[2] the bound of the list · ARGV[3] its life in ms
 var presentScript = redis.NewScript(`

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package slack measures how much time was left before their deadlines when messages were settled,
-// how long after their enqueue that was, and which share of the time to the deadline. The first says
-// how near the deadlines are, the second which deadline would have been met, and the third is the
-// same scale for all queues.
+// and how long after their enqueue that was. The first says how near the deadlines are, the second
+// which deadline would have been met. The used share of the time to the deadline is on one scale for
+// all queues.
 //
 // A [Meter] counts in histograms of Prometheus. Their classic buckets are for people who scrape
 // them; dashboard and history read the native ones of the first two, which are narrow.

@@ -419,7 +419,7 @@ func TestAnActionThatFailsSaysWhy(t *testing.T) {
 	})
 }
 
-// The log names a person, whom the reverse proxy names where there is one, and else whoever acts.
+// The log names a person, by the reverse proxy where there is one, and else as the form states.
 func TestAnActionNamesAPersonAndAReason(t *testing.T) {
 	withActions(t, func(s *actionScene) {
 		s.expire("orders", numbered(2)...)

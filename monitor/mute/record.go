@@ -26,10 +26,10 @@ import (
 const (
 	// freshness is how old the last look may be for an event that is to be notified.
 	freshness = 10 * time.Second
-	// lookTimeout is how long an event waits for a look. Then it is notified: one too many is better than
+	// lookTimeout is how long an event waits for a check. Then it is notified: one too many is better than
 	// one too few.
 	lookTimeout = 2 * time.Second
-	// lookInterval is how often Run looks, for the metrics, and so that the next look is short.
+	// lookInterval is how often Run looks, for the metrics, and so that the next check is short.
 	lookInterval = time.Minute
 )
 
@@ -169,7 +169,7 @@ func (r *Record) last(maxAge time.Duration) (err error, isFresh bool) {
 	return r.err, !r.tried.IsZero() && time.Since(r.tried) < maxAge
 }
 
-// end notes how a look ended, and forgets what is over.
+// end notes how a check ended, and forgets what is over.
 func (r *Record) end(err error) error {
 	if err != nil {
 		err = fmt.Errorf("mute: read the mutes of %s: %w", r.cfg.Queue, err)
@@ -277,7 +277,7 @@ func (r *Record) Set(ctx context.Context, m Mute, span time.Duration) (Mute, err
 		return m, ErrNotMuted
 	}
 	m.Since = now.Time
-	if !m.Since.After(former.Since) { // the clock of whoever stated it was ahead
+	if !m.Since.After(former.Since) { // the clock of the process that stated it was ahead
 		m.Since = former.Since.Add(time.Millisecond)
 	}
 	m.Until = m.Since.Add(span)

@@ -117,7 +117,7 @@ func TestNothingIsMutedWhileTheNotesCannotBeRead(t *testing.T) {
 	})
 }
 
-// A look goes on where the last one ended, also where that one had no time to reach the end.
+// A check goes on where the last one ended, also where that one had no time to reach the end.
 func TestALookReadsOn(t *testing.T) {
 	play(t, func(s *scene) {
 		s.companions(5000)
@@ -172,7 +172,7 @@ func TestMutesOfAMonitorQueueThatWasRecreated(t *testing.T) {
 	})
 }
 
-// Whoever may write to the monitor queue can leave any number of notes there.
+// A process that may write to the monitor queue can leave any number of notes there.
 func TestMutesAreBounded(t *testing.T) {
 	play(t, func(s *scene) {
 		s.set("orders", time.Hour)

@@ -52,7 +52,7 @@ func New(cfg Config) *Notifier {
 	n := &Notifier{
 		cfg:    cfg,
 		log:    cfg.Log,
-		looks:  line{limit: 1}, // the first looks for all that wait
+		looks:  line{limit: 1}, // the first one is for all that wait
 		claims: line{limit: maxAttempts},
 	}
 	n.sinks.Store(&[]sink{})

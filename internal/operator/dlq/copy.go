@@ -24,7 +24,7 @@ const (
 // Copying says how copies differ from their dead letters, beside the marks of a dead letter, which
 // all of them lose. The zero value keeps the rest.
 //
-// A copy has the deadline that its message had, counted anew from when the copy is enqueued, and
+// A copy has the deadline that its message had, counted again from when the copy is enqueued, and
 // with a Delay from when it becomes available. That is its time to live, and the time from the
 // message's enqueued-time to the deadline that it stated. A deadline that was over by then, or that
 // cannot be read, is left out. With NoDeadline, Within or TTL the copy has nothing of all this.
@@ -61,7 +61,7 @@ func (c *Copying) Check(within, ttl, delay string) error {
 	return nil
 }
 
-// lost are the application properties that a copy does not have, or that are written anew.
+// lost are the application properties that a copy does not have, or that are written again.
 var lost = map[string]bool{
 	deadLetterReason: true, deadLetterDescription: true,
 	statesDeadline: true, statesWithin: true, statesExpiry: true,

@@ -197,7 +197,7 @@ func TestDurationsOfCopiesAreChecked(t *testing.T) {
 	}
 }
 
-// What one dead letter does not take changes none of them, also where others are copied before it.
+// An edit that one dead letter does not take changes none of them, also where others come before it.
 func TestEditsAreCheckedBeforeAnythingIsCopied(t *testing.T) {
 	play(t, func(s *scene) {
 		s.dead(250)

@@ -214,7 +214,7 @@ func TestListGroupsByReason(t *testing.T) {
 	})
 }
 
-// What one dead letter does not take changes none of them.
+// An edit that one dead letter does not take changes none of them.
 func TestEditsAreCheckedBeforeAnythingIsChanged(t *testing.T) {
 	setup(t, 2, func(t *testing.T, s *scene) {
 		journal := filepath.Join(t.TempDir(), "journal.db")
