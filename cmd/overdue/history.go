@@ -251,7 +251,7 @@ func showFleet(ctx context.Context, p *program, addr string, q historyQuery) err
 			for _, n := range r.Outstanding {
 				outstanding += n
 			}
-			t.Add(r.Host+r.Admin[max(0, strings.LastIndexByte(r.Admin, ':')):], r.Role, r.Version, shortSpan(max(0, now.Sub(r.Seen)).Truncate(time.Second))+" ago",
+			t.Add(r.Place(), r.Role, r.Version, shortSpan(max(0, now.Sub(r.Seen)).Truncate(time.Second))+" ago",
 				shortSpan(r.Seen.Sub(r.Started).Truncate(time.Second)), outstanding, state)
 		}
 		var b bytes.Buffer

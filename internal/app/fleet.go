@@ -175,7 +175,7 @@ func (f *fleet) forPages(ctx context.Context) (web.Fleet, error) {
 	for _, p := range read.Processes {
 		shown := web.FleetProcess{
 			ID:       p.ID,
-			Host:     p.Host,
+			Host:     p.Place(),
 			Role:     p.Role,
 			Version:  p.Version,
 			Started:  p.Started,

@@ -47,6 +47,11 @@ type Process struct {
 	Gone bool      `json:"gone,omitempty"` // it has not reported lately, and did not say that it ends
 }
 
+// Place tells processes of one host apart, by the ports of their admin ports.
+func (p *Process) Place() string {
+	return p.Host + p.Admin[max(0, strings.LastIndexByte(p.Admin, ':')):]
+}
+
 // A Fleet is what the processes say together.
 type Fleet struct {
 	Processes   []Process        `json:"processes"`   // by host and role; those that are gone come last
