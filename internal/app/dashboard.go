@@ -19,7 +19,7 @@ import (
 // startDashboard makes the dashboard of the admin port. Everything that it shows has to be there.
 func (p *Process) startDashboard() {
 	s := web.Source{
-		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Checks: p.checks,
+		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Ready: p.readyChecks, Checks: p.outboundChecks,
 		State:    func() string { return string(p.life.State()) },
 		Settings: func() any { return p.current().Sources.Redacted() },
 	}

@@ -69,13 +69,22 @@ func (e *environment) addOutbound(name string, ok func(context.Context) error) {
 	e.admin.Outbound = append(e.admin.Outbound, adminport.Check{Name: name, OK: ok})
 }
 
-// checks makes the checks of /readyz and /healthz/outbound, and those of the sinks.
-func (e *environment) checks(ctx context.Context) (results []web.Check) {
-	all := slices.Concat(e.admin.Ready, e.admin.Outbound)
+// readyChecks are the checks of /readyz, for the dashboard.
+func (e *environment) readyChecks() []web.Check {
+	return shown(adminport.Ask(context.Background(), e.admin.Ready)) // they answer at once
+}
+
+// outboundChecks are those of /healthz/outbound, likewise.
+func (e *environment) outboundChecks(ctx context.Context) []web.Check {
+	all := e.admin.Outbound
 	if sinks := e.admin.Sinks.Load(); sinks != nil {
-		all = append(all, *sinks...)
+		all = slices.Concat(all, *sinks)
 	}
-	outcomes := adminport.Ask(ctx, all)
+	return shown(adminport.Ask(ctx, all))
+}
+
+// shown is how the dashboard shows outcomes.
+func shown(outcomes []adminport.Outcome) (results []web.Check) {
 	isDown := slices.ContainsFunc(outcomes, func(o adminport.Outcome) bool {
 		return slices.Contains(namespaceReasons, adminport.ReasonOf(o.Err))
 	})

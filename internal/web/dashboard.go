@@ -40,7 +40,8 @@ type Source struct {
 	Role, Version string
 	State         func() string
 	Metrics       prometheus.Gatherer
-	Checks        func(context.Context) []Check // may go out, and returns when the context ends
+	Ready         func() []Check                // as /readyz has them, at once
+	Checks        func(context.Context) []Check // the others: may go out, and returns when the context ends
 	Settings      func() any                    // in force, without secrets
 	Canary        string                        // the queue of the canary, which is not shown; "" without one
 

@@ -32,6 +32,7 @@ type scene struct {
 	registry    *prometheus.Registry
 	history     *history.History
 
+	ready   []Check
 	mu      sync.Mutex
 	results []Check
 	asked   int
@@ -50,6 +51,7 @@ func setup(t *testing.T, change ...func(*Source)) *scene {
 	r.MustRegister(s.lag, s.outstanding, s.deliveries)
 	source := Source{
 		Role: "run", Version: "v1.2.3", State: func() string { return "serving" }, Metrics: r, Missed: s.history.Find,
+		Ready:    func() []Check { return s.ready },
 		Checks:   s.answer,
 		Settings: func() any { return map[string]any{"monitorQueue": "overdue"} },
 	}
@@ -334,4 +336,22 @@ func TestMetricsThatCannotBeReadAreAnError(t *testing.T) {
 	if w := s.get(Path); w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "cannot be shown: read the metrics") {
 		t.Errorf("GET %s = %d %q, want 500 that says why", Path, w.Code, w.Body)
 	}
+}
+
+// A page that somebody opens in an outage says so at once, before any check that goes out has ended.
+func TestTheFirstPageOfAnOutageSaysSo(t *testing.T) {
+	s := setup(t)
+	s.ready = []Check{{Name: "upstream", Failed: true, Message: "the namespace does not answer"}}
+	wantText(t, s.get(Path).Body.String(), "1 thing is not well", "upstream: the namespace does not answer")
+}
+
+// Checks that ended long ago do not say that all is well.
+func TestOldChecksSayNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		s.ask(t.Context())
+		wantText(t, s.get(Path).Body.String(), "All is well")
+		time.Sleep(checksLast)
+		wantText(t, s.get(Path).Body.String(), "The checks are not finished yet")
+	})
 }

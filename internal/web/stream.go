@@ -26,6 +26,8 @@ const (
 	// dashboard. None are made for nobody.
 	checkInterval = 10 * time.Second
 	checkTimeout  = 3 * time.Second
+	// checksLast is for how long an answer says that all is well.
+	checksLast = 30 * time.Second
 )
 
 // Run takes samples, makes checks while somebody views the dashboard, and runs actions. It ends

@@ -95,7 +95,10 @@ func (d *Dashboard) view(o overviewOptions) (*view, error) {
 	}
 	k := d.known()
 	v.Unknown = unknownRows(k.unknown, now)
-	v.Checks, v.Checked = k.checks, !k.at.IsZero()
+	v.Checks, v.Checked = d.source.Ready(), now.Sub(k.at) < checksLast
+	if v.Checked {
+		v.Checks = slices.Concat(v.Checks, k.checks)
+	}
 	v.Fleet = d.fleetView(k, now)
 	if b := d.source.Broker; b != nil && b.Alone {
 		v.BrokerAlone = true
