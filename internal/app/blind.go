@@ -373,11 +373,11 @@ func (s *sight) tell(ctx context.Context, b alert.Blind) {
 	case errors.Is(err, errNotYet):
 		return
 	case err != nil:
-		s.log.Warn("blind time not told yet, trying again", zap.Error(err))
+		s.log.Warn("blind time not reported yet, trying again", zap.Error(err))
 		return
 	}
 	if s.fleet != nil && isOurs {
-		s.fleet.told(ctx)
+		s.fleet.end(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

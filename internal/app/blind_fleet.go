@@ -21,12 +21,12 @@ const (
 	turnTime   = 40 * time.Second
 	// blindGroup is the group of the pool.
 	blindGroup = "\x00blind"
-	// maxToldParts is how many parts a note names: more than there are monitors.
-	maxToldParts = 200
+	// maxNotedParts is how many parts a note names: more than there are monitors.
+	maxNotedParts = 200
 )
 
 // errNotYet says that the other monitors are waited for.
-var errNotYet = errors.New("waiting for what other monitors tell of the same blind time")
+var errNotYet = errors.New("waiting for the counts of other monitors in the same blind time")
 
 // A blindFleet has the monitors that share a Redis report a blind time once, with the sums of all.
 type blindFleet struct {
@@ -35,18 +35,18 @@ type blindFleet struct {
 	part  string    // of this monitor; "" = none is added
 	added time.Time // when it was
 	to    time.Time // the end of the blind time that it is about
-	next  blindNote // what told leaves behind
+	next  blindNote // what end leaves behind
 }
 
-// A blindNote is what the monitors have told.
+// A blindNote is what the monitors have reported.
 type blindNote struct {
 	Until time.Time // the end of the latest blind time
 	Parts []string  // of the latest
 }
 
-// join adds e to what the other monitors tell. Once it is the turn of this one, it returns all that
-// there is to tell. isOurs is false if another monitor has told it. Without Redis each monitor speaks
-// for itself.
+// join adds e to the reports of the other monitors. Once it is the turn of this one, it returns the
+// sum. isOurs is false if another monitor has reported it. Without Redis each monitor speaks for
+// itself.
 func (f *blindFleet) join(ctx context.Context, e alert.Event) (all alert.Event, isOurs bool, err error) {
 	now := time.Now()
 	if f.part == "" || e.Blind.To.Sub(f.to).Abs() > time.Second { // the broker's clock is known to be a little different each time
@@ -71,14 +71,14 @@ func (f *blindFleet) join(ctx context.Context, e alert.Event) (all alert.Event, 
 	case err != nil || !mine:
 		return e, true, nil
 	}
-	var told blindNote
-	if json.Unmarshal([]byte(text), &told) != nil {
-		told = blindNote{} // there is none yet
+	var note blindNote
+	if json.Unmarshal([]byte(text), &note) != nil {
+		note = blindNote{} // there is none yet
 	}
-	isKnown := told.Until.After(e.Blind.From) && !e.Blind.IsHarmful()
-	f.next = told
-	if slices.Contains(told.Parts, f.part) || isKnown {
-		f.told(ctx)
+	isKnown := note.Until.After(e.Blind.From) && !e.Blind.IsHarmful()
+	f.next = note
+	if slices.Contains(note.Parts, f.part) || isKnown {
+		f.end(ctx)
 		return e, false, nil
 	}
 	f.next.Parts = append(f.next.Parts, f.part)
@@ -94,12 +94,12 @@ func (f *blindFleet) join(ctx context.Context, e alert.Event) (all alert.Event, 
 	return e, true, nil
 }
 
-// told ends the turn. The next blind time is another one.
-func (f *blindFleet) told(ctx context.Context) {
+// end ends the turn. The next blind time is another one.
+func (f *blindFleet) end(ctx context.Context) {
 	f.part = ""
-	f.next.Parts = f.next.Parts[max(0, len(f.next.Parts)-maxToldParts):]
+	f.next.Parts = f.next.Parts[max(0, len(f.next.Parts)-maxNotedParts):]
 	if text, err := json.Marshal(f.next); err == nil {
-		// Otherwise the turn ends by itself, and another monitor may tell the same.
+		// Otherwise the turn ends by itself, and another monitor may report the same.
 		_ = f.pool.Release(ctx, blindGroup, string(text))
 	}
 }

@@ -132,12 +132,16 @@ func (f *fleet) report(ctx context.Context) {
 // Read returns the latest reports of all processes.
 func (f *fleet) Read(ctx context.Context) (redisstore.Fleet, error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if age := time.Since(f.read); age >= redisstore.ReportEvery/2 {
-		f.latest, f.err = f.view.Read(context.WithoutCancel(ctx)) // for others, too
-		f.read = time.Now()
+	latest, err, age := f.latest, f.err, time.Since(f.read)
+	f.mu.Unlock()
+	if age < redisstore.ReportEvery/2 {
+		return latest, err
 	}
-	return f.latest, f.err
+	latest, err = f.view.Read(context.WithoutCancel(ctx)) // for others, too
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.latest, f.err, f.read = latest, err, time.Now()
+	return latest, err
 }
 
 // answer answers the admin port: with this process alone where nobody knows of others.
