@@ -23,9 +23,9 @@ func (p *program) deadlinesCommand() *cobra.Command {
 	var o deadlines.ListOptions
 	cmd := &cobra.Command{
 		Use:   "deadlines [queue or topic]",
-		Short: "Show outstanding deadlines, the next ones first",
+		Short: "Show pending deadlines, the next ones first",
 		Long: "Reads the companions on the monitor queue, or in Redis if it keeps them, and shows for each queue and\n" +
-			"topic how many deadlines are outstanding and when the next one is due. With a queue or topic it lists\n" +
+			"topic how many deadlines are pending and when the next one is due. With a queue or topic it lists\n" +
 			"the next deadlines there. The companion of a slot names no messages, so slots are counted instead. With\n" +
 			"a Redis it also shows what all monitors together have in progress and saw missed.\n\n" +
 			"The command only peeks: it takes no locks and disturbs no consumer.",

@@ -139,7 +139,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w; %ssee %s --help", err, meant, cmd.CommandPath())
 }
 
-// completes tells shells which values a flag takes.
+// completes has shells complete the values of a flag.
 func completes(cmd *cobra.Command, flag string, values ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag is there, and has no completion yet

@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return err
 }
 
-// exitCode tells the error on stderr, one line for each mistake, and what to exit with.
+// exitCode writes the error to stderr, one line for each mistake, and returns what to exit with.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0

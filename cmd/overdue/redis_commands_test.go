@@ -78,7 +78,7 @@ func TestDeadlinesShowsTheFleet(t *testing.T) {
 		}
 		return out.String()
 	}
-	if got, want := deadlines(), "No deadlines are outstanding in overdue-monitor.\n\nNo monitor has reported to Redis lately.\n"; got != want {
+	if got, want := deadlines(), "No deadlines are pending in overdue-monitor.\n\nNo monitor has reported to Redis lately.\n"; got != want {
 		t.Errorf("before any monitor: %q, want %q", got, want)
 	}
 	for range 2 { // of two monitors

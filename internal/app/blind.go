@@ -152,7 +152,7 @@ func (s *sight) run(ctx context.Context) error {
 		}
 		looking, cancel := context.WithTimeout(ctx, lookTimeout)
 		if b := s.look(time.Now()); b != nil {
-			s.tell(looking, *b)
+			s.report(looking, *b)
 		}
 		cancel()
 	}
@@ -358,9 +358,9 @@ func (s *sight) regainLocked(now time.Time) {
 	s.history.Saw(now)
 }
 
-// tell notifies of a blind time. If that fails, the next check tries again, or finds that sight is
+// report notifies of a blind time. If that fails, the next check tries again, or finds that sight is
 // lost again.
-func (s *sight) tell(ctx context.Context, b alert.Blind) {
+func (s *sight) report(ctx context.Context, b alert.Blind) {
 	e := alert.NewBlind(s.namespace, s.host, b)
 	isOurs, err := true, error(nil)
 	if s.fleet != nil {

@@ -149,24 +149,24 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// told returns the events about blind times.
-func (s *blindScene) told() (told []alert.Event) {
+// reported returns the events about blind times.
+func (s *blindScene) reported() (all []alert.Event) {
 	s.sink.mu.Lock()
 	defer s.sink.mu.Unlock()
 	for _, e := range s.sink.events {
 		if e.Type == alert.TypeBlind {
-			told = append(told, e)
+			all = append(all, e)
 		}
 	}
-	return told
+	return all
 }
 
 // wantTold wants one event about a blind time of about that length.
 func (s *blindScene) wantTold(length time.Duration, reason string, counts map[string]alert.BlindCounts) {
 	s.Helper()
-	all := s.told()
+	all := s.reported()
 	if len(all) != 1 {
-		s.Fatalf("told %d times, want once: %+v", len(all), all)
+		s.Fatalf("reported %d times, want once: %+v", len(all), all)
 	}
 	b := all[0].Blind
 	if d := b.To.Sub(b.From); (d-length).Abs() > 20*time.Second || !strings.Contains(b.Reason, reason) || b.SoFar {
@@ -223,8 +223,8 @@ func TestAShortBlindTimeIsToldIfItHarmedADeadline(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			s.space.Net.Refuse(false)
 			time.Sleep(10 * time.Minute)
-			if got := len(s.told()); got != n {
-				t.Errorf("a blind time of 15 s that harms a deadline (%t) is told %d times, want %d", harms, got, n)
+			if got := len(s.reported()); got != n {
+				t.Errorf("a blind time of 15 s that harms a deadline (%t) is reported %d times, want %d", harms, got, n)
 			}
 		})
 	}
@@ -262,8 +262,8 @@ func TestAFrozenProcessSpeaksOfTheDeadlinesThatItFound(t *testing.T) {
 			}
 			time.Sleep(10 * time.Minute)
 			if n == 0 {
-				if got := s.told(); len(got) != 0 {
-					t.Errorf("told %+v although no deadline was found", got)
+				if got := s.reported(); len(got) != 0 {
+					t.Errorf("reported %+v although no deadline was found", got)
 				}
 				return
 			}
@@ -284,9 +284,9 @@ func TestABlindTimeIsToldSoFar(t *testing.T) {
 			s.sight.judged("orders", "", deadline, 0)
 			time.Sleep(10 * time.Second)
 		}
-		all := s.told()
+		all := s.reported()
 		if len(all) != 1 || !all[0].Blind.SoFar {
-			t.Fatalf("told %+v, want once, so far", all)
+			t.Fatalf("reported %+v, want once, so far", all)
 		}
 	})
 }
@@ -339,8 +339,8 @@ func TestAFleetTellsOfABlindTimeOnce(t *testing.T) {
 		s.wantTold(3*time.Minute, "did not answer", map[string]alert.BlindCounts{
 			"orders": {Deadlines: 3, Late: 2, Unknown: 1}, "bills": {Deadlines: 5},
 		})
-		if host := s.told()[0].Subject; !strings.HasSuffix(host, ", another") {
-			t.Errorf("told of %s, want both hosts", host)
+		if host := s.reported()[0].Subject; !strings.HasSuffix(host, ", another") {
+			t.Errorf("reported for %s, want both hosts", host)
 		}
 		// The other one comes late: its part is reported.
 		late := &blindFleet{pool: pool, part: "other", added: time.Now().Add(-gatherTime), to: other.To}

@@ -16,7 +16,7 @@ import (
 // embeddedNamespace is what metrics call the namespace of a process that brings its own.
 const embeddedNamespace = "embedded"
 
-// namespaceLabel is the label by which alerts tell namespaces apart. Prometheus has a label
+// namespaceLabel is the label by which alerts distinguish namespaces. Prometheus has a label
 // namespace of its own in Kubernetes.
 const namespaceLabel = "servicebus_namespace"
 

@@ -23,7 +23,7 @@ import (
 	"overdue/internal/testing/redistest"
 )
 
-// everyUse asks for all that is ever asked, with one process that tells another.
+// everyUse asks for all that is ever asked.
 func everyUse(ctx context.Context, s *Store) error {
 	notified, v := s.Notified(), s.View()
 	_, _, beginErr := notified.Begin(ctx, "event")

@@ -47,7 +47,7 @@ type Process struct {
 	Gone bool      `json:"gone,omitempty"` // it has not reported lately, and did not say that it ends
 }
 
-// Place tells processes of one host apart, by the ports of their admin ports.
+// Place distinguishes processes of one host, by the ports of their admin ports.
 func (p *Process) Place() string {
 	return p.Host + p.Admin[max(0, strings.LastIndexByte(p.Admin, ':')):]
 }

@@ -27,7 +27,7 @@ type ListOptions struct {
 	Limit  int    // how many of the next deadlines of Entity to name
 }
 
-// A Listing is what is outstanding. Its JSON form is the output of `overdue deadlines --json`.
+// A Listing is the deadlines with which no monitor has finished. Its JSON form is the output of `overdue deadlines --json`.
 type Listing struct {
 	MonitorQueue string     `json:"monitorQueue"`
 	Entities     []*Entity  `json:"entities"` // by name
@@ -42,7 +42,7 @@ type Listing struct {
 	Fleet *Fleet `json:"fleet,omitempty"` // nil without Redis
 }
 
-// An Entity is a queue or topic with outstanding deadlines.
+// An Entity is a queue or topic with such deadlines.
 type Entity struct {
 	Entity     string    `json:"entity"`
 	Companions int       `json:"companions"`
@@ -61,7 +61,7 @@ type Deadline struct {
 	SessionID string    `json:"sessionId,omitempty"`
 	Sent      time.Time `json:"sent"`
 	Stated    string    `json:"stated"`           // how it was stated, as in [scheduler.Reference]
-	Missed    bool      `json:"missed,omitempty"` // the message is expired, and the notification outstanding
+	Missed    bool      `json:"missed,omitempty"` // the message is expired, and sinks have yet to get its event
 }
 
 // Name is that of the message, see [address.MessageName], or "" if the deadline is that of any
@@ -73,7 +73,7 @@ func (d *Deadline) Name() string {
 	return address.MessageName(d.MessageID, d.Number)
 }
 
-// List reads the outstanding deadlines.
+// List reads the deadlines with which no monitor has finished.
 func List(ctx context.Context, s *Source, o ListOptions) (*Listing, error) {
 	r := &Listing{MonitorQueue: s.MonitorQueue, Entities: []*Entity{}}
 	byName := map[string]*Entity{}
@@ -190,7 +190,7 @@ func (r *Listing) WriteText(w io.Writer, now time.Time, width int) error {
 
 func (r *Listing) writeTables(b *bytes.Buffer, now time.Time, width int) {
 	if len(r.Entities) == 0 {
-		fmt.Fprintf(b, "No deadlines are outstanding in %s.\n", escape.Text(r.MonitorQueue))
+		fmt.Fprintf(b, "No deadlines are pending in %s.\n", escape.Text(r.MonitorQueue))
 		return
 	}
 	t := terminal.NewTable(width, "ENTITY:12", "DEADLINES", "SLOTS", "DUE", "NEXT DUE", "LAST DUE")

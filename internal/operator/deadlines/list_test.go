@@ -47,7 +47,7 @@ func TestListCountsCompanionsByEntity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
 		now := time.Now()
-		if got, want := s.listText(ListOptions{}, 0), "No deadlines are outstanding in overdue-monitor.\n"; got != want {
+		if got, want := s.listText(ListOptions{}, 0), "No deadlines are pending in overdue-monitor.\n"; got != want {
 			t.Errorf("without companions: %q, want %q", got, want)
 		}
 		bills := companionOf("b-1", now, time.Hour)
@@ -347,7 +347,7 @@ func TestListShowsTheRestWhenRedisDoesNotAnswer(t *testing.T) {
 	if got := s.list(ListOptions{}); got.Fleet == nil || got.Fleet.Error == "" {
 		t.Errorf("fleet %+v, want an error", got.Fleet)
 	}
-	if text := s.listText(ListOptions{}, 0); !strings.Contains(text, "No deadlines are outstanding in overdue-monitor.\n\nThe totals of all monitors are unknown: ") {
+	if text := s.listText(ListOptions{}, 0); !strings.Contains(text, "No deadlines are pending in overdue-monitor.\n\nThe totals of all monitors are unknown: ") {
 		t.Errorf("text:\n%s", text)
 	}
 	s.source.CompanionsInRedis = true
@@ -360,7 +360,7 @@ func TestTheListingCountsSeveralMonitorsAndMoreCompanions(t *testing.T) {
 	l := &Listing{MonitorQueue: monitorQueue, More: true, Fleet: &Fleet{Monitors: 2}}
 	s := &scene{T: t}
 	text := s.text(func(w io.Writer) error { return l.WriteText(w, time.Now(), 0) })
-	want := "No deadlines are outstanding in overdue-monitor.\n\n2 monitors reported to Redis. Their totals:\nThere are more companions: only the first 1000000 were read.\n"
+	want := "No deadlines are pending in overdue-monitor.\n\n2 monitors reported to Redis. Their totals:\nThere are more companions: only the first 1000000 were read.\n"
 	if text != want {
 		t.Errorf("text %q, want %q", text, want)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deadlines shows operators what Overdue knows of deadlines: [List] counts the outstanding
+// Package deadlines shows operators what Overdue knows of deadlines: [List] counts the pending
 // ones and names the next, [Explain] shows the history of one message. Both only peek, so they take
 // no lock and disturb no consumer.
 //

@@ -42,7 +42,7 @@ type Group struct {
 	Latest   time.Time `json:"latest"`
 }
 
-// maxReasons bounds the reasons that are told apart: senders and consumers make up their own.
+// maxReasons bounds the reasons that are counted apart: senders and consumers make up their own.
 const maxReasons = 1000
 
 // Examine reads the dead letters of a place, chooses up to most of those that fit and calls add

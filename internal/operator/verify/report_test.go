@@ -69,7 +69,7 @@ func TestAReportForAnIssueNamesNothing(t *testing.T) {
 	} {
 		for _, found := range []answer{refused("accepting a session", c.err), failed(fmt.Errorf("create the queue orders: %w", c.err))} {
 			r := &Result{ID: "session-filter", Certainty: ReliedOn}
-			r.tell(found)
+			r.set(found)
 			text := markdown(t, &Report{Tier: words, Results: []*Result{r}})
 			for _, s := range secrets {
 				if strings.Contains(text, s) {
@@ -85,7 +85,7 @@ func TestAReportForAnIssueNamesNothing(t *testing.T) {
 		}
 	}
 	r := &Result{}
-	r.tell(failed(fmt.Errorf("peek: %w", errHidden)))
+	r.set(failed(fmt.Errorf("peek: %w", errHidden)))
 	if r.public != string(errHidden) {
 		t.Errorf("what a trial has seen is %q in the report, want %q", r.public, errHidden)
 	}

@@ -55,15 +55,15 @@ func refused(request string, err error) answer {
 	}
 }
 
-// untold is the answer of a trial that could not tell.
-func untold(reason string) answer { return answer{verdict: Unknown, detail: reason} }
+// unclear is the answer of a trial that could not tell.
+func unclear(reason string) answer { return answer{verdict: Unknown, detail: reason} }
 
 // failed is the answer of a trial of which a step failed.
 func failed(err error) answer {
 	seen, creation := (observation)(""), (*creationError)(nil)
 	switch {
 	case errors.As(err, &seen):
-		return untold(string(seen))
+		return unclear(string(seen))
 	case errors.As(err, &creation):
 		return answer{
 			verdict: Unknown,

@@ -32,7 +32,7 @@ func cleanupAtOnce(t *trial) answer {
 	}
 	began := time.Now()
 	if left, _ := t.untilGone(q, 1, 2); len(left) > 1 {
-		return untold(string(errNoLetter))
+		return unclear(string(errNoLetter))
 	}
 	return otherwise("overdue messages left their queue %v after the receive was answered, or a little less", time.Since(began).Round(100*time.Millisecond))
 }
@@ -162,7 +162,7 @@ func deadLetterAtOnce(t *trial) answer {
 	// The live message behind it answers the receive.
 	t.send(q, mortal("overdue"), live("live"))
 	if left := t.clearAway(q, 2); len(left) > 1 {
-		return untold("it left its queue only after the receive was answered")
+		return unclear("it left its queue only after the receive was answered")
 	}
 	began := time.Now()
 	if len(t.peek(q+deadLetters, 1)) > 0 {

@@ -18,7 +18,7 @@ func releaseKeepsCount(t *trial) answer {
 	const times = 2
 	for range times {
 		if id := t.nudge(q); id == "" {
-			return untold(string(errNothingCame))
+			return unclear(string(errNothingCame))
 		}
 	}
 	page := t.peek(q, 1)
@@ -53,7 +53,7 @@ func peekShowsExpired(t *trial) answer {
 	case t.letter(q) == nil:
 		return otherwise("a message that had expired was in neither queue")
 	}
-	return untold("it went to the dead-letter queue although nobody had received")
+	return unclear("it went to the dead-letter queue although nobody had received")
 }
 
 func peekShowsLocked(t *trial) answer {
@@ -168,7 +168,7 @@ func forwardRenumbers(t *trial) answer {
 		}
 		t.wait(time.Second)
 	}
-	return untold("it was not forwarded within 10 s")
+	return unclear("it was not forwarded within 10 s")
 }
 
 func partitionNumbers(t *trial) (found answer) {

@@ -167,5 +167,5 @@ func activationRestamps(t *trial) answer {
 				"number %d before and %d after, enqueued %v after its time", numbers[0], m.SequenceNumber, m.EnqueuedTime.Sub(m.ScheduledEnqueueTime))
 		}
 	}
-	return untold(string(errNothingCame))
+	return unclear(string(errNothingCame))
 }

@@ -142,21 +142,21 @@ func Try(ctx context.Context, cfg Config, only ...string) (*Report, error) {
 // settle tries one assumption and removes its queues.
 func (r *Result) settle(ctx context.Context, cfg *Config, a *Assumption, prefix string) error {
 	if !a.Tried() {
-		r.tell(untold("not tried: " + a.untried))
+		r.set(unclear("not tried: " + a.untried))
 		return nil
 	}
 	t := &trial{ctx: ctx, cfg: cfg, prefix: prefix}
-	found := untold("there was no time for it")
+	found := unclear("there was no time for it")
 	if ctx.Err() == nil {
 		found = t.run(a.try)
 	}
-	r.tell(found)
+	r.set(found)
 	r.operations = t.operations
 	return t.remove()
 }
 
-// tell sets what was found.
-func (r *Result) tell(found answer) {
+// set notes what was found.
+func (r *Result) set(found answer) {
 	r.Verdict, r.Detail, r.public = found.verdict, found.detail, found.detail
 	if found.err == nil {
 		return
