@@ -78,6 +78,11 @@ func (d *Dashboard) well(v *view, k *known, r *reading, lines []*line, now time.
 			isWarn("#checks", "The certificate of %s expires %s", use, relative(end, now))
 		}
 	}
+	for _, l := range lines {
+		if l.today.missed > 0 && late[l.name] == 0 { // here; another process may have noticed them just now
+			isWarn(Path+"entity?"+values("name", l.name), "%s: %s missed today", l.name, number(l.today.missed))
+		}
+	}
 	for i := range v.Blind {
 		if b := v.Blind[i].data; now.Sub(b.To) < blindNotice {
 			isWarn("#blind-spans", "Blind from %s to %s: %s", clock(b.From), clock(b.To), b.Reason)

@@ -106,7 +106,8 @@ func TestTheFleetIsShownWhereThereIsOne(t *testing.T) {
 	})
 	s.ask(t.Context())
 	body := s.get(Path).Body.String()
-	wantText(t, body, `<th scope="row">host-1</th><td>monitor</td><td class="good">ready</td><td class="n wide">5</td>`, "elsewhere", "1,234 since 4 Mar 2026", "<strong>50\u00a0%</strong>")
+	wantText(t, body, `<th scope="row">host-1</th><td>monitor</td><td class="good">ready</td><td class="n wide">5</td>`, "elsewhere", "1,234 since 4 Mar 2026", "<strong>50\u00a0%</strong>",
+		"All works; 1 thing to look at", `<a href="/dashboard/entity?name=elsewhere">elsewhere: 2 missed today</a>`)
 	if strings.Contains(body, "this process alone") {
 		t.Error("the page of a fleet says that the process is alone")
 	}
