@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/broker/directory"
+	"overdue/internal/broker/queue"
 	"overdue/internal/broker/store"
 	"overdue/internal/config"
 )
@@ -30,6 +31,7 @@ type brokerDirectory struct {
 	path    string
 	store   *store.Store
 	began   time.Time // of the start that loads it
+	loaded  atomic.Bool
 	metrics *storeMetrics
 }
 
@@ -94,6 +96,7 @@ func (d *brokerDirectory) newBroker(cfg broker.Config) (*broker.Broker, error) {
 
 // logLoaded says what was found, and what the configuration wants to have otherwise.
 func (d *brokerDirectory) logLoaded(b *broker.Broker) {
+	d.loaded.Store(true)
 	took := time.Since(d.began)
 	d.metrics.loadSeconds.Set(took.Seconds())
 	for _, difference := range b.Differences() {
@@ -130,10 +133,18 @@ func (d *brokerDirectory) logTrouble(ctx context.Context) error {
 			d.log.Info("the broker's directory is written again", zap.String("directory", d.path))
 		case err != nil && !errors.Is(err, logged): // otherwise it has begun and ended
 			d.log.Error("the broker's directory cannot be written", zap.String("directory", d.path),
-				zap.String("error", directory.DescribeTrouble(d.path, err)))
+				zap.String("error", d.describe(err)))
 		}
 		logged = err
 	}
+}
+
+// describe says what trouble means for clients. Before the directory is loaded nobody is answered.
+func (d *brokerDirectory) describe(err error) string {
+	if errors.Is(err, queue.ErrNoRoom) && !d.loaded.Load() {
+		return fmt.Sprintf("the disk of %s is full: the broker does not start until there is room", d.path)
+	}
+	return directory.DescribeTrouble(d.path, err)
 }
 
 func (d *brokerDirectory) close(context.Context) error {
