@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,9 +29,7 @@ const (
 var deadlineProperties = []string{"overdue-deadline", "overdue-within", "overdue-complete-within"}
 
 const (
-	forwardTime   = 30 * time.Second // of one round, with the retries of the SDK
-	forwardRound  = 500              // messages in one round
-	forwardAtOnce = 32               // of those at the same time
+	forwardTime = 30 * time.Second // of one message, with the retries of the SDK
 	// complete receives dead letters from the head of their queue, where they are if all are
 	// forwarded. A dead letter behind more than searchDepth others stays.
 	searchDepth   = 200
@@ -64,18 +61,14 @@ type ForwardConfig struct {
 type Forward struct {
 	cfg ForwardConfig
 
-	mu      sync.Mutex
-	jobs    map[string]*forwarding   // in progress, by event
-	waiting map[string][]*forwarding // not begun, by entity; a key is present while run works on it
+	mu     sync.Mutex
+	copied map[string][]copied // to be completed, by entity; a key is present while run works on it
 }
 
-// forwarding is one message in progress.
-type forwarding struct {
-	event    Event
-	handling Handling
-	copied   bool          // the dead letter is to be completed
-	done     chan struct{} // closed when copied and err are final
-	err      error
+// copied is a dead letter of which there is a copy.
+type copied struct {
+	number int64
+	tried  chan struct{} // closed when its dead letter was completed, or not found
 }
 
 // NewForward makes a Forward.
@@ -86,18 +79,13 @@ func NewForward(cfg ForwardConfig) (*Forward, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	return &Forward{
-		cfg:     cfg,
-		jobs:    map[string]*forwarding{},
-		waiting: map[string][]*forwarding{},
-	}, nil
+	return &Forward{cfg: cfg, copied: map[string][]copied{}}, nil
 }
 
 // Name returns its name in companions and metrics.
 func (f *Forward) Name() string { return "forward" }
 
-// Alert returns once the message of e is forwarded and reported, as its entity requires. A caller
-// that gives up and calls again joins the work in progress.
+// Alert returns once the message of e is forwarded and reported, as its entity requires.
 func (f *Forward) Alert(ctx context.Context, e Event) error {
 	if e.Type != TypeMissed {
 		return nil
@@ -106,120 +94,94 @@ func (f *Forward) Alert(ctx context.Context, e Event) error {
 	if h == (Handling{}) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, forwardTime)
+	defer cancel()
+	isCopied, err := f.forward(ctx, e, h)
+	if err != nil || !isCopied {
+		return err
+	}
+	c := copied{e.Data.SequenceNumber, make(chan struct{})}
 	f.mu.Lock()
-	j := f.jobs[e.ID]
-	if j == nil {
-		j = &forwarding{event: e, handling: h, done: make(chan struct{})}
-		f.jobs[e.ID] = j
-		key := e.Data.Path()
-		_, running := f.waiting[key]
-		f.waiting[key] = append(f.waiting[key], j)
-		if !running {
-			go f.run(key)
-		}
-	}
+	path := e.Data.Path()
+	_, running := f.copied[path]
+	f.copied[path] = append(f.copied[path], c)
 	f.mu.Unlock()
-	select {
-	case <-j.done:
-		return j.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if !running {
+		go f.run(path)
 	}
+	select {
+	case <-c.tried:
+	case <-ctx.Done(): // it is forwarded
+	}
+	return nil
 }
 
-// run forwards the messages of one entity until none is left. Messages that arrive during a round
-// share the next one, since all of them leave the same dead-letter queue.
-func (f *Forward) run(key string) {
-	// Forwarded dead letters not found yet, mostly because they are behind others of the next round.
+// run completes the dead letters of one entity until none is left. Those that are copied meanwhile
+// are completed together, since all of them leave the same dead-letter queue.
+func (f *Forward) run(path string) {
+	// Dead letters not found yet, mostly because they are behind others that are forwarded next.
 	incomplete := map[int64]bool{}
 	for {
 		f.mu.Lock()
-		if len(f.waiting[key]) == 0 && len(incomplete) > 0 {
+		if len(f.copied[path]) == 0 && len(incomplete) > 0 {
 			f.mu.Unlock()
 			time.Sleep(searchWait) // those in front may be forwarded by then
 			f.mu.Lock()
 		}
-		jobs := f.waiting[key]
-		if len(jobs) == 0 && len(incomplete) == 0 {
-			delete(f.waiting, key)
+		next := f.copied[path]
+		if len(next) == 0 && len(incomplete) == 0 {
+			delete(f.copied, path)
 			f.mu.Unlock()
 			return
 		}
-		jobs = jobs[:min(len(jobs), forwardRound)]
-		f.waiting[key] = slices.Clone(f.waiting[key][len(jobs):])
+		f.copied[path] = nil
 		f.mu.Unlock()
 		before := len(incomplete)
-		f.round(key, jobs, incomplete)
-		if len(jobs) == 0 && len(incomplete) == before || len(incomplete) > maxIncomplete {
+		for _, c := range next {
+			incomplete[c.number] = true
+		}
+		if err := f.complete(path, incomplete); err != nil {
+			f.cfg.Log.Debug("dead letters not completed yet", zap.String("work_queue", path), zap.Error(err))
+		}
+		if len(next) == 0 && len(incomplete) == before || len(incomplete) > maxIncomplete {
 			f.cfg.Log.Warn("dead letters forwarded but not completed: they are behind others, or cannot be received",
-				zap.String("work_queue", key), zap.Int("messages", len(incomplete)))
+				zap.String("work_queue", path), zap.Int("messages", len(incomplete)))
 			clear(incomplete)
 		}
-		f.mu.Lock()
-		for _, j := range jobs {
-			delete(f.jobs, j.event.ID)
-		}
-		f.mu.Unlock()
-		for _, j := range jobs {
-			close(j.done)
+		for _, c := range next {
+			close(c.tried)
 		}
 	}
 }
 
-// round forwards and reports, and then completes the dead letters of this and earlier rounds. Those
-// that it does not find stay in incomplete.
-func (f *Forward) round(key string, jobs []*forwarding, incomplete map[int64]bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), forwardTime)
-	defer cancel()
-	var sending sync.WaitGroup
-	places := make(chan struct{}, forwardAtOnce)
-	for _, j := range jobs {
-		places <- struct{}{}
-		sending.Go(func() {
-			defer func() { <-places }()
-			j.err = f.forward(ctx, j)
-		})
-	}
-	sending.Wait()
-	for _, j := range jobs {
-		if j.copied {
-			incomplete[j.event.Data.SequenceNumber] = true
-		}
-	}
-	if err := f.complete(ctx, key, incomplete); err != nil {
-		f.cfg.Log.Debug("dead letters not completed yet", zap.String("work_queue", key), zap.Error(err))
-	}
-}
-
-// forward reports and forwards one message.
-func (f *Forward) forward(ctx context.Context, j *forwarding) error {
-	e := j.event
+// forward reports and forwards the message of e. It reports whether there is a copy of it.
+func (f *Forward) forward(ctx context.Context, e Event, h Handling) (isCopied bool, err error) {
 	m, err := f.deadLetter(ctx, e)
 	if err != nil {
-		return fmt.Errorf("alert: forward from %s: %w", e.Data.Path(), err)
+		return false, fmt.Errorf("alert: forward from %s: %w", e.Data.Path(), err)
 	}
 	if m == nil {
 		f.cfg.Log.Warn("dead letter gone before it could be forwarded or reported",
 			zap.String("work_queue", e.Data.Path()), zap.String("message_id", e.Subject), zap.Int64("sequence_number", e.Data.SequenceNumber))
-		return nil
+		return false, nil
 	}
-	if to := m.Properties.ReplyTo; j.handling.Report && to != nil && *to != "" {
+	if to := m.Properties.ReplyTo; h.Report && to != nil && *to != "" {
 		if err := f.report(ctx, e, m.Properties); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if j.handling.ForwardTo == "" {
-		return nil
+	if h.ForwardTo == "" {
+		return false, nil
 	}
-	if err = send(ctx, f.cfg.Links, j.handling.ForwardTo, copyOf(m, e)); err != nil {
-		err = fmt.Errorf("alert: forward to %s: %w", j.handling.ForwardTo, err)
-		if errors.Is(err, link.ErrTooLarge) {
-			return backoff.Permanent(err)
-		}
-		return err
+	err = send(ctx, f.cfg.Links, h.ForwardTo, copyOf(m, e))
+	if err == nil {
+		return true, nil
 	}
-	j.copied = true
-	return nil
+	err = fmt.Errorf("alert: forward to %s: %w", h.ForwardTo, err)
+	if errors.Is(err, link.ErrTooLarge) {
+		return false, backoff.Permanent(err)
+	}
+	return false, err
 }
 
 // report sends e to the reply-to of m.
@@ -274,11 +236,10 @@ func (f *Forward) reportsTo(replyTo string) (string, error) {
 
 // complete completes the dead letters with these numbers and removes those that it finds from the
 // set.
-func (f *Forward) complete(ctx context.Context, key string, numbers map[int64]bool) error {
-	if len(numbers) == 0 {
-		return nil
-	}
-	r, err := f.cfg.Links.Receiver(ctx, key+"/$DeadLetterQueue")
+func (f *Forward) complete(path string, numbers map[int64]bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), forwardTime)
+	defer cancel()
+	r, err := f.cfg.Links.Receiver(ctx, path+"/$DeadLetterQueue")
 	if err != nil {
 		return err
 	}
