@@ -14,6 +14,7 @@ import (
 
 	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/duration"
 )
 
 const (
@@ -97,8 +98,8 @@ func (d *Dashboard) changeMute(r *http.Request, entity string) error {
 	var span time.Duration
 	if r.PostForm.Has("end") {
 		line.Action = unmute
-	} else if span, err = time.ParseDuration(strings.TrimSpace(r.PostForm.Get("for"))); err != nil || span < time.Second || span > maxMute {
-		return badRequest(fmt.Errorf("the duration is one such as 30m or 2h, from 1s to 720h: %.50q is none", r.PostForm.Get("for")))
+	} else if span, err = duration.Parse(strings.TrimSpace(r.PostForm.Get("for"))); err != nil || span < time.Second || span > maxMute {
+		return badRequest(fmt.Errorf("the time is a duration from 1s to 30d, such as 30m or 2h: %.50q is none", r.PostForm.Get("for")))
 	}
 	who, nobody := a.actorOf(r)
 	line.Person, line.Why = who.person(), who.Why

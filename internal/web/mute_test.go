@@ -29,17 +29,17 @@ func TestAQueueIsMutedOnItsPage(t *testing.T) {
 			"a wrong token":  {"entity": {"orders"}, "for": {"2h"}, "token": {"wrong"}},
 			"no duration":    {"entity": {"orders"}, "for": {"long"}, "token": {token}},
 			"no reason":      {"entity": {"orders"}, "for": {"2h"}, "token": {token}, "why": {""}},
-			"a long one":     {"entity": {"orders"}, "for": {"721h"}, "token": {token}},
+			"a long one":     {"entity": {"orders"}, "for": {"31d"}, "token": {token}},
 			"no entity name": {"entity": {""}, "for": {"2h"}, "token": {token}},
 		} {
 			if w := s.post("mute", refused); w.Code < 400 || w.Code >= 500 || !strings.Contains(w.Body.String(), `role="alert"`) || len(inForce) > 0 {
 				s.Errorf("with %s: %d, muted: %v; want it refused:\n%s", name, w.Code, inForce, w.Body)
 			}
 		}
-		if w := s.post("mute", url.Values{"entity": {"orders"}, "for": {"2h"}, "token": {token}}); w.Code != http.StatusSeeOther {
+		if w := s.post("mute", url.Values{"entity": {"orders"}, "for": {"30d"}, "token": {token}}); w.Code != http.StatusSeeOther {
 			s.Fatalf("POST mute = %d, want 303:\n%s", w.Code, w.Body)
 		}
-		wantText(s.T, s.page(200, "mute?entity=orders"), "Muted until 2000-01-01", "by anna: a test", "End the mute")
+		wantText(s.T, s.page(200, "mute?entity=orders"), "Muted until 2000-01-31", "by anna: a test", "End the mute")
 		if w := s.post("mute", url.Values{"entity": {"orders"}, "end": {"1"}, "token": {token}}); w.Code != http.StatusSeeOther || len(inForce) > 0 {
 			s.Errorf("POST mute with end = %d, muted: %v; want it ended:\n%s", w.Code, inForce, w.Body)
 		}
