@@ -49,9 +49,9 @@ func (l *Line) Write(log *zap.Logger) {
 	}
 	if l.Chosen > 0 {
 		fields = append(fields, zap.Int("chosen", l.Chosen))
-	}
-	if l.Event == Ended {
-		fields = append(fields, zap.Int("done", l.Done))
+		if l.Event == Ended {
+			fields = append(fields, zap.Int("done", l.Done))
+		}
 	}
 	fields = append(fields, zap.Error(l.Err))
 	if l.Event == Refused {
