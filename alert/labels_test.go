@@ -18,18 +18,18 @@ func TestLabelsThatAlertsCannotHaveAreRefused(t *testing.T) {
 		many["l"+strings.Repeat("x", i)] = "x"
 	}
 	for want, labels := range map[string]map[string]string{
-		"there are 17 labels; give 16 at most":                           many,
-		`"2nd" is not a name`:                                            {"2nd": "x"},
-		`"__name__" is not a name`:                                       {"__name__": "x"},
-		"entity is set by Overdue itself; use another name":              {"entity": "x"},
-		"alertname is set by Overdue itself; use another name":           {"alertname": "x"},
-		"the value of team is not UTF-8 of 1 to 200 bytes":               {"team": ""},
-		`severity is "high"; choose from critical, error, warning, info`: {"severity": "high"},
-		`objective is "1"; write a share between 0 and 1`:                {"objective": "1"},
-		`objective is "NaN"; write a share`:                              {"objective": "NaN"},
-		`objective is "99%"; write a share`:                              {"objective": "99%"},
-		"runbook: this is not a URL":                                     {"runbook": "javascript:alert(1)"},
-		"runbook has a placeholder; write the URL for this entity":       {"runbook": "https://w.example/{entity}"},
+		"there are 17 labels; give 16 at most":                                  many,
+		`"2nd" is not a name`:                                                   {"2nd": "x"},
+		`"__name__" is not a name`:                                              {"__name__": "x"},
+		"entity is set by Overdue itself; use another name":                     {"entity": "x"},
+		"alertname is set by Overdue itself; use another name":                  {"alertname": "x"},
+		"the value of team is not UTF-8 of 1 to 200 bytes":                      {"team": ""},
+		`severity is "high"; choose from critical, error, warning, info`:        {"severity": "high"},
+		`objective is "1"; write a share between 0 and 1`:                       {"objective": "1"},
+		`objective is "NaN"; write a share`:                                     {"objective": "NaN"},
+		`objective is "99%"; write a share`:                                     {"objective": "99%"},
+		"runbook: this is not a URL; write one like https://example.com/orders": {"runbook": "javascript:alert(1)"},
+		"runbook has a placeholder; write the URL for this entity":              {"runbook": "https://w.example/{entity}"},
 	} {
 		if err := CheckLabels(labels); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("CheckLabels(%v) = %v, want an error with %s", labels, err, want)

@@ -54,7 +54,7 @@ func checkLink(link string) error {
 	u, err := url.Parse(placeholder.ReplaceAllString(link, "x"))
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return errors.New("this is not a URL; write one like https://example.com/{entity}")
+		return errors.New("this is not a URL; write one like https://example.com/orders")
 	case strings.Contains(strings.SplitN(link, "/", 4)[2], "{"):
 		return errors.New("the host of a link has no placeholders; put them behind it")
 	case len(link) > maxLink:
