@@ -47,8 +47,8 @@ func (c *Copying) EditNames() string {
 	return strings.Join(all, ", ")
 }
 
-// checkEdits refuses edits that one of the chosen dead letters does not take, before any is copied.
-func (r *Resubmission) checkEdits(ctx context.Context, chosen map[int64]bool) error {
+// CheckEdits refuses edits that one of the chosen dead letters does not take, before any is copied.
+func (r *Resubmission) CheckEdits(ctx context.Context, chosen map[int64]bool) error {
 	if r.Copying.EditNames() == "" || len(chosen) == 0 {
 		return nil
 	}

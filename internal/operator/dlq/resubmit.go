@@ -52,7 +52,7 @@ func NewOutcome() Outcome { return Outcome{Unsure: []int64{}, Locked: []int64{},
 // Run resubmits the chosen dead letters, and finishes those that an earlier run has left.
 func (r *Resubmission) Run(ctx context.Context, chosen map[int64]bool) (o Outcome, err error) {
 	o = NewOutcome()
-	if err := r.checkEdits(ctx, chosen); err != nil {
+	if err := r.CheckEdits(ctx, chosen); err != nil {
 		return o, err
 	}
 	earlier, err := r.reconcile(ctx)

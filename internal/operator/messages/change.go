@@ -90,6 +90,10 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	if err != nil {
 		return err
 	}
+	r := dlq.Resubmission{Links: conn.Links, Place: place, Copying: o.Copying}
+	if err := r.CheckEdits(ctx, survey.Numbers); err != nil { // before the question
+		return dlq.Failure(place, err)
+	}
 	path, err := o.journalPath(conn, place)
 	if err != nil {
 		return err
@@ -121,19 +125,9 @@ func Resubmit(ctx context.Context, conn *operator.Connection, place dlq.Place, o
 	defer out.Close(ctx)
 	bar := o.newBar(stdout, "resubmitted", survey.Chosen)
 	lock := lockOf(ctx, conn, place)
-	r := dlq.Resubmission{
-		Links:   conn.Links,
-		Place:   place,
-		To:      o.To,
-		IsQueue: target.Kind == entities.Queue,
-		Out:     out,
-		Copying: o.Copying,
-		Journal: journal,
-		Rate:    o.Rate,
-		Hold:    dlq.Hold(lock),
-		Resend:  o.Resend,
-		Copied:  bar.Add,
-	}
+	r.To, r.IsQueue, r.Out = o.To, target.Kind == entities.Queue, out
+	r.Journal, r.Rate, r.Hold, r.Resend = journal, o.Rate, dlq.Hold(lock), o.Resend
+	r.Copied = bar.Add
 	ended := o.began(audit.Line{Action: "resubmit", To: o.To, Edits: o.Copying.EditNames()}, place, survey)
 	outcome, err := r.Run(ctx, survey.Numbers)
 	ended(outcome.Copied+outcome.Finished, err)

@@ -227,13 +227,17 @@ func TestEditsAreCheckedBeforeAnythingIsChanged(t *testing.T) {
 		for want, change := range map[string]func(*ResubmitOptions){
 			"a new body is for one dead letter, and 3 were chosen": func(o *ResubmitOptions) { o.BodyFile = body },
 			"--body and --body-file are both given":                func(o *ResubmitOptions) { o.BodyFile, o.Copying.Body = body, new("") },
-			"--body-file - takes standard input":                   func(o *ResubmitOptions) { o.BodyFile, o.Yes = "-", false },
+			"--body-file - takes standard input":                   func(o *ResubmitOptions) { o.BodyFile, o.Yes, o.Dry = "-", false, false },
 			"--body-file: open /nowhere":                           func(o *ResubmitOptions) { o.BodyFile = "/nowhere" },
 			"--delay is -1s; it must be at least 1ms":              func(o *ResubmitOptions) { o.Copying.Delay = -time.Second },
 			`dead letter 3, property "kind": its value is`:         func(o *ResubmitOptions) { o.Copying.Edits = dlq.Edits{"kind": new("food")} },
 		} {
-			if out, err := s.resubmission(journal, change); err == nil || !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("resubmission = %v, want an error with %q\n%s", err, want, out)
+			for _, dry := range []bool{true, false} {
+				s.lines = nil
+				out, err := s.resubmission(journal, func(o *ResubmitOptions) { o.Dry = dry; change(o) })
+				if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(out, "resubmit") || s.lines != nil {
+					t.Errorf("resubmission, dry %v = %v, want an error with %q and no word of an action\n%s%v", dry, err, want, out, s.lines)
+				}
 			}
 		}
 		s.checkDeadLetters(3)
