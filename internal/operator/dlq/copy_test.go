@@ -159,6 +159,10 @@ func TestEditsKeepTheTypesOfProperties(t *testing.T) {
 			t.Errorf("an edit of %q = nil, want an error", name)
 		}
 	}
+	twice := Edits{"kind": new("tea")}
+	if err := twice.Add("kind", nil); err == nil || !strings.Contains(err.Error(), `"kind" is edited twice`) {
+		t.Errorf("a second edit of a property = %v, want an error", err)
+	}
 }
 
 func TestABodyIsReplacedByOneOfItsKind(t *testing.T) {

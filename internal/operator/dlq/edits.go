@@ -25,6 +25,9 @@ func (e *Edits) Add(name string, value *string) error {
 	case lost[name] || strings.HasPrefix(name, "overdue-"):
 		return fmt.Errorf("the property %.100q belongs to Overdue or to the broker, and cannot be edited", name)
 	}
+	if _, again := (*e)[name]; again {
+		return fmt.Errorf("the property %.100q is edited twice; keep one", name)
+	}
 	if *e == nil {
 		*e = Edits{}
 	}
