@@ -221,9 +221,9 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	endpoint := changeFlags(cmd, &o.LettersOptions)
 	f := cmd.Flags()
 	f.StringVar(&o.To, "to", "", "queue or topic that gets the copies; by default the queue that they are dead letters of")
-	durationVar(f, &o.Copying.Delay, "delay", 0, "how long until each copy becomes available to consumers")
-	durationVar(f, &o.Copying.Within, "within", 0, "another deadline: each copy is to be received within this time after it is enqueued")
-	durationVar(f, &o.Copying.TTL, "ttl", 0, "another time to live of each copy")
+	boundedDurationVar(f, &o.Copying.Delay, "delay", 0, time.Millisecond, dlq.Longest, "how long until each copy becomes available to consumers")
+	boundedDurationVar(f, &o.Copying.Within, "within", 0, time.Millisecond, dlq.Longest, "another deadline: each copy is to be received within this time after it is enqueued")
+	boundedDurationVar(f, &o.Copying.TTL, "ttl", 0, time.Millisecond, dlq.Longest, "another time to live of each copy")
 	f.BoolVar(&o.Copying.NoDeadline, "no-deadline", false, "neither the deadline nor the time to live that the message had")
 	f.Func("set", "give this application property another value, `name=value`, of the type that it has. May be repeated", func(text string) error {
 		name, value, ok := strings.Cut(text, "=")

@@ -45,3 +45,13 @@ func TestEveryDurationFlagReadsWhatTheConfigurationReads(t *testing.T) {
 		t.Error("no flag is a duration")
 	}
 }
+
+// A copy keeps the deadline of its message unless a flag replaces it, so 0 must not pass for none.
+func TestACopyHasNoDeadlineOfZero(t *testing.T) {
+	for _, flag := range []string{"ttl", "within", "delay"} {
+		err := (&program{}).dlqResubmitCommand().Flags().Set(flag, "0s")
+		if err == nil || !strings.Contains(err.Error(), "0s is out of bounds") {
+			t.Errorf("--%s 0s: %v, want it refused", flag, err)
+		}
+	}
+}

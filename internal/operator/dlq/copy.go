@@ -38,6 +38,9 @@ type Copying struct {
 	NewIDs     bool          // an id of its own, for entities that would take the copy for a duplicate
 }
 
+// Longest is how long a duration of a [Copying] may be.
+const Longest = amqp.LongestLife
+
 // keepsDeadline reports whether copies have the deadlines that their messages had.
 func (c *Copying) keepsDeadline() bool { return !c.NoDeadline && c.Within == 0 && c.TTL == 0 }
 
@@ -51,7 +54,7 @@ func (c *Copying) Check(within, ttl, delay string) error {
 		switch {
 		case d.value < 0 || d.value > 0 && d.value < time.Millisecond:
 			return fmt.Errorf("%s is %s; it must be at least 1ms", d.name, d.value)
-		case d.value > amqp.LongestLife:
+		case d.value > Longest:
 			return fmt.Errorf("%s is %s; it must be at most 100 years", d.name, d.value)
 		}
 	}
