@@ -233,7 +233,7 @@ var componentSettings = []*Setting{
 		Help: "How much the history holds at most; its file takes about twice as much."},
 
 	{Path: "dashboard.token", Kind: kindString, secret: true,
-		Help: "The token that the dashboard demands for each action, of 16 characters at least: to resubmit and purge dead letters. Without one the dashboard only reads."},
+		Help: "The token that the dashboard demands for each action, of 16 characters at least: to resubmit or purge dead letters, and to mute a queue. Without one the dashboard only reads."},
 	{Path: "dashboard.tokenFile", Kind: kindFile, Help: "A file that holds the token."},
 	{Path: "dashboard.userHeader", Kind: kindString,
 		Help: "The HTTP header in which your reverse proxy names the user, such as `X-Forwarded-User`. The log then names that user with each action, and an action without the header is refused. " +
