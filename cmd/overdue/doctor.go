@@ -71,23 +71,21 @@ func examination(c *config.Config, x operator.ExaminationOptions, sendTest bool)
 	}
 	for i := range c.Alerts {
 		a := &c.Alerts[i]
-		sink := doctor.Sink{Name: a.Name, Setting: a.Key}
+		var reach, test func(context.Context) error
 		events, pager, err := app.NewSink(a, client.Links)
 		switch {
 		case err != nil:
-			sink.Reach = func(context.Context) error { return err }
+			reach = func(context.Context) error { return err }
 		case a.Email != nil || app.SinkAddress(a) != "": // the entity of another is a target, or it cannot be asked
-			sink.Reach = app.AskSink(a, events, pager).OK
+			reach = app.AskSink(a, events, pager).OK
 		}
 		if sendTest && err == nil {
-			sink.Test = func(ctx context.Context) error {
-				return doctor.SendTest(ctx, client.Namespace.Host, events, pager)
-			}
+			test = func(ctx context.Context) error { return doctor.SendTest(ctx, client.Namespace.Host, events, pager) }
 		}
-		x.Sinks = append(x.Sinks, sink)
+		x.Others = append(x.Others, doctor.SinkChecks(a.Name, a.Key, reach, test)...)
 	}
 	if text := c.Heartbeat.URL; text != "" {
-		x.Heartbeat = app.SinkCheck("heartbeat", text).OK
+		x.Others = append(x.Others, doctor.HeartbeatCheck(app.SinkCheck("heartbeat", text).OK))
 	}
 	if c.Embedded() {
 		return client.ExaminationOfOthers(x), client, nil
@@ -109,11 +107,11 @@ func (p *program) doctorLagCommand() *cobra.Command {
 			"receive, and makes the broker expire nothing.",
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print only the result, as JSON")
-	cmd.Flags().IntVar(&o.Messages, "messages", 20, "messages per queue, 1 to 200")
-	durationVar(cmd.Flags(), &o.Spread, "over", 8*time.Second, "time from the first deadline to the last, 0s to 10m")
-	durationVar(cmd.Flags(), &o.Wait, "wait", 30*time.Second, "how long after the last deadline to wait for the queue without a monitor, 0s to 30m")
-	check := func([]string) error { return o.Check() }
-	return p.configured(cmd, settings("namespace"), check, func(ctx context.Context, c *config.Config, _ []string) error {
+	numberVar(cmd.Flags(), &o.Messages, "messages", 20, 1, 200, "messages per queue")
+	boundedDurationVar(cmd.Flags(), &o.Spread, "over", 8*time.Second, 0, 10*time.Minute, "time from the first deadline to the last, 0s to 10m")
+	boundedDurationVar(cmd.Flags(), &o.Wait, "wait", 30*time.Second, 0, 30*time.Minute,
+		"how long after the last deadline to wait for the queue without a monitor, 0s to 30m")
+	return p.configured(cmd, settings("namespace"), nothingToCheck, func(ctx context.Context, c *config.Config, _ []string) error {
 		if c.Embedded() {
 			return &config.Error{Err: errors.New("doctor lag measures in a namespace, and none is configured: set --namespace or " +
 				config.SettingAt("namespace").Env() + "; `overdue demo` does the same on an embedded broker")}

@@ -25,10 +25,9 @@ const (
 
 // ExaminationOptions complete what the configuration says about an examination.
 type ExaminationOptions struct {
-	Role      string   // one of Roles
-	Names     []string // the only queues and topics to examine; empty: those of the configuration, or all
-	Sinks     []doctor.Sink
-	Heartbeat func(context.Context) error // connects to the host of heartbeat.url; nil: there is none
+	Role   string         // one of Roles
+	Names  []string       // the only queues and topics to examine; empty: those of the configuration, or all
+	Others []doctor.Check // of other things than Service Bus
 }
 
 // Examination returns what the doctor examines in the namespace.
@@ -58,15 +57,11 @@ func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 // ExaminationOfOthers returns what the doctor examines apart from the namespace, which is
 // everything with an embedded broker.
 func (c *Client) ExaminationOfOthers(o ExaminationOptions) doctor.Config {
-	cfg := doctor.Config{Redis: c.redisToExamine(), BrokerDirectory: c.Config.Broker.Directory}
-	for i := range o.Sinks {
-		cfg.Others = append(cfg.Others, o.Sinks[i].Checks()...)
+	return doctor.Config{
+		Redis:           c.redisToExamine(),
+		BrokerDirectory: c.Config.Broker.Directory,
+		Others:          append(o.Others, restartCheck(c.Config.Listen.Admin)),
 	}
-	if o.Heartbeat != nil {
-		cfg.Others = append(cfg.Others, doctor.HeartbeatCheck(o.Heartbeat))
-	}
-	cfg.Others = append(cfg.Others, restartCheck(c.Config.Listen.Admin))
-	return cfg
 }
 
 // restartCheck asks the process with this configuration, if one runs here, whether settings of it
@@ -125,13 +120,10 @@ func (c *Client) redisToExamine() *doctor.Redis {
 	a := &c.Config.RedisAddress
 	r := &doctor.Redis{
 		Hosts: a.Hosts, TLS: a.TLS, Password: a.Password != "", User: a.Username, Setting: "redis",
-		Keeps: c.Config.CompanionsInRedis(), Ask: doctor.AskRedis(c.OpenRedis),
+		Keeps: c.Config.CompanionsInRedis(), Open: c.OpenRedis,
 	}
 	if c.Config.RedisFile != "" {
 		r.Setting = "redisFile"
-	}
-	if r.Keeps {
-		r.Keep = doctor.KeepsCompanions(c.OpenRedis)
 	}
 	return r
 }

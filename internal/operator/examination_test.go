@@ -66,7 +66,7 @@ alerts:
 	t.Cleanup(func() { client.Close(t.Context()) })
 	down := func(context.Context) error { return errors.New("connection refused") }
 	cfg := client.Examination(ExaminationOptions{
-		Role: "run", Sinks: []doctor.Sink{{Name: "webhook", Setting: "alerts[1].webhook", Reach: down}}, Heartbeat: down,
+		Role: "run", Others: append(doctor.SinkChecks("webhook", "alerts[1].webhook", down, nil), doctor.HeartbeatCheck(down)),
 	})
 	if diff := cmp.Diff([]string{"notified"}, cfg.Unmonitored); diff != "" || !cfg.OnlyEntities || !cfg.ListsAll {
 		t.Errorf("only entities %v, lists all %v, unmonitored (-want +got):\n%s", cfg.OnlyEntities, cfg.ListsAll, diff)
@@ -109,7 +109,7 @@ func TestTheDoctorExaminesRedisAsItIsConfigured(t *testing.T) {
 	}
 	t.Cleanup(func() { client.Close(t.Context()) })
 	r := client.Examination(ExaminationOptions{Role: "run"}).Redis
-	if r == nil || r.Setting != "redisFile" || !r.TLS || !r.Password || r.User != "app" || !r.Keeps || r.Keep == nil || r.Ask == nil {
+	if r == nil || r.Setting != "redisFile" || !r.TLS || !r.Password || r.User != "app" || !r.Keeps || r.Open == nil {
 		t.Errorf("Redis %+v", r)
 	}
 }
@@ -125,8 +125,8 @@ func TestWithAnEmbeddedBrokerTheDoctorExaminesTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close(t.Context()) })
-	sink := doctor.Sink{Name: "pager", Setting: "alerts[0]", Test: func(context.Context) error { return nil }}
-	cfg := client.ExaminationOfOthers(ExaminationOptions{Sinks: []doctor.Sink{sink}})
+	sink := doctor.SinkChecks("pager", "alerts[0]", nil, func(context.Context) error { return nil })
+	cfg := client.ExaminationOfOthers(ExaminationOptions{Others: sink})
 	if cfg.Dial != nil || len(cfg.Entities) > 0 || cfg.Redis != nil || len(cfg.Others) != 2 {
 		t.Errorf("examination %+v, want the sink, and whether something waits for a restart", cfg)
 	}

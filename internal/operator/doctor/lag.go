@@ -37,13 +37,6 @@ const (
 	lagIdle = "PT5M"
 )
 
-// Bounds of [LagOptions].
-const (
-	maxLagMessages = 200
-	maxLagSpread   = 10 * time.Minute
-	maxLagWait     = 30 * time.Minute
-)
-
 // LagConfig says where to measure. All fields are required.
 type LagConfig struct {
 	Host  string // of the namespace
@@ -61,19 +54,6 @@ type LagOptions struct {
 	Wait     time.Duration // after the last deadline, for the native queue
 	// Progress is called with lines of text about what is being done. nil: nobody wants to know.
 	Progress func(line string)
-}
-
-// Check returns an error that names the flag of an option that is out of bounds.
-func (o *LagOptions) Check() error {
-	switch {
-	case o.Messages < 1 || o.Messages > maxLagMessages:
-		return fmt.Errorf("--messages is %d; it must be between 1 and %d", o.Messages, maxLagMessages)
-	case o.Spread < 0 || o.Spread > maxLagSpread:
-		return fmt.Errorf("--over is %s; it must be between 0s and %s", o.Spread, span(maxLagSpread))
-	case o.Wait < 0 || o.Wait > maxLagWait:
-		return fmt.Errorf("--wait is %s; it must be between 0s and %s", o.Wait, span(maxLagWait))
-	}
-	return nil
 }
 
 // lagRun is one measurement.

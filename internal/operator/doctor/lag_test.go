@@ -105,28 +105,6 @@ func TestMeasureLagNeedsTheRightManage(t *testing.T) {
 	})
 }
 
-func TestOptionsOfTheMeasurementAreBounded(t *testing.T) {
-	for _, c := range []struct {
-		o    LagOptions
-		want string
-	}{
-		{LagOptions{Messages: 1}, ""},
-		{LagOptions{Messages: 200, Spread: 10 * time.Minute, Wait: 30 * time.Minute}, ""},
-		{LagOptions{}, "--messages is 0; it must be between 1 and 200"},
-		{LagOptions{Messages: 201}, "--messages is 201; it must be between 1 and 200"},
-		{LagOptions{Messages: 1, Spread: -time.Second}, "--over is -1s; it must be between 0s and 10m"},
-		{LagOptions{Messages: 1, Wait: time.Hour}, "--wait is 1h0m0s; it must be between 0s and 30m"},
-	} {
-		got := ""
-		if err := c.o.Check(); err != nil {
-			got = err.Error()
-		}
-		if got != c.want {
-			t.Errorf("Check of %+v = %q, want %q", c.o, got, c.want)
-		}
-	}
-}
-
 func TestTheGraphOfLagsFitsTheTerminal(t *testing.T) {
 	ms := func(all ...int) (lags []time.Duration) {
 		for _, n := range all {

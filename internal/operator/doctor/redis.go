@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/plural"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/failure"
 )
@@ -22,6 +23,8 @@ const (
 	oldestRedis = 6
 	// redisAnswer is how long a notification waits for Redis.
 	redisAnswer = 25 * time.Millisecond
+	// maxNamed is how many processes of a fleet one finding names.
+	maxNamed = 5
 )
 
 // Redis is the store that the processes of a fleet share, and how they reach it.
@@ -32,11 +35,7 @@ type Redis struct {
 	User     string // "" = the default user
 	Setting  string // that has the address
 	Keeps    bool   // it keeps the companions
-	// Keep checks that it keeps companions durably; nil unless it Keeps. See [KeepsCompanions].
-	Keep func(context.Context) error
-	// Ask asks for its state, and tries the commands that the program sends. An error means that it
-	// does not answer, or refuses us. See [AskRedis].
-	Ask func(context.Context) (*redisstore.Checkup, error)
+	Open     func() (*redisstore.Store, error)
 }
 
 // redis checks Redis. Deadlines do not depend on it unless it keeps the companions, so most
@@ -49,34 +48,89 @@ func (x *examiner) redis(ctx context.Context) []Finding {
 	n := &notes{subject: "redis"}
 	asking, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	state, err := r.Ask(asking)
+	s, err := r.Open()
 	if err != nil {
-		fix := fmt.Sprintf("check %s, and that firewalls let this machine reach it; without it deadlines are still met, at the cost of needless checks", r.Setting)
-		if strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "AUTH") {
-			fix = fmt.Sprintf("check user and password in %s; special characters must be percent-encoded (docs/operate/redis.md)", r.Setting)
-		}
-		severity := Warning
-		if r.Keeps {
-			severity, fix = Error, fmt.Sprintf("check %s, and that firewalls let this machine reach it, because it keeps the companions", r.Setting)
-		}
-		says := err.Error()
-		if certificate, renew := failure.Certificate(err); certificate != "" {
-			says, fix = certificate, renew
-		}
-		n.add(severity, "reachable", sentence(says), fix)
+		r.judgeFailure(n, err)
 		return n.all
 	}
-	n.add(OK, "reachable", fmt.Sprintf("It answers (%s).", state.RoundTrip.Round(100*time.Microsecond)), "")
-	r.judgeWay(n)
+	defer func() { _ = s.Close() }() // what was tried on it lives for seconds
+	state, err := s.Checkup(asking)
+	if err != nil {
+		r.judgeFailure(n, err)
+		return n.all
+	}
 	r.judge(n, state)
-	if r.Keep != nil {
-		if err := r.Keep(asking); err != nil {
+	if r.Keeps {
+		if err := keepsCompanions(asking, s.Companions()); err != nil {
 			n.add(Error, "companions", sentence(err.Error()), "see docs/operate/redis.md for the settings and rights that keeping companions takes")
 		} else {
 			n.add(OK, "companions", "It keeps companions durably.", "")
 		}
 	}
+	fleet, err := s.View().Read(asking)
+	if err != nil {
+		n.add(Unknown, "fleet", fmt.Sprintf("It is unknown which processes report to it: %v.", err), "")
+	} else {
+		n.addFleet(&fleet)
+	}
 	return n.all
+}
+
+// judgeFailure reports that it does not answer, or refuses us.
+func (r *Redis) judgeFailure(n *notes, err error) {
+	fix := fmt.Sprintf("check %s, and that firewalls let this machine reach it; without it deadlines are still met, at the cost of needless checks", r.Setting)
+	if strings.Contains(err.Error(), "WRONGPASS") || strings.Contains(err.Error(), "AUTH") {
+		fix = fmt.Sprintf("check user and password in %s; special characters must be percent-encoded (docs/operate/redis.md)", r.Setting)
+	}
+	severity := Warning
+	if r.Keeps {
+		severity, fix = Error, fmt.Sprintf("check %s, and that firewalls let this machine reach it, because it keeps the companions", r.Setting)
+	}
+	says := err.Error()
+	if certificate, renew := failure.Certificate(err); certificate != "" {
+		says, fix = certificate, renew
+	}
+	n.add(severity, "reachable", sentence(says), fix)
+}
+
+// keepsCompanions returns an error unless Redis keeps companions durably.
+func keepsCompanions(ctx context.Context, c *redisstore.Companions) error {
+	durability, err := c.Inspect(ctx)
+	if err == nil {
+		err = c.Try(ctx)
+	}
+	if problem, _ := durability.Problem(); err == nil && problem != "" {
+		return errors.New(problem)
+	}
+	return err
+}
+
+// addFleet reports the processes that share the Redis.
+func (n *notes) addFleet(f *redisstore.Fleet) {
+	proxies := 0
+	var wrong []string
+	for i := range f.Processes {
+		p := &f.Processes[i]
+		switch {
+		case p.Gone:
+			wrong = append(wrong, fmt.Sprintf("%s (%s) has been gone since %s", p.Place(), p.Role, p.Seen.Format("2006-01-02 15:04:05Z")))
+			continue
+		case p.NotReady != "":
+			wrong = append(wrong, fmt.Sprintf("%s (%s) is not ready: %s", p.Place(), p.Role, p.NotReady))
+		}
+		if p.Role != "monitor" {
+			proxies++
+		}
+	}
+	text := fmt.Sprintf("%s and %s report to it", plural.Of(proxies, "proxy", "proxies"), plural.Of(f.Monitors(), "monitor", "monitors"))
+	if len(wrong) == 0 {
+		n.add(OK, "fleet", text+".", "")
+		return
+	}
+	if more := len(wrong) - maxNamed; more > 0 {
+		wrong = append(wrong[:maxNamed], fmt.Sprintf("%d more are gone or not ready", more))
+	}
+	n.add(Warning, "fleet", fmt.Sprintf("%s; %s.", text, strings.Join(wrong, "; ")), "look at these processes; overdue history fleet lists all of them")
 }
 
 // judgeWay reports who could read what is sent to it, or connect to it.
@@ -108,6 +162,8 @@ func onThisMachine(hosts []string) bool {
 // judge reports what is wrong with Redis itself. It may lose or evict data, unless it keeps the
 // companions: that only costs needless checks.
 func (r *Redis) judge(n *notes, s *redisstore.Checkup) {
+	n.add(OK, "reachable", fmt.Sprintf("It answers (%s).", s.RoundTrip.Round(100*time.Microsecond)), "")
+	r.judgeWay(n)
 	before := len(n.all)
 	versions := ""
 	for i := range s.Servers {
@@ -172,36 +228,5 @@ func (r *Redis) judgeRefusal(n *notes, text string) {
 			"free space on its disk; or CONFIG SET stop-writes-on-bgsave-error no, since Overdue does not need saves")
 	default:
 		n.add(Warning, "writes", fmt.Sprintf("It refuses writes: %s.", text), "see the log of Redis")
-	}
-}
-
-// AskRedis is [Redis.Ask] for a Redis that open opens.
-func AskRedis(open func() (*redisstore.Store, error)) func(context.Context) (*redisstore.Checkup, error) {
-	return func(ctx context.Context) (*redisstore.Checkup, error) {
-		s, err := open()
-		if err != nil {
-			return nil, err
-		}
-		state, err := s.Checkup(ctx)
-		return state, errors.Join(err, s.Close())
-	}
-}
-
-// KeepsCompanions is [Redis.Keep] for a Redis that open opens.
-func KeepsCompanions(open func() (*redisstore.Store, error)) func(context.Context) error {
-	return func(ctx context.Context) error {
-		s, err := open()
-		if err != nil {
-			return err
-		}
-		companions := s.Companions()
-		durability, err := companions.Inspect(ctx)
-		if err == nil {
-			err = companions.Try(ctx)
-		}
-		if problem, _ := durability.Problem(); err == nil && problem != "" {
-			err = errors.New(problem)
-		}
-		return errors.Join(err, s.Close())
 	}
 }

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -55,9 +54,13 @@ func TestJudgeRedis(t *testing.T) {
 			if c.change != nil {
 				c.change(r, &state)
 			}
-			r.Ask = func(context.Context) (*redisstore.Checkup, error) { return &state, c.err }
-			x := &examiner{cfg: Config{Redis: r}}
-			all := x.redis(t.Context())
+			n := &notes{subject: "redis"}
+			if c.err != nil {
+				r.judgeFailure(n, c.err)
+			} else {
+				r.judge(n, &state)
+			}
+			all := n.all
 			if diff := cmp.Diff(c.want, checks(all)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -70,5 +73,30 @@ func TestJudgeRedis(t *testing.T) {
 				t.Errorf("fix %q, want something about %q", last.Fix, c.fix)
 			}
 		})
+	}
+}
+
+func TestTheDoctorCountsTheProcessesOfAFleet(t *testing.T) {
+	fleet := func(more ...redisstore.Process) *redisstore.Fleet {
+		return &redisstore.Fleet{Processes: append([]redisstore.Process{
+			{Host: "a", Admin: "127.0.0.1:9095", Role: "proxy"},
+			{Host: "b", Role: "run", Monitor: true},
+			{Host: "c", Role: "monitor", Monitor: true},
+		}, more...)}
+	}
+	gone := redisstore.Process{Host: "d", Role: "monitor", Monitor: true, Gone: true, Seen: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)}
+	for want, f := range map[string]*redisstore.Fleet{
+		"ok: 2 proxies and 2 monitors report to it.":                                                            fleet(),
+		"ok: 0 proxies and 0 monitors report to it.":                                                            {},
+		"warning: 3 proxies and 2 monitors report to it; a:9096 (proxy) is not ready: draining.":                fleet(redisstore.Process{Host: "a", Admin: ":9096", Role: "proxy", NotReady: "draining"}),
+		"warning: 2 proxies and 2 monitors report to it; d (monitor) has been gone since 2026-05-04 03:02:01Z.": fleet(gone),
+		"warning: 2 proxies and 2 monitors report to it; " + strings.Repeat("d (monitor) has been gone since 2026-05-04 03:02:01Z; ", 5) + "2 more are gone or not ready.": fleet(
+			gone, gone, gone, gone, gone, gone, gone),
+	} {
+		n := &notes{subject: "redis"}
+		n.addFleet(f)
+		if got := n.all[0].Severity.String() + ": " + n.all[0].Summary; got != want || len(n.all) != 1 {
+			t.Errorf("the doctor says %q, want %q", got, want)
+		}
 	}
 }

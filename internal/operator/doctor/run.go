@@ -152,7 +152,7 @@ In a namespace the doctor checks
     live and lock durations against deadlines, sessions, duplicate detection, partitions, forwarding,
     auto-delete, status
   - the sinks of alerts (--send-test sends a test event to each)
-  - Redis, if there is one: version, rights, TLS, memory
+  - Redis, if there is one: version, rights, TLS, memory, and the processes that share it
 
 Try it with a namespace, or with a broker on this machine:
   overdue doctor --namespace contoso.servicebus.windows.net

@@ -16,25 +16,19 @@ const testType = "overdue.test"
 // testSubject is the name of everything in a test event.
 const testSubject = "overdue-doctor"
 
-// A Sink is one sink of alerts, configured under Setting.
-type Sink struct {
-	Name, Setting string
-	Reach         func(context.Context) error // connects to its host; nil: it has no host of its own
-	// Test sends a test event; nil: none is wanted. See [SendTest].
-	Test func(context.Context) error
-}
-
-// Checks returns the checks of the sink.
-func (s *Sink) Checks() (checks []Check) {
-	check := Check{Subject: "sink " + s.Name, Severity: Error}
-	if s.Reach != nil {
-		check.Name, check.Passed, check.Run = "reachable", "Its host accepts connections.", s.Reach
-		check.Fix = "check " + s.Setting + ", and that firewalls let this machine reach the host"
+// SinkChecks are the checks of a sink of alerts that is configured under setting. reach connects to
+// its host; nil: it has no host of its own. test sends a test event; nil: none is wanted. See
+// [SendTest].
+func SinkChecks(name, setting string, reach, test func(context.Context) error) (checks []Check) {
+	check := Check{Subject: "sink " + name, Severity: Error}
+	if reach != nil {
+		check.Name, check.Passed, check.Run = "reachable", "Its host accepts connections.", reach
+		check.Fix = "check " + setting + ", and that firewalls let this machine reach the host"
 		checks = append(checks, check)
 	}
-	if s.Test != nil {
-		check.Name, check.Passed, check.Run = "send-test", "It accepted a test event.", s.Test
-		check.Fix = "check " + s.Setting
+	if test != nil {
+		check.Name, check.Passed, check.Run = "send-test", "It accepted a test event.", test
+		check.Fix = "check " + setting
 		checks = append(checks, check)
 	}
 	return checks

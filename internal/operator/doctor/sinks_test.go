@@ -104,8 +104,7 @@ func TestASinkIsCheckedAsFarAsItCanBe(t *testing.T) {
 		"a test": {test: pass, want: []Finding{{Subject: "sink pager", Check: "send-test", Summary: "It accepted a test event."}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := Sink{Name: "pager", Setting: "alerts[1]", Reach: c.reach, Test: c.test}
-			got := ExamineOthers(t.Context(), Config{Others: s.Checks()}).Findings
+			got := ExamineOthers(t.Context(), Config{Others: SinkChecks("pager", "alerts[1]", c.reach, c.test)}).Findings
 			if diff := cmp.Diff(append([]Finding{}, c.want...), got, cmp.AllowUnexported(Finding{})); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}

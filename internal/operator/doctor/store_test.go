@@ -23,24 +23,22 @@ func opener(t *testing.T, address string) func() (*redisstore.Store, error) {
 	}
 }
 
-func TestRedisIsAskedWhatItIsLike(t *testing.T) {
+func TestRedisIsExaminedAsItIs(t *testing.T) {
 	r := redistest.Start(t)
-	r.Must("CONFIG", "SET", "maxmemory", "100mb")
-	ask, keep := AskRedis(opener(t, r.Addr)), KeepsCompanions(opener(t, r.Addr))
-	state, err := ask(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	examined := func(keeps bool) string {
+		cfg := &Redis{Hosts: []string{r.Addr}, Setting: "redis", Keeps: keeps, Open: opener(t, r.Addr)}
+		return strings.Join(checks((&examiner{cfg: Config{Redis: cfg}}).redis(t.Context())), ", ")
 	}
-	if len(state.Servers) != 1 || state.Servers[0].Memory != 100<<20 || state.RoundTrip <= 0 || len(state.Denied) > 0 || state.Refusal != "" {
-		t.Errorf("state %+v, want one server of 100 MiB that takes every command", state)
+	if got, want := examined(false), "ok reachable, ok rights, ok fleet"; got != want {
+		t.Errorf("findings %s, want %s", got, want)
 	}
 	r.Must("CONFIG", "SET", "appendonly", "no")
-	if err := keep(t.Context()); err == nil || !strings.Contains(err.Error(), "append") {
-		t.Errorf("a Redis that forgets when it ends: %v, want what to configure", err)
+	if got, want := examined(true), "ok reachable, ok rights, error companions, ok fleet"; got != want {
+		t.Errorf("findings of a Redis that forgets when it ends: %s, want %s", got, want)
 	}
 	r.Must("CONFIG", "SET", "appendonly", "yes")
-	if err := keep(t.Context()); err != nil {
-		t.Errorf("a Redis that keeps what it gets: %v", err)
+	if got, want := examined(true), "ok reachable, ok rights, ok companions, ok fleet"; got != want {
+		t.Errorf("findings of a Redis that keeps what it gets: %s, want %s", got, want)
 	}
 }
 
@@ -48,18 +46,11 @@ func TestARedisThatDoesNotAnswerIsReported(t *testing.T) {
 	m := redistest.InMemory(t)
 	address := m.Addr()
 	m.Close()
-	if _, err := AskRedis(opener(t, address))(t.Context()); err == nil {
-		t.Error("AskRedis of a server that is gone = nil, want an error")
-	}
-	if err := KeepsCompanions(opener(t, address))(t.Context()); err == nil {
-		t.Error("KeepsCompanions of a server that is gone = nil, want an error")
-	}
-	broken := errors.New("no roots")
-	open := func() (*redisstore.Store, error) { return nil, broken }
-	if _, err := AskRedis(open)(t.Context()); !errors.Is(err, broken) {
-		t.Errorf("AskRedis = %v, want the error of opening", err)
-	}
-	if err := KeepsCompanions(open)(t.Context()); !errors.Is(err, broken) {
-		t.Errorf("KeepsCompanions = %v, want the error of opening", err)
+	broken := func() (*redisstore.Store, error) { return nil, errors.New("no roots") }
+	for name, open := range map[string]func() (*redisstore.Store, error){"gone": opener(t, address), "broken": broken} {
+		x := &examiner{cfg: Config{Redis: &Redis{Hosts: []string{address}, Setting: "redis", Open: open}}}
+		if got := checks(x.redis(t.Context())); len(got) != 1 || got[0] != "warning reachable" {
+			t.Errorf("findings of one that is %s: %q, want that it cannot be reached", name, got)
+		}
 	}
 }
