@@ -34,10 +34,8 @@ func (p *program) deadlinesCommand() *cobra.Command {
 	endpointFlag(cmd, &through)
 	numberVar(cmd.Flags(), &o.Limit, "limit", 50, 1, 100_000, "with a queue or topic: how many of the next deadlines to list")
 	jsonFlag(cmd, &asJSON)
-	for _, view := range historyViews {
-		if view.former {
-			addHidden(cmd, p.historyCommand(view))
-		}
+	for _, view := range formerViews {
+		addHidden(cmd, p.historyCommand(view))
 	}
 	check := func(args []string) error {
 		if len(args) == 0 {

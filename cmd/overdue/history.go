@@ -24,81 +24,57 @@ import (
 	"overdue/internal/terminal"
 )
 
-// A historyView is what the command shows of the history of a process.
-type historyView struct {
-	name   string
-	former bool // it was also a command below deadlines
-	check  func(place string) error
-	show   func(ctx context.Context, p *program, addr string, q historyQuery) error
-}
+// historyViews are what the command shows. Those that formerViews has, too, were also commands below
+// deadlines.
+var (
+	historyViews = []string{"missed", "unknown", "minutes", "slack", "fleet"}
+	formerViews  = []string{"missed", "minutes", "slack"}
+)
 
-// A historyQuery is what to show of it.
+// A historyQuery is what to show of the history of a process.
 type historyQuery struct {
+	view   string
 	place  string // of the messages; "" = all
 	since  time.Duration
 	asJSON bool
 }
 
-var historyViews = []*historyView{
-	{
-		name:   "missed",
-		former: true,
-		check:  config.CheckEntity,
-		show: historyTable[history.Fetched]{
-			path:     history.MissedPath,
-			write:    printMissed,
-			happened: "No deadline was missed",
-			recorded: "No missed deadline is recorded",
-		}.show,
-	},
-	{
-		name:   "minutes",
-		former: true,
-		check:  config.CheckEntity,
-		show: historyTable[history.Point]{
-			path:     history.MinutesPath,
-			write:    writeMinutes,
-			happened: "Nothing happened",
-			recorded: "Nothing is recorded",
-		}.show,
-	},
-	{
-		name:   "slack",
-		former: true,
-		check: func(place string) error {
-			_, err := dlq.ParsePlace(place)
-			return err
-		},
-		show: historyTable[slack.Summary]{
-			path:     history.SlackPath,
-			write:    writeSlack,
-			happened: "No message with a deadline was settled through this process",
-			recorded: "No settlement of a message with a deadline is recorded",
-		}.show,
-	},
-	{
-		name:  "unknown",
-		check: config.CheckEntity,
-		show: historyTable[history.Unknown]{
-			path:     history.UnknownPath,
-			write:    writeUnknown,
-			happened: "No outcome is unknown",
-			recorded: "No unknown outcome is recorded",
-		}.show,
-	},
-	{
-		name: "fleet",
-		check: func(string) error {
-			return errors.New("the fleet is the same for all queues; leave the queue or topic out")
-		},
-		show: showFleet,
-	},
+// check refuses a place that the view does not take.
+func (q *historyQuery) check() (err error) {
+	switch {
+	case !slices.Contains(historyViews, q.view):
+		return fmt.Errorf("%q is no view of the history; write missed, unknown, minutes, slack or fleet", config.Clip(q.view))
+	case q.place == "":
+		return nil
+	case q.view == "fleet":
+		return errors.New("the fleet is the same for all queues; leave the queue or topic out")
+	case q.view == "slack":
+		_, err = dlq.ParsePlace(q.place)
+		return err
+	}
+	return config.CheckEntity(q.place)
+}
+
+// showHistory shows what the process with the admin port addr knows.
+func (p *program) showHistory(ctx context.Context, addr string, q historyQuery) error {
+	switch q.view {
+	case "missed":
+		return historyTable[history.Fetched]{history.MissedPath, printMissed, "No deadline was missed", "No missed deadline is recorded"}.show(ctx, p, addr, q)
+	case "unknown":
+		return historyTable[history.Unknown]{history.UnknownPath, writeUnknown, "No outcome is unknown", "No unknown outcome is recorded"}.show(ctx, p, addr, q)
+	case "minutes":
+		return historyTable[history.Point]{history.MinutesPath, writeMinutes, "Nothing happened", "Nothing is recorded"}.show(ctx, p, addr, q)
+	case "slack":
+		return historyTable[slack.Summary]{history.SlackPath, writeSlack, "No message with a deadline was settled through this process",
+			"No settlement of a message with a deadline is recorded"}.show(ctx, p, addr, q)
+	}
+	return p.showFleet(ctx, addr, q.asJSON)
 }
 
 // historyCommand shows a view of the history: the one that its first argument names, or, as a
 // command of that name, always the same.
-func (p *program) historyCommand(always *historyView) *cobra.Command {
-	var q historyQuery
+func (p *program) historyCommand(always string) *cobra.Command {
+	q := historyQuery{view: always}
 	cmd := &cobra.Command{
 		Use:   "history missed|unknown|minutes|slack|fleet [queue or topic]",
 		Short: "Show missed deadlines, counts, slack, or all processes",
@@ -116,36 +92,29 @@ func (p *program) historyCommand(always *historyView) *cobra.Command {
 		Example: "  overdue history missed\n  overdue history missed orders --since 1h --json\n  overdue history minutes --since 1h\n" +
 			"  overdue history slack events/Subscriptions/audit\n  overdue history fleet",
 	}
-	if always != nil {
-		cmd.Use = always.name + " [queue or topic]"
+	if always != "" {
+		cmd.Use = always + " [queue or topic]"
 	} else {
-		cmd.ValidArgs = []string{"missed", "unknown", "minutes", "slack", "fleet"}
+		cmd.ValidArgs = historyViews
 	}
 	durationVar(cmd.Flags(), &q.since, "since", 24*time.Hour, "how far back to read")
 	jsonFlag(cmd, &q.asJSON)
-	view := always
 	check := func(args []string) error {
 		if q.since <= 0 {
 			return fmt.Errorf("--since is %s; it must be positive", q.since)
 		}
-		if always == nil {
-			at := slices.IndexFunc(historyViews, func(v *historyView) bool { return v.name == args[0] })
-			if at < 0 {
-				return fmt.Errorf("%q is no view of the history; write missed, unknown, minutes, slack or fleet", config.Clip(args[0]))
-			}
-			view, args = historyViews[at], args[1:]
+		if always == "" {
+			q.view, args = args[0], args[1:]
 		}
-		if q.place = strings.Join(args, ""); q.place == "" {
-			return nil
-		}
-		return view.check(q.place)
+		q.place = strings.Join(args, "")
+		return q.check()
 	}
 	return p.configured(cmd, settings("listen.admin"), check, func(ctx context.Context, c *config.Config, _ []string) error {
 		addr, err := adminAddress(c, cmd)
 		if err != nil {
 			return err
 		}
-		return view.show(ctx, p, addr, q)
+		return p.showHistory(ctx, addr, q)
 	})
 }
 
@@ -232,12 +201,12 @@ func writeUnknown(w io.Writer, found []history.Unknown) error {
 }
 
 // showFleet shows the processes of the fleet, and what they have counted.
-func showFleet(ctx context.Context, p *program, addr string, q historyQuery) error {
+func (p *program) showFleet(ctx context.Context, addr string, asJSON bool) error {
 	f, err := history.FetchFleet(ctx, addr)
 	if err != nil {
 		return err
 	}
-	return p.print(q.asJSON, f, func(w io.Writer, width int) error {
+	return p.print(asJSON, f, func(w io.Writer, width int) error {
 		now := time.Now()
 		t := terminal.NewTable(width, "HOST:12", "ROLE", "VERSION", "SEEN", "UP", "OUTSTANDING", "STATE:20")
 		for _, r := range f.Processes {

@@ -92,7 +92,7 @@ func (p *program) rootCommand() *cobra.Command {
 		{"start", "Start here:", []*cobra.Command{p.demoCommand(), p.configCommand(), p.doctorCommand()}},
 		{"run", "Run:", []*cobra.Command{p.roleCommand(config.RoleRun), p.roleCommand(config.RoleProxy), p.roleCommand(config.RoleMonitor),
 			p.brokerCommand(), p.injectCommand(), p.waitCommand("wait", false)}},
-		{"operate", "Operate:", []*cobra.Command{p.deadlinesCommand(), p.historyCommand(nil), p.explainCommand(), p.muteCommand(), p.dlqCommand(), p.sendCommand()}},
+		{"operate", "Operate:", []*cobra.Command{p.deadlinesCommand(), p.historyCommand(""), p.explainCommand(), p.muteCommand(), p.dlqCommand(), p.sendCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
