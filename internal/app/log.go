@@ -38,44 +38,7 @@ func NewLog(w io.Writer, c config.Log) (*zap.Logger, zap.AtomicLevel, error) {
 		encoder = oneLine{zapcore.NewConsoleEncoder(encoding)}
 	}
 	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(escape.NewWriter(w))), level)
-	return zap.New(leaveOutRepeats(joinsLines{core}, level)), level, nil
-}
-
-// joinsLines writes an error of several lines, as errors.Join makes them, on one.
-type joinsLines struct{ zapcore.Core }
-
-func (j joinsLines) With(fields []zapcore.Field) zapcore.Core {
-	return joinsLines{j.Core.With(joined(fields))}
-}
-
-func (j joinsLines) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if j.Enabled(e.Level) {
-		return ce.AddCore(e, j)
-	}
-	return ce
-}
-
-func (j joinsLines) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	return j.Core.Write(e, joined(fields))
-}
-
-// joined returns fields whose errors take one line each.
-func joined(fields []zapcore.Field) []zapcore.Field {
-	var changed []zapcore.Field
-	for i, f := range fields {
-		err, ok := f.Interface.(error)
-		if f.Type != zapcore.ErrorType || !ok || !strings.Contains(err.Error(), "\n") {
-			continue
-		}
-		if changed == nil {
-			changed = slices.Clone(fields)
-		}
-		changed[i] = zap.String(f.Key, strings.ReplaceAll(err.Error(), "\n", "; "))
-	}
-	if changed == nil {
-		return fields
-	}
-	return changed
+	return zap.New(newLogCore(core, level)), level, nil
 }
 
 // oneLine keeps an entry on its line. It escapes the message, which is not JSON as the fields are.
@@ -107,58 +70,63 @@ const (
 // proxyLog names the logger of the proxy.
 const proxyLog = "proxy"
 
-// leaveOutRepeats limits warnings and errors of core that repeat, and information of the proxy. The
-// next line that is logged says how many were left out. Events are logged all, since the log is a
-// sink of alerts. At level debug nothing is left out.
-func leaveOutRepeats(core zapcore.Core, level zap.AtomicLevel) zapcore.Core {
-	counting := countsLeftOut{core, &atomic.Int64{}}
+// A logCore limits warnings and errors that repeat, and information of the proxy. The next line that
+// is limited says how many were left out. Events are logged all, since the log is a sink of alerts.
+// At level debug nothing is left out. An error of several lines, as errors.Join makes them, takes one.
+type logCore struct {
+	zapcore.Core
+	limited zapcore.Core  // the same, without repeats
+	leftOut *atomic.Int64 // lines, since the last one that says so; nil: its lines do not say it
+	level   zap.AtomicLevel
+}
+
+func newLogCore(core zapcore.Core, level zap.AtomicLevel) logCore {
+	counting := logCore{Core: core, leftOut: &atomic.Int64{}, level: level}
 	hook := zapcore.SamplerHook(func(_ zapcore.Entry, d zapcore.SamplingDecision) {
 		if d&zapcore.LogDropped != 0 {
 			counting.leftOut.Add(1)
 		}
 	})
-	return limitsRepeats{core, zapcore.NewSamplerWithOptions(counting, repeatSpan, repeatsMax, 0, hook), level}
+	limited := zapcore.NewSamplerWithOptions(counting, repeatSpan, repeatsMax, 0, hook)
+	return logCore{Core: core, limited: limited, level: level}
 }
 
-// limitsRepeats logs with its Core what is never left out, and the rest with limited.
-type limitsRepeats struct {
-	zapcore.Core
-	limited zapcore.Core
-	level   zap.AtomicLevel
+func (c logCore) With(fields []zapcore.Field) zapcore.Core {
+	c.Core = c.Core.With(joined(fields))
+	if c.limited != nil {
+		c.limited = c.limited.With(fields)
+	}
+	return c
 }
 
-func (l limitsRepeats) With(fields []zapcore.Field) zapcore.Core {
-	return limitsRepeats{l.Core.With(fields), l.limited.With(fields), l.level}
-}
-
-func (l limitsRepeats) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+func (c logCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	repeats := e.Level >= zap.WarnLevel || e.Level == zap.InfoLevel && e.LoggerName == proxyLog
-	if !repeats || e.LoggerName == alertLog || l.level.Enabled(zap.DebugLevel) {
-		return l.Core.Check(e, ce)
+	switch {
+	case !c.Enabled(e.Level):
+		return ce
+	case c.limited != nil && repeats && e.LoggerName != alertLog && !c.level.Enabled(zap.DebugLevel):
+		return c.limited.Check(e, ce)
 	}
-	return l.limited.Check(e, ce)
+	return ce.AddCore(e, c)
 }
 
-// countsLeftOut adds the number of lines that were left out to the next one.
-type countsLeftOut struct {
-	zapcore.Core
-	leftOut *atomic.Int64
-}
-
-func (c countsLeftOut) With(fields []zapcore.Field) zapcore.Core {
-	return countsLeftOut{c.Core.With(fields), c.leftOut}
-}
-
-func (c countsLeftOut) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) {
-		return ce.AddCore(e, c)
-	}
-	return ce
-}
-
-func (c countsLeftOut) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	if n := c.leftOut.Swap(0); n > 0 {
-		fields = append(fields, zap.Int64("lines_left_out", n))
+func (c logCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	fields = joined(fields)
+	if c.leftOut != nil {
+		if n := c.leftOut.Swap(0); n > 0 {
+			fields = append(fields, zap.Int64("lines_left_out", n))
+		}
 	}
 	return c.Core.Write(e, fields)
+}
+
+// joined returns fields whose errors take one line each.
+func joined(fields []zapcore.Field) []zapcore.Field {
+	fields = slices.Clone(fields)
+	for i, f := range fields {
+		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType && strings.Contains(err.Error(), "\n") {
+			fields[i] = zap.String(f.Key, strings.ReplaceAll(err.Error(), "\n", "; "))
+		}
+	}
+	return fields
 }
