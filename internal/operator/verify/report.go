@@ -98,18 +98,3 @@ func class(err error) string {
 	}
 	return "an error"
 }
-
-// Certainty says in a sentence how certain the assumptions are, and names those that only we infer.
-func Certainty() string {
-	count := map[Mark]int{}
-	var inferred []string
-	for i := range Assumptions {
-		a := &Assumptions[i]
-		count[a.Mark]++
-		if a.Mark == Inferred {
-			inferred = append(inferred, "`"+a.ID+"`")
-		}
-	}
-	return fmt.Sprintf("Overdue rests on %d assumptions about Service Bus. Microsoft documents %d, and SDKs, traces or reports show %d. Only we infer the other %d: %s.",
-		len(Assumptions), count[Documented], count[ReliedOn]+count[Reported], len(inferred), strings.Join(inferred, ", "))
-}
