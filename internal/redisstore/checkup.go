@@ -49,7 +49,7 @@ func (s *Store) Checkup(ctx context.Context) (*Checkup, error) {
 		c.Servers = append(c.Servers, readInfo(text))
 	}
 	for _, t := range trials(s.key("{doctor}", "trial")) {
-		err := trial(ctx, s.client, t)
+		err := try(ctx, s.client, t)
 		if err != nil && !c.deny(t.command, err) {
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("redis at %s: %w", s.Hosts(), err)

@@ -19,8 +19,6 @@ const (
 	// restTime is for how long a use that failed leaves Redis alone before its trial. It bounds how
 	// often a use that fails although its trial does not is logged.
 	restTime = 2 * time.Second
-	// trialLife is how long what a trial writes stays.
-	trialLife = 10 * time.Second
 )
 
 // A question is one round trip.
@@ -32,8 +30,8 @@ type circuit struct {
 	s     *Store
 	use   string
 	bound time.Duration // of each question
-	// trial asks what the use asks, of keys that live for trialLife: Redis may permit one use and
-	// refuse another, or let read and not write.
+	// trial asks what the use asks, of keys that live for seconds: Redis may permit one use and refuse
+	// another, or let read and not write.
 	trial []question
 	down  atomic.Bool // only the trial asks, and only its answer ends that
 }

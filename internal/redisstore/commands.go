@@ -492,8 +492,8 @@ func trials(key string) []attempt {
 	return all
 }
 
-// trial sends a command whose answer does not matter.
-func trial(ctx context.Context, c redis.UniversalClient, a attempt) error {
+// try sends a command whose answer does not matter.
+func try(ctx context.Context, c redis.UniversalClient, a attempt) error {
 	err := c.Do(ctx, append([]any{a.command}, a.args...)...).Err()
 	if errors.Is(err, redis.Nil) {
 		return nil

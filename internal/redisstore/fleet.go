@@ -28,12 +28,7 @@ type Notified struct {
 // Notified returns the record of the fleet.
 func (s *Store) Notified() *Notified {
 	token := rand.Text()
-	key := s.key("e", token)
-	return &Notified{s.circuit("notified", notifyTime,
-		func(ctx context.Context) error { _, err := claim(ctx, s.client, key, token, trialLife); return err },
-		func(ctx context.Context) error { return settle(ctx, s.client, key, token, trialLife) },
-		func(ctx context.Context) error { return settle(ctx, s.client, key, token, 0) },
-	), token}
+	return &Notified{s.circuit("notified", notifyTime, s.key("e", token), "get", "set", "del", "eval", "evalsha"), token}
 }
 
 func (t *Notified) key(event string) string {
@@ -81,16 +76,8 @@ type Groups struct {
 // Groups returns the groups of the fleet.
 func (s *Store) Groups() *Groups {
 	token := rand.Text()
-	claimKey, parts, _ := s.groupKeys(token)
-	return &Groups{s.circuit("groups", groupTime,
-		func(ctx context.Context) error {
-			_, err := claim(ctx, s.client, claimKey, token, trialLife)
-			return err
-		},
-		func(ctx context.Context) error { return settle(ctx, s.client, claimKey, token, 0) },
-		func(ctx context.Context) error { return put(ctx, s.client, parts, "trial", "x", trialLife) },
-		func(ctx context.Context) error { _, err := fresh(ctx, s.client, parts, trialLife); return err },
-	), token}
+	claimKey, _, _ := s.groupKeys(token)
+	return &Groups{s.circuit("groups", groupTime, claimKey, "get", "set", "del", "time", "hset", "hgetall", "hdel", "pexpire", "eval", "evalsha"), token}
 }
 
 // groupKeys are the keys of a group: who sends, the digests to send, and the state after the last
@@ -156,11 +143,7 @@ type History struct{ c *circuit }
 
 // History is that of the fleet.
 func (s *Store) History() *History {
-	list := s.key("h", "trial", "missed")
-	return &History{s.circuit("history", historyTime,
-		func(ctx context.Context) error { return deliver(ctx, s.client, list, 1, trialLife, []string{"x"}) },
-		func(ctx context.Context) error { _, err := latest(ctx, s.client, list, 1); return err },
-	)}
+	return &History{s.circuit("history", historyTime, s.key("h", "trial"), "rpush", "ltrim", "pexpire", "lrange", "eval", "evalsha")}
 }
 
 func (h *History) missed() string { return h.c.s.key("h", "missed") }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,9 +31,8 @@ type Config struct {
 	// May be nil.
 	Asked func(use string, err error, news bool)
 
-	DialTimeout time.Duration // of a connection, TLS included; 0 = 2 s
-	Slack       float64       // stretches the bounds of all questions, for a Redis that is far away; 0 = 1
-	Connections int           // to each server at most; 0 = 8, which is enough since all uses ask in batches
+	Slack       float64 // stretches the bounds of all questions, for a Redis that is far away; 0 = 1
+	Connections int     // to each server at most; 0 = 8, which is enough since all uses ask in batches
 }
 
 // A Store is what one process has of Redis. It is safe for concurrent use.
@@ -67,7 +67,7 @@ func (s *Store) Try(ctx context.Context, a Address, roots *x509.CertPool) error 
 // Use opens connections with other credentials and authorities from now on. Those that are open stay:
 // Redis asks for credentials once on each.
 func (s *Store) Use(a Address, roots *x509.CertPool) {
-	o := &redis.Options{DialTimeout: s.cfg.DialTimeout}
+	o := &redis.Options{DialTimeout: dialTimeout}
 	if a.TLS {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	}
@@ -78,16 +78,15 @@ func (s *Store) Use(a Address, roots *x509.CertPool) {
 	})
 }
 
-// callMost bounds what no context does.
-const callMost = 30 * time.Second
+const (
+	callMost    = 30 * time.Second // bounds what no context does
+	dialTimeout = 2 * time.Second  // of a connection, TLS included
+)
 
 // Open makes a Store. It does not dial yet.
 func Open(cfg Config) (*Store, error) {
 	if len(cfg.Address.Hosts) == 0 || len(cfg.Fleet) == 0 {
 		return nil, errors.New("redisstore: an address and what names the fleet are needed")
-	}
-	if cfg.DialTimeout == 0 {
-		cfg.DialTimeout = 2 * time.Second
 	}
 	if cfg.Slack == 0 {
 		cfg.Slack = 1
@@ -123,7 +122,7 @@ func Open(cfg Config) (*Store, error) {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		MaxRetries:               -1, // the circuit knows better when to ask again
 
-		DialTimeout:           cfg.DialTimeout,
+		DialTimeout:           dialTimeout,
 		ContextTimeoutEnabled: true, // contexts bound what is asked
 		ReadTimeout:           callMost,
 		WriteTimeout:          callMost,
@@ -171,8 +170,15 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// circuit is that of a use, with the bound of its questions and its trial.
-func (s *Store) circuit(use string, bound time.Duration, trial ...question) *circuit {
+// circuit is that of a use, with the bound of its questions. Its trial has the commands of the use, on
+// keys that begin with key.
+func (s *Store) circuit(use string, bound time.Duration, key string, commands ...string) *circuit {
+	var trial []question
+	for _, t := range trials(key) {
+		if slices.Contains(commands, t.command) {
+			trial = append(trial, func(ctx context.Context) error { return try(ctx, s.client, t) })
+		}
+	}
 	c, _ := s.circuits.LoadOrStore(use, &circuit{s: s, use: use, bound: s.bound(bound), trial: trial})
 	return c.(*circuit)
 }

@@ -80,19 +80,8 @@ type View struct {
 
 // View is that of the fleet.
 func (s *Store) View() *View {
-	reports, gone, counts := s.key("{view}", "trial", "reports"), s.key("{view}", "trial", "gone"), s.key("{view}", "trial", "counts")
-	return &View{s.circuit("view", viewTime,
-		func(ctx context.Context) error { return put(ctx, s.client, reports, "x", "{}", trialLife) },
-		func(ctx context.Context) error {
-			_, err := present(ctx, s.client, reports, gone, 0, 1, trialLife)
-			return err
-		},
-		func(ctx context.Context) error { return remove(ctx, s.client, reports, "x") },
-		func(ctx context.Context) error {
-			return countUp(ctx, s.client, 1, map[string]int64{"x": 1}, tally{counts, trialLife})
-		},
-		func(ctx context.Context) error { _, _, err := counted(ctx, s.client, counts); return err },
-	), rand.Text()}
+	return &View{s.circuit("view", viewTime, s.key("{view}", "trial"), "time", "hset", "hgetall", "hdel", "hlen", "hexists", "hincrby",
+		"lrange", "pexpire", "eval", "evalsha"), rand.Text()}
 }
 
 // ID is that of this process among the others.
