@@ -132,10 +132,7 @@ func newSight(e *environment, c *companions, namespace string, labels func(name 
 	}, func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.span != nil {
-			return 1
-		}
-		return 0
+		return asNumber(s.span != nil)
 	}))
 	return s
 }

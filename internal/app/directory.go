@@ -199,12 +199,7 @@ func (m *storeMetrics) show(r prometheus.Registerer, s *store.Store) {
 	}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "overdue_broker_store_trouble", Help: "1 while the disk is full or has failed, so that what is sent and settled is refused; 0 otherwise.",
-		}, func() float64 {
-			if s.Trouble() != nil {
-				return 1
-			}
-			return 0
-		}))
+		}, func() float64 { return asNumber(s.Trouble() != nil) }))
 }
 
 // Committed implements store.Observer.

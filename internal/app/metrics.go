@@ -80,12 +80,7 @@ func registerState(r prometheus.Registerer, l *lifecycle.Lifecycle) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "overdue_state", Help: "1 for the state in which the process is, 0 for the others.",
 			ConstLabels: prometheus.Labels{"state": string(s)},
-		}, func() float64 {
-			if l.State() == s {
-				return 1
-			}
-			return 0
-		}))
+		}, func() float64 { return asNumber(l.State() == s) }))
 	}
 }
 

@@ -49,6 +49,14 @@ func (g *gaugeReader) Collect(ch chan<- prometheus.Metric) {
 	})
 }
 
+// asNumber is how metrics show whether something holds.
+func asNumber(holds bool) float64 {
+	if holds {
+		return 1
+	}
+	return 0
+}
+
 // registerReady shows why the process is not ready, as /readyz says it.
 func registerReady(e *environment) {
 	registerReasons(e, "overdue_ready",
@@ -86,11 +94,7 @@ func registerReasons(e *environment, name, help string, all []adminport.Reason, 
 				holds[adminport.ReasonOf(err)] = true
 			}
 			for _, reason := range all {
-				value := 1.0
-				if holds[reason] {
-					value = 0
-				}
-				show(value, string(reason))
+				show(asNumber(!holds[reason]), string(reason))
 			}
 		},
 	})

@@ -142,12 +142,6 @@ func (u *upstream) isDoubtful() bool {
 	return u.fullness != nil
 }
 
-func (u *upstream) sinceProof() time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return time.Since(u.proof)
-}
-
 // lastProof returns when something was last accepted, or answered; now, if nothing ever was.
 func (u *upstream) lastProof() time.Time {
 	u.mu.Lock()
@@ -174,7 +168,7 @@ func (u *upstream) run(ctx context.Context) error {
 func (u *upstream) awaitDoubt(ctx context.Context) {
 	for {
 		interval := time.Duration(float64(probeInterval) * (0.9 + 0.2*rand.Float64()))
-		for remaining := interval; remaining > 0; remaining = interval - u.sinceProof() {
+		for remaining := interval; remaining > 0; remaining = interval - time.Since(u.lastProof()) {
 			select {
 			case <-u.doubt:
 				return

@@ -53,11 +53,7 @@ func watchWorkQueues(e *environment, links *link.Namespace, describe func(contex
 func (w *workQueues) show(show func(value float64, labels ...string)) {
 	missing := *w.missing.Load()
 	for _, name := range w.names() {
-		value := 0.0
-		if missing[name] {
-			value = 1
-		}
-		show(value, name)
+		show(asNumber(missing[name]), name)
 	}
 }
 
