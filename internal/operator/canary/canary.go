@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/httpclient"
+	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/link"
 )
 
@@ -37,9 +38,8 @@ const (
 	// staleAfter is the difference in age after which a canary removes the dead letter of another:
 	// nobody searches for that any more.
 	staleAfter = 2*timeout + time.Minute
-	// page is how many dead letters one peek returns, receiveWait how long the first is waited for.
-	page        = 100
-	receiveWait = time.Second
+	// maxRemoved bounds the dead letters that a canary removes besides its own.
+	maxRemoved = 100
 )
 
 // Values of the label result.
@@ -147,13 +147,8 @@ func (c *Canary) sendAndFind(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		var found *link.Message
-		dead, err := c.cfg.Links.Peeker(ctx, c.deadLetters()) // again, since an error closes it
-		if err == nil {
-			found, err = c.find(ctx, dead, id)
-			dead.Close(ctx)
-		}
-		if lastErr = err; found != nil {
+		found, err := c.find(ctx, id)
+		if lastErr = err; len(found) > 0 {
 			c.lag.Set(time.Since(deadline).Seconds())
 			c.remove(ctx, found)
 			return nil
@@ -163,62 +158,39 @@ func (c *Canary) sendAndFind(ctx context.Context) error {
 	return cmp.Or(lastErr, fmt.Errorf("the canary missed its deadline %v ago, and is not among the dead letters of %s", timeout, c.cfg.Queue))
 }
 
-// find searches the dead letters for id. It peeks, so that other processes find theirs. Apps may
-// have put anything there, and a receiver of the SDK would panic at a reason that is no string.
-func (c *Canary) find(ctx context.Context, dead *link.Peeker, id string) (*link.Message, error) {
-	from := int64(0)
-	for {
-		ms, err := dead.Peek(ctx, from, page)
-		if err != nil || len(ms) == 0 {
-			return nil, err
-		}
-		for _, m := range ms {
-			if m.MessageID == id {
-				return m, nil
+// find searches the dead letters for id. If it is there, it returns its number, and those of stale
+// canaries. It peeks, so that other processes find theirs.
+func (c *Canary) find(ctx context.Context, id string) (found map[int64]bool, err error) {
+	oldest := map[int64]time.Time{} // when they were enqueued
+	err = dlq.Walk(ctx, c.cfg.Links, dlq.Place{Entity: c.cfg.Queue}, 0, func(l *dlq.Letter) bool {
+		if l.MessageID != id {
+			if len(oldest) < maxRemoved {
+				oldest[l.Number] = l.EnqueuedTime
 			}
-			from = m.SequenceNumber + 1
+			return true
 		}
-	}
+		found = map[int64]bool{l.Number: true}
+		for number, at := range oldest {
+			// Compare two stamps of the broker, because our clock may be wrong.
+			if l.EnqueuedTime.Sub(at) > staleAfter {
+				found[number] = true
+			}
+		}
+		return false
+	})
+	return found, err
 }
 
-// remove takes our canary off the dead-letter queue, and stale ones. If another process has ours
-// locked, a later canary removes it as a stale one.
-func (c *Canary) remove(ctx context.Context, own *link.Message) {
+// remove takes canaries off the dead-letter queue. Those that another process has locked are left:
+// a later canary removes them as stale ones.
+func (c *Canary) remove(ctx context.Context, found map[int64]bool) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := c.removeAll(ctx, own); err != nil {
+	_, _, err := dlq.Purge(ctx, c.cfg.Links, dlq.Place{Entity: c.cfg.Queue}, found, dlq.Hold(0), 0, nil)
+	if err != nil {
 		c.cfg.Log.Debug("dead canaries not removed; a later canary removes them", zap.Error(err))
 	}
 }
-
-func (c *Canary) removeAll(ctx context.Context, own *link.Message) error {
-	r, err := c.cfg.Links.Receiver(ctx, c.deadLetters())
-	if err != nil {
-		return err
-	}
-	defer r.Close(ctx)
-	if err := r.Grant(ctx, page); err != nil {
-		return err
-	}
-	first, err := r.Receive(ctx, receiveWait)
-	if err != nil {
-		return err
-	}
-	err = r.Drain(ctx)
-	var others []*link.ReceivedMessage
-	for m := first; m != nil; m = r.Prefetched() {
-		// Compare two stamps of the broker, because our clock may be wrong.
-		if m.MessageID == own.MessageID || own.EnqueuedTime.Sub(m.EnqueuedTime) > staleAfter {
-			err = errors.Join(err, r.Complete(ctx, m))
-		} else {
-			others = append(others, m)
-		}
-	}
-	_, backErr := r.GiveBack(ctx, others...)
-	return errors.Join(err, backErr)
-}
-
-func (c *Canary) deadLetters() string { return c.cfg.Queue + "/$DeadLetterQueue" }
 
 // record keeps the result of one canary, and logs when the result changes.
 func (c *Canary) record(ctx context.Context, err error) {

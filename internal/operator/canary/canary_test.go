@@ -253,7 +253,7 @@ func TestACanaryIsLostIfTheNamespaceIsGone(t *testing.T) {
 func TestOnlyOurOwnCanariesAndStaleOnesAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := setup(t)
-		for i := range page + 20 {
+		for i := range maxRemoved + 20 {
 			if err := s.send(t.Context(), "canaries", fmt.Sprintf("stale-%d", i), time.Second); err != nil {
 				t.Fatal(err)
 			}
