@@ -151,7 +151,7 @@ func (w *Watch) Run(ctx context.Context) error {
 			continue
 		}
 		trial, cancel := context.WithTimeout(ctx, timeout)
-		err := w.check(trial)
+		err := w.Look(trial)
 		cancel()
 		if ctx.Err() != nil {
 			return nil
@@ -166,8 +166,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// check makes one check.
-func (w *Watch) check(ctx context.Context) error {
+// Look makes one check. [Watch.Check] has what it found.
+func (w *Watch) Look(ctx context.Context) error {
 	p, err := w.cfg.Links.Peeker(ctx, w.cfg.Queue)
 	if err != nil {
 		return err

@@ -211,12 +211,12 @@ func TestCompanionsThatNobodyReceivesAreReported(t *testing.T) {
 		time.Sleep(8 * time.Second)
 		expect("within the lock duration", healthy)
 		time.Sleep(time.Minute)
-		expect("after it", "[warning 2 companions are due, the oldest for 1m7s, and nobody receives them.]")
+		expect("after it", "[warning 2 companions due on overdue-monitor, the oldest for 1m7s, and nobody receives them: start `overdue monitor`, or check why it does not receive.]")
 		cfg.CompanionsInRedis = true
 		expect("with the companions in Redis", healthy)
 		cfg.CompanionsInRedis = false
 
-		// A lock that has expired says that somebody received.
+		// A monitor that was killed has left them.
 		r, err := c.client("manage", "bQ==").NewReceiverForQueue("overdue-monitor", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -227,7 +227,8 @@ func TestCompanionsThatNobodyReceivesAreReported(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Minute)
-		expect("once they were received", healthy)
+		expect("once a monitor was killed that had received them",
+			"[warning 2 companions due on overdue-monitor, the oldest for 3m7s, and nobody receives them: start `overdue monitor`, or check why it does not receive.]")
 	})
 }
 

@@ -48,7 +48,7 @@ func (x *examiner) monitorQueue(ctx context.Context, name string) []Finding {
 		why = "the monitor receives companions there, and notices no deadline without it"
 	}
 	x.rights(ctx, n, "listen", name, why, "")
-	x.unreceived(ctx, n, name, d.Counts.Active, d.LockDuration)
+	x.unreceived(ctx, n, name, err != nil || d.Counts.Active > 0)
 	if err == nil {
 		return n.all
 	}

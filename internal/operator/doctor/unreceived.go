@@ -10,135 +10,77 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/operator/dlq"
 	"overdue/internal/plural"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
+	"overdue/internal/unreceived"
 	"overdue/scheduler"
 )
 
 const (
-	// maxLock is the longest lock duration that Service Bus accepts.
-	maxLock = 5 * time.Minute
-	// Companions that are due stand behind those that are scheduled. That many are peeked at.
-	unreceivedPages, unreceivedPage = 10, 250
+	// unreceivedLooks is how often the doctor looks. Companions that are due stand behind those that
+	// are scheduled, and each look passes over more of these.
+	unreceivedLooks = 3
+	// heldPeriod is for how long a companion is due that monitors hold for longer than they need, and
+	// maxHeld how many messages are searched for such.
+	heldPeriod = time.Minute
+	maxHeld    = 2500
 )
 
-// unreceived reports companions that are due and that no monitor has received: by the broker's
-// clock longer than a lock lasts, and without a delivery that ended. A monitor may still hold them,
-// since it renews locks. So the doctor receives one message and gives it back at once: the broker
-// hands out the oldest one that nobody holds.
-//
-// due is how many are due, and lock the lock duration of the queue; both are 0 if not known.
-func (x *examiner) unreceived(ctx context.Context, n *notes, name string, due int64, lock time.Duration) {
+// unreceived reports companions that are due and that no monitor receives, as processes with a proxy
+// notice them. Those that monitors hold are read if some may be due.
+func (x *examiner) unreceived(ctx context.Context, n *notes, name string, mayBeDue bool) {
 	if x.cfg.CompanionsInRedis {
 		return
 	}
-	if lock == 0 {
-		lock = maxLock
-	}
 	asking, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	all, err := x.undelivered(asking, name)
-	switch {
-	case link.Unauthorized(err):
-		return // the check of the right to listen says so
-	case err == nil && len(all) == 0:
-		return
-	}
-	var now time.Time
-	var suspects []*link.Message
-	free := false
-	if err == nil {
+	var clockErr error
+	now := func() time.Time { // of the broker, which is asked once something is due
 		m := x.measure(ctx)
-		now, err = time.Now().Add(m.ahead), m.err
-		suspects = slices.DeleteFunc(all, func(m *link.Message) bool { return now.Sub(m.EnqueuedTime) <= lock })
+		clockErr = m.err
+		return time.Now().Add(m.ahead)
 	}
-	if err == nil && len(suspects) > 0 {
-		free, err = x.isFree(asking, name, suspects[0])
+	watch, err := unreceived.New(unreceived.Config{Links: x.cfg.Links, Queue: name, Now: now, LastDue: time.Now})
+	for range unreceivedLooks {
+		if err == nil {
+			err = watch.Look(asking)
+		}
+	}
+	if link.Unauthorized(err) {
+		return // the check of the right to listen says so
+	}
+	if err = errors.Join(err, clockErr); err == nil {
+		if found := watch.Check(ctx); found != nil {
+			n.add(Warning, "unreceived", sentence(found.Error()), fmt.Sprintf("start `overdue monitor` with monitorQueue: %s", x.settingOf(name)))
+			return
+		}
+		if mayBeDue {
+			err = x.held(asking, n, name, now())
+		}
 	}
 	if err != nil {
 		n.add(Unknown, "unreceived", fmt.Sprintf("It is unknown whether monitors receive its companions: %s.", failure.Reason(err)), "")
-		return
 	}
-	if len(suspects) == 0 {
-		return
-	}
-	oldest := slices.MinFunc(suspects, func(a, b *link.Message) int { return a.EnqueuedTime.Compare(b.EnqueuedTime) })
-	since := span(now.Sub(oldest.EnqueuedTime).Round(time.Second))
-	if !free {
-		x.held(ctx, n, name, suspects[0].SequenceNumber, since)
-		return
-	}
-	count := max(int64(len(suspects)), due)
-	text := fmt.Sprintf("%d companions are due, the oldest for %s, and nobody receives them.", count, since)
-	if count == 1 {
-		text = fmt.Sprintf("One companion has been due for %s, and nobody receives it.", since)
-	}
-	n.add(Warning, "unreceived", text,
-		fmt.Sprintf("start `overdue monitor` with monitorQueue: %s, or check why the one that runs does not receive", x.settingOf(name)))
-}
-
-// undelivered are the companions that are due and have no delivery that ended, in the order of
-// their numbers.
-func (x *examiner) undelivered(ctx context.Context, name string) (all []*link.Message, err error) {
-	p, err := x.cfg.Links.Peeker(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	from := int64(0)
-	for range unreceivedPages {
-		ms, err := p.Peek(ctx, from, unreceivedPage)
-		if err != nil {
-			return nil, err // it is closed
-		}
-		for _, m := range ms {
-			from = m.SequenceNumber + 1
-			if m.State == link.Active && m.DeliveryCount == 0 {
-				all = append(all, m)
-			}
-		}
-		if len(ms) < unreceivedPage {
-			break
-		}
-	}
-	p.Close(ctx)
-	return all, nil
-}
-
-// isFree reports whether nobody holds a companion, or an older one.
-func (x *examiner) isFree(ctx context.Context, name string, suspect *link.Message) (bool, error) {
-	r, err := x.cfg.Links.BareReceiver(ctx, name, nil)
-	if err != nil {
-		return false, err
-	}
-	defer r.Close(ctx)
-	m, err := r.Next(ctx)
-	if err != nil || m == nil {
-		return false, err
-	}
-	_, err = r.GiveBack(ctx, m)
-	return m.SequenceNumber <= suspect.SequenceNumber, err
 }
 
 // held reports what monitors wait for that have companions in hand, as far as it is wrong: an
 // entity that does not exist. A message that a consumer has locked is none of that.
-func (x *examiner) held(ctx context.Context, n *notes, name string, from int64, since string) {
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	p, err := x.cfg.Links.Peeker(ctx, name)
-	var encoded [][]byte
-	if err == nil {
-		encoded, err = p.PeekEncoded(ctx, from, unreceivedPage)
-		p.Close(ctx)
-	}
-	counts := map[string]int{}
-	for _, b := range encoded {
-		m := link.ReceivedMessage{Encoded: b}
-		if c, err := scheduler.ParseCompanion(m.Body()); err == nil { // others end in the dead letters
-			counts[c.Entity]++
+func (x *examiner) held(ctx context.Context, n *notes, name string, now time.Time) error {
+	counts, read, longest := map[string]int{}, 0, time.Duration(0)
+	err := dlq.WalkAt(ctx, x.cfg.Links, name, 0, func(l *dlq.Letter) bool {
+		age := now.Sub(l.EnqueuedTime)
+		if body, isData := l.Body().([]byte); isData && l.State == link.Active && age > heldPeriod {
+			if c, err := scheduler.ParseCompanion(body); err == nil { // others end in the dead letters
+				counts[c.Entity]++
+				longest = max(longest, age)
+			}
 		}
-	}
+		read++
+		return read < maxHeld
+	})
 	var missing []string
 	total := 0
 	for entity, count := range counts {
@@ -147,11 +89,10 @@ func (x *examiner) held(ctx context.Context, n *notes, name string, from int64, 
 			total += count
 		}
 	}
-	switch slices.Sort(missing); {
-	case err != nil:
-		n.add(Unknown, "waiting", fmt.Sprintf("Monitors hold companions that have been due for %s, and it is unknown for which entities: %s.", since, failure.Reason(err)), "")
-	case total > 0:
-		n.add(Advice, "waiting", fmt.Sprintf("Monitors hold companions that have been due for up to %s: %s for messages on %s, which is not there.", since, plural.Of(total, "companion", "companions"), strings.Join(missing, ", ")),
+	if slices.Sort(missing); total > 0 {
+		n.add(Advice, "waiting", fmt.Sprintf("Monitors hold companions that have been due for up to %s: %s for messages on %s, which is not there.",
+			span(longest.Round(time.Second)), plural.Of(total, "companion", "companions"), strings.Join(missing, ", ")),
 			"create it again, if it was deleted by mistake; otherwise monitors give these deadlines up after an hour, as unknown")
 	}
+	return err
 }
