@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"overdue/internal/httpclient"
+	"overdue/internal/servicebus/duration"
 )
 
 const (
@@ -133,7 +134,7 @@ const dateError = 2 * time.Second
 // setTimes sets the times that fit the clock of the Alertmanager. An alert whose end is not in its
 // past is not resolved.
 func (a *postableAlert) setTimes(n *Notification, now time.Time) {
-	a.StartsAt, a.EndsAt = earliest(n.Since, now.Add(-dateError)).UTC(), now.Add(alertmanagerLife).UTC()
+	a.StartsAt, a.EndsAt = duration.Earlier(n.Since, now.Add(-dateError)).UTC(), now.Add(alertmanagerLife).UTC()
 	if n.Resolved {
 		a.EndsAt = now.Add(-dateError).UTC()
 	}

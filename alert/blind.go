@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"overdue/internal/plural"
+	"overdue/internal/servicebus/duration"
 )
 
 // MaxBlindEntities bounds the entities that a Blind names: those with the most harm come first.
@@ -101,7 +104,7 @@ func MergeBlind(e, other Event) Event {
 	sum.Add(o.BlindCounts)
 	b.SetEntities(counts, func(entity string) map[string]string { return labels[entity] })
 	b.BlindCounts = sum // also of entities that are not named
-	b.From, b.To, b.SoFar = earliest(b.From, o.From), latest(b.To, o.To), b.SoFar || o.SoFar
+	b.From, b.To, b.SoFar = duration.Earlier(b.From, o.From), duration.Later(b.To, o.To), b.SoFar || o.SoFar
 	if !strings.Contains(b.Reason, o.Reason) {
 		b.Reason += "; " + o.Reason
 	}
@@ -120,7 +123,7 @@ func (c BlindCounts) String() string {
 	if c == (BlindCounts{}) {
 		return "no deadline fell into it"
 	}
-	parts := []string{counted(c.Deadlines, "deadline", "deadlines")}
+	parts := []string{plural.Of(c.Deadlines, "deadline", "deadlines")}
 	if c.Late > 0 {
 		parts = append(parts, fmt.Sprintf("%d missed and found late", c.Late))
 	}
@@ -131,13 +134,6 @@ func (c BlindCounts) String() string {
 		parts = append(parts, fmt.Sprintf("at least %d lost with a deleted monitor queue", c.Lost))
 	}
 	return strings.Join(parts, ", ")
-}
-
-func counted(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, more)
 }
 
 // span says from when to when.

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/pace"
+	"overdue/internal/servicebus/duration"
 )
 
 // maxGroups bounds the groups in memory. The events of any further groups share one group.
@@ -261,7 +262,7 @@ func (g *Groups) keep(gr *group) {
 		if gr.next.Before(gr.arrived) {
 			gr.next = gr.arrived.Add(g.cfg.Wait)
 		}
-		gr.next = latest(gr.next, gr.earliest)
+		gr.next = duration.Later(gr.next, gr.earliest)
 		due := gr.next
 		g.mu.Unlock()
 		d := Digest{Sink: g.Name(), Labels: gr.labels}

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"overdue/internal/pace"
+	"overdue/internal/servicebus/duration"
 )
 
 const (
@@ -17,9 +18,6 @@ const (
 	collectTime = 250 * time.Millisecond
 	// countTime bounds how long the dead letters of an entity are counted.
 	countTime = 2 * time.Second
-	// maxAttempts bounds how often a digest is kept again because the sink did not take it. With
-	// attemptDelay, that is about a day.
-	maxAttempts = 300
 	// maxLate is how late a digest may become due where the namespace works. One that comes later
 	// shows that nobody saw events meanwhile: no group resolves for that time.
 	maxLate = 30 * time.Second
@@ -105,7 +103,7 @@ func (g *Groups) takeTurn(gr *group, d Digest, due time.Time) error {
 // keepEvents keeps the events of d on the outbox for the next notification of the group.
 func (g *Groups) keepEvents(gr *group, d Digest, due time.Time) error {
 	g.mu.Lock()
-	gr.next = latest(gr.next, due)
+	gr.next = duration.Later(gr.next, due)
 	g.mu.Unlock()
 	return g.cfg.Outbox.Keep(g.ctx, due, d)
 }
@@ -129,7 +127,7 @@ func (gr *group) resume(d Digest) {
 func (g *Groups) notificationOf(gr *group, d Digest) *Notification {
 	n := &Notification{
 		Key: groupKey(g.cfg.Source, g.Name(), key(gr.labels)), Source: g.cfg.Source, Labels: gr.labels,
-		Count: d.Count, Total: gr.total + d.Count, Since: gr.since, Last: latest(gr.last, d.Last),
+		Count: d.Count, Total: gr.total + d.Count, Since: gr.since, Last: duration.Later(gr.last, d.Last),
 		Oldest: d.Oldest, WorstLag: time.Duration(d.WorstLag) * time.Millisecond, Samples: d.Samples,
 	}
 	if gr.since.IsZero() {
@@ -153,12 +151,12 @@ func (g *Groups) notificationOf(gr *group, d Digest) *Notification {
 // event, and when all digests with events have been due. A process that has just begun to see what
 // is due may not know the latest events.
 func (g *Groups) resolvesAt(gr *group) time.Time {
-	seen := latest(g.sees, g.cfg.Sight.from(g.cfg.Outbox.Now()))
-	at := latest(latest(gr.arrived, gr.last), seen).Add(g.cfg.ResolveAfter)
+	seen := duration.Later(g.sees, g.cfg.Sight.from(g.cfg.Outbox.Now()))
+	at := duration.Later(duration.Later(gr.arrived, gr.last), seen).Add(g.cfg.ResolveAfter)
 	if g.cfg.Pool != nil { // the others keep digests until then
-		at = latest(at, gr.earliest.Add(settleTime))
+		at = duration.Later(at, gr.earliest.Add(settleTime))
 	}
-	return latest(at, gr.next.Add(settleTime))
+	return duration.Later(at, gr.next.Add(settleTime))
 }
 
 // notify sends the notification that is due now, with the events of d, which were due by then, and
@@ -273,13 +271,13 @@ func (g *Groups) keepAgain(gr *group, d Digest, n *Notification, cause error) er
 		attempt++
 	}
 	log := g.cfg.Log.With(zap.String("sink", g.Name()), zap.Int("attempt", attempt), zap.Int("events", d.Count), zap.Error(cause))
-	if attempt > maxAttempts {
+	if attempt > pace.MaxAttempts {
 		log.Error("notification undeliverable", zap.String("next", "repair the sink; the dead-letter queue of the monitor queue has the digest, reason AlertUndeliverable"))
 		return errUndeliverable
 	}
 	g.mu.Lock()
 	wait, _ := g.sinkPace.Remaining()
-	wait = max(wait, attemptDelay(attempt))
+	wait = max(wait, pace.Delay(attempt))
 	due := g.cfg.Outbox.Now().Add(wait)
 	if n.Resolved {
 		d, gr.reminder = gr.reminderDigest(g.Name()), due
@@ -315,26 +313,4 @@ func (g *Groups) send(n *Notification) error {
 		g.notified(err)
 	}
 	return err
-}
-
-// attemptDelay is the delay after n attempts to send a notification that failed.
-func attemptDelay(n int) time.Duration {
-	if n == 0 {
-		return 0
-	}
-	return min(time.Second<<min(n-1, 9), 5*time.Minute)
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"overdue/internal/servicebus/duration"
 )
 
 // A Pool lets several processes send one notification together. Losing its content costs a further
@@ -123,7 +125,7 @@ func (gr *group) learn(n *note) {
 		return
 	}
 	gr.since, gr.last, gr.total = n.Since, n.Last, n.Total
-	gr.arrived, gr.earliest, gr.reminder = latest(gr.arrived, n.Arrived), n.Next, n.Reminder
+	gr.arrived, gr.earliest, gr.reminder = duration.Later(gr.arrived, n.Arrived), n.Next, n.Reminder
 }
 
 // publish ends the turn and shares its result with the other processes. If it was not notified,

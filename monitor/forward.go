@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
 	"overdue/monitor/search"
@@ -50,9 +51,7 @@ func (r *round) findForwarded(ctx context.Context, watches []*watch) error {
 	for _, wt := range watches {
 		id := wt.reference().MessageID
 		byID[id] = append(byID[id], wt)
-		if at := wt.identity.EnqueuedTime(); at.Before(from) {
-			from = at
-		}
+		from = duration.Earlier(from, wt.identity.EnqueuedTime())
 	}
 	return r.readForwarded(ctx, from, func(m *link.Message) {
 		same := byID[m.MessageID]

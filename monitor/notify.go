@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/pace"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/intake"
 	"overdue/monitor/judge"
@@ -17,10 +18,6 @@ import (
 
 	"go.uber.org/zap"
 )
-
-// maxAttempts bounds how often a companion is rewritten because a notification failed. With
-// attemptDelay that takes about a day.
-const maxAttempts = 300
 
 // notify sends the event of wt to every sink ⑥, then completes its companions.
 func (e *entity) notify(ctx context.Context, wt *watch) {
@@ -50,15 +47,15 @@ func (w *Worker) notify(ctx context.Context, entity string, ref *scheduler.Refer
 }
 
 // notifyLater rewrites the companion with all that is known of the event, so that the
-// notification needs neither this process nor the dead letter. After maxAttempts the companion
+// notification needs neither this process nor the dead letter. After pace.MaxAttempts the companion
 // goes to the dead-letter queue of the monitor queue.
 func (w *Worker) notifyLater(ctx context.Context, entity string, ref *scheduler.Reference, missed *scheduler.Missed, c *intake.Companion, r notify.Result) {
 	attempt, wait := c.Content.Attempt, r.Wait
 	if r.Failed {
 		attempt++
-		wait = max(wait, attemptDelay(attempt))
+		wait = max(wait, pace.Delay(attempt))
 		log := w.log.With(zap.String("work_queue", entity), zap.String("message_id", ref.MessageID), zap.Int("attempt", attempt), zap.Error(r.Err))
-		if attempt > maxAttempts {
+		if attempt > pace.MaxAttempts {
 			log.Error("alert undeliverable: its companion is kept as a dead letter", zap.String("monitor_queue", c.Queue()), zap.String("next", "check the sink: overdue doctor --send-test"))
 			c.Refuse(ctx, intake.Undeliverable, r.Err.Error())
 			return
@@ -73,14 +70,6 @@ func (w *Worker) notifyLater(ctx context.Context, entity string, ref *scheduler.
 		References: []scheduler.Reference{untaken},
 		Attempt:    attempt,
 	})
-}
-
-// attemptDelay returns the delay before attempt n of a notification, n ≥ 1.
-func attemptDelay(n int) time.Duration {
-	if n > 9 {
-		return 5 * time.Minute
-	}
-	return time.Second << (n - 1)
 }
 
 // A message may have reminders besides its deadline: some time before it, and when the message

@@ -195,7 +195,7 @@ func (r *reading) extendBacklog(ctx context.Context, w window, final time.Time) 
 	if isSparse, err := r.isSparse(ctx, w, final); isSparse || err != nil {
 		return isSparse, err
 	}
-	need, most := earlier(w.until.Add(search.StampPrecision), final), earlier(w.until.Add(backlogSpan), final)
+	need, most := duration.Earlier(w.until.Add(search.StampPrecision), final), duration.Earlier(w.until.Add(backlogSpan), final)
 	if err := e.backlog.Extend(ctx, e.work, w.from, need, most, e.settings.lifeOf); err != nil {
 		return false, err
 	}
@@ -211,7 +211,7 @@ func (r *reading) isSparse(ctx context.Context, w window, final time.Time) (bool
 	if slices.ContainsFunc(w.rules, func(rl *rule) bool { return rl.slot != nil }) {
 		return false, nil
 	}
-	span, err := r.e.work.Span(ctx, w.from, earlier(w.until, final))
+	span, err := r.e.work.Span(ctx, w.from, duration.Earlier(w.until, final))
 	return span > int64(len(w.rules))*search.SeekPeeks*search.PageSize, err
 }
 
@@ -260,7 +260,7 @@ func (r *reading) hasFound(rl *rule) bool {
 func (w *window) earliest(s *entitySettings) time.Time {
 	first := search.Forever
 	for _, rl := range w.rules {
-		first = earlier(first, rl.earliest(s))
+		first = duration.Earlier(first, rl.earliest(s))
 	}
 	return first
 }
@@ -271,14 +271,14 @@ func (r *reading) takeBacklog(ctx context.Context) {
 	e, names := r.e, map[uint64][]*rule{}
 	from, until := search.Forever, time.Time{}
 	for _, slot := range r.slots {
-		from, until = earlier(from, slot.SlotStart()), duration.Later(until, slot.SlotEnd)
+		from, until = duration.Earlier(from, slot.SlotStart()), duration.Later(until, slot.SlotEnd)
 	}
 	for id, same := range r.byID {
 		for _, rl := range same {
 			if rl.isByLife(&e.settings) {
 				name := search.NameOf(id, rl.ref.SessionID)
 				names[name] = append(names[name], rl)
-				from = earlier(from, rl.ref.DeadlineAt(rl.ref.From).Add(-search.WindowMargin))
+				from = duration.Earlier(from, rl.ref.DeadlineAt(rl.ref.From).Add(-search.WindowMargin))
 				until = duration.Later(until, rl.ref.DeadlineAt(rl.ref.Until).Add(search.WindowMargin))
 			}
 		}
@@ -296,13 +296,6 @@ func (r *reading) takeBacklog(ctx context.Context) {
 		}
 		return taken
 	})
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // meet takes a message of the work queue.

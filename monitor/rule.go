@@ -151,7 +151,7 @@ func (r *rule) earliest(s *entitySettings) time.Time {
 	from := r.ref.From.Add(-search.StampPrecision)
 	deadline := r.ref.DeadlineAt(from)
 	if life := s.DefaultMessageTimeToLive; life > 0 {
-		return earlier(deadline, from.Add(life))
+		return duration.Earlier(deadline, from.Add(life))
 	}
 	return deadline
 }

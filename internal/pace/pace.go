@@ -88,3 +88,15 @@ func IsRetryAfter(err error) bool {
 func HasFailed(err error, since time.Time) bool {
 	return err != nil && (!IsRetryAfter(err) || time.Since(since) >= maxAsking)
 }
+
+// MaxAttempts bounds how often an event, or a digest of events, is sent again after a failure. With
+// Delay that takes about a day.
+const MaxAttempts = 300
+
+// Delay returns the delay after n attempts that failed.
+func Delay(n int) time.Duration {
+	if n == 0 {
+		return 0
+	}
+	return min(time.Second<<min(n-1, 9), 5*time.Minute)
+}

@@ -179,6 +179,14 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
+// Earlier returns the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
 // timeSpan is how .NET writes a span: [d.]hh:mm[:ss[.fffffff]].
 var timeSpan = regexp.MustCompile(`^(?:([0-9]{1,8})\.)?([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,7}))?)?$`)
 
