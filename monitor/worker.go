@@ -271,7 +271,7 @@ func (w *Worker) newAdopter() *adopt.Adopter {
 		Latest: w.clock.Latest,
 	}
 	if w.cfg.Store != nil {
-		cfg.HasNote = w.cfg.Store.HasNote
+		cfg.Notes = w.cfg.Store.Notes
 	}
 	return adopt.New(cfg)
 }

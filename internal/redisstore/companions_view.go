@@ -63,17 +63,8 @@ func (c *Companions) walk(ctx context.Context, k *place, match string, f func(It
 	return true, nil
 }
 
-// HasNote reports whether a note is kept whose id begins so.
-func (c *Companions) HasNote(ctx context.Context, prefix string) (has bool, err error) {
-	err = c.Notes(ctx, prefix, func(Item) bool {
-		has = true
-		return false
-	})
-	return has, err
-}
-
-// Notes shows f the notes whose ids begin so, some of them twice, until it has seen enough.
-func (c *Companions) Notes(ctx context.Context, prefix string, f func(Item) (more bool)) error {
+// Notes shows f the notes whose ids begin so, some of them twice.
+func (c *Companions) Notes(ctx context.Context, prefix string, f func(Item)) error {
 	var match strings.Builder
 	for _, r := range prefix {
 		if strings.ContainsRune(glob, r) {
@@ -81,7 +72,10 @@ func (c *Companions) Notes(ctx context.Context, prefix string, f func(Item) (mor
 		}
 		match.WriteRune(r)
 	}
-	_, err := c.walk(ctx, c.places[len(c.places)-1], match.String()+"*", f)
+	_, err := c.walk(ctx, c.places[len(c.places)-1], match.String()+"*", func(it Item) bool {
+		f(it)
+		return true
+	})
 	return err
 }
 

@@ -100,8 +100,9 @@ func everyUseOfCompanions(ctx context.Context, c *Companions) error {
 			return err
 		}
 	}
-	has, err := c.HasNote(ctx, turn)
-	if err == nil && has {
+	kept := false
+	err = c.Notes(ctx, turn, func(Item) { kept = true })
+	if err == nil && kept {
 		err = errors.New("what is done is kept")
 	}
 	_, inspectErr := c.Inspect(ctx)

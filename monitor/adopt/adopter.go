@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"overdue/internal/operations"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/link"
@@ -44,19 +45,18 @@ type Entity struct {
 	Every  time.Duration // how often it is read for new messages
 }
 
-// Config configures an Adopter. Describe and HasNote may be nil.
+// Config configures an Adopter. Describe and Notes may be nil.
 type Config struct {
 	Links        *link.Namespace
 	Scheduler    *scheduler.Scheduler // writes companions and notes
 	MonitorQueue string
-	// HasNote says whether there is a note, where the monitor queue keeps none.
-	HasNote    func(ctx context.Context, prefix string) (bool, error)
-	Settings   func(ctx context.Context, name string) judge.Settings
-	Describe   func(ctx context.Context, name string, since time.Time) (entities.Info, error)
-	Operations *operations.Counter
-	Log        *zap.Logger
-	Latest     func() time.Time         // the broker's clock has not reached it, or just now
-	Adopted    func(path string, n int) // n messages have got companions
+	Notes        func(ctx context.Context, prefix string, f func(redisstore.Item)) error // where the monitor queue keeps none
+	Settings     func(ctx context.Context, name string) judge.Settings
+	Describe     func(ctx context.Context, name string, since time.Time) (entities.Info, error)
+	Operations   *operations.Counter
+	Log          *zap.Logger
+	Latest       func() time.Time         // the broker's clock has not reached it, or just now
+	Adopted      func(path string, n int) // n messages have got companions
 }
 
 // An Adopter runs the passes of a worker.
@@ -180,7 +180,7 @@ func (a *Adopter) begin(ctx context.Context) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	found, err := a.findNotes(ctx, missing, longest)
+	found, err := a.findNotes(ctx, longest)
 	for _, n := range missing {
 		if err == nil && !found[n.prefix()] {
 			err = a.write(ctx, n, a.cfg.Scheduler.Now().Time)

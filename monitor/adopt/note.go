@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/link"
 	"overdue/monitor/search"
 	"overdue/scheduler"
@@ -106,26 +107,19 @@ func (a *Adopter) write(ctx context.Context, n note, due time.Time) error {
 	})
 }
 
-// findNotes returns the prefixes of notes that have a successor on the monitor queue. The last note
+// findNotes returns the prefixes of notes that have a successor. On the monitor queue, the last note
 // of a series was written at most the longest interval ago; twice that for a worker that is slow.
-func (a *Adopter) findNotes(ctx context.Context, notes []note, longest time.Duration) (found map[string]bool, err error) {
+func (a *Adopter) findNotes(ctx context.Context, longest time.Duration) (found map[string]bool, err error) {
 	found = map[string]bool{}
-	for _, n := range notes {
-		found[n.prefix()] = false
-	}
-	if a.cfg.HasNote != nil {
-		for prefix := range found {
-			if found[prefix], err = a.cfg.HasNote(ctx, prefix); err != nil {
-				return nil, err
-			}
+	note := func(id string) {
+		if strings.HasPrefix(id, notePrefix) {
+			found[id[:strings.LastIndexByte(id, '-')+1]] = true
 		}
-		return found, nil
+	}
+	if a.cfg.Notes != nil {
+		return found, a.cfg.Notes(ctx, notePrefix, func(it redisstore.Item) { note(it.ID) })
 	}
 	v := search.View{Links: a.cfg.Links, Path: a.cfg.MonitorQueue, Operations: a.cfg.Operations}
 	defer v.Close(ctx)
-	return found, v.Between(ctx, a.cfg.Latest().Add(-2*longest), search.Forever, func(m *link.Message) {
-		if strings.HasPrefix(m.MessageID, notePrefix) {
-			found[m.MessageID[:strings.LastIndexByte(m.MessageID, '-')+1]] = true
-		}
-	})
+	return found, v.Between(ctx, a.cfg.Latest().Add(-2*longest), search.Forever, func(m *link.Message) { note(m.MessageID) })
 }

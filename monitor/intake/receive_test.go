@@ -231,9 +231,9 @@ func (s *store) Claim(_ context.Context, _ time.Time, n int) (leases []redisstor
 	return leases, 100 * time.Millisecond, s.fails
 }
 
-func (*store) Woken() <-chan struct{}                        { return nil }
-func (*store) HasNote(context.Context, string) (bool, error) { return false, nil }
-func (s *store) Renew(context.Context) error                 { return s.note("renewed") }
+func (*store) Woken() <-chan struct{}                                     { return nil }
+func (*store) Notes(context.Context, string, func(redisstore.Item)) error { return nil }
+func (s *store) Renew(context.Context) error                              { return s.note("renewed") }
 
 func (s *store) Done(_ context.Context, l redisstore.Lease) error { return s.note(l.ID + " done") }
 

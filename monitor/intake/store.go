@@ -30,8 +30,8 @@ type Store interface {
 	// LetGo renews an item no more.
 	LetGo(l redisstore.Lease)
 
-	// HasNote reports whether a note is kept whose id begins so.
-	HasNote(ctx context.Context, prefix string) (bool, error)
+	// Notes shows f the notes whose ids begin so.
+	Notes(ctx context.Context, prefix string, f func(redisstore.Item)) error
 }
 
 // stored is the feed of a store.

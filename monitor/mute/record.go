@@ -45,8 +45,8 @@ type Config struct {
 
 // A Store keeps notes if the monitor queue cannot schedule messages.
 type Store interface {
-	// Notes shows f the notes whose ids begin so, until it has seen enough.
-	Notes(ctx context.Context, prefix string, f func(redisstore.Item) (more bool)) error
+	// Notes shows f the notes whose ids begin so.
+	Notes(ctx context.Context, prefix string, f func(redisstore.Item)) error
 }
 
 // A Record has the mutes as far as it has read them. It is safe for concurrent use.
@@ -189,10 +189,7 @@ func (r *Record) end(err error) error {
 // readNotes reads on. After an error the next call begins where this one got to.
 func (r *Record) readNotes(ctx context.Context) error {
 	if r.cfg.Store != nil {
-		return r.cfg.Store.Notes(ctx, notePrefix, func(it redisstore.Item) bool {
-			r.take(it.ID, it.Due, it.Body)
-			return true
-		})
+		return r.cfg.Store.Notes(ctx, notePrefix, func(it redisstore.Item) { r.take(it.ID, it.Due, it.Body) })
 	}
 	from := r.read
 	if !from.IsZero() {
