@@ -53,6 +53,27 @@ func hostilePage() Notification {
 	return p
 }
 
+// Templates can name every text of an event, so each must be visible.
+func TestNoTextOfANotificationIsForgotten(t *testing.T) {
+	p := hostilePage()
+	body, err := json.Marshal(p.shown(escape.Text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var decoded map[string]any
+	if err := json.Unmarshal(body, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range seen(decoded) {
+		if text != escape.Text(text) {
+			t.Errorf("%q is shown as it came", text)
+		}
+	}
+	if p.Oldest.Subject != hostileText || p.Samples[0].Subject != hostileText || p.Labels["entity"] != hostileText {
+		t.Error("the notification itself has changed")
+	}
+}
+
 // seen collects the texts of decoded JSON, but what programs read as it is.
 func seen(v any) (all []string) {
 	switch v := v.(type) {

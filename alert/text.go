@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"text/template"
 	"time"
@@ -134,55 +134,44 @@ func (t Text) render(raw Notification) (p Notification, title, text string, err 
 // text hides where they lead, such as [x](https://y) and <https://y|x>.
 var mention = regexp.MustCompile(`((?:^|[^0-9A-Za-z])@|<)([!@#&0-9A-Za-z])|(\])(\()`)
 
-// shown returns a copy of p with show applied to every text from an event. A message id may have
-// line ends, which would look like further lines of the notification.
+// shown returns a copy of p with show applied to every text. A message id may have line ends, which
+// would look like further lines of the notification.
 func (p Notification) shown(show func(string) string) Notification {
-	p.Source, p.Labels = show(p.Source), shownLabels(p.Labels, show)
-	if p.DeadLetters != nil {
-		d := *p.DeadLetters
-		d.Subscriptions = slices.Clone(d.Subscriptions)
-		for i := range d.Subscriptions {
-			d.Subscriptions[i] = show(d.Subscriptions[i])
-		}
-		p.DeadLetters = &d
-	}
-	if p.Oldest != nil {
-		oldest := p.Oldest.shown(show)
-		p.Oldest = &oldest
-	}
-	p.Samples = slices.Clone(p.Samples)
-	for i := range p.Samples {
-		p.Samples[i] = p.Samples[i].shown(show)
-	}
+	showAll(reflect.ValueOf(&p).Elem(), show)
 	return p
 }
 
-func (e Event) shown(show func(string) string) Event {
-	for _, s := range []*string{
-		&e.ID, &e.Type, &e.Source, &e.Subject, &e.Data.Entity, &e.Data.Subscription, &e.Data.MessageID, &e.Data.SessionID,
-		&e.Data.DeadlineKind, &e.Data.Strategy, &e.Data.DeadLetterReason, &e.Data.State, &e.Data.CorrelationID,
-	} {
-		*s = show(*s)
-	}
-	if e.Blind != nil {
-		b := *e.Blind
-		b.Reason, b.Entities = show(b.Reason), slices.Clone(b.Entities)
-		for i := range b.Entities {
-			b.Entities[i].Entity = show(b.Entities[i].Entity)
-			b.Entities[i].Labels = shownLabels(b.Entities[i].Labels, show)
+// showAll applies show to every text in v, but the names of labels. It changes copies of what v
+// refers to.
+func showAll(v reflect.Value, show func(string) string) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(show(v.String()))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Field(i); field.CanSet() { // not those of a time
+				showAll(field, show)
+			}
 		}
-		e.Blind = &b
+	case reflect.Pointer:
+		if !v.IsNil() {
+			of := reflect.New(v.Type().Elem())
+			of.Elem().Set(v.Elem())
+			showAll(of.Elem(), show)
+			v.Set(of)
+		}
+	case reflect.Slice:
+		v.Set(reflect.AppendSlice(reflect.Zero(v.Type()), v))
+		for i := range v.Len() {
+			showAll(v.Index(i), show)
+		}
+	case reflect.Map: // of labels
+		labels := maps.Clone(v.Interface().(map[string]string))
+		for name, value := range labels {
+			labels[name] = show(value)
+		}
+		v.Set(reflect.ValueOf(labels))
 	}
-	e.Data.Labels = shownLabels(e.Data.Labels, show)
-	return e
-}
-
-func shownLabels(labels map[string]string, show func(string) string) map[string]string {
-	labels = maps.Clone(labels)
-	for name, value := range labels {
-		labels[name] = show(value)
-	}
-	return labels
 }
 
 // roughly returns d with a unit and no more digits than a reader needs.
