@@ -74,25 +74,16 @@ func (n *Notifier) Notify(ctx context.Context, entity string, ref *scheduler.Ref
 	switch {
 	case !n.cfg.Record.begin(e.key, ended):
 	case n.cfg.Mutes == nil:
-		e.begin()
+		e.claim()
 	default:
 		n.looks.put(&job{
 			send: func() error {
 				e.muted = n.cfg.Mutes.Muted(ctx, entity)
 				return nil
 			},
-			end: func(Result) { e.begin() },
+			end: func(Result) { e.claim() },
 		})
 	}
-}
-
-// begin claims the event if other processes could notify of it as well, and sends it.
-func (e *notification) begin() {
-	if e.n.cfg.Shared == nil {
-		e.send()
-		return
-	}
-	e.claim()
 }
 
 // event makes the event each time: those that wait would take much memory.
@@ -107,6 +98,10 @@ func (e *notification) event() alert.Event {
 
 // claim sends the event, unless another process notifies of it. Then it asks again each second.
 func (e *notification) claim() {
+	if e.n.cfg.Shared == nil {
+		e.send()
+		return
+	}
 	var done bool
 	var failed error
 	e.n.claims.put(&job{
