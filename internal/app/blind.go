@@ -376,6 +376,12 @@ func (s *sight) report(ctx context.Context, b alert.Blind) {
 	if s.fleet != nil && isOurs {
 		s.fleet.end(ctx)
 	}
+	isSameTime := func(other *alert.Event) bool {
+		return other.Blind != nil && other.Blind.From.Before(e.Blind.To) && e.Blind.From.Before(other.Blind.To)
+	}
+	if len(s.history.Find(isSameTime, 1)) == 0 { // another monitor notifies of it
+		s.history.Note(&e)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.span != nil && !s.span.to.IsZero() { // otherwise sight was lost again

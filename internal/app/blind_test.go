@@ -339,6 +339,9 @@ func TestAFleetTellsOfABlindTimeOnce(t *testing.T) {
 		s.wantTold(3*time.Minute, "did not answer", map[string]alert.BlindCounts{
 			"orders": {Deadlines: 3, Late: 2, Unknown: 1}, "bills": {Deadlines: 5},
 		})
+		if kept := s.history.Find(func(e *alert.Event) bool { return e.Blind != nil }, 10); len(kept) != 1 {
+			t.Errorf("the history has %+v, want one blind time", kept)
+		}
 		if host := s.reported()[0].Subject; !strings.HasSuffix(host, ", another") {
 			t.Errorf("reported for %s, want both hosts", host)
 		}
@@ -346,6 +349,27 @@ func TestAFleetTellsOfABlindTimeOnce(t *testing.T) {
 		late := &blindFleet{pool: pool, part: "other", added: time.Now().Add(-gatherTime), to: other.To}
 		if _, isOurs, err := late.join(t.Context(), alert.NewBlind("broker.test", "another", other)); isOurs || err != nil {
 			t.Errorf("the other monitor tells it again: %t, %v", isOurs, err)
+		}
+	})
+}
+
+// Each monitor that was blind has it in its history, also if another one reports it.
+func TestABlindTimeThatAnotherMonitorReportsIsInTheHistory(t *testing.T) {
+	playBlind(t, func(s *blindScene) {
+		note, err := json.Marshal(blindNote{Until: time.Now().Add(time.Hour)})
+		must(t, err)
+		s.pool = &memoryPool{parts: map[string]string{}, note: string(note)}
+		s.start()
+		s.space.Net.Stall(pipenet.Both)
+		time.Sleep(2 * time.Minute)
+		s.space.Net.Resume(pipenet.Both)
+		time.Sleep(5 * time.Minute)
+		if told := s.reported(); len(told) != 0 {
+			t.Errorf("reported %+v, which another monitor has done", told)
+		}
+		kept := s.history.Find(func(e *alert.Event) bool { return e.Blind != nil }, 10)
+		if len(kept) != 1 || kept[0].Event.Blind.Reason != "the namespace did not answer" {
+			t.Errorf("the history has %+v, want the blind time", kept)
 		}
 	})
 }

@@ -269,6 +269,13 @@ func (h *History) took(e *alert.Event, sink string, now time.Time) {
 	h.entryLocked(e).take(sink, now)
 }
 
+// Note records an event that another process may notify of.
+func (h *History) Note(e *alert.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.entryLocked(e)
+}
+
 // wait records that a sink has not taken an event so far.
 func (h *History) wait(e *alert.Event, d Delivery) {
 	h.mu.Lock()
