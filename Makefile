@@ -52,11 +52,14 @@ push: ## the images of the release in bin/release to a registry, as IMAGE-emulat
 	done
 
 # These tests run programs that they build, or files of another module. Neither is an input of the test cache, so they
-# always run.
-SCENES := ./test/e2e/... ./test/sdk/... ./test/foreign/... ./test/web/... ./deploy/...
-PACKAGES = $$(comm -23 <(go list ./... | sort) <(go list $(SCENES) ./test/conformance | sort))
+# always run. The work is in browsers, servers and SDKs: under the race detector are the packages, test/e2e, and the program
+# behind test/conformance.
+SCENES := ./test/e2e ./test/sdk ./test/foreign ./test/web ./deploy
+# Nothing in these is concurrent. The commands have their work done by packages, in hundreds of processes that mostly start.
+SEQUENTIAL := ./cmd/overdue ./internal/boltcheck ./internal/operator/inject ./internal/testing/arch ./monitor/search ./test/bench ./test/simulate
+PACKAGES = $$(comm -23 <(go list ./... | sort) <(go list $(SCENES) $(SEQUENTIAL) ./test/conformance | sort))
 # Those of which some tests are smaller, or left out, while the race detector watches.
-SMALLER = $$(go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... | grep /racetest | cut -d ' ' -f 1 | grep -v ^overdue/test/)
+SMALLER = $$(grep -rlE 'racetest\.|[iI]nModes' --include='*_test.go' alert internal monitor proxy scheduler | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 # It prints the packages, then what was skipped, and last what failed.
 RUN := $(GOTESTSUM) --format-hide-empty-pkg --
 # One processor a test program: with two, timers of fake time that end at once crash the race detector (https://go.dev/issue/78156).
@@ -67,7 +70,7 @@ check: lint $(GOTESTSUM) ## the inner loop: lint, and all tests that need nothin
 
 test: ## everything that has to pass
 	@$(MAKE) --no-print-directory -j4 --output-sync=line lint sdks compile $(GOTESTSUM)
-	@$(MAKE) --no-print-directory -j2 --output-sync=target test-packages test-scenes
+	@$(MAKE) --no-print-directory -j3 --output-sync=target test-packages test-scenes
 
 # Packages and scenes need the same packages compiled, and would do it at the same time. Nothing links here: that is not kept.
 compile:
@@ -76,14 +79,14 @@ compile:
 
 # The scenes mostly wait, the packages mostly compute, so each has one of two cores to itself. Packages that take longest come first.
 test-packages:
-	$(RUN) $(RACE) -vet=off -p 2 ./monitor ./cmd/overdue $(PACKAGES)
+	$(RUN) $(RACE) -vet=off -p 2 ./monitor ./test/e2e $(PACKAGES)
 
 # Programs are measured with Go's own setting of the garbage collector.
 test-scenes:
-	GOGC=100 $(RUN) $(RACE) -vet=off -count=1 -p 2 $(SCENES)
+	GOGC=100 $(RUN) -vet=off -count=1 -p 2 $(filter-out ./test/e2e,$(SCENES))
 	GOGC=100 $(RUN) -vet=off -count=1 -parallel 4 ./test/e2e
-	$(RUN) -vet=off $(SMALLER)
-	$(MAKE) --no-print-directory deploy conformance
+	$(RUN) -vet=off -p 2 $(SEQUENTIAL) $(SMALLER)
+	$(MAKE) --no-print-directory deploy conformance # at the same time, for conformance waits, mostly
 
 deploy: ## what is in deploy/, rendered, decoded and run, the image with its licences, and Dapr's component; modules of their own
 	cd deploy/check && go test -vet=off -count=1 -timeout 10m ./...

@@ -6,12 +6,15 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"overdue/internal/testing/racetest"
 )
 
 // A consumer deletes dead letters with the delivery, so that no read can find any, and the messages
 // become due faster than checks can precede them. All are notified: until the queue runs empty, and
 // where every message has the same time to live, so that each nudge expires the oldest one.
 func TestManyDeadLettersThatAreDeletedWithTheDelivery(t *testing.T) {
+	racetest.Skip(t, "it needs thousands of messages; small scenes show the races")
 	for _, c := range []struct {
 		what  string
 		stay  int // messages that outlive the others
@@ -45,6 +48,7 @@ func TestManyDeadLettersThatAreDeletedWithTheDelivery(t *testing.T) {
 // Slots that stand for many times to live lead to reads of a long range, which begin with a nudge.
 // Where the queue drops what expires, that nudge would drop it.
 func TestSlotsOfAQueueThatDropsAreNotNudged(t *testing.T) {
+	racetest.Skip(t, "it needs hundreds of messages; small scenes show the races")
 	play(t, func(s *scene) {
 		s.slots = true
 		s.MeasureClock()

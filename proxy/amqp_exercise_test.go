@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/testing/exercise"
+	"overdue/internal/testing/racetest"
 )
 
 // target is the namespace behind the endpoints, as the conformance suite wants it.
@@ -28,6 +29,7 @@ func (sc *amqpScene) target() *exercise.Target {
 // The conformance suite of the project, its cases over HTTP included, sees no difference. Yet every
 // entity is monitored and every message has a deadline: an hour, unless it states one.
 func TestANamespaceBehindTheAMQPDoorPassesTheConformanceSuite(t *testing.T) {
+	racetest.Skip(t, "test/conformance has an endpoint under it, and internal/amqp/relay this suite")
 	exercise.Run(t, synctest.Test, func(t *testing.T) *exercise.Target {
 		sc := setupREST(t, func(s *setting) {
 			s.proxy.Settings = func(string) Settings { return Settings{Monitored: true, Deadline: 24 * time.Hour} }

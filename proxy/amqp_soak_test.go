@@ -22,7 +22,7 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-var soakSeeds = flag.Int("soak.seeds", racetest.Sized(1000, 20), "seeds of the soak of the AMQP endpoint")
+var soakSeeds = flag.Int("soak.seeds", racetest.Sized(300, 20), "seeds of the soak of the AMQP endpoint")
 
 // Whatever fails: each accepted message is upstream exactly once, or was received,
 // and has a companion; and when all works again the apps do, without help. `go test ./proxy -run

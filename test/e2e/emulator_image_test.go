@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
 
 	"overdue/internal/testing/container"
+	"overdue/internal/testing/racetest"
 )
 
 // emulatorConnection is the connection string that the official emulator documents.
@@ -20,6 +21,7 @@ const emulatorConnection = "Endpoint=sb://localhost;SharedAccessKeyName=RootMana
 // The image is started as the modules of Testcontainers start the official emulator, and waited for
 // as they wait: for a line, or for /health on 5300.
 func TestTheImageStandsInForTheOfficialEmulator(t *testing.T) {
+	racetest.Skip(t, "it runs programs that are built without the detector")
 	if !container.HasOwnNetwork(t) {
 		return
 	}

@@ -147,7 +147,7 @@ var allowed = map[string]allowance{
 	"internal/testing/hooktest": {ours: []string{"internal/testing/pipenet"}},
 	"internal/testing/bubble": {
 		[]string{"alert", "internal/broker", "internal/broker/queue", "internal/httpclient", "internal/redisstore", "internal/servicebus/entities", "internal/testing/brokertest", "internal/testing/hooktest",
-			"internal/testing/pipenet", "internal/testing/redistest", "internal/testing/testseed", "internal/amqp", "scheduler"},
+			"internal/testing/pipenet", "internal/testing/racetest", "internal/testing/redistest", "internal/testing/testseed", "internal/amqp", "scheduler"},
 		[]string{azservicebus, prometheus, zap, "github.com/google/go-cmp"},
 	},
 	"internal/testing/apptest":     {},

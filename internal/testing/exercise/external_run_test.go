@@ -16,11 +16,13 @@ import (
 	"overdue/internal/broker/httpapi"
 	"overdue/internal/broker/store"
 	"overdue/internal/testing/brokertest"
+	"overdue/internal/testing/racetest"
 )
 
 // The way to a namespace of which nothing is known but its connection string, tried on our own,
 // which keeps everything on disk.
 func TestEmbeddedBrokerByItsConnectionString(t *testing.T) {
+	racetest.Skip(t, "test/conformance has a broker with real connections under it")
 	Run(t, RealTime, func(t *testing.T) *Target {
 		disk, err := store.Open(filepath.Join(t.TempDir(), "broker"))
 		if err != nil {
