@@ -52,14 +52,11 @@ push: ## the images of the release in bin/release to a registry, as IMAGE-emulat
 	done
 
 # These tests run programs that they build, or files of another module. Neither is an input of the test cache, so they
-# always run. The work is in browsers, servers and SDKs: under the race detector are the packages, test/e2e, and the program
-# behind test/conformance.
-SCENES := ./test/e2e ./test/sdk ./test/foreign ./test/web ./deploy
-# Nothing in these is concurrent. The commands have their work done by packages, in hundreds of processes that mostly start.
-SEQUENTIAL := ./cmd/overdue ./internal/boltcheck ./internal/operator/inject ./internal/testing/arch ./monitor/search ./test/bench ./test/simulate
-PACKAGES = $$(comm -23 <(go list ./... | sort) <(go list $(SCENES) $(SEQUENTIAL) ./test/conformance | sort))
+# always run. test/e2e is among the packages under the race detector, where it runs none.
+SCENES := ./test/sdk/... ./test/foreign/... ./test/web/... ./deploy/...
+PACKAGES = $$(comm -23 <(go list ./... | sort) <(go list $(SCENES) ./test/conformance | sort))
 # Those of which some tests are smaller, or left out, while the race detector watches.
-SMALLER = $$(grep -rlE 'racetest\.|[iI]nModes' --include='*_test.go' alert internal monitor proxy scheduler | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+SMALLER = $$(grep -rlE 'racetest\.|[iI]nModes' --include='*_test.go' alert cmd internal monitor proxy scheduler | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 # It prints the packages, then what was skipped, and last what failed.
 RUN := $(GOTESTSUM) --format-hide-empty-pkg --
 # One processor a test program: with two, timers of fake time that end at once crash the race detector (https://go.dev/issue/78156).
@@ -83,9 +80,9 @@ test-packages:
 
 # Programs are measured with Go's own setting of the garbage collector.
 test-scenes:
-	GOGC=100 $(RUN) -vet=off -count=1 -p 2 $(filter-out ./test/e2e,$(SCENES))
+	GOGC=100 $(RUN) $(RACE) -vet=off -count=1 -p 2 $(SCENES)
 	GOGC=100 $(RUN) -vet=off -count=1 -parallel 4 ./test/e2e
-	$(RUN) -vet=off -p 2 $(SEQUENTIAL) $(SMALLER)
+	$(RUN) -vet=off -p 2 $(SMALLER)
 	$(MAKE) --no-print-directory deploy conformance # at the same time, for conformance waits, mostly
 
 deploy: ## what is in deploy/, rendered, decoded and run, the image with its licences, and Dapr's component; modules of their own
