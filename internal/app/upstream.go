@@ -69,7 +69,7 @@ var errNotTried = &adminport.Failure{Reason: adminport.Starting, Err: errors.New
 type notReceiving []string
 
 func (queues notReceiving) Error() string {
-	return fmt.Sprintf("the monitor does not receive from %q", []string(queues))
+	return "the monitor does not receive from " + strings.Join(queues, ", ")
 }
 
 // Is makes it errNotTried.
