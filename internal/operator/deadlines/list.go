@@ -49,6 +49,7 @@ type Entity struct {
 	Deadlines  int       `json:"deadlines"` // of messages that a companion names
 	Slots      int       `json:"slots"`     // companions of slots, which stand for any number of messages
 	Due        int       `json:"due"`       // companions that are due, and with which no monitor has finished
+	Missed     int       `json:"missed"`    // messages that are expired, of which a sink has not been notified; not in Deadlines
 	Next       time.Time `json:"nextDue"`
 	Last       time.Time `json:"lastDue"`
 }
@@ -126,7 +127,17 @@ func List(ctx context.Context, s *Source, o ListOptions) (*Listing, error) {
 // add counts one companion.
 func (e *Entity) add(c *stored) {
 	e.Companions++
-	e.Deadlines += len(c.References)
+	missed := 0
+	for i := range c.References {
+		if c.References[i].Missed != nil {
+			missed++
+		}
+	}
+	e.Missed += missed
+	e.Deadlines += len(c.References) - missed
+	if missed > 0 && missed == len(c.References) {
+		return // it comes again for the notifications alone
+	}
 	if c.IsSlot() {
 		e.Slots++
 	}
@@ -193,9 +204,9 @@ func (r *Listing) writeTables(b *bytes.Buffer, now time.Time, width int) {
 		fmt.Fprintf(b, "No deadlines are pending in %s.\n", escape.Text(r.MonitorQueue))
 		return
 	}
-	t := terminal.NewTable(width, "ENTITY:12", "DEADLINES", "SLOTS", "DUE", "NEXT DUE", "LAST DUE")
+	t := terminal.NewTable(width, "ENTITY:12", "DEADLINES", "SLOTS", "DUE", "MISSED", "NEXT DUE", "LAST DUE")
 	for _, e := range r.Entities {
-		t.Add(e.Entity, e.Deadlines, e.Slots, e.Due, until(e.Next, now), until(e.Last, now))
+		t.Add(e.Entity, e.Deadlines, e.Slots, e.Due, e.Missed, until(e.Next, now), until(e.Last, now))
 	}
 	_ = t.Flush(b) // a buffer takes everything
 	if len(r.Upcoming) == 0 {
@@ -266,6 +277,8 @@ func (f *Fleet) write(b *bytes.Buffer, width int) {
 func until(t, now time.Time) string {
 	d := t.Sub(now)
 	switch {
+	case t.IsZero():
+		return "-"
 	case d < 0:
 		return d.Round(time.Second).Abs().String() + " ago"
 	case d < 10*time.Second:

@@ -71,9 +71,9 @@ func TestListCountsCompanionsByEntity(t *testing.T) {
 				t.Errorf("entity %d: %+v, want %+v", i, e, want)
 			}
 		}
-		const want = `ENTITY  DEADLINES  SLOTS  DUE  NEXT DUE  LAST DUE
-bills   1          0      0    59m55s    59m55s
-orders  2          0      1    4s ago    9m55s
+		const want = `ENTITY  DEADLINES  SLOTS  DUE  MISSED  NEXT DUE  LAST DUE
+bills   1          0      0    0       59m55s    59m55s
+orders  2          0      1    0       4s ago    9m55s
 `
 		if diff := cmp.Diff(want, s.listText(ListOptions{}, 100)); diff != "" {
 			t.Errorf("text (-want +got):\n%s", diff)
@@ -135,6 +135,9 @@ func TestListNamesTheNextDeadlinesOfAnEntity(t *testing.T) {
 		}
 		if !got.Upcoming[0].Missed || got.Upcoming[1].Missed || got.Upcoming[1].SessionID != "customer-4711-of-the-north" {
 			t.Errorf("deadlines %+v", got.Upcoming)
+		}
+		if e := got.Entities[0]; e.Deadlines != 4 || e.Missed != 1 || e.Due != 0 || e.Next.Before(now) {
+			t.Errorf("a missed deadline counts as one that is to come: %+v", *e)
 		}
 		text := s.listText(ListOptions{Entity: "orders", Limit: 10}, 100)
 		for _, want := range []string{
