@@ -24,6 +24,9 @@ const (
 )
 
 var (
+	errOnlyReads = refusal{http.StatusForbidden, "this dashboard only reads; dashboard.tokenFile in the configuration allows actions"}
+
+	errNoJob   = refusal{http.StatusNotFound, "this action is not known: only the latest are, and only while the process runs; its log has all of them"}
 	errToken   = refusal{http.StatusForbidden, "the token is wrong: dashboard.tokenFile in the configuration says where it is"}
 	errRunning = refusal{http.StatusConflict, "another action is running; one runs at a time"}
 	errExpired = refusal{http.StatusGone, "this preview is too old, or was carried out already; look at the dead letters again"}
@@ -86,37 +89,43 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 // mayAct reads a form, and refuses it where there are no actions.
 func (d *Dashboard) mayAct(w http.ResponseWriter, r *http.Request) bool {
 	if d.source.Namespace == nil || d.source.Namespace.Actions == nil {
-		http.Error(w, "this dashboard only reads", http.StatusForbidden)
+		d.refuse(w, errOnlyReads)
 		return false
 	}
 	if err := r.ParseForm(); err != nil {
-		http.Error(w, "the form cannot be read", http.StatusBadRequest)
+		d.refuse(w, badRequest(err))
 		return false
 	}
 	return true
 }
 
+// authorize takes over into line who asks for an action, and why, and checks that a form says so and
+// has the token. The log has wrong tokens.
+func (d *Dashboard) authorize(r *http.Request, line *audit.Line) error {
+	a := d.source.Namespace.Actions
+	who, nobody := a.actorOf(r)
+	line.Person, line.Why, line.Caller = who.person(), who.Why, r.RemoteAddr
+	if err := d.jobs.checkToken(r, a.Token()); err != nil {
+		if errors.Is(err, errToken) {
+			refused := *line
+			refused.Event, refused.Err = audit.Refused, err
+			a.Audit(refused)
+		}
+		return err
+	}
+	return cmp.Or(nobody, who.check())
+}
+
 // begin checks the token and the form, and starts the job.
 func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
-	a := d.source.Namespace.Actions
 	line := audit.Line{
 		Event:  audit.Started,
 		Action: p.action,
 		Entity: p.place.String(),
 		Filter: p.filter,
 		Chosen: p.survey.Chosen,
-		Caller: r.RemoteAddr,
 	}
-	who, nobody := a.actorOf(r)
-	line.Person, line.Why = who.person(), who.Why
-	if err := d.jobs.checkToken(r, a.Token()); err != nil {
-		if errors.Is(err, errToken) {
-			line.Event, line.Err = audit.Refused, err
-			a.Audit(line)
-		}
-		return nil, err
-	}
-	if err := cmp.Or(nobody, who.check()); err != nil {
+	if err := d.authorize(r, &line); err != nil {
 		return nil, err
 	}
 	o, err := readOptions(p, r.PostForm)
@@ -228,7 +237,7 @@ func (n *Namespace) resubmit(ctx context.Context, j *job) (results []string, err
 	}
 	outcome, err := r.Run(ctx, p.survey.Numbers)
 	if outcome.Finished > 0 {
-		results = append(results, number(float64(outcome.Finished))+" more had been sent by an earlier run, and have been taken off now.")
+		results = append(results, number(outcome.Finished)+" more had been sent by an earlier run, and have been taken off now.")
 	}
 	results = append(results, describeUntouched(outcome.Locked, outcome.Gone, outcome.Unsure)...)
 	return results, dlq.Failure(p.place, err)
@@ -237,13 +246,13 @@ func (n *Namespace) resubmit(ctx context.Context, j *job) (results []string, err
 // describeUntouched says which dead letters an action has left, and why.
 func describeUntouched(locked, gone, unsure []int64) (results []string) {
 	if len(locked) > 0 {
-		results = append(results, number(float64(len(locked)))+" are locked by another client and were left. Try again when their locks have lapsed.")
+		results = append(results, number(len(locked))+" are locked by another client and were left. Try again when their locks have lapsed.")
 	}
 	if len(gone) > 0 {
-		results = append(results, number(float64(len(gone)))+" are not there any more.")
+		results = append(results, number(len(gone))+" are not there any more.")
 	}
 	if len(unsure) > 0 {
-		results = append(results, number(float64(len(unsure)))+" may have been sent by a run that was stopped, and received since. They were left. `overdue dlq resubmit --resend` sends them.")
+		results = append(results, number(len(unsure))+" may have been sent by a run that was stopped, and received since. They were left. `overdue dlq resubmit --resend` sends them.")
 	}
 	return results
 }

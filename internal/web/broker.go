@@ -86,9 +86,9 @@ type queueTable struct {
 }
 
 type queueRow struct {
-	Name, Link, Kind                    string
-	Active, Scheduled, Deferred, Letter string
-	HasLetters, IsTopic, IsSubscription bool
+	queue.Counts
+	Name, Link, Kind        string
+	IsTopic, IsSubscription bool
 }
 
 // homeOf is the list of the entities of a namespace.
@@ -163,16 +163,11 @@ func (t *queueTable) fill(n *broker.Namespace, q string, link func(path string) 
 const between = "/Subscriptions/"
 
 func newQueueRow(e *broker.Entity, link string) queueRow {
-	counts := e.Queue().Counts()
 	row := queueRow{
+		Counts:         e.Queue().Counts(),
 		Name:           e.Path(),
 		Link:           link,
 		Kind:           e.Kind().String(),
-		Active:         number(float64(counts.Active)),
-		Scheduled:      number(float64(counts.Scheduled)),
-		Deferred:       number(float64(counts.Deferred)),
-		Letter:         number(float64(counts.DeadLetter)),
-		HasLetters:     counts.DeadLetter > 0,
 		IsTopic:        e.Kind() == broker.KindTopic,
 		IsSubscription: e.Kind() == broker.KindSubscription,
 	}
@@ -200,10 +195,10 @@ func namespaceCards(n *broker.Namespace) []card {
 // countCards are the counts of an entity or of many.
 func countCards(c queue.Counts, of string) []card {
 	return []card{
-		{Name: "Active", Value: number(float64(c.Active)), Note: of},
-		{Name: "Scheduled", Value: number(float64(c.Scheduled)), Note: "for later"},
-		{Name: "Deferred", Value: number(float64(c.Deferred)), Note: "received by number"},
-		{Name: "Dead letters", Value: number(float64(c.DeadLetter)), Note: "with a reason", Bad: c.DeadLetter > 0},
+		{Name: "Active", Value: number(c.Active), Note: of},
+		{Name: "Scheduled", Value: number(c.Scheduled), Note: "for later"},
+		{Name: "Deferred", Value: number(c.Deferred), Note: "received by number"},
+		{Name: "Dead letters", Value: number(c.DeadLetter), Note: "with a reason", Bad: c.DeadLetter > 0},
 	}
 }
 

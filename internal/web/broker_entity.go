@@ -286,7 +286,7 @@ func (s *spot) row(v *queue.View, now time.Time) (letterRow, error) {
 	row := newLetterRow(s.place, l, now)
 	row.Link, row.Message = s.to("message", "number", row.Number), ""
 	row.State = stateText(v, s.state == dead, now)
-	row.Deliveries, row.Expires = strconv.Itoa(v.DeliveryCount), stamp(v.ExpiresAt)
+	row.Deliveries, row.Expires = strconv.Itoa(v.DeliveryCount), momentOf(v.ExpiresAt, now)
 	return row, nil
 }
 

@@ -119,6 +119,9 @@ func New(s Source) *Dashboard {
 		nav:     navOf(&s),
 	}
 	d.mux.HandleFunc("GET "+Path+"{$}", d.overview)
+	d.mux.HandleFunc(Path, func(w http.ResponseWriter, _ *http.Request) {
+		d.refuse(w, refusal{http.StatusNotFound, "there is no such page"})
+	})
 	d.mux.HandleFunc("GET "+Path+"events", d.events)
 	d.mux.HandleFunc("GET "+Path+"deadletters", d.deadLetters)
 	d.mux.HandleFunc("GET "+Path+"deadletter", d.deadLetter)
@@ -168,6 +171,11 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	show(w, http.StatusOK, "overview.html", v)
+}
+
+// refuse shows why there is nothing else to show.
+func (d *Dashboard) refuse(w http.ResponseWriter, err error) {
+	show(w, statusOf(err), "letter.html", &letterView{page: d.page("", "Error"), Error: err.Error(), Back: Path, BackTo: "Overview"})
 }
 
 // settings returns the settings as text. The page escapes markup, so the JSON need not.

@@ -97,6 +97,7 @@ func (taker) Alert(context.Context, alert.Event) error { return nil }
 
 func wantText(t *testing.T, body string, parts ...string) {
 	t.Helper()
+	body = strings.ReplaceAll(body, "<wbr>", "")
 	for _, part := range parts {
 		if !strings.Contains(body, part) {
 			t.Errorf("the page has no %q:\n%s", part, body)
@@ -118,7 +119,7 @@ func TestTheOverviewShowsTheFiguresOfTheMetrics(t *testing.T) {
 		t.Fatalf("GET %s = %d %s, want 200", Path, w.Code, w.Body)
 	}
 	wantText(t, w.Body.String(),
-		`<th scope="row"><a href="/dashboard/entity?name=orders">orders<wbr></a></th><td class="n">≤ 100 ms</td><td class="n">–</td><td class="n bad">3</td>`+
+		`<th scope="row"><a href="/dashboard/entity?name=orders">orders</a></th><td class="n">≤ 100 ms</td><td class="n">–</td><td class="n bad">3</td>`+
 			`<td class="n wide">7</td><td class="n wide warn">2</td><td class="n wide">99.98 %</td><td class="n wide">–</td>`,
 		`<th scope="row">webhook</th><td class="wide">takes events</td><td class="n">4</td><td class="n">1</td>`,
 		"v1.2.3", "serving", "&#34;monitorQueue&#34;: &#34;overdue&#34;")

@@ -22,28 +22,15 @@ type entityView struct {
 	Monitor          bool
 	Query            string // none here; the list of missed deadlines shows one on the overview
 	Cards            []card
-	Chart            chart
+	Chart            graph // as wide as maxSamples
 	Slack            []slackView
 	Missed           []missedRow
 	Unknown          []unknownRow
 	HasUnknown       bool // the process keeps a list of them
-	Mute             *muteNote
+	Mute             *Mute
 	Labels, Runbook  string // of the queue; Runbook is a link
 	Letters, Pending string // links
 	MuteLink         string // "" = nobody can mute it here
-}
-
-// A muteNote is why the sinks get no alert of the entity.
-type muteNote struct {
-	Until                 moment
-	UntilText, By, Reason string
-}
-
-// A chart is a graph with its axes. Bars are those of a graph that is as wide as maxSamples.
-type chart struct {
-	Label, Top, Middle string
-	Bars               []bar
-	Empty              bool
 }
 
 // A slackView is how much time was left when messages of one place were settled.
@@ -98,23 +85,20 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 		v.Cards = append(v.Cards, d.verdictCards(l, &t, now)...)
 	}
 	v.Labels, v.Runbook = strings.Join(l.figure.labels, ", "), l.figure.runbook
-	if l.mute != nil {
-		v.Mute = &muteNote{momentOf(l.mute.Until, now), clock(l.mute.Until), l.mute.By, l.mute.Reason}
-	}
+	v.Mute = l.mute
 	if v.HasUnknown = d.source.Unknown != nil; v.HasUnknown {
-		v.Unknown = unknownRows(k.unknown, now)
+		v.Unknown = unknownRows(k.unknown)
 		v.Unknown = slices.DeleteFunc(v.Unknown, func(u unknownRow) bool { return !strings.EqualFold(u.Entity, name) })
 	}
 	if r.proxy {
 		v.Cards = append(v.Cards, sendCards(l.figure.sends)...)
 	}
-	v.Chart = chartOf(l.means)
-	v.Slack = r.slackOf(name)
+	v.Chart, v.Slack = graphOf(l.means), r.slackOf(name)
 	if v.Monitor {
 		v.Gaps = d.gaps()
 		v.Missed = d.missed(func(e *alert.Event) bool {
 			return strings.EqualFold(e.Data.Path(), name) || strings.EqualFold(e.Data.Entity, name)
-		}, now)
+		})
 	}
 	if at, err := dlq.ParsePlace(name); err == nil && d.source.Namespace != nil {
 		v.Letters, v.Pending = lettersLink(at), Path+"deadlines?"+values("entity", at.Entity)
@@ -123,18 +107,6 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 		}
 	}
 	return v, nil
-}
-
-func chartOf(means []float64) chart {
-	g := graphOf(means)
-	c := chart{Bars: g.Bars, Empty: len(g.Bars) == 0}
-	if c.Empty {
-		return c
-	}
-	highest := slices.Max(means)
-	c.Top, c.Middle = span(seconds(highest)), span(seconds(highest/2))
-	c.Label = "Mean lag in the last 15 minutes, " + g.Label
-	return c
 }
 
 // slackBounds are the bounds of the columns of a histogram of slack. The first column has none: it
@@ -175,7 +147,7 @@ func newSlackView(place string, settled slack.Settlements) slackView {
 	s := settled.Summarize(place)
 	milliseconds := func(n int64) string { return span(time.Duration(n) * time.Millisecond) }
 	v := slackView{
-		Place: place, Count: number(float64(s.Count)), Late: number(float64(s.Late)), HasLate: s.Late > 0,
+		Place: place, Count: number(s.Count), Late: number(s.Late), HasLate: s.Late > 0,
 		Half: milliseconds(s.LeftP50), Most: milliseconds(s.LeftP1), Would: milliseconds(s.TakenP99), TakenHalf: milliseconds(s.TakenP50),
 	}
 	n := append([]uint64{s.Late}, settled.Left.Between(slackBounds)...)
@@ -201,7 +173,7 @@ func newSlackView(place string, settled slack.Settlements) slackView {
 			height = max(height, 1)
 		}
 		v.Columns = append(v.Columns, column{
-			Name: slackNames[i], Count: number(float64(n[i])), Height: decimal(height), Y: decimal(histogramHeight - height), Bad: i == 0,
+			Name: slackNames[i], Count: number(n[i]), Height: decimal(height), Y: decimal(histogramHeight - height), Bad: i == 0,
 		})
 	}
 	return v

@@ -34,7 +34,7 @@ func TestAnEntityHasAPage(t *testing.T) {
 	if strings.Contains(body, "m-2") {
 		t.Error("the page of orders shows a message of another entity")
 	}
-	wantText(t, s.get(Path+"entity?name=other").Body.String(), "No deadline of this entity has passed")
+	wantText(t, s.get(Path+"entity?name=other").Body.String(), "No deadline of this queue or topic")
 	if w := s.get(Path + "entity?name=%3Cscript%3Ealert(1)"); w.Code != 404 || strings.Contains(w.Body.String(), "<script>alert") {
 		t.Errorf("an unknown entity = %d %s, want 404 and its name as text", w.Code, w.Body)
 	}
@@ -84,7 +84,7 @@ func TestTheNextDeadlinesAreShown(t *testing.T) {
 				s.Fatal(err)
 			}
 		}
-		wantText(s.T, s.page(200, "deadlines"), `<a href="/dashboard/deadlines?entity=orders">orders</a></th><td class="n">53</td>`, "in 1h0m0s")
+		wantText(s.T, s.page(200, "deadlines"), `<a href="/dashboard/deadlines?entity=orders">orders</a></th><td class="n">53</td>`, "in 1 h")
 		body := s.page(200, "deadlines?entity=orders")
 		if n := strings.Count(body, "/dashboard/message?entity=orders"); n != maxUpcoming {
 			s.Errorf("%d deadlines on the page, want %d", n, maxUpcoming)

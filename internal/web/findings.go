@@ -32,8 +32,8 @@ type wellView struct {
 	Text, Class string
 	Findings    []finding
 	More        int
-	Began       moment // of the process
-	Checked     moment // the latest checks
+	Began       time.Time // of the process
+	Checked     time.Time // the latest checks
 }
 
 // well says whether all is well, and else what is not: the worst first.
@@ -84,7 +84,7 @@ func (d *Dashboard) well(v *view, k *known, r *reading, lines []*line, now time.
 		}
 	}
 	for i := range v.Blind {
-		if b := v.Blind[i].data; now.Sub(b.To) < blindNotice {
+		if b := v.Blind[i].Event.Blind; now.Sub(b.To) < blindNotice {
 			isWarn("#blind-spans", "Blind from %s to %s: %s", clock(b.From), clock(b.To), b.Reason)
 		}
 	}
@@ -107,7 +107,7 @@ func (d *Dashboard) well(v *view, k *known, r *reading, lines []*line, now time.
 		}
 	}
 	w = newWellView(v, bad, warn)
-	w.Began, w.Checked = momentOf(d.began, now), momentOf(k.at, now)
+	w.Began, w.Checked = d.began, k.at
 	return w
 }
 

@@ -126,9 +126,9 @@ type jobView struct {
 // A jobRow is an action on a page.
 type jobRow struct {
 	Title, Entity, To, Filter, Link string
-	Began, Took                     string
+	Began                           time.Time
+	Took                            string
 	Chosen, Done                    int
-	Count, Total                    string
 	Verb, State, Person, Why        string
 	Running, Bad                    bool
 	Results                         []string
@@ -143,8 +143,7 @@ func (j *job) row() *jobRow {
 	p := j.preview
 	r := &jobRow{
 		Title: verbs[p.action].title, Verb: verbs[p.action].done, Entity: p.place.String(), To: j.options.to, Filter: p.filter, Link: jobLink(j),
-		Person: j.audit.Person, Why: j.audit.Why, Began: stamp(j.began), Chosen: p.survey.Chosen, Done: min(j.done, p.survey.Chosen), Results: j.results,
-		Count: number(float64(j.done)), Total: number(float64(p.survey.Chosen)),
+		Person: j.audit.Person, Why: j.audit.Why, Began: j.began, Chosen: p.survey.Chosen, Done: min(j.done, p.survey.Chosen), Results: j.results,
 	}
 	end := j.ended
 	switch {
@@ -162,27 +161,19 @@ func (j *job) row() *jobRow {
 	return r
 }
 
-func (d *Dashboard) jobView(id string) (*jobView, bool) {
-	v := &jobView{page: d.page("deadletters", "Action"), ID: id, Back: Path + "deadletters"}
-	j := d.jobs.find(id)
-	if j == nil {
-		return v, false
-	}
-	v.Job, v.Back = j.row(), lettersLink(j.preview.place)
-	v.Title = v.Job.Title
-	return v, true
+func (d *Dashboard) jobView(j *job) *jobView {
+	v := &jobView{page: d.page("deadletters", verbs[j.preview.action].title), Job: j.row(), ID: j.id, Back: lettersLink(j.preview.place)}
+	v.Events = Path + "events?" + values("page", "action", "id", j.id)
+	return v
 }
 
 // action shows one action.
 func (d *Dashboard) action(w http.ResponseWriter, r *http.Request) {
-	v, ok := d.jobView(parameter(r, "id"))
-	if !ok {
-		v.Error = "This action is not known: only the latest are, and only while the process runs. Its log has all of them."
-		show(w, http.StatusNotFound, "action.html", v)
+	if j := d.jobs.find(parameter(r, "id")); j != nil {
+		show(w, http.StatusOK, "action.html", d.jobView(j))
 		return
 	}
-	v.Events = Path + "events?" + values("page", "action", "id", v.ID)
-	show(w, http.StatusOK, "action.html", v)
+	d.refuse(w, errNoJob)
 }
 
 // stop ends an action.
@@ -192,11 +183,11 @@ func (d *Dashboard) stop(w http.ResponseWriter, r *http.Request) {
 	}
 	j := d.jobs.find(r.PostForm.Get("id"))
 	if j == nil {
-		http.Error(w, "this action is not known", http.StatusNotFound)
+		d.refuse(w, errNoJob)
 		return
 	}
 	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token()); err != nil {
-		v, _ := d.jobView(j.id)
+		v := d.jobView(j)
 		v.Error = err.Error()
 		show(w, statusOf(err), "action.html", v)
 		return

@@ -68,9 +68,9 @@ func (v *letterView) read(r *http.Request, d *Dashboard) error {
 		return badRequest(err)
 	}
 	v.Back, v.BackTo = lettersLink(place), "All dead letters of "+place.String()
-	number, err := strconv.ParseInt(parameter(r, "number"), 10, 64)
-	if err != nil || number < 0 {
-		return refusal{http.StatusBadRequest, "number is not a sequence number"}
+	number, err := number64(r, "number")
+	if err != nil {
+		return err
 	}
 	v.Title = fmt.Sprintf("Dead letter %d of %s", number, place)
 	ctx, leave, err := d.enter(r.Context(), readTimeout)

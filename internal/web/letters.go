@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -72,17 +71,23 @@ type letterTable struct {
 
 // A groupRow is the dead letters of one reason.
 type groupRow struct {
-	Reason, Count, Earliest, Latest string
-	Link, Resubmit, Purge           string // "" = there is none
+	dlq.Group
+	Link, Resubmit, Purge string // "" = there is none
 }
 
-type placeRow struct{ Name, Link, Count, Missed, Error string }
+// A placeRow is a dead-letter queue, and how many dead letters it has or why that is not known.
+type placeRow struct {
+	Name, Link, Error string
+	alert.DeadLetters
+}
 
 type letterRow struct {
-	Number, Enqueued, Age, MessageID, SessionID, Reason, Description, Size string
-	Properties                                                             int
-	Link, Message                                                          string // to the dead letter, to its timeline; "" = it has none
-	State, Expires, Deliveries                                             string // of a broker's message
+	Number, MessageID, SessionID, Reason, Description, Size string
+	Enqueued                                                moment
+	Properties                                              int
+	Link, Message                                           string // to the dead letter, to its timeline; "" = it has none
+	State, Deliveries                                       string // of a broker's message
+	Expires                                                 moment // likewise
 }
 
 // HasSessions reports whether the list needs a column for sessions.
@@ -178,12 +183,9 @@ func (v *lettersView) read(ctx context.Context, d *Dashboard, r *http.Request) e
 		filter = append(filter, "noreason", "1")
 	}
 	v.Group = lettersLink(place, append(filter, "group", "reason")...)
-	from := r.URL.Query().Get("from")
-	first := int64(0)
-	if from != "" {
-		if first, err = strconv.ParseInt(from, 10, 64); err != nil || first < 0 {
-			return refusal{http.StatusBadRequest, "from is not a sequence number"}
-		}
+	first, err := number64(r, "from")
+	if err != nil {
+		return err
 	}
 	now, next, more := time.Now(), int64(0), false
 	wanted, _ := filterOf(r)
@@ -227,7 +229,8 @@ func (v *lettersView) readGroups(ctx context.Context, d *Dashboard, r *http.Requ
 		if g.Reason == "" {
 			filter = append(filter, "noreason", "1")
 		}
-		row := groupRow{Reason: cmp.Or(cut(g.Reason), "no reason"), Count: number(float64(g.Count)), Earliest: stamp(g.Earliest), Latest: stamp(g.Latest)}
+		row := groupRow{Group: *g}
+		row.Reason = cmp.Or(cut(g.Reason), "no reason")
 		if len(g.Reason) <= maxParameter { // a longer one fits into no form
 			row.Link = lettersLink(place, filter...)
 			row.Resubmit, row.Purge = previewLink(place, resubmit, filter...), previewLink(place, purge, filter...)
@@ -235,7 +238,7 @@ func (v *lettersView) readGroups(ctx context.Context, d *Dashboard, r *http.Requ
 		v.Groups = append(v.Groups, row)
 	}
 	if others > 0 {
-		v.Groups = append(v.Groups, groupRow{Reason: "other reasons", Count: number(float64(others))})
+		v.Groups = append(v.Groups, groupRow{Group: dlq.Group{Reason: "other reasons", Count: others}})
 	}
 	return nil
 }
@@ -272,7 +275,7 @@ func contains(l *dlq.Letter, q string) bool {
 
 func newLetterRow(place dlq.Place, l *dlq.Letter, now time.Time) letterRow {
 	row := letterRow{
-		Number: strconv.FormatInt(l.Number, 10), Enqueued: stamp(l.EnqueuedTime), Age: span(max(0, now.Sub(l.EnqueuedTime))),
+		Number: strconv.FormatInt(l.Number, 10), Enqueued: momentOf(l.EnqueuedTime, now),
 		MessageID: address.MessageName(l.MessageID, l.Number), Reason: l.Reason, Description: l.Description, Size: size(l), Properties: len(l.Properties),
 		Link: Path + "deadletter?" + values("entity", place.String(), "number", strconv.FormatInt(l.Number, 10)),
 	}
@@ -309,24 +312,14 @@ func (d *Dashboard) places(ctx context.Context) (rows []placeRow, more bool) {
 			turn <- struct{}{}
 			defer func() { <-turn }()
 			n, err := d.source.Namespace.DeadLetters(ctx, place.Entity, place.Subscription)
-			rows[i] = placeRow{Name: place.String(), Link: lettersLink(place)}
+			rows[i] = placeRow{Name: place.String(), Link: lettersLink(place), DeadLetters: n}
 			if err != nil {
 				rows[i].Error = dlq.Failure(place, err).Error()
-				return
 			}
-			rows[i].Count, rows[i].Missed = counts(&n)
 		})
 	}
 	wg.Wait()
 	return rows, more
-}
-
-func counts(n *alert.DeadLetters) (all, missed string) {
-	mark := ""
-	if n.More {
-		mark = " or more"
-	}
-	return number(float64(n.Count)) + mark, number(float64(n.Missed)) + mark
 }
 
 // knownPlaces are the queues, and the subscriptions of topics, that the configuration or the metrics
@@ -334,32 +327,17 @@ func counts(n *alert.DeadLetters) (all, missed string) {
 func (d *Dashboard) knownPlaces(ctx context.Context) (all []dlq.Place) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	names := map[string]string{} // by their lower case
-	for _, name := range d.source.Namespace.Names() {
-		names[strings.ToLower(name)] = name
-	}
-	if r, err := read(d.source.Metrics); err == nil { // an error shows on the overview
-		for name := range r.entities {
-			names[strings.ToLower(name)] = cmp.Or(names[strings.ToLower(name)], name)
-		}
-	}
-	delete(names, strings.ToLower(d.source.Canary))
-	for _, key := range slices.Sorted(maps.Keys(names)) {
-		place, err := dlq.ParsePlace(names[key])
-		if err != nil {
-			continue // a label that stands for many entities
-		}
-		info, err := d.source.Namespace.Deadlines.Describe(ctx, place.Entity)
-		if place.Subscription != "" || err != nil || info.Kind != entities.Topic {
-			all = append(all, place)
+	for _, name := range d.rootNames() {
+		info, err := d.source.Namespace.Deadlines.Describe(ctx, name)
+		if err != nil || info.Kind != entities.Topic {
+			all = append(all, dlq.Place{Entity: name})
 			continue
 		}
 		for _, s := range info.Subscriptions {
-			all = append(all, dlq.Place{Entity: place.Entity, Subscription: s.Name})
+			all = append(all, dlq.Place{Entity: name, Subscription: s.Name})
 		}
 	}
-	slices.SortFunc(all, func(a, b dlq.Place) int { return strings.Compare(a.String(), b.String()) })
-	return slices.Compact(all)
+	return all
 }
 
 // stamp is a time in UTC, to the millisecond; "" for none.

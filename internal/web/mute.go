@@ -5,7 +5,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,13 +14,12 @@ import (
 	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/duration"
+	"overdue/monitor/mute"
 )
 
 const (
-	mute   = "mute"
-	unmute = "unmute"
-
-	maxMute = 30 * 24 * time.Hour
+	muting   = "mute"
+	unmuting = "unmute"
 )
 
 // A muteView has the form that mutes an entity, or ends its mute.
@@ -29,10 +27,8 @@ type muteView struct {
 	page
 	Entity, Span string
 	Error        string
-	Missing      bool // there is no form
-	Muted        bool
-	Until, By    string
-	Reason       string
+	Missing      bool  // there is no form
+	Mute         *Mute // the one in force
 	Back         string
 	actor
 }
@@ -59,12 +55,12 @@ func muteLink(entity string) string { return Path + "mute?" + values("entity", e
 
 // showMute shows the form, after an error with what was typed.
 func (d *Dashboard) showMute(w http.ResponseWriter, r *http.Request, entity string, refused error) {
-	v := &muteView{page: d.page("overview", "Mute"), Entity: entity, Span: r.PostForm.Get("for"), Back: Path + "entity?" + values("name", entity)}
+	v := &muteView{page: d.page("overview", "Mute "+entity), Entity: entity, Span: r.PostForm.Get("for"), Back: Path + "entity?" + values("name", entity)}
 	status, err := http.StatusOK, refused
 	place, parseErr := dlq.ParsePlace(strings.TrimSpace(entity))
 	switch {
 	case d.source.Namespace == nil || d.source.Namespace.Actions == nil || d.source.Namespace.Actions.Mute == nil:
-		err, v.Missing = refusal{http.StatusForbidden, "this dashboard only reads; dashboard.tokenFile in the configuration allows actions"}, true
+		err, v.Missing = errOnlyReads, true
 	case parseErr != nil:
 		err, v.Missing = badRequest(parseErr), true
 	default:
@@ -75,7 +71,7 @@ func (d *Dashboard) showMute(w http.ResponseWriter, r *http.Request, entity stri
 		all, readErr := d.source.Mutes(ctx)
 		err = cmp.Or(err, readErr)
 		if i := slices.IndexFunc(all, func(m Mute) bool { return strings.EqualFold(m.Entity, v.Entity) }); i >= 0 {
-			v.Muted, v.Until, v.By, v.Reason = true, stamp(all[i].Until), all[i].By, all[i].Reason
+			v.Mute = &all[i]
 		}
 	}
 	if err != nil {
@@ -94,23 +90,14 @@ func (d *Dashboard) changeMute(r *http.Request, entity string) error {
 	if err != nil {
 		return badRequest(err)
 	}
-	line := audit.Line{Action: mute, Entity: place.String(), Caller: r.RemoteAddr}
+	line := audit.Line{Action: muting, Entity: place.String()}
 	var span time.Duration
 	if r.PostForm.Has("end") {
-		line.Action = unmute
-	} else if span, err = duration.Parse(strings.TrimSpace(r.PostForm.Get("for"))); err != nil || span < time.Second || span > maxMute {
+		line.Action = unmuting
+	} else if span, err = duration.Parse(strings.TrimSpace(r.PostForm.Get("for"))); err != nil || span < time.Second || span > mute.MaxFor {
 		return badRequest(fmt.Errorf("the time is a duration from 1s to 30d, such as 30m or 2h: %.50q is none", r.PostForm.Get("for")))
 	}
-	who, nobody := a.actorOf(r)
-	line.Person, line.Why = who.person(), who.Why
-	if err := d.jobs.checkToken(r, a.Token()); err != nil {
-		if errors.Is(err, errToken) {
-			line.Event, line.Err = audit.Refused, err
-			a.Audit(line)
-		}
-		return err
-	}
-	if err := cmp.Or(nobody, who.check()); err != nil {
+	if err := d.authorize(r, &line); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)

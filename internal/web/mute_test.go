@@ -39,7 +39,7 @@ func TestAQueueIsMutedOnItsPage(t *testing.T) {
 		if w := s.post("mute", url.Values{"entity": {"orders"}, "for": {"30d"}, "token": {token}}); w.Code != http.StatusSeeOther {
 			s.Fatalf("POST mute = %d, want 303:\n%s", w.Code, w.Body)
 		}
-		wantText(s.T, s.page(200, "mute?entity=orders"), "Muted until 2000-01-31", "by anna: a test", "End the mute")
+		wantText(s.T, s.page(200, "mute?entity=orders"), "Muted until 31 Jan 00:00 UTC", "by anna: a test", "End the mute")
 		if w := s.post("mute", url.Values{"entity": {"orders"}, "end": {"1"}, "token": {token}}); w.Code != http.StatusSeeOther || len(inForce) > 0 {
 			s.Errorf("POST mute with end = %d, muted: %v; want it ended:\n%s", w.Code, inForce, w.Body)
 		}

@@ -27,7 +27,6 @@ type outside struct {
 	fleet    *Fleet // nil = not known
 	fleetErr error
 	mutes    []Mute
-	muteErr  error
 
 	unknown []history.Unknown
 
@@ -72,7 +71,11 @@ func (d *Dashboard) ask(ctx context.Context) {
 		})
 	}
 	if read := d.source.Mutes; read != nil {
-		all.Go(func() { next.mutes, next.muteErr = read(ctx) })
+		all.Go(func() {
+			if mutes, err := read(ctx); err == nil { // else those that were known: a check names the cause
+				next.mutes = mutes
+			}
+		})
 	}
 	if read := d.source.Unknown; read != nil {
 		all.Go(func() { next.unknown, _ = read(ctx, maxListed) })

@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
-	"time"
 
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/operator/dlq"
@@ -21,19 +21,8 @@ type pendingView struct {
 	page
 	Entity, Error string
 	NoNamespace   bool
-	Keeper        string
-	Rows          []pendingRow
-	More          bool
-	Unreadable    string // "" = all can be read
-	Upcoming      []upcomingRow
+	*deadlines.Listing
 }
-
-type pendingRow struct {
-	Name, Link, Deadlines, Slots, Due, Next, In, Last string
-	IsDue                                             bool
-}
-
-type upcomingRow struct{ Deadline, In, MessageID, SessionID, Sent, Link string }
 
 // pending shows the deadlines that are to come, and which is due next.
 func (d *Dashboard) pending(w http.ResponseWriter, r *http.Request) {
@@ -68,35 +57,8 @@ func (v *pendingView) read(ctx context.Context, d *Dashboard) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
-	v.More = all.More
-	if all.Unreadable > 0 {
-		v.Unreadable = number(float64(all.Unreadable))
-	}
-	for _, e := range all.Entities {
-		if strings.EqualFold(e.Entity, d.source.Canary) || len(v.Rows) == maxRows {
-			continue
-		}
-		v.Rows = append(v.Rows, pendingRow{
-			Name: e.Entity, Link: Path + "deadlines?" + values("entity", e.Entity), Deadlines: number(float64(e.Deadlines)), Slots: number(float64(e.Slots)),
-			Due: number(float64(e.Due)), IsDue: e.Due > 0, Next: stamp(e.Next), In: until(e.Next, now), Last: stamp(e.Last),
-		})
-	}
-	for i := range all.Upcoming {
-		u := &all.Upcoming[i]
-		row := upcomingRow{Deadline: stamp(u.Deadline), In: until(u.Deadline, now), MessageID: u.Name(), SessionID: u.SessionID, Sent: stamp(u.Sent)}
-		if row.MessageID != "" {
-			row.Link = messageLink(dlq.Place{Entity: v.Entity}, row.MessageID)
-		}
-		v.Upcoming = append(v.Upcoming, row)
-	}
+	all.Entities = slices.DeleteFunc(all.Entities, func(e *deadlines.Entity) bool { return strings.EqualFold(e.Entity, d.source.Canary) })
+	all.Entities = all.Entities[:min(len(all.Entities), maxRows)]
+	v.Listing = all
 	return nil
-}
-
-// until says in how long t is, or how long ago.
-func until(t, now time.Time) string {
-	if d := t.Sub(now); d >= 0 {
-		return "in " + span(d)
-	}
-	return span(now.Sub(t)) + " ago"
 }

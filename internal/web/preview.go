@@ -97,20 +97,19 @@ type preview struct {
 // A previewView is a preview with the form that carries it out.
 type previewView struct {
 	page
-	Error             string
-	ID, Action        string
-	Entity, Filter    string
-	Count, Read       string
-	More, Partial     bool
-	Limit             string
-	Reasons           []field
-	Earliest, Latest  string
-	Sample            []letterRow
-	Form              resubmitForm
-	IsOne, HasBody    bool // there is one dead letter; its body can be edited
-	Rate, Back        string
-	IsSubscription    bool
-	HasPreview, Empty bool
+	Error          string
+	ID, Action     string
+	Entity, Filter string
+	*dlq.Survey
+	Partial        bool
+	Limit          int
+	Reasons        []field
+	Sample         []letterRow
+	Form           resubmitForm
+	IsOne, HasBody bool // there is one dead letter; its body can be edited
+	Rate, Back     string
+	IsSubscription bool
+	HasPreview     bool
 	actor
 }
 
@@ -144,7 +143,7 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 		return nil, refusal{http.StatusForbidden, "only the dashboard itself may open this page"}
 	}
 	if d.source.Namespace == nil || d.source.Namespace.Actions == nil {
-		return nil, refusal{http.StatusForbidden, "this dashboard only reads; dashboard.tokenFile in the configuration allows actions"}
+		return nil, errOnlyReads
 	}
 	place, err := dlq.ParsePlace(entity)
 	switch {
@@ -209,9 +208,7 @@ func (v *previewView) fill(p *preview) {
 	s := p.survey
 	v.ID, v.Action, v.Entity, v.Filter, v.HasPreview = p.id, p.action, p.place.String(), p.filter, true
 	v.Title = verbs[p.action].title
-	v.Count, v.Read, v.Empty = number(float64(s.Chosen)), number(float64(s.Read)), s.Chosen == 0
-	v.More, v.Partial, v.Limit = s.More, p.partial, number(maxChosen)
-	v.Earliest, v.Latest, v.Sample = stamp(s.Earliest), stamp(s.Latest), p.sample
+	v.Survey, v.Partial, v.Limit, v.Sample = s, p.partial, maxChosen, p.sample
 	v.Rate, v.Back, v.IsSubscription = cmp.Or(v.Rate, "100"), lettersLink(p.place), p.place.Subscription != ""
 	if !v.IsSubscription {
 		v.Form.To = cmp.Or(v.Form.To, p.place.Entity)
@@ -221,10 +218,10 @@ func (v *previewView) fill(p *preview) {
 	}
 	groups, others := s.Groups(maxReasons)
 	for _, g := range groups {
-		v.Reasons = append(v.Reasons, field{cmp.Or(cut(g.Reason), "no reason"), number(float64(g.Count))})
+		v.Reasons = append(v.Reasons, field{cmp.Or(cut(g.Reason), "no reason"), number(g.Count)})
 	}
 	if others > 0 {
-		v.Reasons = append(v.Reasons, field{"other reasons", number(float64(others))})
+		v.Reasons = append(v.Reasons, field{"other reasons", number(others)})
 	}
 }
 

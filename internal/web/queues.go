@@ -62,7 +62,6 @@ type queueColumn struct {
 // A queueCell is what a queue has in a column.
 type queueCell struct {
 	Text, Note, Link string
-	Parts            []string // of Text, between which a narrow screen may break it
 	Class            string
 	Graph            *graph
 	order            float64 // NaN = comes last
@@ -88,7 +87,7 @@ func notKnown() queueCell { return queueCell{Text: "–", order: math.NaN()} }
 // queueColumns are those of the list, in their order. A phone shows the first four that there are.
 var queueColumns = []queueColumn{
 	{"name", "Queue", always, func(l *line) queueCell {
-		c := queueCell{Text: l.name, Parts: strings.SplitAfter(l.name, "/"), Link: Path + "entity?" + values("name", l.name)}
+		c := queueCell{Text: l.name, Link: Path + "entity?" + values("name", l.name)}
 		notes := l.figure.labels
 		if l.mute != nil {
 			notes = append([]string{"muted until " + clock(l.mute.Until)}, notes...)
@@ -174,7 +173,6 @@ type queuesView struct {
 	Rows           [][]queueCell
 	More           int
 	Filter, Sorted string
-	NoDepth        bool // it is not known for any of the queues
 }
 
 // newQueuesView sorts and filters lines, and cuts them to one page.
@@ -194,9 +192,7 @@ func newQueuesView(v *view, lines []*line, o *overviewOptions) (q queuesView) {
 		q.Heads = append(q.Heads, headOf(i, c, c == by, reverse, o))
 	}
 	slices.SortFunc(lines, func(a, b *line) int { return by.compare(a, b, reverse) })
-	q.NoDepth = true
 	for _, l := range lines {
-		q.NoDepth = q.NoDepth && !l.hasDepth
 		if !l.matches(o.filter) {
 			continue
 		}
@@ -207,10 +203,7 @@ func newQueuesView(v *view, lines []*line, o *overviewOptions) (q queuesView) {
 		var row []queueCell
 		for i, c := range columns {
 			cell := c.cell(l)
-			cell.Class = strings.TrimSpace(class(i, "n") + " " + cell.Class)
-			if cell.Graph != nil {
-				cell.Class = "lag wide"
-			}
+			cell.Class = strings.TrimSpace(c.class(i) + " " + cell.Class)
 			row = append(row, cell)
 		}
 		q.Rows = append(q.Rows, row)
@@ -220,7 +213,7 @@ func newQueuesView(v *view, lines []*line, o *overviewOptions) (q queuesView) {
 
 // headOf is the head of a column, which sorts by it, or the other way round if that is done already.
 func headOf(i int, c *queueColumn, isSorted, reverse bool, o *overviewOptions) queueHead {
-	h := queueHead{Name: c.name, Class: class(i, "n"), Link: Path + "?" + o.values(c.key) + "#by-entity"}
+	h := queueHead{Name: c.name, Class: c.class(i), Link: Path + "?" + o.values(c.key) + "#by-entity"}
 	if !isSorted {
 		return h
 	}
@@ -252,15 +245,17 @@ func (c *queueColumn) compare(a, b *line, reverse bool) int {
 	return cmp.Or(order, strings.Compare(a.name, b.name))
 }
 
-// class is that of the cells of a column.
-func class(i int, numbers string) string {
+// class is that of the cells of the column, which is at i.
+func (c *queueColumn) class(i int) string {
 	switch {
-	case i == 0:
+	case c.key == "name":
 		return ""
+	case c.key == "graph":
+		return "lag wide"
 	case i >= phoneColumns:
-		return numbers + " wide"
+		return "n wide"
 	}
-	return numbers
+	return "n"
 }
 
 // lines are what is known of each queue and topic, but the canary.

@@ -36,12 +36,12 @@ func relative(t, now time.Time) string {
 		return "now"
 	case d < time.Minute:
 		return fmt.Sprintf(format, fmt.Sprintf("%d s", int(d.Seconds())/10*10))
-	case d < time.Hour:
-		return fmt.Sprintf(format, fmt.Sprintf("%d min", int(d.Minutes())))
+	case d.Round(time.Minute) < time.Hour:
+		return fmt.Sprintf(format, fmt.Sprintf("%.0f min", d.Minutes()))
 	case d < 48*time.Hour:
-		return fmt.Sprintf(format, fmt.Sprintf("%d h", int(d.Hours())))
+		return fmt.Sprintf(format, fmt.Sprintf("%.0f h", d.Hours()))
 	}
-	return fmt.Sprintf(format, fmt.Sprintf("%d days", int(d.Hours())/24))
+	return fmt.Sprintf(format, fmt.Sprintf("%.0f days", d.Hours()/24))
 }
 
 // clock is a time within a sentence.
@@ -109,61 +109,34 @@ func (d *Dashboard) sinks(r *reading, now time.Time) (v sinksView) {
 type fleetView struct {
 	Alone     bool // there is no Redis
 	Error     string
-	Processes []processRow
+	Processes []FleetProcess
 	More      int
 }
 
-type processRow struct {
-	Host, Role, Version, State string
-	Started, Seen              moment
-	Outstanding                string
-	Own, Bad                   bool
-}
-
-func (d *Dashboard) fleetView(k *known, now time.Time) (f fleetView) {
-	if f.Alone = d.source.Fleet == nil; f.Alone || k.at.IsZero() {
-		return f
-	}
-	if err := k.fleetErr; err != nil {
-		f.Error = err.Error()
-		return f
-	}
-	for _, p := range k.fleet.Processes {
-		if len(f.Processes) == maxRows {
-			f.More++
-			continue
-		}
-		row := processRow{
-			Host: p.Host, Role: p.Role, Version: p.Version, State: "ready", Outstanding: number(float64(p.Outstanding)), Own: p.Own,
-			Started: momentOf(p.Started, now), Seen: momentOf(p.Seen, now),
-		}
-		switch {
-		case p.Gone:
-			row.State, row.Bad = "gone", true
-		case p.NotReady != "":
-			row.State, row.Bad = "not ready: "+p.NotReady, true
-		}
-		f.Processes = append(f.Processes, row)
+func (d *Dashboard) fleetView(k *known) (f fleetView) {
+	f.Alone = d.source.Fleet == nil
+	if k.fleetErr != nil {
+		f.Error = k.fleetErr.Error()
+	} else if k.fleet != nil {
+		f.Processes = k.fleet.Processes[:min(len(k.fleet.Processes), maxRows)]
+		f.More = len(k.fleet.Processes) - len(f.Processes)
 	}
 	return f
 }
 
+// An unknownRow is a deadline whose outcome is not known. Its message may not be known either.
 type unknownRow struct {
-	Entity, Message, Link, Why string
-	From, Deadline, Judged     moment
+	*history.Unknown
+	Message, Link string
 }
 
-func unknownRows(all []history.Unknown, now time.Time) (rows []unknownRow) {
+func unknownRows(all []history.Unknown) (rows []unknownRow) {
 	for i := range all {
-		u := &all[i]
-		row := unknownRow{
-			Entity: u.Entity, Why: u.Why,
-			From: momentOf(u.From, now), Deadline: momentOf(u.Deadline, now), Judged: momentOf(u.Judged, now),
+		row := unknownRow{Unknown: &all[i]}
+		if row.MessageID != "" || row.SequenceNumber > 0 {
+			row.Message = address.MessageName(row.MessageID, row.SequenceNumber)
 		}
-		if u.MessageID != "" || u.SequenceNumber > 0 {
-			row.Message = address.MessageName(u.MessageID, u.SequenceNumber)
-		}
-		if place, err := dlq.ParsePlace(u.Entity); err == nil && row.Message != "" {
+		if place, err := dlq.ParsePlace(row.Entity); err == nil && row.Message != "" {
 			row.Link = messageLink(place, row.Message)
 		}
 		rows = append(rows, row)
@@ -171,37 +144,7 @@ func unknownRows(all []history.Unknown, now time.Time) (rows []unknownRow) {
 	return rows
 }
 
-// A blindRow is a span in which a monitor saw nothing.
-type blindRow struct {
-	data     *alert.Blind
-	From, To moment
-	Took     string
-	Reason   string
-	SoFar    bool
-	Host     string
-	Counts   []countCell // deadlines, and those that were harmed
-	Entities []string
-}
-
-// A countCell is a number, and whether it is no good.
-type countCell struct {
-	Text string
-	Bad  bool
-}
-
 // blind are the latest spans in which a monitor saw nothing.
-func (d *Dashboard) blind(now time.Time) (rows []blindRow) {
-	for _, n := range d.source.Missed(func(e *alert.Event) bool { return e.Type == alert.TypeBlind && e.Blind != nil }, maxListed) {
-		b := n.Event.Blind
-		row := blindRow{data: b, From: momentOf(b.From, now), To: momentOf(b.To, now), Took: span(b.To.Sub(b.From)), Reason: b.Reason, SoFar: b.SoFar, Host: n.Event.Subject}
-		row.Counts = append(row.Counts, countCell{Text: number(float64(b.Deadlines))})
-		for _, harmed := range []int{b.Late, b.Unknown, b.Lost} {
-			row.Counts = append(row.Counts, countCell{number(float64(harmed)), harmed > 0})
-		}
-		for i := range b.Entities {
-			row.Entities = append(row.Entities, b.Entities[i].Entity)
-		}
-		rows = append(rows, row)
-	}
-	return rows
+func (d *Dashboard) blind() []history.Notification {
+	return d.source.Missed(func(e *alert.Event) bool { return e.Type == alert.TypeBlind && e.Blind != nil }, maxListed)
 }

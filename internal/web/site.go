@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
+	"unicode"
 
 	"overdue/internal/escape"
 	"overdue/internal/history"
@@ -52,8 +54,23 @@ var assets embed.FS
 
 // pages are parsed for the first page: most processes show none.
 var pages = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{"text": escape.Text, "lines": escape.Lines}).ParseFS(assets, "assets/*.html"))
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"text": escape.Text, "lines": escape.Lines, "parts": parts, "number": number, "span": span, "clock": clock,
+		"ago": func(t time.Time) moment { return momentOf(t, time.Now()) },
+	}).ParseFS(assets, "assets/*.html"))
 })
+
+// parts splits a name where a narrow screen may break it: behind a slash, and before a word in it.
+func parts(name string) (all []string) {
+	start, before := 0, ' '
+	for i, c := range name {
+		if before == '/' || unicode.IsUpper(c) && unicode.IsLower(before) {
+			all, start = append(all, escape.Text(name[start:i])), i
+		}
+		before = c
+	}
+	return append(all, escape.Text(name[start:]))
+}
 
 // serveAssets serves what the pages load.
 func (s *site) serveAssets(mux *http.ServeMux) {

@@ -92,14 +92,11 @@ func (d *Dashboard) live(r *http.Request) (parts []string, read func() (any, err
 		name := parameter(r, "name")
 		return []string{"figures", "lag", "slack", "missed", "unknown"}, func() (any, error) { return d.entityView(name) }, nil
 	case "action":
-		id := parameter(r, "id")
-		if d.jobs.find(id) == nil {
-			return nil, nil, errors.New("this action is not known")
+		j := d.jobs.find(parameter(r, "id"))
+		if j == nil {
+			return nil, nil, errNoJob
 		}
-		return []string{"action"}, func() (any, error) {
-			v, _ := d.jobView(id)
-			return v, nil
-		}, nil
+		return []string{"action"}, func() (any, error) { return d.jobView(j), nil }, nil
 	}
 	return nil, nil, errors.New("there is no such page")
 }

@@ -39,7 +39,7 @@ type view struct {
 	Sinks       sinksView
 	Settings    string
 	Fleet       fleetView
-	Blind       []blindRow
+	Blind       []history.Notification
 	Unknown     []unknownRow
 	HasUnknown  bool  // the process keeps a list of them
 	Demo        *Demo // nil = this is no demo
@@ -59,18 +59,18 @@ type card struct {
 	Bad, Alarm        bool   // Bad is a figure that is no good; Alarm is one to act on now
 }
 
-// A graph has a bar for each sample with a lag.
+// A graph has a bar for each sample with a lag, and none if there is no lag.
 type graph struct {
-	Label string // for those who do not see it
-	Bars  []bar
+	Label       string // for those who do not see it
+	Top, Middle string // of its axis
+	Bars        []bar
 }
 
 type bar struct{ X, Y, Height string }
 
 type missedRow struct {
-	Entity, MessageID, SessionID, Reason, Lag string
-	Deadline                                  moment
-	TakenBy, Link                             string
+	*alert.EventData
+	TakenBy, Link string
 }
 
 // view reads everything that the overview shows, except the settings.
@@ -89,17 +89,20 @@ func (d *Dashboard) view(o overviewOptions) (*view, error) {
 	}
 	if v.Monitor {
 		v.Gaps = d.gaps()
-		v.Missed = d.missed(func(e *alert.Event) bool { return matches(&e.Data, o.query) }, now)
+		v.Missed = d.missed(func(e *alert.Event) bool { return matches(&e.Data, o.query) })
 		v.Sinks = d.sinks(r, now)
-		v.Blind = d.blind(now)
+		v.Blind = d.blind()
 	}
 	k := d.known()
-	v.Unknown = unknownRows(k.unknown, now)
+	v.Unknown = unknownRows(k.unknown)
 	v.Checks, v.Checked = d.source.Ready(), now.Sub(k.at) < checksLast
 	if v.Checked {
-		v.Checks = slices.Concat(v.Checks, k.checks)
+		ready := v.Checks
+		v.Checks = slices.Concat(ready, slices.DeleteFunc(slices.Clone(k.checks), func(c Check) bool { // readiness may depend on one of them
+			return slices.ContainsFunc(ready, func(r Check) bool { return r.Name == c.Name })
+		}))
 	}
-	v.Fleet = d.fleetView(k, now)
+	v.Fleet = d.fleetView(k)
 	if b := d.source.Broker; b != nil && b.Alone {
 		v.BrokerAlone = true
 		v.fill(b.Default(), "", func(path string) string {
@@ -179,9 +182,10 @@ const (
 func graphOf(means []float64) graph {
 	highest := slices.Max(append([]float64{-1}, means...))
 	if highest < 0 {
-		return graph{Label: "none in 15 min"}
+		return graph{Label: "–"}
 	}
-	g := graph{Label: "up to " + span(seconds(highest))}
+	g := graph{Top: span(seconds(highest)), Middle: span(seconds(highest / 2))}
+	g.Label = "up to " + g.Top
 	for i, mean := range means {
 		if mean < 0 {
 			continue
@@ -205,11 +209,10 @@ func matches(data *alert.EventData, q string) bool {
 }
 
 // missed finds the latest missed deadlines that match.
-func (d *Dashboard) missed(match func(*alert.Event) bool, now time.Time) (rows []missedRow) {
+func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
 	found := d.source.Missed(func(e *alert.Event) bool { return e.Type == alert.TypeMissed && match(e) }, maxMatches)
 	for i := range found {
 		data := &found[i].Event.Data
-		name := data.Name()
 		var sinks []string
 		if data.Muted {
 			sinks = append(sinks, "muted")
@@ -220,18 +223,18 @@ func (d *Dashboard) missed(match func(*alert.Event) bool, now time.Time) (rows [
 		for _, t := range found[i].Waiting {
 			sinks = append(sinks, fmt.Sprintf("%s (%s)", t.Sink, t.State))
 		}
-		rows = append(rows, missedRow{
-			Entity: data.Path(), MessageID: name, SessionID: data.SessionID, Reason: data.DeadLetterReason, Lag: span(data.Lag()),
-			Deadline: momentOf(data.Deadline, now), TakenBy: strings.Join(sinks, ", "),
-			Link: messageLink(dlq.Place{Entity: data.Entity, Subscription: data.Subscription}, name),
-		})
+		link := messageLink(dlq.Place{Entity: data.Entity, Subscription: data.Subscription}, data.Name())
+		rows = append(rows, missedRow{data, strings.Join(sinks, ", "), link})
 	}
 	return rows
 }
 
-// number is a count with a comma at each thousand.
-func number(f float64) string {
-	text := strconv.FormatFloat(math.Round(f), 'f', 0, 64)
+// number is a count of any type, with a comma at each thousand.
+func number(n any) string {
+	text := fmt.Sprint(n)
+	if f, ok := n.(float64); ok {
+		text = strconv.FormatFloat(math.Round(f), 'f', 0, 64)
+	}
 	sign := ""
 	if text[0] == '-' {
 		sign, text = "-", text[1:]

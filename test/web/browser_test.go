@@ -240,12 +240,16 @@ func (t *tab) accessible(where string) {
 	}
 }
 
-// fits checks that the page needs no scrolling to the side.
+// fits checks that neither the page nor a table in it needs scrolling to the side.
 func (t *tab) fits(where string) {
 	t.Helper()
 	beyond := eval[[]string](t, `document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")]
 		.filter(e => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll, nav")).slice(0, 5).map(e => e.outerHTML.slice(0, 200))`)
 	if len(beyond) > 0 {
 		t.Errorf("%s is wider than the screen: %q", where, beyond)
+	}
+	cut := eval[[]string](t, `[...document.querySelectorAll("div.scroll")].filter(e => e.scrollWidth > e.clientWidth).map(e => e.querySelector("thead")?.innerText ?? e.id)`)
+	if len(cut) > 0 {
+		t.Errorf("%s has tables that the screen cuts: %q", where, cut)
 	}
 }

@@ -32,12 +32,12 @@ func TestEveryPage(t *testing.T) {
 		dense      bool // it has most to check
 	}{
 		{"", "Recent missed deadlines", true}, {"?q=" + q, "window.pwned", false}, {"entity?name=orders", "Mean lag", false}, {"entity?name=payments", "would be met by 99 of 100", true},
-		{"entity?name=" + q, "No deadline of this entity", false}, {"deadlines", "invoices", false}, {"deadlines?entity=invoices", "invoice-0003", false},
+		{"entity?name=" + q, "No deadline of this queue or topic", false}, {"deadlines", "invoices", false}, {"deadlines?entity=invoices", "invoice-0003", false},
 		{"deadletters", "events/Subscriptions/audit", false}, {"deadletters?entity=orders", "order-0003", true}, {"deadletters?entity=orders&q=" + q, "31", false}, {"deadletters?entity=orders&group=reason", "TTLExpiredException", false},
 		{"deadletter?entity=orders&number=1", "tenant", false}, {"deadletter?entity=orders&number=31", "window.pwned", false}, {"deadletter?entity=orders&number=999", "not there any more", false},
-		{"message", "Enter where", false}, {"message?entity=orders&id=order-0001", "in the dead-letter queue", true}, {"message?entity=orders&id=" + q, "The message is", false},
+		{"message", "Find a message", false}, {"message?entity=orders&id=order-0001", "in the dead-letter queue", true}, {"message?entity=orders&id=" + q, "The message is", false},
 		{"preview?action=resubmit&entity=orders", "31 dead letters of orders", true}, {"preview?action=purge&entity=orders&q=" + q, "1 dead letter of orders", false},
-		{"deadletters?entity=" + q, "not the name of a queue", false}, {"action?id=unknown", "not known", false},
+		{"deadletters?entity=" + q, "not the name of a queue", false}, {"action?id=unknown", "not known", false}, {"nosuchpage", "there is no such page", false}, {"mute?entity=orders", "Its messages are still expired", false},
 	}
 	for _, on := range []screen{desktop, phone} {
 		tab := s.open(on)

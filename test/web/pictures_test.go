@@ -51,7 +51,7 @@ func TestPictures(t *testing.T) {
 	}{
 		{"entity?name=orders", "would be met", "dashboard-entity.png", large},
 		{"", "missed in 15 minutes", "dashboard-overview.png", large},
-		{"deadletters?entity=orders", "order-01-0001", "dashboard-deadletters.png", large},
+		{"deadletters?entity=orders&q=order-0", "order-01-0001", "dashboard-deadletters.png", large},
 		{"preview?action=resubmit&entity=orders&q=order-0", "dead letters of orders", "dashboard-preview.png", large},
 		{"", "missed in 15 minutes", "dashboard-phone.png", small},
 	} {

@@ -174,7 +174,7 @@ func (s *scene) post(path string) {
 }
 
 // maxPicture bounds a picture in the documentation.
-const maxPicture = 150 << 10
+const maxPicture = 170 << 10
 
 // picture takes a picture of the page, and writes it to the documentation if that is wanted.
 func (t *tab) picture(name string) {
