@@ -215,16 +215,16 @@ func TestAShortBlindTimeIsToldIfItHarmedADeadline(t *testing.T) {
 		playBlind(t, func(s *blindScene) {
 			s.start()
 			if harms {
-				s.send("orders", 1, 35*time.Second)
+				s.send("orders", 1, 31*time.Second)
 			}
 			time.Sleep(30 * time.Second)
 			s.space.Net.Refuse(true)
 			s.space.Net.Cut()
-			time.Sleep(15 * time.Second)
+			time.Sleep(8 * time.Second) // the next attempts come well within 30 s
 			s.space.Net.Refuse(false)
 			time.Sleep(10 * time.Minute)
 			if got := len(s.reported()); got != n {
-				t.Errorf("a blind time of 15 s that harms a deadline (%t) is reported %d times, want %d", harms, got, n)
+				t.Errorf("a short blind time that harms a deadline (%t) is reported %d times, want %d", harms, got, n)
 			}
 		})
 	}

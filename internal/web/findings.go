@@ -58,17 +58,7 @@ func (d *Dashboard) well(v *view, k *known, r *reading, lines []*line, now time.
 	for _, name := range r.missing {
 		isBad(Path+"entity?"+values("name", name), "%s does not exist in the namespace", name)
 	}
-	late := map[string]uint64{}
-	for _, l := range lines {
-		if n := k.samples.lastQuarter(l.name); n > 0 {
-			late[l.name] = n
-		}
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(late), func(a, b string) int {
-		return cmp.Or(cmp.Compare(late[b], late[a]), strings.Compare(a, b))
-	}) {
-		isBad(Path+"entity?"+values("name", name), "%s: %d missed in 15 minutes", name, late[name])
-	}
+	k.findMissed(isBad, isWarn, lines)
 	k.findProcesses(isBad, now)
 	for _, use := range slices.Sorted(maps.Keys(r.certificates)) {
 		switch end := r.certificates[use]; {
@@ -76,11 +66,6 @@ func (d *Dashboard) well(v *view, k *known, r *reading, lines []*line, now time.
 			isBad("#checks", "The certificate of %s has expired, %s", use, relative(end, now))
 		case end.Before(now.Add(certificateNotice)):
 			isWarn("#checks", "The certificate of %s expires %s", use, relative(end, now))
-		}
-	}
-	for _, l := range lines {
-		if l.today.missed > 0 && late[l.name] == 0 { // here; another process may have noticed them just now
-			isWarn(Path+"entity?"+values("name", l.name), "%s: %s missed today", l.name, number(l.today.missed))
 		}
 	}
 	for i := range v.Blind {
@@ -123,6 +108,21 @@ func causes(checks []Check) (found []Check) {
 	return found
 }
 
+// findMissed finds the queues with missed deadlines, the worst first.
+func (k *known) findMissed(isBad, isWarn func(link, format string, args ...any), lines []*line) {
+	byMissed := slices.SortedStableFunc(slices.Values(lines), func(a, b *line) int {
+		return cmp.Compare(k.samples.lastQuarter(b.name), k.samples.lastQuarter(a.name))
+	})
+	for _, l := range byMissed {
+		link := Path + "entity?" + values("name", l.name)
+		if n := k.samples.lastQuarter(l.name); n > 0 {
+			isBad(link, "%s: %d missed in 15 minutes", l.name, n)
+		} else if l.today.missed > 0 { // earlier, or noticed by another process
+			isWarn(link, "%s: %s missed today", l.name, number(l.today.missed))
+		}
+	}
+}
+
 // findProcesses finds those of the fleet that are gone or not ready. This one has its checks.
 func (k *known) findProcesses(isBad func(link, format string, args ...any), now time.Time) {
 	f := k.fleet
@@ -145,7 +145,10 @@ func newWellView(v *view, bad, warn []finding) (w wellView) {
 	all := slices.Concat(bad, warn)
 	switch {
 	case len(bad) > 0:
-		w.Text, w.Class = plural.Of(len(all), "thing is not well", "things are not well"), "bad"
+		w.Text, w.Class = plural.Of(len(bad), "thing is not well", "things are not well"), "bad"
+		if len(warn) > 0 {
+			w.Text += fmt.Sprintf("; %d to look at", len(warn))
+		}
 	case len(warn) > 0:
 		w.Text, w.Class = "All works; "+plural.Of(len(warn), "thing", "things")+" to look at", "warn"
 	case !v.Checked:

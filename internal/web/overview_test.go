@@ -67,7 +67,7 @@ func TestTheFirstLineNamesWhatIsNotWell(t *testing.T) {
 	s.ask(t.Context())
 	body := s.get(Path).Body.String()
 	well := body[strings.Index(body, `id="well"`):strings.Index(body, `id="cards"`)]
-	wantText(t, well, `class="verdict bad">12 things are not well</h2>`,
+	wantText(t, well, `class="verdict bad">7 things are not well; 5 to look at</h2>`,
 		`<a href="#checks">This process is draining</a>`, `<a href="#alert-sinks">sink &lt;b&gt;: it refuses</a>`, `<a href="/dashboard/entity?name=gone">gone does not exist`,
 		`<a href="/dashboard/entity?name=orders">orders: 1 missed in 15 minutes</a>`, "monitor on a is not ready: key_refused", "proxy on b was last seen 5 min ago",
 		"certificate of listen.tls has expired, 1 h ago", `<a href="#blind-spans">Blind from`, `<a href="#unknown-deadlines">Outcome not known: 2 deadlines`,

@@ -46,12 +46,12 @@ type Listing struct {
 type Entity struct {
 	Entity     string    `json:"entity"`
 	Companions int       `json:"companions"`
-	Deadlines  int       `json:"deadlines"` // of messages that a companion names
-	Slots      int       `json:"slots"`     // companions of slots, which stand for any number of messages
-	Due        int       `json:"due"`       // companions that are due, and with which no monitor has finished
-	Missed     int       `json:"missed"`    // messages that are expired, of which a sink has not been notified; not in Deadlines
-	Next       time.Time `json:"nextDue"`
-	Last       time.Time `json:"lastDue"`
+	Deadlines  int       `json:"deadlines"`        // of messages that a companion names
+	Slots      int       `json:"slots"`            // companions of slots, which stand for any number of messages
+	Due        int       `json:"due"`              // companions that are due, and with which no monitor has finished
+	Missed     int       `json:"missed"`           // messages that are expired, of which a sink has not been notified; not in Deadlines
+	Next       time.Time `json:"nextDue,omitzero"` // zero: all are missed
+	Last       time.Time `json:"lastDue,omitzero"`
 }
 
 // A Deadline is that of one message.

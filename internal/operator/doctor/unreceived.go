@@ -21,7 +21,7 @@ import (
 
 const (
 	// unreceivedLooks is how often the doctor looks. Companions that are due stand behind those that
-	// are scheduled, and each look passes over more of these.
+	// are scheduled, and each attempt passes over more of these.
 	unreceivedLooks = 3
 	// heldPeriod is for how long a companion is due that monitors hold for longer than they need, and
 	// maxHeld how many messages are searched for such.
