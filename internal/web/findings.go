@@ -3,7 +3,6 @@
 package web
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -108,19 +107,38 @@ func causes(checks []Check) (found []Check) {
 	return found
 }
 
-// findMissed finds the queues with missed deadlines, the worst first.
+// findMissed finds deadlines that were missed in the last quarter of an hour, or else today.
 func (k *known) findMissed(isBad, isWarn func(link, format string, args ...any), lines []*line) {
-	byMissed := slices.SortedStableFunc(slices.Values(lines), func(a, b *line) int {
-		return cmp.Compare(k.samples.lastQuarter(b.name), k.samples.lastQuarter(a.name))
-	})
-	for _, l := range byMissed {
-		link := Path + "entity?" + values("name", l.name)
-		if n := k.samples.lastQuarter(l.name); n > 0 {
-			isBad(link, "%s: %d missed in 15 minutes", l.name, n)
-		} else if l.today.missed > 0 { // earlier, or noticed by another process
-			isWarn(link, "%s: %s missed today", l.name, number(l.today.missed))
-		}
+	if text, link := missedOn(lines, func(l *line) float64 { return float64(k.samples.lastQuarter(l.name)) }); text != "" {
+		isBad(link, "%s in 15 minutes", text)
+	} else if text, link := missedOn(lines, func(l *line) float64 { return l.today.missed }); text != "" {
+		isWarn(link, "%s today", text)
 	}
+}
+
+// missedOn says how many deadlines were missed, and on which queue most.
+func missedOn(lines []*line, count func(*line) float64) (text, link string) {
+	var worst *line
+	var queues int
+	var sum float64
+	for _, l := range lines {
+		n := count(l)
+		if n == 0 {
+			continue
+		}
+		if worst == nil || n > count(worst) {
+			worst = l
+		}
+		queues++
+		sum += n
+	}
+	switch queues {
+	case 0:
+		return "", ""
+	case 1:
+		return fmt.Sprintf("%s: %s missed", worst.name, number(sum)), Path + "entity?" + values("name", worst.name)
+	}
+	return fmt.Sprintf("%s missed on %d queues, most on %s", number(sum), queues, worst.name), Path + "?" + values("sort", "missed") + "#by-entity"
 }
 
 // findProcesses finds those of the fleet that are gone or not ready. This one has its checks.

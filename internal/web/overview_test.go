@@ -79,6 +79,23 @@ func TestTheFirstLineNamesWhatIsNotWell(t *testing.T) {
 	wantText(t, s.get(Path+"entity?name=invoices").Body.String(), "Muted until", "by ann: upgrade")
 }
 
+// Queues with missed deadlines are one thing, however many they are.
+func TestTheFirstLineNamesTheWorstQueue(t *testing.T) {
+	lines := []*line{{name: "bills"}, {name: "orders"}, {name: "stock"}}
+	missed := map[string]float64{"bills": 200, "orders": 1100}
+	count := func(l *line) float64 { return missed[l.name] }
+	text, link := missedOn(lines, count)
+	if text != "1,300 missed on 2 queues, most on orders" || link != "/dashboard/?sort=missed#by-entity" {
+		t.Errorf("%q with the link %q", text, link)
+	}
+	if text, link := missedOn(lines[:1], count); text != "bills: 200 missed" || link != "/dashboard/entity?name=bills" {
+		t.Errorf("%q with the link %q", text, link)
+	}
+	if text, _ := missedOn(lines[2:], count); text != "" {
+		t.Errorf("%q, though nothing is missed", text)
+	}
+}
+
 // A namespace that is down fails several checks, and is one thing that is not well.
 func TestOneCauseIsOneLine(t *testing.T) {
 	s := setup(t)

@@ -19,6 +19,7 @@ import (
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/terminal"
+	"overdue/scheduler"
 )
 
 // ListOptions restrict a list.
@@ -88,7 +89,7 @@ func List(ctx context.Context, s *Source, o ListOptions) (*Listing, error) {
 			r.Unreadable++
 			return true
 		}
-		if o.Entity != "" && !strings.EqualFold(c.Entity, o.Entity) {
+		if c.IsNotice() || o.Entity != "" && !strings.EqualFold(c.Entity, o.Entity) {
 			return true
 		}
 		name := strings.ToLower(c.Entity)
@@ -129,7 +130,7 @@ func (e *Entity) add(c *stored) {
 	e.Companions++
 	missed := 0
 	for i := range c.References {
-		if c.References[i].Missed != nil {
+		if isMissed(&c.References[i]) {
 			missed++
 		}
 	}
@@ -152,6 +153,9 @@ func (e *Entity) add(c *stored) {
 	}
 }
 
+// isMissed reports whether the message of f is expired. Other events are those of reminders.
+func isMissed(f *scheduler.Reference) bool { return f.Missed != nil && f.Missed.Type == "" }
+
 // add keeps the deadlines that c names. It drops those that come too late for the limit now and
 // then, to bound memory.
 func (r *Listing) add(c *stored, limit int) {
@@ -164,7 +168,7 @@ func (r *Listing) add(c *stored, limit int) {
 			Sent:      f.Sent,
 			Stated:    f.Stated,
 		}
-		if f.Missed != nil {
+		if isMissed(f) {
 			d.Number, d.Missed = f.Missed.SequenceNumber, true
 		}
 		r.Upcoming = append(r.Upcoming, d)

@@ -122,9 +122,11 @@ func TestListNamesTheNextDeadlinesOfAnEntity(t *testing.T) {
 		long := "f81d4fae-7dec-11d0-a765-00a0c91e6bf6-and-more"
 		missed := companionOf("gone", now.Add(-time.Minute), time.Second)
 		missed.References[0].Missed = &scheduler.Missed{DeadLetterReason: "TTLExpiredException"}
+		blind := companionOf("host-1", now.Add(-time.Minute), time.Second) // an event of no message
+		blind.References[0].Missed = &scheduler.Missed{Type: "overdue.blind", Notice: []byte("{}")}
 		seated := companionOf(long, now, 2*time.Minute)
 		seated.References[0].SessionID = "customer-4711-of-the-north"
-		s.schedule(nil, companionOf("b", now, 3*time.Minute), missed, seated, companionOf("a", now, 3*time.Minute), companionOf("z", now, time.Hour))
+		s.schedule(nil, companionOf("b", now, 3*time.Minute), missed, blind, seated, companionOf("a", now, 3*time.Minute), companionOf("z", now, time.Hour))
 		got := s.list(ListOptions{Entity: "Orders", Limit: 3})
 		var ids []string
 		for _, d := range got.Upcoming {
