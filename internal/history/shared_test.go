@@ -3,8 +3,12 @@
 package history
 
 import (
+	"context"
+	"fmt"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,7 +39,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 	keep := func(h *History, id string) {
 		t.Helper()
 		miss(t, h, id, now)
-		h.flush(t.Context(), now)
+		h.share(t.Context(), h.flush(t.Context(), now))
 	}
 	keep(a, "of-a")
 	keep(b, "of-b")
@@ -53,7 +57,12 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 			t.Errorf("missed: %q of the %s, %v; want %q of the %s", got, missed.Scope, err, wantMissed, wantScope)
 		}
 	}
-	keep(b, strings.Repeat("long ", redisstore.MostRecord)) // too long to be shared
+	long := missEvent("of-b-too", now)
+	long.Data.MessageID = strings.Repeat("long ", redisstore.MostRecord) // too long to be shared
+	if err := b.Record(sink{}).Alert(t.Context(), long); err != nil {
+		t.Fatal(err)
+	}
+	b.share(t.Context(), b.flush(t.Context(), now))
 	ask(a, "of-a of-b", ScopeFleet)
 	for _, key := range m.Keys() {
 		if _, err := m.Push(key, "unreadable"); err != nil {
@@ -67,4 +76,44 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 	ask(a, "of-a", ScopeAlone)
 	keep(a, "later")
 	ask(a, "of-a later", ScopeAlone)
+}
+
+// A Redis that does not answer keeps no missed deadline from the file.
+func TestTheFileDoesNotWaitForRedis(t *testing.T) {
+	m := redistest.InMemory(t)
+	address, err := redisstore.ParseAddress("redis://" + m.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gaveUp atomic.Bool
+	s, err := redisstore.Open(redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}, Slack: 1000, Asked: func(_ string, err error, _ bool) {
+		gaveUp.Store(gaveUp.Load() || err != nil)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	h := open(t, t.TempDir(), prometheus.NewRegistry())
+	h.cfg.Shared = s.History()
+	if err := h.cfg.Shared.Add(t.Context(), []string{"{}"}, time.Hour); err != nil { // it is connected from now on
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(ctx) }()
+	m.Lock()
+	for i := range 3 * Capacity / 2 {
+		miss(t, h, fmt.Sprint(i), start)
+		for i%(Capacity/2) == Capacity/2-1 && waits(h) > 0 {
+			runtime.Gosched()
+		}
+	}
+	if gaveUp.Load() {
+		t.Error("the file waited until Redis had failed")
+	}
+	m.Unlock()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }

@@ -170,8 +170,8 @@ func TestTheFleetSharesUnknownVerdicts(t *testing.T) {
 	a, b := process(), process()
 	a.AddUnknown(Unknown{Entity: "of-a", Judged: time.Now().UTC()})
 	b.AddUnknown(Unknown{Entity: "of-b", Judged: time.Now().UTC().Add(time.Second)})
-	a.flush(t.Context(), time.Now())
-	b.flush(t.Context(), time.Now())
+	a.share(t.Context(), a.flush(t.Context(), time.Now()))
+	b.share(t.Context(), b.flush(t.Context(), time.Now()))
 	want := func(wantScope string, want ...string) {
 		t.Helper()
 		found, scope := a.Unknown(t.Context(), 10)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"overdue/alert"
@@ -93,26 +94,37 @@ func (h *History) Run(ctx context.Context) error {
 func (h *History) writeUntil(ctx context.Context) error {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
+	// The file must not wait for a Redis that is slow.
+	var sharing sync.WaitGroup
+	written := make(chan *batch, 2)
+	sharing.Go(func() {
+		for b := range written {
+			h.share(context.WithoutCancel(ctx), b) // a stop must not take what happened last from the others
+		}
+	})
 	for ctx.Err() == nil {
 		select {
 		case <-ticker.C:
 		case <-h.half:
 		case <-ctx.Done():
 		}
-		h.flush(ctx, time.Now())
+		if b := h.flush(ctx, time.Now()); b != nil && h.cfg.Shared != nil {
+			written <- b
+		}
 	}
+	close(written)
+	sharing.Wait()
 	if h.file == nil {
 		return nil
 	}
 	return h.file.close()
 }
 
-// flush writes everything that waits in one transaction, and shares it then. Records that
-// cannot be written wait on.
-func (h *History) flush(ctx context.Context, now time.Time) {
+// flush writes everything that waits in one transaction, and returns it. Records that cannot be
+// written wait on. Then, and if nothing happened, flush returns nil.
+func (h *History) flush(ctx context.Context, now time.Time) *batch {
 	if h.file == nil {
-		h.count(ctx, now)
-		return
+		return h.count(now)
 	}
 	late := time.AfterFunc(lateAfter, func() { h.report(errLate) })
 	defer late.Stop()
@@ -123,25 +135,25 @@ func (h *History) flush(ctx context.Context, now time.Time) {
 	idle := b.empty() && !h.failed && now.Sub(h.written).Abs() < pruneInterval
 	h.mu.Unlock()
 	if idle && ctx.Err() == nil { // the last write says until when the history has everything
-		return
+		return nil
 	}
 	err := h.file.write(b, h.clock, now)
 	h.endWrite(b, now, err)
 	pruneErr := h.file.prune(ctx, h.clock.Add(-h.cfg.Keep), now.Add(future), h.cfg.MaxSize)
 	late.Stop()
 	h.report(errors.Join(sampleErr, err, pruneErr))
-	if err == nil {
-		h.share(context.WithoutCancel(ctx), b) // a stop must not take what happened last from the others
+	if err != nil {
+		return nil
 	}
+	return b
 }
 
-// count does without a file what a write does with one: it adds up the verdicts, and shares those
-// that are unknown.
-func (h *History) count(ctx context.Context, now time.Time) {
+// count does without a file what a write does with one: it adds up the verdicts.
+func (h *History) count(now time.Time) *batch {
 	sampled, _ := h.sample() // what cannot be read now is counted later
 	b := h.beginWrite(sampled, now)
 	h.endWrite(b, now, nil)
-	h.share(context.WithoutCancel(ctx), b)
+	return b
 }
 
 // beginWrite returns what waits, which counts as dropped no sooner than the write has failed.
@@ -315,9 +327,6 @@ func (h *History) sample() (map[series]slack.Buckets, error) {
 // share adds what has just been written to the history of the fleet: missed deadlines and unknown
 // verdicts. Records that Redis does not take are in the history of this process alone.
 func (h *History) share(ctx context.Context, b *batch) {
-	if h.cfg.Shared == nil {
-		return
-	}
 	var missed []string
 	slices.SortFunc(b.added, func(a, b alert.Event) int { return a.Data.Deadline.Compare(b.Data.Deadline) }) // Redis forgets the first
 	for i := range b.added {
