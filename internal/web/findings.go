@@ -109,15 +109,15 @@ func causes(checks []Check) (found []Check) {
 
 // findMissed finds deadlines that were missed in the last quarter of an hour, or else today.
 func (k *known) findMissed(isBad, isWarn func(link, format string, args ...any), lines []*line) {
-	if text, link := missedOn(lines, func(l *line) float64 { return float64(k.samples.lastQuarter(l.name)) }); text != "" {
-		isBad(link, "%s in 15 minutes", text)
-	} else if text, link := missedOn(lines, func(l *line) float64 { return l.today.missed }); text != "" {
-		isWarn(link, "%s today", text)
+	if text, link := missedOn(lines, "in 15 minutes", func(l *line) float64 { return float64(k.samples.lastQuarter(l.name)) }); text != "" {
+		isBad(link, "%s", text)
+	} else if text, link := missedOn(lines, "today", func(l *line) float64 { return l.today.missed }); text != "" {
+		isWarn(link, "%s", text)
 	}
 }
 
 // missedOn says how many deadlines were missed, and on which queue most.
-func missedOn(lines []*line, count func(*line) float64) (text, link string) {
+func missedOn(lines []*line, when string, count func(*line) float64) (text, link string) {
 	var worst *line
 	var queues int
 	var sum float64
@@ -136,9 +136,9 @@ func missedOn(lines []*line, count func(*line) float64) (text, link string) {
 	case 0:
 		return "", ""
 	case 1:
-		return fmt.Sprintf("%s: %s missed", worst.name, number(sum)), Path + "entity?" + values("name", worst.name)
+		return fmt.Sprintf("%s: %s missed %s", worst.name, number(sum), when), Path + "entity?" + values("name", worst.name)
 	}
-	return fmt.Sprintf("%s missed on %d queues, most on %s", number(sum), queues, worst.name), Path + "?" + values("sort", "missed") + "#by-entity"
+	return fmt.Sprintf("%s missed %s on %d queues, most on %s", number(sum), when, queues, worst.name), Path + "?" + values("sort", "missed") + "#by-entity"
 }
 
 // findProcesses finds those of the fleet that are gone or not ready. This one has its checks.

@@ -84,14 +84,14 @@ func TestTheFirstLineNamesTheWorstQueue(t *testing.T) {
 	lines := []*line{{name: "bills"}, {name: "orders"}, {name: "stock"}}
 	missed := map[string]float64{"bills": 200, "orders": 1100}
 	count := func(l *line) float64 { return missed[l.name] }
-	text, link := missedOn(lines, count)
-	if text != "1,300 missed on 2 queues, most on orders" || link != "/dashboard/?sort=missed#by-entity" {
+	text, link := missedOn(lines, "today", count)
+	if text != "1,300 missed today on 2 queues, most on orders" || link != "/dashboard/?sort=missed#by-entity" {
 		t.Errorf("%q with the link %q", text, link)
 	}
-	if text, link := missedOn(lines[:1], count); text != "bills: 200 missed" || link != "/dashboard/entity?name=bills" {
+	if text, link := missedOn(lines[:1], "today", count); text != "bills: 200 missed today" || link != "/dashboard/entity?name=bills" {
 		t.Errorf("%q with the link %q", text, link)
 	}
-	if text, _ := missedOn(lines[2:], count); text != "" {
+	if text, _ := missedOn(lines[2:], "today", count); text != "" {
 		t.Errorf("%q, though nothing is missed", text)
 	}
 }
