@@ -364,8 +364,8 @@ func TestABlindTimeThatAnotherMonitorReportsIsInTheHistory(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		s.space.Net.Resume(pipenet.Both)
 		time.Sleep(5 * time.Minute)
-		if told := s.reported(); len(told) != 0 {
-			t.Errorf("reported %+v, which another monitor has done", told)
+		if reported := s.reported(); len(reported) != 0 {
+			t.Errorf("reported %+v, which another monitor has done", reported)
 		}
 		kept := s.history.Find(func(e *alert.Event) bool { return e.Blind != nil }, 10)
 		if len(kept) != 1 || kept[0].Event.Blind.Reason != "the namespace did not answer" {

@@ -113,7 +113,7 @@ func (h *History) writeUntil(ctx context.Context) error {
 		}
 	}
 	close(written)
-	sharing.Wait()
+	defer sharing.Wait() // the file is closed before, however slow Redis is
 	if h.file == nil {
 		return nil
 	}
