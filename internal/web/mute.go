@@ -5,6 +5,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -114,5 +115,8 @@ func (d *Dashboard) changeMute(r *http.Request, entity string) error {
 		Reason: line.Why,
 	}, span)
 	a.Audit(line)
+	if errors.Is(line.Err, mute.ErrNotMuted) {
+		return refusal{http.StatusConflict, line.Entity + " is not muted, so there is no mute to end"}
+	}
 	return line.Err
 }

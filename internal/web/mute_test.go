@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"overdue/monitor/mute"
 )
 
 func TestAQueueIsMutedOnItsPage(t *testing.T) {
@@ -18,6 +20,9 @@ func TestAQueueIsMutedOnItsPage(t *testing.T) {
 		var inForce []Mute
 		s.source.Mutes = func(context.Context) ([]Mute, error) { return inForce, nil }
 		s.source.Namespace.Actions.Mute = func(_ context.Context, m Mute, span time.Duration) error {
+			if span == 0 && inForce == nil {
+				return mute.ErrNotMuted
+			}
 			if inForce = nil; span > 0 {
 				m.Until = time.Now().Add(span)
 				inForce = []Mute{m}
@@ -43,12 +48,19 @@ func TestAQueueIsMutedOnItsPage(t *testing.T) {
 		if w := s.post("mute", url.Values{"entity": {"orders"}, "end": {"1"}, "token": {token}}); w.Code != http.StatusSeeOther || len(inForce) > 0 {
 			s.Errorf("POST mute with end = %d, muted: %v; want it ended:\n%s", w.Code, inForce, w.Body)
 		}
+		w := s.post("mute", url.Values{"entity": {"orders"}, "end": {"1"}, "token": {token}})
+		if w.Code != http.StatusConflict {
+			s.Errorf("POST mute with end where nothing is muted = %d, want 409", w.Code)
+		}
+		wantText(s.T, w.Body.String(), `role="alert">orders is not muted, so there is no mute to end<`, "For how long")
 		want := []string{
 			`refused mute orders to "" filter "" by anna for "a test": 0 of 0, ` + errToken.Error(),
 			`started mute orders to "" filter "" by anna for "a test": 0 of 0, <nil>`,
 			`ended mute orders to "" filter "" by anna for "a test": 0 of 0, <nil>`,
 			`started unmute orders to "" filter "" by anna for "a test": 0 of 0, <nil>`,
 			`ended unmute orders to "" filter "" by anna for "a test": 0 of 0, <nil>`,
+			`started unmute orders to "" filter "" by anna for "a test": 0 of 0, <nil>`,
+			`ended unmute orders to "" filter "" by anna for "a test": 0 of 0, it is not muted`,
 		}
 		if got := s.events(); !slices.Equal(got, want) {
 			s.Errorf("audit = %q, want %q", got, want)
