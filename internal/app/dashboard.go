@@ -72,7 +72,7 @@ func (p *Process) dashboardNamespace() *web.Namespace {
 			Audit:      func(l audit.Line) { l.Write(log) },
 		}
 		if p.mutes != nil {
-			actions.Mute = p.setMute
+			actions.Mute = p.mutes.Set
 		}
 	}
 	return &web.Namespace{

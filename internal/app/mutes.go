@@ -9,7 +9,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"overdue/internal/web"
 	"overdue/monitor"
 	"overdue/monitor/mute"
 )
@@ -58,27 +57,7 @@ func (p *Process) runMutes(w *monitor.Worker) {
 }
 
 // shownMutes are those in force, for the dashboard.
-func (p *Process) shownMutes(ctx context.Context) (all []web.Mute, err error) {
-	if err := p.mutes.Look(ctx, dashboardLook); err != nil {
-		return nil, err
-	}
-	for _, m := range p.mutes.InForce() {
-		all = append(all, web.Mute{
-			Entity: m.Entity,
-			Until:  m.Until,
-			By:     m.By,
-			Reason: m.Reason,
-		})
-	}
-	return all, nil
-}
-
-// setMute mutes an entity for a span, or ends its mute if that is 0.
-func (p *Process) setMute(ctx context.Context, m web.Mute, span time.Duration) error {
-	_, err := p.mutes.Set(ctx, mute.Mute{
-		Entity: m.Entity,
-		By:     m.By,
-		Reason: m.Reason,
-	}, span)
-	return err
+func (p *Process) shownMutes(ctx context.Context) ([]mute.Mute, error) {
+	err := p.mutes.Look(ctx, dashboardLook)
+	return p.mutes.InForce(), err
 }

@@ -12,6 +12,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/slack"
+	"overdue/monitor/mute"
 )
 
 // An entityView is one queue or topic.
@@ -27,7 +28,7 @@ type entityView struct {
 	Missed           []missedRow
 	Unknown          []unknownRow
 	HasUnknown       bool // the process keeps a list of them
-	Mute             *Mute
+	Mute             *mute.Mute
 	Labels, Runbook  string // of the queue; Runbook is a link
 	Letters, Pending string // links
 	MuteLink         string // "" = nobody can mute it here

@@ -28,8 +28,8 @@ type muteView struct {
 	page
 	Entity, Span string
 	Error        string
-	Missing      bool  // there is no form
-	Mute         *Mute // the one in force
+	Missing      bool       // there is no form
+	Mute         *mute.Mute // the one in force
 	Back         string
 	actor
 }
@@ -71,7 +71,7 @@ func (d *Dashboard) showMute(w http.ResponseWriter, r *http.Request, entity stri
 		defer cancel()
 		all, readErr := d.source.Mutes(ctx)
 		err = cmp.Or(err, readErr)
-		if i := slices.IndexFunc(all, func(m Mute) bool { return strings.EqualFold(m.Entity, v.Entity) }); i >= 0 {
+		if i := slices.IndexFunc(all, func(m mute.Mute) bool { return strings.EqualFold(m.Entity, v.Entity) }); i >= 0 {
 			v.Mute = &all[i]
 		}
 	}
@@ -96,7 +96,7 @@ func (d *Dashboard) changeMute(r *http.Request, entity string) error {
 	if r.PostForm.Has("end") {
 		line.Action = unmuting
 	} else if span, err = duration.Parse(strings.TrimSpace(r.PostForm.Get("for"))); err != nil || span < time.Second || span > mute.MaxFor {
-		return badRequest(fmt.Errorf("the time is a duration from 1s to 30d, such as 30m or 2h: %.50q is none", r.PostForm.Get("for")))
+		return badRequest(fmt.Errorf("the time is a duration from 1s to %dd, such as 30m or 2h: %.50q is none", mute.MaxFor/(24*time.Hour), r.PostForm.Get("for")))
 	}
 	if err := d.authorize(r, &line); err != nil {
 		return err
@@ -109,7 +109,7 @@ func (d *Dashboard) changeMute(r *http.Request, entity string) error {
 	line.Event = audit.Started
 	a.Audit(line)
 	line.Event = audit.Ended
-	line.Err = a.Mute(ctx, Mute{
+	_, line.Err = a.Mute(ctx, mute.Mute{
 		Entity: line.Entity,
 		By:     line.Person,
 		Reason: line.Why,

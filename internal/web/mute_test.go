@@ -17,17 +17,17 @@ import (
 
 func TestAQueueIsMutedOnItsPage(t *testing.T) {
 	withActions(t, func(s *actionScene) {
-		var inForce []Mute
-		s.source.Mutes = func(context.Context) ([]Mute, error) { return inForce, nil }
-		s.source.Namespace.Actions.Mute = func(_ context.Context, m Mute, span time.Duration) error {
+		var inForce []mute.Mute
+		s.source.Mutes = func(context.Context) ([]mute.Mute, error) { return inForce, nil }
+		s.source.Namespace.Actions.Mute = func(_ context.Context, m mute.Mute, span time.Duration) (mute.Mute, error) {
 			if span == 0 && inForce == nil {
-				return mute.ErrNotMuted
+				return m, mute.ErrNotMuted
 			}
 			if inForce = nil; span > 0 {
 				m.Until = time.Now().Add(span)
-				inForce = []Mute{m}
+				inForce = []mute.Mute{m}
 			}
-			return nil
+			return m, nil
 		}
 		wantText(s.T, s.page(200, "mute?entity=orders"), "For how long", `name="token"`)
 		for name, refused := range map[string]url.Values{
@@ -41,6 +41,7 @@ func TestAQueueIsMutedOnItsPage(t *testing.T) {
 				s.Errorf("with %s: %d, muted: %v; want it refused:\n%s", name, w.Code, inForce, w.Body)
 			}
 		}
+		wantText(s.T, s.post("mute", url.Values{"entity": {"orders"}, "for": {"31d"}}).Body.String(), "from 1s to 30d,")
 		if w := s.post("mute", url.Values{"entity": {"orders"}, "for": {"30d"}, "token": {token}}); w.Code != http.StatusSeeOther {
 			s.Fatalf("POST mute = %d, want 303:\n%s", w.Code, w.Body)
 		}
@@ -65,7 +66,7 @@ func TestAQueueIsMutedOnItsPage(t *testing.T) {
 		if got := s.events(); !slices.Equal(got, want) {
 			s.Errorf("audit = %q, want %q", got, want)
 		}
-		s.source.Mutes = func(context.Context) ([]Mute, error) { return nil, errors.New("no look") }
+		s.source.Mutes = func(context.Context) ([]mute.Mute, error) { return nil, errors.New("no look") }
 		wantText(s.T, s.page(502, "mute?entity=orders"), "no look", "For how long")
 	})
 }

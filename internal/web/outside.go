@@ -13,6 +13,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
+	"overdue/monitor/mute"
 )
 
 // maxListed bounds the lists of deadlines and spans on the overview.
@@ -26,7 +27,7 @@ type outside struct {
 
 	fleet    *Fleet // nil = not known
 	fleetErr error
-	mutes    []Mute
+	mutes    []mute.Mute
 
 	unknown []history.Unknown
 

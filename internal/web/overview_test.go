@@ -16,6 +16,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/history"
+	"overdue/monitor/mute"
 )
 
 // gauge makes one that is at a value.
@@ -46,8 +47,8 @@ func TestTheFirstLineNamesWhatIsNotWell(t *testing.T) {
 				{Host: "a", Role: "monitor", Seen: now, NotReady: "key_refused"}, {Host: "b", Role: "proxy", Seen: now.Add(-5 * time.Minute), Gone: true}, {Host: "c", Role: "run", Seen: now, NotReady: "draining", Own: true},
 			}}, nil
 		}
-		s.Mutes = func(context.Context) ([]Mute, error) {
-			return []Mute{{Entity: "invoices", Until: now.Add(time.Hour), By: "ann", Reason: "upgrade"}}, nil
+		s.Mutes = func(context.Context) ([]mute.Mute, error) {
+			return []mute.Mute{{Entity: "invoices", Until: now.Add(time.Hour), By: "ann", Reason: "upgrade"}}, nil
 		}
 	})
 	s.results = []Check{{Name: "sink <b>", Failed: true, Message: "it refuses"}, {Name: "monitor queue"}}

@@ -18,6 +18,7 @@ import (
 	"overdue/internal/operator/audit"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/link"
+	"overdue/monitor/mute"
 )
 
 // Actions are what a dashboard can change. All fields but Mute are required.
@@ -29,9 +30,8 @@ type Actions struct {
 	// Sender sends to an entity as an app does, so that copies have companions. done ends it.
 	Sender func(ctx context.Context, to string) (out *link.Sender, done func(), err error)
 	Audit  func(audit.Line)
-	// Mute mutes the entity of m for a span, or ends its mute if that is 0. It needs Record.Mutes. nil:
-	// there are no alerts.
-	Mute func(ctx context.Context, m Mute, span time.Duration) error
+	// Mute is that of [mute.Record.Set]. It needs Record.Mutes. nil: there are no alerts.
+	Mute func(ctx context.Context, m mute.Mute, span time.Duration) (mute.Mute, error)
 }
 
 // An actor is who asks for an action, and why, in the form of one.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"overdue/internal/history"
+	"overdue/monitor/mute"
 )
 
 // overviewOptions are what the address of the overview says: so they survive a reload, and can be
@@ -41,7 +42,7 @@ type line struct {
 	hasDepth    bool
 	slack       float64 // seconds that 99 of 100 settled messages had left; NaN = none was settled
 	means       []float64
-	mute        *Mute
+	mute        *mute.Mute
 }
 
 // matches reports whether q is in the name or in a label.

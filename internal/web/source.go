@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/history"
+	"overdue/monitor/mute"
 )
 
 // A Record is what outlives the process or is shared with others. Any field may be nil: then the
@@ -18,7 +19,7 @@ type Record struct {
 	Counts  func(now time.Time) (today, ever history.Verdicts, since time.Time)
 	Unknown func(ctx context.Context, limit int) (latest []history.Unknown, scope string)
 	// Mutes are those in force.
-	Mutes func(context.Context) ([]Mute, error)
+	Mutes func(context.Context) ([]mute.Mute, error)
 }
 
 // A Fleet is what the processes that share a Redis report, with this one among them.
@@ -37,11 +38,4 @@ type FleetProcess struct {
 	NotReady                string // why, in words; "" = ready
 	Outstanding             uint64
 	Own                     bool // this process
-}
-
-// A Mute keeps the alerts of an entity from sinks until its end.
-type Mute struct {
-	Entity     string
-	Until      time.Time
-	By, Reason string
 }
