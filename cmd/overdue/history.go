@@ -210,18 +210,15 @@ func (p *program) showFleet(ctx context.Context, addr string, asJSON bool) error
 		now := time.Now()
 		t := terminal.NewTable(width, "HOST:12", "ROLE", "VERSION", "SEEN", "UP", "OUTSTANDING", "STATE:20")
 		for _, r := range f.Processes {
-			state, outstanding := cmp.Or(r.NotReady, "ready"), int64(0)
+			state := cmp.Or(r.NotReady, "ready")
 			switch {
 			case r.Gone && r.NotReady == "":
 				state = "gone"
 			case r.Gone:
 				state = "gone; before that: " + r.NotReady
 			}
-			for _, n := range r.Outstanding {
-				outstanding += n
-			}
 			t.Add(r.Place(), r.Role, r.Version, shortSpan(max(0, now.Sub(r.Seen)).Truncate(time.Second))+" ago",
-				shortSpan(r.Seen.Sub(r.Started).Truncate(time.Second)), outstanding, state)
+				shortSpan(r.Seen.Sub(r.Started).Truncate(time.Second)), r.TotalOutstanding(), state)
 		}
 		var b bytes.Buffer
 		err := t.Flush(&b)

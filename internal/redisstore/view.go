@@ -45,11 +45,20 @@ type Process struct {
 	// Of a process that was read:
 	Seen time.Time `json:"seen,omitzero"`  // when it reported last, by our clock
 	Gone bool      `json:"gone,omitempty"` // it has not reported lately, and did not say that it ends
+	Own  bool      `json:"-"`              // it is the one that has read it
 }
 
 // Place distinguishes processes of one host, by the ports of their admin ports.
 func (p *Process) Place() string {
 	return p.Host + p.Admin[max(0, strings.LastIndexByte(p.Admin, ':')):]
+}
+
+// TotalOutstanding is what is outstanding of all entities.
+func (p *Process) TotalOutstanding() (n int64) {
+	for _, of := range p.Outstanding {
+		n += of
+	}
+	return n
 }
 
 // A Fleet is what the processes say together.
@@ -154,7 +163,7 @@ func (v *View) Read(ctx context.Context) (Fleet, error) {
 		if err != nil {
 			return err
 		}
-		f.take(reports, now)
+		f.take(reports, now, v.id)
 		counts, _, err := counted(ctx, v.c.s.client, today)
 		if err != nil {
 			return err
@@ -167,15 +176,15 @@ func (v *View) Read(ctx context.Context) (Fleet, error) {
 	return f, err
 }
 
-// take reads reports, those of processes that are gone after the others.
-func (f *Fleet) take(reports []stamped, now time.Time) {
+// take reads reports, those of processes that are gone after the others. own is our ID.
+func (f *Fleet) take(reports []stamped, now time.Time, own string) {
 	byID := map[string]Process{}
 	for _, r := range reports {
 		var p Process
 		if json.Unmarshal([]byte(r.value), &p) != nil || p.ID == "" {
 			continue // somebody else wrote it
 		}
-		p.Seen, p.Gone = now.Add(-r.age).UTC(), r.age > presentAge
+		p.Seen, p.Gone, p.Own = now.Add(-r.age).UTC(), r.age > presentAge, p.ID == own
 		if r.age <= goneLife && p.Seen.After(byID[p.ID].Seen) { // it may have come back
 			byID[p.ID] = p
 		}

@@ -45,7 +45,7 @@ func TestViewOfTheFleet(t *testing.T) {
 		must(t, a.Report(ctx, monitor, nil))
 		got, err := b.Read(ctx)
 		must(t, err)
-		monitor.ID, proxy.ID = a.id, b.id
+		monitor.ID, proxy.ID, proxy.Own = a.id, b.id, true
 		verdicts := map[string]map[string]uint64{"orders": {"met": 7, "missed": 7}, "bills": {"unknown": 1}}
 		want := Fleet{
 			Processes:   []Process{monitor, proxy},
@@ -61,8 +61,8 @@ func TestViewOfTheFleet(t *testing.T) {
 				t.Errorf("since %s and seen at %s and %s, want now", got.Since, got.Processes[0].Seen, got.Processes[1].Seen)
 			}
 		}
-		if got.Monitors() != 1 {
-			t.Errorf("%d monitors, want 1", got.Monitors())
+		if n := got.Processes[0].TotalOutstanding(); got.Monitors() != 1 || n != 1 {
+			t.Errorf("%d monitors, %d outstanding, want 1 and 1", got.Monitors(), n)
 		}
 	})
 }
