@@ -30,7 +30,7 @@ func (p *Process) startDashboard() {
 		}
 	}
 	if p.fleet.view != nil {
-		s.Fleet = p.fleet.forPages
+		s.Fleet = p.fleet.Read
 	}
 	s.Counts = p.admin.History.Counts
 	if p.role.Monitor {

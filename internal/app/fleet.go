@@ -17,7 +17,6 @@ import (
 	"overdue/internal/history"
 	"overdue/internal/redisstore"
 	"overdue/internal/version"
-	"overdue/internal/web"
 )
 
 // maxNotReady bounds the sentence of a report, in bytes.
@@ -162,38 +161,6 @@ func (f *fleet) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = escape.WriteJSON(w, a) // only the caller loses something
-}
-
-// forPages is what the dashboard shows.
-func (f *fleet) forPages(ctx context.Context) (web.Fleet, error) {
-	read, err := f.Read(ctx)
-	found := web.Fleet{
-		Outstanding: map[string]uint64{},
-		Today:       read.Today,
-		Ever:        read.Ever,
-		Since:       read.Since,
-	}
-	for name, n := range read.Outstanding {
-		found.Outstanding[name] = uint64(max(0, n))
-	}
-	for _, p := range read.Processes {
-		shown := web.FleetProcess{
-			ID:       p.ID,
-			Host:     p.Place(),
-			Role:     p.Role,
-			Version:  p.Version,
-			Started:  p.Started,
-			Seen:     p.Seen,
-			Gone:     p.Gone,
-			NotReady: p.NotReady,
-			Own:      p.ID == f.self.ID,
-		}
-		for _, n := range p.Outstanding {
-			shown.Outstanding += uint64(max(0, n))
-		}
-		found.Processes = append(found.Processes, shown)
-	}
-	return found, err
 }
 
 // fleetMetrics are what every monitor of the fleet shows alike.

@@ -74,8 +74,8 @@ func TestTheProcessesOfAFleetShowEachOther(t *testing.T) {
 		t.Errorf("stop: %v", err)
 	}
 	shows(monitor, "fleet: monitor")
-	if f, err := monitor.fleet.forPages(t.Context()); err != nil || len(f.Processes) != 1 || !f.Processes[0].Own {
-		t.Errorf("the pages show %+v, %v; want this process", f, err)
+	if f, err := monitor.fleet.Read(t.Context()); err != nil || len(f.Processes) != 1 || !f.Processes[0].Own {
+		t.Errorf("the fleet is %+v, %v; want this process", f, err)
 	}
 }
 

@@ -152,9 +152,9 @@ func (k *known) findProcesses(isBad func(link, format string, args ...any), now 
 		switch {
 		case p.Own:
 		case p.Gone:
-			isBad("#processes", "%s on %s was last seen %s", p.Role, p.Host, relative(p.Seen, now))
+			isBad("#processes", "%s on %s was last seen %s", p.Role, p.Place(), relative(p.Seen, now))
 		case p.NotReady != "":
-			isBad("#processes", "%s on %s is not ready: %s", p.Role, p.Host, p.NotReady)
+			isBad("#processes", "%s on %s is not ready: %s", p.Role, p.Place(), p.NotReady)
 		}
 	}
 }

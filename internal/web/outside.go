@@ -13,6 +13,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/redisstore"
 	"overdue/monitor/mute"
 )
 
@@ -25,7 +26,7 @@ type outside struct {
 	at     time.Time // zero = never
 	checks []Check
 
-	fleet    *Fleet // nil = not known
+	fleet    *redisstore.Fleet // nil = not known
 	fleetErr error
 	mutes    []mute.Mute
 

@@ -16,6 +16,7 @@ import (
 
 	"overdue/alert"
 	"overdue/internal/history"
+	"overdue/internal/redisstore"
 	"overdue/monitor/mute"
 )
 
@@ -42,8 +43,8 @@ func TestTheFirstLineNamesWhatIsNotWell(t *testing.T) {
 	now := time.Now()
 	s := setup(t, func(s *Source) {
 		s.State = func() string { return "draining" }
-		s.Fleet = func(context.Context) (Fleet, error) {
-			return Fleet{Processes: []FleetProcess{
+		s.Fleet = func(context.Context) (redisstore.Fleet, error) {
+			return redisstore.Fleet{Processes: []redisstore.Process{
 				{Host: "a", Role: "monitor", Seen: now, NotReady: "key_refused"}, {Host: "b", Role: "proxy", Seen: now.Add(-5 * time.Minute), Gone: true}, {Host: "c", Role: "run", Seen: now, NotReady: "draining", Own: true},
 			}}, nil
 		}
@@ -112,10 +113,10 @@ func TestOneCauseIsOneLine(t *testing.T) {
 func TestTheFleetIsShownWhereThereIsOne(t *testing.T) {
 	var failure error
 	s := setup(t, func(s *Source) {
-		s.Fleet = func(context.Context) (Fleet, error) {
-			return Fleet{
-				Processes:   []FleetProcess{{Host: "host-1", Role: "monitor", Version: "v9", Seen: time.Now(), Outstanding: 5}},
-				Outstanding: map[string]uint64{"elsewhere": 5},
+		s.Fleet = func(context.Context) (redisstore.Fleet, error) {
+			return redisstore.Fleet{
+				Processes:   []redisstore.Process{{Host: "host-1", Role: "monitor", Version: "v9", Seen: time.Now(), Outstanding: map[string]int64{"elsewhere": 5}}},
+				Outstanding: map[string]int64{"elsewhere": 5},
 				Today:       history.Verdicts{"elsewhere": {"missed": 2, "met": 2}},
 				Ever:        history.Verdicts{"elsewhere": {"missed": 1234}},
 				Since:       time.Date(2026, 3, 4, 0, 0, 0, 0, time.UTC),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"overdue/internal/history"
+	"overdue/internal/redisstore"
 	"overdue/monitor/mute"
 )
 
@@ -271,7 +272,7 @@ func (d *Dashboard) lines(k *known, r *reading, t *tally) (all []*line) {
 	}
 	f := k.fleet
 	if f == nil {
-		f = &Fleet{}
+		f = &redisstore.Fleet{}
 	}
 	for name := range f.Outstanding {
 		names[name] = true
@@ -318,7 +319,7 @@ type tally struct {
 }
 
 // tallyOf reads the tally of all processes if it is known, or else that of the history.
-func (d *Dashboard) tallyOf(f *Fleet, now time.Time) (t tally) {
+func (d *Dashboard) tallyOf(f *redisstore.Fleet, now time.Time) (t tally) {
 	switch {
 	case f != nil && f.Ever != nil:
 		return tally{f.Today, f.Ever, f.Since}

@@ -13,6 +13,7 @@ import (
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/plural"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/address"
 )
 
@@ -109,7 +110,7 @@ func (d *Dashboard) sinks(r *reading, now time.Time) (v sinksView) {
 type fleetView struct {
 	Alone     bool // there is no Redis
 	Error     string
-	Processes []FleetProcess
+	Processes []redisstore.Process
 	More      int
 }
 

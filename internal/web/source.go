@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"overdue/internal/history"
+	"overdue/internal/redisstore"
 	"overdue/monitor/mute"
 )
 
@@ -14,28 +15,10 @@ import (
 // pages say that they show this process alone, or leave the part out.
 type Record struct {
 	// Fleet reads the reports of all processes that share a Redis; nil without one.
-	Fleet func(context.Context) (Fleet, error)
+	Fleet func(context.Context) (redisstore.Fleet, error)
 	// Counts and Unknown are those of [history.History].
 	Counts  func(now time.Time) (today, ever history.Verdicts, since time.Time)
 	Unknown func(ctx context.Context, limit int) (latest []history.Unknown, scope string)
 	// Mutes are those in force.
 	Mutes func(context.Context) ([]mute.Mute, error)
-}
-
-// A Fleet is what the processes that share a Redis report, with this one among them.
-type Fleet struct {
-	Processes   []FleetProcess
-	Outstanding map[string]uint64 // by entity
-	Today, Ever history.Verdicts
-	Since       time.Time // of Ever
-}
-
-// A FleetProcess is the latest report of a process.
-type FleetProcess struct {
-	ID, Host, Role, Version string
-	Started, Seen           time.Time
-	Gone                    bool   // it has not reported lately, and did not say that it ends
-	NotReady                string // why, in words; "" = ready
-	Outstanding             uint64
-	Own                     bool // this process
 }
