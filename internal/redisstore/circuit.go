@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,11 +16,8 @@ import (
 // ErrDown says that Redis was not asked, because it has failed lately.
 var ErrDown = errors.New("redis has failed lately and is left alone for a while")
 
-const (
-	// restTime is for how long a use that failed leaves Redis alone before its trial. It bounds how
-	// often a use that fails although its trial does not is logged.
-	restTime = 2 * time.Second
-)
+// restTime is the pause between two trials of a use that has failed.
+const restTime = 2 * time.Second
 
 // A question is one round trip.
 type question func(context.Context) error
@@ -32,8 +30,31 @@ type circuit struct {
 	bound time.Duration // of each question
 	// trial asks what the use asks, of keys that live for seconds: Redis may permit one use and refuse
 	// another, or let read and not write.
-	trial []question
-	down  atomic.Bool // only the trial asks, and only its answer ends that
+	trial  []question
+	down   atomic.Bool // only the trial asks, and only its answer ends that
+	outage outage
+}
+
+// An outage of a use begins with a failure. It is over when nothing has failed for presentAge, three
+// reports long: a Redis that is slow answers now and then.
+type outage struct {
+	mu     sync.Mutex
+	failed time.Time // the last time; zero = there is no outage
+}
+
+// note takes an answer, and reports whether an outage begins or ends with it.
+func (o *outage) note(err error) (news bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch was := o.failed; {
+	case err != nil:
+		o.failed = time.Now()
+		return was.IsZero()
+	case !was.IsZero() && time.Since(was) >= presentAge:
+		o.failed = time.Time{}
+		return true
+	}
+	return false
 }
 
 // do asks Redis. The error is ErrDown when it was not asked.
@@ -50,9 +71,12 @@ func (c *circuit) do(ctx context.Context, ask question) error {
 	if err == nil && c.down.Load() {
 		return nil // it was on its way when another failed
 	}
-	news := err != nil && c.down.CompareAndSwap(false, true)
-	if news {
-		time.AfterFunc(restTime, c.try)
+	news := false
+	if err != nil {
+		c.down.Store(true)
+		if news = c.outage.note(err); news {
+			time.AfterFunc(restTime, c.try)
+		}
 	}
 	c.s.asked(c.use, err, news)
 	return err
@@ -75,7 +99,7 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// try asks whether Redis is back.
+// try asks whether Redis is back, again and again until the outage is over.
 func (c *circuit) try() {
 	var err error
 	for _, ask := range c.trial {
@@ -83,13 +107,13 @@ func (c *circuit) try() {
 			break
 		}
 	}
-	switch {
-	case c.s.closed.Load():
+	if c.s.closed.Load() {
 		return
-	case err != nil:
-		time.AfterFunc(restTime, c.try)
-	default:
-		c.down.Store(false)
 	}
-	c.s.asked(c.use, err, err == nil)
+	c.down.Store(err != nil)
+	isOver := c.outage.note(err)
+	if !isOver {
+		time.AfterFunc(restTime, c.try)
+	}
+	c.s.asked(c.use, err, isOver)
 }

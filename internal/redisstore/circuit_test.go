@@ -159,6 +159,49 @@ func TestEachUseComesBackByItself(t *testing.T) {
 	}
 }
 
+// A Redis that is slow fails some questions and answers others, and each trial. That is one outage.
+func TestARedisThatIsSlowHasOneOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var news []bool
+		s := &Store{cfg: Config{Asked: func(_ string, err error, isNews bool) {
+			if isNews {
+				news = append(news, err == nil)
+			}
+		}}}
+		circuit := &circuit{s: s, use: "test", bound: time.Second, trial: []question{func(context.Context) error { return nil }}}
+		for name, ask := range map[string]func(context.Context, question) error{
+			"a use with a circuit": circuit.do, "companions": (&Companions{s: s}).do,
+		} {
+			news = nil
+			for i := range 60 {
+				slow := i%3 == 0 || i%4 == 0
+				// It counts as news, or not, however it ends.
+				_ = ask(t.Context(), func(context.Context) error {
+					if slow {
+						return errors.New("i/o timeout")
+					}
+					return nil
+				})
+				time.Sleep(ReportEvery / 2)
+				synctest.Wait()
+			}
+			if !slices.Equal(news, []bool{false}) {
+				t.Errorf("%s: news %v while Redis is slow, want that it is unavailable", name, news)
+			}
+			for range 8 {
+				if err := ask(t.Context(), func(context.Context) error { return nil }); err != nil {
+					t.Errorf("%s: a question when Redis is quick = %v, want an answer", name, err)
+				}
+				time.Sleep(ReportEvery / 2)
+				synctest.Wait()
+			}
+			if !slices.Equal(news, []bool{false, true}) {
+				t.Errorf("%s: news %v when Redis is quick again, want that it is available again", name, news)
+			}
+		}
+	})
+}
+
 // The timeout belongs to the command, not to the caller's context.
 func TestAnAnswerThatDoesNotComeIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -50,7 +50,8 @@ type Companions struct {
 	life    time.Duration // of a lease
 
 	listening atomic.Bool
-	failure   atomic.Pointer[error] // of the last question; nil = it was answered
+	failure   atomic.Pointer[error] // of the last question; nil = there was none
+	outage    outage
 
 	mu     sync.Mutex
 	inHand map[string]*place // what is leased by this process, by id
@@ -103,7 +104,7 @@ func (c *Companions) placeOf(id string, note bool) *place {
 }
 
 // do asks Redis once. There is no circuit: what is asked here nobody goes on without.
-func (c *Companions) do(ctx context.Context, f func(context.Context) error) error {
+func (c *Companions) do(ctx context.Context, f question) error {
 	asking, cancel := context.WithTimeout(ctx, c.s.bound(askTime))
 	defer cancel()
 	err := f(asking)
@@ -114,11 +115,8 @@ func (c *Companions) do(ctx context.Context, f func(context.Context) error) erro
 	if err != nil {
 		err = fmt.Errorf("redis: companions: %w", err)
 	}
-	now := &err
-	if err == nil {
-		now = nil
-	}
-	c.s.asked("companions", err, (c.failure.Swap(now) != nil) != (err != nil))
+	c.failure.Store(&err)
+	c.s.asked("companions", err, c.outage.note(err))
 	return err
 }
 
