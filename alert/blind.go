@@ -77,7 +77,7 @@ func (b *Blind) SetEntities(counts map[string]BlindCounts, labels func(entity st
 	b.Entities = b.Entities[:min(len(b.Entities), MaxBlindEntities)]
 }
 
-// NewBlind makes the event that a host was blind.
+// NewBlind makes the event that a monitor was blind. host has the port of its admin port, too.
 func NewBlind(namespace, host string, b Blind) Event {
 	source := SourceOf(namespace, "")
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%d", TypeBlind, source, host, b.From.UnixMilli()))
@@ -91,7 +91,7 @@ func NewBlind(namespace, host string, b Blind) Event {
 	}
 }
 
-// MergeBlind returns one event for two hosts that were blind at the same time.
+// MergeBlind returns one event for two monitors that were blind at the same time.
 func MergeBlind(e, other Event) Event {
 	b, o := *e.Blind, other.Blind
 	counts, labels := map[string]BlindCounts{}, map[string]map[string]string{}

@@ -39,7 +39,7 @@ type Event struct {
 	ID      string // see [IDOf] and [IDOfReminder]; the same for each delivery of the event
 	Type    string // one of the Type constants
 	Source  string // see [SourceOf]
-	Subject string // see [EventData.Name]; of TypeBlind, the host that was blind
+	Subject string // see [EventData.Name]; of TypeBlind, the monitor that was blind, as host:port
 	Time    time.Time
 	// Traceparent is the distributed tracing extension: the span of the event if it is recorded,
 	// or else that of the message; "" = neither is known.

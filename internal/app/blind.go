@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -72,7 +71,7 @@ const maxReasons = 3
 //	           the process starts ─────────▶   ▲ ── blind again ──┘
 type sight struct {
 	log       *zap.Logger
-	host      string
+	place     string // host and port of this process
 	namespace string
 	upstream  *upstream
 	scheduler *scheduler.Scheduler
@@ -104,13 +103,10 @@ type blindSpan struct {
 
 // newSight makes the sight of a process that starts. It is blind until it receives companions.
 func newSight(e *environment, c *companions, namespace string, labels func(name string) map[string]string) *sight {
-	host, err := os.Hostname()
-	if err != nil {
-		host = e.role.Name
-	}
+	place := e.self.Place()
 	s := &sight{
 		log:       e.log.Named("monitor"),
-		host:      host[:min(len(host), 120)], // a message-id has 128 characters
+		place:     place[max(0, len(place)-120):], // a message-id has 128 characters
 		namespace: namespace,
 		upstream:  c.upstream,
 		scheduler: c.scheduler,
@@ -358,7 +354,7 @@ func (s *sight) regainLocked(now time.Time) {
 // report notifies of a blind time. If that fails, the next check tries again, or finds that sight is
 // lost again.
 func (s *sight) report(ctx context.Context, b alert.Blind) {
-	e := alert.NewBlind(s.namespace, s.host, b)
+	e := alert.NewBlind(s.namespace, s.place, b)
 	isOurs, err := true, error(nil)
 	if s.fleet != nil {
 		e, isOurs, err = s.fleet.join(ctx, e)

@@ -73,6 +73,7 @@ func playBlind(t *testing.T, act func(*blindScene)) {
 		})
 		s.e = newEnvironment(config.RoleMonitor, c, zap.NewNop(), zap.NewAtomicLevel())
 		s.e.admin.History = s.history
+		s.e.self.Host, s.e.self.Admin = "host-1", "0.0.0.0:9095"
 		defer func() {
 			s.e.life.Hurry()
 			if err := s.e.life.Drain(); err != nil {
@@ -332,7 +333,7 @@ func TestAFleetTellsOfABlindTimeOnce(t *testing.T) {
 		other := alert.Blind{From: now.Add(-3 * time.Minute), To: now, Reason: "the namespace did not answer"}
 		other.SetEntities(map[string]alert.BlindCounts{"bills": {Deadlines: 5}, "orders": {Deadlines: 1, Unknown: 1}},
 			func(name string) map[string]string { return map[string]string{"team": name + "-team"} })
-		body, err := json.Marshal(alert.NewBlind("broker.test", "another", other))
+		body, err := json.Marshal(alert.NewBlind("broker.test", "host-1:9096", other))
 		must(t, err)
 		must(t, pool.Add(t.Context(), "", "other", body))
 		time.Sleep(5 * time.Minute)
@@ -342,12 +343,12 @@ func TestAFleetTellsOfABlindTimeOnce(t *testing.T) {
 		if kept := s.history.Find(func(e *alert.Event) bool { return e.Blind != nil }, 10); len(kept) != 1 {
 			t.Errorf("the history has %+v, want one blind time", kept)
 		}
-		if host := s.reported()[0].Subject; !strings.HasSuffix(host, ", another") {
-			t.Errorf("reported for %s, want both hosts", host)
+		if got := s.reported()[0].Subject; got != "host-1:9095, host-1:9096" {
+			t.Errorf("reported for %s, want both monitors of one host", got)
 		}
 		// The other one comes late: its part is reported.
 		late := &blindFleet{pool: pool, part: "other", added: time.Now().Add(-gatherTime), to: other.To}
-		if _, isOurs, err := late.join(t.Context(), alert.NewBlind("broker.test", "another", other)); isOurs || err != nil {
+		if _, isOurs, err := late.join(t.Context(), alert.NewBlind("broker.test", "host-1:9096", other)); isOurs || err != nil {
 			t.Errorf("the other monitor tells it again: %t, %v", isOurs, err)
 		}
 	})

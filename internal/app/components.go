@@ -73,6 +73,7 @@ func Start(ctx context.Context, r config.Role, c *config.Config, log *zap.Logger
 // answers for components that are there, and nobody who connects earlier is refused.
 func (p *Process) startAll(ctx context.Context, ls *listeners) (err error) {
 	startGarbageBound(p.life)
+	p.self = newSelf(p.role, ls.admin.Addr().String())
 	if len(ls.broker) > 0 {
 		if p.broker, err = startBroker(ctx, p.environment, ls.broker); err != nil {
 			return err
@@ -86,7 +87,7 @@ func (p *Process) startAll(ctx context.Context, ls *listeners) (err error) {
 			return err
 		}
 	}
-	p.startFleet(ls.admin.Addr().String())
+	p.startFleet()
 	p.registerCertificates()
 	p.startDashboard()
 	p.servers.addr = p.servers.serve(p.environment, "admin", ls.admin, p.admin.Handler(), adminport.WriteTimeout)

@@ -14,6 +14,7 @@ import (
 	"overdue/internal/adminport"
 	"overdue/internal/config"
 	"overdue/internal/lifecycle"
+	"overdue/internal/redisstore"
 	"overdue/internal/web"
 )
 
@@ -21,7 +22,8 @@ import (
 // say how they are and are stopped.
 type environment struct {
 	role     config.Role
-	cfg      *config.Config // of the start
+	self     redisstore.Process // what tells this process from others
+	cfg      *config.Config     // of the start
 	log      *zap.Logger
 	life     *lifecycle.Lifecycle
 	registry *prometheus.Registry

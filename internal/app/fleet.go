@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"overdue/internal/config"
 	"overdue/internal/escape"
 	"overdue/internal/history"
 	"overdue/internal/redisstore"
@@ -25,8 +26,7 @@ const maxNotReady = 300
 // A fleet is what this process says to the others that share its Redis, and what it knows of them.
 type fleet struct {
 	*environment
-	view        *redisstore.View // nil without Redis
-	self        redisstore.Process
+	view        *redisstore.View        // nil without Redis
 	outstanding func() map[string]int64 // nil without a monitor
 	metrics     *fleetMetrics           // nil without a monitor or Redis
 	reported    history.Verdicts        // as the last report that succeeded has them
@@ -37,24 +37,26 @@ type fleet struct {
 	read   time.Time // when latest or err was read
 }
 
-// startFleet has this process report to the others, if there is a Redis. The endpoint of one command
-// is none of them.
-func (p *Process) startFleet(admin string) {
+// newSelf describes this process, which has its admin port at an address.
+func newSelf(r config.Role, admin string) redisstore.Process {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown" // machines without a name look alike
 	}
-	f := &fleet{
-		environment: p.environment,
-		self: redisstore.Process{
-			Host:    host,
-			Admin:   admin,
-			Role:    p.role.Name,
-			Monitor: p.role.Monitor,
-			Version: version.String(),
-			Started: time.Now().UTC(),
-		},
+	return redisstore.Process{
+		Host:    host,
+		Admin:   admin,
+		Role:    r.Name,
+		Monitor: r.Monitor,
+		Version: version.String(),
+		Started: time.Now().UTC(),
 	}
+}
+
+// startFleet has this process report to the others, if there is a Redis. The endpoint of one command
+// is none of them.
+func (p *Process) startFleet() {
+	f := &fleet{environment: p.environment}
 	if p.worker != nil {
 		f.outstanding = p.worker.OutstandingDeadlines
 	}
@@ -63,7 +65,7 @@ func (p *Process) startFleet(admin string) {
 		return
 	}
 	f.view = p.shared.View()
-	f.self.ID = f.view.ID()
+	p.self.ID = f.view.ID()
 	if p.worker != nil {
 		f.metrics = newFleetMetrics(p.registry)
 	}
