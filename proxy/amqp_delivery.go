@@ -5,7 +5,9 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,8 +25,6 @@ import (
 type delivery struct {
 	send
 	link *sendLink
-
-	before, after *delivery // neighbors in linkSends; guarded by its mutex
 
 	queued bool        // the relay must hold it until transmit; constant once Deliver has returned
 	late   *time.Timer // nil: no timeout while the link lives
@@ -285,10 +285,10 @@ func (u *unmonitored) Settled(outcome amqp.DeliveryState, answerer relay.Answere
 	u.trace.End(fault(err, u.entity))
 }
 
-// linkSends lists the sends of one link, which end with the link.
+// linkSends are the sends of one link, which end with the link.
 type linkSends struct {
 	mu    sync.Mutex
-	head  *delivery
+	all   map[*delivery]struct{}
 	ended bool // the link has
 }
 
@@ -296,51 +296,26 @@ type linkSends struct {
 func (l *linkSends) add(d *delivery) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
-		return false
+	if !l.ended {
+		l.all[d] = struct{}{}
 	}
-	if d.after = l.head; d.after != nil {
-		d.after.before = d
-	}
-	l.head = d
-	return true
+	return !l.ended
 }
 
-// remove removes d if it is in the list.
+// remove removes d if it is there.
 func (l *linkSends) remove(d *delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.removeLocked(d)
-}
-
-func (l *linkSends) removeLocked(d *delivery) {
-	switch {
-	case d.before != nil:
-		d.before.after = d.after
-	case l.head == d:
-		l.head = d.after
-	default:
-		return
-	}
-	if d.after != nil {
-		d.after.before = d.before
-	}
-	d.before, d.after = nil, nil
+	delete(l.all, d)
 }
 
 // end ends all sends of the link. No send begins after it.
 func (l *linkSends) end() {
-	for {
-		l.mu.Lock()
-		l.ended = true
-		d := l.head
-		if d != nil {
-			l.removeLocked(d)
-		}
-		l.mu.Unlock()
-		if d == nil {
-			return
-		}
+	l.mu.Lock()
+	l.ended = true
+	all := slices.Collect(maps.Keys(l.all))
+	l.mu.Unlock()
+	for _, d := range all {
 		d.step(connectionEnded, nil)
 	}
 }

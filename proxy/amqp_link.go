@@ -31,18 +31,18 @@ func (p *Proxy) watch(l relay.Link) relay.Watcher {
 	management := l.Class.Kind == rights.Requests
 	switch at := l.Class.Address; {
 	case l.Class.Kind == rights.SendNowhere:
-		return &nowhereLink{at}
+		return guardNowhere(at)
 	case l.Class.Kind != rights.Send && !management:
 		return nil
 	case at.SubQueue != address.Main:
-		return &deadLettersLink{at}
+		return guardDeadLetters(at)
 	case p.isMonitorQueue(entity):
-		return &monitorQueueLink{p: p, at: at, entity: entity, management: management}
+		return p.guardMonitorQueue(at, entity, management)
 	case p.excluded(entity):
 		return nil
 	}
 	ctx, detach := context.WithCancel(context.Background())
-	at := sendLink{p: p, at: l.Class.Address, entity: entity, ctx: ctx, detach: detach, sends: &linkSends{}}
+	at := sendLink{p: p, at: l.Class.Address, entity: entity, ctx: ctx, detach: detach, sends: &linkSends{all: map[*delivery]struct{}{}}}
 	if management {
 		at.timeout = requestTime
 		return &managementLink{at}
@@ -88,52 +88,46 @@ func (l *sendLink) Detached() {
 	l.sends.end()
 }
 
-// A monitorQueueLink keeps apps from writing to the monitor queue. The right to send work
-// messages must not let an app forge companions, nor cancel, settle or delete those of other
-// apps.
-type monitorQueueLink struct {
-	p          *Proxy
-	at         address.Address
-	entity     string
-	management bool
-}
+// A guard judges the deliveries of a link over which nothing is sent to a monitored entity: it
+// returns nil for those that pass.
+type guard func(*relay.Delivery) *amqp.Error
 
 // Detached has nothing to do.
-func (l *monitorQueueLink) Detached() {}
+func (guard) Detached() {}
 
-// Deliver refuses the delivery, unless it is a peek.
-func (l *monitorQueueLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
-	if l.management {
-		if operation, _, _ := rights.Operation(l.at, d.Payload); operation == rights.PeekMessage {
-			return nil, nil
-		}
+// Deliver passes the delivery or refuses it.
+func (g guard) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) { return nil, g(d) }
+
+// guardNowhere is the guard of a link to an address that takes no messages. The namespace refuses
+// such a link. A delivery that comes first, or although the namespace did not refuse, goes no
+// further.
+func guardNowhere(at address.Address) guard {
+	return func(*relay.Delivery) *amqp.Error {
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to '%s'.", at)
 	}
-	err := rest.BadRequest("%s is the monitor queue, which takes no messages of apps.", rest.Quoted(l.entity))
-	l.p.metrics.sent(endpointAMQP, l.entity, 1, 0, err)
-	return nil, refusal(err, l.entity)
 }
 
-// A deadLettersLink watches requests to the management node of a dead-letter queue, where nothing
-// can be sent.
-type deadLettersLink struct{ at address.Address }
-
-// Detached has nothing to do.
-func (l *deadLettersLink) Detached() {}
-
-// Deliver refuses operations that no table of rights lists.
-func (l *deadLettersLink) Deliver(d *relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
-	_, _, err := rights.Operation(l.at, d.Payload)
-	return nil, err
+// guardDeadLetters is the guard of the management node of a dead-letter queue, where nothing can be
+// sent. It refuses operations that no table of rights lists.
+func guardDeadLetters(at address.Address) guard {
+	return func(d *relay.Delivery) *amqp.Error {
+		_, _, err := rights.Operation(at, d.Payload)
+		return err
+	}
 }
 
-// A nowhereLink sends to an address that takes no messages. The namespace refuses such a link. A
-// delivery that comes first, or although the namespace did not refuse, goes no further.
-type nowhereLink struct{ at address.Address }
-
-// Detached has nothing to do.
-func (l *nowhereLink) Detached() {}
-
-// Deliver refuses the delivery.
-func (l *nowhereLink) Deliver(*relay.Delivery) (relay.DeliveryHandler, *amqp.Error) {
-	return nil, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to send to '%s'.", l.at)
+// guardMonitorQueue keeps apps from writing to the monitor queue; they may peek. The right to send
+// work messages must not let an app forge companions, nor cancel, settle or delete those of other
+// apps.
+func (p *Proxy) guardMonitorQueue(at address.Address, entity string, management bool) guard {
+	return func(d *relay.Delivery) *amqp.Error {
+		if management {
+			if operation, _, _ := rights.Operation(at, d.Payload); operation == rights.PeekMessage {
+				return nil
+			}
+		}
+		err := rest.BadRequest("%s is the monitor queue, which takes no messages of apps.", rest.Quoted(entity))
+		p.metrics.sent(endpointAMQP, entity, 1, 0, err)
+		return refusal(err, entity)
+	}
 }
