@@ -252,20 +252,19 @@ type inFlight struct {
 // enter takes a place, and leave releases it. enter waits until ctx ends or the timeout has passed,
 // and then fails with errBusy. After close it fails with errClosed.
 func (f *inFlight) enter(ctx context.Context) error {
+	if ok, err := f.tryEnter(); ok {
+		return err
+	}
+	f.queued.Add(1)
+	defer f.queued.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
 	select {
 	case f.places <- struct{}{}:
-	default:
-		f.queued.Add(1)
-		defer f.queued.Add(-1)
-		ctx, cancel := context.WithTimeout(ctx, f.timeout)
-		defer cancel()
-		select {
-		case f.places <- struct{}{}:
-		case <-ctx.Done():
-			return fmt.Errorf("proxy: %w", errBusy)
-		}
+		return f.entered()
+	case <-ctx.Done():
+		return fmt.Errorf("proxy: %w", errBusy)
 	}
-	return f.entered()
 }
 
 // tryEnter is like enter, but does not wait. ok is false when no place is free.
