@@ -15,12 +15,9 @@ import (
 	"overdue/internal/listener"
 )
 
-// newRelay returns the relay of the AMQP endpoint, or nil without one in the configuration.
+// newRelay returns the relay of the AMQP endpoint.
 func (p *Proxy) newRelay() *relay.Relay {
 	cfg := p.cfg.AMQP
-	if cfg.Dial == nil {
-		return nil
-	}
 	cfg.Refuse, cfg.Watch, cfg.Observe = p.refuseLink, p.watch, p.observe
 	if len(p.cfg.Keys) > 0 {
 		cfg.Admit = relay.KeysOf(p.keys)
@@ -36,19 +33,12 @@ func (p *Proxy) newRelay() *relay.Relay {
 // newPort returns the server of both endpoints. The first bytes of a connection select the
 // endpoint.
 func (p *Proxy) newPort() *listener.Server {
-	serve := func(nc net.Conn) error {
-		nc.Close()
-		return errors.New("proxy: Config.AMQP has no Dial")
-	}
-	if p.behind != nil {
-		serve = p.behind.ServeConn
-	}
 	// Anyone who can reach an endpoint can make it log, so limit the lines per second.
 	log := p.cfg.Log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(core, time.Second, 20, 1000)
 	}))
 	return listener.New(listener.Config{
-		AMQP: serve, HTTP: p, TLS: p.cfg.TLS, Open: len(p.cfg.Keys) == 0 && !p.cfg.ClientTokens,
+		AMQP: p.behind.ServeConn, HTTP: p, TLS: p.cfg.TLS, Open: len(p.cfg.Keys) == 0 && !p.cfg.ClientTokens,
 		MaxConns: p.cfg.AMQP.MaxConns,
 		ErrorLog: func(err error) { log.Info("connection of an app has ended", zap.Error(err)) },
 	})
@@ -84,17 +74,6 @@ func (p *Proxy) Connections() int { return p.port.Connections() }
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.endWaits()
 	err := p.port.Shutdown(ctx)
-	if p.upstream != nil {
-		p.upstream.CloseIdleConnections()
-	}
+	p.upstream.CloseIdleConnections()
 	return err
-}
-
-// closeAMQP waits until the broker has settled the sends of the AMQP endpoint. Then it closes the
-// connections, with a condition after which SDKs reconnect.
-func (p *Proxy) closeAMQP(ctx context.Context) error {
-	if p.behind == nil {
-		return nil
-	}
-	return p.behind.Shutdown(ctx)
 }

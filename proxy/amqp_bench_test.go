@@ -35,7 +35,7 @@ func BenchmarkServeAMQP(b *testing.B) {
 				b.Fatal(err)
 			}
 			p, err := New(Config{
-				Links: upstream, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial},
+				Links: upstream, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial}, Upstream: Upstream{Dial: ns.Dial},
 				Excluded: func(string) bool { return name != "monitored" },
 			})
 			if err != nil {

@@ -65,8 +65,4 @@ func (p *Proxy) SetKeys(keys sas.Keys) error {
 }
 
 // RenewTokens has the connections of apps take up the tokens that Config.AMQP makes from now on.
-func (p *Proxy) RenewTokens() {
-	if p.behind != nil {
-		p.behind.RenewTokens()
-	}
-}
+func (p *Proxy) RenewTokens() { p.behind.RenewTokens() }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"overdue/internal/amqp/relay"
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/testing/apptest"
@@ -116,7 +117,7 @@ func benchProxy(b *testing.B) *Proxy {
 	if err := s.MeasureClock(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	p, err := New(Config{Links: links, Scheduler: s})
+	p, err := New(Config{Links: links, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial}, Upstream: Upstream{Dial: ns.Dial}})
 	if err != nil {
 		b.Fatal(err)
 	}

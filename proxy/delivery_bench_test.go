@@ -63,7 +63,7 @@ func BenchmarkDelivery(b *testing.B) {
 					b.Fatal(err)
 				}
 				p, err := New(Config{
-					Links: links, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial, Hostname: "overdue.test"}, MonitorQueue: monitorQueue,
+					Links: links, Scheduler: s, AMQP: relay.Config{Dial: ns.Dial, Hostname: "overdue.test"}, Upstream: Upstream{Dial: ns.Dial}, MonitorQueue: monitorQueue,
 					Settings: func(string) Settings { return Settings{Monitored: true, StampTTL: true, Findable: true} },
 				})
 				if err != nil {

@@ -28,7 +28,6 @@ var (
 	errSlowBody     = errors.New("request body did not come")        // in time
 	errGone         = errors.New("entity does not exist")            //
 	errNowhere      = errors.New("no entity has such a path")        //
-	errUnsupported  = errors.New("request is not relayed")           //
 	errBusy         = errors.New("too many sends in flight")         // no place became free within SendTimeout
 	errUnknown      = errors.New("entity's settings are not known")  // the app left, or SendTimeout passed, first
 	errUpstream     = errors.New("namespace cannot be reached")      // over HTTP
@@ -64,7 +63,6 @@ var failures = []struct {
 	{errSlowBody, http.StatusRequestTimeout, 1, "", "The body of the request did not come in time."},
 	{errGone, http.StatusGone, 0, amqp.ErrCondNotFound, "The messaging entity '%s' could not be found."},
 	{errNowhere, http.StatusNotFound, 0, "", "The messaging entity could not be found: names have no such path."},
-	{errUnsupported, http.StatusNotImplemented, 0, "", "The proxy takes POST /{entity}/messages only; send this request to the Service Bus namespace itself."},
 	{errUpstream, http.StatusBadGateway, 1, "", "The namespace could not be reached; try again."},
 	{errNoAnswer, http.StatusGatewayTimeout, 1, "", "The namespace has not answered in time; try again."},
 	{errCompanion, http.StatusServiceUnavailable, 1, condServerBusy, "The deadline of the message for '%s' could not be written to the monitor queue, or to the Redis that stands in for it; send it again."},

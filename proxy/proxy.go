@@ -26,8 +26,8 @@ import (
 	"overdue/scheduler/journal"
 )
 
-// Config configures a Proxy. Links and Scheduler are required; the zero value of every other
-// field is sensible.
+// Config configures a Proxy. Links, Scheduler, AMQP.Dial and Upstream.Dial are required; the zero
+// value of every other field is sensible.
 type Config struct {
 	Links     *link.Namespace // over which sends of the REST endpoint go on
 	Scheduler *scheduler.Scheduler
@@ -56,8 +56,8 @@ type Config struct {
 	SendTimeout time.Duration // of one send with its retries; also bounds the wait for a place. 0 = 30 s
 
 	// AMQP configures the relay of the AMQP endpoint. Its MaxConns holds for both endpoints
-	// together. Without its Dial there is no AMQP endpoint. New sets Refuse, Watch, Observe and,
-	// if there are Keys, Admit; a nil ErrorLog writes to Log.
+	// together. New sets Refuse, Watch, Observe and, if there are Keys, Admit; a nil ErrorLog writes
+	// to Log.
 	AMQP relay.Config
 	// Upstream takes the requests of the REST API that are not sends, and with ClientTokens also
 	// the sends.
@@ -137,10 +137,10 @@ type Proxy struct {
 	sends   inFlight
 	bodies  *rest.Bodies
 	known   atomic.Pointer[sas.Keys] // see SetKeys
-	behind  *relay.Relay             // the AMQP endpoint; nil = there is none
+	behind  *relay.Relay             // the AMQP endpoint
 	port    *listener.Server
 
-	upstream *rest.Transport // to the namespace's REST API; nil = none
+	upstream *rest.Transport // to the namespace's REST API
 	relays   chan struct{}   // one per relayed request
 	proven   proven.Tokens   // of clients
 	waits    context.Context // ends when Shutdown ends the waits for messages
@@ -159,6 +159,8 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, errors.New("proxy: links to the namespace are needed")
 	case cfg.Scheduler == nil:
 		return nil, errors.New("proxy: a scheduler is needed")
+	case cfg.AMQP.Dial == nil, cfg.Upstream.Dial == nil:
+		return nil, errors.New("proxy: ways to the namespace's AMQP and HTTP endpoints are needed")
 	case cfg.MaxInFlight < 0, cfg.MaxBodySize < 0, cfg.SendTimeout < 0:
 		return nil, errors.New("proxy: a bound is negative")
 	case cfg.ClientTokens && (cfg.AMQP.Tokens != nil || cfg.Upstream.Authorize != nil || len(cfg.Keys) > 0):
@@ -188,7 +190,9 @@ func New(cfg Config) (*Proxy, error) {
 			places:  make(chan struct{}, cfg.MaxInFlight),
 			timeout: cfg.SendTimeout,
 		},
-		bodies: rest.NewBodies(bodyBudget),
+		bodies:   rest.NewBodies(bodyBudget),
+		upstream: rest.NewTransport(cfg.Upstream.Dial),
+		relays:   make(chan struct{}, maxRelayed),
 	}
 	var err error
 	p.metrics, err = newMetrics(cfg.Registerer, cfg.Canary, func() int { return len(p.sends.places) }, p.sends.queued.Load)
@@ -201,10 +205,6 @@ func New(cfg Config) (*Proxy, error) {
 	}
 	p.known.Store(&cfg.Keys)
 	p.waits, p.endWaits = context.WithCancel(context.Background())
-	if cfg.Upstream.Dial != nil {
-		p.upstream = rest.NewTransport(cfg.Upstream.Dial)
-		p.relays = make(chan struct{}, maxRelayed)
-	}
 	p.behind = p.newRelay()
 	p.port = p.newPort()
 	return p, nil
@@ -222,7 +222,9 @@ func (p *Proxy) noteCompanions(err error) {
 // in flight. The links and the scheduler stay open: they belong to the caller.
 func (p *Proxy) Close(ctx context.Context) error {
 	defer p.port.Close() // closes idle connections; the errors of the endpoints come from the calls below
-	endpointErr := errors.Join(p.Shutdown(ctx), p.closeAMQP(ctx))
+	// The relay waits until the broker has settled the sends. Then it closes the connections, with a
+	// condition after which SDKs reconnect.
+	endpointErr := errors.Join(p.Shutdown(ctx), p.behind.Shutdown(ctx))
 	if err := p.sends.close(ctx); err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, event, entity str
 	}
 	status, retryAfter, sentence := answer(err, entity)
 	log := p.cfg.Log.Debug
-	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
+	if status >= http.StatusInternalServerError {
 		log = p.cfg.Log.Warn
 	}
 	log(event, zap.String("work_queue", entity), zap.String("endpoint", endpointREST),

@@ -38,9 +38,6 @@ func (a *namespaceAnswer) Error() string { return fmt.Sprintf("the namespace ans
 // credentials. Until the namespace has accepted a send with that token, the companions go after
 // the message. Otherwise anyone could make the proxy write them; see docs/decisions/0020.
 func (p *Proxy) pass(r *http.Request, q *rights.Request, s *request, body []byte, batch bool) error {
-	if p.upstream == nil {
-		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
-	}
 	ms := s.ms
 	token := proven.KeyOf(r.Header.Get(authorization), s.entity)
 	s.companionLast = !p.proven.Holds(token, time.Now())

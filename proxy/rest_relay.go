@@ -41,8 +41,7 @@ const (
 // Upstream configures the connection to the namespace's REST API. Requests that are not sends go
 // there, and sends that clients make with their own tokens.
 type Upstream struct {
-	// Dial opens a connection to the namespace's HTTP endpoint, TLS included. nil: such requests
-	// are refused.
+	// Dial opens a connection to the namespace's HTTP endpoint, TLS included.
 	Dial func(context.Context) (net.Conn, error)
 	// Host is the name of the namespace, with the port unless it is the default.
 	Host string
@@ -56,9 +55,6 @@ type Upstream struct {
 // request whole, since a queue that forwards to the monitor queue has to be refused, and streams
 // the answer.
 func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
-	if p.upstream == nil {
-		return fmt.Errorf("%w: %s %s", errUnsupported, r.Method, rest.Quoted(r.URL.Path))
-	}
 	wait, isReceive := waitOf(r, q)
 	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
 	if err != nil {

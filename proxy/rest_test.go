@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"overdue/internal/amqp/relay"
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/rest"
 	"overdue/internal/testing/pipenet"
@@ -74,7 +75,7 @@ func TestRequestsThatAreNoSendAreAnswered(t *testing.T) {
 			{http.MethodPut, "/orders/messages/1/token"}, {http.MethodDelete, "/orders/messages/1/token"}, {http.MethodPost, "/topic/subscriptions/s/messages/head"},
 			{http.MethodGet, "/$Resources/Queues"}, {http.MethodPut, "/orders"},
 		} {
-			sc.want(do(r.method, r.path), http.StatusNotImplemented, "namespace itself")
+			sc.want(do(r.method, r.path), http.StatusBadGateway, "could not be reached") // it is passed on
 		}
 		for _, r := range []struct{ method, path string }{
 			{http.MethodPost, "/"}, {http.MethodPost, "/messages"}, {http.MethodPost, "/orders"}, {http.MethodOptions, "/orders/messages"}, {http.MethodDelete, "/$Resources/Queues"},
@@ -206,7 +207,7 @@ func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
 		{"of known length", "POST /orders/messages HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc", http.StatusRequestTimeout},
 		{"of unknown length", "POST /orders/messages HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", http.StatusRequestTimeout},
 		{"too long", "POST /orders/messages HTTP/1.1\r\nHost: h\r\nContent-Length: 2000000\r\n\r\nabc", http.StatusForbidden},
-		{"that nobody wants", "PUT /orders HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc", http.StatusNotImplemented},
+		{"that is passed on", "PUT /orders HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc", http.StatusRequestTimeout},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -306,12 +307,16 @@ func TestLargeUploadsWaitForTheirShareOfMemory(t *testing.T) {
 func TestNewChecksItsConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := setup(t)
-		for name, c := range map[string]Config{
-			"no links":     {Scheduler: sc.scheduler},
-			"no scheduler": {Links: sc.links},
-			"negative":     {Links: sc.links, Scheduler: sc.scheduler, MaxInFlight: -1},
-			"twice":        {Links: sc.links, Scheduler: sc.scheduler, Registerer: sc.registry},
+		for name, change := range map[string]func(*Config){
+			"no links":     func(c *Config) { c.Links = nil },
+			"no scheduler": func(c *Config) { c.Scheduler = nil },
+			"no AMQP":      func(c *Config) { c.AMQP.Dial = nil },
+			"no HTTP":      func(c *Config) { c.Upstream.Dial = nil },
+			"negative":     func(c *Config) { c.MaxInFlight = -1 },
+			"twice":        func(c *Config) { c.Registerer = sc.registry },
 		} {
+			c := Config{Links: sc.links, Scheduler: sc.scheduler, AMQP: relay.Config{Dial: sc.ns.Dial}, Upstream: Upstream{Dial: sc.ns.Dial}}
+			change(&c)
 			if _, err := New(c); err == nil {
 				t.Errorf("%s: New = nil, want an error", name)
 			}

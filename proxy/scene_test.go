@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -68,6 +69,12 @@ func setup(t *testing.T, change ...func(*setting)) *scene {
 			t.Fatal(err)
 		}
 	}
+	if s.proxy.AMQP.Dial == nil {
+		s.proxy.AMQP.Dial = sc.ns.Dial
+	}
+	if s.proxy.Upstream.Dial == nil { // nobody listens there
+		s.proxy.Upstream.Dial = func(ctx context.Context) (net.Conn, error) { return sc.ns.Net.Dial(ctx, namespaceName) }
+	}
 	s.proxy.Links, s.proxy.Scheduler, s.proxy.Registerer = sc.links, sc.scheduler, sc.registry
 	if sc.proxy, err = New(s.proxy); err != nil {
 		t.Fatal(err)
@@ -122,7 +129,7 @@ func (sc *scene) want(w *httptest.ResponseRecorder, status int, text string) {
 	if !strings.HasPrefix(body, "<Error><Code>") || !strings.Contains(w.Header().Get("Content-Type"), "application/xml") {
 		sc.Errorf("body %q of type %q, want Service Bus's XML", body, w.Header().Get("Content-Type"))
 	}
-	if retry := w.Header().Get("Retry-After"); (retry != "") != (status >= 500 && status != http.StatusNotImplemented || status == http.StatusRequestTimeout) {
+	if retry := w.Header().Get("Retry-After"); (retry != "") != (status >= 500 || status == http.StatusRequestTimeout) {
 		sc.Errorf("Retry-After %q with status %d", retry, status)
 	}
 }

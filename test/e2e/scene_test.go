@@ -102,7 +102,7 @@ func (s *scene) newProxy(sc *scheduler.Scheduler) *proxy.Proxy {
 	s.Helper()
 	p, err := proxy.New(proxy.Config{
 		Links: s.Namespace.Links(s.T), Scheduler: sc, Journal: s.openJournal(sc), MonitorQueue: monitorQueue, Log: s.Logger(),
-		AMQP: relay.Config{Dial: s.Namespace.Dial, Hostname: "overdue.test"},
+		AMQP: relay.Config{Dial: s.Namespace.Dial, Hostname: "overdue.test"}, Upstream: proxy.Upstream{Dial: s.Namespace.Dial},
 		Settings: func(entity string) proxy.Settings {
 			now := s.settingsNow()
 			return proxy.Settings{
