@@ -48,7 +48,7 @@ type settleLink struct {
 // Delivered identifies a message: by its number and stamp for the monitor, and by a key if this
 // process may have sent it. It notes the deadline of those, and of a sample of others.
 func (l *settleLink) Delivered(payload []byte) (relay.Note, bool) {
-	raw, ok := headOf(payload)
+	raw, ok := amqp.ParseHead(payload)
 	if !ok {
 		return relay.Note{}, false
 	}
@@ -136,31 +136,6 @@ func (p *Proxy) deadlineOf(entity string, raw *amqp.Message, enqueued time.Time)
 		return enqueued.Add(st.within), true
 	}
 	return st.at, true
-}
-
-// headOf reads the sections before the body. ok is false when they do not end within b.
-func headOf(b []byte) (m amqp.Message, ok bool) {
-	for r := amqp.NewReader(b); !r.Done(); {
-		code := r.Descriptor()
-		if r.Err() == nil && code >= amqp.CodeData {
-			return m, true
-		}
-		v := r.Raw()
-		if r.Err() != nil {
-			return m, false
-		}
-		switch code {
-		case amqp.CodeHeader:
-			m.Header = v
-		case amqp.CodeMessageAnnotations:
-			m.MessageAnnotations = v
-		case amqp.CodeProperties:
-			m.Properties = v
-		case amqp.CodeApplicationProperties:
-			m.ApplicationProperties = v
-		}
-	}
-	return m, len(b) > 0
 }
 
 // idBytes returns an id as text, empty when there is none. An id of another type is formatted.

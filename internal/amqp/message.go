@@ -80,6 +80,32 @@ func ParseMessage(b []byte) (Message, error) {
 	return m, nil
 }
 
+// ParseHead reads the sections before the body, where the end of the message may be missing. ok is
+// false when they do not end within b; m has those that do.
+func ParseHead(b []byte) (m Message, ok bool) {
+	for r := NewReader(b); !r.Done(); {
+		code := r.Descriptor()
+		if r.Err() == nil && code >= CodeData {
+			return m, true
+		}
+		v := r.Raw()
+		if r.Err() != nil {
+			return m, false
+		}
+		switch code {
+		case CodeHeader:
+			m.Header = v
+		case CodeMessageAnnotations:
+			m.MessageAnnotations = v
+		case CodeProperties:
+			m.Properties = v
+		case CodeApplicationProperties:
+			m.ApplicationProperties = v
+		}
+	}
+	return m, len(b) > 0
+}
+
 // checkOrder compares descriptors, which rise in the required order of the sections.
 func checkOrder(r *Reader, last, code uint64) error {
 	switch {

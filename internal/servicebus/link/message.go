@@ -144,8 +144,8 @@ type ReceivedMessage struct {
 // newReceived reads a message that was taken.
 func newReceived(d *client.Delivery, bare bool) *ReceivedMessage {
 	m := &ReceivedMessage{delivery: d, LockToken: lockOf(d.Tag)}
-	raw := beforeBody(d.Payload)
-	_, _ = m.read(&raw) // the rest of it counts
+	raw, _ := amqp.ParseHead(d.Payload) // what can be read
+	_, _ = m.read(&raw)                 // the rest of it counts
 	m.LockedUntil = annotated(raw.MessageAnnotations, "x-opt-locked-until")
 	if r, ok := amqp.ListField(raw.Properties, amqp.PropertyContentType); ok {
 		switch v := r.Value().(type) {
@@ -179,33 +179,6 @@ func firstData(encoded []byte) []byte {
 		break
 	}
 	return nil
-}
-
-// beforeBody reads the sections before the body, up to what cannot be read. The end of the message
-// may be missing.
-func beforeBody(b []byte) (m amqp.Message) {
-	r := amqp.NewReader(b)
-	for r.Err() == nil && !r.Done() {
-		code := r.Descriptor()
-		value := r.Raw()
-		if r.Err() != nil {
-			break
-		}
-		switch code {
-		case amqp.CodeHeader:
-			m.Header = value
-		case amqp.CodeDeliveryAnnotations:
-		case amqp.CodeMessageAnnotations:
-			m.MessageAnnotations = value
-		case amqp.CodeProperties:
-			m.Properties = value
-		case amqp.CodeApplicationProperties:
-			m.ApplicationProperties = value
-		default:
-			return m
-		}
-	}
-	return m
 }
 
 // readApplicationProperties takes strings, instants and spans, and skips the others, be

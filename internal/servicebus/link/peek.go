@@ -384,7 +384,7 @@ func (p *Peeker) TakeDeferred(ctx context.Context, number int64, session *string
 			lock, ok = Lock(token), true
 			r, _ = amqp.MapLookup(entry, "message")
 			if encoded := r.Binary(); r.Err() == nil {
-				raw := beforeBody(encoded)
+				raw, _ := amqp.ParseHead(encoded) // what can be read
 				until = annotated(raw.MessageAnnotations, "x-opt-locked-until")
 			}
 			return nil
