@@ -39,15 +39,24 @@ func (p *Proxy) authorize(r *http.Request, q *rights.Request) error {
 		listener.Admit(r) // the namespace checks its tokens
 		return nil
 	}
+	if err := p.demand(r.Header.Get(authorization), q.Need.Path, q.Need.OneOf); err != nil {
+		return err
+	}
+	listener.Admit(r)
+	return nil
+}
+
+// demand returns an error unless one of our keys has signed the token, and it grants one of the
+// rights to what is at path.
+func (p *Proxy) demand(token, path string, oneOf sas.Rights) error {
 	now := time.Now()
-	g, err := p.keys().Token(r.Header.Get(authorization), q.Need.Path, now)
-	if err == nil && !g.Holds(now, q.Need.OneOf) {
-		err = sas.Missing(q.Need.OneOf, q.Need.Path)
+	g, err := p.keys().Token(token, path, now)
+	if err == nil && !g.Holds(now, oneOf) {
+		err = sas.Missing(oneOf, path)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDenied, err)
 	}
-	listener.Admit(r)
 	return nil
 }
 

@@ -76,7 +76,7 @@ func (p *Proxy) serveSend(w http.ResponseWriter, r *http.Request, q *rights.Requ
 	if p.isMonitorQueue(entity) {
 		return rest.BadRequest("%s is the monitor queue, which takes no messages of apps.", rest.Quoted(entity))
 	}
-	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
+	body, done, err := p.body(w, r)
 	if err != nil {
 		p.metrics.sent(endpointREST, entity, 1, 0, err)
 		return err
@@ -154,10 +154,9 @@ func batchOf(ms []*goamqp.Message) ([]byte, error) {
 	return envelope.MarshalBinary()
 }
 
-// body reads the body of a request, at most most bytes, within the budget for bodies; done
-// releases its share.
-func (p *Proxy) body(w http.ResponseWriter, r *http.Request, most int64) (body []byte, done func(), err error) {
-	size := r.ContentLength
+// body reads the body of a request within the budget for bodies; done releases its share.
+func (p *Proxy) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
+	size, most := r.ContentLength, p.cfg.MaxBodySize
 	if size > most {
 		return nil, nil, fmt.Errorf("%w: body of %d bytes, at most %d", errTooLarge, size, most)
 	}

@@ -19,10 +19,8 @@ import (
 	"overdue/proxy/proven"
 )
 
-const (
-	// maxAnswer bounds the body of an answer to a send.
-	maxAnswer = 64 << 10
-)
+// maxAnswer bounds the body of an answer to a send.
+const maxAnswer = 64 << 10
 
 // A namespaceAnswer is the namespace's refusal of a send. The client gets it unchanged.
 type namespaceAnswer struct {

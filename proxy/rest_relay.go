@@ -56,7 +56,7 @@ type Upstream struct {
 // the answer.
 func (p *Proxy) relay(w http.ResponseWriter, r *http.Request, q *rights.Request) error {
 	wait, isReceive := waitOf(r, q)
-	body, done, err := p.body(w, r, p.cfg.MaxBodySize)
+	body, done, err := p.body(w, r)
 	if err != nil {
 		return err
 	}
@@ -302,10 +302,10 @@ func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
 	var guarded bool
 	switch {
 	case p.cfg.MonitorQueue == "":
-	case q.Call == rights.Administer: // deleting or changing the queue, or an address below it
-		guarded = method != http.MethodGet && method != http.MethodHead && slices.ContainsFunc(p.monitorQueues(), func(name string) bool {
-			return address.Below(q.Need.Path, name)
-		})
+	case q.Call == rights.Administer: // deleting or changing any that there could be, or an address below it
+		all := monitorqueue.Of(p.cfg.MonitorQueue, monitorqueue.Most).Names()
+		guarded = method != http.MethodGet && method != http.MethodHead &&
+			slices.ContainsFunc(all, func(name string) bool { return address.Below(q.Need.Path, name) })
 	default:
 		guarded = q.Address.SubQueue == address.Main && p.isMonitorQueue(q.Address.Entity())
 	}
@@ -319,27 +319,17 @@ func (p *Proxy) refuseOfMonitorQueue(method string, q *rights.Request) error {
 	return rest.BadRequest("%s is the monitor queue, which apps do not receive from and do not change.", rest.Quoted(name))
 }
 
-// monitorQueues are all that there could be: there may have been more, or some of another
-// configuration.
-func (p *Proxy) monitorQueues() []string {
-	return monitorqueue.Of(p.cfg.MonitorQueue, monitorqueue.Most).Names()
-}
-
 // refuseForward keeps clients from forwarding messages to entities to which they may not send: to
 // the monitor queue, and, with keys, to entities for which they have no token. The namespace
 // cannot check that, since it sees the proxy's own token.
 func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
-	if r.Method != http.MethodPut || p.cfg.Upstream.Authorize == nil && p.cfg.MonitorQueue == "" {
-		return nil
-	}
-	if len(body) == 0 {
+	if r.Method != http.MethodPut || len(body) == 0 {
 		return nil
 	}
 	targets, err := atom.Forwards(bytes.NewReader(body))
 	if err != nil {
 		return rest.BadRequest("The description of the entity is refused: %s.", err)
 	}
-	now := time.Now()
 	for _, t := range targets {
 		if p.isMonitorQueue(t.To.Entity()) {
 			return rest.BadRequest("%s is the monitor queue, to which nothing is forwarded.", rest.Quoted(t.To.Entity()))
@@ -348,12 +338,8 @@ func (p *Proxy) refuseForward(r *http.Request, body []byte) error {
 			continue
 		}
 		token := cmp.Or(r.Header.Get(proofs[t.Element]), r.Header.Get(authorization))
-		g, err := p.keys().Token(token, t.To.String(), now)
-		if err == nil && !g.Holds(now, sas.Send|sas.Manage) {
-			err = sas.Missing(sas.Send, t.To.String())
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", errDenied, err)
+		if err := p.demand(token, t.To.String(), sas.Send|sas.Manage); err != nil {
+			return err
 		}
 	}
 	return nil
