@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"overdue/internal/catalog"
-	"overdue/internal/history"
 	"overdue/internal/operator/audit"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/servicebus/entities"
@@ -22,19 +21,10 @@ func (p *Process) startDashboard() {
 		Role: p.role.Name, Version: version.String(), Metrics: p.registry, Canary: p.cfg.Canary.Queue, Ready: p.readyChecks, Checks: p.outboundChecks,
 		State:    func() string { return string(p.life.State()) },
 		Settings: func() any { return p.current().Sources.Redacted() },
-	}
-	if h := p.admin.History; p.role.Monitor {
-		s.Missed = h.Find
-		if h.HasFile() {
-			s.Gaps = func() []history.Gap { return h.Gaps(time.Time{}) }
-		}
+		Monitor:  p.role.Monitor, History: p.admin.History,
 	}
 	if p.fleet.view != nil {
 		s.Fleet = p.fleet.Read
-	}
-	s.Counts = p.admin.History.Counts
-	if p.role.Monitor {
-		s.Unknown = p.admin.History.Unknown
 	}
 	if p.broker != nil {
 		s.Broker = &web.LocalBroker{
@@ -81,7 +71,7 @@ func (p *Process) dashboardNamespace() *web.Namespace {
 			Links: links, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Redis: p.shared, CompanionsInRedis: p.cfg.CompanionsInRedis(),
 			Describe: p.describe, Names: func(context.Context) []string { return p.names() },
 		},
-		History: p.admin.History, Names: p.names, DeadLetters: deadLetters(links), Depths: p.depths(links),
+		Names: p.names, DeadLetters: deadLetters(links), Depths: p.depths(links),
 	}
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package web is the dashboard on the admin port: pages that the server renders, and a stream of
-// events that keeps them up to date. Each figure of the overview comes from the metrics of the
-// process, so that a page and a Prometheus never disagree. The pages about messages read the
+// events that keeps them up to date. The figures of the overview come from the metrics of
+// the process and from its history, which counts what they count. The pages about messages read the
 // namespace, by peeks that disturb nothing. With a token, operators resubmit and purge dead letters
 // after a preview; without one, the dashboard only reads.
 package web
@@ -24,6 +24,8 @@ import (
 	"overdue/internal/escape"
 	"overdue/internal/history"
 	"overdue/internal/operator/deadlines"
+	"overdue/internal/redisstore"
+	"overdue/monitor/mute"
 )
 
 // Path is where the admin port serves a [Dashboard].
@@ -35,21 +37,23 @@ const (
 	maxMatches   = 50  // missed deadlines on one page
 )
 
-// A Source is the process that a dashboard shows. All fields but Missed and Canary are required.
+// A Source is the process that a dashboard shows.
 type Source struct {
 	Role, Version string
+	Monitor       bool // it has one
 	State         func() string
 	Metrics       prometheus.Gatherer
 	Ready         func() []Check                // as /readyz has them, at once
 	Checks        func(context.Context) []Check // the others: may go out, and returns when the context ends
 	Settings      func() any                    // in force, without secrets
 	Canary        string                        // the queue of the canary, which is not shown; "" without one
+	History       *history.History              // nil for a broker alone
 
-	// Missed finds the latest missed deadlines; nil without a monitor.
-	Missed func(match func(*alert.Event) bool, limit int) []history.Notification
-	// Gaps are the spans of which the history may lack something; nil without a history.
-	Gaps func() []history.Gap
-	Record
+	// Fleet reads the reports of all processes that share a Redis; nil without one: then the pages
+	// say that they show this process alone.
+	Fleet func(context.Context) (redisstore.Fleet, error)
+	// Mutes are those in force; nil for a broker alone.
+	Mutes func(context.Context) ([]mute.Mute, error)
 
 	Namespace *Namespace // nil = this process has none
 
@@ -63,11 +67,10 @@ type LocalBroker struct {
 	Alone bool   // it is all that the process has: there are no deadlines to show
 }
 
-// A Namespace is what the pages about messages read. History and Actions may be missing.
+// A Namespace is what the pages about messages read.
 type Namespace struct {
 	Deadlines   *deadlines.Source // its links are for the dashboard alone
-	History     *history.History
-	Names       func() []string // of queues and topics; more come from the metrics
+	Names       func() []string   // of queues and topics; more come from the metrics
 	DeadLetters func(ctx context.Context, entity, subscription string) (alert.DeadLetters, error)
 	// Depths are those of a queue, or of the subscriptions of a topic, by their paths. It is nil where
 	// the process has the broker.

@@ -42,7 +42,7 @@ func setup(t *testing.T, change ...func(*Source)) *scene {
 	t.Helper()
 	r := prometheus.NewRegistry()
 	s := &scene{
-		deadlines: operations.NewDeadlines(r), registry: r, history: &history.History{},
+		deadlines: operations.NewDeadlines(r), registry: r, history: history.InMemory(history.Config{Metrics: r}),
 		lag:         prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "overdue_deadline_lag_seconds", Buckets: []float64{.01, .1, 1}}, []string{"entity"}),
 		outstanding: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "overdue_outstanding_deadlines"}, []string{"entity"}),
 		deliveries:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "overdue_alerts_total"}, []string{"sink", "result"}),
@@ -50,7 +50,7 @@ func setup(t *testing.T, change ...func(*Source)) *scene {
 	}
 	r.MustRegister(s.lag, s.outstanding, s.deliveries)
 	source := Source{
-		Role: "run", Version: "v1.2.3", State: func() string { return "serving" }, Metrics: r, Missed: s.history.Find,
+		Role: "run", Version: "v1.2.3", State: func() string { return "serving" }, Metrics: r, Monitor: true, History: s.history,
 		Ready:    func() []Check { return s.ready },
 		Checks:   s.answer,
 		Settings: func() any { return map[string]any{"monitorQueue": "overdue"} },
@@ -128,14 +128,25 @@ func TestTheOverviewShowsTheFiguresOfTheMetrics(t *testing.T) {
 // A history with gaps does not say that no deadline was missed.
 func TestThePagesShowTheGapsOfTheHistory(t *testing.T) {
 	s := setup(t, func(s *Source) {
-		s.Gaps = func() []history.Gap {
-			return []history.Gap{{To: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Reason: "its disk was <full>"}}
+		h, _, err := history.Open(history.Config{Directory: t.TempDir(), Metrics: s.Metrics, Keep: time.Hour})
+		if err != nil {
+			t.Fatal(err)
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- h.Run(ctx) }()
+		t.Cleanup(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		s.History = h
 	})
 	s.deadlines.Add("orders", "met", 1)
 	for _, target := range []string{Path, Path + "entity?name=orders"} {
 		body := s.get(target).Body.String()
-		wantText(t, body, "No missed deadline is recorded", "until 2026-05-04 03:02:01Z: its disk was &lt;full&gt;")
+		wantText(t, body, "No missed deadline is recorded", ": the history begins then")
 		if strings.Contains(body, "No deadline was missed") {
 			t.Errorf("%s says that no deadline was missed", target)
 		}
@@ -144,7 +155,7 @@ func TestThePagesShowTheGapsOfTheHistory(t *testing.T) {
 
 func TestAnEmptyProcessHasAPage(t *testing.T) {
 	wantText(t, setup(t).get(Path).Body.String(), "No queue is known yet", "No deadline was missed", "No sink has got an event", "checks are not finished", "this process alone")
-	proxy := setup(t, func(s *Source) { s.Missed = nil })
+	proxy := setup(t, func(s *Source) { s.Monitor = false })
 	body := proxy.get(Path).Body.String()
 	for _, bad := range []string{"missed deadlines", "Sinks", `name="q"`, "Outstanding"} {
 		if strings.Contains(body, bad) {

@@ -27,7 +27,6 @@ type entityView struct {
 	Slack            []slackView
 	Missed           []missedRow
 	Unknown          []unknownRow
-	HasUnknown       bool // the process keeps a list of them
 	Mute             *mute.Mute
 	Labels, Runbook  string // of the queue; Runbook is a link
 	Letters, Pending string // links
@@ -70,7 +69,7 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &entityView{page: d.page("overview", cmp.Or(name, "No entity")), Name: name, Monitor: d.source.Missed != nil}
+	v := &entityView{page: d.page("overview", cmp.Or(name, "No entity")), Name: name, Monitor: d.source.Monitor}
 	now := time.Now()
 	k := d.known()
 	t := d.tallyOf(k.fleet, now)
@@ -83,20 +82,18 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 	v.Cards = []card{{Name: "Depth", Value: depthCell(l).Text, Note: "messages"}, {Name: "Dead letters", Value: lettersCell(l).Text, Note: "of any reason"}}
 	if v.Monitor {
 		v.Cards = append(v.Cards, card{Name: "Lag", Value: lagCell(l).Text, Note: "99 of 100 within"})
-		v.Cards = append(v.Cards, d.verdictCards(l, &t, now)...)
+		v.Cards = append(v.Cards, verdictCards(l, t.since, now)...)
 	}
 	v.Labels, v.Runbook = strings.Join(l.figure.labels, ", "), l.figure.runbook
 	v.Mute = l.mute
-	if v.HasUnknown = d.source.Unknown != nil; v.HasUnknown {
-		v.Unknown = unknownRows(k.unknown)
-		v.Unknown = slices.DeleteFunc(v.Unknown, func(u unknownRow) bool { return !strings.EqualFold(u.Entity, name) })
-	}
 	if r.proxy {
 		v.Cards = append(v.Cards, sendCards(l.figure.sends)...)
 	}
 	v.Chart, v.Slack = graphOf(l.means), r.slackOf(name)
 	if v.Monitor {
 		v.Gaps = d.gaps()
+		v.Unknown = unknownRows(k.unknown)
+		v.Unknown = slices.DeleteFunc(v.Unknown, func(u unknownRow) bool { return !strings.EqualFold(u.Entity, name) })
 		v.Missed = d.missed(func(e *alert.Event) bool {
 			return strings.EqualFold(e.Data.Path(), name) || strings.EqualFold(e.Data.Entity, name)
 		})

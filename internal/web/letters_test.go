@@ -174,7 +174,6 @@ func TestADeadLetterIsShownWhole(t *testing.T) {
 
 func TestATimelineIsThatOfExplain(t *testing.T) {
 	withNamespace(t, func(s *namespaceScene) {
-		s.source.Namespace.History = s.history
 		s.expire("orders", numbered(1)...)
 		var l *dlq.Letter
 		err := dlq.Walk(s.Context(), s.source.Namespace.Deadlines.Links, dlq.Place{Entity: "orders"}, 0, func(found *dlq.Letter) bool { l = found; return false })
@@ -189,7 +188,7 @@ func TestATimelineIsThatOfExplain(t *testing.T) {
 			"dead-lettered 14ms after its deadline (native)", "overdue.deadline.missed event-1 sent to log")
 		wantText(s.T, s.page(200, "message?entity=orders&id=none"), "The message is not there")
 		wantText(s.T, s.page(200, ""), `href="/dashboard/message?entity=orders&amp;id=m-0001"`)
-		s.source.Namespace.History = nil
+		s.source.History = nil
 		wantText(s.T, s.page(200, "message?entity=orders&id=m-0001"), "Notifications are unknown")
 	})
 }

@@ -62,8 +62,7 @@ func (v *messageView) explain(ctx context.Context, d *Dashboard) error {
 		return err
 	}
 	defer leave()
-	ns := d.source.Namespace
-	x, err := deadlines.Explain(ctx, ns.Deadlines, deadlines.ExplainOptions{Place: place, MessageID: v.MessageID, History: ns.History})
+	x, err := deadlines.Explain(ctx, d.source.Namespace.Deadlines, deadlines.ExplainOptions{Place: place, MessageID: v.MessageID, History: d.source.History})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errSlow
 	}
@@ -72,7 +71,7 @@ func (v *messageView) explain(ctx context.Context, d *Dashboard) error {
 	}
 	v.Title = "Timeline of " + v.MessageID
 	v.Verdict, v.Note = x.Verdict, x.Note
-	if ns.History == nil {
+	if d.source.History == nil {
 		v.Note = "Notifications are unknown: this process has no monitor."
 	}
 	for _, e := range x.Timeline {

@@ -79,8 +79,8 @@ func (d *Dashboard) ask(ctx context.Context) {
 			}
 		})
 	}
-	if read := d.source.Unknown; read != nil {
-		all.Go(func() { next.unknown, _ = read(ctx, maxListed) })
+	if d.source.Monitor {
+		all.Go(func() { next.unknown, _ = d.source.History.Unknown(ctx, maxListed) })
 	}
 	if n := d.source.Namespace; n != nil && n.Depths != nil {
 		all.Go(func() { next.depths = d.readDepths(ctx) })

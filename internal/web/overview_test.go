@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -137,16 +138,20 @@ func TestTheFleetIsShownWhereThereIsOne(t *testing.T) {
 
 // Figures of today and since ever come from the history, so a restart does not make them 0.
 func TestFiguresComeFromTheHistory(t *testing.T) {
-	s := setup(t, func(s *Source) {
-		s.Counts = func(now time.Time) (today, ever history.Verdicts, since time.Time) {
-			return history.Verdicts{"orders": {"missed": 2, "met": 97, "slot": 1}}, history.Verdicts{"orders": {"missed": 70}}, now.Add(-240 * time.Hour)
-		}
-		s.Unknown = func(context.Context, int) ([]history.Unknown, string) {
-			return []history.Unknown{{Entity: "orders", MessageID: "m-1", Deadline: time.Now(), Why: "its dead letters are <taken> away"}}, ""
-		}
+	synctest.Test(t, func(t *testing.T) {
+		s := setup(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _ = s.history.Run(ctx) }() // it has no file
+		s.deadlines.Add("orders", "missed", 68)
+		time.Sleep(24 * time.Hour)
+		s.deadlines.Add("orders", "missed", 2)
+		s.deadlines.Add("orders", "met", 97)
+		s.deadlines.Add("orders", "slot", 1)
+		s.history.AddUnknown(history.Unknown{Entity: "orders", MessageID: "m-1", Deadline: time.Now(), Why: "its dead letters are <taken> away"})
+		s.ask(t.Context())
+		wantText(t, s.get(Path).Body.String(), "Missed today", "<strong>2</strong>", "70 since 1 Jan 2000", "<strong>98\u00a0%</strong>", "its dead letters are &lt;taken&gt; away", "entity=orders&amp;id=m-1")
 	})
-	s.ask(t.Context())
-	wantText(t, s.get(Path).Body.String(), "Missed today", "<strong>2</strong>", "70 since ", "<strong>98\u00a0%</strong>", "its dead letters are &lt;taken&gt; away", "entity=orders&amp;id=m-1")
 }
 
 func TestSinksSaySinceWhenTheyWait(t *testing.T) {
@@ -215,7 +220,7 @@ func TestDepthsAreShown(t *testing.T) {
 }
 
 func TestAProxyShowsItsSends(t *testing.T) {
-	s := setup(t, func(s *Source) { s.Missed = nil })
+	s := setup(t, func(s *Source) { s.Monitor = false })
 	sends := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "overdue_sends_total"}, []string{"entity", "result"})
 	s.registry.MustRegister(sends)
 	sends.WithLabelValues("orders", "monitored").Add(40)

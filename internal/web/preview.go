@@ -30,7 +30,7 @@ type Actions struct {
 	// Sender sends to an entity as an app does, so that copies have companions. done ends it.
 	Sender func(ctx context.Context, to string) (out *link.Sender, done func(), err error)
 	Audit  func(audit.Line)
-	// Mute is that of [mute.Record.Set]. It needs Record.Mutes. nil: there are no alerts.
+	// Mute is that of [mute.Record.Set]. It needs Source.Mutes. nil: there are no alerts.
 	Mute func(ctx context.Context, m mute.Mute, span time.Duration) (mute.Mute, error)
 }
 

@@ -37,7 +37,7 @@ func (o *overviewOptions) values(sort string) string {
 type line struct {
 	name        string
 	figure      *figure
-	today, ever verdicts // without a history both are since the start
+	today, ever verdicts
 	outstanding float64
 	depth       Depth
 	hasDepth    bool
@@ -294,10 +294,7 @@ func (d *Dashboard) lines(k *known, r *reading, t *tally) (all []*line) {
 		if n, ok := f.Outstanding[name]; ok {
 			l.outstanding = float64(n)
 		}
-		l.today, l.ever = l.figure.verdicts, l.figure.verdicts
-		if t.ever != nil {
-			l.today, l.ever = verdictsOf(t.today[name]), verdictsOf(t.ever[name])
-		}
+		l.today, l.ever = verdictsOf(t.today[name]), verdictsOf(t.ever[name])
 		l.depth, l.hasDepth = depths[strings.ToLower(name)]
 		if s, ok := r.slack[name]; ok && s.Count() > 0 {
 			l.slack = (time.Duration(s.Summarize(name).LeftP1) * time.Millisecond).Seconds()
@@ -314,18 +311,16 @@ func (d *Dashboard) lines(k *known, r *reading, t *tally) (all []*line) {
 
 // A tally is what became of deadlines, by entity.
 type tally struct {
-	today, ever history.Verdicts // nil = of neither more is known than the metrics have
-	since       time.Time        // of ever
+	today, ever history.Verdicts
+	since       time.Time // of ever
 }
 
 // tallyOf reads the tally of all processes if it is known, or else that of the history.
 func (d *Dashboard) tallyOf(f *redisstore.Fleet, now time.Time) (t tally) {
-	switch {
-	case f != nil && f.Ever != nil:
+	if f != nil && f.Ever != nil {
 		return tally{f.Today, f.Ever, f.Since}
-	case d.source.Counts != nil:
-		t.today, t.ever, t.since = d.source.Counts(now)
 	}
+	t.today, t.ever, t.since = d.source.History.Counts(now)
 	return t
 }
 

@@ -74,7 +74,7 @@ func (d *Dashboard) sinks(r *reading, now time.Time) (v sinksView) {
 		since time.Time
 	}
 	waiting := map[string]*queue{}
-	for _, n := range d.source.Missed(func(*alert.Event) bool { return true }, -1) {
+	for _, n := range d.source.History.Find(func(*alert.Event) bool { return true }, -1) {
 		for _, w := range n.Waiting {
 			q := valueOf(waiting, w.Sink)
 			if q.n++; q.since.IsZero() || w.Time.Before(q.since) {
@@ -147,5 +147,5 @@ func unknownRows(all []history.Unknown) (rows []unknownRow) {
 
 // blind are the latest spans in which a monitor saw nothing.
 func (d *Dashboard) blind() []history.Notification {
-	return d.source.Missed(func(e *alert.Event) bool { return e.Type == alert.TypeBlind && e.Blind != nil }, maxListed)
+	return d.source.History.Find(func(e *alert.Event) bool { return e.Type == alert.TypeBlind && e.Blind != nil }, maxListed)
 }

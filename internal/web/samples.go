@@ -22,7 +22,6 @@ const (
 
 // A figure is the state of the metrics of one entity.
 type figure struct {
-	verdicts    verdicts // since the process started
 	outstanding float64
 	sends       sends
 	labels      []string // of the queue, as name=value
@@ -129,8 +128,8 @@ func read(g prometheus.Gatherer) (*reading, error) {
 func (r *reading) addOfEntity(metric string, labels map[string]string, m *dto.Metric) {
 	name, count, gauge := labels["entity"], m.GetCounter().GetValue(), m.GetGauge().GetValue()
 	switch metric {
-	case "overdue_deadlines_total":
-		valueOf(r.entities, name).verdicts.count(labels["verdict"], count)
+	case "overdue_deadlines_total", "overdue_slot_sends_total":
+		valueOf(r.entities, name) // the history counts them
 	case "overdue_entity_labels":
 		f := valueOf(r.entities, name)
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -140,8 +139,6 @@ func (r *reading) addOfEntity(metric string, labels map[string]string, m *dto.Me
 				f.labels = append(f.labels, own+"="+labels[key])
 			}
 		}
-	case "overdue_slot_sends_total":
-		valueOf(r.entities, name).verdicts.slots += count
 	case "overdue_outstanding_deadlines":
 		valueOf(r.entities, name).outstanding += gauge
 	case "overdue_deadline_lag_seconds":

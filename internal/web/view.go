@@ -41,15 +41,15 @@ type view struct {
 	Fleet       fleetView
 	Blind       []history.Notification
 	Unknown     []unknownRow
-	HasUnknown  bool  // the process keeps a list of them
 	Demo        *Demo // nil = this is no demo
 }
 
+// gaps are the spans of which the history may lack something.
 func (d *Dashboard) gaps() []history.Gap {
-	if d.source.Gaps == nil {
+	if !d.source.History.HasFile() {
 		return nil
 	}
-	return d.source.Gaps()
+	return d.source.History.Gaps(time.Time{})
 }
 
 type card struct {
@@ -81,8 +81,7 @@ func (d *Dashboard) view(o overviewOptions) (*view, error) {
 	}
 	now := time.Now()
 	v := &view{
-		page: d.page("overview", ""), State: d.source.State(), Query: o.query, Monitor: d.source.Missed != nil, Proxy: r.proxy,
-		HasUnknown: d.source.Unknown != nil,
+		page: d.page("overview", ""), State: d.source.State(), Query: o.query, Monitor: d.source.Monitor, Proxy: r.proxy,
 	}
 	if demo := d.demo.Load(); demo != nil {
 		v.Demo = (*demo)()
@@ -122,7 +121,7 @@ func (d *Dashboard) view(o overviewOptions) (*view, error) {
 		v.sends.refused += l.figure.sends.refused
 	}
 	if v.Monitor {
-		v.Cards = d.verdictCards(&v.total, &t, now)
+		v.Cards = verdictCards(&v.total, t.since, now)
 	}
 	if v.Proxy {
 		v.Cards = slices.Concat(v.Cards, sendCards(v.sends), proxyCards(r))
@@ -133,23 +132,16 @@ func (d *Dashboard) view(o overviewOptions) (*view, error) {
 }
 
 // verdictCards are what became of the deadlines of a queue, or of all.
-func (d *Dashboard) verdictCards(l *line, t *tally, now time.Time) []card {
-	when, note := " today", func(n float64) string { return number(n) + " since " + day(t.since, now) }
-	if t.ever == nil {
-		when, note = "", func(float64) string { return "since the start" }
-	}
-	met := card{Name: "Met" + when, Value: "–", Note: "of " + number(l.today.known()) + " deadlines"}
+func verdictCards(l *line, since, now time.Time) []card {
+	note := func(n float64) string { return number(n) + " since " + day(since, now) }
+	met := card{Name: "Met today", Value: "–", Note: "of " + number(l.today.known()) + " deadlines"}
 	if share, ok := l.today.share(); ok {
 		met.Value = percent(share)
 	}
-	unknown := card{Name: "Unknown" + when, Value: number(l.today.unknown), Note: note(l.ever.unknown), Bad: l.today.unknown > 0}
-	if d.source.Unknown != nil {
-		unknown.Link = "#unknown-deadlines"
-	}
 	return []card{
-		{Name: "Missed" + when, Value: number(l.today.missed), Note: note(l.ever.missed), Bad: l.today.missed > 0, Link: "#recent"},
-		{Name: "Late" + when, Value: number(l.today.incomplete), Note: note(l.ever.incomplete), Bad: l.today.incomplete > 0},
-		unknown,
+		{Name: "Missed today", Value: number(l.today.missed), Note: note(l.ever.missed), Bad: l.today.missed > 0, Link: "#recent"},
+		{Name: "Late today", Value: number(l.today.incomplete), Note: note(l.ever.incomplete), Bad: l.today.incomplete > 0},
+		{Name: "Unknown today", Value: number(l.today.unknown), Note: note(l.ever.unknown), Bad: l.today.unknown > 0, Link: "#unknown-deadlines"},
 		met,
 		{Name: "Outstanding", Value: number(l.outstanding), Note: "no verdict yet"},
 	}
@@ -210,7 +202,7 @@ func matches(data *alert.EventData, q string) bool {
 
 // missed finds the latest missed deadlines that match.
 func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
-	found := d.source.Missed(func(e *alert.Event) bool { return e.Type == alert.TypeMissed && match(e) }, maxMatches)
+	found := d.source.History.Find(func(e *alert.Event) bool { return e.Type == alert.TypeMissed && match(e) }, maxMatches)
 	for i := range found {
 		data := &found[i].Event.Data
 		var sinks []string
