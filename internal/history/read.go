@@ -74,22 +74,43 @@ func (h *History) Missed(ctx context.Context, since time.Time, match func(*alert
 	})
 	scope = ScopeProcess
 	if err == nil && h.cfg.Shared != nil {
-		records, redisErr := h.cfg.Shared.Missed(ctx)
+		all, redisErr := h.shared(ctx)
 		scope = ScopeFleet
 		if redisErr != nil {
 			scope = ScopeAlone
 		}
-		for _, r := range records {
-			var e alert.Event
-			if json.Unmarshal([]byte(r), &e) == nil { // else somebody else wrote it
-				add(Notification{Event: e})
-			}
+		for _, n := range all {
+			add(n)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Notification) int {
 		return b.Event.Data.Deadline.Compare(a.Event.Data.Deadline)
 	})
 	return found[:min(len(found), limit)], scope, err
+}
+
+// Elsewhere returns the latest missed deadlines that other processes have shared through Redis and
+// that this one does not have in memory: none without Redis.
+func (h *History) Elsewhere(ctx context.Context) ([]Notification, error) {
+	if h.cfg.Shared == nil {
+		return nil, nil
+	}
+	all, err := h.shared(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(all, func(n Notification) bool { return h.byID[n.Event.ID] != nil }), err
+}
+
+// shared reads the missed deadlines of the fleet.
+func (h *History) shared(ctx context.Context) (all []Notification, err error) {
+	records, err := h.cfg.Shared.Missed(ctx)
+	for _, r := range records {
+		var e alert.Event
+		if json.Unmarshal([]byte(r), &e) == nil { // else somebody else wrote it
+			all = append(all, Notification{Event: e})
+		}
+	}
+	return all, err
 }
 
 // A Point is how often something happened in a minute.

@@ -78,6 +78,51 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 	ask(a, "of-a later", ScopeAlone)
 }
 
+// What one process of a fleet missed is known to the others, though it keeps no file.
+func TestAProcessWithoutAFileSharesWhatItMissed(t *testing.T) {
+	m := redistest.InMemory(t)
+	address, err := redisstore.ParseAddress("redis://" + m.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	process := func() *History {
+		s, err := redisstore.Open(redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return InMemory(Config{Shared: s.History(), Keep: time.Hour})
+	}
+	a, b := process(), process()
+	elsewhere := func(of *History, want string) {
+		t.Helper()
+		all, err := of.Elsewhere(t.Context())
+		var ids []string
+		for i := range all {
+			ids = append(ids, all[i].Event.ID)
+		}
+		if got := strings.Join(ids, " "); err != nil || got != want {
+			t.Errorf("elsewhere: %q, %v; want %q", got, err, want)
+		}
+	}
+	for id, of := range map[string]*History{"of-a": a, "of-b": b} {
+		e := missEvent(id, start)
+		for _, sink := range []string{"log", "pager"} { // the later delivery shares nothing again
+			of.took(&e, sink, start)
+			of.share(t.Context(), of.flush(t.Context(), start))
+		}
+	}
+	elsewhere(a, "e-of-b")
+	elsewhere(b, "e-of-a")
+	m.SetError("broken")
+	if _, err := a.Elsewhere(t.Context()); err == nil {
+		t.Error("a broken Redis is no error")
+	}
+	if all, err := InMemory(Config{}).Elsewhere(t.Context()); err != nil || all != nil {
+		t.Errorf("without Redis: %v, %v; want nothing", all, err)
+	}
+}
+
 // A Redis that does not answer keeps no missed deadline from the file.
 func TestTheFileDoesNotWaitForRedis(t *testing.T) {
 	m := redistest.InMemory(t)

@@ -148,10 +148,16 @@ func (h *History) flush(ctx context.Context, now time.Time) *batch {
 	return b
 }
 
-// count does without a file what a write does with one: it adds up the verdicts.
+// count does without a file what a write does with one: it adds up the verdicts, and finds what is to
+// be shared.
 func (h *History) count(now time.Time) *batch {
 	sampled, _ := h.sample() // what cannot be read now is counted later
 	b := h.beginWrite(sampled, now)
+	for _, e := range b.entries {
+		if _, of := placeOf(&e.Event); of == kindMissed && e.stored == 0 {
+			b.added = append(b.added, e.Event)
+		}
+	}
 	h.endWrite(b, now, nil)
 	return b
 }
@@ -199,9 +205,6 @@ func (h *History) waitingLocked(sampled map[series]slack.Buckets, now time.Time)
 			name := h.totals.nameOf(s)
 			b.totals[name] = max(b.totals[name], h.totals.ever[name]) + more[0]
 		}
-	}
-	if h.file == nil {
-		return b
 	}
 	for _, e := range h.latest {
 		if e.waitsForFile() {
