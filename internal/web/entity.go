@@ -94,7 +94,7 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 		v.Gaps = d.gaps()
 		v.Unknown = unknownRows(k.unknown)
 		v.Unknown = slices.DeleteFunc(v.Unknown, func(u unknownRow) bool { return !strings.EqualFold(u.Entity, name) })
-		v.Missed = d.missed(func(e *alert.Event) bool {
+		v.Missed = d.missed(k, func(e *alert.Event) bool {
 			return strings.EqualFold(e.Data.Path(), name) || strings.EqualFold(e.Data.Entity, name)
 		})
 	}

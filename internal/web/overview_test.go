@@ -4,6 +4,7 @@ package web
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -18,6 +19,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/history"
 	"overdue/internal/redisstore"
+	"overdue/internal/testing/redistest"
 	"overdue/monitor/mute"
 )
 
@@ -134,6 +136,61 @@ func TestTheFleetIsShownWhereThereIsOne(t *testing.T) {
 	failure = errors.New("no route to <redis>")
 	s.ask(t.Context())
 	wantText(t, s.get(Path).Body.String(), "shows this process alone: no route to &lt;redis&gt;")
+}
+
+// A list of missed deadlines is that of the fleet. This process knows its own sinks alone.
+func TestTheListHasWhatOtherProcessesMissed(t *testing.T) {
+	m := redistest.InMemory(t)
+	address, err := redisstore.ParseAddress("redis://" + m.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := redisstore.Open(redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	s := setup(t)
+	s.source.History = history.InMemory(history.Config{Metrics: s.registry, Shared: store.History()})
+	s.history = s.source.History
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	event := func(id string, seconds int) alert.Event {
+		deadline := at.Add(time.Duration(seconds) * time.Second)
+		return alert.Event{ID: id, Type: alert.TypeMissed, Time: deadline, Data: alert.EventData{Entity: "orders", MessageID: id, Deadline: deadline}}
+	}
+	s.deadlines.Add("orders", "missed", 3)
+	for _, e := range []alert.Event{event("own-1", 1), event("own-3", 3)} {
+		if err := s.history.Record(taker{}).Alert(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, e := range []alert.Event{event("own-3", 3), event("their-2", 2), event("<b>", 0)} {
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.History().Add(t.Context(), []string{string(text)}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := regexp.MustCompile(`class="id"><a [^>]*>([^<]*)</a>.*?class="wide">([^<]*)</td></tr>`)
+	want := func(target, want string) {
+		t.Helper()
+		var got []string
+		for _, row := range list.FindAllStringSubmatch(s.get(target).Body.String(), -1) {
+			got = append(got, row[1]+" by "+row[2])
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s lists %q, want %q", target, got, want)
+		}
+	}
+	s.ask(t.Context())
+	want(Path, "own-3 by log, their-2 by another process, own-1 by log, &lt;b&gt; by another process")
+	want(Path+"?q=their", "their-2 by another process")
+	want(Path+"entity?name=orders", "own-3 by log, their-2 by another process, own-1 by log, &lt;b&gt; by another process")
+	m.SetError("broken")
+	s.ask(t.Context())
+	want(Path, "own-3 by log, own-1 by log")
 }
 
 // Figures of today and since ever come from the history, so a restart does not make them 0.

@@ -86,13 +86,13 @@ func (d *Dashboard) view(o overviewOptions) (*view, error) {
 	if demo := d.demo.Load(); demo != nil {
 		v.Demo = (*demo)()
 	}
+	k := d.known()
 	if v.Monitor {
 		v.Gaps = d.gaps()
-		v.Missed = d.missed(func(e *alert.Event) bool { return matches(&e.Data, o.query) })
+		v.Missed = d.missed(k, func(e *alert.Event) bool { return matches(&e.Data, o.query) })
 		v.Sinks = d.sinks(r, now)
 		v.Blind = d.blind()
 	}
-	k := d.known()
 	v.Unknown = unknownRows(k.unknown)
 	v.Checks, v.Checked = d.source.Ready(), now.Sub(k.at) < checksLast
 	if v.Checked {
@@ -200,9 +200,19 @@ func matches(data *alert.EventData, q string) bool {
 	})
 }
 
-// missed finds the latest missed deadlines that match.
-func (d *Dashboard) missed(match func(*alert.Event) bool) (rows []missedRow) {
-	found := d.source.History.Find(func(e *alert.Event) bool { return e.Type == alert.TypeMissed && match(e) }, maxMatches)
+// missed finds the latest missed deadlines that match, of all processes that share a Redis.
+func (d *Dashboard) missed(k *known, match func(*alert.Event) bool) (rows []missedRow) {
+	isAsked := func(e *alert.Event) bool { return e.Type == alert.TypeMissed && match(e) }
+	own := d.source.History.Find(isAsked, maxMatches)
+	found := own
+	for _, n := range k.elsewhere {
+		if isAsked(&n.Event) && !slices.ContainsFunc(own, func(o history.Notification) bool { return o.Event.ID == n.Event.ID }) {
+			n.TakenBy = []history.Delivery{{Sink: "another process"}}
+			found = append(found, n)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b history.Notification) int { return b.Event.Time.Compare(a.Event.Time) })
+	found = found[:min(len(found), maxMatches)]
 	for i := range found {
 		data := &found[i].Event.Data
 		var sinks []string
