@@ -123,11 +123,10 @@ func TestAProcessThatPassesIsNotReadyWhileSendsAreRefused(t *testing.T) {
 	isReady := func() bool { status, _ := askAdmin(p.admin, "GET", "/readyz", ""); return status == http.StatusOK }
 	eventually(t, "the process is ready", isReady)
 	heal := p.broker.Default().Inject(broker.Fault{Entity: p.cfg.MonitorQueue, Operation: broker.OnSend, Error: broker.EntityFull()})
-	status := http.StatusCreated
-	for i := 0; status == http.StatusCreated && i < 100; i++ {
-		status = postBatch(t, p, fmt.Sprint("batch", i))
+	for i := 0; isReady() && i < 100; i++ {
+		postBatch(t, p, fmt.Sprint("batch", i))
 	}
-	if status != http.StatusServiceUnavailable {
+	if status := postBatch(t, p, "refused"); status != http.StatusServiceUnavailable {
 		t.Fatalf("send = %d with a full journal, want 503", status)
 	}
 	for path, check := range map[string]string{"/readyz": "[-] journal: ", "/healthz/outbound": "[-] journal: "} {
