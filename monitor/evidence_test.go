@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"overdue/internal/broker/queue"
+	"overdue/internal/testing/racetest"
 	"overdue/scheduler/index"
 )
 
@@ -135,7 +136,8 @@ func TestCanariesAreNoMissedDeadlines(t *testing.T) {
 // is gone. The monitor waits for that, also where dead letters do not stay.
 func TestASettlementIsNotExpiryBeforeItIsConfirmed(t *testing.T) {
 	mistaken := 0
-	for after := time.Duration(0); after < 20*time.Millisecond; after += 250 * time.Microsecond {
+	step := time.Duration(racetest.Sized(250, 2000)) * time.Microsecond
+	for after := time.Duration(0); after < 20*time.Millisecond; after += step {
 		play(t, func(s *scene) {
 			s.slots, s.oneProcess = true, true
 			s.MeasureClock()

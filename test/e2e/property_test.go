@@ -68,6 +68,12 @@ func playScenario(t *testing.T, seed, i uint64, quirks ...quirk.Set) {
 	play(t, func(s *scene) { p.play(s, seed^i).check() }, configure...)
 }
 
+// replay plays a scenario that once failed.
+func replay(t *testing.T, seed, i uint64, quirks ...quirk.Set) {
+	racetest.Skip(t, "scenarios that are drawn anew show the races")
+	playScenario(t, seed, i, quirks...)
+}
+
 var keyOf = regexp.MustCompile(`<key-\d+>`)
 
 // standing is where each message of a place is.

@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
+	"overdue/internal/testing/racetest"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azservicebus"
@@ -316,7 +317,8 @@ func TestSettlementDuringTheNudge(t *testing.T) {
 		for companions, slots := range map[string]bool{"each": false, "slot": true} {
 			t.Run(name+", "+companions, func(t *testing.T) {
 				mistaken := 0
-				for after := time.Duration(0); after < 40*time.Millisecond; after += 500 * time.Microsecond {
+				step := time.Duration(racetest.Sized(500, 4000)) * time.Microsecond
+				for after := time.Duration(0); after < 40*time.Millisecond; after += step {
 					play(t, func(s *scene) { mistaken += s.settleAfterDeadline(after, drained) }, early, func(s *scene, _ *broker.Config) { s.slots = slots })
 				}
 				if mistaken > 0 {
