@@ -222,10 +222,16 @@ func (b *Broker) plainRule(mechanism amqp.Symbol, response []byte) *Authorizatio
 	if mechanism != plain || len(parts) != 3 {
 		return nil
 	}
+	return b.ruleOf(string(parts[1]), string(parts[2]))
+}
+
+// ruleOf returns the rule of that name whose key is presented. It tells by its time nothing of the
+// key.
+func (b *Broker) ruleOf(name, presented string) *AuthorizationRule {
 	keys := *b.keys.Load()
 	for i := range keys {
 		r := &keys[i]
-		if strings.EqualFold(r.KeyName, string(parts[1])) && (sas.SameKey(string(parts[2]), r.PrimaryKey) || sas.SameKey(string(parts[2]), r.SecondaryKey)) {
+		if strings.EqualFold(r.KeyName, name) && (sas.SameKey(presented, r.PrimaryKey) || sas.SameKey(presented, r.SecondaryKey)) {
 			return r
 		}
 	}

@@ -354,3 +354,17 @@ func TestAKeyItselfIsShownByPeople(t *testing.T) {
 		}
 	}
 }
+
+func TestAKeyThatWasReplacedOpensNothingToPeople(t *testing.T) {
+	ns := brokertest.New(t, withKeys())
+	if err := ns.Broker.SetKeys([]broker.AuthorizationRule{{KeyName: keyName, PrimaryKey: "new", Manage: true}}); err != nil {
+		t.Fatal(err)
+	}
+	n := ns.Broker.Default()
+	if err := n.AuthorizeKey(keyName, keyText, broker.ClaimManage); !errors.Is(err, sas.ErrInvalidKey) {
+		t.Errorf("AuthorizeKey with the former key = %v, want %v", err, sas.ErrInvalidKey)
+	}
+	if err := n.AuthorizeKey(keyName, "new", broker.ClaimManage); err != nil {
+		t.Errorf("AuthorizeKey with the new key = %v, want nil", err)
+	}
+}

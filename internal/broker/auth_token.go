@@ -54,18 +54,16 @@ func (n *Namespace) Authorize(authorization, path string, oneOf Claims) error {
 }
 
 // AuthorizeKey is Authorize for the whole namespace and somebody who shows a key itself, as people do
-// in a browser. It tells by its time nothing of the key.
+// in a browser.
 func (n *Namespace) AuthorizeKey(name, presented string, oneOf Claims) error {
 	if !n.b.secured() {
 		return nil
 	}
-	for _, r := range n.b.cfg.Keys {
-		isKey := sas.SameKey(presented, r.PrimaryKey) || sas.SameKey(presented, r.SecondaryKey)
-		if strings.EqualFold(r.KeyName, name) && isKey {
-			return grant{claims: r.claims()}.allows(oneOf, "", nil)
-		}
+	r := n.b.ruleOf(name, presented)
+	if r == nil {
+		return sas.ErrInvalidKey
 	}
-	return sas.ErrInvalidKey
+	return grant{claims: r.claims()}.allows(oneOf, "", nil)
 }
 
 // allows returns why what was proven at path does not do; err is why nothing was.
