@@ -56,11 +56,11 @@ func (c *conn) putToken(req *request) response {
 	token := req.text()
 	ns := c.access.namespaceBy(token)
 	var proven grant
-	if c.b.secured() {
+	if c.b.Secured() {
 		var err error
 		kind, _ := req.property("type")
 		if proven, err = ns.keys.prove(token, strings.EqualFold(kind, tokenSAS) || isSAS(token), a.String()); err != nil {
-			return response{status: statusUnauthorized, condition: condAuthFailed, description: err.Error()}
+			return refused(&amqp.Error{Condition: condAuthFailed, Description: err.Error()})
 		}
 		c.peer.Admit() // whether or not there is what the token is for
 	}
@@ -69,7 +69,7 @@ func (c *conn) putToken(req *request) response {
 			return refused(c.unknown(err, audience))
 		}
 	}
-	if c.b.secured() {
+	if c.b.Secured() {
 		if err := c.access.put(a.String(), proven); err != nil {
 			return refused(err)
 		}

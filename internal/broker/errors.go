@@ -48,57 +48,49 @@ const (
 // the service's where they are known, because people search for them.
 var failures = []struct {
 	err       error
-	status    int32
 	condition amqp.Symbol
 	text      string
 }{
-	{queue.ErrLockLost, statusGone, condLockLost,
+	{queue.ErrLockLost, condLockLost,
 		"The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue."},
-	{queue.ErrMessageNotFound, statusNotFound, condMessageNotFound,
+	{queue.ErrMessageNotFound, condMessageNotFound,
 		"Failed to lock one or more specified messages. Either the message is already locked or does not exist."},
-	{queue.ErrSessionLockLost, statusGone, condSessionLockLost,
+	{queue.ErrSessionLockLost, condSessionLockLost,
 		"The session lock has expired on the MessageSession. Accept a new MessageSession. "},
-	{queue.ErrSessionRequired, statusBadRequest, amqp.ErrCondNotAllowed,
+	{queue.ErrSessionRequired, amqp.ErrCondNotAllowed,
 		"The SessionId was not set on a message, and it cannot be sent to the entity. " +
 			"Entities that have session support enabled can only receive messages that have the SessionId set to a valid value."},
-	{queue.ErrDistinctKeys, statusBadRequest, amqp.ErrCondNotAllowed,
+	{queue.ErrDistinctKeys, amqp.ErrCondNotAllowed,
 		"Batching brokered messages with distinct SessionId or PartitionKey is not supported for an entity with partitioning enabled."},
-	{queue.ErrDistinctIDs, statusBadRequest, amqp.ErrCondNotAllowed,
+	{queue.ErrDistinctIDs, amqp.ErrCondNotAllowed,
 		"Batching brokered messages with distinct SessionId, PartitionKey, or MessageId  is not supported for an entity with " +
 			"partitioning and duplicate detection enabled."}, // two blanks, as the service has it
-	{queue.ErrLockedBySession, statusBadRequest, amqp.ErrCondNotAllowed,
+	{queue.ErrLockedBySession, amqp.ErrCondNotAllowed,
 		"A message of a session is locked as long as its session is. Renew the lock of the session."},
-	{queue.ErrNotSessionful, statusBadRequest, amqp.ErrCondNotAllowed,
+	{queue.ErrNotSessionful, amqp.ErrCondNotAllowed,
 		"The operation needs an entity that requires sessions."},
-	{queue.ErrFull, statusForbidden, amqp.ErrCondResourceLimitExceeded,
+	{queue.ErrFull, amqp.ErrCondResourceLimitExceeded,
 		"The maximum entity size has been reached or exceeded."},
-	{queue.ErrNoRoom, statusForbidden, amqp.ErrCondResourceLimitExceeded,
+	{queue.ErrNoRoom, amqp.ErrCondResourceLimitExceeded,
 		"The maximum size has been reached or exceeded: the disk of the broker is full."},
-	{queue.ErrNotStored, statusServerBusy, condServerBusy,
+	{queue.ErrNotStored, condServerBusy,
 		"The server is busy: the broker cannot write to its disk."},
-	{queue.ErrPropertiesTooLarge, statusForbidden, amqp.ErrCondResourceLimitExceeded,
+	{queue.ErrPropertiesTooLarge, amqp.ErrCondResourceLimitExceeded,
 		"The properties to modify would make the message's properties too large."},
-	{queue.ErrDeadLetterQueue, statusBadRequest, amqp.ErrCondNotAllowed,
+	{queue.ErrDeadLetterQueue, amqp.ErrCondNotAllowed,
 		"The operation is not possible on a dead-letter queue."},
-	{queue.ErrClosed, statusNotFound, amqp.ErrCondNotFound,
+	{queue.ErrClosed, amqp.ErrCondNotFound,
 		"The messaging entity has been deleted."},
 }
 
-// wireError returns how err looks in a disposition, and the status it has in a
-// response.
-func wireError(err error) (*amqp.Error, int32) {
+// refusalOf returns how an error of a queue looks on the wire.
+func refusalOf(err error) *amqp.Error {
 	for _, f := range failures {
 		if errors.Is(err, f.err) {
-			return &amqp.Error{Condition: f.condition, Description: f.text}, f.status
+			return &amqp.Error{Condition: f.condition, Description: f.text}
 		}
 	}
-	return &amqp.Error{Condition: amqp.ErrCondInternalError, Description: err.Error()}, statusInternal
-}
-
-// refusalOf is wireError for a disposition.
-func refusalOf(err error) *amqp.Error {
-	refusal, _ := wireError(err)
-	return refusal
+	return &amqp.Error{Condition: amqp.ErrCondInternalError, Description: err.Error()}
 }
 
 // refused answers a request with what a link would be refused with.

@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"fmt"
 	"time"
 
 	"overdue/internal/amqp"
@@ -29,13 +28,11 @@ func (m management) batchDelete(_ *Entity, q *queue.Queue, a *arguments) respons
 	}
 	switch {
 	case a.err != nil:
-		return invalid(a.err)
+		return refused(a.err)
 	case count < 1 || count > maxBatchDelete:
-		return response{status: statusBadRequest, condition: condOutOfRange,
-			description: fmt.Sprintf("The argument 'message-count' has to be between 1 and %d.", maxBatchDelete)}
+		return refused(amqp.Errorf(condOutOfRange, "The argument 'message-count' has to be between 1 and %d.", maxBatchDelete))
 	case q.Config().Partitioned:
-		return response{status: statusBadRequest, condition: amqp.ErrCondNotAllowed,
-			description: "It is not possible to delete messages in batches from a partitioned entity."}
+		return refused(amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to delete messages in batches from a partitioned entity."))
 	}
 	deleted, err := q.DeleteBatch(int(count), before, session)
 	switch {

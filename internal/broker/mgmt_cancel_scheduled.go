@@ -17,7 +17,7 @@ import (
 func (m management) cancelScheduled(e *Entity, q *queue.Queue, a *arguments) response {
 	numbers := a.sequenceNumbers(math.MaxInt)
 	if a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
 	if a.txn != nil {
 		if refusal := m.txns.cancelScheduled(a.txn.TxnID, e, q, numbers); refusal != nil {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"sync"
 
+	"overdue/internal/amqp"
 	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
@@ -22,10 +23,9 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 	session, ofSession := a.session(false)
 	switch {
 	case a.err != nil:
-		return invalid(a.err)
+		return refused(a.err)
 	case count <= 0 || count > math.MaxInt32:
-		return response{status: statusBadRequest, condition: condOutOfRange,
-			description: "The argument 'message-count' has to be positive."}
+		return refused(amqp.Errorf(condOutOfRange, "The argument 'message-count' has to be positive."))
 	case ofSession && !q.Config().RequiresSession:
 		return failure(queue.ErrNotSessionful)
 	}

@@ -4,7 +4,6 @@ package broker
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"overdue/internal/amqp"
@@ -34,15 +33,14 @@ func (m management) receiveDeferred(e *Entity, q *queue.Queue, a *arguments) res
 		a.fail("The argument 'receiver-settle-mode' is neither 0 nor 1.")
 	}
 	if a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
 	if a.txn != nil && settleMode == 0 {
 		return refused(errOutside("com.microsoft:receive-by-sequence-number"))
 	}
 	if q.Config().Partitioned && slices.ContainsFunc(numbers, func(n int64) bool { return n>>48 != numbers[0]>>48 }) {
 		// The service refuses, too; its words are not known.
-		return response{status: statusBadRequest, condition: amqp.ErrCondNotAllowed,
-			description: "The sequence numbers are of more than one partition."}
+		return refused(amqp.Errorf(amqp.ErrCondNotAllowed, "The sequence numbers are of more than one partition."))
 	}
 	mode := queue.PeekLock
 	if settleMode == 0 {
@@ -54,8 +52,7 @@ func (m management) receiveDeferred(e *Entity, q *queue.Queue, a *arguments) res
 	// Before anything is removed; a message does not grow meanwhile by more than
 	// the properties that settlements can set.
 	if size := q.ContentSize(numbers...) + len(numbers)*message.PerMessage; size > maxDeferredBytes {
-		return response{status: statusForbidden, condition: amqp.ErrCondLinkMessageSizeExceeded,
-			description: fmt.Sprintf("The messages have %d bytes, %d is the most for one request.", size, maxDeferredBytes)}
+		return refused(amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The messages have %d bytes, %d is the most for one request.", size, maxDeferredBytes))
 	}
 	var ds []queue.Delivery
 	var err error

@@ -12,7 +12,7 @@ import (
 func (m management) renewLock(_ *Entity, q *queue.Queue, a *arguments) response {
 	tokens := a.lockTokens()
 	if a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
 	until, err := q.RenewLocks(tokens)
 	if err != nil {

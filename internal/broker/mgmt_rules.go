@@ -59,7 +59,7 @@ func (m management) addRule(e *Entity, _ *queue.Queue, a *arguments) response {
 		}
 	})
 	if a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
 	switch _, err := m.ns.CreateRule(topic, subscription, cfg); {
 	case errors.Is(err, ErrEntityExists):
@@ -79,7 +79,7 @@ func (m management) removeRule(e *Entity, _ *queue.Queue, a *arguments) response
 	var name string
 	a.read("rule-name", true, func(r *amqp.Reader) { name = r.String() })
 	if a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
 	switch err := m.ns.DeleteRule(topic, subscription, name); {
 	case errors.Is(err, ErrEntityNotFound):
@@ -99,10 +99,9 @@ func (m management) enumerateRules(e *Entity, _ *queue.Queue, a *arguments) resp
 	top, skip := a.integer("top", true), a.integer("skip", false)
 	switch {
 	case a.err != nil:
-		return invalid(a.err)
+		return refused(a.err)
 	case top <= 0 || top > math.MaxInt32 || skip < 0 || skip > math.MaxInt32:
-		return response{status: statusBadRequest, condition: condOutOfRange,
-			description: "The argument 'top' has to be positive, and 'skip' not negative."}
+		return refused(amqp.Errorf(condOutOfRange, "The argument 'top' has to be positive, and 'skip' not negative."))
 	}
 	rules := e.rules.now()
 	rules = rules[min(int(skip), len(rules)):]
@@ -121,18 +120,18 @@ func (m management) enumerateRules(e *Entity, _ *queue.Queue, a *arguments) resp
 
 // ruleFailure says how an error of the namespace looks in a response.
 func ruleFailure(err error) response {
-	status, condition := statusInternal, amqp.ErrCondInternalError
+	condition := amqp.ErrCondInternalError
 	switch {
 	case errors.Is(err, queue.ErrNoRoom), errors.Is(err, queue.ErrNotStored):
-		return refused(refusalOf(err))
+		return failure(err)
 	case errors.Is(err, ErrEntityNotFound), errors.Is(err, ErrClosed):
-		status, condition = statusNotFound, amqp.ErrCondNotFound
+		condition = amqp.ErrCondNotFound
 	case errors.Is(err, ErrInvalidConfig):
-		status, condition = statusBadRequest, condArgumentError
+		condition = condArgumentError
 	case errors.Is(err, ErrTooManyEntities):
-		status, condition = statusForbidden, amqp.ErrCondResourceLimitExceeded
+		condition = amqp.ErrCondResourceLimitExceeded
 	}
-	return response{status: status, condition: condition, description: strings.TrimPrefix(err.Error(), "broker: ")}
+	return refused(&amqp.Error{Condition: condition, Description: strings.TrimPrefix(err.Error(), "broker: ")})
 }
 
 // readRule reads a rule into cfg. It reports false for what has no meaning.

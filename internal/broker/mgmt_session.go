@@ -25,7 +25,7 @@ func (a *arguments) session(required bool) (id string, given bool) {
 func (m management) renewSessionLock(_ *Entity, q *queue.Queue, a *arguments) response {
 	id, _ := a.session(true)
 	if a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
 	until, err := q.Sessions().RenewLock(id)
 	if err != nil {
@@ -42,7 +42,7 @@ func (m management) renewSessionLock(_ *Entity, q *queue.Queue, a *arguments) re
 func (m management) sessionState(_ *Entity, q *queue.Queue, a *arguments) response {
 	id, _ := a.session(true)
 	if a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
 	state, err := q.Sessions().State(id)
 	if err != nil {
@@ -67,7 +67,7 @@ func (m management) setSessionState(e *Entity, q *queue.Queue, a *arguments) res
 		state = bytes.Clone(r.Binary()) // the queue keeps it, the request goes
 	})
 	if a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
 	if most := e.MaxMessageSize(); uint64(len(state)) > most { // the bound of the service: see its quotas
 		return refused(amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The session state has %d bytes, %d is the most.", len(state), most))
@@ -100,10 +100,9 @@ func (m management) sessions(_ *Entity, q *queue.Queue, a *arguments) response {
 	top := a.integer("top", true)
 	switch {
 	case a.err != nil:
-		return invalid(a.err)
+		return refused(a.err)
 	case top <= 0 || skip < 0 || skip > math.MaxInt32:
-		return response{status: statusBadRequest, condition: condOutOfRange,
-			description: "The argument 'top' has to be positive, and 'skip' not negative."}
+		return refused(amqp.Errorf(condOutOfRange, "The argument 'top' has to be positive, and 'skip' not negative."))
 	case !q.Config().RequiresSession:
 		return failure(queue.ErrNotSessionful)
 	}

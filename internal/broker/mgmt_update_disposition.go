@@ -55,7 +55,7 @@ func (m management) updateDisposition(e *Entity, q *queue.Queue, a *arguments) r
 		how.Properties, refusal = properties(set)
 	}
 	if a.err = cmp.Or(a.err, refusal); a.err != nil {
-		return invalid(a.err)
+		return refused(a.err)
 	}
 	if a.txn != nil {
 		if refusal := m.txns.settle(a.txn.TxnID, e, q, how, tokens, nil, nil); refusal != nil {

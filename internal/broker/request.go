@@ -19,9 +19,6 @@ type request struct {
 	txn       *amqp.TransactionalState
 }
 
-// Places in the properties section.
-const fieldReplyTo = 4
-
 // readRequest reads what every request has. The error is for requests that
 // cannot be answered.
 func readRequest(payload []byte) (*request, *amqp.Error) {
@@ -30,10 +27,10 @@ func readRequest(payload []byte) (*request, *amqp.Error) {
 		return nil, message.Malformed(err)
 	}
 	req := &request{message: m}
-	if r, ok := amqp.ListField(m.Properties, message.FieldMessageID); ok {
+	if r, ok := amqp.ListField(m.Properties, amqp.PropertyMessageID); ok {
 		req.messageID = r.Raw()
 	}
-	if r, ok := amqp.ListField(m.Properties, fieldReplyTo); ok {
+	if r, ok := amqp.ListField(m.Properties, amqp.PropertyReplyTo); ok {
 		req.replyTo = r.String()
 		if r.Err() != nil {
 			return nil, message.Malformed(r.Err())
@@ -191,18 +188,10 @@ func noContent() response {
 }
 
 // failure answers with an error of a queue.
-func failure(err error) response {
-	e, status := wireError(err)
-	return response{status: status, condition: e.Condition, description: e.Description}
-}
+func failure(err error) response { return refused(refusalOf(err)) }
 
 func badRequest(description string) response {
-	return response{status: statusBadRequest, condition: condArgumentError, description: description}
-}
-
-// invalid answers with what is wrong with the arguments.
-func invalid(e *amqp.Error) response {
-	return response{status: statusBadRequest, condition: e.Condition, description: e.Description}
+	return refused(amqp.Errorf(condArgumentError, "%s", description))
 }
 
 // unsupported answers a request for an operation that does not exist here.
@@ -213,6 +202,5 @@ func unsupported(operation string) response {
 	if !utf8.ValidString(operation) {
 		operation = "?"
 	}
-	e := amqp.Errorf(amqp.ErrCondNotImplemented, "The operation '%.128s' is not supported.", operation)
-	return response{status: statusNotImplemented, condition: e.Condition, description: e.Description}
+	return refused(amqp.Errorf(amqp.ErrCondNotImplemented, "The operation '%.128s' is not supported.", operation))
 }

@@ -34,7 +34,7 @@ func newRequests(c *conn, l *server.SinkLink, node address.Address, credit uint3
 	l.Reply.Credit, l.Reply.SettleNow = credit, true
 	return &requests{conn: c, link: l, node: node.Folded(), answer: func(req *request) response {
 		if e := rights.AmbiguousRequest(&req.message); e != nil {
-			return invalid(e)
+			return refused(e)
 		}
 		return answer(req)
 	}}
