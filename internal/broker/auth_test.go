@@ -339,15 +339,15 @@ func TestAKeyItselfIsShownByPeople(t *testing.T) {
 	n := ns.Broker.Default()
 	for _, test := range []struct {
 		name, key string
-		claims    broker.Claims
+		claims    sas.Rights
 		want      error
 	}{
-		{"Reader", "one", broker.ClaimListen, nil},
-		{"reader", "two", broker.ClaimListen, nil},
-		{"reader", "one", broker.ClaimManage, broker.ErrClaimMissing},
-		{"reader", "three", broker.ClaimListen, sas.ErrInvalidKey},
-		{"reader", "", broker.ClaimListen, sas.ErrInvalidKey},
-		{"nobody", "one", broker.ClaimListen, sas.ErrInvalidKey},
+		{"Reader", "one", sas.Listen, nil},
+		{"reader", "two", sas.Listen, nil},
+		{"reader", "one", sas.Manage, broker.ErrClaimMissing},
+		{"reader", "three", sas.Listen, sas.ErrInvalidKey},
+		{"reader", "", sas.Listen, sas.ErrInvalidKey},
+		{"nobody", "one", sas.Listen, sas.ErrInvalidKey},
 	} {
 		if err := n.AuthorizeKey(test.name, test.key, test.claims); !errors.Is(err, test.want) {
 			t.Errorf("AuthorizeKey(%q, %q, %v) = %v, want %v", test.name, test.key, test.claims, err, test.want)
@@ -361,10 +361,10 @@ func TestAKeyThatWasReplacedOpensNothingToPeople(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := ns.Broker.Default()
-	if err := n.AuthorizeKey(keyName, keyText, broker.ClaimManage); !errors.Is(err, sas.ErrInvalidKey) {
+	if err := n.AuthorizeKey(keyName, keyText, sas.Manage); !errors.Is(err, sas.ErrInvalidKey) {
 		t.Errorf("AuthorizeKey with the former key = %v, want %v", err, sas.ErrInvalidKey)
 	}
-	if err := n.AuthorizeKey(keyName, "new", broker.ClaimManage); err != nil {
+	if err := n.AuthorizeKey(keyName, "new", sas.Manage); err != nil {
 		t.Errorf("AuthorizeKey with the new key = %v, want nil", err)
 	}
 }

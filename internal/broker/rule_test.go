@@ -54,8 +54,8 @@ func TestCorrelationComparesByTypeAndCase(t *testing.T) {
 	properties, err := amqp.AppendValue(nil, amqp.Map{
 		{Key: "s", Value: "Text"}, {Key: "i", Value: int32(5)}, {Key: "u", Value: uint64(1 << 63)}, {Key: "f", Value: 5.0}, {Key: "b", Value: true},
 		{Key: "id", Value: amqp.UUID{1}}, {Key: "at", Value: amqp.Timestamp(1000)}, {Key: "nil", Value: nil}, {Key: "sym", Value: amqp.Symbol("x")},
-		{Key: "char", Value: amqp.Char('c')}, {Key: "bin", Value: []byte("x")}, {Key: "span", Value: amqp.Described{Descriptor: message.TypeTimeSpan, Value: int64(10_000_000)}},
-		{Key: "off", Value: amqp.Described{Descriptor: message.TypeOffset, Value: int64(amqp.EpochTicks + 10_000_000)}},
+		{Key: "char", Value: amqp.Char('c')}, {Key: "bin", Value: []byte("x")}, {Key: "span", Value: amqp.Described{Descriptor: amqp.TypeTimeSpan, Value: int64(10_000_000)}},
+		{Key: "off", Value: amqp.Described{Descriptor: amqp.TypeDateTimeOffset, Value: int64(amqp.EpochTicks + 10_000_000)}},
 		{Key: "d128", Value: amqp.Decimal128{0: 0x0c, 1: 0x3e, 15: 125}}, {Key: "d32", Value: amqp.Decimal32{0: 0x32, 3: 125}},
 		{Key: "uri", Value: amqp.Described{Descriptor: message.TypeURI, Value: "http://x"}}, {Key: "odd", Value: amqp.Described{Descriptor: uint64(1), Value: int64(1)}},
 	})
@@ -148,8 +148,8 @@ func TestRulesComeAndGoAsDescribedLists(t *testing.T) {
 		{Key: "z", Value: int64(1)}, {Key: "a", Value: int32(1)}, {Key: "d", Value: amqp.Decimal128{0: 0x0c, 1: 0x3e, 15: 125}},
 		{Key: "d64", Value: amqp.Decimal64{0: 0x31, 1: 0xa0, 7: 125}}, {Key: "d32", Value: amqp.Decimal32{0: 0x32, 3: 125}},
 		{Key: "c", Value: amqp.Char('c')}, {Key: "t", Value: amqp.Timestamp(7)}, {Key: "g", Value: amqp.UUID{1}},
-		{Key: "s", Value: amqp.Symbol("x")}, {Key: "span", Value: amqp.Described{Descriptor: message.TypeTimeSpan, Value: int64(7)}},
-		{Key: "o", Value: amqp.Described{Descriptor: message.TypeOffset, Value: int64(amqp.EpochTicks + 7)}},
+		{Key: "s", Value: amqp.Symbol("x")}, {Key: "span", Value: amqp.Described{Descriptor: amqp.TypeTimeSpan, Value: int64(7)}},
+		{Key: "o", Value: amqp.Described{Descriptor: amqp.TypeDateTimeOffset, Value: int64(amqp.EpochTicks + 7)}},
 		{Key: "u", Value: amqp.Described{Descriptor: message.TypeURI, Value: "http://x"}}, {Key: "b", Value: []byte("x")},
 		{Key: "f", Value: float32(0.5)}, {Key: "n", Value: nil}, {Key: "u8", Value: uint8(1)},
 	}

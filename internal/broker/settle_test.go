@@ -8,7 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"overdue/internal/amqp"
-	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 )
 
@@ -16,7 +15,7 @@ import (
 var everyKind = amqp.Map{
 	{Key: "DeadLetterReason", Value: int64(1)},
 	{Key: "symbol", Value: amqp.Symbol("s")},
-	{Key: "span", Value: amqp.Described{Descriptor: message.TypeTimeSpan, Value: int64(1)}},
+	{Key: "span", Value: amqp.Described{Descriptor: amqp.TypeTimeSpan, Value: int64(1)}},
 	{Key: "list", Value: amqp.List{"a", amqp.Map{{Key: "b", Value: []byte("c")}}}},
 	{Key: "array", Value: amqp.Array{int32(1)}},
 	{Key: "null"},

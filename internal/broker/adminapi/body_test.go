@@ -158,8 +158,8 @@ func TestTypesOfPropertiesAreThoseOfAMQP(t *testing.T) {
 		{amqp.Decimal32{0: 0x32, 3: 125}, "decimal", "12.5", amqp.Decimal128{0: 0x0c, 1: 0x3e, 15: 125}},
 		{amqp.UUID{15: 1}, "guid", "00000000-0000-0000-0000-000000000001", nil},
 		{amqp.Timestamp(1500), "dateTime", "1970-01-01T00:00:01.5Z", time.UnixMilli(1500).UTC()},
-		{described(message.TypeOffset, int64(amqp.EpochTicks+1)), "dateTime", "1970-01-01T00:00:00.0000001Z", time.Unix(0, 100).UTC()},
-		{described(message.TypeTimeSpan, int64(10_000_000)), "duration", "PT1S", time.Second},
+		{described(amqp.TypeDateTimeOffset, int64(amqp.EpochTicks+1)), "dateTime", "1970-01-01T00:00:00.0000001Z", time.Unix(0, 100).UTC()},
+		{described(amqp.TypeTimeSpan, int64(10_000_000)), "duration", "PT1S", time.Second},
 		{described(message.TypeURI, "http://x"), "anyURI", "http://x", nil}, {[]byte("x"), "base64Binary", "eA==", nil},
 	} {
 		filter := broker.Filter{Correlation: &broker.CorrelationFilter{Properties: broker.Values{{Key: "k", Value: c.value}}}}

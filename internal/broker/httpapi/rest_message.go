@@ -8,12 +8,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"strconv"
 	"time"
 
 	"overdue/internal/amqp"
+	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/rest"
 )
@@ -31,12 +33,6 @@ type property struct {
 	value any // as rest.AddProperty takes it
 }
 
-// The application properties with the reason of dead-lettering.
-const (
-	propertyReason      = "DeadLetterReason"
-	propertyDescription = "DeadLetterErrorDescription"
-)
-
 // show reads a message for somebody who receives it over HTTP. It fails only for
 // what the broker has not let in.
 func show(v *queue.View) (*shown, error) {
@@ -51,9 +47,9 @@ func show(v *queue.View) (*shown, error) {
 	s := &shown{
 		broker: rest.BrokerProperties{
 			ContentType: string(p.ContentType), CorrelationID: textOf(p.CorrelationID), Label: deref(p.Subject), MessageID: v.MessageID,
-			PartitionKey: cmp.Or(annotation(m.MessageAnnotations, annotationPartitionKey), v.SessionID), ReplyTo: deref(p.ReplyTo), ReplyToSessionID: deref(p.ReplyToGroupID),
+			PartitionKey: cmp.Or(annotation(m.MessageAnnotations, message.AnnPartitionKey), v.SessionID), ReplyTo: deref(p.ReplyTo), ReplyToSessionID: deref(p.ReplyToGroupID),
 			ScheduledEnqueueTime: v.ScheduledEnqueueTime, SessionID: v.SessionID, TimeToLive: v.TTL, To: deref(p.To),
-			ViaPartitionKey: annotation(m.MessageAnnotations, annotationViaPartitionKey),
+			ViaPartitionKey: annotation(m.MessageAnnotations, message.AnnViaPartitionKey),
 		},
 		stamps: rest.Stamps{
 			DeadLetterSource: v.DeadLetterSource, DeliveryCount: v.DeliveryCount + 1, EnqueuedSequenceNumber: v.EnqueuedSequenceNumber,
@@ -106,10 +102,10 @@ func customOf(raw amqp.Raw, v *queue.View) ([]property, error) {
 		all = append(all, property{p.Key, propertyOf(p.Value)})
 	}
 	if v.DeadLetterReason != "" {
-		all = append(all, property{propertyReason, v.DeadLetterReason})
+		all = append(all, property{message.PropDeadLetterReason, v.DeadLetterReason})
 	}
 	if v.DeadLetterErrorDescription != "" {
-		all = append(all, property{propertyDescription, v.DeadLetterErrorDescription})
+		all = append(all, property{message.PropDeadLetterDescription, v.DeadLetterErrorDescription})
 	}
 	return all, nil
 }
@@ -255,24 +251,8 @@ func appendJSON(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case nil:
 		return append(dst, "null"...)
-	case bool:
-		return strconv.AppendBool(dst, v)
-	case uint8:
-		return strconv.AppendUint(dst, uint64(v), 10)
-	case uint16:
-		return strconv.AppendUint(dst, uint64(v), 10)
-	case uint32:
-		return strconv.AppendUint(dst, uint64(v), 10)
-	case uint64:
-		return strconv.AppendUint(dst, v, 10)
-	case int8:
-		return strconv.AppendInt(dst, int64(v), 10)
-	case int16:
-		return strconv.AppendInt(dst, int64(v), 10)
-	case int32:
-		return strconv.AppendInt(dst, int64(v), 10)
-	case int64:
-		return strconv.AppendInt(dst, v, 10)
+	case bool, uint8, uint16, uint32, uint64, int8, int16, int32, int64:
+		return fmt.Append(dst, v)
 	case float32:
 		return appendJSONFloat(dst, float64(v), 32)
 	case float64:

@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
+	"overdue/internal/broker/message"
 	"overdue/internal/servicebus/rest"
 )
 
@@ -125,13 +126,6 @@ func Encode(m *rest.Message) ([]byte, error) {
 	return amqp.AppendData(out, m.Body), nil
 }
 
-// The annotations that a sender sets.
-const (
-	annotationPartitionKey    = "x-opt-partition-key"
-	annotationViaPartitionKey = "x-opt-via-partition-key"
-	annotationScheduled       = "x-opt-scheduled-enqueue-time"
-)
-
 func appendAnnotations(out []byte, b *rest.BrokerProperties) []byte {
 	if b.PartitionKey == "" && b.ViaPartitionKey == "" && b.ScheduledEnqueueTime.IsZero() {
 		return out
@@ -141,14 +135,14 @@ func appendAnnotations(out []byte, b *rest.BrokerProperties) []byte {
 	for _, key := range []struct {
 		name  amqp.Symbol
 		value string
-	}{{annotationPartitionKey, b.PartitionKey}, {annotationViaPartitionKey, b.ViaPartitionKey}} {
+	}{{message.AnnPartitionKey, b.PartitionKey}, {message.AnnViaPartitionKey, b.ViaPartitionKey}} {
 		if key.value != "" {
 			out = amqp.AppendString(amqp.AppendSymbol(out, key.name), key.value)
 			pairs++
 		}
 	}
 	if !b.ScheduledEnqueueTime.IsZero() {
-		out = amqp.AppendTimestamp(amqp.AppendSymbol(out, annotationScheduled), amqp.TimestampOf(b.ScheduledEnqueueTime))
+		out = amqp.AppendTimestamp(amqp.AppendSymbol(out, message.AnnScheduledEnqueueTime), amqp.TimestampOf(b.ScheduledEnqueueTime))
 		pairs++
 	}
 	return amqp.EndMap(out, start, pairs)

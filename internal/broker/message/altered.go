@@ -69,7 +69,7 @@ func (a *Altered) SetSys(p filter.SysProperty, v filter.Value) error {
 	if len(v.Text()) > MaxIDLength {
 		switch p {
 		case filter.MessageID, filter.SessionID, filter.PartitionKey, filter.ViaPartitionKey:
-			return errTooLong{p.String()}
+			return errTooLong(p.String())
 		}
 	}
 	if a.sys == nil {

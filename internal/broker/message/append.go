@@ -49,10 +49,6 @@ func ownAnnotation(name []byte) bool {
 	return false
 }
 
-// fieldAbsoluteExpiryTime is the place of absolute-expiry-time in the
-// properties section (AMQP part 3 section 2.4).
-const fieldAbsoluteExpiryTime = 8
-
 // An Overlay says how a stored message is shown.
 type Overlay struct {
 	Lock     queue.LockToken // zero: not locked by this delivery
@@ -186,20 +182,20 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 	if base != nil {
 		r := amqp.NewReader(base)
 		fields, n = r.List()
-		_, has := amqp.ListField(base, FieldMessageID)
+		_, has := amqp.ListField(base, amqp.PropertyMessageID)
 		noID = !has
 	}
 	count := n
 	name, end := noID && v.MessageID != "", ttl > 0 && !v.ExpiresAt.IsZero()
-	_, made := amqp.ListField(base, fieldCreationTime)
+	_, made := amqp.ListField(base, amqp.PropertyCreationTime)
 	made = made || ttl >= amqp.MaxTTL // else nobody could tell how long it lives
 	switch {
 	case end:
-		if count = max(n, fieldAbsoluteExpiryTime+1); made {
-			count = max(n, fieldCreationTime+1)
+		if count = max(n, amqp.PropertyAbsoluteExpiryTime+1); made {
+			count = max(n, amqp.PropertyCreationTime+1)
 		}
 	case name:
-		count = max(n, FieldMessageID+1)
+		count = max(n, amqp.PropertyMessageID+1)
 	default:
 		return appendSection(dst, amqp.CodeProperties, base)
 	}
@@ -211,11 +207,11 @@ func appendProperties(dst []byte, base amqp.Raw, v *queue.View, ttl time.Duratio
 			field = fields.Raw()
 		}
 		switch {
-		case i == FieldMessageID && name:
+		case i == amqp.PropertyMessageID && name:
 			dst = amqp.AppendString(dst, v.MessageID)
-		case i == fieldAbsoluteExpiryTime && end:
+		case i == amqp.PropertyAbsoluteExpiryTime && end:
 			dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.ExpiresAt))
-		case i == fieldCreationTime && end && made:
+		case i == amqp.PropertyCreationTime && end && made:
 			dst = amqp.AppendTimestamp(dst, amqp.TimestampOf(v.ExpiresAt)-amqp.Timestamp(ttl.Milliseconds()))
 		default:
 			dst = amqp.AppendRaw(dst, field)

@@ -71,14 +71,14 @@ func Read(encoded []byte) (queue.Message, *amqp.Error) {
 		return queue.Message{}, Malformed(err)
 	}
 	out := queue.Message{Body: encoded, TTL: life}
-	if out.MessageID, err = nameField(m.Properties, FieldMessageID, "message-id"); err == nil {
-		out.SessionID, err = nameField(m.Properties, fieldGroupID, "group-id")
-		_, out.HasSession = amqp.ListField(m.Properties, fieldGroupID)
+	if out.MessageID, err = nameField(m.Properties, amqp.PropertyMessageID, "message-id"); err == nil {
+		out.SessionID, err = nameField(m.Properties, amqp.PropertyGroupID, "group-id")
+		_, out.HasSession = amqp.ListField(m.Properties, amqp.PropertyGroupID)
 	}
 	if err != nil {
 		return queue.Message{}, refusal(err)
 	}
-	if _, named := amqp.ListField(m.Properties, FieldMessageID); !named {
+	if _, named := amqp.ListField(m.Properties, amqp.PropertyMessageID); !named {
 		out.MessageID = NewID()
 	}
 	rebuild := false
@@ -119,7 +119,7 @@ func checkNamed(raw amqp.Raw) error {
 		before := pairs.Len()
 		pairs.Check()
 		if n := before - pairs.Len(); n > MaxPropertySize && pairs.Err() == nil {
-			return errPropertyTooLarge{string(name), n}
+			return outOfBounds(fmt.Sprintf("The property '%.128s' has %d bytes, %d is the most.", name, n, MaxPropertySize))
 		}
 	}
 	return Whole(&r, &pairs)
@@ -163,13 +163,6 @@ func readName(pairs *amqp.Reader) []byte {
 	return nil
 }
 
-// Places in the properties section.
-const (
-	FieldMessageID    = 0
-	fieldCreationTime = 9
-	fieldGroupID      = 10
-)
-
 // NewID names a message that its sender did not, as the service does; the
 // JavaScript SDK cannot settle one without a name. It is shown on delivery, and
 // the sender's bytes stay as they are.
@@ -201,7 +194,7 @@ func nameField(properties amqp.Raw, field int, name string) (string, error) {
 		r.Fail(fmt.Errorf("%w: %s is no string, ulong, uuid or binary", amqp.ErrMalformed, name))
 	}
 	if r.Err() == nil && len(text) > MaxIDLength && utf8.RuneCountInString(text) > MaxIDLength {
-		return "", errTooLong{name}
+		return "", errTooLong(name)
 	}
 	return text, r.Err()
 }
@@ -233,7 +226,7 @@ func ingestAnnotations(raw amqp.Raw, out *queue.Message) (amqp.Raw, error) {
 			other = other || !value.IsString()
 			key := value.Text()
 			if utf8.RuneCountInString(key) > MaxIDLength {
-				return nil, errTooLong{string(name)}
+				return nil, errTooLong(string(name))
 			}
 			if string(name) == AnnPartitionKey {
 				out.PartitionKey = key
@@ -296,36 +289,24 @@ func keptAnnotations(raw amqp.Raw) amqp.Raw {
 	return amqp.EndMap(out, start, kept)
 }
 
-// errTooLong is an identifier above the limit of the service.
-type errTooLong struct{ name string }
+// outOfBounds is what a sender hears of a message that is larger in a part than the service allows.
+type outOfBounds string
 
-func (e errTooLong) Error() string {
-	return fmt.Sprintf("The %s is longer than %d characters.", e.name, MaxIDLength)
-}
+func (e outOfBounds) Error() string { return string(e) }
 
-// errPropertyTooLarge is an application property above the limit of the service.
-type errPropertyTooLarge struct {
-	name string
-	size int
-}
-
-func (e errPropertyTooLarge) Error() string {
-	return fmt.Sprintf("The property '%.128s' has %d bytes, %d is the most.", e.name, e.size, MaxPropertySize)
+// errTooLong is for an identifier.
+func errTooLong(name string) error {
+	return outOfBounds(fmt.Sprintf("The %s is longer than %d characters.", name, MaxIDLength))
 }
 
 // TooLong is the error for an identifier above the limit of the service.
-func TooLong(name string) *amqp.Error {
-	return amqp.Errorf(amqp.ErrCondNotAllowed, "%v", errTooLong{name})
-}
+func TooLong(name string) *amqp.Error { return refusal(errTooLong(name)) }
 
 // refusal is the error that a sender gets for err, found in its message. Not-allowed is
 // final in every SDK: sending the same bytes again would not help.
 func refusal(err error) *amqp.Error {
-	if tooLong := (errTooLong{}); errors.As(err, &tooLong) {
-		return amqp.Errorf(amqp.ErrCondNotAllowed, "%v", tooLong)
-	}
-	if tooLarge := (errPropertyTooLarge{}); errors.As(err, &tooLarge) {
-		return amqp.Errorf(amqp.ErrCondNotAllowed, "%v", tooLarge)
+	if bound, is := errors.AsType[outOfBounds](err); is {
+		return amqp.Errorf(amqp.ErrCondNotAllowed, "%v", bound)
 	}
 	return Malformed(err)
 }

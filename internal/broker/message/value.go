@@ -11,12 +11,8 @@ import (
 	"overdue/internal/broker/filter"
 )
 
-// Types of .NET that AMQP does not have. They travel as described values.
-const (
-	TypeTimeSpan             = amqp.TypeTimeSpan
-	TypeOffset               = amqp.TypeDateTimeOffset
-	TypeURI      amqp.Symbol = "com.microsoft:uri" // string
-)
+// TypeURI is a type of .NET that AMQP does not have. It travels as a described string.
+const TypeURI amqp.Symbol = "com.microsoft:uri"
 
 // FilterValue returns a value of a message, or of a rule, as filters see it. A
 // copy that an action makes of it has the type of v.
@@ -77,9 +73,9 @@ func filterValue(v any) filter.Value {
 func describedValue(v amqp.Described) filter.Value {
 	name, _ := v.Descriptor.(amqp.Symbol)
 	switch ticks, _ := v.Value.(int64); name {
-	case TypeTimeSpan:
+	case amqp.TypeTimeSpan:
 		return filter.TicksValue(ticks)
-	case TypeOffset:
+	case amqp.TypeDateTimeOffset:
 		const perSecond = int64(time.Second / 100)
 		since := ticks - amqp.EpochTicks
 		return filter.TimeValue(time.Unix(since/perSecond, since%perSecond*100))
@@ -122,7 +118,7 @@ func WireValue(v filter.Value, was any) any {
 		}
 		return amqp.TimestampOf(v.Time())
 	case filter.Duration:
-		return amqp.Described{Descriptor: TypeTimeSpan, Value: v.Ticks()}
+		return amqp.Described{Descriptor: amqp.TypeTimeSpan, Value: v.Ticks()}
 	}
 	return origin
 }
