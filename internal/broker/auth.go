@@ -12,25 +12,15 @@ import (
 	"overdue/internal/servicebus/sas"
 )
 
-// Claims are what a token lets its bearer do, one or several of them.
-type Claims = sas.Rights
-
-// The claims of Service Bus. Manage includes the others.
-const (
-	ClaimSend   = sas.Send
-	ClaimListen = sas.Listen
-	ClaimManage = sas.Manage
-)
-
-func (r *AuthorizationRule) claims() (c Claims) {
+func (r *AuthorizationRule) claims() (c sas.Rights) {
 	if r.Manage {
 		return sas.All
 	}
 	if r.Send {
-		c |= ClaimSend
+		c |= sas.Send
 	}
 	if r.Listen {
-		c |= ClaimListen
+		c |= sas.Listen
 	}
 	return c
 }
@@ -58,7 +48,7 @@ func checkKeys(rules []AuthorizationRule) error {
 
 // A grant is what a token has proven.
 type grant struct {
-	claims  Claims
+	claims  sas.Rights
 	expires time.Time // zero: never
 	owner   string    // key of the queue or topic whose own rule it comes from; "": of the namespace
 }
@@ -78,13 +68,10 @@ func ownerOf(path string) string {
 
 func (g grant) holds(now time.Time) bool { return g.expires.IsZero() || now.Before(g.expires) }
 
-// secured reports whether clients have to prove what they may do.
-func (b *Broker) secured() bool { return len(b.cfg.Keys) > 0 }
-
 // SetKeys replaces Config.Keys, but not whether there are any. A proof by a former key holds as
 // long as the token, or the connection, of its client.
 func (b *Broker) SetKeys(keys []AuthorizationRule) error {
-	if (len(keys) == 0) == b.secured() {
+	if (len(keys) == 0) == b.Secured() {
 		return errors.New("broker: whether the broker asks for keys is decided when it is made")
 	}
 	if err := checkKeys(keys); err != nil {
@@ -95,7 +82,7 @@ func (b *Broker) SetKeys(keys []AuthorizationRule) error {
 }
 
 // Secured reports whether the broker has keys, so that clients need tokens.
-func (b *Broker) Secured() bool { return b.secured() }
+func (b *Broker) Secured() bool { return len(b.cfg.Keys) > 0 }
 
 // keyring judges tokens by the keys of a namespace and of its entities.
 type keyring struct {

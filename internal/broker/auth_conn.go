@@ -43,7 +43,7 @@ type access struct {
 func (a *access) begin(b *Broker, peer *server.Conn) {
 	a.b, a.peer = b, peer
 	a.home.begin(b, peer)
-	if !b.secured() {
+	if !b.Secured() {
 		peer.Admit()
 		return
 	}
@@ -90,8 +90,8 @@ func (a *access) put(path string, g grant) *amqp.Error {
 
 // may reports whether one of the claims is proven for path: by a token for it or
 // for something that it lies below.
-func (a *access) may(path string, oneOf Claims) bool {
-	if !a.b.secured() {
+func (a *access) may(path string, oneOf sas.Rights) bool {
+	if !a.b.Secured() {
 		return true
 	}
 	now, owner := time.Now(), ownerOf(path)
@@ -181,7 +181,7 @@ func (c *conn) lacks(class *rights.Class) *amqp.Error {
 	return nil
 }
 
-func (c *conn) denied(path string, oneOf Claims) *amqp.Error {
+func (c *conn) denied(path string, oneOf sas.Rights) *amqp.Error {
 	return amqp.Errorf(amqp.ErrCondUnauthorizedAccess,
 		"Unauthorized access. '%v' claim(s) are required to perform this operation. Resource: 'sb://%.260s/%.300s'. %s",
 		oneOf, c.peer.Hostname(), path, tracking(noSystemTracker))
@@ -189,7 +189,7 @@ func (c *conn) denied(path string, oneOf Claims) *amqp.Error {
 
 // guarded asks for the claims of an operation before f answers.
 func (c *conn) guarded(a address.Address, f answerer) answerer {
-	if !c.b.secured() {
+	if !c.b.Secured() {
 		return f
 	}
 	path := a.String()
@@ -206,7 +206,7 @@ func (c *conn) guarded(a address.Address, f answerer) answerer {
 // key of a rule of the namespace. All other mechanisms say nothing here; their
 // clients put tokens.
 func (b *Broker) authenticator() func(amqp.Symbol, []byte) bool {
-	if !b.secured() {
+	if !b.Secured() {
 		return nil
 	}
 	return func(mechanism amqp.Symbol, response []byte) bool {

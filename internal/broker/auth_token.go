@@ -42,8 +42,8 @@ func (claimError) Unwrap() error { return ErrClaimMissing }
 // header of that name: a shared access signature, or a JSON Web Token, which the
 // administration clients send without a scheme. Without keys everything is
 // allowed. The error is a *sas.Refusal, or wraps ErrClaimMissing.
-func (n *Namespace) Authorize(authorization, path string, oneOf Claims) error {
-	if !n.b.secured() {
+func (n *Namespace) Authorize(authorization, path string, oneOf sas.Rights) error {
+	if !n.b.Secured() {
 		return nil
 	}
 	if authorization == "" {
@@ -55,8 +55,8 @@ func (n *Namespace) Authorize(authorization, path string, oneOf Claims) error {
 
 // AuthorizeKey is Authorize for the whole namespace and somebody who shows a key itself, as people do
 // in a browser.
-func (n *Namespace) AuthorizeKey(name, presented string, oneOf Claims) error {
-	if !n.b.secured() {
+func (n *Namespace) AuthorizeKey(name, presented string, oneOf sas.Rights) error {
+	if !n.b.Secured() {
 		return nil
 	}
 	r := n.b.ruleOf(name, presented)
@@ -67,7 +67,7 @@ func (n *Namespace) AuthorizeKey(name, presented string, oneOf Claims) error {
 }
 
 // allows returns why what was proven at path does not do; err is why nothing was.
-func (g grant) allows(oneOf Claims, path string, err error) error {
+func (g grant) allows(oneOf sas.Rights, path string, err error) error {
 	if err == nil && g.claims&oneOf == 0 {
 		err = claimError{sas.Missing(oneOf, path)}
 	}

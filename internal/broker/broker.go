@@ -71,7 +71,7 @@ func New(cfg Config) (*Broker, error) {
 		SASLWelcome:     "Welcome!",
 		ContainerID:     message.NewID() + "_G0", // as the service's look: 32 digits and a number
 		Authenticate:    b.authenticator(),
-		Tokens:          b.secured(),
+		Tokens:          b.Secured(),
 		MaxMessageSize:  b.cfg.MaxMessageSize,
 		LinkIdleTimeout: cfg.LinkIdleTimeout,
 		ConnIdleTimeout: cfg.ConnectionIdleTimeout,

@@ -83,7 +83,7 @@ func (c *conn) settle() {
 // default one, which will not let it in either.
 func (b *Broker) NamespaceOf(host, authorization string) *Namespace {
 	name := cmp.Or(b.homeOfToken(authorization), b.homeOfHost(host))
-	if b.secured() && !b.exists(name) && !b.signed(authorization) {
+	if b.Secured() && !b.exists(name) && !b.signed(authorization) {
 		return b.Default()
 	}
 	n := b.Namespace(name)
@@ -121,7 +121,7 @@ func (b *Broker) homeOfToken(token string) string {
 // there are keys, their names are theirs. It may be any text, such as the name
 // of a test: what is refused here would silently be shared.
 func (b *Broker) homeOfKey(name string) string {
-	isOwn := b.secured() || strings.EqualFold(name, defaultKeyName)
+	isOwn := b.Secured() || strings.EqualFold(name, defaultKeyName)
 	if isOwn || !validNamespaceName(name) || !b.canName(namespaceName(name)) {
 		return ""
 	}

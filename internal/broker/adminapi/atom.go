@@ -29,8 +29,7 @@ type Unapplied struct {
 	Client          string // its User-Agent
 }
 
-// New returns the administration API of the namespace that ns picks for a
-// request. A request for which ns returns nil is answered with 404.
+// New returns the administration API of the namespace that ns picks for a request.
 func New(ns func(*http.Request) *broker.Namespace, o Options) http.Handler {
 	return &handler{namespace: ns, authorizer: o.Authorizer, notApplied: o.NotApplied, started: time.Now().UTC()}
 }
@@ -80,9 +79,6 @@ type call struct {
 
 // serve answers the request, or returns why not.
 func (c *call) serve() error {
-	if c.ns.Namespace == nil {
-		return notFound("The namespace '%s' could not be found.", c.r.Host)
-	}
 	if c.ofMessages() {
 		if err := c.gate.allow(Read, ""); err != nil {
 			return err
@@ -108,7 +104,7 @@ func (c *call) serve() error {
 // changed returns when the queue or topic was changed that the path leads to, or below. ok is false
 // where there is none.
 func (c *call) changed() (at time.Time, ok bool) {
-	if c.ns.Namespace == nil {
+	if c.ns.Namespace == nil { // see WritePublicServices
 		return at, false
 	}
 	name := c.target.Name

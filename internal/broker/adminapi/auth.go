@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 
+	"overdue/internal/broker"
 	"overdue/internal/servicebus/address"
 )
 
@@ -32,15 +33,11 @@ func (r Right) String() string {
 // the token which the client has sent for it. path is that of the entity, "" for the namespace;
 // rules count as their subscription.
 //
-// For an error that wraps ErrClaimMissing the client gets the service's own text for
+// For an error that wraps broker.ErrClaimMissing the client gets the service's own text for
 // the operation. Any other error goes to the client unchanged, with status 401.
 type Authorizer interface {
 	Authorize(r *http.Request, path string, right Right) error
 }
-
-// ErrClaimMissing is wrapped by an Authorizer where a token is good, but not for
-// what it is presented for.
-var ErrClaimMissing = errors.New("atom: claim missing")
 
 // A gate is what a request may do.
 type gate struct {
@@ -52,10 +49,14 @@ type gate struct {
 // allow asks the authorizer. operation is what the service calls the operation
 // where it names it, "" elsewhere.
 func (g gate) allow(right Right, operation string) error {
+	return g.ask(g.r, g.target.Entity(), right, operation)
+}
+
+func (g gate) ask(r *http.Request, path string, right Right, operation string) error {
 	if g.authorizer == nil {
 		return nil
 	}
-	err := g.authorizer.Authorize(g.r, g.target.Entity(), right)
+	err := g.authorizer.Authorize(r, path, right)
 	if err == nil {
 		return nil
 	}
@@ -70,25 +71,18 @@ var forwardTokens = [...]string{"ServiceBusSupplementaryAuthorization", "Service
 // the token in that header; a token for the whole request may do for both.
 // Otherwise who manages one queue could send to all.
 func (g gate) allowForward(path, header string) error {
-	if g.authorizer == nil {
-		return nil
-	}
 	r := g.r
 	if token := r.Header.Get(header); token != "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("Authorization", token)
 	}
-	err := g.authorizer.Authorize(r, path, Forward)
-	if err == nil {
-		return nil
-	}
-	return &refusal{status: http.StatusUnauthorized, detail: g.denial(err, Forward, ""), cause: err}
+	return g.ask(r, path, Forward, "")
 }
 
 // denial is what the service says, as tests of its SDKs assert it.
 func (g gate) denial(err error, right Right, operation string) string {
 	switch {
-	case !errors.Is(err, ErrClaimMissing):
+	case !errors.Is(err, broker.ErrClaimMissing):
 		return err.Error()
 	case operation != "":
 		return fmt.Sprintf("401 SubCode=40100: Unauthorized : Unauthorized access for '%s' operation on endpoint 'sb://%s/%s'.",
@@ -99,4 +93,4 @@ func (g gate) denial(err error, right Right, operation string) string {
 	return fmt.Sprintf("Authorization failed for specified action: %v.", right)
 }
 
-func lacksClaim(err error) bool { return errors.Is(err, ErrClaimMissing) }
+func lacksClaim(err error) bool { return errors.Is(err, broker.ErrClaimMissing) }

@@ -12,9 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"overdue/internal/broker"
-	"overdue/internal/broker/adminapi"
 )
 
 // The sentences that the service was recorded with.
@@ -112,8 +109,6 @@ func TestWhatCannotBeDoneIsRefusedInTheWordsOfTheService(t *testing.T) {
 			t.Errorf("%s = %d %q\nwant %d %q", tt.request, status, got, tt.status, tt.says)
 		}
 	}
-	nowhere := adminapi.New(func(*http.Request) *broker.Namespace { return nil }, adminapi.Options{})
-	must(t, nowhere, 404, "GET", "/q"+version, "")
 }
 
 // recorded is ask with the headers of the answer.

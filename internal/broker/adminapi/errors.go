@@ -31,10 +31,6 @@ func badRequest(format string, args ...any) error {
 	return refusef(http.StatusBadRequest, "SubCode=40000. Bad Request. "+format, args...)
 }
 
-func notFound(format string, args ...any) error {
-	return refusef(http.StatusNotFound, "SubCode=40400. Not Found. "+format, args...)
-}
-
 // knowMore stands behind most sentences of the service.
 const knowMore = " To know more visit https://aka.ms/sbResourceMgrExceptions."
 

@@ -42,27 +42,19 @@ func copies[T, V any](at func(*T) *V) func(to, from *T) {
 	return func(to, from *T) { *at(to) = *at(from) }
 }
 
-func boolean[T any](name string, at func(*T) *bool) field[T] {
-	f := text(name, func(v *T) string { return strconv.FormatBool(*at(v)) })
-	f.copy = copies(at)
-	f.read = func(n *node, v *T) error {
-		b, err := n.boolean()
-		if err == nil {
-			*at(v) = b
-		}
-		return err
-	}
-	return f
-}
+func boolean[T any](name string, at func(*T) *bool) field[T] { return flag(name, at, true) }
 
 // inverse is a boolean that the broker keeps as its opposite.
-func inverse[T any](name string, at func(*T) *bool) field[T] {
-	f := text(name, func(v *T) string { return strconv.FormatBool(!*at(v)) })
+func inverse[T any](name string, at func(*T) *bool) field[T] { return flag(name, at, false) }
+
+// flag is true where the broker keeps yes.
+func flag[T any](name string, at func(*T) *bool, yes bool) field[T] {
+	f := text(name, func(v *T) string { return strconv.FormatBool(*at(v) == yes) })
 	f.copy = copies(at)
 	f.read = func(n *node, v *T) error {
 		b, err := n.boolean()
 		if err == nil {
-			*at(v) = !b
+			*at(v) = b == yes
 		}
 		return err
 	}
@@ -348,13 +340,11 @@ func forgetFields[T any](d *node, fields []field[T], v, fresh *T) {
 func (n *node) value() string { return strings.TrimSpace(string(n.text)) }
 
 func (n *node) boolean() (bool, error) {
-	switch strings.ToLower(n.value()) {
-	case "true", "1":
-		return true, nil
-	case "false", "0":
-		return false, nil
+	b, ok := truth(n.value())
+	if !ok {
+		return false, n.invalid("it is neither true nor false")
 	}
-	return false, n.invalid("it is neither true nor false")
+	return b.(bool), nil
 }
 
 func (n *node) invalid(why string) error {

@@ -18,12 +18,12 @@ import (
 // Bounds of the service. A namespace of a test may have entities beyond them, by
 // its configuration.
 const (
-	minLockDuration = time.Millisecond // ours: the service documents none
-	maxLockDuration = 5 * time.Minute
-	minTimeToLive   = time.Second
+	MinLockDuration = time.Millisecond // ours: the service documents none
+	MaxLockDuration = 5 * time.Minute
+	MinTimeToLive   = time.Second
 	minAutoDelete   = 5 * time.Minute
-	minWindow       = 20 * time.Second
-	maxWindow       = 7 * 24 * time.Hour
+	MinWindow       = 20 * time.Second
+	MaxWindow       = 7 * 24 * time.Hour
 	maxUserMetadata = 1024 // characters
 	maxForward      = 2048 // characters of a path or URL
 	maxExpression   = 1024 // characters of a SQL filter or action
@@ -104,10 +104,10 @@ func (s space) defaultMessageSize() uint64 {
 
 // lock is the LockDuration.
 func lock[T any](at func(*T) *time.Duration) field[T] {
-	f := span("LockDuration", minLockDuration, maxLockDuration, at)
+	f := span("LockDuration", MinLockDuration, MaxLockDuration, at)
 	inBounds := f.read
 	f.read = func(n *node, v *T) error {
-		if d, ok := duration.ParseISO8601(n.value()); ok && d > maxLockDuration && d != *at(v) {
+		if d, ok := duration.ParseISO8601(n.value()); ok && d > MaxLockDuration && d != *at(v) {
 			return n.refuse("The supplied lock time exceeds the allowed maximum of '5' minutes."+knowMore+" ", timeSpan(d))
 		}
 		return inBounds(n, v)
@@ -156,12 +156,3 @@ func (c *call) destinations(forwards [2]string) error {
 	}
 	return nil
 }
-
-// The bounds of the service that hold for other ways to set an entity up, too.
-const (
-	MinLockDuration = minLockDuration
-	MaxLockDuration = maxLockDuration
-	MinTimeToLive   = minTimeToLive
-	MinWindow       = minWindow
-	MaxWindow       = maxWindow
-)

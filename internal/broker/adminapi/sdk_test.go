@@ -269,7 +269,7 @@ func TestTheSDKDeletes(t *testing.T) {
 type lacking struct{}
 
 func (lacking) Authorize(*http.Request, string, adminapi.Right) error {
-	return fmt.Errorf("%w: only Send", adminapi.ErrClaimMissing)
+	return fmt.Errorf("%w: only Send", broker.ErrClaimMissing)
 }
 
 func TestTheSDKLearnsWhichClaimIsMissing(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 var subscriptionFields = slices.Concat([]field[broker.SubscriptionInfo]{
 	lock(func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.LockDuration }),
 	boolean("RequiresSession", func(s *broker.SubscriptionInfo) *bool { return &s.Config.RequiresSession }),
-	limit("DefaultMessageTimeToLive", minTimeToLive,
+	limit("DefaultMessageTimeToLive", MinTimeToLive,
 		func(s *broker.SubscriptionInfo) *time.Duration { return &s.Config.DefaultMessageTimeToLive }, subscriptionStated),
 	boolean("DeadLetteringOnMessageExpiration",
 		func(s *broker.SubscriptionInfo) *bool { return &s.Config.DeadLetteringOnMessageExpiration }),

@@ -12,11 +12,11 @@ import (
 )
 
 var topicFields = slices.Concat([]field[broker.TopicInfo]{
-	limit("DefaultMessageTimeToLive", minTimeToLive,
+	limit("DefaultMessageTimeToLive", MinTimeToLive,
 		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DefaultMessageTimeToLive }, topicStated),
 	megabytes(func(t *broker.TopicInfo) *int64 { return &t.Config.MaxSize }),
 	boolean("RequiresDuplicateDetection", func(t *broker.TopicInfo) *bool { return &t.Config.RequiresDuplicateDetection }),
-	span("DuplicateDetectionHistoryTimeWindow", minWindow, maxWindow,
+	span("DuplicateDetectionHistoryTimeWindow", MinWindow, MaxWindow,
 		func(t *broker.TopicInfo) *time.Duration { return &t.Config.DuplicateDetectionHistoryTimeWindow }),
 	inverse("EnableBatchedOperations", func(t *broker.TopicInfo) *bool { return &t.Config.DisableBatchedOperations }),
 	text("SizeInBytes", func(t *broker.TopicInfo) string { return strconv.FormatInt(t.Counts.Size, 10) }),

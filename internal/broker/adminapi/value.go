@@ -72,7 +72,7 @@ var valueTypes = map[string]func(string) (any, bool){
 		f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 		return f, err == nil
 	},
-	"decimal":  decimal,
+	"decimal":  converted(filter.Decimal),
 	"string":   func(s string) (any, bool) { return s, true },
 	"boolean":  truth,
 	"anyURI":   func(s string) (any, bool) { return amqp.Described{Descriptor: message.TypeURI, Value: s}, true },
@@ -82,7 +82,7 @@ var valueTypes = map[string]func(string) (any, bool){
 		return b, err == nil
 	},
 	"duration": func(s string) (any, bool) { return duration.ParseISO8601(s) },
-	"guid":     guid,
+	"guid":     converted(filter.GUID),
 	"char":     char,
 }
 
@@ -106,14 +106,12 @@ func unsignedLong(s string) (any, bool) {
 	return i, err == nil
 }
 
-func decimal(s string) (any, bool) {
-	v, ok := filter.StringValue(s).Convert(filter.Decimal)
-	return message.WireValue(v, nil), ok
-}
-
-func guid(s string) (any, bool) {
-	v, ok := filter.StringValue(s).Convert(filter.GUID)
-	return message.WireValue(v, nil), ok
+// converted reads what filters read of a string.
+func converted(kind filter.Kind) func(string) (any, bool) {
+	return func(s string) (any, bool) {
+		v, ok := filter.StringValue(s).Convert(kind)
+		return message.WireValue(v, nil), ok
+	}
 }
 
 // dateTime without a zone comes back without one: Python's test_mgmt_rule_create compares it with

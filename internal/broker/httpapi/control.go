@@ -25,22 +25,8 @@ import (
 	"overdue/internal/servicebus/duration"
 )
 
-// ControlPath is where tests in any language look behind the protocol: state,
-// messages, clock and faults of a namespace, in JSON.
-//
-//	GET    /_overdue/                     this list; in a browser entities and messages, to see and to change
-//	GET    /_overdue/entities             all entities, with counts
-//	GET    /_overdue/messages/{path}      the messages of a queue, subscription or …/$DeadLetterQueue; ?from=, ?max=
-//	DELETE /_overdue/messages[/{path}]    removes the messages of one of those, or all of them; entities and links stay
-//	POST   /_overdue/reset                as at the start: messages, entities and faults of this namespace
-//	GET    /_overdue/clock                by how much the clock is ahead
-//	POST   /_overdue/clock                {"advance": "1h"} or {"offset": "0s"}
-//	GET    /_overdue/faults               those that are still there
-//	POST   /_overdue/faults               one more, see faultForm; the answer has its id
-//	DELETE /_overdue/faults[/{id}]        one, or all
-//	POST   /_overdue/detach/{path}        detaches the links of an entity
-//	GET    /_overdue/config               the entities as a configuration file; ?format=emulator as Config.json
-//	GET    /_overdue/metrics              those of the admin port, for Prometheus
+// ControlPath is where tests in any language look behind the protocol: state, messages, clock and
+// faults of a namespace, in JSON. See controlList.
 //
 // A broker that isolates namespaces tells them apart as everywhere, by host or
 // token, and here by ?namespace=NAME too: few HTTP clients let the host be chosen.
@@ -350,11 +336,6 @@ func (c *control) setClock(n *broker.Namespace, r *http.Request) (any, error) {
 	}
 	n.SetClockOffset(d)
 	return c.clock(n, r)
-}
-
-// isControl reports whether r is for the control handler.
-func isControl(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, ControlPath)
 }
 
 // A faultForm is a broker.Fault in JSON. error is "server-busy", "full" or the

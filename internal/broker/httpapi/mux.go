@@ -4,7 +4,6 @@ package httpapi
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"overdue/internal/listener"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
+	"overdue/internal/servicebus/sas"
 )
 
 // newMux returns the handler of everything that comes over HTTP, but for AMQP over WebSocket.
@@ -31,7 +31,7 @@ func (s *Server) newMux() http.Handler {
 			s.serveAbout(w, r)
 		case path == "/health" && r.URL.RawQuery == "": // one with api-version asks for a queue of that name
 			s.serveHealth(w, r)
-		case isControl(r):
+		case strings.HasPrefix(r.URL.Path, ControlPath):
 			s.bounded(w, r, control)
 		case isREST(r):
 			s.bounded(w, r, runtime)
@@ -208,7 +208,7 @@ func (s *Server) admit(r *http.Request, err error) error {
 // mayManage decides whether a request may go on that is about what is at path,
 // not about its messages; "" is the namespace.
 func (s *Server) mayManage(r *http.Request, path string) error {
-	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, broker.ClaimManage))
+	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, sas.Manage))
 }
 
 // mayControl is mayManage for the namespace, and for people too: a browser shows the name of a key
@@ -218,7 +218,7 @@ func (s *Server) mayControl(r *http.Request) error {
 	if !isBasic {
 		return s.mayManage(r, "")
 	}
-	return s.admit(r, s.namespaceOf(r).AuthorizeKey(name, key, broker.ClaimManage))
+	return s.admit(r, s.namespaceOf(r).AuthorizeKey(name, key, sas.Manage))
 }
 
 // adminGate decides whether a request of the administration API may go on. All
@@ -230,18 +230,14 @@ func (s *Server) mayControl(r *http.Request) error {
 type adminGate struct{ s *Server }
 
 func (g adminGate) Authorize(r *http.Request, path string, right adminapi.Right) error {
-	needed := broker.ClaimManage
+	needed := sas.Manage
 	if right == adminapi.Forward {
-		needed |= broker.ClaimSend
+		needed |= sas.Send
 	} else {
 		var plain error
 		if path, plain = address.URLPath(r.URL.EscapedPath()); plain != nil {
 			return plain // which the handler has found before
 		}
 	}
-	err := g.s.admit(r, g.s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed))
-	if errors.Is(err, broker.ErrClaimMissing) {
-		return fmt.Errorf("%w: %w", adminapi.ErrClaimMissing, err)
-	}
-	return err
+	return g.s.admit(r, g.s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed))
 }

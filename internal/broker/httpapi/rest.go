@@ -34,8 +34,7 @@ type restOptions struct {
 }
 
 // newREST returns the REST runtime API of the namespace that ns picks for a
-// request: sends, receives and settlements, see restTarget. A request for which
-// ns returns nil is answered with 404.
+// request: sends, receives and settlements, see restTarget.
 //
 // Served by rest.Serve, it keeps the names of custom properties as they are
 // sent.
@@ -86,9 +85,6 @@ func (h *runtime) serve(w http.ResponseWriter, r *http.Request, t restTarget) er
 		}
 	}
 	ns := h.namespace(r)
-	if ns == nil {
-		return &restRefusal{status: http.StatusNotFound, detail: fmt.Sprintf("The namespace '%.260s' could not be found.", r.Host)}
-	}
 	if t.err != nil {
 		return t.err
 	}

@@ -37,13 +37,7 @@ func restSetup(t *testing.T, o restOptions, configure ...func(*broker.Config)) *
 		c.Queues = []broker.QueueConfig{{Name: "q", LockDuration: time.Minute}}
 	}}, configure...)
 	sc := &restScene{T: t, ns: brokertest.New(t, configure...)}
-	namespace := func(r *http.Request) *broker.Namespace {
-		if r.Host != restHost {
-			return nil
-		}
-		return sc.ns.Broker.Default()
-	}
-	api := newREST(namespace, o)
+	api := newREST(func(*http.Request) *broker.Namespace { return sc.ns.Broker.Default() }, o)
 	ln, err := sc.ns.Net.Listen(restHost)
 	if err != nil {
 		t.Fatal(err)

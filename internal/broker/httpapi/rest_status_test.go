@@ -164,13 +164,6 @@ func TestEveryRequestIsAuthorised(t *testing.T) {
 	})
 }
 
-func TestANamespaceThatIsNoneIsNotFound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sc := restSetup(t, restOptions{})
-		sc.want("send", sc.do("POST", "http://other.test/q/messages", "a"), http.StatusNotFound, "'other.test' could not be found")
-	})
-}
-
 func TestASlowBodyIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sc := restSetup(t, restOptions{})
