@@ -24,6 +24,7 @@ import (
 // mean the default one.
 type Broker struct {
 	cfg         Config
+	disk        DiskGate
 	keys        atomic.Pointer[[]AuthorizationRule] // see SetKeys
 	server      *server.Server
 	offset      atomic.Int64   // broker's clock minus the machine's, in nanoseconds
@@ -52,6 +53,7 @@ func New(cfg Config) (*Broker, error) {
 		refusals: newRefusals(),
 		spaces:   make(map[string]*Namespace),
 	}
+	b.disk.disk = cfg.Disk
 	b.offset.Store(int64(cfg.ClockOffset))
 	b.setups.Store(setupsOf(&cfg))
 	b.keys.Store(&b.cfg.Keys)

@@ -21,7 +21,7 @@ type handler struct{ b *Broker }
 func (h handler) Connect(peer *server.Conn) (server.ConnHandler, *amqp.Error) {
 	c := &conn{b: h.b, peer: peer, ns: h.b.Default(), replies: replies{}}
 	c.txns.now = func() time.Time { return c.ns.Now() }
-	c.txns.hold, c.txns.trouble = c.b.hold, c.b.trouble
+	c.txns.disk = c.b.disk
 	c.access.begin(h.b, peer)
 	return c, nil
 }

@@ -42,74 +42,79 @@ type Disk interface {
 	Backlog() error
 }
 
+// A DiskGate is what outcomes wait for before they leave for a client. Without a Disk they do not wait.
+type DiskGate struct{ disk Disk }
+
+// Disk returns the gate of what happens in the namespace.
+func (n *Namespace) Disk() DiskGate { return n.b.disk }
+
 // durable reports whether outcomes wait for a disk. Those who would only make a function for it
 // ask first.
-func (b *Broker) durable() bool { return b.cfg.Disk != nil }
+func (g DiskGate) durable() bool { return g.disk != nil }
 
 // after calls f when everything is on disk that was changed until now, or with the reason why that
 // cannot be said.
-func (b *Broker) after(f func(*amqp.Error)) {
-	if !b.durable() {
+func (g DiskGate) after(f func(*amqp.Error)) {
+	if !g.durable() {
 		f(nil)
 		return
 	}
-	b.cfg.Disk.After(func(err error) {
-		if err != nil {
-			f(refusalOf(err))
-			return
-		}
-		f(nil)
-	})
+	g.disk.After(func(err error) { f(refusalOf(err)) })
 }
 
-// trouble is why nothing may be changed for a client now, nil: it may. Reads go on
+// Trouble is why nothing may be changed for a client now, nil: it may. Reads go on
 // meanwhile, and so do expiry and forwarding.
-func (b *Broker) trouble() *amqp.Error { return b.ask(Disk.Trouble) }
+func (g DiskGate) Trouble() *amqp.Error {
+	if !g.durable() {
+		return nil
+	}
+	return refusalOf(g.disk.Trouble())
+}
 
-// deliveryTrouble is why nothing may be delivered now, nil: it may. A delivery that deletes is a
+// DeliveryTrouble is why nothing may be delivered now, nil: it may. A delivery that deletes is a
 // change. A lock is not, as long as its mark may wait for the disk.
-func (b *Broker) deliveryTrouble(deletes bool) *amqp.Error {
-	if deletes {
-		return b.trouble()
+func (g DiskGate) DeliveryTrouble(deletes bool) *amqp.Error {
+	if deletes || !g.durable() {
+		return g.Trouble()
 	}
-	return b.ask(Disk.Backlog)
+	return refusalOf(g.disk.Backlog())
 }
 
-func (b *Broker) ask(why func(Disk) error) *amqp.Error {
-	if !b.durable() {
+// Wait returns when everything is on disk that was changed until now, so that a client may hear of it.
+func (g DiskGate) Wait() *amqp.Error {
+	if !g.durable() {
 		return nil
 	}
-	if err := why(b.cfg.Disk); err != nil {
-		return refusalOf(err)
-	}
-	return nil
+	return refusalOf(g.await())
 }
 
-// wait is after for a goroutine that may wait.
-func (b *Broker) wait() *amqp.Error {
-	if !b.durable() {
-		return nil
-	}
-	done := make(chan *amqp.Error, 1)
-	b.after(func(refusal *amqp.Error) { done <- refusal })
+func (g DiskGate) await() error {
+	done := make(chan error, 1)
+	g.disk.After(func(err error) { done <- err })
 	return <-done
 }
 
 // durably makes a change, and returns when it is on disk. While there is trouble with the disk it
 // changes nothing. Errors: queue.ErrNoRoom, queue.ErrNotStored, and those of change.
-func (b *Broker) durably(change func() error) error {
-	if !b.durable() {
+func (g DiskGate) durably(change func() error) error {
+	if !g.durable() {
 		return change()
 	}
-	if err := b.cfg.Disk.Trouble(); err != nil {
+	if err := g.disk.Trouble(); err != nil {
 		return err
 	}
 	if err := change(); err != nil {
 		return err
 	}
-	done := make(chan error, 1)
-	b.cfg.Disk.After(func(err error) { done <- err })
-	return <-done
+	return g.await()
+}
+
+// hold is Disk.Hold.
+func (g DiskGate) hold() (release func()) {
+	if !g.durable() {
+		return func() {}
+	}
+	return g.disk.Hold()
 }
 
 // keep puts on disk that e has these settings and rules. The namespace's mutex is held, so that the
@@ -125,22 +130,3 @@ func (e *Entity) keep(s *settings, rules []*rule, updated time.Time) error {
 	e.ns.b.cfg.Disk.PutEntity(e.number, text)
 	return nil
 }
-
-// hold is Disk.Hold.
-func (b *Broker) hold() (release func()) {
-	if !b.durable() {
-		return func() {}
-	}
-	return b.cfg.Disk.Hold()
-}
-
-// DiskTrouble is why nothing may be changed for a client now, nil: it may.
-func (n *Namespace) DiskTrouble() *amqp.Error { return n.b.trouble() }
-
-// DeliveryTrouble is why nothing may be delivered now, nil: it may. deletes says that what is
-// delivered is deleted with that.
-func (n *Namespace) DeliveryTrouble(deletes bool) *amqp.Error { return n.b.deliveryTrouble(deletes) }
-
-// WaitForDisk returns when everything is on disk that was changed until now, so that a client may
-// hear of it.
-func (n *Namespace) WaitForDisk() *amqp.Error { return n.b.wait() }

@@ -119,7 +119,7 @@ func (es *entities) addLocked(kind Kind, path string, topic *Entity, s settings,
 		return nil, fmt.Errorf("%w: %d subscriptions of topic %.300s", ErrTooManyEntities, MaxSubscriptions, topic.path)
 	}
 	number := uint32(0)
-	if es.ns.b.durable() {
+	if es.ns.b.disk.durable() {
 		number = es.ns.b.numbers.Add(1)
 	}
 	e := es.newEntity(number, kind, path, topic, s)
@@ -175,7 +175,7 @@ func (es *entities) newEntity(number uint32, kind Kind, path string, topic *Enti
 
 // createNamed makes an entity for somebody who asks for it, and returns when it is on disk.
 func (es *entities) createNamed(create func() (*Entity, error)) (e *Entity, err error) {
-	err = es.ns.b.durably(func() error {
+	err = es.ns.b.disk.durably(func() error {
 		es.mu.Lock()
 		defer es.mu.Unlock()
 		e, err = create()

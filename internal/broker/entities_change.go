@@ -14,7 +14,7 @@ import (
 // remove deletes an entity, and with a topic its subscriptions. It reports false
 // when the entity is gone already.
 func (es *entities) remove(e *Entity) bool {
-	release := es.ns.b.hold() // before the mutex, as everywhere
+	release := es.ns.b.disk.hold() // before the mutex, as everywhere
 	gone := es.take(e)
 	drop(gone)
 	release()
@@ -57,7 +57,7 @@ func drop(gone []*Entity) {
 
 // closeLinks lets the clients of entities know that they are deleted, once that is on disk.
 func (es *entities) closeLinks(gone []*Entity) {
-	es.ns.b.after(func(*amqp.Error) {
+	es.ns.b.disk.after(func(*amqp.Error) {
 		for _, e := range gone {
 			e.closeLinks(errDeleted(e.path))
 		}
@@ -70,7 +70,7 @@ func (es *entities) delete(kind Kind, path string) error {
 	if err != nil {
 		return err
 	}
-	return es.ns.b.durably(func() error {
+	return es.ns.b.disk.durably(func() error {
 		if !es.remove(e) {
 			return fmt.Errorf("%w: %.300s", ErrEntityNotFound, path)
 		}
@@ -87,10 +87,10 @@ func (es *entities) update(kind Kind, path string, change func(*settings) error)
 	if err != nil {
 		return nil, err
 	}
-	return e, es.ns.b.durably(func() error {
+	return e, es.ns.b.disk.durably(func() error {
 		changed, err := es.apply(e, change)
 		if err == nil && changed {
-			es.ns.b.after(func(*amqp.Error) { e.partLinks() })
+			es.ns.b.disk.after(func(*amqp.Error) { e.partLinks() })
 		}
 		return err
 	})

@@ -160,7 +160,7 @@ func (e *Entity) send(passedOn bool, ms ...queue.Message) *amqp.Error {
 // store is send to an entity that may be a subscription.
 func (e *Entity) store(passedOn bool, ms ...queue.Message) *amqp.Error {
 	if !passedOn {
-		if refusal := e.ns.b.trouble(); refusal != nil {
+		if refusal := e.ns.b.disk.Trouble(); refusal != nil {
 			return refusal
 		}
 	}

@@ -85,6 +85,9 @@ var failures = []struct {
 
 // refusalOf returns how an error of a queue looks on the wire.
 func refusalOf(err error) *amqp.Error {
+	if err == nil {
+		return nil
+	}
 	for _, f := range failures {
 		if errors.Is(err, f.err) {
 			return &amqp.Error{Condition: f.condition, Description: f.text}

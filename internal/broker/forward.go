@@ -35,7 +35,7 @@ type mover struct {
 	from     *queue.Queue
 	consumer *queue.Consumer
 	deliver  func(*queue.Delivery) (reason, description string) // empty: it has arrived
-	hold     func() (release func())                            // see Disk.Hold; nil: nothing outlives the process
+	disk     DiskGate
 
 	turn   sync.Mutex // held while run is at work
 	ds     []queue.Delivery
@@ -46,8 +46,8 @@ type mover struct {
 // moverCredit is how many messages a mover may hold.
 const moverCredit = 256
 
-func newMover(from *queue.Queue, deliver func(*queue.Delivery) (reason, description string)) *mover {
-	m := &mover{from: from, consumer: from.NewConsumer(queue.PeekLock), deliver: deliver}
+func newMover(from *queue.Queue, disk DiskGate, deliver func(*queue.Delivery) (reason, description string)) *mover {
+	m := &mover{from: from, consumer: from.NewConsumer(queue.PeekLock), deliver: deliver, disk: disk}
 	m.consumer.AddCredit(moverCredit)
 	return m
 }
@@ -83,8 +83,8 @@ func (m *mover) run(nested bool) {
 			return // after an error, which the disk reports, they stay where they are
 		}
 		release := func() {}
-		if m.hold != nil && !nested {
-			release = m.hold()
+		if !nested {
+			release = m.disk.hold()
 		}
 		m.carry()
 		release()
@@ -170,15 +170,15 @@ func (ms *movers) close() {
 // those that it has. The namespace's mutex is held.
 func (e *Entity) setMoversLocked() {
 	c := e.common()
-	ms := &movers{}
+	ms, disk := &movers{}, e.ns.b.disk
 	switch {
 	case e.kind == KindTopic:
-		ms.main = e.newMover(e.queue, (&distributor{topic: e}).distribute)
+		ms.main = newMover(e.queue, disk, (&distributor{topic: e}).distribute)
 	case c.forwardTo != "":
-		ms.main = e.newMover(e.queue, newForwarderLocked(e, c.forwardTo, false).forward)
+		ms.main = newMover(e.queue, disk, newForwarderLocked(e, c.forwardTo, false).forward)
 	}
 	if c.forwardDLQ != "" {
-		ms.dead = e.newMover(e.queue.DeadLetterQueue(), newForwarderLocked(e, c.forwardDLQ, true).forward)
+		ms.dead = newMover(e.queue.DeadLetterQueue(), disk, newForwarderLocked(e, c.forwardDLQ, true).forward)
 	}
 	e.movers.Swap(ms).close() // from now on senders run them
 	for _, m := range []*mover{ms.main, ms.dead} {
@@ -186,15 +186,6 @@ func (e *Entity) setMoversLocked() {
 			e.ns.b.links.Go(m.serve)
 		}
 	}
-}
-
-// newMover is newMover with what e needs.
-func (e *Entity) newMover(from *queue.Queue, deliver func(*queue.Delivery) (reason, description string)) *mover {
-	m := newMover(from, deliver)
-	if e.number != 0 {
-		m.hold = e.ns.b.hold
-	}
-	return m
 }
 
 // A forwarder takes messages from an entity to the one that it forwards to. It is bound to the

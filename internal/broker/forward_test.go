@@ -24,7 +24,7 @@ func TestAMoverDeliversOnceWhateverTheClockDoes(t *testing.T) {
 				t.Fatal(err)
 			}
 			delivered := map[string]int{}
-			m := newMover(e.queue, func(d *queue.Delivery) (reason, description string) {
+			m := newMover(e.queue, DiskGate{}, func(d *queue.Delivery) (reason, description string) {
 				delivered[d.MessageID]++
 				b.SetClockOffset(b.ClockOffset() + time.Hour)
 				if fails && d.MessageID == "b" {

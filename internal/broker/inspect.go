@@ -97,7 +97,7 @@ func (n *Namespace) Purge(path string) (all []Purged, err error) {
 		some = append(some, e)
 		some = append(some, e.subscriptions()...)
 	}
-	err = n.b.durably(func() error {
+	err = n.b.disk.durably(func() error {
 		for _, e := range some {
 			all = append(all, e.purge(a))
 		}
@@ -108,7 +108,7 @@ func (n *Namespace) Purge(path string) (all []Purged, err error) {
 
 // purge removes what an address of e means. On disk that is one piece.
 func (e *Entity) purge(a address.Address) Purged {
-	defer e.ns.b.hold()()
+	defer e.ns.b.disk.hold()()
 	p := Purged{
 		Path:   e.path,
 		Kind:   e.kind,
@@ -127,8 +127,8 @@ func (e *Entity) purge(a address.Address) Purged {
 func (n *Namespace) Reset() error {
 	n.Heal()
 	n.offset.Store(0)
-	return n.b.durably(func() error {
-		release := n.b.hold()
+	return n.b.disk.durably(func() error {
+		release := n.b.disk.hold()
 		n.entities.mu.Lock()
 		gone := n.entities.clearLocked()
 		err := n.entities.beginLocked()

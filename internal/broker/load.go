@@ -16,7 +16,7 @@ var ErrDamaged = errors.New("broker: the entities on disk are damaged")
 
 // begin makes the namespaces as they are on disk, and what is missing of the configuration.
 func (b *Broker) begin() error {
-	if b.durable() {
+	if b.disk.durable() {
 		if err := tryConfiguration(b.cfg); err != nil {
 			return err
 		}

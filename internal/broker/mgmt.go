@@ -67,7 +67,7 @@ func (m management) answer(req *request) response {
 	if req.txn != nil && outside[req.operation] {
 		return refused(errOutside(req.operation))
 	}
-	if refusal := m.ns.b.trouble(); refusal != nil && !reading[req.operation] {
+	if refusal := m.ns.b.disk.Trouble(); refusal != nil && !reading[req.operation] {
 		return refused(refusal)
 	}
 	args, isMap := req.arguments()

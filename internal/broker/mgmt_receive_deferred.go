@@ -46,7 +46,7 @@ func (m management) receiveDeferred(e *Entity, q *queue.Queue, a *arguments) res
 	if settleMode == 0 {
 		mode = queue.LockAndRemove
 	}
-	if refusal := m.ns.b.deliveryTrouble(mode == queue.LockAndRemove); refusal != nil {
+	if refusal := m.ns.b.disk.DeliveryTrouble(mode == queue.LockAndRemove); refusal != nil {
 		return refused(refusal)
 	}
 	// Before anything is removed; a message does not grow meanwhile by more than

@@ -138,7 +138,7 @@ func (n *Namespace) DeleteRule(topic, subscription, name string) error {
 
 // changeRules replaces the rules by what change makes of a copy.
 func (e *Entity) changeRules(change func([]*rule) ([]*rule, error)) error {
-	return e.ns.b.durably(func() error {
+	return e.ns.b.disk.durably(func() error {
 		e.ns.entities.mu.Lock()
 		defer e.ns.entities.mu.Unlock()
 		if e.ns.entities.goneLocked(e) {

@@ -67,7 +67,7 @@ func (r *receiver) pump() {
 	var ds []queue.Delivery
 	var payload []byte
 	for range r.consumer.Ready() {
-		if refusal := r.conn.b.deliveryTrouble(r.delete); refusal != nil {
+		if refusal := r.conn.b.disk.DeliveryTrouble(r.delete); refusal != nil {
 			r.link.Detach(r.entity.tracked(refusal))
 			continue // until Detached
 		}
@@ -95,7 +95,7 @@ func (r *receiver) sendAll(buf []byte, ds []queue.Delivery) []byte {
 		return buf
 	}
 	// Trouble with the disk keeps nobody from reading, but what is read and deleted would come again.
-	if refusal := r.conn.b.wait(); refusal != nil && r.delete {
+	if refusal := r.conn.b.disk.Wait(); refusal != nil && r.delete {
 		r.release(ds)
 		r.link.Detach(r.entity.tracked(refusal))
 		return buf

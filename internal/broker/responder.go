@@ -144,7 +144,7 @@ func (r *responder) run() {
 // stored waits for the disk and returns what may leave then. Trouble with the disk keeps nobody from
 // reading.
 func (r *responder) stored(res response, operation string) response {
-	refusal := r.conn.b.wait()
+	refusal := r.conn.b.disk.Wait()
 	if res.commit != nil {
 		if err := res.commit(refusal == nil); err != nil && refusal == nil {
 			refusal = refusalOf(err)

@@ -60,18 +60,18 @@ func (s *sender) note(messages int, refusal *amqp.Error) {
 func (s *sender) settle(d *server.Delivery, refusal *amqp.Error) {
 	txn, _ := d.State.(*amqp.TransactionalState)
 	switch {
-	case d.Settled && refusal != nil && s.conn.b.trouble() != nil:
+	case d.Settled && refusal != nil && s.conn.b.disk.Trouble() != nil:
 		s.link.Detach(s.entity.tracked(refusal)) // there is no other way to say so
 	case d.Settled && txn != nil && refusal != nil:
 		s.conn.txns.doom(txn.TxnID, refusal)
-	case d.Settled && s.conn.b.durable():
+	case d.Settled && s.conn.b.disk.durable():
 		// Nobody asks. But a disk that is slow must not let them pile up beyond the credit of the link.
 		s.link.Hold(1)
-		s.conn.b.after(func(*amqp.Error) { s.link.Hold(-1) })
+		s.conn.b.disk.after(func(*amqp.Error) { s.link.Hold(-1) })
 	case d.Settled: // nobody asks
 	case refusal != nil:
 		s.link.Settle(d, s.entity.rejected(refusal))
-	case s.conn.b.durable():
+	case s.conn.b.disk.durable():
 		s.settleDurably(d, txn)
 	default:
 		s.link.Settle(d, acceptedIn(txn))
@@ -80,7 +80,7 @@ func (s *sender) settle(d *server.Delivery, refusal *amqp.Error) {
 
 // settleDurably accepts d once it is on disk.
 func (s *sender) settleDurably(d *server.Delivery, txn *amqp.TransactionalState) {
-	s.conn.b.after(func(refusal *amqp.Error) {
+	s.conn.b.disk.after(func(refusal *amqp.Error) {
 		if refusal != nil {
 			s.link.Settle(d, s.entity.rejected(refusal))
 			return

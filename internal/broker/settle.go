@@ -3,6 +3,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 
@@ -48,7 +49,7 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 	case answer == nil:
 		return // no outcome yet
 	}
-	if trouble := r.conn.b.trouble(); trouble != nil {
+	if trouble := r.conn.b.disk.Trouble(); trouble != nil {
 		r.noteSettled(how.Outcome.String(), len(ds), trouble)
 		if !settled {
 			r.refuse(ds, trouble)
@@ -60,13 +61,13 @@ func (r *receiver) dispose(ds []*server.Outgone, st amqp.DeliveryState, settled 
 		tokens[i] = d.Token.(queue.LockToken)
 	}
 	errs := r.entity.settle(r.queue, how, tokens...)
-	r.noteSettled(how.Outcome.String(), len(ds), firstRefusal(errs))
+	r.noteSettled(how.Outcome.String(), len(ds), refusalOf(cmp.Or(errs...)))
 	if settled {
 		return // nobody waits, and a lost lock is what the client did not care to hear of
 	}
-	if r.conn.b.durable() {
+	if r.conn.b.disk.durable() {
 		ds = slices.Clone(ds) // they are ours during the call only
-		r.conn.b.after(func(refusal *amqp.Error) {
+		r.conn.b.disk.after(func(refusal *amqp.Error) {
 			if refusal != nil {
 				r.refuse(ds, refusal)
 				return
@@ -87,15 +88,6 @@ func (r *receiver) noteSettled(outcome string, deliveries int, refusal *amqp.Err
 		Messages:  deliveries,
 		Refusal:   refusal,
 	})
-}
-
-func firstRefusal(errs []error) *amqp.Error {
-	for _, err := range errs {
-		if err != nil {
-			return refusalOf(err)
-		}
-	}
-	return nil
 }
 
 // refuse answers settlements that the disk does not keep. The condition is always that of a quota:

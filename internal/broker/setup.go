@@ -122,7 +122,7 @@ func (b *Broker) Reconfigure(cfg Config) (made, differences []string, err error)
 // adopt makes what is new in a setup, and compares what differs from the one before with what is
 // there.
 func (es *entities) adopt(before, after NamespaceSetup) (made, differences []string, err error) {
-	err = es.ns.b.durably(func() error {
+	err = es.ns.b.disk.durably(func() error {
 		es.mu.Lock()
 		defer es.mu.Unlock()
 		there := maps.Clone(es.byKey)

@@ -26,9 +26,8 @@ const (
 //
 // The mutex is held while queues are asked, and never the other way round.
 type transactions struct {
-	now     func() time.Time        // the broker's clock
-	hold    func() (release func()) // see Disk.Hold; nil: nothing outlives the process
-	trouble func() *amqp.Error      // beside hold, see Broker.trouble
+	now  func() time.Time // the broker's clock
+	disk DiskGate
 
 	mu   sync.Mutex
 	open map[string]*transaction // by id; declared and not discharged
@@ -137,13 +136,11 @@ func (ts *transactions) end(id []byte, fail bool) (sent []*Entity, err *amqp.Err
 				"The transaction was rolled back: an entity that takes part in it has been deleted or disabled.")
 		}
 	}
-	if ts.hold != nil {
-		if refusal := ts.trouble(); refusal != nil {
-			t.rollback()
-			return nil, refusal
-		}
-		defer ts.hold()()
+	if refusal := ts.disk.Trouble(); refusal != nil {
+		t.rollback()
+		return nil, refusal
 	}
+	defer ts.disk.hold()()
 	for _, p := range t.parts {
 		p.commit()
 		if s, ok := p.(sending); ok {

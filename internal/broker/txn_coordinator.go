@@ -40,7 +40,7 @@ func (c *coordinator) Deliver(d *server.Delivery) {
 	if d.Settled {
 		return
 	}
-	c.b.after(func(refusal *amqp.Error) {
+	c.b.disk.after(func(refusal *amqp.Error) {
 		if err = cmp.Or(err, refusal); err != nil {
 			state = &amqp.Rejected{Error: tracked(err, noSystemTracker)}
 		}

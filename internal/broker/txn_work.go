@@ -132,7 +132,7 @@ func (r *receiver) dispositionIn(txn *amqp.TransactionalState, ds []*server.Outg
 	case r.session != nil && !settled:
 		ds = slices.Clone(ds) // they are ours during the call only
 		committed = func() {
-			r.conn.b.after(func(refusal *amqp.Error) {
+			r.conn.b.disk.after(func(refusal *amqp.Error) {
 				if refusal != nil {
 					r.refuse(ds, refusal)
 					return

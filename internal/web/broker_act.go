@@ -36,7 +36,7 @@ func (p *BrokerPages) act(do func(*http.Request, *spot) (done string, err error)
 		}
 		done, err := do(r, &s)
 		if err == nil {
-			err = refused(s.namespace.WaitForDisk())
+			err = refused(s.namespace.Disk().Wait())
 		}
 		switch {
 		case err == nil:
@@ -198,7 +198,7 @@ func deleteOne(r *http.Request, s *spot) (done string, err error) {
 }
 
 func (s *spot) delete(v *queue.View) error {
-	if err := refused(s.namespace.DiskTrouble()); err != nil {
+	if err := refused(s.namespace.Disk().Trouble()); err != nil {
 		return err
 	}
 	err := s.queue.Delete(v.SequenceNumber)

@@ -46,7 +46,7 @@ func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Nam
 	if t.call == rights.ReceiveAndDelete {
 		mode = queue.LockAndRemove
 	}
-	if refusal := ns.DeliveryTrouble(mode == queue.LockAndRemove); refusal != nil {
+	if refusal := ns.Disk().DeliveryTrouble(mode == queue.LockAndRemove); refusal != nil {
 		return refusal
 	}
 	if _, err := readBody(w, r, maxIdleBody); err != nil {
@@ -68,7 +68,7 @@ func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Nam
 	if mode == queue.LockAndRemove {
 		return deliverAndDelete(w, ns, q, d)
 	}
-	_ = ns.WaitForDisk() // trouble with the disk keeps nobody from reading
+	_ = ns.Disk().Wait() // trouble with the disk keeps nobody from reading
 	if err := deliverLocked(w, r, q, d); err != nil {
 		// Nobody has got it, so nobody can settle it. A lock that is lost is as good.
 		if lost := q.Release(d.LockToken); lost != nil && !errors.Is(lost, queue.ErrLockLost) {
@@ -150,7 +150,7 @@ func deliverLocked(w http.ResponseWriter, r *http.Request, q broker.Place, d *qu
 func deliverAndDelete(w http.ResponseWriter, ns *broker.Namespace, q broker.Place, d *queue.Delivery) error {
 	m, err := show(&d.View)
 	if err == nil {
-		if refusal := ns.WaitForDisk(); refusal != nil {
+		if refusal := ns.Disk().Wait(); refusal != nil {
 			err = refusal
 		}
 	}
@@ -196,7 +196,7 @@ func settle(w http.ResponseWriter, ns *broker.Namespace, t restTarget) error {
 		}
 		return answerSettled(w)
 	}
-	if refusal := ns.DiskTrouble(); refusal != nil {
+	if refusal := ns.Disk().Trouble(); refusal != nil {
 		return refusal
 	}
 	outcome := queue.Complete
@@ -206,7 +206,7 @@ func settle(w http.ResponseWriter, ns *broker.Namespace, t restTarget) error {
 	if err := q.SettleOne(outcome, t.token); err != nil {
 		return err
 	}
-	if refusal := ns.WaitForDisk(); refusal != nil {
+	if refusal := ns.Disk().Wait(); refusal != nil {
 		return refusal
 	}
 	return answerSettled(w)

@@ -52,7 +52,7 @@ func (h *runtime) send(w http.ResponseWriter, r *http.Request, ns *broker.Namesp
 	if refusal := entity.Send(encoded...); refusal != nil {
 		return refusal
 	}
-	if refusal := ns.WaitForDisk(); refusal != nil {
+	if refusal := ns.Disk().Wait(); refusal != nil {
 		return refusal
 	}
 	w.Header().Set("Content-Type", rest.ErrorContentType)
