@@ -171,9 +171,6 @@ func (b *Broker) Named(name string) (n *Namespace, ok bool) {
 // Now returns the time by the broker's clock; namespaces may be ahead of it.
 func (b *Broker) Now() time.Time { return time.Now().Add(time.Duration(b.offset.Load())) }
 
-// ClockOffset is the broker's clock minus the machine's.
-func (b *Broker) ClockOffset() time.Duration { return time.Duration(b.offset.Load()) }
-
 // SetClockOffset makes the broker's clock step, to test skew and to travel in
 // time: whatever becomes due by it happens at once.
 func (b *Broker) SetClockOffset(d time.Duration) {
@@ -196,10 +193,4 @@ func (b *Broker) Queue(path string) (*queue.Queue, bool) {
 		return e.queue, true
 	}
 	return nil, false
-}
-
-// QueueConfig returns how the queue of that name is set up, defaults filled in.
-func (b *Broker) QueueConfig(name string) (QueueConfig, bool) {
-	info, err := b.Default().QueueInfo(name)
-	return info.Config, err == nil
 }

@@ -48,14 +48,11 @@ func TestQueuesAreFoundWithoutCase(t *testing.T) {
 	if _, ok := b.Queue("oRDERS"); !ok {
 		t.Error("Queue(oRDERS) was not found")
 	}
-	got, ok := b.QueueConfig("orders")
+	got, err := b.Default().QueueInfo("orders")
 	want := QueueConfig{Name: "Orders", MaxDeliveryCount: 3, LockDuration: queue.DefaultLockDuration,
 		DuplicateDetectionHistoryTimeWindow: DefaultDuplicateDetectionWindow}
-	if diff := cmp.Diff(want, got); !ok || diff != "" {
-		t.Errorf("QueueConfig(orders), found: %v (-want +got):\n%s", ok, diff)
-	}
-	if _, ok := b.QueueConfig("other"); ok {
-		t.Error("QueueConfig(other) was found")
+	if diff := cmp.Diff(want, got.Config); err != nil || diff != "" {
+		t.Errorf("QueueInfo(orders), error %v (-want +got):\n%s", err, diff)
 	}
 	if err := b.AddQueue(QueueConfig{Name: "a"}); err != nil {
 		t.Errorf("AddQueue = %v", err)

@@ -8,7 +8,6 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
-	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/servicebus/rights"
 )
@@ -180,16 +179,6 @@ func (c *conn) receive(l *server.SourceLink, e *Entity, a address.Address) (serv
 	case wantsSession:
 		return nil, errSessionNotPossible(a)
 	}
-	c.txns.bind(l.Session(), e)
-	q, mode := e.node(a), receiveMode(l.Attach())
-	r := &receiver{
-		conn:     c,
-		link:     l,
-		entity:   e,
-		queue:    q,
-		consumer: q.NewConsumer(mode),
-		delete:   mode == queue.LockAndRemove,
-	}
-	c.b.links.Go(r.pump)
-	return r, nil
+	q := e.node(a)
+	return c.newReceiver(l, e, q, nil, q.NewConsumer(receiveMode(l.Attach()))), nil
 }

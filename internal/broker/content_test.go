@@ -218,9 +218,12 @@ func TestContentThatCannotBeReadIsForwardedLater(t *testing.T) {
 		}
 		d.Sync()
 		d.MakeUnreadable(errors.New("the disk cannot be read"))
-		cfg, _ := ns.Broker.QueueConfig("forwards")
-		cfg.ForwardTo = "q"
-		if _, err := ns.Broker.Default().UpdateQueue(cfg); err != nil {
+		forwards, err := ns.Broker.Default().QueueInfo("forwards")
+		if err != nil {
+			t.Fatal(err)
+		}
+		forwards.Config.ForwardTo = "q"
+		if _, err := ns.Broker.Default().UpdateQueue(forwards.Config); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)

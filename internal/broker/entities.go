@@ -137,14 +137,14 @@ func (es *entities) addLocked(kind Kind, path string, topic *Entity, s settings,
 // send to it.
 func (es *entities) placeLocked(e *Entity) {
 	es.byKey[key(e.path)] = e
-	es.changes.Add(1)
 	if e.topic == nil {
 		es.roots++
-		return
+	} else {
+		subs := append(slices.Clone(e.topic.subscriptions()), e)
+		slices.SortFunc(subs, func(a, b *Entity) int { return cmp.Compare(key(a.path), key(b.path)) })
+		e.topic.subs.Store(&subs)
 	}
-	subs := append(slices.Clone(e.topic.subscriptions()), e)
-	slices.SortFunc(subs, func(a, b *Entity) int { return cmp.Compare(key(a.path), key(b.path)) })
-	e.topic.setSubscriptions(subs)
+	es.changes.Add(1)
 }
 
 func (es *entities) newEntity(number uint32, kind Kind, path string, topic *Entity, s settings) *Entity {

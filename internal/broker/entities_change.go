@@ -35,7 +35,8 @@ func (es *entities) take(e *Entity) (gone []*Entity) {
 		delete(es.byKey, key(g.path))
 	}
 	if e.topic != nil {
-		e.topic.setSubscriptions(slices.DeleteFunc(slices.Clone(e.topic.subscriptions()), func(s *Entity) bool { return s == e }))
+		others := slices.DeleteFunc(slices.Clone(e.topic.subscriptions()), func(s *Entity) bool { return s == e })
+		e.topic.subs.Store(&others)
 	} else {
 		es.roots--
 	}

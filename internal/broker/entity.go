@@ -154,11 +154,6 @@ func (e *Entity) send(passedOn bool, ms ...queue.Message) *amqp.Error {
 	if err := e.mayBeSentTo(); err != nil {
 		return err
 	}
-	return e.store(passedOn, ms...)
-}
-
-// store is send to an entity that may be a subscription.
-func (e *Entity) store(passedOn bool, ms ...queue.Message) *amqp.Error {
 	if !passedOn {
 		if refusal := e.ns.b.disk.Trouble(); refusal != nil {
 			return refusal
@@ -268,12 +263,12 @@ func (e *Entity) partLinks() {
 }
 
 // times are the stamps of the administration API.
-func (e *Entity) times() (created, updated, accessed time.Time) {
-	updated = time.Unix(0, e.updated.Load()).UTC()
-	if at := e.accessed.Load(); at != 0 {
+func (s *stamps) times() (created, updated, accessed time.Time) {
+	updated = time.Unix(0, s.updated.Load()).UTC()
+	if at := s.accessed.Load(); at != 0 {
 		accessed = time.Unix(0, at).UTC()
 	}
-	return e.created, updated, accessed
+	return s.created, updated, accessed
 }
 
 // links are the open links of an entity, so that it can part with them.

@@ -159,6 +159,21 @@ func (c *conn) suffer(f *Fault, link detacher, do func(refusal *amqp.Error)) {
 	c.late.after(f.Delay, happen)
 }
 
+// pause waits for Delay. It reports false when the link ends meanwhile.
+func (f *Fault) pause(link *server.SourceLink) bool {
+	if f.Delay <= 0 {
+		return true
+	}
+	t := time.NewTimer(f.Delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-link.Done():
+		return false
+	}
+}
+
 // A refuser is a link that is about to be opened.
 type refuser interface {
 	server.Link

@@ -26,7 +26,7 @@ func TestAMoverDeliversOnceWhateverTheClockDoes(t *testing.T) {
 			delivered := map[string]int{}
 			m := newMover(e.queue, DiskGate{}, func(d *queue.Delivery) (reason, description string) {
 				delivered[d.MessageID]++
-				b.SetClockOffset(b.ClockOffset() + time.Hour)
+				b.SetClockOffset(time.Until(b.Now()) + time.Hour)
 				if fails && d.MessageID == "b" {
 					return reasonNotForwarded, "not this one"
 				}

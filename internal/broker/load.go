@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,8 +24,7 @@ func (b *Broker) begin() error {
 		}
 	}
 	b.makeNamespaces()
-	byName := func(a, b *Namespace) int { return cmp.Compare(a.name, b.name) }
-	for _, n := range slices.SortedFunc(slices.Values(b.all()), byName) {
+	for _, n := range b.Namespaces() {
 		if n.name != "" && !b.canName(n.name) {
 			b.differences = append(b.differences, n.entities.sentence("it is on disk, but clients cannot name it; its entities stay"))
 			n.entities.start()

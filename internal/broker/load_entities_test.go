@@ -262,8 +262,8 @@ func TestDifferencesToTheConfigurationAreSaid(t *testing.T) {
 	if got, want := pathsOf(again.Default()), "added kind Orders same events events/Subscriptions/added events/Subscriptions/s"; got != want {
 		t.Errorf("there are %s, want %s", got, want)
 	}
-	if q, _ := again.QueueConfig("orders"); q.LockDuration != time.Minute || q.RequiresSession {
-		t.Errorf("the settings of orders are %+v, want those of the disk", q)
+	if q, _ := again.Default().QueueInfo("orders"); q.Config.LockDuration != time.Minute || q.Config.RequiresSession {
+		t.Errorf("the settings of orders are %+v, want those of the disk", q.Config)
 	}
 	after.Sync()
 	last := opened(t, after.PowerLost(), func(c *broker.Config) { c.Isolate = true })

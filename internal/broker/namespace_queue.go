@@ -20,10 +20,7 @@ type QueueInfo struct {
 // ErrTooManyEntities, ErrClosed.
 func (n *Namespace) CreateQueue(cfg QueueConfig) (QueueInfo, error) {
 	e, err := n.entities.createNamed(func() (*Entity, error) { return n.entities.createQueueLocked(cfg) })
-	if err != nil {
-		return QueueInfo{}, err
-	}
-	return e.queueInfo(), nil
+	return infoOf(e, err, (*Entity).queueInfo)
 }
 
 func (es *entities) createQueueLocked(cfg QueueConfig) (*Entity, error) {
@@ -57,10 +54,7 @@ func (n *Namespace) UpdateQueue(cfg QueueConfig) (QueueInfo, error) {
 		return unchanged("queue", cfg.Name, was.RequiresSession == cfg.RequiresSession,
 			was.RequiresDuplicateDetection == cfg.RequiresDuplicateDetection, was.EnablePartitioning == cfg.EnablePartitioning)
 	})
-	if err != nil {
-		return QueueInfo{}, err
-	}
-	return e.queueInfo(), nil
+	return infoOf(e, err, (*Entity).queueInfo)
 }
 
 // unchanged is an error where one of the properties that are made for life is
@@ -82,20 +76,12 @@ func unchanged(what, name string, sessions, duplicates, partitions bool) error {
 // QueueInfo returns the queue of that name. Errors: ErrEntityNotFound.
 func (n *Namespace) QueueInfo(name string) (QueueInfo, error) {
 	e, err := n.entities.findKind(KindQueue, name)
-	if err != nil {
-		return QueueInfo{}, err
-	}
-	return e.queueInfo(), nil
+	return infoOf(e, err, (*Entity).queueInfo)
 }
 
 // Queues returns all queues, sorted by name.
 func (n *Namespace) Queues() []QueueInfo {
-	es := n.entities.all(KindQueue)
-	infos := make([]QueueInfo, len(es))
-	for i, e := range es {
-		infos[i] = e.queueInfo()
-	}
-	return infos
+	return infosOf(n.entities.all(KindQueue), (*Entity).queueInfo)
 }
 
 // DeleteQueue deletes a queue with its messages. Errors: ErrEntityNotFound.
@@ -105,4 +91,20 @@ func (e *Entity) queueInfo() QueueInfo {
 	info := QueueInfo{Config: e.settings.Load().queue, Counts: e.queue.Counts()}
 	info.CreatedAt, info.UpdatedAt, info.AccessedAt = e.times()
 	return info
+}
+
+// infoOf returns what info says of e, unless there is an error.
+func infoOf[T any](e *Entity, err error, info func(*Entity) T) (v T, _ error) {
+	if err != nil {
+		return v, err
+	}
+	return info(e), nil
+}
+
+func infosOf[T any](es []*Entity, info func(*Entity) T) []T {
+	infos := make([]T, len(es))
+	for i, e := range es {
+		infos[i] = info(e)
+	}
+	return infos
 }

@@ -24,10 +24,7 @@ type SubscriptionInfo struct {
 // topic, and those of CreateQueue.
 func (n *Namespace) CreateSubscription(topic string, cfg SubscriptionConfig, rules ...RuleConfig) (SubscriptionInfo, error) {
 	e, err := n.entities.createNamed(func() (*Entity, error) { return n.entities.createSubscriptionLocked(topic, cfg, rules) })
-	if err != nil {
-		return SubscriptionInfo{}, err
-	}
-	return e.subscriptionInfo(), nil
+	return infoOf(e, err, (*Entity).subscriptionInfo)
 }
 
 func (es *entities) createSubscriptionLocked(topic string, cfg SubscriptionConfig, rules []RuleConfig) (*Entity, error) {
@@ -96,19 +93,13 @@ func (n *Namespace) UpdateSubscription(topic string, cfg SubscriptionConfig) (Su
 		s.subscription = cfg.withDefaults()
 		return unchanged("subscription", cfg.Name, was.RequiresSession == cfg.RequiresSession, true, true)
 	})
-	if err != nil {
-		return SubscriptionInfo{}, err
-	}
-	return e.subscriptionInfo(), nil
+	return infoOf(e, err, (*Entity).subscriptionInfo)
 }
 
 // SubscriptionInfo returns a subscription. Errors: ErrEntityNotFound.
 func (n *Namespace) SubscriptionInfo(topic, name string) (SubscriptionInfo, error) {
 	e, err := n.entities.findKind(KindSubscription, address.SubscriptionPath(topic, name))
-	if err != nil {
-		return SubscriptionInfo{}, err
-	}
-	return e.subscriptionInfo(), nil
+	return infoOf(e, err, (*Entity).subscriptionInfo)
 }
 
 // Subscriptions returns those of one topic, sorted by name. Errors:
@@ -118,12 +109,7 @@ func (n *Namespace) Subscriptions(topic string) ([]SubscriptionInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	subs := t.subscriptions()
-	infos := make([]SubscriptionInfo, len(subs))
-	for i, e := range subs {
-		infos[i] = e.subscriptionInfo()
-	}
-	return infos, nil
+	return infosOf(t.subscriptions(), (*Entity).subscriptionInfo), nil
 }
 
 // DeleteSubscription deletes a subscription with its messages and rules. Errors:

@@ -22,10 +22,7 @@ type TopicInfo struct {
 // CreateTopic makes a topic without subscriptions. Errors: as CreateQueue.
 func (n *Namespace) CreateTopic(cfg TopicConfig) (TopicInfo, error) {
 	e, err := n.entities.createNamed(func() (*Entity, error) { return n.entities.createTopicLocked(cfg) })
-	if err != nil {
-		return TopicInfo{}, err
-	}
-	return e.topicInfo(), nil
+	return infoOf(e, err, (*Entity).topicInfo)
 }
 
 func (es *entities) createTopicLocked(cfg TopicConfig) (*Entity, error) {
@@ -68,29 +65,18 @@ func (n *Namespace) UpdateTopic(cfg TopicConfig) (TopicInfo, error) {
 		return unchanged("topic", cfg.Name, true,
 			was.RequiresDuplicateDetection == cfg.RequiresDuplicateDetection, was.EnablePartitioning == cfg.EnablePartitioning)
 	})
-	if err != nil {
-		return TopicInfo{}, err
-	}
-	return e.topicInfo(), nil
+	return infoOf(e, err, (*Entity).topicInfo)
 }
 
 // TopicInfo returns the topic of that name. Errors: ErrEntityNotFound.
 func (n *Namespace) TopicInfo(name string) (TopicInfo, error) {
 	e, err := n.entities.findKind(KindTopic, name)
-	if err != nil {
-		return TopicInfo{}, err
-	}
-	return e.topicInfo(), nil
+	return infoOf(e, err, (*Entity).topicInfo)
 }
 
 // Topics returns all topics, sorted by name.
 func (n *Namespace) Topics() []TopicInfo {
-	es := n.entities.all(KindTopic)
-	infos := make([]TopicInfo, len(es))
-	for i, e := range es {
-		infos[i] = e.topicInfo()
-	}
-	return infos
+	return infosOf(n.entities.all(KindTopic), (*Entity).topicInfo)
 }
 
 // DeleteTopic deletes a topic with its subscriptions. Errors: ErrEntityNotFound.
@@ -119,10 +105,4 @@ func (e *Entity) subscriptions() []*Entity {
 		return *subs
 	}
 	return nil
-}
-
-// setSubscriptions needs ns.entities.mu.
-func (e *Entity) setSubscriptions(subs []*Entity) {
-	e.subs.Store(&subs)
-	e.ns.entities.changes.Add(1)
 }

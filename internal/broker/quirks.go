@@ -50,11 +50,9 @@ func hidden(quirks quirk.Set, v *queue.View, now time.Time) bool {
 }
 
 // unschedule makes the messages of a batch active, with quirk.BatchUnscheduled.
-func (b *Broker) unschedule(messages []queue.Message) {
-	if b.cfg.Quirks.Has(quirk.BatchUnscheduled) {
-		for i := range messages {
-			messages[i].ScheduledEnqueueTime = time.Time{}
-		}
+func unschedule(messages []queue.Message) {
+	for i := range messages {
+		messages[i].ScheduledEnqueueTime = time.Time{}
 	}
 }
 

@@ -4,7 +4,6 @@ package broker
 
 import (
 	"errors"
-	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
@@ -36,6 +35,22 @@ func receiveMode(a *amqp.Attach) queue.Mode {
 		return queue.LockAndRemove
 	}
 	return queue.PeekLock
+}
+
+// newReceiver starts a receiver. session is nil where the queue has none.
+func (c *conn) newReceiver(l *server.SourceLink, e *Entity, q *queue.Queue, session *queue.Session, consumer *queue.Consumer) *receiver {
+	c.txns.bind(l.Session(), e)
+	r := &receiver{
+		conn:     c,
+		link:     l,
+		entity:   e,
+		queue:    q,
+		session:  session,
+		consumer: consumer,
+		delete:   receiveMode(l.Attach()) == queue.LockAndRemove,
+	}
+	c.b.links.Go(r.pump)
+	return r
 }
 
 // Flow passes the client's credit on to the queue.
@@ -128,16 +143,8 @@ func (r *receiver) fault() error {
 	if f == nil {
 		return nil
 	}
-	if f.Delay > 0 {
-		t := time.NewTimer(f.Delay)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-r.link.Done():
-			return server.ErrLinkGone
-		}
-	}
 	switch {
+	case !f.pause(r.link):
 	case f.Cut:
 		r.conn.peer.Cut()
 	case f.Detach, f.Error != nil:

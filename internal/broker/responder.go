@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"sync"
-	"time"
 
 	"overdue/internal/amqp"
 	"overdue/internal/amqp/server"
@@ -167,16 +166,9 @@ func (r *responder) work(j job) (res response, say bool) {
 	if f == nil {
 		return j.from.answer(j.request), true
 	}
-	if f.Delay > 0 {
-		t := time.NewTimer(f.Delay)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-r.link.Done():
-			return response{}, false
-		}
-	}
 	switch {
+	case !f.pause(r.link):
+		return response{}, false
 	case f.Cut:
 		r.conn.peer.Cut()
 		return response{}, false

@@ -7,6 +7,7 @@ import (
 	"overdue/internal/amqp/server"
 	"overdue/internal/broker/message"
 	"overdue/internal/broker/queue"
+	"overdue/internal/broker/quirk"
 )
 
 // A sender takes what a client sends to a queue or a topic.
@@ -114,7 +115,9 @@ func (s *sender) storeAll(d *server.Delivery) (n int, err *amqp.Error) {
 			return 0, amqp.Errorf(amqp.ErrCondLinkMessageSizeExceeded, "The batch has %d bytes, %d is the most.", len(d.Payload), most)
 		}
 		messages, err = message.ReadBatch(d.Payload)
-		s.conn.ns.b.unschedule(messages)
+		if s.conn.b.cfg.Quirks.Has(quirk.BatchUnscheduled) {
+			unschedule(messages)
+		}
 	default:
 		err = amqp.Errorf(amqp.ErrCondNotImplemented, "The message format 0x%x is not supported.", d.Format)
 	}

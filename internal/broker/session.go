@@ -92,19 +92,7 @@ func (c *conn) receiveSession(l *server.SourceLink, e *Entity, s *queue.Session)
 	properties = amqp.AppendSymbol(properties, linkLockedUntil)
 	properties = amqp.AppendLong(properties, ticks(s.LockedUntil()))
 	l.Reply.Properties = amqp.EndMap(properties, start, 1)
-	c.txns.bind(l.Session(), e)
-	mode := receiveMode(l.Attach())
-	r := &receiver{
-		conn:     c,
-		link:     l,
-		entity:   e,
-		queue:    e.queue,
-		session:  s,
-		consumer: s.NewConsumer(mode),
-		delete:   mode == queue.LockAndRemove,
-	}
-	c.b.links.Go(r.pump)
-	return r
+	return c.newReceiver(l, e, e.queue, s, s.NewConsumer(receiveMode(l.Attach())))
 }
 
 // wantedSession reads the session filter. named says that the client wants the

@@ -3,7 +3,6 @@
 package broker
 
 import (
-	"cmp"
 	"errors"
 	"maps"
 	"reflect"
@@ -106,9 +105,8 @@ func (b *Broker) Reconfigure(cfg Config) (made, differences []string, err error)
 	}
 	b.setups.Store(after)
 	isNew := b.makeNamespaces()
-	byName := func(a, b *Namespace) int { return cmp.Compare(a.name, b.name) }
 	var errs []error
-	for _, n := range slices.SortedFunc(slices.Values(b.all()), byName) {
+	for _, n := range b.Namespaces() {
 		was := before.of(n.name)
 		if slices.Contains(isNew, n) {
 			was = NamespaceSetup{}

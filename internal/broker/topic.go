@@ -65,12 +65,16 @@ func (t *distributor) give(s *Entity, m queue.Message) {
 		}
 	}
 	if problem != nil && !s.settings.Load().subscription.IgnoreFilterEvaluationExceptions {
-		s.passDead(reasonFilterException, problem.Error(), m)
+		_ = s.queue.PassDead(reasonFilterException, problem.Error(), m) // an error: as below
 	}
 	if len(t.copies) == 0 {
 		return
 	}
-	s.pass(t.copies...)
+	// It is no use of the subscription: without receivers it is idle. Without a session that the
+	// subscription requires the copies are dead at once. An error: it has been deleted.
+	if s.queue.Pass(t.copies...) == nil {
+		s.move(false)
+	}
 	clear(t.copies)
 }
 
@@ -85,24 +89,10 @@ func (t *distributor) change(r *rule, s *Entity, m queue.Message) error {
 	case err != nil:
 		return err
 	case !fits:
-		s.passDead(reasonHeaderTooLarge, "The action of the rule '"+r.cfg.Name+"' makes the properties too large.", m)
+		_ = s.queue.PassDead(reasonHeaderTooLarge, // an error: as above
+			"The action of the rule '"+r.cfg.Name+"' makes the properties too large.", m)
 	default:
 		t.copies = append(t.copies, m)
 	}
 	return nil
-}
-
-// pass stores messages of the topic, which has admitted them; without a session
-// that the subscription requires they are dead at once. A subscription that has
-// been deleted meanwhile does not want them. It is no use of the
-// subscription: without receivers it is idle.
-func (e *Entity) pass(ms ...queue.Message) {
-	if e.queue.Pass(ms...) == nil {
-		e.move(false)
-	}
-}
-
-// passDead is pass for messages that go to the dead-letter queue.
-func (e *Entity) passDead(reason, description string, m queue.Message) {
-	_ = e.queue.PassDead(reason, description, m) // an error: deleted
 }
