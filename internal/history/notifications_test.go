@@ -213,7 +213,7 @@ func TestFetchNamesWhatItCouldNotRead(t *testing.T) {
 		want    string
 	}{
 		"no admin port": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) }, "no"},
-		"no JSON":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "read the answer of http://"},
+		"no JSON":       {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) }, "does not answer as Overdue does at /notifications"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(answer.handler)

@@ -195,16 +195,9 @@ func ask[T any](ctx context.Context, addr, path string, q url.Values) (a Answer[
 
 // get reads an answer of the admin port.
 func get(ctx context.Context, addr, path string, q url.Values, into any) (http.Header, error) {
-	// The port is on this machine: a proxy from the environment could not reach it.
-	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, fetchTimeout)
-	target := "http://" + addr + path
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target+"?"+q.Encode(), nil)
+	resp, err := httpclient.GetAdmin(ctx, addr, path+"?"+q.Encode(), fetchTimeout)
 	if err != nil {
-		return nil, fmt.Errorf("ask the admin port: %w", err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("is Overdue running? %w", err)
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	switch resp.StatusCode {
@@ -215,10 +208,10 @@ func get(ctx context.Context, addr, path string, q url.Values, into any) (http.H
 		reason, readErr := io.ReadAll(io.LimitReader(resp.Body, maxReason))
 		return nil, errors.Join(errors.New(strings.TrimSpace(string(reason))), readErr)
 	default:
-		return nil, fmt.Errorf("%s answered %d %s", target, resp.StatusCode, http.StatusText(resp.StatusCode))
+		return nil, fmt.Errorf("%s answers %s at %s", addr, resp.Status, path)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(into); err != nil {
-		return nil, fmt.Errorf("read the answer of %s: %w", target, err)
+		return nil, fmt.Errorf("%s does not answer as Overdue does at %s: %w", addr, path, err)
 	}
 	return resp.Header, nil
 }

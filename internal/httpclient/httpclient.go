@@ -8,6 +8,7 @@
 package httpclient
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -50,6 +51,20 @@ func New(transport http.RoundTripper, timeout time.Duration) *http.Client {
 		transport = Transport()
 	}
 	return &http.Client{Transport: transport, Timeout: timeout, CheckRedirect: Refuse}
+}
+
+// GetAdmin asks the process with the admin port addr, host:port. The port is on this machine: a proxy
+// from the environment could not reach it.
+func GetAdmin(ctx context.Context, addr, path string, timeout time.Duration) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask the process on listen.admin: %w", err)
+	}
+	resp, err := New(&http.Transport{DisableKeepAlives: true}, timeout).Do(req)
+	if failed := (*url.Error)(nil); errors.As(err, &failed) {
+		return nil, fmt.Errorf("nothing answers on listen.admin, %s: %w", addr, failed.Err)
+	}
+	return resp, err
 }
 
 // Refuse is a CheckRedirect that refuses every redirect with a [RedirectError].

@@ -57,10 +57,36 @@ func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 // ExaminationOfOthers returns what the doctor examines apart from the namespace, which is
 // everything with an embedded broker.
 func (c *Client) ExaminationOfOthers(o ExaminationOptions) doctor.Config {
+	others := append(o.Others, restartCheck(c.Config.Listen.Admin))
+	for i := range c.Config.Alerts {
+		others = append(others, deliveryCheck(c.Config.Listen.Admin, c.Config.Alerts[i].Name))
+	}
 	return doctor.Config{
 		Redis:           c.redisToExamine(),
 		BrokerDirectory: c.Config.Broker.Directory,
-		Others:          append(o.Others, restartCheck(c.Config.Listen.Admin)),
+		Others:          others,
+	}
+}
+
+// deliveryCheck asks the process with this configuration, if one runs here, whether a sink takes its
+// alerts. A host that accepts connections may refuse every one.
+func deliveryCheck(admin, sink string) doctor.Check {
+	return doctor.Check{
+		Subject: "sink " + sink, Name: "deliveries", Severity: doctor.Error,
+		Fix: "look at the sink, and in the log of the process on " + admin + "; alerts wait until the sink takes them",
+		Run: func(ctx context.Context) error {
+			r, err := askChecks(ctx, admin, "/healthz/outbound", outboundTimeout)
+			if err != nil {
+				return nil // none runs, so none sends
+			}
+			for line := range strings.Lines(r.Checks) {
+				rest, isSink := strings.CutPrefix(line, "[-] sink "+sink)
+				if _, trouble, ok := strings.Cut(rest, ": "); isSink && ok && (rest[0] == ':' || rest[0] == ' ') {
+					return fmt.Errorf("for the process on %s %s", admin, strings.TrimSpace(trouble))
+				}
+			}
+			return nil
+		},
 	}
 }
 

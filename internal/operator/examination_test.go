@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -136,6 +137,30 @@ func TestOurOwnPortIsReportedAsNoAdministrationAPI(t *testing.T) {
 	c := open(t, map[string]string{"namespace": namespaceAt("127.0.0.1"), "listen.http": "127.0.0.1:5300"})
 	if cfg := c.Examination(ExaminationOptions{Role: "run"}); cfg.Admin != nil || cfg.NoAdmin == "" {
 		t.Errorf("administration API %v, reason %q; want none, and why", cfg.Admin, cfg.NoAdmin)
+	}
+}
+
+// A host that accepts connections may refuse all alerts, which only the process knows that sends
+// them.
+func TestTheDoctorSaysWhichSinksRefuseTheirAlerts(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		if r.URL.Path == "/healthz/outbound" {
+			_, _ = io.WriteString(w, "[+] namespace\n[-] sink pager2 (127.0.0.1:1): other trouble\n"+
+				"[-] sink pager (127.0.0.1:1): it did not take the last alert, 3m ago: 503 Service Unavailable\nnot reachable\n")
+		}
+	}))
+	defer server.Close()
+	c := load(t, "listen: {admin: "+server.Listener.Addr().String()+"}\nalerts: [{name: pager, webhook: {url: 'http://127.0.0.1:1'}}, {name: mail, webhook: {url: 'http://127.0.0.1:1'}}]\n")
+	client, err := OpenAny(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(t.Context())
+	got := doctor.ExamineOthers(t.Context(), client.ExaminationOfOthers(ExaminationOptions{})).Findings
+	if len(got) != 1 || got[0].Subject != "sink pager" || got[0].Severity != doctor.Error ||
+		!strings.HasSuffix(got[0].Summary, " it did not take the last alert, 3m ago: 503 Service Unavailable.") {
+		t.Errorf("findings %v, want the sink that refuses", got)
 	}
 }
 

@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ var AwaitedStates = []string{Ready, Serving, Drained}
 
 const (
 	readinessTimeout = 3 * time.Second        // of one request
+	outboundTimeout  = 5 * time.Second        // likewise, for an answer that waits for a slow sink
+	maxChecks        = 16 << 10               // bytes of an answer
 	awaitInterval    = 100 * time.Millisecond // between two requests to a process on this machine
 )
 
@@ -40,23 +43,23 @@ type Readiness struct {
 
 // AskReadiness asks the process with the admin port addr, host:port, whether it is ready.
 func AskReadiness(ctx context.Context, addr string) (r Readiness, err error) {
-	// The port is on this machine: a proxy from the environment could not reach it.
-	client := httpclient.New(&http.Transport{DisableKeepAlives: true}, readinessTimeout)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz?verbose", nil)
-	if err != nil {
-		return r, fmt.Errorf("ask http://%s/readyz: %w", addr, err)
-	}
-	resp, err := client.Do(req)
+	return askChecks(ctx, addr, "/readyz", readinessTimeout)
+}
+
+// askChecks asks the process for the checks at a path.
+func askChecks(ctx context.Context, addr, path string, timeout time.Duration) (r Readiness, err error) {
+	resp, err := httpclient.GetAdmin(ctx, addr, path+"?verbose", timeout)
 	if err != nil {
 		return r, err
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxChecks))
 	if err != nil {
 		return r, fmt.Errorf("read the answer of %s: %w", addr, err)
 	}
-	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
-		return r, fmt.Errorf("%s answers %s, which is not Overdue's /readyz", addr, resp.Status)
+	isAnswer := resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusServiceUnavailable
+	if !isAnswer || !bytes.HasPrefix(body, []byte("[+] ")) && !bytes.HasPrefix(body, []byte("[-] ")) {
+		return r, fmt.Errorf("%s answers %s, which is not Overdue's %s", addr, resp.Status, path)
 	}
 	return Readiness{
 		Ready:  resp.StatusCode == http.StatusOK,
@@ -73,7 +76,7 @@ func CheckState(ctx context.Context, addr, state string) (checks string, err err
 	case r.is(state, err):
 		return r.Checks, nil
 	case err != nil:
-		return "", fmt.Errorf("nothing answers on listen.admin, %s: %w", addr, err)
+		return "", err
 	}
 	return "", fmt.Errorf("not %s (%s)\n%s", state, r.Status, strings.TrimSpace(r.Checks))
 }
@@ -87,7 +90,7 @@ func Await(ctx context.Context, addr, state string) error {
 func await(ctx context.Context, state, addr string, ask func(context.Context) (Readiness, error)) error {
 	tick := time.NewTicker(awaitInterval)
 	defer tick.Stop()
-	last := "nothing was heard"
+	last := "nothing was heard on listen.admin, " + addr
 	for {
 		r, err := ask(ctx)
 		if r.is(state, err) {
@@ -98,7 +101,7 @@ func await(ctx context.Context, state, addr string, ask func(context.Context) (R
 		case err != nil:
 			last = err.Error()
 		default:
-			last = strings.TrimSpace(r.Checks)
+			last = addr + " says " + strings.TrimSpace(r.Checks)
 		}
 		select {
 		case <-tick.C:
@@ -106,7 +109,7 @@ func await(ctx context.Context, state, addr string, ask func(context.Context) (R
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("not %s in time; on listen.admin, %s: %s", state, addr, last)
+			return fmt.Errorf("not %s in time; %s", state, last)
 		}
 	}
 }

@@ -65,11 +65,11 @@ func TestAwaitSaysWhatItSawLast(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := await(ctx, Ready, "host:1", answers)
-		if want := "not ready in time; on listen.admin, host:1: " + strings.TrimSpace(serving); err == nil || err.Error() != want {
+		if want := "not ready in time; host:1 says " + strings.TrimSpace(serving); err == nil || err.Error() != want {
 			t.Errorf("await = %v, want %q", err, want)
 		}
 		err = await(ctx, Drained, "host:1", func(context.Context) (Readiness, error) { return Readiness{}, errors.New("timeout") })
-		if want := "not drained in time; on listen.admin, host:1: nothing was heard"; err == nil || err.Error() != want {
+		if want := "not drained in time; nothing was heard on listen.admin, host:1"; err == nil || err.Error() != want {
 			t.Errorf("await at the end of its context = %v, want %q", err, want)
 		}
 		interrupted, interrupt := context.WithCancelCause(t.Context())
@@ -100,6 +100,10 @@ func TestReadinessIsThatOfTheAdminPort(t *testing.T) {
 	status = http.StatusNotFound
 	if _, err := AskReadiness(t.Context(), addr); err == nil || !strings.HasSuffix(err.Error(), "answers 404 Not Found, which is not Overdue's /readyz") {
 		t.Errorf("AskReadiness of another server = %v", err)
+	}
+	status, body = http.StatusOK, "<feed/>"
+	if _, err := AskReadiness(t.Context(), addr); err == nil || !strings.HasSuffix(err.Error(), "answers 200 OK, which is not Overdue's /readyz") {
+		t.Errorf("AskReadiness of a server that says something else = %v", err)
 	}
 	server.Close()
 	if err := Await(t.Context(), addr, Drained); err != nil {
