@@ -16,6 +16,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/broker"
 	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/namespace"
 )
@@ -394,7 +395,7 @@ func (s *Setting) parseDurations(text string) ([]string, error) {
 	for i, one := range all {
 		d, err := ParseDuration(one)
 		if err == nil {
-			err = s.bounds(int64(d), func(n int64) string { return time.Duration(n).String() })
+			err = s.bounds(int64(d), func(n int64) string { return duration.Format(time.Duration(n)) })
 		}
 		if err != nil {
 			return nil, err

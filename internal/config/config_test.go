@@ -86,7 +86,7 @@ func TestWrongConfigurationIsOneSentence(t *testing.T) {
 		"events to the monitor":                   {"alerts: [{serviceBus: {entity: overdue-monitor}}]\n", `alerts[0].serviceBus.entity is "overdue-monitor", the monitor queue`},
 		"duration without unit":                   {"shutdownTimeout: 30\n", `overdue.yaml:1: shutdownTimeout: "30" has no unit; write 30s or PT30S if seconds are meant`},
 		"not a duration":                          {"shutdownTimeout: soon\n", `overdue.yaml:1: shutdownTimeout: "soon" is not a duration; write one like 30s, 1h30m, 7d or PT30S`},
-		"duration out of bounds":                  {"broker:\n  queues: [{name: q, lockDuration: 1h}]\n", "overdue.yaml:2: broker.queues[0].lockDuration: 1h0m0s is out of bounds; it must be between 1s and 5m0s"},
+		"duration out of bounds":                  {"broker:\n  queues: [{name: q, lockDuration: 1h}]\n", "overdue.yaml:2: broker.queues[0].lockDuration: 1h is out of bounds; it must be between 1s and 5m"},
 		"negative duration":                       {"broker:\n  queues: [{name: q, defaultMessageTimeToLive: -1s}]\n", "broker.queues[0].defaultMessageTimeToLive: -1s is too small; it must be at least 0s"},
 		"count out of bounds":                     {"broker:\n  queues: [{name: q, maxDeliveryCount: 0}]\n", "broker.queues[0].maxDeliveryCount: 0 is out of bounds; it must be between 1 and 2147483647"},
 		"not a count":                             {"proxy: {maxInFlight: many}\n", `proxy.maxInFlight: "many" is not a whole number`},

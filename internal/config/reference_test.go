@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"overdue/internal/servicebus/duration"
 )
 
 var updatePages = flag.Bool("update", false, "write the pages that are generated instead of comparing with them")
@@ -233,7 +235,7 @@ func (s *Setting) documentedKind() string {
 	format := func(n int64) string {
 		switch s.Kind {
 		case kindDuration, kindDurations:
-			return shortDuration(time.Duration(n))
+			return duration.Format(time.Duration(n))
 		case kindSize:
 			return FormatSize(n)
 		}

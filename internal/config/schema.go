@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/version"
 )
 
@@ -130,22 +131,10 @@ func (s *Setting) mayBeEmpty() bool {
 func (s *Setting) described() string {
 	text := s.Help
 	if (s.Kind == kindDuration || s.Kind == kindDurations) && s.max != 0 && s.max != math.MaxInt64 {
-		text += " From " + shortDuration(time.Duration(s.min)) + " to " + shortDuration(time.Duration(s.max)) + "."
+		text += " From " + duration.Format(time.Duration(s.min)) + " to " + duration.Format(time.Duration(s.max)) + "."
 	}
 	if env := s.Env(); env != "" {
 		text += " Variable: " + env + "."
 	}
 	return version.Doc(text)
-}
-
-// shortDuration writes 1m0s as 1m and 12h0m0s as 12h.
-func shortDuration(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
 }

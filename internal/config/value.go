@@ -75,7 +75,7 @@ func (s *Setting) Parse(text string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return d, s.bounds(int64(d), func(n int64) string { return time.Duration(n).String() })
+		return d, s.bounds(int64(d), func(n int64) string { return duration.Format(time.Duration(n)) })
 	case kindDurations:
 		return s.parseDurations(text)
 	case kindSize:

@@ -13,6 +13,7 @@ import (
 	"overdue/internal/broker"
 	"overdue/internal/broker/queue"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/duration"
 )
 
 // Remarks are what is to be said of entities besides, by their paths.
@@ -39,7 +40,7 @@ func (p *property) given() bool { return p.value != p.standard }
 func (p *property) text() string {
 	switch v := p.value.(type) {
 	case time.Duration:
-		return p.name + ": " + durationText(v)
+		return p.name + ": " + duration.Format(v)
 	case string:
 		return fmt.Sprintf("%s: %.100q", p.name, v)
 	}
@@ -125,15 +126,4 @@ func kept(idle time.Duration, status broker.Status, metadata string, unbatched b
 		{"UserMetadata", metadata, "", 0},
 		{"EnableBatchedOperations", !unbatched, true, 0},
 	}
-}
-
-// durationText is a duration as a person would write it: 90s, 1m, 336h.
-func durationText(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if n := len(text) - len(zero); n > 0 && text[n:] == zero {
-			text = text[:n+1]
-		}
-	}
-	return text
 }

@@ -136,14 +136,3 @@ func TestAnEmptyNamespaceIsAFileToo(t *testing.T) {
 		t.Errorf("YAML = %q, %v", b.String(), err)
 	}
 }
-
-func TestDurationsAreShort(t *testing.T) {
-	for d, want := range map[time.Duration]string{
-		time.Second: "1s", time.Minute: "1m", 90 * time.Second: "1m30s", time.Hour: "1h", 10 * time.Hour: "10h", 61 * time.Minute: "1h1m", 100 * time.Millisecond: "100ms",
-		24*time.Hour + time.Second: "24h0m1s", 10 * time.Minute: "10m",
-	} {
-		if got := durationText(d); got != want {
-			t.Errorf("%d is %s, want %s", d, got, want)
-		}
-	}
-}

@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/broker"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/duration"
 )
 
 // YAML writes entities as a configuration of Overdue, with a comment for each setting that it cannot
@@ -127,7 +128,7 @@ func (m *mapping) set(key string, value *yaml.Node) {
 
 func (m *mapping) scalar(key string, value any) {
 	if d, is := value.(time.Duration); is {
-		value = durationText(d)
+		value = duration.Format(d)
 	}
 	m.set(key, scalar(value))
 }

@@ -18,6 +18,7 @@ import (
 	"overdue/internal/plural"
 	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/terminal"
 	"overdue/scheduler"
 )
@@ -284,11 +285,9 @@ func until(t, now time.Time) string {
 	case t.IsZero():
 		return "-"
 	case d < 0:
-		return d.Round(time.Second).Abs().String() + " ago"
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
+		return duration.FormatRounded(d.Round(time.Second).Abs()) + " ago"
 	}
-	return d.Round(time.Second).String()
+	return duration.FormatRounded(d.Round(100 * time.Millisecond))
 }
 
 // A Fleet is what all monitors reported to Redis, added up.

@@ -40,8 +40,8 @@ func TestMutesAreListedUntilTheyAreOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := "ENTITY  UNTIL                 IN      BY   REASON\n" +
-				"orders  " + set.Until.Format("2006-01-02 15:04:05Z") + "  2h0m0s  ann  moving the consumers\n"
+			want := "ENTITY  UNTIL                 IN  BY   REASON\n" +
+				"orders  " + set.Until.Format("2006-01-02 15:04:05Z") + "  2h  ann  moving the consumers\n"
 			if got := s.mutes(); got != want {
 				t.Errorf("muted:\n%s\nwant\n%s", got, want)
 			}

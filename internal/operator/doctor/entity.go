@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 )
 
@@ -137,7 +138,7 @@ func (x *examiner) judgeDeadline(n *notes, w *Monitored, ttl time.Duration, p *p
 		deadline, stated = ttl, "The default time to live"
 	}
 	if configured > 0 && ttl > 0 && ttl < configured {
-		n.addChange(Warning, "time-to-live", fmt.Sprintf("The configured deadline of %s is later than the default time to live of %s.", span(configured), span(ttl)),
+		n.addChange(Warning, "time-to-live", fmt.Sprintf("The configured deadline of %s is later than the default time to live of %s.", duration.Format(configured), duration.Format(ttl)),
 			set(timeToLive, written(configured), false))
 	}
 	if p.AutoDeleteOnIdle > 0 {
@@ -145,7 +146,7 @@ func (x *examiner) judgeDeadline(n *notes, w *Monitored, ttl time.Duration, p *p
 		if p.AutoDeleteOnIdle <= deadline {
 			severity = Error
 		}
-		n.addChange(severity, "auto-delete", fmt.Sprintf("It is deleted, with its messages, after %s without use.", span(p.AutoDeleteOnIdle)), set(autoDelete, never, false))
+		n.addChange(severity, "auto-delete", fmt.Sprintf("It is deleted, with its messages, after %s without use.", duration.Format(p.AutoDeleteOnIdle)), set(autoDelete, never, false))
 	}
 	if deadline == 0 {
 		if !w.States {
@@ -156,22 +157,22 @@ func (x *examiner) judgeDeadline(n *notes, w *Monitored, ttl time.Duration, p *p
 	least := max(minDeadline, (x.roundTrip*consumerRoundTrips + time.Second - 1).Truncate(time.Second))
 	switch needed := x.roundTrip * consumerRoundTrips; {
 	case deadline < max(minDeadline, needed):
-		fix := fmt.Sprintf("set %s to %s or more", setting, span(least))
+		fix := fmt.Sprintf("set %s to %s or more", setting, duration.Format(least))
 		if deadline == ttl {
 			fix = set(timeToLive, written(least), false).command() + ", or to more"
 		}
-		why := fmt.Sprintf("no consumer receives and settles a message in much less than %s", span(minDeadline))
+		why := fmt.Sprintf("no consumer receives and settles a message in much less than %s", duration.Format(minDeadline))
 		if needed > minDeadline {
 			why = fmt.Sprintf("a round trip to the namespace takes %s from here", x.roundTrip.Round(time.Millisecond))
 		}
-		n.add(Warning, "deadline-too-short", fmt.Sprintf("%s of %s is hard to meet: %s.", stated, span(deadline), why), fix)
+		n.add(Warning, "deadline-too-short", fmt.Sprintf("%s of %s is hard to meet: %s.", stated, duration.Format(deadline), why), fix)
 	case p.LockDuration > max(deadline, minLockDuration):
 		x.prefetch = true
 		fix := "have consumers settle or abandon messages within the deadline"
 		if shorter := max(deadline, minConsumerLock); shorter < p.LockDuration {
 			fix = set(lockDuration, written(shorter), false).command() + ", if consumers settle in less"
 		}
-		n.add(Advice, "lock-duration", fmt.Sprintf("A locked message counts as received until its lock expires, which can take %s: longer than the deadline of %s.", span(p.LockDuration), span(deadline)),
+		n.add(Advice, "lock-duration", fmt.Sprintf("A locked message counts as received until its lock expires, which can take %s: longer than the deadline of %s.", duration.Format(p.LockDuration), duration.Format(deadline)),
 			fix)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"overdue/internal/lag"
 	"overdue/internal/monitorqueue"
 	"overdue/internal/plural"
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
@@ -98,7 +99,7 @@ func MeasureLag(ctx context.Context, cfg LagConfig, o LagOptions) (_ *LagResult,
 		return nil, err
 	}
 	r.progress("Created three queues in %s. Sending %s to two of them, without a consumer.", cfg.Host, plural.Of(o.Messages, "message", "messages"))
-	r.progress("The deadlines are spread over %s; then the native queue has %s more.", span(o.Spread), span(o.Wait))
+	r.progress("The deadlines are spread over %s; then the native queue has %s more.", duration.Format(o.Spread), duration.Format(o.Wait))
 	return r.measure(ctx)
 }
 
@@ -347,12 +348,12 @@ func (r *LagResult) WriteText(w io.Writer, color bool) error {
 	for i := first; i <= last; i++ {
 		label := "more"
 		if i < len(lagSteps) {
-			label = "up to " + span(lagSteps[i])
+			label = "up to " + duration.Format(lagSteps[i])
 		}
 		row(label, native[i], eager[i])
 	}
 	if r.Native.Waiting+r.Eager.Waiting > 0 {
-		row(fmt.Sprintf("still there after %s", span(r.wait)), r.Native.Waiting, r.Eager.Waiting)
+		row(fmt.Sprintf("still there after %s", duration.Format(r.wait)), r.Native.Waiting, r.Eager.Waiting)
 	}
 	b.WriteByte('\n')
 	for _, q := range []struct {

@@ -67,19 +67,19 @@ func (x *examiner) judgeMonitorQueue(n *notes, name string, d *entities.Details)
 	switch ttl := d.DefaultMessageTimeToLive; {
 	case ttl == 0:
 	case ttl < minCompanionTTL:
-		n.addChange(Error, "time-to-live", fmt.Sprintf("Its default time to live is %s: due companions that no monitor receives by then are lost, and so are their deadlines.", span(ttl)), set(timeToLive, never))
+		n.addChange(Error, "time-to-live", fmt.Sprintf("Its default time to live is %s: due companions that no monitor receives by then are lost, and so are their deadlines.", duration.Format(ttl)), set(timeToLive, never))
 	default:
-		n.addChange(Advice, "time-to-live", fmt.Sprintf("Its default time to live is %s: due companions that no monitor receives by then are lost.", span(ttl)), set(timeToLive, never))
+		n.addChange(Advice, "time-to-live", fmt.Sprintf("Its default time to live is %s: due companions that no monitor receives by then are lost.", duration.Format(ttl)), set(timeToLive, never))
 	}
 	if d.AutoDeleteOnIdle > 0 {
-		n.addChange(Error, "auto-delete", fmt.Sprintf("It is deleted, with all companions in it, after %s without use.", span(d.AutoDeleteOnIdle)), set(autoDelete, never))
+		n.addChange(Error, "auto-delete", fmt.Sprintf("It is deleted, with all companions in it, after %s without use.", duration.Format(d.AutoDeleteOnIdle)), set(autoDelete, never))
 	}
 	switch lock := d.LockDuration; {
 	case lock == 0 || lock == bestLock:
 	case lock < bestLock:
-		n.addChange(Warning, "lock-duration", fmt.Sprintf("Its lock duration is %s. Monitors renew locks, but a connection that is lost for that long has companions checked twice.", span(lock)), set(lockDuration, "PT10S"))
+		n.addChange(Warning, "lock-duration", fmt.Sprintf("Its lock duration is %s. Monitors renew locks, but a connection that is lost for that long has companions checked twice.", duration.Format(lock)), set(lockDuration, "PT10S"))
 	default:
-		n.addChange(Advice, "lock-duration", fmt.Sprintf("Its lock duration is %s: the companions of a monitor that was killed wait that long for the next monitor.", span(lock)), set(lockDuration, "PT10S"))
+		n.addChange(Advice, "lock-duration", fmt.Sprintf("Its lock duration is %s: the companions of a monitor that was killed wait that long for the next monitor.", duration.Format(lock)), set(lockDuration, "PT10S"))
 	}
 	switch c := d.MaxDeliveryCount; {
 	case c == 0 || c >= maxDeliveries:
@@ -140,22 +140,6 @@ func (x *examiner) judgeStatus(n *notes, is, entity, subscription string) {
 	n.addChange(severity, "status", what, change{
 		host: x.cfg.Host, emulator: x.cfg.Emulator, entity: entity, subscription: subscription, property: status, value: "Active",
 	})
-}
-
-// span writes a duration without trailing zeros: 1m0s as 1m, 12h0m0s as 12h, and 336h0m0s as 14
-// days.
-func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d >= 2*day && d%day == 0 {
-		return fmt.Sprintf("%d days", d/day)
-	}
-	text := d.String()
-	for _, zero := range []string{"0s", "0m"} {
-		if n := len(text) - len(zero); n > 1 && text[n:] == zero && (text[n-1] == 'm' || text[n-1] == 'h') {
-			text = text[:n]
-		}
-	}
-	return text
 }
 
 // written returns d as Service Bus writes it.

@@ -12,6 +12,7 @@ import (
 
 	"overdue/internal/operator/dlq"
 	"overdue/internal/plural"
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/entities"
 	"overdue/internal/servicebus/failure"
 	"overdue/internal/servicebus/link"
@@ -91,7 +92,7 @@ func (x *examiner) held(ctx context.Context, n *notes, name string, now time.Tim
 	}
 	if slices.Sort(missing); total > 0 {
 		n.add(Advice, "waiting", fmt.Sprintf("Monitors hold companions that have been due for up to %s: %s for messages on %s, which is not there.",
-			span(longest.Round(time.Second)), plural.Of(total, "companion", "companions"), strings.Join(missing, ", ")),
+			duration.Format(longest.Round(time.Second)), plural.Of(total, "companion", "companions"), strings.Join(missing, ", ")),
 			"create it again, if it was deleted by mistake; otherwise monitors give these deadlines up after an hour, as unknown")
 	}
 	return err

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package duration reads durations as people, configuration and Service Bus write them, writes
-// those of Service Bus, and compares spans and times by its rules.
+// Package duration reads and writes durations as people, configuration and Service Bus write them,
+// and compares spans and times by its rules.
 package duration
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"regexp"
 	"strconv"
@@ -151,6 +152,42 @@ func FormatISO8601(d time.Duration) string {
 		s.WriteByte('S')
 	}
 	return s.String()
+}
+
+// Format writes d as people do, and as Parse reads it: 90s as 1m30s, 12h, and from two days on 30d or
+// 2d12h.
+func Format(d time.Duration) string {
+	days, rest := d/day, d%day
+	if -2 < days && days < 2 {
+		days, rest = 0, d
+	}
+	text := rest.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	switch {
+	case days == 0:
+		return text
+	case rest == 0:
+		return fmt.Sprintf("%dd", days)
+	}
+	return fmt.Sprintf("%dd%s", days, strings.TrimPrefix(text, "-"))
+}
+
+// FormatRounded writes d with two or three digits that matter.
+func FormatRounded(d time.Duration) string {
+	unit := time.Hour
+	switch long := d.Abs(); {
+	case long < 10*time.Second:
+		unit = time.Millisecond
+	case long < time.Hour:
+		unit = time.Second
+	case long < 2*day:
+		unit = time.Minute
+	}
+	return Format(d.Round(unit))
 }
 
 // RoundUp rounds a time to live up to whole milliseconds, as Service Bus does. One that is too long

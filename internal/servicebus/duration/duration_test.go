@@ -54,6 +54,37 @@ func TestADurationIsReadAsItIsWritten(t *testing.T) {
 	}
 }
 
+func TestPeopleReadShortDurations(t *testing.T) {
+	for d, want := range map[time.Duration]struct{ exact, rounded string }{
+		0:                            {"0s", "0s"},
+		100 * time.Millisecond:       {"100ms", "100ms"},
+		1234567 * time.Microsecond:   {"1.234567s", "1.235s"},
+		10 * time.Second:             {"10s", "10s"},
+		time.Minute:                  {"1m", "1m"},
+		90 * time.Second:             {"1m30s", "1m30s"},
+		20 * time.Minute:             {"20m", "20m"},
+		61*time.Minute + time.Second: {"1h1m1s", "1h1m"},
+		12 * time.Hour:               {"12h", "12h"},
+		day:                          {"24h", "24h"},
+		day + time.Second:            {"24h0m1s", "24h"},
+		30 * day:                     {"30d", "30d"},
+		2*day + 90*time.Minute:       {"2d1h30m", "2d2h"},
+		-2 * time.Hour:               {"-2h", "-2h"},
+		-3*day - time.Hour:           {"-3d1h", "-3d1h"},
+		math.MinInt64:                {"-106751d23h47m16.854775808s", "-106751d23h47m16.854775808s"},
+	} {
+		if got := Format(d); got != want.exact {
+			t.Errorf("Format(%d) = %q, want %q", d, got, want.exact)
+		}
+		if got := FormatRounded(d); got != want.rounded {
+			t.Errorf("FormatRounded(%d) = %q, want %q", d, got, want.rounded)
+		}
+		if got, err := Parse(Format(d)); d != math.MinInt64 && (err != nil || got != d) {
+			t.Errorf("Parse(Format(%d)) = %d, %v", d, got, err)
+		}
+	}
+}
+
 func FuzzDuration(f *testing.F) {
 	for _, s := range []string{Forever, "PT5S", "P1Y2M1W3DT4H5M6.789S", "PT99999999999999999999S", "P1DT", "PT.5S"} {
 		f.Add(s)

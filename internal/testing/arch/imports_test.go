@@ -177,7 +177,7 @@ var allowed = map[string]allowance{
 	"internal/operator/audit":     {others: []string{zap}},
 	"internal/operator/canary":    {[]string{"internal/httpclient", "internal/operator/dlq", "internal/servicebus/link"}, []string{prometheus, zap}},
 	"internal/operator":           {[]string{"alert", "internal/app", "internal/catalog", "internal/config", "internal/connect", "internal/httpclient", "internal/lifecycle", "internal/operator/dlq", "internal/operator/doctor", "internal/redisstore", "internal/servicebus/entities", "internal/servicebus/link", "scheduler"}, []string{azservicebus, zap}},
-	"internal/operator/deadlines": {ours: []string{"internal/monitorqueue", "alert", "internal/config", "internal/escape", "internal/history", "internal/operator/dlq", "internal/plural", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal", "monitor/mute", "scheduler"}},
+	"internal/operator/deadlines": {ours: []string{"internal/monitorqueue", "alert", "internal/config", "internal/escape", "internal/history", "internal/operator/dlq", "internal/plural", "internal/redisstore", "internal/servicebus/address", "internal/servicebus/duration", "internal/servicebus/entities", "internal/servicebus/failure", "internal/servicebus/link", "internal/terminal", "monitor/mute", "scheduler"}},
 	"internal/operator/dlq":       {[]string{"internal/servicebus/address", "internal/amqp", "internal/servicebus/failure", "internal/servicebus/link", "scheduler"}, []string{bbolt, sync}},
 	"internal/testing/testseed":   {},
 	"internal/listener/tlsrecord": {},
