@@ -118,7 +118,7 @@ func benchMemoryCommand(p *program) *cobra.Command {
 		"how many deadlines are outstanding, one number after the other, each greater than the one before",
 		within(parseNumber, 1, 1_000_000))
 	companionsVar(cmd, &plan.Companions, "each")
-	boundedDurationVar(f, &plan.Pause, "pause", 5*time.Second, 0, time.Minute,
+	durationVar(f, &plan.Pause, "pause", 5*time.Second, 0, time.Minute,
 		"how long nothing happens before each sample")
 	return p.measuring(cmd, func() (bench.Plan, error) {
 		if !slices.IsSorted(plan.Outstanding) {
@@ -182,7 +182,7 @@ func benchLatencyCommand(p *program) *cobra.Command {
 	payloadVar(f, &plan.Payload)
 	numberVar(f, &plan.Sends, "sends", 2000, 1, 1_000_000, "sends of each way with the broker at hand")
 	numberVar(f, &plan.Delayed, "delayed", 100, 1, 10_000, "sends of each sender with the broker a round trip away")
-	boundedDurationVar(f, &plan.RoundTrip, "round-trip", 5*time.Millisecond, time.Millisecond, time.Second,
+	durationVar(f, &plan.RoundTrip, "round-trip", 5*time.Millisecond, time.Millisecond, time.Second,
 		"how far away that broker is; with 20ms and more nothing goes by slots")
 	return p.measuring(cmd, func() (bench.Plan, error) { return plan, nil })
 }
@@ -199,9 +199,9 @@ func benchCostCommand(p *program) *cobra.Command {
 	f := cmd.Flags()
 	listVar(f, &plan.Rates, "rates", "1000,10000", "messages per second, one number for each case", within(parseNumber, 10, 1_000_000))
 	companionsVar(cmd, &plan.Companions, "slot")
-	boundedDurationVar(f, &plan.Span, "span", 10*time.Second, 10*time.Millisecond, 10*time.Minute,
+	durationVar(f, &plan.Span, "span", 10*time.Second, 10*time.Millisecond, 10*time.Minute,
 		"for how long messages are sent")
-	boundedDurationVar(f, &plan.Deadline, "deadline", 3*time.Second, benchMinDeadline, benchMaxDeadline,
+	durationVar(f, &plan.Deadline, "deadline", 3*time.Second, benchMinDeadline, benchMaxDeadline,
 		"the time to live of each message")
 	return p.measuring(cmd, func() (bench.Plan, error) { return plan, nil })
 }
@@ -248,7 +248,7 @@ func benchSettleCommand(p *program) *cobra.Command {
 	plan := &bench.Settle{}
 	f := cmd.Flags()
 	numberVar(f, &plan.Messages, "messages", 10_000, 10, 100_000, "messages that are completed")
-	boundedDurationVar(f, &plan.Spread, "spread", 5*time.Millisecond, 0, time.Second,
+	durationVar(f, &plan.Spread, "spread", 5*time.Millisecond, 0, time.Second,
 		"how long before or after its deadline each is completed, at most")
 	var deadlines deadlineRange
 	deadlineRangeVar(f, &deadlines, "the first send")
@@ -271,7 +271,7 @@ func benchCheckCommand(p *program) *cobra.Command {
 	f := cmd.Flags()
 	listVar(f, &plan.Live, "live", "1000,1000000", "live messages, one number for each case", within(parseNumber, 10, 10_000_000))
 	numberVar(f, &plan.Overdue, "overdue", 10, 1, 1000, "messages whose deadlines are missed")
-	boundedDurationVar(f, &plan.Notice, "notice", 2*time.Second, 200*time.Millisecond, time.Minute,
+	durationVar(f, &plan.Notice, "notice", 2*time.Second, 200*time.Millisecond, time.Minute,
 		"how long after the last send the deadlines come, at least")
 	return p.measuring(cmd, func() (bench.Plan, error) {
 		if most := slices.Min(plan.Live); plan.Overdue > most {

@@ -56,7 +56,7 @@ func payloadVar(f *pflag.FlagSet, bytes *int) {
 // measured in one.
 func roundsVar(f *pflag.FlagSet, n *int, span *time.Duration, compared string) {
 	numberVar(f, n, "rounds", 7, 1, 1000, "how many rounds")
-	boundedDurationVar(f, span, "span", 500*time.Millisecond, 10*time.Millisecond, time.Minute,
+	durationVar(f, span, "span", 500*time.Millisecond, 10*time.Millisecond, time.Minute,
 		"how long each "+compared+" is measured in a round")
 }
 
@@ -93,7 +93,7 @@ func parseDeadlineRange(text string) (r deadlineRange, err error) {
 	case !ok || errors.Join(errs[0], errs[1]) != nil:
 		return r, fmt.Errorf("%q is not a range; write one like 5s-15s", config.Clip(text))
 	case r.shortest < benchMinDeadline || r.longest > benchMaxDeadline || r.shortest > r.longest:
-		return r, fmt.Errorf("%s is out of bounds; it must go up, and lie between %s and %s", config.Clip(text), benchMinDeadline, benchMaxDeadline)
+		return r, fmt.Errorf("%s is out of bounds; it must go up, and lie between %s and %s", config.Clip(text), shown(benchMinDeadline), shown(benchMaxDeadline))
 	}
 	return r, nil
 }

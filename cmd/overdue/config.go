@@ -79,16 +79,9 @@ func (p *program) configCopyCommand() *cobra.Command {
 		Example: "  overdue config copy contoso.servicebus.windows.net > overdue.yaml\n" +
 			"  OVERDUE_NAMESPACE_FILE=key overdue config copy --format emulator > Config.json",
 	}
-	cmd.Flags().StringVar(&format, "format", "yaml", "yaml, or emulator: the official emulator's Config.json")
-	completes(cmd, "format", "yaml", "emulator")
-	cmd.Flags().StringVar(&api, "admin", "", "address of the administration API, if it is elsewhere than namespaceAdmin says")
-	check := func([]string) error {
-		if format != "yaml" && format != "emulator" {
-			return fmt.Errorf("--format is %q; it must be yaml or emulator", config.Clip(format))
-		}
-		return nil
-	}
-	return p.configured(cmd, settings("namespace"), check, func(ctx context.Context, c *config.Config, args []string) error {
+	choiceVar(cmd, &format, "format", "yaml", []string{"yaml", "emulator"}, "a configuration, or the official emulator's Config.json")
+	textVar(cmd.Flags(), &api, "admin", anyLength, "address of the administration API, if it is elsewhere than namespaceAdmin says")
+	return p.configured(cmd, settings("namespace"), nothingToCheck, func(ctx context.Context, c *config.Config, args []string) error {
 		if len(args) > 0 {
 			c = c.WithNamespace(args[0])
 		}

@@ -105,8 +105,8 @@ func (p *program) explainCommand() *cobra.Command {
 		if o.Place, err = dlq.ParsePlace(args[0]); err != nil {
 			return err
 		}
-		if (o.Number > 0) == (len(args) == 2) {
-			return errors.New("name the message by its message-id or by --number")
+		if (o.Number != 0) == (len(args) == 2) || o.Number < 0 {
+			return errors.New("name the message by its message-id or by --number, which is above 0")
 		}
 		o.MessageID = strings.Join(args[1:], "")
 		return nil

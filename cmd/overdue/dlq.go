@@ -42,16 +42,16 @@ func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 	endpointFlag(cmd, endpoint)
 	f := pflag.NewFlagSet("filters", pflag.ContinueOnError)
 	optionalVar(f, &o.Filter.Reason, "reason", "only those with this reason, such as TTLExpiredException or DeadlineExceeded; \"\" = those without one")
-	f.StringVar(&o.Filter.Description, "description", "", "only those whose description contains this")
-	durationVar(f, &o.Filter.OlderThan, "older-than", 0, "only those that were enqueued longer ago than this")
-	durationVar(f, &o.Filter.YoungerThan, "younger-than", 0, "only those that were enqueued within this time")
-	f.StringVar(&o.DueBefore, "due-before", "", "only those whose deadline was earlier: RFC 3339, or a duration from now such as -1h")
-	f.StringVar(&o.DueAfter, "due-after", "", "only those whose deadline was, or is, later")
+	textVar(f, &o.Filter.Description, "description", anyLength, "only those whose description contains this")
+	durationVar(f, &o.Filter.OlderThan, "older-than", 0, time.Millisecond, dlq.Longest, "only those that were enqueued longer ago than this")
+	durationVar(f, &o.Filter.YoungerThan, "younger-than", 0, time.Millisecond, dlq.Longest, "only those that were enqueued within this time")
+	textVar(f, &o.DueBefore, "due-before", anyLength, "only those whose deadline was earlier: RFC 3339, or a duration from now such as -1h")
+	textVar(f, &o.DueAfter, "due-after", anyLength, "only those whose deadline was, or is, later")
 	f.StringArrayVar(&o.Filter.MessageIDs, "message-id", nil, "only that message. May be repeated")
 	f.Int64SliceVar(&o.Filter.Numbers, "number", nil, "only the one with that sequence number. May be repeated")
 	optionalVar(f, &o.Filter.SessionID, "session-id", "only those of that session") // "" is a session as well
 	f.StringArrayVar(&o.Properties, "property", nil, "only those with this application property, name=value. May be repeated")
-	f.IntVar(&o.Limit, "limit", 0, "at most this many, in the order of their sequence numbers; 0 = all")
+	numberVar(f, &o.Limit, "limit", 0, 0, messages.MaxLetters, "at most this many, in the order of their sequence numbers; 0 = all")
 	cmd.Flags().AddFlagSet(f)
 	cmd.PreRun = func(*cobra.Command, []string) {
 		var given []string
@@ -79,7 +79,7 @@ func changeFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 	f.BoolVar(&o.All, "all", false, "all dead letters: --yes without a filter needs it")
 	f.BoolVar(&o.Yes, "yes", false, "do not ask")
 	f.BoolVar(&o.Dry, "dry-run", false, "say what would be done, and do nothing")
-	f.Float64Var(&o.Rate, "rate", 100, "messages per second, so that consumers can keep up; 0 = as fast as possible")
+	checkedVar(f, &o.Rate, "rate", "100", "float", "messages per second, so that consumers can keep up; 0 = as fast as possible", within(parseFloat, 0, messages.MaxRate))
 	f.StringVar(&o.As, "as", "", "who does this, for the line of the log; by default the user of this machine")
 	f.StringVar(&o.Why, "why", "", "why, for the line of the log")
 	return endpoint
@@ -220,10 +220,10 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	}
 	endpoint := changeFlags(cmd, &o.LettersOptions)
 	f := cmd.Flags()
-	f.StringVar(&o.To, "to", "", "queue or topic that gets the copies; by default the queue that they are dead letters of")
-	boundedDurationVar(f, &o.Copying.Delay, "delay", 0, time.Millisecond, dlq.Longest, "how long until each copy becomes available to consumers")
-	boundedDurationVar(f, &o.Copying.Within, "within", 0, time.Millisecond, dlq.Longest, "another deadline: each copy is to be received within this time after it is enqueued")
-	boundedDurationVar(f, &o.Copying.TTL, "ttl", 0, time.Millisecond, dlq.Longest, "another time to live of each copy")
+	textVar(f, &o.To, "to", anyLength, "queue or topic that gets the copies; by default the queue that they are dead letters of")
+	durationVar(f, &o.Copying.Delay, "delay", 0, time.Millisecond, dlq.Longest, "how long until each copy becomes available to consumers")
+	durationVar(f, &o.Copying.Within, "within", 0, time.Millisecond, dlq.Longest, "another deadline: each copy is to be received within this time after it is enqueued")
+	durationVar(f, &o.Copying.TTL, "ttl", 0, time.Millisecond, dlq.Longest, "another time to live of each copy")
 	f.BoolVar(&o.Copying.NoDeadline, "no-deadline", false, "neither the deadline nor the time to live that the message had")
 	f.Func("set", "give this application property another value, `name=value`, of the type that it has. May be repeated", func(text string) error {
 		name, value, ok := strings.Cut(text, "=")
@@ -234,11 +234,11 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	})
 	f.Func("unset", "leave out the application property of that `name`. May be repeated", func(name string) error { return o.Copying.Edits.Add(name, nil) })
 	optionalVar(f, &o.Copying.Body, "body", "another body, as text, for one dead letter")
-	f.StringVar(&o.BodyFile, "body-file", "", "a file that holds another body, - for standard input")
+	textVar(f, &o.BodyFile, "body-file", anyLength, "a file that holds another body, - for standard input")
 	f.BoolVar(&o.NewIDs, "new-ids", false, "give copies message-ids of their own; done anyway where the target detects duplicates")
 	f.BoolVar(&o.KeepIDs, "keep-ids", false, "keep the message-ids, though it is not known whether the target detects duplicates")
 	f.BoolVar(&o.Resend, "resend", false, "also send those that match and that a stopped resubmission may have sent")
-	f.StringVar(&o.Journal, "journal", "", "file with the copies that were sent; by default one for each target in the user's cache folder")
+	textVar(f, &o.Journal, "journal", anyLength, "file with the copies that were sent; by default one for each target in the user's cache folder")
 	return dlqRun{
 		options:  &o.LettersOptions,
 		endpoint: endpoint,

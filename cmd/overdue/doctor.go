@@ -47,12 +47,16 @@ func (p *program) doctorCommand() *cobra.Command {
 	choiceVar(cmd, &x.Role, "role", operator.Roles[0], operator.Roles, "whose rights to check")
 	check := func([]string) error { return o.Check() }
 	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues"), check, func(ctx context.Context, c *config.Config, names []string) error {
-		if sendTest && len(c.Alerts) == 0 {
+		namespace := config.SettingAt("namespace").Env()
+		switch {
+		case sendTest && len(c.Alerts) == 0:
 			return &config.Error{Err: errors.New("--send-test has no sink to send to: alerts lists none")}
+		case o.Fix && c.Embedded():
+			return &config.Error{Err: errors.New("--fix changes a namespace, and no namespace is configured: set --namespace or " + namespace)}
 		}
 		x.Names = names
 		o.In, o.Width, o.Color = cmd.InOrStdin(), terminal.Width(p.stdout), terminal.Colored(p.stdout, p.getenv)
-		o.NamespaceVariable = config.SettingAt("namespace").Env()
+		o.NamespaceVariable = namespace
 		cfg, client, err := examination(c, x, sendTest)
 		if err != nil {
 			return err
@@ -108,8 +112,8 @@ func (p *program) doctorLagCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print only the result, as JSON")
 	numberVar(cmd.Flags(), &o.Messages, "messages", 20, 1, 200, "messages per queue")
-	boundedDurationVar(cmd.Flags(), &o.Spread, "over", 8*time.Second, 0, 10*time.Minute, "time from the first deadline to the last, 0s to 10m")
-	boundedDurationVar(cmd.Flags(), &o.Wait, "wait", 30*time.Second, 0, 30*time.Minute,
+	durationVar(cmd.Flags(), &o.Spread, "over", 8*time.Second, 0, 10*time.Minute, "time from the first deadline to the last, 0s to 10m")
+	durationVar(cmd.Flags(), &o.Wait, "wait", 30*time.Second, 0, 30*time.Minute,
 		"how long after the last deadline to wait for the queue without a monitor, 0s to 30m")
 	return p.configured(cmd, settings("namespace"), nothingToCheck, func(ctx context.Context, c *config.Config, _ []string) error {
 		if c.Embedded() {

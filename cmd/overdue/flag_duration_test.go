@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"overdue/internal/operator/messages"
+	"overdue/monitor/mute"
 )
 
 func TestEveryDurationFlagReadsWhatTheConfigurationReads(t *testing.T) {
@@ -46,12 +49,38 @@ func TestEveryDurationFlagReadsWhatTheConfigurationReads(t *testing.T) {
 	}
 }
 
-// A copy keeps the deadline of its message unless a flag replaces it, so 0 must not pass for none.
-func TestACopyHasNoDeadlineOfZero(t *testing.T) {
-	for _, flag := range []string{"ttl", "within", "delay"} {
-		err := (&program{}).dlqResubmitCommand().Flags().Set(flag, "0s")
-		if err == nil || !strings.Contains(err.Error(), "0s is out of bounds") {
-			t.Errorf("--%s 0s: %v, want it refused", flag, err)
+// A copy keeps the deadline of its message unless a flag replaces it, and a message without a flag
+// has none, so 0 must not pass for no flag.
+func TestADeadlineOfZeroIsNotTakenForNone(t *testing.T) {
+	p := &program{}
+	for cmd, flags := range map[*cobra.Command][]string{p.dlqResubmitCommand(): {"ttl", "within", "delay"}, p.sendCommand(): {"ttl", "within", "complete-within"}} {
+		for _, flag := range flags {
+			err := cmd.Flags().Set(flag, "0s")
+			if err == nil || !strings.Contains(err.Error(), "0s is out of bounds") {
+				t.Errorf("%s --%s 0s: %v, want it refused", cmd.Name(), flag, err)
+			}
+		}
+	}
+}
+
+func TestAMuteSaysWhichTextIsTooLong(t *testing.T) {
+	for _, flag := range []string{"reason", "as"} {
+		flags := (&program{}).muteCommand().Flags()
+		if err := flags.Set(flag, strings.Repeat("ä", mute.MaxText)); err != nil {
+			t.Error(err)
+		}
+		err := flags.Set(flag, strings.Repeat("ä", mute.MaxText+1))
+		if err == nil || !strings.Contains(err.Error(), "the value has 501 characters; it must have at most 500") {
+			t.Errorf("--%s: %v, want it refused", flag, err)
+		}
+	}
+}
+
+// The SDK makes thirteen hours of a hundred days.
+func TestALifeThatTheSDKCannotStateIsNotSent(t *testing.T) {
+	for ttl, refused := range map[time.Duration]bool{messages.MaxTTL: false, messages.MaxTTL + time.Millisecond: true, 100 * 24 * time.Hour: true} {
+		if err := (&program{}).sendCommand().Flags().Set("ttl", ttl.String()); (err != nil) != refused {
+			t.Errorf("--ttl %v: %v, want it refused: %v", ttl, err, refused)
 		}
 	}
 }

@@ -15,12 +15,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"overdue/internal/config"
 	"overdue/internal/escape"
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/terminal"
 )
 
@@ -125,7 +127,12 @@ func nameFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 // wrongFlag says what to do about an error in the flags of a command.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
-		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, invalid.Unwrap())
+		reason := invalid.Unwrap()
+		if number := (*strconv.NumError)(nil); errors.As(reason, &number) {
+			kind := map[string]string{"ParseBool": "true or false", "ParseInt": "a whole number"}[number.Func]
+			reason = fmt.Errorf("%q is not %s", config.Clip(number.Num), cmp.Or(kind, "a number"))
+		}
+		return fmt.Errorf("--%s: %w", invalid.GetFlag().Name, reason)
 	}
 	meant := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
@@ -213,14 +220,10 @@ func checkedVar[T any](f *pflag.FlagSet, value *T, name, byDefault, kind, usage 
 
 // durationVar defines a flag that reads every form of a duration that the configuration reads: 30s,
 // 7d, PT30S.
-func durationVar(f *pflag.FlagSet, value *time.Duration, name string, byDefault time.Duration, usage string) {
-	boundedDurationVar(f, value, name, byDefault, math.MinInt64, math.MaxInt64, usage)
-}
-
-func boundedDurationVar(f *pflag.FlagSet, value *time.Duration, name string, byDefault, least, most time.Duration, usage string) {
+func durationVar(f *pflag.FlagSet, value *time.Duration, name string, byDefault, least, most time.Duration, usage string) {
 	text := ""
 	if byDefault != 0 {
-		text = byDefault.String()
+		text = duration.Format(byDefault)
 	}
 	checkedVar(f, value, name, text, "duration", usage, within(config.ParseDuration, least, most))
 }
@@ -230,6 +233,23 @@ func numberVar(f *pflag.FlagSet, value *int, name string, byDefault, least, most
 	usage = fmt.Sprintf("%s, %d to %d", usage, least, most)
 	checkedVar(f, value, name, strconv.Itoa(byDefault), "int", usage, within(parseNumber, least, most))
 }
+
+// textVar defines a flag that reads a text, of at most so many characters. An empty one is a variable
+// of a script that was never set: without the flag the command would do something else.
+func textVar(f *pflag.FlagSet, value *string, name string, most int, usage string) {
+	checkedVar(f, value, name, "", "string", usage, func(text string) (string, error) {
+		switch n := utf8.RuneCountInString(text); {
+		case n == 0:
+			return "", errors.New("the value is empty; give one, or leave the flag out")
+		case n > most:
+			return "", fmt.Errorf("the value has %d characters; it must have at most %d", n, most)
+		}
+		return text, nil
+	})
+}
+
+// anyLength bounds no text.
+const anyLength = math.MaxInt
 
 // choiceVar defines a flag that reads one of several words.
 func choiceVar(cmd *cobra.Command, value *string, name, byDefault string, choices []string, usage string) {
@@ -242,10 +262,21 @@ func within[T cmp.Ordered](parse func(text string) (T, error), least, most T) fu
 	return func(text string) (T, error) {
 		v, err := parse(text)
 		if inside := least <= v && v <= most; err == nil && !inside {
-			err = fmt.Errorf("%v is out of bounds; it must be between %v and %v", v, least, most)
+			err = fmt.Errorf("%s is out of bounds; it must be between %s and %s", shown(v), shown(least), shown(most))
 		}
 		return v, err
 	}
+}
+
+// shown is the text of a value, as a person writes it.
+func shown(value any) string {
+	switch v := value.(type) {
+	case time.Duration:
+		return duration.Format(v)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
 }
 
 // oneOf reads one of several words.

@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -72,9 +73,11 @@ func asItsUseLineSays(c *cobra.Command, args []string) error {
 			most = len(args)
 		}
 	}
-	switch {
-	case least <= len(args) && len(args) <= most:
+	switch empty := slices.Index(args, ""); {
+	case least <= len(args) && len(args) <= most && empty < 0:
 		return nil
+	case least <= len(args) && len(args) <= most:
+		return fmt.Errorf("argument %d of %s is empty; write %s %s", empty+1, c.CommandPath(), c.CommandPath(), strings.Join(wanted, " "))
 	case len(wanted) == 0:
 		return fmt.Errorf("%s takes no arguments, and %q is one; see %s --help", c.CommandPath(), config.Clip(args[0]), c.CommandPath())
 	case len(args) < least:

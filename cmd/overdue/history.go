@@ -20,6 +20,7 @@ import (
 	"overdue/internal/history"
 	"overdue/internal/operator/dlq"
 	"overdue/internal/servicebus/address"
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/slack"
 	"overdue/internal/terminal"
 )
@@ -97,12 +98,9 @@ func (p *program) historyCommand(always string) *cobra.Command {
 	} else {
 		cmd.ValidArgs = historyViews
 	}
-	durationVar(cmd.Flags(), &q.since, "since", 24*time.Hour, "how far back to read")
+	durationVar(cmd.Flags(), &q.since, "since", 24*time.Hour, time.Millisecond, dlq.Longest, "how far back to read")
 	jsonFlag(cmd, &q.asJSON)
 	check := func(args []string) error {
-		if q.since <= 0 {
-			return fmt.Errorf("--since is %s; it must be positive", q.since)
-		}
 		if always == "" {
 			q.view, args = args[0], args[1:]
 		}
@@ -139,7 +137,7 @@ func (t historyTable[T]) show(ctx context.Context, p *program, addr string, q hi
 		if len(answer.Gaps) > 0 {
 			none = t.recorded
 		}
-		_, err := fmt.Fprintf(w, "%s in the last %s.\n", none, shortSpan(q.since))
+		_, err := fmt.Fprintf(w, "%s in the last %s.\n", none, duration.FormatRounded(q.since))
 		return err
 	})
 	return errors.Join(err, p.printCoverage(answer.Scope, answer.Gaps, q.asJSON))
@@ -217,8 +215,8 @@ func (p *program) showFleet(ctx context.Context, addr string, asJSON bool) error
 			case r.Gone:
 				state = "gone; before that: " + r.NotReady
 			}
-			t.Add(r.Place(), r.Role, r.Version, shortSpan(max(0, now.Sub(r.Seen)).Truncate(time.Second))+" ago",
-				shortSpan(r.Seen.Sub(r.Started).Truncate(time.Second)), r.TotalOutstanding(), state)
+			t.Add(r.Place(), r.Role, r.Version, duration.FormatRounded(max(0, now.Sub(r.Seen)).Truncate(time.Second))+" ago",
+				duration.FormatRounded(r.Seen.Sub(r.Started).Truncate(time.Second)), r.TotalOutstanding(), state)
 		}
 		var b bytes.Buffer
 		err := t.Flush(&b)
@@ -256,7 +254,7 @@ func verdictsText(all history.Verdicts) string {
 
 func writeSlack(w io.Writer, found []slack.Summary) error {
 	t := terminal.NewTable(terminal.Width(w), "ENTITY:12", "SETTLED", "LATE", "LEFT, MEDIAN", "LEFT, 99 OF 100", "99 OF 100 WOULD MEET")
-	span := func(ms int64) string { return shortSpan(time.Duration(ms) * time.Millisecond) }
+	span := func(ms int64) string { return duration.FormatRounded(time.Duration(ms) * time.Millisecond) }
 	for _, s := range found {
 		t.Add(s.Entity, s.Count, s.Late, span(s.LeftP50), span(s.LeftP1), span(s.TakenP99))
 	}
@@ -266,20 +264,6 @@ func writeSlack(w io.Writer, found []slack.Summary) error {
 	_, err := io.WriteString(w, "\n"+terminal.Wrap("LEFT is the time before the deadline: half of the messages, or 99 of 100, had at least this much when they were settled. "+
 		"A deadline as in the last column would be met by 99 of 100. Spans are exact to 7 %.", terminal.Width(w), 0)+"\n")
 	return err
-}
-
-// shortSpan writes a span with three digits or so, as wide as a column has room for.
-func shortSpan(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 10*time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 2*day:
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
 }
 
 // A minute is a row: an entity or a sink in one minute.

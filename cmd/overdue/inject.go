@@ -144,7 +144,7 @@ func (p *program) manifests(stdin io.Reader, files []string) ([]byte, error) {
 		}
 		text, err := io.ReadAll(io.LimitReader(in, inject.MaxManifest+1))
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", name, err)
+			return nil, &config.Error{Err: err}
 		}
 		if all.Len() > 0 {
 			all.WriteString("---\n")

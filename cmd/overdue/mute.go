@@ -17,6 +17,7 @@ import (
 	"overdue/internal/operator"
 	"overdue/internal/operator/deadlines"
 	"overdue/internal/operator/dlq"
+	"overdue/internal/servicebus/duration"
 	"overdue/monitor/mute"
 )
 
@@ -34,15 +35,15 @@ func (p *program) muteCommand() *cobra.Command {
 		Example: "  overdue mute orders --for 2h --reason 'moving the consumers'\n  overdue mute\n  overdue mute orders --off",
 	}
 	f := cmd.Flags()
-	boundedDurationVar(f, &o.For, "for", 0, time.Second, mute.MaxFor, "how long from now on, 1s to 30d")
-	f.StringVar(&o.Reason, "reason", "", "why, for those who read the list or the log")
-	f.StringVar(&o.By, "as", "", "who mutes it; by default the user of this machine")
+	durationVar(f, &o.For, "for", 0, time.Second, mute.MaxFor, "how long from now on, 1s to 30d")
+	textVar(f, &o.Reason, "reason", mute.MaxText, "why, for those who read the list or the log")
+	textVar(f, &o.By, "as", mute.MaxText, "who mutes it; by default the user of this machine")
 	f.BoolVar(&off, "off", false, "end the mute")
 	jsonFlag(cmd, &asJSON)
 	check := func(args []string) (err error) {
 		isList := len(args) == 0
 		switch {
-		case isList && (off || o.For > 0):
+		case isList && (off || o.For > 0 || o.By != "" || o.Reason != ""):
 			return errors.New("name the queue, topic or subscription")
 		case isList:
 			return nil
@@ -76,7 +77,7 @@ func (p *program) muteCommand() *cobra.Command {
 			return p.print(asJSON, set, func(w io.Writer, _ int) error {
 				text := fmt.Sprintf("%s is not muted any more.", set.Entity)
 				if !off {
-					text = fmt.Sprintf("%s is muted until %s, for %s.", set.Entity, set.Until.Format("2006-01-02 15:04:05Z"), shortSpan(o.For))
+					text = fmt.Sprintf("%s is muted until %s, for %s.", set.Entity, set.Until.Format("2006-01-02 15:04:05Z"), duration.Format(o.For))
 				}
 				_, err := fmt.Fprintln(w, escape.Text(text))
 				return err

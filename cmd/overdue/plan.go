@@ -8,10 +8,12 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
+	"overdue/internal/operator/dlq"
 	"overdue/internal/operator/plan"
 )
 
@@ -32,14 +34,14 @@ func (p *program) planCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	checkedVar(f, &l.Rate, "rate", "", "rate", "messages on all queues together, as 2000/s, 90k/min, 5M/day", parseRate)
-	durationVar(f, &l.Deadline, "deadline", 0, "deadline of each message")
+	durationVar(f, &l.Deadline, "deadline", 0, time.Nanosecond, dlq.Longest, "deadline of each message")
 	checkedVar(f, &l.Missed, "missed", "1%", "share", "share of messages that miss it", parseShare)
 	f.IntVar(&l.Queues, "queues", 1, "queues that the messages are spread over")
 	f.IntVar(&l.Senders, "senders", 1, "proxies that send to each queue; slots are counted by proxy and queue")
 	f.IntVar(&l.MonitorQueues, "monitor-queues", 1, "monitor queues, as in the setting monitorQueues")
 	choiceVar(cmd, &l.Tier, "tier", plan.Standard, []string{plan.Basic, plan.Standard, plan.Premium}, "tier of the namespace")
 	choiceVar(cmd, &l.Companions, "companions", plan.Auto, []string{plan.Auto, plan.Each, plan.Slot}, "companions that are written")
-	checkedVar(f, &price, "price-per-million", "", "float", "price of a million operations, to compute a sum", parsePrice)
+	checkedVar(f, &price, "price-per-million", "", "float", "price of a million operations, to compute a sum", within(parseFloat, 0, 100_000))
 	jsonFlag(cmd, &asJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		planned, err := plan.Of(l)
@@ -67,14 +69,6 @@ func parseRate(text string) (float64, error) {
 		return 0, fmt.Errorf("%q is not a rate; write one like 2000/s, 90k/min or 5M/day", config.Clip(text))
 	}
 	return n * factor / seconds, nil
-}
-
-func parsePrice(text string) (float64, error) {
-	price, err := parseFloat(text)
-	if err == nil && price < 0 {
-		err = fmt.Errorf("%v is negative", price)
-	}
-	return price, err
 }
 
 // parseShare reads a share, as 1% or 0.01.

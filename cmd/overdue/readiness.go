@@ -15,6 +15,7 @@ import (
 
 	"overdue/internal/config"
 	"overdue/internal/operator"
+	"overdue/internal/operator/dlq"
 )
 
 // adminAddress is where a process with this configuration is asked, by a command.
@@ -48,12 +49,9 @@ func (p *program) waitCommand(name string, onceByDefault bool) *cobra.Command {
 	choiceVar(cmd, &state, "for", operator.Ready, operator.AwaitedStates, "what to wait for")
 	once := cmd.Flags().Bool("once", onceByDefault, "ask once, and do not wait")
 	var timeout time.Duration
-	durationVar(cmd.Flags(), &timeout, "timeout", waitTimeout, "how long to wait; 0 = as long as it takes")
+	durationVar(cmd.Flags(), &timeout, "timeout", waitTimeout, 0, dlq.Longest, "how long to wait; 0 = as long as it takes")
 	check := func([]string) error {
-		switch {
-		case timeout < 0:
-			return fmt.Errorf("--timeout: %s is negative", timeout)
-		case *once && cmd.Flags().Changed("timeout"):
+		if *once && cmd.Flags().Changed("timeout") {
 			return errors.New("--once does not wait, so --timeout has no meaning; keep one of them")
 		}
 		return nil

@@ -4,14 +4,15 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"overdue/internal/config"
 	"overdue/internal/operator"
+	"overdue/internal/operator/dlq"
 	"overdue/internal/operator/messages"
+	"overdue/internal/servicebus/duration"
 )
 
 func (p *program) sendCommand() *cobra.Command {
@@ -30,7 +31,7 @@ func (p *program) sendCommand() *cobra.Command {
 	endpointFlag(cmd, &endpoint)
 	f := cmd.Flags()
 	f.StringVar(&o.Body, "body", "", "the body, as text")
-	f.StringVar(&o.BodyFile, "body-file", "", "a file that holds the body, - for standard input")
+	textVar(f, &o.BodyFile, "body-file", anyLength, "a file that holds the body, - for standard input")
 	f.StringVar(&o.MessageID, "message-id", "", "message-id; with --count a number follows it. By default a random one")
 	f.StringVar(&o.SessionID, "session-id", "", "session")
 	f.StringVar(&o.PartitionKey, "partition-key", "", "partition key")
@@ -39,13 +40,13 @@ func (p *program) sendCommand() *cobra.Command {
 	f.StringVar(&o.ContentType, "content-type", "", "content type, such as application/json")
 	f.StringVar(&o.To, "to", "", "to")
 	f.StringVar(&o.ReplyTo, "reply-to", "", "reply-to")
-	durationVar(f, &o.TTL, "ttl", 0, "time to live, 1ms to "+messages.MaxTTL.String())
-	durationVar(f, &o.Within, "within", 0, "deadline: to be received within this time after it is enqueued (overdue-within)")
-	f.StringVar(&o.Deadline, "deadline", "", "deadline: to be received by this time, RFC 3339 (overdue-deadline)")
-	durationVar(f, &o.CompleteWithin, "complete-within", 0, "to be completed within this time after it is enqueued (overdue-complete-within)")
-	f.StringVar(&o.At, "at", "", "when it is enqueued: RFC 3339, or a duration from now")
+	durationVar(f, &o.TTL, "ttl", 0, time.Millisecond, messages.MaxTTL, "time to live, 1ms to "+duration.Format(messages.MaxTTL))
+	durationVar(f, &o.Within, "within", 0, time.Millisecond, dlq.Longest, "deadline: to be received within this time after it is enqueued (overdue-within)")
+	textVar(f, &o.Deadline, "deadline", anyLength, "deadline: to be received by this time, RFC 3339 (overdue-deadline)")
+	durationVar(f, &o.CompleteWithin, "complete-within", 0, time.Millisecond, dlq.Longest, "to be completed within this time after it is enqueued (overdue-complete-within)")
+	textVar(f, &o.At, "at", anyLength, "when it is enqueued: RFC 3339, or a duration from now")
 	f.StringArrayVar(&o.Properties, "property", nil, "an application property, name=value; true, false and whole numbers keep their types. May be repeated")
-	f.IntVar(&o.Count, "count", 1, fmt.Sprintf("how many, 1 to %d", messages.MaxSent))
+	numberVar(f, &o.Count, "count", 1, 1, messages.MaxSent, "how many")
 	jsonFlag(cmd, &o.JSON)
 	var send func(context.Context, *operator.Connection) error
 	check := func(args []string) error {

@@ -64,7 +64,7 @@ func (p *program) verifyCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print only the report, as JSON")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "also exit with 1 if an assumption could not be tried")
-	cmd.Flags().StringVar(&f.report, "report", "", "the file to write the report for an issue to, in Markdown")
+	textVar(cmd.Flags(), &f.report, "report", anyLength, "the file to write the report for an issue to, in Markdown")
 	check := func(only []string) error {
 		if f.asJSON && !f.yes {
 			return errors.New("--json leaves no room for the question; add --yes, or leave out --json")

@@ -76,11 +76,8 @@ func Run(ctx context.Context, cfg Config, w io.Writer, o Options) error {
 		examine, found.Hint = ExamineOthers, "no namespace is configured: set --namespace or "+o.NamespaceVariable
 	}
 	found.Report = examine(ctx, cfg)
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return errInterrupted
-	case o.Fix && found.Hint != "":
-		return fmt.Errorf("--fix changes a namespace, and %s", found.Hint)
 	}
 	if err := o.write(w, &found); err != nil {
 		return err

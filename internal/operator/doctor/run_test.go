@@ -113,9 +113,6 @@ func TestFixFailsWhereItDoesNotKnowWhatToChange(t *testing.T) {
 				t.Errorf("it says that there is nothing to change:\n%s", out.String())
 			}
 		}
-		if err := Run(t.Context(), Config{}, io.Discard, Options{Fix: true, Yes: true}); err == nil || !strings.Contains(err.Error(), "--fix changes a namespace") {
-			t.Errorf("Run without a namespace = %v, want that --fix has nothing to change", err)
-		}
 	})
 }
 

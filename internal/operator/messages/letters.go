@@ -65,12 +65,6 @@ func (o *LettersOptions) Check(now time.Time) (err error) {
 		o.Filter.Properties[name] = value
 	}
 	switch {
-	case o.Limit < 0:
-		return fmt.Errorf("--limit is %d; it must be 0 or more", o.Limit)
-	case o.Rate < 0 || o.Rate > maxRate:
-		return fmt.Errorf("--rate is %g; it must be between 0 and %d", o.Rate, maxRate)
-	case o.Filter.OlderThan < 0 || o.Filter.YoungerThan < 0:
-		return errors.New("--older-than and --younger-than are durations such as 1h; they must be positive")
 	case o.Asks && o.JSON && !o.Yes && !o.Dry:
 		return errors.New("--json leaves no place for a question; give --yes or --dry-run with it")
 	case o.Yes && !o.All && !o.Narrows() && !o.Dry:
@@ -127,10 +121,11 @@ func Show(ctx context.Context, conn *operator.Connection, place dlq.Place, o *Le
 	return shown.end()
 }
 
-const maxRate = 1_000_000
+// MaxRate bounds how many messages a command changes in a second.
+const MaxRate = 1_000_000
 
-// maxMeant bounds the dead letters of one command, because their numbers are in memory.
-const maxMeant = 5_000_000
+// MaxLetters bounds the dead letters of one command, because their numbers are in memory.
+const MaxLetters = 5_000_000
 
 // survey is a [dlq.Survey] that is printed.
 type survey struct{ *dlq.Survey }
@@ -138,7 +133,7 @@ type survey struct{ *dlq.Survey }
 // surveyLetters reads the dead letters and calls add with those that match.
 func surveyLetters(ctx context.Context, conn *operator.Connection, place dlq.Place, o *LettersOptions, add func(*dlq.Letter) error) (*survey, error) {
 	now := time.Now()
-	most := maxMeant
+	most := MaxLetters
 	if o.Limit > 0 {
 		most = min(most, o.Limit)
 	}

@@ -376,9 +376,6 @@ func TestOptionsAreReadAndChecked(t *testing.T) {
 		`--due-before: "soon" is neither`:                {DueBefore: "soon"},
 		`--property is "kind"; write name=value`:         {Properties: []string{"kind"}},
 		`--property is "=x"; write name=value`:           {Properties: []string{"=x"}},
-		"--limit is -1; it must be 0 or more":            {Limit: -1},
-		"--rate is -1; it must be between 0 and 1000000": {Rate: -1},
-		"--older-than and --younger-than are durations":  {Filter: dlq.Filter{OlderThan: -1}},
 		"--json leaves no place for a question":          {Asks: true, JSON: true},
 		"--yes without a filter means every dead letter": {Asks: true, Yes: true},
 	} {

@@ -45,16 +45,6 @@ func TestFailuresOfSendsAreSentences(t *testing.T) {
 	}
 }
 
-// The SDK makes thirteen hours of a hundred days.
-func TestALifeThatTheSDKCannotStateIsNotSent(t *testing.T) {
-	for ttl, refused := range map[time.Duration]bool{MaxTTL: false, MaxTTL + time.Millisecond: true, 100 * 24 * time.Hour: true} {
-		o := SendOptions{Count: 1, Body: "x", TTL: ttl}
-		if _, err := o.Message(time.Now()); (err != nil) != refused {
-			t.Errorf("--ttl %v: %v, want it refused: %v", ttl, err, refused)
-		}
-	}
-}
-
 func TestSendSaysWhatWasAccepted(t *testing.T) {
 	setup(t, 0, func(t *testing.T, s *scene) {
 		if got, want := s.send("again", SendOptions{Count: 1, MessageID: "one", Body: "x"}), "sent one to again\n"; got != want {
@@ -108,14 +98,12 @@ func TestAMessageIsMadeOfItsOptions(t *testing.T) {
 		t.Errorf("message of standard input = %+v, %v", got, err)
 	}
 	for want, o := range map[string]SendOptions{
-		"--count is 0; it must be between 1 and 1000000": {},
-		"--within is -1ns; it must be at least 1ms":      {Count: 1, Within: -1},
-		"--body and --body-file are both given":          {Count: 1, Body: "x", BodyFile: file},
-		"--body-file: open ":                             {Count: 1, BodyFile: file + "-none"},
-		"--at: \"later\" is neither a time":              {Count: 1, At: "later"},
-		"--deadline is \"1h\"; write it as":              {Count: 1, Deadline: "1h"},
-		"--property is \"x\"; write name=value":          {Count: 1, Properties: []string{"x"}},
-		"--body-file: gone":                              {Count: 1, BodyFile: "-", In: failing{}},
+		"--body and --body-file are both given": {Count: 1, Body: "x", BodyFile: file},
+		"--body-file: open ":                    {Count: 1, BodyFile: file + "-none"},
+		"--at: \"later\" is neither a time":     {Count: 1, At: "later"},
+		"--deadline is \"1h\"; write it as":     {Count: 1, Deadline: "1h"},
+		"--property is \"x\"; write name=value": {Count: 1, Properties: []string{"x"}},
+		"--body-file: gone":                     {Count: 1, BodyFile: "-", In: failing{}},
 	} {
 		if _, err := o.Message(now); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("Message = %v, want %q", err, want)
