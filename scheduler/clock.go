@@ -38,6 +38,9 @@ func (i Instant) StampedBy() time.Time { return i.Time.Add(i.Uncertainty + slot/
 // our monotonic clock. That stands still while this machine is suspended. So where our wall clock
 // has gone on by a second more, nothing is known until the next measurement.
 type clock struct {
+	known   chan struct{} // closed when it is measured
+	blurred chan struct{} // one token: see Blurred
+
 	mu       sync.Mutex
 	measured bool
 	at       time.Time     // our clock, with its monotonic reading, at the measurement
@@ -48,14 +51,21 @@ type clock struct {
 	asked    time.Time     // our clock, when another measurement was asked for
 }
 
-// now reads the clock. suspended says that it has to be measured again before it can be read.
-func (c *clock) now() (now Instant, suspended bool) {
+func newClock() *clock {
+	return &clock{known: make(chan struct{}), blurred: make(chan struct{}, 1)}
+}
+
+// Now reads the broker's clock, as far as it has been measured.
+func (c *clock) Now() Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ours := time.Now()
-	suspended = c.measured && c.suspendedLocked(ours)
+	suspended := c.measured && c.suspendedLocked(ours)
+	if suspended {
+		c.wantMeasurement()
+	}
 	if !c.measured || suspended {
-		return Instant{Time: ours.UTC()}, suspended
+		return Instant{Time: ours.UTC()}
 	}
 	age := ours.Sub(c.at)
 	return Instant{
@@ -63,11 +73,37 @@ func (c *clock) now() (now Instant, suspended bool) {
 		Measured:    true,
 		Uncertainty: c.err + drift(age),
 		Grain:       c.grain,
-	}, false
+	}
 }
 
 func (c *clock) suspendedLocked(ours time.Time) bool {
 	return ours.Round(0).Sub(c.wall)-ours.Sub(c.at) > time.Second
+}
+
+// Measured is closed when the broker's clock has been measured.
+func (c *clock) Measured() <-chan struct{} { return c.known }
+
+// Blurred has a value when the clock had better be measured before its turn. Slots pay, and soon it
+// is not known well enough for them, or this machine was suspended.
+func (c *clock) Blurred() <-chan struct{} { return c.blurred }
+
+// wantMeasurement gives Blurred a value.
+func (c *clock) wantMeasurement() {
+	select {
+	case c.blurred <- struct{}{}:
+	default:
+	}
+}
+
+// keepSharp asks for a measurement, in as many seconds no more than once as take a third of what
+// slots allow. Over a line that is too long for slots it is of no use.
+func (c *clock) keepSharp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); c.measured && c.err < slotClock && drift(now.Sub(c.asked)) >= slotClock/3 {
+		c.asked = now
+		c.wantMeasurement()
+	}
 }
 
 // set takes the stamp that the broker made between the instants sent and received of our clock, and
@@ -83,50 +119,15 @@ func (c *clock) set(stamp time.Time, grain time.Duration, sent, received time.Ti
 			return
 		}
 	}
+	if !c.measured {
+		close(c.known)
+	}
 	c.measured, c.at, c.wall = true, received, received.Round(0)
 	c.broker, c.err, c.grain = stamp.Add(open/2), open/2, grain
 }
 
-// mayAsk reports whether another measurement may be asked for, in as many seconds no more than once
-// as take a third of what slots allow, and notes that it was. Over a line that is too long for
-// slots it is of no use.
-func (c *clock) mayAsk() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := time.Now()
-	if !c.measured || c.err >= slotClock || drift(now.Sub(c.asked)) < slotClock/3 {
-		return false
-	}
-	c.asked = now
-	return true
-}
-
 // drift is what two undisciplined clocks part in a time at most, with a margin: 200 ppm.
 func drift(age time.Duration) time.Duration { return age / 5000 }
-
-// Now reads the broker's clock, as far as it has been measured.
-func (s *Scheduler) Now() Instant {
-	now, suspended := s.clock.now()
-	if suspended {
-		s.wantMeasurement()
-	}
-	return now
-}
-
-// Measured is closed when the broker's clock has been measured.
-func (s *Scheduler) Measured() <-chan struct{} { return s.measured }
-
-// Blurred has a value when the clock had better be measured before its turn. Slots pay, and soon it
-// is not known well enough for them, or this machine was suspended.
-func (s *Scheduler) Blurred() <-chan struct{} { return s.blurred }
-
-// wantMeasurement gives Blurred a value.
-func (s *Scheduler) wantMeasurement() {
-	select {
-	case s.blurred <- struct{}{}:
-	default:
-	}
-}
 
 // probeDelay is how far ahead a probe is scheduled. No clock is wrong by as much, and a probe which
 // could not be cancelled goes away soon enough.
@@ -167,7 +168,6 @@ func (s *Scheduler) MeasureClock(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("scheduler: measure the clock of monitor queue %s: %w", l.queue, err)
 	}
-	s.onceMeasured.Do(func() { close(s.measured) })
 	return nil
 }
 

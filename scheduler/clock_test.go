@@ -11,15 +11,10 @@ import (
 	"overdue/internal/testing/testseed"
 )
 
-func reading(c *clock) Instant {
-	now, _ := c.now()
-	return now
-}
-
 func TestClockThatWasNeverMeasuredIsOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c clock
-		if got := reading(&c); got.Measured || !got.Time.Equal(time.Now()) {
+		c := newClock()
+		if got := c.Now(); got.Measured || !got.Time.Equal(time.Now()) {
 			t.Errorf("now = %+v, want our own clock, not measured", got)
 		}
 	})
@@ -38,7 +33,7 @@ func TestTrueTimeLiesWithinTheUncertainty(t *testing.T) {
 			broker := func() time.Time {
 				return time.Now().Add(offset + time.Duration(float64(time.Since(start))*ppm))
 			}
-			var c clock
+			c := newClock()
 			for range 10 {
 				sent := time.Now()
 				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
@@ -46,7 +41,7 @@ func TestTrueTimeLiesWithinTheUncertainty(t *testing.T) {
 				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
 				c.set(stamp, time.Millisecond, sent, time.Now())
 				time.Sleep(time.Duration(rng.Int64N(int64(10 * time.Minute))))
-				got := reading(&c)
+				got := c.Now()
 				if off := got.Time.Sub(broker()).Abs(); !got.Measured || off > got.Uncertainty {
 					t.Fatalf("off by %v with an uncertainty of %v", off, got.Uncertainty)
 				}
@@ -57,14 +52,14 @@ func TestTrueTimeLiesWithinTheUncertainty(t *testing.T) {
 
 func TestBlurredMeasurementDoesNotReplaceASharpOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var c clock
+		c := newClock()
 		time.Sleep(time.Millisecond) // not a whole second
 		now := time.Now()
 		c.set(now, time.Millisecond, now, now.Add(2*time.Millisecond))
 		time.Sleep(time.Second)
-		sharp := reading(&c).Uncertainty
+		sharp := c.Now().Uncertainty
 		c.set(time.Now().Add(-time.Second), time.Millisecond, time.Now().Add(-2*time.Second), time.Now())
-		if got := reading(&c).Uncertainty; got > sharp {
+		if got := c.Now().Uncertainty; got > sharp {
 			t.Errorf("uncertainty is %v after a blurred measurement, want still %v", got, sharp)
 		}
 	})
@@ -74,14 +69,14 @@ func TestBlurredMeasurementDoesNotReplaceASharpOne(t *testing.T) {
 func TestAMeasurementThatContradictsASharperOneReplacesIt(t *testing.T) {
 	for _, step := range []time.Duration{-time.Minute, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
-			var c clock
+			c := newClock()
 			c.set(time.Now(), time.Millisecond, time.Now(), time.Now().Add(2*time.Millisecond))
 			time.Sleep(time.Second)
 			sent := time.Now()
 			time.Sleep(100 * time.Millisecond)
 			c.set(sent.Add(step), time.Millisecond, sent, time.Now())
-			if off := reading(&c).Time.Sub(time.Now().Add(step)).Abs(); off > reading(&c).Uncertainty {
-				t.Errorf("off by %v after a step of %v, with an uncertainty of %v", off, step, reading(&c).Uncertainty)
+			if off := c.Now().Time.Sub(time.Now().Add(step)).Abs(); off > c.Now().Uncertainty {
+				t.Errorf("off by %v after a step of %v, with an uncertainty of %v", off, step, c.Now().Uncertainty)
 			}
 		})
 	}
@@ -90,20 +85,20 @@ func TestAMeasurementThatContradictsASharperOneReplacesIt(t *testing.T) {
 // While a machine is suspended, its monotonic clock stands still.
 func TestNothingIsKnownAfterASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &Scheduler{blurred: make(chan struct{}, 1)}
+		s := newClock()
 		now := time.Now()
-		s.clock.set(now, time.Millisecond, now, now.Add(2*time.Millisecond))
+		s.set(now, time.Millisecond, now, now.Add(2*time.Millisecond))
 		time.Sleep(time.Minute)
-		s.clock.wall = s.clock.wall.Add(-time.Second)
+		s.wall = s.wall.Add(-time.Second)
 		if !s.Now().Measured || len(s.blurred) > 0 {
 			t.Errorf("Now = %+v while the clocks part little, want the measurement", s.Now())
 		}
-		s.clock.wall = s.clock.wall.Add(-10 * time.Minute)
+		s.wall = s.wall.Add(-10 * time.Minute)
 		if got := s.Now(); got.Measured || len(s.blurred) == 0 {
 			t.Errorf("Now = %+v after ten minutes, want that nothing is known and a measurement is due", got)
 		}
 		sent := time.Now()
-		s.clock.set(sent.Add(time.Hour), time.Millisecond, sent, sent.Add(time.Second)) // less sharp than the last
+		s.set(sent.Add(time.Hour), time.Millisecond, sent, sent.Add(time.Second)) // less sharp than the last
 		if got := s.Now(); !got.Measured || got.Time.Sub(sent) < 59*time.Minute {
 			t.Errorf("Now = %+v after a measurement, want it", got)
 		}

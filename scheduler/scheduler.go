@@ -76,17 +76,13 @@ type store interface {
 
 // A Scheduler writes companions to the monitor queues. It is safe for concurrent use.
 type Scheduler struct {
+	*clock      // of the broker
 	cfg         Config
 	queues      monitorqueue.Queues
 	lanes       []*lane // one for each of queues; the first has notes, and tells the broker's clock
 	index       *index.Index
 	settlements index.Settlements
 	slots       slotRegistry
-	clock       clock
-
-	measured     chan struct{} // closed when the clock is
-	blurred      chan struct{} // one token: see Blurred
-	onceMeasured sync.Once
 
 	mu      sync.Mutex // also of the lanes
 	closed  bool
@@ -165,11 +161,10 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.MonitorQueues = 1 // which only tells the broker's clock
 	}
 	s := &Scheduler{
-		cfg:      cfg,
-		queues:   monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues),
-		index:    index.New(index.References),
-		measured: make(chan struct{}),
-		blurred:  make(chan struct{}, 1),
+		clock:  newClock(),
+		cfg:    cfg,
+		queues: monitorqueue.Of(cfg.MonitorQueue, cfg.MonitorQueues),
+		index:  index.New(index.References),
 	}
 	for _, name := range s.queues.Names() {
 		s.lanes = append(s.lanes, &lane{

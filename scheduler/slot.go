@@ -96,34 +96,36 @@ func numberOf(t time.Time) int64 { return slotEnd(t).UnixNano() / int64(slot) }
 // cost less than their references would. They do if there are many with that time to live, or with
 // similar ones, and the broker's clock is known well enough.
 func (s *Scheduler) Pays(entity string, lives []time.Duration, now Instant) bool {
-	if s.cfg.Companions == companionsEach || len(lives) == 0 || !now.Measured || !s.areMany(entity, lives, now.Time) {
+	always := s.cfg.Companions == companionsSlot
+	if s.cfg.Companions == companionsEach || len(lives) == 0 || !now.Measured || !s.slots.areMany(entity, lives, now.Time, always) {
 		return false
 	}
-	if now.Uncertainty >= slotClock/2 && s.clock.mayAsk() {
-		s.wantMeasurement()
+	if now.Uncertainty >= slotClock/2 {
+		s.keepSharp()
 	}
 	return now.Uncertainty <= slotClock
 }
 
 // areMany counts these messages and reports whether there are so many that slots cost less than
-// references, for most of them. For the others a slot costs no more than a companion of their own.
-func (s *Scheduler) areMany(entity string, lives []time.Duration, now time.Time) bool {
+// references, for most of them, or always is set. For the others a slot costs no more than a
+// companion of their own.
+func (sr *slotRegistry) areMany(entity string, lives []time.Duration, now time.Time, always bool) bool {
 	shortest := slices.Min(lives)
 	if shortest < shortLife {
 		return false
 	}
-	s.slots.mu.Lock()
-	defer s.slots.mu.Unlock()
-	if shortest == slices.Max(lives) && s.slots.countLocked(seriesKey{entity: entity, life: shortest}, len(lives), now) {
+	sr.mu.Lock()
+	defer sr.mu.Unlock()
+	if shortest == slices.Max(lives) && sr.countLocked(seriesKey{entity: entity, life: shortest}, len(lives), now) {
 		return true
 	}
 	paying := 0
 	for _, life := range lives {
-		if s.slots.countLocked(spanOf(entity, life), 1, now) {
+		if sr.countLocked(spanOf(entity, life), 1, now) {
 			paying++
 		}
 	}
-	return 2*paying > len(lives) || s.cfg.Companions == companionsSlot
+	return always || 2*paying > len(lives)
 }
 
 // countLocked counts n messages and reports whether slots pay for messages with that key. They do

@@ -182,7 +182,7 @@ func TestASlotSaysThatItsTimeToLiveWasTheDefault(t *testing.T) {
 
 // A slot whose companion could not be written is tried again, and its callers get the error.
 func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
-	s := &Scheduler{closed: true, lanes: []*lane{{}}}
+	s := &Scheduler{clock: newClock(), closed: true, lanes: []*lane{{}}}
 	at := time.Now()
 	for range 2 {
 		if err := <-ask(s, time.Minute, at, at); !errors.Is(err, ErrClosed) {
@@ -196,7 +196,7 @@ func TestASlotThatFailedIsAskedForAgain(t *testing.T) {
 
 // The registry does not grow with the deadlines that are outstanding.
 func TestCoveredSlotsAreForgotten(t *testing.T) {
-	s := &Scheduler{}
+	s := &Scheduler{clock: newClock()}
 	at := time.Now()
 	for range 100_000 {
 		at = at.Add(slot)
@@ -216,7 +216,7 @@ func TestCoveredSlotsAreForgotten(t *testing.T) {
 }
 
 func TestSlotsPayFromARateOn(t *testing.T) {
-	s := &Scheduler{}
+	s := &Scheduler{clock: newClock()}
 	now := Instant{Time: time.Unix(1000, 0), Measured: true}
 	lives := []time.Duration{time.Minute}
 	pays := func(rate int) (n int) {
@@ -260,7 +260,7 @@ func TestSlotsPayFromARateOn(t *testing.T) {
 // Where each message has a time to live of its own, those that are less than five seconds apart
 // share slots. They do once they are many together, and for a while after that.
 func TestSlotsStandForSimilarTimesToLive(t *testing.T) {
-	s := &Scheduler{}
+	s := &Scheduler{clock: newClock()}
 	now := Instant{Time: time.Unix(1000, 0), Measured: true}
 	pays := func(seconds, rate int) (n int) {
 		for range seconds {
