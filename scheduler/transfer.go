@@ -11,6 +11,7 @@ import (
 
 	"overdue/internal/operations"
 	"overdue/internal/redisstore"
+	"overdue/internal/servicebus/duration"
 	"overdue/internal/servicebus/link"
 	"overdue/scheduler/index"
 )
@@ -77,9 +78,7 @@ func (s *Scheduler) write(l *lane, b *link.Batch, groups []*group) {
 func (s *Scheduler) noteWritten(l *lane, groups []*group) {
 	s.mu.Lock()
 	for _, g := range groups {
-		if g.c.Due.After(l.lastDue) {
-			l.lastDue = g.c.Due
-		}
+		l.lastDue = duration.Later(l.lastDue, g.c.Due)
 	}
 	s.mu.Unlock()
 	for _, g := range groups {
@@ -288,7 +287,7 @@ func roundUp(t time.Time, to time.Duration) time.Time {
 
 // Compose turns a companion that is asked for into those to write: references with deadlines in one
 // slot share one.
-func (*Scheduler) Compose(asked Companion) (written []Companion) {
+func Compose(asked Companion) (written []Companion) {
 	for _, g := range compose([]*ticket{{c: asked}}) {
 		written = append(written, g.c)
 	}

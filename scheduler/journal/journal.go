@@ -29,18 +29,10 @@ const (
 	drainBatch = 100
 )
 
-// A Scheduler writes companions to the monitor queue: a [scheduler.Scheduler] does.
-type Scheduler interface {
-	// Begin passes c on; wait returns what became of it.
-	Begin(c scheduler.Companion) (wait func(context.Context) error)
-	// Compose turns a companion that is asked for into those to write, as Begin does.
-	Compose(asked scheduler.Companion) (written []scheduler.Companion)
-}
-
 // Config holds the settings of a Journal. Scheduler, Directory and Namespace are needed; the
 // zero value of everything else is sensible.
 type Config struct {
-	Scheduler Scheduler
+	Scheduler *scheduler.Scheduler
 	// Directory holds the journal's one file. It is made where it does not exist. One process has it
 	// at a time.
 	Directory string
@@ -224,7 +216,7 @@ func (r *request) wait(ctx context.Context) error {
 func (j *Journal) keep(c scheduler.Companion) *request {
 	r := &request{
 		asked:      c,
-		companions: j.cfg.Scheduler.Compose(c),
+		companions: scheduler.Compose(c),
 		done:       make(chan struct{}),
 	}
 	j.mu.Lock()
