@@ -61,45 +61,42 @@ func (m *message) readFields(raw *amqp.Message) (err error) {
 	return nil
 }
 
-// idText returns the text at r, "" when there is none. An id of another type is formatted.
+// idText returns the id at r, which has a name in errors.
 func idText(r amqp.Reader, ok bool, name string) (string, error) {
-	if !ok || r.Null() {
-		return "", nil
+	id, err := idOf(r, ok)
+	if err != nil {
+		return "", rest.BadRequest("The message cannot be read: %s: %s.", name, err)
 	}
-	text := r
-	id := string(text.StringBytes())
-	if text.Err() != nil {
-		id = amqp.IDText(r.Value())
-	}
-	if r.Err() != nil {
-		return "", rest.BadRequest("The message cannot be read: %s: %s.", name, r.Err())
-	}
-	return bounded(id, name)
-}
-
-func bounded(id, name string) (string, error) {
-	if n := utf8.RuneCountInString(id); n > address.MaxID {
+	if n := utf8.RuneCount(id); n > address.MaxID {
 		return "", rest.BadRequest("The %s has %d characters; at most %d are allowed.", name, n, address.MaxID)
 	}
-	return id, nil
+	return string(id), nil
+}
+
+// idOf returns the text at r, empty when there is none. An id of another type is formatted.
+func idOf(r amqp.Reader, ok bool) ([]byte, error) {
+	if !ok || r.Null() {
+		return nil, nil
+	}
+	text := r
+	if id := text.StringBytes(); text.Err() == nil {
+		return id, nil
+	}
+	v := r.Value()
+	return []byte(amqp.IDText(v)), r.Err()
 }
 
 // propertyOf returns an application property in one of the types that state deadlines.
 func propertyOf(properties amqp.Raw, name string) any {
-	v, err := mapValue(properties, name)
-	if err != nil {
+	r, ok := amqp.MapLookup(properties, name)
+	if !ok {
+		return nil
+	}
+	v := r.Value()
+	if err := r.Err(); err != nil {
 		return err // no deadline has this type, so it is refused and not ignored
 	}
 	return amqp.TimeOrSpan(v)
-}
-
-func mapValue(raw amqp.Raw, key string) (any, error) {
-	r, ok := amqp.MapLookup(raw, key)
-	if !ok {
-		return nil, nil
-	}
-	v := r.Value()
-	return v, r.Err()
 }
 
 // incomplete reports whether an id or a TTL has to be added to the message.

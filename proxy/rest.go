@@ -217,9 +217,6 @@ const (
 	annotationScheduledEnqueueTime = "x-opt-scheduled-enqueue-time"
 )
 
-// defaultPriority is AMQP's default, which a header omits.
-const defaultPriority = 4
-
 // isOurs reports whether a property states a deadline. Such properties match in any case, and get
 // the one spelling on the message that the monitor reads.
 func isOurs(property string) bool {
@@ -264,7 +261,7 @@ func amqpOf(m *rest.Message, known *message) *goamqp.Message {
 	var stated amqp.Properties
 	amqp.StateLife(&header, &stated, ttl, time.Now())
 	if header.HasTTL {
-		out.Header = &goamqp.MessageHeader{TTL: time.Duration(header.TTL) * time.Millisecond, Priority: defaultPriority}
+		out.Header = &goamqp.MessageHeader{TTL: time.Duration(header.TTL) * time.Millisecond, Priority: amqp.DefaultPriority}
 	}
 	if stated.HasCreationTime {
 		created, expires := stated.CreationTime.Time(), stated.AbsoluteExpiryTime.Time()

@@ -102,9 +102,9 @@ func (l *settleLink) delivered(m *amqp.Message) (d index.Delivered, weight uint6
 // keyOf returns the key of a message that may have been sent from here, and that of no message for
 // others.
 func (l *settleLink) keyOf(m *amqp.Message) (key index.Key) {
-	id, named := idBytes(m.Properties, amqp.PropertyMessageID)
-	session, legible := idBytes(m.Properties, amqp.PropertyGroupID)
-	if l.copies || !named || !legible || len(id) == 0 {
+	id, idErr := idOf(amqp.ListField(m.Properties, amqp.PropertyMessageID))
+	session, sessionErr := idOf(amqp.ListField(m.Properties, amqp.PropertyGroupID))
+	if l.copies || idErr != nil || sessionErr != nil || len(id) == 0 {
 		return key
 	}
 	return l.p.cfg.Scheduler.Expects(l.entity, id, session)
@@ -136,21 +136,6 @@ func (p *Proxy) deadlineOf(entity string, raw *amqp.Message, enqueued time.Time)
 		return enqueued.Add(st.within), true
 	}
 	return st.at, true
-}
-
-// idBytes returns an id as text, empty when there is none. An id of another type is formatted.
-func idBytes(properties amqp.Raw, field int) (text []byte, ok bool) {
-	r, ok := amqp.ListField(properties, field)
-	if !ok {
-		return nil, true
-	}
-	id := r
-	if text = id.StringBytes(); id.Err() == nil {
-		return text, true
-	}
-	id = r
-	v := id.Value()
-	return []byte(amqp.IDText(v)), id.Err() == nil
 }
 
 func noteOf(d index.Delivered, weight uint64) relay.Note {
