@@ -113,7 +113,6 @@ func (s *Scheduler) cancelOn(ctx context.Context, node *link.Peeker, l *lane, wa
 	return n, nil
 }
 
-// countCancelled counts the deadlines that were met early.
 func (s *Scheduler) countCancelled(cancelled []index.Needless) {
 	for _, w := range cancelled {
 		s.cfg.Deadlines.Add(w.Entity, operations.Met, w.Messages)

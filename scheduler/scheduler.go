@@ -101,7 +101,6 @@ type lane struct {
 	lastDue  time.Time // see LastDue
 }
 
-// laneOf is the way to the monitor queue of an entity.
 func (s *Scheduler) laneOf(entity string) *lane { return s.lanes[s.queues.Index(entity)] }
 
 // manage calls do with the $management node of a monitor queue.
@@ -257,14 +256,9 @@ func (s *Scheduler) takeIn(l *lane, t *ticket) {
 }
 
 // A Note is something else than a companion that has to be there at its time, whatever becomes of
-// this process. The monitor passes it to the component that registered its content type.
-type Note struct {
-	ID          string    // of its message, other than that of every other note; "" = derived from the rest
-	Due         time.Time // by the broker's clock
-	ContentType string
-	Subject     string
-	Body        []byte
-}
+// this process. The monitor passes it to the component that registered its content type. Its ID is
+// that of no other note; "" = derived from the body and the due time.
+type Note = redisstore.Item
 
 // Keep returns when the first monitor queue, or the companion store, has accepted n, or with the
 // error that kept it from doing so.

@@ -74,7 +74,6 @@ func (s *Scheduler) write(l *lane, b *link.Batch, groups []*group) {
 	}
 }
 
-// noteWritten notes that the companions of groups are on the monitor queue.
 func (s *Scheduler) noteWritten(l *lane, groups []*group) {
 	s.mu.Lock()
 	for _, g := range groups {
@@ -147,15 +146,10 @@ func (s *Scheduler) send(l *lane, b *link.Batch, groups []*group, size int) (n i
 
 // encode is the message of the group. It keeps the id of the companion.
 func (g *group) encode() (redisstore.Item, error) {
-	if n := g.note; n != nil {
-		return redisstore.Item{
-			ID:          n.ID,
-			Due:         n.Due.UTC(),
-			ContentType: n.ContentType,
-			Subject:     n.Subject,
-			Body:        n.Body,
-			Note:        true,
-		}, nil
+	if g.note != nil {
+		n := *g.note
+		n.Due, n.Note = n.Due.UTC(), true
+		return n, nil
 	}
 	body, id, err := g.c.Marshal()
 	g.id, _ = index.ParseID(id) // it has just been made
@@ -259,7 +253,6 @@ func (g *group) join(t *ticket) {
 	t.wait()
 }
 
-// end ends the tickets of the group with the outcome of its companion.
 func (g *group) end(err error) {
 	for _, t := range g.tickets {
 		t.end(err)
