@@ -106,9 +106,10 @@ func (c *clock) keepSharp() {
 	}
 }
 
-// set takes the stamp that the broker made between the instants sent and received of our clock, and
-// rounded down to the grain. It does not if the known offset is still sharper and agrees with it.
-func (c *clock) set(stamp time.Time, grain time.Duration, sent, received time.Time) {
+// setClock takes the stamp that the broker made between the instants sent and received of our
+// clock, and rounded down to the grain. It does not if the known offset is still sharper and agrees
+// with it.
+func (c *clock) setClock(stamp time.Time, grain time.Duration, sent, received time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	open := received.Sub(sent) + grain
@@ -189,7 +190,7 @@ func (s *Scheduler) measure(ctx context.Context, l *lane) error {
 		if p.stamp.Truncate(time.Second).Equal(p.stamp) {
 			grain = time.Second
 		}
-		s.clock.set(p.stamp, grain, p.sent, p.received)
+		s.setClock(p.stamp, grain, p.sent, p.received)
 		if !isFirst && grain < time.Second {
 			return nil
 		}

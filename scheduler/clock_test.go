@@ -39,7 +39,7 @@ func TestTrueTimeLiesWithinTheUncertainty(t *testing.T) {
 				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
 				stamp := broker().Truncate(time.Millisecond)
 				time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
-				c.set(stamp, time.Millisecond, sent, time.Now())
+				c.setClock(stamp, time.Millisecond, sent, time.Now())
 				time.Sleep(time.Duration(rng.Int64N(int64(10 * time.Minute))))
 				got := c.Now()
 				if off := got.Time.Sub(broker()).Abs(); !got.Measured || off > got.Uncertainty {
@@ -55,10 +55,10 @@ func TestBlurredMeasurementDoesNotReplaceASharpOne(t *testing.T) {
 		c := newClock()
 		time.Sleep(time.Millisecond) // not a whole second
 		now := time.Now()
-		c.set(now, time.Millisecond, now, now.Add(2*time.Millisecond))
+		c.setClock(now, time.Millisecond, now, now.Add(2*time.Millisecond))
 		time.Sleep(time.Second)
 		sharp := c.Now().Uncertainty
-		c.set(time.Now().Add(-time.Second), time.Millisecond, time.Now().Add(-2*time.Second), time.Now())
+		c.setClock(time.Now().Add(-time.Second), time.Millisecond, time.Now().Add(-2*time.Second), time.Now())
 		if got := c.Now().Uncertainty; got > sharp {
 			t.Errorf("uncertainty is %v after a blurred measurement, want still %v", got, sharp)
 		}
@@ -70,11 +70,11 @@ func TestAMeasurementThatContradictsASharperOneReplacesIt(t *testing.T) {
 	for _, step := range []time.Duration{-time.Minute, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newClock()
-			c.set(time.Now(), time.Millisecond, time.Now(), time.Now().Add(2*time.Millisecond))
+			c.setClock(time.Now(), time.Millisecond, time.Now(), time.Now().Add(2*time.Millisecond))
 			time.Sleep(time.Second)
 			sent := time.Now()
 			time.Sleep(100 * time.Millisecond)
-			c.set(sent.Add(step), time.Millisecond, sent, time.Now())
+			c.setClock(sent.Add(step), time.Millisecond, sent, time.Now())
 			if off := c.Now().Time.Sub(time.Now().Add(step)).Abs(); off > c.Now().Uncertainty {
 				t.Errorf("off by %v after a step of %v, with an uncertainty of %v", off, step, c.Now().Uncertainty)
 			}
@@ -87,7 +87,7 @@ func TestNothingIsKnownAfterASuspension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newClock()
 		now := time.Now()
-		s.set(now, time.Millisecond, now, now.Add(2*time.Millisecond))
+		s.setClock(now, time.Millisecond, now, now.Add(2*time.Millisecond))
 		time.Sleep(time.Minute)
 		s.wall = s.wall.Add(-time.Second)
 		if !s.Now().Measured || len(s.blurred) > 0 {
@@ -98,7 +98,7 @@ func TestNothingIsKnownAfterASuspension(t *testing.T) {
 			t.Errorf("Now = %+v after ten minutes, want that nothing is known and a measurement is due", got)
 		}
 		sent := time.Now()
-		s.set(sent.Add(time.Hour), time.Millisecond, sent, sent.Add(time.Second)) // less sharp than the last
+		s.setClock(sent.Add(time.Hour), time.Millisecond, sent, sent.Add(time.Second)) // less sharp than the last
 		if got := s.Now(); !got.Measured || got.Time.Sub(sent) < 59*time.Minute {
 			t.Errorf("Now = %+v after a measurement, want it", got)
 		}
