@@ -243,7 +243,8 @@ func (s stepping) Read(b []byte) (int, error) {
 // the message that it has locked.
 func (p *Proxy) ownLocation(r *http.Request, location string) string {
 	u, err := url.Parse(location)
-	if err != nil || r.Host == "" || !strings.EqualFold(u.Hostname(), hostname(p.cfg.Upstream.Host)) {
+	theirs := url.URL{Host: p.cfg.Upstream.Host}
+	if err != nil || r.Host == "" || !strings.EqualFold(u.Hostname(), theirs.Hostname()) {
 		return location
 	}
 	_, rest, ok := strings.Cut(location, "://"+u.Host)
@@ -263,14 +264,6 @@ func schemeOf(r *http.Request) string {
 		return "https"
 	}
 	return "http"
-}
-
-// hostname returns a host without its port.
-func hostname(host string) string {
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		return h
-	}
-	return host
 }
 
 // hopByHop lists the headers that apply to one connection only (RFC 9110, section 7.6.1).

@@ -80,19 +80,15 @@ type endpoint interface {
 // Waiting for settings takes no place, so one entity that does not respond holds up no other.
 func (s *send) wait(ctx context.Context) error {
 	if s.settings.Unknown {
-		known, err := s.learn(ctx)
+		learning, cancel := context.WithTimeout(ctx, s.p.cfg.SendTimeout)
+		known, err := s.p.cfg.Learn(learning, s.entity)
+		cancel()
 		if err != nil {
 			return fmt.Errorf("%w: %w", errUnknown, err)
 		}
 		s.settings = known
 	}
 	return s.p.sends.enter(ctx)
-}
-
-func (s *send) learn(ctx context.Context) (Settings, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.p.cfg.SendTimeout)
-	defer cancel()
-	return s.p.cfg.Learn(ctx, s.entity)
 }
 
 // prepare computes the promises, has the TTLs stamped and the ids given, and builds the references
