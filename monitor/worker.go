@@ -175,17 +175,11 @@ func (w *Worker) take(work context.Context, l *intake.Lease) {
 		w.running.Go(func() { w.adopter.Pass(work, l) })
 		return
 	case mute.NoteType: // it is over, and says nothing any more
-		w.running.Go(func() { w.complete(work, l) })
+		w.running.Go(func() { l.Complete(work) })
 		return
 	}
 	if c := w.intake.Open(work, l); c != nil {
 		w.route(work, c.Content.Entity, w.rulesOf(work, c)...)
-	}
-}
-
-func (w *Worker) complete(work context.Context, l *intake.Lease) {
-	if err := l.Complete(work); err != nil {
-		w.log.Warn("note not completed: it comes back when its lock lapses", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.Error(err))
 	}
 }
 

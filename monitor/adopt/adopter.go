@@ -230,20 +230,18 @@ func (a *Adopter) Pass(ctx context.Context, l *intake.Lease) {
 	switch {
 	case err != nil:
 		log.Warn("adopt note refused: it is kept as a dead letter", zap.Error(err))
-		err = l.DeadLetter(ctx, intake.Malformed, err.Error())
+		l.DeadLetter(ctx, intake.Malformed, err.Error())
 	case !ok:
 		log.Info("adopt note dropped: this monitor does not adopt its entity, or another note does")
-		err = l.Complete(ctx)
+		l.Complete(ctx)
 	default:
-		if err = a.pass(ctx, n, every); err != nil {
+		if err := a.pass(ctx, n, every); err != nil {
+			log.Warn("adopt note not rewritten: it comes back", zap.Error(err))
 			l.LetGo()
-			break
+			return
 		}
 		a.sawNote(n, n.Turn)
-		err = l.Complete(ctx)
-	}
-	if err != nil {
-		log.Warn("adopt note neither settled nor rewritten: it comes back", zap.Error(err))
+		l.Complete(ctx)
 	}
 }
 

@@ -58,7 +58,7 @@ func (in *Intake) Open(ctx context.Context, l *Lease) *Companion {
 	if err != nil {
 		in.log.Warn("companion refused: it is kept as a dead letter", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.Error(err))
 		// A flood of them must not delay the valid ones.
-		in.settling.Go(func() { in.settle(ctx, l, deadLetter(Malformed, err.Error())) })
+		in.settling.Go(func() { l.DeadLetter(ctx, Malformed, err.Error()) })
 		return nil
 	}
 	h := &Companion{
@@ -178,13 +178,5 @@ func (h *Companion) settle(ctx context.Context) {
 			h.how.outcome = letGo
 		}
 	}
-	h.in.settle(ctx, h.lease, h.how)
-}
-
-// settle settles a lease. If that fails, its lock lapses and it comes back: that costs one more
-// check, and loses nothing.
-func (in *Intake) settle(ctx context.Context, l *Lease, how settlement) {
-	if err := l.end(ctx, how); err != nil {
-		in.log.Warn("companion not settled: its messages are checked again", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.Error(err))
-	}
+	h.lease.end(ctx, h.how)
 }

@@ -2,10 +2,14 @@
 
 package intake
 
-import "context"
+import (
+	"context"
+
+	"go.uber.org/zap"
+)
 
 // A Lease is a companion, a digest or a note that only this worker has. It is settled once, by one
-// of its methods. Each of them makes room for another lease, whether or not it succeeds.
+// of its methods. If that fails, the lease comes back: that costs one more check, and loses nothing.
 type Lease struct {
 	ID          string
 	Queue       string // the monitor queue; in a store, the first
@@ -40,27 +44,24 @@ func deadLetter(reason, description string) settlement {
 }
 
 // Complete ends what l stands for.
-func (l *Lease) Complete(ctx context.Context) error {
-	return l.end(ctx, settlement{outcome: completed})
-}
+func (l *Lease) Complete(ctx context.Context) { l.end(ctx, settlement{outcome: completed}) }
 
 // HandBack gives l to whichever worker is next, at once and as it was.
-func (l *Lease) HandBack(ctx context.Context) error { return l.end(ctx, settlement{}) }
+func (l *Lease) HandBack(ctx context.Context) { l.end(ctx, settlement{}) }
 
 // DeadLetter puts l where an operator finds it.
-func (l *Lease) DeadLetter(ctx context.Context, reason, description string) error {
-	return l.end(ctx, deadLetter(reason, description))
+func (l *Lease) DeadLetter(ctx context.Context, reason, description string) {
+	l.end(ctx, deadLetter(reason, description))
 }
 
 // LetGo leaves l as it is: it comes back when its lock lapses.
-func (l *Lease) LetGo() {
-	_ = l.end(context.Background(), settlement{outcome: letGo}) // which asks nobody
-}
+func (l *Lease) LetGo() { l.end(context.Background(), settlement{outcome: letGo}) }
 
 // end makes room only afterwards: otherwise, settlements would pile up.
-func (l *Lease) end(ctx context.Context, how settlement) error {
-	err := l.settle(ctx, how)
+func (l *Lease) end(ctx context.Context, how settlement) {
+	if err := l.settle(ctx, how); err != nil {
+		l.in.log.Warn("companion, digest or note not settled: it comes back when its lock lapses", zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.Error(err))
+	}
 	l.in.held.Add(-1)
 	l.in.ease()
-	return err
 }

@@ -48,17 +48,15 @@ func (o outbox) Keep(ctx context.Context, due time.Time, d alert.Digest) error {
 func (n *Notifier) Digest(work context.Context, l *intake.Lease, ended func()) {
 	d, err := alert.ParseDigest(l.Body)
 	log := n.log.With(zap.String("monitor_queue", l.Queue), zap.String("message_id", l.ID), zap.String("sink", d.Sink))
-	settle := func(settlement func(context.Context) error) {
+	settle := func(settlement func(context.Context)) {
 		go func() {
 			defer ended()
-			if err := settlement(work); err != nil {
-				log.Warn("digest not settled: it comes back when its lock lapses", zap.Error(err))
-			}
+			settlement(work)
 		}()
 	}
 	refuse := func(reason string, cause error) {
 		log.Error("digest refused: it is kept as a dead letter", zap.Error(cause))
-		settle(func(ctx context.Context) error { return l.DeadLetter(ctx, reason, cause.Error()) })
+		settle(func(ctx context.Context) { l.DeadLetter(ctx, reason, cause.Error()) })
 	}
 	if err != nil {
 		refuse(intake.Malformed, err)
@@ -94,11 +92,12 @@ func (n *Notifier) Digest(work context.Context, l *intake.Lease, ended func()) {
 	until := now.Truncate(time.Minute).Add(time.Minute)
 	log.Info("digest left to a monitor that has its sink", zap.Time("until", until))
 	n.cfg.Yield()
-	settle(func(ctx context.Context) error {
+	settle(func(ctx context.Context) {
 		if err := NewOutbox(n.cfg.Scheduler).Keep(ctx, until, d); err != nil {
+			log.Warn("digest not rewritten: it comes back when its lock lapses", zap.Error(err))
 			l.LetGo()
-			return err
+			return
 		}
-		return l.Complete(ctx)
+		l.Complete(ctx)
 	})
 }
