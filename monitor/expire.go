@@ -66,9 +66,6 @@ func scopesOf(watches []*watch, sessions bool, brokerNow time.Time) (scopes []*s
 
 // eachScope calls do with the scopes, in parallel.
 func eachScope(scopes []*scope, do func(*scope) error) error {
-	if len(scopes) == 1 {
-		return do(scopes[0])
-	}
 	var g errgroup.Group
 	for _, s := range scopes {
 		g.Go(func() error { return do(s) })

@@ -59,7 +59,7 @@ func (n *nudges) requestFor(ctx context.Context, rl *rule, clock *judge.Clock) {
 	switch {
 	case rl.slot != nil:
 		n.Want(ctx, rl.slot.SlotStart(), rl.slot.SlotEnd.Add(clock.Grain()))
-	case isNear(clock, rl.ref.Deadline) && rl.ref.Missed == nil:
+	case isNear(clock, rl.ref.Deadline):
 		due := rl.ref.Deadline.Add(clock.Grain())
 		n.Want(ctx, due, due)
 	}

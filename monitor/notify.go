@@ -168,24 +168,14 @@ func (e *entity) notifyReminder(ctx context.Context, wt *watch, eventType string
 	missed := judge.Missed(wt.seen, deadline)
 	missed.Type = eventType
 	missed.DeadLetteredTime = e.w.clock.Latest()
-	missed.State = stateOf(wt.seen)
+	missed.State = "active"
+	if wt.seen.State == link.Deferred {
+		missed.State = "deferred"
+	}
 	missed.WarnBeforeMs = before.Milliseconds()
 	c, ref := wt.companions[0], *wt.reference()
 	c.Add(1)
 	e.w.notify(ctx, e.name, &ref, missed, []*intake.Companion{c})
-}
-
-// States in events.
-const (
-	stateActive   = "active"
-	stateDeferred = "deferred"
-)
-
-func stateOf(m *link.Message) string {
-	if m.State == link.Deferred {
-		return stateDeferred
-	}
-	return stateActive
 }
 
 // NotifyBlind writes an event of [alert.TypeBlind] to the monitor queue, where it waits like that of

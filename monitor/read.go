@@ -21,7 +21,7 @@ const noSlots = "slot companions need an entity with ordered sequence numbers, s
 // read finds the messages of rules ③, and makes a watch of each one that is due soon. A message
 // that is found nowhere before its deadline was received in time.
 func (e *entity) read(ctx context.Context, rules []*rule) {
-	err := e.describe(ctx, rules)
+	err := e.describe(ctx)
 	rules = slices.DeleteFunc(rules, func(rl *rule) bool { return e.endUnread(ctx, rl) })
 	if err == nil && e.settings.topic {
 		e.w.spread(ctx, e.name, e.settings.subscriptions, rules)

@@ -16,7 +16,7 @@ import (
 // error they are checked again, but missed deadlines that it found are notified.
 func (e *entity) check(ctx context.Context, due []*watch, run func(context.Context, []*watch) error) {
 	asked := e.w.clock.Latest() // a message that the round finds was there at this instant, or later
-	err := e.describe(ctx, nil)
+	err := e.describe(ctx)
 	if err == nil {
 		for _, wt := range due {
 			if settled, _ := e.wasSettled(wt); settled {

@@ -42,7 +42,7 @@ type entitySettings struct {
 // Without the right to read descriptions, e counts as a queue: the broker itself reports that it
 // requires sessions or does not exist. While an answer may come, describe fails, since a topic that
 // is checked like a queue would seem empty.
-func (e *entity) describe(ctx context.Context, rules []*rule) error {
+func (e *entity) describe(ctx context.Context) error {
 	name, subscription := address.SplitSubscription(e.name)
 	before := e.settings
 	e.settings = entitySettings{
