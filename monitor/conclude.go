@@ -106,7 +106,7 @@ func (e *entity) recheck(ctx context.Context, wt *watch) {
 			e.rewrite(ctx, wt, next)
 			return
 		}
-	case j.Assumed && (!j.Deferred || e.refuted.has(wt)): // it does not hold for the message
+	case j.Assumed && (!j.Deferred || wt.isRefuted(&e.w.notified, e.name)): // it does not hold for the message
 		j.Deadline = time.Time{}
 		e.postpone(ctx, wt)
 		return

@@ -24,8 +24,7 @@ const (
 	// the next one.
 	idleLinks = time.Second
 	// maxRemembered bounds the entities of which anything is known, since every writer to the monitor
-	// queue can choose names. It also bounds the messages of each entity whose deadlines are known not
-	// to hold.
+	// queue can choose names.
 	maxRemembered = 10_000
 	// maxRound bounds the watches of a round, so that it is over in some ten milliseconds. A message
 	// that is due meanwhile expires in its nudge, and was not seen before.
@@ -50,7 +49,6 @@ type entity struct {
 	letters      letters
 	receiver     *link.Receiver // without credit, open between the rounds of a burst; nil: none
 	settings     entitySettings
-	refuted      refuted   // deadlines that do not hold
 	missingSince time.Time // by our clock: it does not exist since then; zero: it does
 }
 
@@ -71,7 +69,6 @@ func newEntity(w *Worker, name string) *entity {
 		log:     w.log.With(zap.String("work_queue", name)),
 		inbox:   inbox{woken: make(chan struct{}, 1)},
 		watches: map[search.Identity]*watch{},
-		refuted: refuted{},
 	}
 	e.work = &search.View{
 		Links:      w.cfg.Links,

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"overdue/monitor/judge"
+	"overdue/monitor/notify"
 	"overdue/monitor/scan"
-	"overdue/monitor/search"
 )
 
 // mayScan reports whether to take the message of wt off its queue by hand. Its deadline comes
@@ -109,7 +109,7 @@ func (r *round) expireDeferred(ctx context.Context) (left []*watch, err error) {
 			continue
 		}
 		for _, wt := range s.watches {
-			if !wt.isOverdue() || !wt.judgement.Deferred || r.isSpared(wt) || r.refuted.has(wt) {
+			if !wt.isOverdue() || !wt.judgement.Deferred || r.isSpared(wt) || wt.isRefuted(&r.w.notified, r.name) {
 				continue
 			}
 			if err := r.takeDeferred(ctx, s, wt); err != nil {
@@ -123,22 +123,16 @@ func (r *round) expireDeferred(ctx context.Context) (left []*watch, err error) {
 	return left, nil
 }
 
-// refuted has the messages that the broker has delivered after a deadline that is assumed of them,
-// and that deadline. Each of many companions with one message-id would try that, at the cost of a
+// isRefuted reports whether the broker has delivered the message of wt after the deadline that is
+// assumed of it. Each of many companions with one message-id would try that, at the cost of a
 // delivery.
-type refuted map[search.Identity]time.Time
-
-// has reports whether the deadline of wt is one of those.
-func (r refuted) has(wt *watch) bool {
-	return wt.judgement.Assumed && !wt.deadline.After(r[wt.identity])
+func (wt *watch) isRefuted(known *notify.Record, path string) bool {
+	return wt.judgement.Assumed && known.IsFinal(wt.refutedID(path))
 }
 
-// note adds the deadline of wt.
-func (r refuted) note(wt *watch) {
-	if len(r) >= maxRemembered {
-		clear(r)
-	}
-	r[wt.identity] = wt.deadline
+// refutedID identifies a deadline that does not hold in the record of events.
+func (wt *watch) refutedID(path string) string {
+	return eventID(path, wt.identity) + wt.deadline.UTC().Format(time.RFC3339Nano)
 }
 
 // takeDeferred dead-letters one deferred message.
@@ -147,7 +141,7 @@ func (r *round) takeDeferred(ctx context.Context, s *scope, wt *watch) error {
 		early := wt.judgement.Assumed || r.w.clock.IsEarly(wt.deadline, lockedUntil, r.settings.lock)
 		switch {
 		case wt.judgement.Assumed:
-			r.refuted.note(wt)
+			r.w.notified.Note(wt.refutedID(r.name))
 		case early:
 			wt.see(stateWaiting)
 		}
