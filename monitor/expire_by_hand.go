@@ -28,7 +28,6 @@ func (r *round) mayScan(s *scope, wt *watch) bool {
 // scan dead-letters by hand. It returns the watches that it tried; a message that a scan does
 // not find is locked by a consumer.
 func (r *round) scan(ctx context.Context) (scanned []*watch, err error) {
-	var open []*scope
 	targets := map[*scope][]*scan.Target{}
 	watches := map[*scan.Target]*watch{}
 	for _, s := range r.scopes {
@@ -40,11 +39,11 @@ func (r *round) scan(ctx context.Context) (scanned []*watch, err error) {
 				scanned = append(scanned, wt)
 			}
 		}
-		if len(targets[s]) > 0 {
-			open = append(open, s)
-		}
 	}
-	err = eachScope(open, func(s *scope) (err error) {
+	err = eachScope(r.scopes, func(s *scope) (err error) {
+		if len(targets[s]) == 0 {
+			return nil
+		}
 		s.others, err = scan.Run(ctx, scan.Config{
 			Receiver:   s.receiver,
 			Unordered:  r.work.Unordered && s.session == nil, // a session is in one partition
@@ -54,7 +53,7 @@ func (r *round) scan(ctx context.Context) (scanned []*watch, err error) {
 		}, targets[s])
 		return err
 	})
-	for _, s := range open {
+	for _, s := range r.scopes {
 		for _, letter := range s.others {
 			r.seeLetter(letter)
 		}

@@ -27,13 +27,13 @@ const maxHops = 5
 // It is searched for in the window of its send. If the destination was full or disabled for a
 // while, it was enqueued later and is not found.
 func (e *entity) follow(ctx context.Context, c *intake.Companion, ref *scheduler.Reference, hops int) {
+	next := newRule(c, *ref, nil)
 	if hops == maxHops {
 		e.log.Warn("message forwarded too often: its deadline is no longer watched", zap.String("message_id", ref.MessageID), zap.Int("forwards", maxHops), zap.String("next", "check forwardTo of the entities for a cycle"))
-		e.w.noteUnknown(newRule(c, *ref, nil).unknown(e.name, whyForwarded))
+		e.w.noteUnknown(next.unknown(e.name, whyForwarded))
 		c.Done(ctx, nil)
 		return
 	}
-	next := newRule(c, *ref, nil)
 	next.hops = hops + 1
 	next.ref.Warned, next.ref.Incomplete, next.ref.SequenceNumber = 0, false, 0
 	e.w.route(ctx, e.settings.forwardTo, next)
