@@ -64,8 +64,8 @@ func TestSendIsSafeWhenAllItsCompanionsAre(t *testing.T) {
 	}
 	failure := errors.New("full")
 	groups[1].end(failure)
-	if !tk.over() || !errors.Is(tk.err, failure) {
-		t.Errorf("done %v with error %v after the second failed, want done with that failure", tk.over(), tk.err)
+	if err := tk.caller.(*result).err; !tk.over() || !errors.Is(err, failure) {
+		t.Errorf("done %v with error %v after the second failed, want done with that failure", tk.over(), err)
 	}
 }
 

@@ -119,31 +119,24 @@ type ticket struct {
 	note   *Note
 	caller interface{ Scheduled(err error) } // what is called when err is final
 
-	mu   sync.Mutex
-	open int   // companions and slots that it waits for
-	err  error // the first one
-}
-
-// wait makes the ticket wait for one thing more.
-func (t *ticket) wait() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open++
+	open atomic.Int32          // companions and slots that it waits for
+	err  atomic.Pointer[error] // the first one
 }
 
 // end notes how one of the things ended that the ticket waits for, and calls the caller after the
 // last.
 func (t *ticket) end(err error) {
-	t.mu.Lock()
-	if t.err == nil {
-		t.err = err
+	if err != nil {
+		first := err // a copy, so that a success allocates nothing
+		t.err.CompareAndSwap(nil, &first)
 	}
-	t.open--
-	over := t.open == 0
-	t.mu.Unlock()
-	if over {
-		t.caller.Scheduled(t.err)
+	if t.open.Add(-1) > 0 {
+		return
 	}
+	if first := t.err.Load(); first != nil {
+		err = *first
+	}
+	t.caller.Scheduled(err)
 }
 
 // New makes a Scheduler. It opens no link yet: the first companion does.

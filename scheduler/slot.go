@@ -192,7 +192,7 @@ func (sr *slotRegistry) pruneLocked(now time.Time) {
 func (s *Scheduler) enterSlots(t *ticket) {
 	refs := t.c.References
 	mixed := slices.ContainsFunc(refs, func(r Reference) bool { return r.Within != refs[0].Within })
-	t.wait() // which keeps it open until all are asked for
+	t.open.Add(1) // which keeps it open until all are asked for
 	for i := range refs {
 		if i > 0 && refs[i].sameSlots(&refs[i-1]) {
 			continue // as mostly in a batch
@@ -228,7 +228,7 @@ func (sr *slotRegistry) await(t *ticket, r *Reference, mixed bool) (key seriesKe
 			missing = append(missing, at)
 		}
 		if !at.durable {
-			t.wait()
+			t.open.Add(1)
 			at.waiting = append(at.waiting, t)
 		}
 	}

@@ -250,7 +250,7 @@ func (g *group) join(t *ticket) {
 		return
 	}
 	g.tickets = append(g.tickets, t)
-	t.wait()
+	t.open.Add(1)
 }
 
 func (g *group) end(err error) {
