@@ -145,12 +145,6 @@ func (sr *slotRegistry) countLocked(k seriesKey, n int, now time.Time) bool {
 	return second <= c.pays
 }
 
-// payLocked reports whether slots pay for what has that key.
-func (sr *slotRegistry) payLocked(k seriesKey, now time.Time) bool {
-	c := sr.series[k]
-	return c != nil && now.Unix() <= c.pays
-}
-
 // seriesLocked is the series with that key. Where there are too many, nothing remembers it.
 func (sr *slotRegistry) seriesLocked(k seriesKey, now time.Time) *series {
 	sr.pruneLocked(now)
@@ -239,10 +233,14 @@ func (sr *slotRegistry) await(t *ticket, r *Reference, mixed bool) (key seriesKe
 // together or have to come together to pay.
 func (sr *slotRegistry) keyLocked(entity string, r *Reference, mixed bool) seriesKey {
 	exact, span := seriesKey{entity: entity, life: r.Within}, spanOf(entity, r.Within)
+	pays := func(k seriesKey) bool {
+		c := sr.series[k]
+		return c != nil && r.From.Unix() <= c.pays
+	}
 	switch {
 	case r.Stated == "default":
 		exact.byDefault = true
-	case mixed, sr.payLocked(span, r.From) && !sr.payLocked(exact, r.From):
+	case mixed, pays(span) && !pays(exact):
 		return span
 	}
 	return exact
