@@ -60,6 +60,7 @@ type Index struct {
 	oldest   int                  // in latest, once it is full
 	most     int                  // of latest
 	carriers map[ID]*carrier
+	needless map[ID]*carrier  // those of carriers of which no reference is open
 	signal   chan struct{}    // see HasNeedless
 	blind    map[string]int64 // by entity: no stamp up to this is taken
 }
@@ -77,6 +78,7 @@ func New(n int) *Index {
 		byKey:    map[Key][]*reference{},
 		most:     n,
 		carriers: map[ID]*carrier{},
+		needless: map[ID]*carrier{},
 		blind:    map[string]int64{},
 		signal:   make(chan struct{}, 1),
 	}
@@ -124,7 +126,7 @@ func (x *Index) forgetLocked(in *reference) {
 	}
 	if k := in.carrier; k != nil {
 		if k.here--; k.here == 0 && x.carriers[k.ID] == k {
-			delete(x.carriers, k.ID)
+			x.dropLocked(k.ID)
 		}
 	} else if in.state == open {
 		// Its companion may never be written, and then none but that of a message which it could be
@@ -220,10 +222,17 @@ func (x *Index) lessOpenLocked(k *carrier) {
 	if k.open--; k.open > 0 || x.carriers[k.ID] != k {
 		return
 	}
+	x.needless[k.ID] = k
 	select {
 	case x.signal <- struct{}{}:
 	default:
 	}
+}
+
+// dropLocked drops a companion.
+func (x *Index) dropLocked(id ID) {
+	delete(x.carriers, id)
+	delete(x.needless, id)
 }
 
 // HasNeedless has a value when there may be more in Needless.
@@ -314,10 +323,12 @@ func (x *Index) Waiting(after time.Time) map[string]int {
 func (x *Index) Needless(dueFrom time.Time) (needless []Needless) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, k := range x.carriers {
-		if k.open == 0 && !k.Due.Before(dueFrom) {
-			needless = append(needless, k.Needless)
+	for id, k := range x.needless {
+		if k.Due.Before(dueFrom) {
+			delete(x.needless, id)
+			continue
 		}
+		needless = append(needless, k.Needless)
 	}
 	return needless
 }
@@ -338,5 +349,5 @@ func (x *Index) SetNumber(id ID, number int64) bool {
 func (x *Index) Forget(id ID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.carriers, id)
+	x.dropLocked(id)
 }
