@@ -13,6 +13,7 @@ import (
 
 	"overdue/internal/adminport"
 	"overdue/internal/config"
+	"overdue/internal/history"
 	"overdue/internal/lifecycle"
 	"overdue/internal/redisstore"
 	"overdue/internal/web"
@@ -39,7 +40,10 @@ func newEnvironment(r config.Role, c *config.Config, log *zap.Logger, level zap.
 		registry: newRegistry(r, namespaceOf(c)),
 	}
 	registerState(e.registry, e.life)
-	e.admin = &adminport.Port{Life: e.life, Level: level, Metrics: e.registry, Config: c, Quit: make(chan struct{}, 1)}
+	e.admin = &adminport.Port{
+		Life: e.life, Level: level, Metrics: e.registry, Config: c, Quit: make(chan struct{}, 1),
+		History: history.InMemory(history.Config{}),
+	}
 	registerReady(e)
 	registerRestart(e)
 	return e

@@ -18,7 +18,7 @@ func TestAClockThatJumpsAheadRemovesNothing(t *testing.T) {
 	miss(t, h, "m-0", start)
 	h.flush(t.Context(), start)
 	year := start.Add(365 * 24 * time.Hour)
-	h.read = year // as the monotonic clock has it, no time passes
+	h.clock.read = year // as the monotonic clock has it, no time passes
 	miss(t, h, "m-1", start)
 	h.flush(t.Context(), year)
 	if err := h.file.close(); err != nil {
@@ -26,7 +26,7 @@ func TestAClockThatJumpsAheadRemovesNothing(t *testing.T) {
 	}
 	h = open(t, dir, prometheus.NewRegistry())
 	h.forgetMemory()
-	h.resume(h.file.clock, year)
+	h.clock.resume(h.file.clock, year)
 	for i := range 20 {
 		h.flush(t.Context(), year.Add(time.Duration(i)*pruneInterval))
 	}

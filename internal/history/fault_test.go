@@ -139,7 +139,7 @@ func TestAFullDiskCostsNothingThatFitsInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.resume(h.file.clock, start)
+	h.clock.resume(h.file.clock, start)
 	const rounds, each = 20, 20
 	for i := range rounds {
 		for j := range each {

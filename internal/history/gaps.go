@@ -66,9 +66,6 @@ func gapKey(g Gap) []byte {
 // Gaps returns the spans since a time of which the history may lack something, the earliest first.
 // One that cannot be read is a gap itself.
 func (h *History) Gaps(since time.Time) []Gap {
-	if h == nil {
-		return nil
-	}
 	now := time.Now().UTC()
 	var gaps []Gap
 	if h.file == nil {
@@ -102,7 +99,7 @@ func (h *History) Gaps(since time.Time) []Gap {
 // missedGaps are those of missed deadlines, of which the history of a proxy has none of its own.
 func (h *History) missedGaps(since time.Time, scope string) []Gap {
 	gaps := h.Gaps(since)
-	if h != nil && h.cfg.NoMonitor && scope != ScopeFleet {
+	if h.cfg.NoMonitor && scope != ScopeFleet {
 		gaps = append(gaps, Gap{To: time.Now(), Reason: reasonProxy})
 	}
 	return gaps

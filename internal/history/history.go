@@ -55,7 +55,7 @@ type Config struct {
 	Changed func(error)
 }
 
-// A History remembers notifications. The zero value does so in memory. A nil History stays empty.
+// A History remembers notifications. The zero value does so in memory.
 type History struct {
 	cfg   Config
 	file  *store // nil = none
@@ -77,9 +77,7 @@ type History struct {
 
 	half chan struct{} // gets a value while half of what may wait is there
 
-	// Of Run alone:
-	clock time.Time // what is older than Keep by it is removed
-	read  time.Time // the machine's clock at the last reading, with its monotonic reading
+	clock slowClock // of Run alone
 }
 
 // A Notification is one event, the sinks that took it, and those that have not taken it so far. A
@@ -157,7 +155,7 @@ func Open(c Config) (h *History, aside string, err error) {
 	if h.file, aside, err = openStore(c.Directory, now); err != nil {
 		return nil, aside, err
 	}
-	h.resume(h.file.clock, now)
+	h.clock.resume(h.file.clock, now)
 	h.totals, h.unknown.latest = h.file.totals, h.file.unknown
 	h.seen = h.file.seen
 	var latest []*entry
@@ -195,7 +193,7 @@ func (h *History) LastSeen() time.Time {
 }
 
 // HasFile reports whether h outlives the process.
-func (h *History) HasFile() bool { return h != nil && h.file != nil }
+func (h *History) HasFile() bool { return h.file != nil }
 
 // Record returns a sink that passes its events on to a, and records those that a took.
 func (h *History) Record(a alert.Alerter) alert.Alerter { return recorder{a, h} }
@@ -331,9 +329,6 @@ func (h *History) dropLocked(e *entry) {
 // Find returns up to limit notifications in memory that match. The latest comes first.
 func (h *History) Find(match func(*alert.Event) bool, limit int) []Notification {
 	found := []Notification{}
-	if h == nil {
-		return found
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.latest {

@@ -34,7 +34,7 @@ func open(t *testing.T, dir string, metrics *prometheus.Registry) *History {
 		t.Fatalf("Open = %q, %v", aside, err)
 	}
 	t.Cleanup(func() { _ = h.file.close() })
-	h.resume(h.file.clock, start)
+	h.clock.resume(h.file.clock, start)
 	return h
 }
 
@@ -281,7 +281,7 @@ func TestFetchReadsWhatIsServed(t *testing.T) {
 	if got, err := Fetch[Fetched](t.Context(), s.Listener.Addr().String(), MissedPath, "invoices", start); err != nil || len(got.Found) != 0 {
 		t.Errorf("Fetch of another queue = %+v, %v, want none", got, err)
 	}
-	none := httptest.NewServer((*History)(nil))
+	none := httptest.NewServer(&History{})
 	defer none.Close()
 	if _, err := Fetch[Fetched](t.Context(), none.Listener.Addr().String(), MissedPath, "", start); err == nil || !strings.Contains(err.Error(), "history.directory") {
 		t.Errorf("Fetch without a history = %v, want an error that names the setting", err)

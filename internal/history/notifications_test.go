@@ -144,9 +144,9 @@ func TestARecorderShowsTheSinkBehindIt(t *testing.T) {
 	}
 }
 
-func TestANilHistoryIsEmpty(t *testing.T) {
-	if none := (*History)(nil).Notifications(t.Context(), ""); none == nil || len(none) != 0 {
-		t.Errorf("Latest = %v, want an empty list, which is [] in JSON", none)
+func TestANewHistoryIsEmpty(t *testing.T) {
+	if none := (&History{}).Notifications(t.Context(), ""); none == nil || len(none) != 0 {
+		t.Errorf("Notifications = %v, want an empty list, which is [] in JSON", none)
 	}
 }
 

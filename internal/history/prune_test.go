@@ -46,7 +46,7 @@ func TestABucketIsEmptiedInOneFlush(t *testing.T) {
 			}
 			h.flush(t.Context(), start)
 			h.cfg.MaxSize = c.maxSize
-			h.resume(time.Time{}, start.Add(c.later))
+			h.clock.resume(time.Time{}, start.Add(c.later))
 			h.flush(t.Context(), start.Add(c.later+pruneInterval))
 			h.forgetMemory()
 			found, _, err := h.Missed(t.Context(), time.Time{}, all, 1<<20)
@@ -87,7 +87,7 @@ func TestAStopDoesNotWaitUntilTheOldestAreRemoved(t *testing.T) {
 	h.flush(t.Context(), start)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	h.resume(time.Time{}, start.Add(2*time.Hour))
+	h.clock.resume(time.Time{}, start.Add(2*time.Hour))
 	h.flush(stopped, start.Add(2*time.Hour))
 	h.forgetMemory()
 	if found, _, err := h.Missed(t.Context(), time.Time{}, all, 1<<20); err != nil || len(found) != events {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"overdue/alert"
+	"overdue/internal/redisstore"
 	"overdue/internal/servicebus/address"
 	"overdue/internal/slack"
 )
@@ -72,16 +73,9 @@ func (h *History) Missed(ctx context.Context, since time.Time, match func(*alert
 		add(decode(v))
 		return len(found)-inMemory < limit
 	})
-	scope = ScopeProcess
-	if err == nil && h.cfg.Shared != nil {
-		all, redisErr := h.shared(ctx)
-		scope = ScopeFleet
-		if redisErr != nil {
-			scope = ScopeAlone
-		}
-		for _, n := range all {
-			add(n)
-		}
+	others, scope := sharedMissed(ctx, h.cfg.Shared)
+	for _, n := range others {
+		add(n)
 	}
 	slices.SortStableFunc(found, func(a, b Notification) int {
 		return b.Event.Data.Deadline.Compare(a.Event.Data.Deadline)
@@ -90,27 +84,36 @@ func (h *History) Missed(ctx context.Context, since time.Time, match func(*alert
 }
 
 // Elsewhere returns the latest missed deadlines that other processes have shared through Redis and
-// that this one does not have in memory: none without Redis.
-func (h *History) Elsewhere(ctx context.Context) ([]Notification, error) {
-	if h.cfg.Shared == nil {
-		return nil, nil
-	}
-	all, err := h.shared(ctx)
+// that this one does not have in memory, as far as Redis answers.
+func (h *History) Elsewhere(ctx context.Context) []Notification {
+	all, _ := sharedMissed(ctx, h.cfg.Shared)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.DeleteFunc(all, func(n Notification) bool { return h.byID[n.Event.ID] != nil }), err
+	return slices.DeleteFunc(all, func(n Notification) bool { return h.byID[n.Event.ID] != nil })
 }
 
-// shared reads the missed deadlines of the fleet.
-func (h *History) shared(ctx context.Context) (all []Notification, err error) {
-	records, err := h.cfg.Shared.Missed(ctx)
+// sharedMissed returns the missed deadlines of the fleet, and the scope of an answer with them.
+func sharedMissed(ctx context.Context, by *redisstore.History) (all []Notification, scope string) {
+	records, scope := sharedRecords(ctx, by, redisstore.MissedRecord, redisstore.MostMissed)
 	for _, r := range records {
 		var e alert.Event
 		if json.Unmarshal([]byte(r), &e) == nil { // else somebody else wrote it
 			all = append(all, Notification{Event: e})
 		}
 	}
-	return all, err
+	return all, scope
+}
+
+// sharedRecords returns records of the fleet, and the scope of an answer with them.
+func sharedRecords(ctx context.Context, by *redisstore.History, of redisstore.Record, limit int) (records []string, scope string) {
+	if by == nil {
+		return nil, ScopeProcess
+	}
+	records, err := by.Latest(ctx, of, limit)
+	if err != nil {
+		return nil, ScopeAlone
+	}
+	return records, ScopeFleet
 }
 
 // A Point is how often something happened in a minute.

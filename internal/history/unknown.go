@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"overdue/internal/redisstore"
 )
 
 // MaxUnknown is how many unknown verdicts a history has: the latest. In the file they have places
@@ -52,27 +54,17 @@ func (h *History) AddUnknown(u Unknown) {
 // Unknown returns the latest unknown verdicts, of all processes that share a Redis as far as that
 // answers: the latest first, up to limit.
 func (h *History) Unknown(ctx context.Context, limit int) (found []Unknown, scope string) {
-	found, scope = []Unknown{}, ScopeProcess
-	if h == nil {
-		return found, scope
-	}
 	h.mu.Lock()
-	found = append(found, h.unknown.latest[max(0, len(h.unknown.latest)-limit):]...)
+	found = append([]Unknown{}, h.unknown.latest[max(0, len(h.unknown.latest)-limit):]...)
 	h.mu.Unlock()
-	if h.cfg.Shared != nil {
-		known := map[string]bool{}
-		for _, text := range encodeUnknown(found) {
-			known[text] = true
-		}
-		records, err := h.cfg.Shared.Unknown(ctx, limit)
-		scope = ScopeFleet
-		if err != nil {
-			scope = ScopeAlone
-		}
-		for _, text := range records {
-			if u, ok := decodeUnknown([]byte(text)); ok && !known[text] {
-				found = append(found, u)
-			}
+	known := map[string]bool{}
+	for _, text := range encodeUnknown(found) {
+		known[text] = true
+	}
+	records, scope := sharedRecords(ctx, h.cfg.Shared, redisstore.UnknownRecord, limit)
+	for _, text := range records {
+		if u, ok := decodeUnknown([]byte(text)); ok && !known[text] {
+			found = append(found, u)
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Unknown) int { return b.Judged.Compare(a.Judged) })

@@ -33,22 +33,28 @@ var (
 	errAbandoned = errors.New("history: the last write has not ended; what it has is lost")
 )
 
+// A slowClock says what is too old.
+type slowClock struct {
+	now  time.Time
+	read time.Time // the machine's clock at the last reading, with its monotonic reading
+}
+
 // resume sets the clock to where it stopped. stopped is zero for the first.
-func (h *History) resume(stopped, now time.Time) {
-	h.clock, h.read = stopped, now
+func (c *slowClock) resume(stopped, now time.Time) {
+	c.now, c.read = stopped, now
 	if stopped.IsZero() || stopped.After(now) {
-		h.clock = now
+		c.now = now
 	}
 }
 
 // advance has the clock follow the machine's, but at most twice as fast as time passes. If the
 // machine's clock jumps ahead, by mistake or after a long stop, the history does not lose
 // everything at once.
-func (h *History) advance(now time.Time) {
-	passed := max(now.Sub(h.read), 0) // on the monotonic clock
-	h.read = now
-	if h.clock = h.clock.Add(2 * passed); h.clock.After(now) {
-		h.clock = now
+func (c *slowClock) advance(now time.Time) {
+	passed := max(now.Sub(c.read), 0) // on the monotonic clock
+	c.read = now
+	if c.now = c.now.Add(2 * passed); c.now.After(now) {
+		c.now = now
 	}
 }
 
@@ -129,7 +135,7 @@ func (h *History) flush(ctx context.Context, now time.Time) *batch {
 	late := time.AfterFunc(lateAfter, func() { h.report(errLate) })
 	defer late.Stop()
 	sampled, sampleErr := h.sample()
-	h.advance(now)
+	h.clock.advance(now)
 	b := h.beginWrite(sampled, now)
 	h.mu.Lock()
 	idle := b.empty() && !h.failed && now.Sub(h.written).Abs() < pruneInterval
@@ -137,9 +143,9 @@ func (h *History) flush(ctx context.Context, now time.Time) *batch {
 	if idle && ctx.Err() == nil { // the last write says until when the history has everything
 		return nil
 	}
-	err := h.file.write(b, h.clock, now)
+	err := h.file.write(b, h.clock.now, now)
 	h.endWrite(b, now, err)
-	pruneErr := h.file.prune(ctx, h.clock.Add(-h.cfg.Keep), now.Add(future), h.cfg.MaxSize)
+	pruneErr := h.file.prune(ctx, h.clock.now.Add(-h.cfg.Keep), now.Add(future), h.cfg.MaxSize)
 	late.Stop()
 	h.report(errors.Join(sampleErr, err, pruneErr))
 	if err != nil {
@@ -339,9 +345,9 @@ func (h *History) share(ctx context.Context, b *batch) {
 	}
 	if len(missed) > 0 {
 		// That Redis fails is reported where its circuit is.
-		_ = h.cfg.Shared.Add(ctx, missed, h.cfg.Keep)
+		_ = h.cfg.Shared.Add(ctx, redisstore.MissedRecord, missed, h.cfg.Keep)
 	}
 	if len(b.unknown) > 0 {
-		_ = h.cfg.Shared.AddUnknown(ctx, encodeUnknown(b.unknown), h.cfg.Keep) // likewise
+		_ = h.cfg.Shared.Add(ctx, redisstore.UnknownRecord, encodeUnknown(b.unknown), h.cfg.Keep) // likewise
 	}
 }

@@ -115,7 +115,7 @@ func TestEachUseComesBackByItself(t *testing.T) {
 	groups, history, notified, view := s.Groups(), s.History(), s.Notified(), s.View()
 	uses := map[string]func() error{
 		"groups":   func() error { return groups.Add(ctx, "group", "part", nil) },
-		"history":  func() error { return history.Add(ctx, []string{"x"}, time.Minute) },
+		"history":  func() error { return history.Add(ctx, MissedRecord, []string{"x"}, time.Minute) },
 		"notified": func() error { _, _, err := notified.Begin(ctx, "event"); return err },
 		"view":     func() error { return view.Report(ctx, Process{}, missedOf("orders", 1)) },
 	}

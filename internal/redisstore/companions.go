@@ -254,10 +254,7 @@ type Item struct {
 }
 
 // A Lease is an item in the hands of one worker. It comes back to another when it is not renewed.
-type Lease struct {
-	Item
-	Place string // where the store has it
-}
+type Lease struct{ Item }
 
 // A Dead item is one that could not be done, and why.
 type Dead struct {

@@ -143,7 +143,7 @@ func (c *Companions) take(k *place, got []string) (leases []Lease) {
 			continue
 		}
 		c.inHand[id] = k
-		leases = append(leases, Lease{Item: itemOf(k, id, got[i+1]), Place: k.name})
+		leases = append(leases, Lease{itemOf(k, id, got[i+1])})
 	}
 	return leases
 }

@@ -146,39 +146,26 @@ func (s *Store) History() *History {
 	return &History{s.circuit("history", historyTime, s.key("h", "trial"), "rpush", "ltrim", "pexpire", "lrange", "eval", "evalsha")}
 }
 
-func (h *History) missed() string { return h.c.s.key("h", "missed") }
+// A Record is a kind of records.
+type Record string
 
-func (h *History) unknown() string { return h.c.s.key("h", "unknown") }
+// Kinds of records.
+const (
+	MissedRecord  Record = "missed"  // a missed deadline
+	UnknownRecord Record = "unknown" // an unknown verdict
+)
 
-// Add adds missed deadlines, which are kept for a while.
-func (h *History) Add(ctx context.Context, missed []string, keep time.Duration) error {
-	return h.add(ctx, h.missed(), missed, keep)
-}
-
-// AddUnknown likewise adds unknown verdicts.
-func (h *History) AddUnknown(ctx context.Context, unknown []string, keep time.Duration) error {
-	return h.add(ctx, h.unknown(), unknown, keep)
-}
-
-func (h *History) add(ctx context.Context, list string, records []string, keep time.Duration) error {
+// Add adds records, which are kept for a while.
+func (h *History) Add(ctx context.Context, of Record, records []string, keep time.Duration) error {
 	return h.c.do(ctx, func(ctx context.Context) error {
-		return deliver(ctx, h.c.s.client, list, MostMissed, keep, records[max(0, len(records)-MostMissed):])
+		return deliver(ctx, h.c.s.client, h.c.s.key("h", string(of)), MostMissed, keep, records[max(0, len(records)-MostMissed):])
 	})
 }
 
-// Missed returns the latest missed deadlines, the oldest first.
-func (h *History) Missed(ctx context.Context) ([]string, error) {
-	return h.latest(ctx, h.missed(), MostMissed)
-}
-
-// Unknown likewise returns unknown verdicts, up to a limit.
-func (h *History) Unknown(ctx context.Context, limit int) ([]string, error) {
-	return h.latest(ctx, h.unknown(), limit)
-}
-
-func (h *History) latest(ctx context.Context, list string, limit int) (records []string, err error) {
+// Latest returns the latest records up to a limit, the oldest first.
+func (h *History) Latest(ctx context.Context, of Record, limit int) (records []string, err error) {
 	err = h.c.do(ctx, func(ctx context.Context) (err error) {
-		records, err = latest(ctx, h.c.s.client, list, limit)
+		records, err = latest(ctx, h.c.s.client, h.c.s.key("h", string(of)), limit)
 		return err
 	})
 	return records, err

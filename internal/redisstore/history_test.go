@@ -16,9 +16,9 @@ func TestHistoryOfTheFleet(t *testing.T) {
 	everywhere(t, func(t *testing.T, connect func() *Store) {
 		ctx := t.Context()
 		a, b := connect().History(), connect().History()
-		must(t, a.Add(ctx, []string{"one"}, time.Minute))
-		must(t, b.Add(ctx, []string{"two", "three"}, time.Minute))
-		missed, err := a.Missed(ctx)
+		must(t, a.Add(ctx, MissedRecord, []string{"one"}, time.Minute))
+		must(t, b.Add(ctx, MissedRecord, []string{"two", "three"}, time.Minute))
+		missed, err := a.Latest(ctx, MissedRecord, MostMissed)
 		must(t, err)
 		if diff := cmp.Diff([]string{"one", "two", "three"}, missed); diff != "" {
 			t.Errorf("missed: %s", diff)
@@ -33,17 +33,17 @@ func TestTheHistoryOfTheFleetIsBoundedAndExpires(t *testing.T) {
 	for i := range MostMissed + 10 {
 		missed = append(missed, fmt.Sprint(i))
 	}
-	must(t, h.Add(ctx, missed[:5], time.Hour))
-	must(t, h.Add(ctx, missed, time.Hour))
-	got, err := h.Missed(ctx)
+	must(t, h.Add(ctx, MissedRecord, missed[:5], time.Hour))
+	must(t, h.Add(ctx, MissedRecord, missed, time.Hour))
+	got, err := h.Latest(ctx, MissedRecord, MostMissed)
 	if err != nil || len(got) != MostMissed || got[0] != "10" {
 		t.Errorf("%d missed, %v, want the latest %d", len(got), err, MostMissed)
 	}
-	if left := r.Must("PTTL", h.missed()); left < ":3000000" || left > ":3600000\r\n" {
+	if left := r.Must("PTTL", h.c.s.key("h", "missed")); left < ":3000000" || left > ":3600000\r\n" {
 		t.Errorf("PTTL = %q, want an hour", left)
 	}
-	r.Must("SET", h.missed(), "x")
-	if _, err := h.Missed(ctx); err == nil {
+	r.Must("SET", h.c.s.key("h", "missed"), "x")
+	if _, err := h.Latest(ctx, MissedRecord, MostMissed); err == nil {
 		t.Error("Missed of what is no list succeeded")
 	}
 }

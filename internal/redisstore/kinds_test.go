@@ -31,11 +31,9 @@ func everyUse(ctx context.Context, s *Store) error {
 	pages := s.Groups()
 	_, _, _, claimErr := pages.Claim(ctx, "group")
 	past := s.History()
-	_, missedErr := past.Missed(ctx)
-	_, unknownErr := past.Unknown(ctx, 1)
+	_, missedErr := past.Latest(ctx, MissedRecord, MostMissed)
 	for _, err := range []error{
-		missedErr, past.Add(ctx, []string{"one"}, time.Minute),
-		unknownErr, past.AddUnknown(ctx, []string{"one"}, time.Minute),
+		missedErr, past.Add(ctx, UnknownRecord, []string{"one"}, time.Minute),
 		s.Ping(ctx),
 		beginErr, notified.End(ctx, "event", false), notified.End(ctx, "event", true),
 		v.Report(ctx, Process{}, missedOf("orders", 1)), readErr, v.Leave(ctx),

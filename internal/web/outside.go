@@ -82,7 +82,7 @@ func (d *Dashboard) ask(ctx context.Context) {
 	}
 	if d.source.Monitor {
 		all.Go(func() { next.unknown, _ = d.source.History.Unknown(ctx, maxListed) })
-		all.Go(func() { next.elsewhere, _ = d.source.History.Elsewhere(ctx) }) // the fleet says that Redis does not answer
+		all.Go(func() { next.elsewhere = d.source.History.Elsewhere(ctx) }) // the fleet says that Redis does not answer
 	}
 	if n := d.source.Namespace; n != nil && n.Depths != nil {
 		all.Go(func() { next.depths = d.readDepths(ctx) })

@@ -169,7 +169,7 @@ func TestTheListHasWhatOtherProcessesMissed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := store.History().Add(t.Context(), []string{string(text)}, time.Hour); err != nil {
+		if err := store.History().Add(t.Context(), redisstore.MissedRecord, []string{string(text)}, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 	}
