@@ -71,7 +71,7 @@ func (p *Process) dashboardNamespace() *web.Namespace {
 			Links: links, MonitorQueue: p.cfg.MonitorQueue, MonitorQueues: int(p.cfg.MonitorQueues), Redis: p.shared, CompanionsInRedis: p.cfg.CompanionsInRedis(),
 			Describe: p.describe, Names: func(context.Context) []string { return p.names() },
 		},
-		Names: p.names, DeadLetters: deadLetters(links), Depths: p.depths(links),
+		DeadLetters: deadLetters(links), Depths: p.depths(links),
 	}
 }
 

@@ -88,7 +88,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 
 // mayAct reads a form, and refuses it where there are no actions.
 func (d *Dashboard) mayAct(w http.ResponseWriter, r *http.Request) bool {
-	if d.source.Namespace == nil || d.source.Namespace.Actions == nil {
+	if d.source.Namespace.Actions == nil {
 		d.refuse(w, errOnlyReads)
 		return false
 	}

@@ -55,7 +55,7 @@ type Source struct {
 	// Mutes are those in force; nil for a broker alone.
 	Mutes func(context.Context) ([]mute.Mute, error)
 
-	Namespace *Namespace // nil = this process has none
+	Namespace *Namespace
 
 	Broker *LocalBroker // nil = the process has no embedded broker
 }
@@ -69,8 +69,7 @@ type LocalBroker struct {
 
 // A Namespace is what the pages about messages read.
 type Namespace struct {
-	Deadlines   *deadlines.Source // its links are for the dashboard alone
-	Names       func() []string   // of queues and topics; more come from the metrics
+	Deadlines   *deadlines.Source // its links are for the dashboard alone; the metrics have more names
 	DeadLetters func(ctx context.Context, entity, subscription string) (alert.DeadLetters, error)
 	// Depths are those of a queue, or of the subscriptions of a topic, by their paths. It is nil where
 	// the process has the broker.

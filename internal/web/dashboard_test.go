@@ -20,6 +20,7 @@ import (
 	"overdue/alert"
 	"overdue/internal/history"
 	"overdue/internal/operations"
+	"overdue/internal/operator/deadlines"
 )
 
 // A scene is a dashboard of a process whose metrics the test counts up.
@@ -51,9 +52,10 @@ func setup(t *testing.T, change ...func(*Source)) *scene {
 	r.MustRegister(s.lag, s.outstanding, s.deliveries)
 	source := Source{
 		Role: "run", Version: "v1.2.3", State: func() string { return "serving" }, Metrics: r, Monitor: true, History: s.history,
-		Ready:    func() []Check { return s.ready },
-		Checks:   s.answer,
-		Settings: func() any { return map[string]any{"monitorQueue": "overdue"} },
+		Ready:     func() []Check { return s.ready },
+		Checks:    s.answer,
+		Settings:  func() any { return map[string]any{"monitorQueue": "overdue"} },
+		Namespace: &Namespace{Deadlines: &deadlines.Source{Names: func(context.Context) []string { return nil }}},
 	}
 	for _, c := range change {
 		c(&source)

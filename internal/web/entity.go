@@ -98,7 +98,7 @@ func (d *Dashboard) entityView(name string) (*entityView, error) {
 			return strings.EqualFold(e.Data.Path(), name) || strings.EqualFold(e.Data.Entity, name)
 		})
 	}
-	if at, err := dlq.ParsePlace(name); err == nil && d.source.Namespace != nil {
+	if at, err := dlq.ParsePlace(name); err == nil {
 		v.Letters, v.Pending = lettersLink(at), Path+"deadlines?"+values("entity", at.Entity)
 		if a := d.source.Namespace.Actions; a != nil && a.Mute != nil {
 			v.MuteLink = muteLink(name)

@@ -60,9 +60,6 @@ func (d *Dashboard) deadLetter(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v *letterView) read(r *http.Request, d *Dashboard) error {
-	if d.source.Namespace == nil {
-		return refusal{http.StatusBadRequest, "this process reads no namespace"}
-	}
 	place, err := dlq.ParsePlace(v.Entity)
 	if err != nil {
 		return badRequest(err)

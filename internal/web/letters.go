@@ -50,7 +50,6 @@ type lettersView struct {
 	Entity, Reason, Query string
 	NoReason              bool // only those for which none was given
 	Error                 string
-	NoNamespace           bool
 	letterTable
 	Grouped    bool
 	Groups     []groupRow
@@ -109,12 +108,7 @@ func (t *letterTable) HasStates() bool {
 func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
 	v := &lettersView{page: d.page("deadletters", "Dead letters"), Entity: strings.TrimSpace(parameter(r, "entity")), Reason: parameter(r, "reason"), Query: query(r), Jobs: d.jobs.rows()}
 	v.NoReason, v.Grouped = r.URL.Query().Has("noreason"), parameter(r, "group") == "reason"
-	v.CanAct = d.source.Namespace != nil && d.source.Namespace.Actions != nil
-	if d.source.Namespace == nil {
-		v.NoNamespace = true
-		show(w, http.StatusOK, "letters.html", v)
-		return
-	}
+	v.CanAct = d.source.Namespace.Actions != nil
 	ctx, leave, err := d.enter(r.Context(), readTimeout)
 	if err == nil {
 		defer leave()
@@ -327,7 +321,7 @@ func (d *Dashboard) places(ctx context.Context) (rows []placeRow, more bool) {
 func (d *Dashboard) knownPlaces(ctx context.Context) (all []dlq.Place) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	for _, name := range d.rootNames() {
+	for _, name := range d.rootNames(ctx) {
 		info, err := d.source.Namespace.Deadlines.Describe(ctx, name)
 		if err != nil || info.Kind != entities.Topic {
 			all = append(all, dlq.Place{Entity: name})

@@ -5,7 +5,6 @@ package web
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,7 +65,6 @@ func withNamespaceOf(t *testing.T, change func(*broker.Config), act func(*namesp
 					},
 					Names: func(context.Context) []string { return []string{"orders", "events"} },
 				},
-				Names: func() []string { return []string{"orders", "events"} },
 				DeadLetters: func(ctx context.Context, entity, subscription string) (n alert.DeadLetters, err error) {
 					err = dlq.Walk(ctx, links, dlq.Place{Entity: entity, Subscription: subscription}, 0, func(*dlq.Letter) bool { n.Count++; return true })
 					return n, err
@@ -236,16 +234,4 @@ func TestPagesThatReadAreBounded(t *testing.T) {
 			wantText(s.T, s.page(503, target), "other pages read the namespace")
 		}
 	})
-}
-
-func TestAProcessWithoutANamespaceSaysSo(t *testing.T) {
-	s := setup(t)
-	for _, target := range []string{"deadletters", "message"} {
-		if w := s.get(Path + target); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "This process reads no namespace") {
-			t.Errorf("GET %s = %d %s", target, w.Code, w.Body)
-		}
-	}
-	if w := s.get(Path + "deadletter?entity=orders&number=1"); w.Code != http.StatusBadRequest {
-		t.Errorf("a dead letter of no namespace = %d, want 400", w.Code)
-	}
 }

@@ -20,7 +20,6 @@ const explainTimeout = 20 * time.Second
 type messageView struct {
 	page
 	Entity, MessageID, Error string
-	NoNamespace              bool
 	Verdict, Note            string
 	Timeline                 []timelineRow
 	Letters                  string // link to the dead letters of the place
@@ -36,9 +35,8 @@ func messageLink(place dlq.Place, name string) string {
 // message shows what `overdue explain` says of a message.
 func (d *Dashboard) message(w http.ResponseWriter, r *http.Request) {
 	v := &messageView{page: d.page("message", "Timeline of a message"), Entity: strings.TrimSpace(parameter(r, "entity")), MessageID: parameter(r, "id")}
-	v.NoNamespace = d.source.Namespace == nil
 	status := http.StatusOK
-	if !v.NoNamespace && v.Entity+v.MessageID != "" {
+	if v.Entity+v.MessageID != "" {
 		if err := v.explain(r.Context(), d); err != nil {
 			v.Error, status = err.Error(), statusOf(err)
 		}

@@ -60,7 +60,7 @@ func (d *Dashboard) showMute(w http.ResponseWriter, r *http.Request, entity stri
 	status, err := http.StatusOK, refused
 	place, parseErr := dlq.ParsePlace(strings.TrimSpace(entity))
 	switch {
-	case d.source.Namespace == nil || d.source.Namespace.Actions == nil || d.source.Namespace.Actions.Mute == nil:
+	case d.source.Namespace.Actions == nil || d.source.Namespace.Actions.Mute == nil:
 		err, v.Missing = errOnlyReads, true
 	case parseErr != nil:
 		err, v.Missing = badRequest(parseErr), true

@@ -84,7 +84,7 @@ func (d *Dashboard) ask(ctx context.Context) {
 		all.Go(func() { next.unknown, _ = d.source.History.Unknown(ctx, maxListed) })
 		all.Go(func() { next.elsewhere = d.source.History.Elsewhere(ctx) }) // the fleet says that Redis does not answer
 	}
-	if n := d.source.Namespace; n != nil && n.Depths != nil {
+	if d.source.Namespace.Depths != nil {
 		all.Go(func() { next.depths = d.readDepths(ctx) })
 	}
 	all.Wait()
@@ -101,7 +101,7 @@ func (d *Dashboard) readDepths(ctx context.Context) map[string]Depth {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	turn := make(chan struct{}, 8)
-	for _, name := range d.rootNames() {
+	for _, name := range d.rootNames(ctx) {
 		all.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
@@ -132,14 +132,14 @@ func brokerDepths(n *broker.Namespace) map[string]Depth {
 }
 
 // rootNames are the queues and topics that the configuration or the metrics name.
-func (d *Dashboard) rootNames() []string {
+func (d *Dashboard) rootNames(ctx context.Context) []string {
 	names := map[string]string{} // by their lower case
 	add := func(name string) {
 		if at, err := dlq.ParsePlace(name); err == nil && !strings.EqualFold(name, d.source.Canary) {
 			names[strings.ToLower(at.Entity)] = at.Entity
 		}
 	}
-	for _, name := range d.source.Namespace.Names() {
+	for _, name := range d.source.Namespace.Deadlines.Names(ctx) {
 		add(name)
 	}
 	if r, err := read(d.source.Metrics); err == nil { // an error shows on the page

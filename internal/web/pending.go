@@ -20,7 +20,6 @@ const maxUpcoming = 50
 type pendingView struct {
 	page
 	Entity, Error string
-	NoNamespace   bool
 	*deadlines.Listing
 }
 
@@ -28,10 +27,8 @@ type pendingView struct {
 func (d *Dashboard) pending(w http.ResponseWriter, r *http.Request) {
 	v := &pendingView{page: d.page("deadlines", "Pending deadlines"), Entity: strings.TrimSpace(parameter(r, "entity"))}
 	status := http.StatusOK
-	if v.NoNamespace = d.source.Namespace == nil; !v.NoNamespace {
-		if err := v.read(r.Context(), d); err != nil {
-			v.Error, status = err.Error(), statusOf(err)
-		}
+	if err := v.read(r.Context(), d); err != nil {
+		v.Error, status = err.Error(), statusOf(err)
 	}
 	show(w, status, "deadlines.html", v)
 }

@@ -142,7 +142,7 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
 		return nil, refusal{http.StatusForbidden, "only the dashboard itself may open this page"}
 	}
-	if d.source.Namespace == nil || d.source.Namespace.Actions == nil {
+	if d.source.Namespace.Actions == nil {
 		return nil, errOnlyReads
 	}
 	place, err := dlq.ParsePlace(entity)
