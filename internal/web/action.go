@@ -71,7 +71,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 	}
 	p := d.jobs.previewOf(r.PostForm.Get("id"))
 	if p == nil {
-		show(w, http.StatusGone, "preview.html", &previewView{page: d.page("deadletters", "Dead letters"), Error: errExpired.Error()})
+		show(w, "preview.html", &previewView{page: d.page("deadletters", "Dead letters")}, errExpired)
 		return
 	}
 	j, err := d.begin(r, p)
@@ -80,10 +80,10 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	form := r.PostForm
-	v := &previewView{page: d.page("deadletters", ""), Error: err.Error(), Form: readResubmitForm(form), Rate: form.Get("rate")}
+	v := &previewView{page: d.page("deadletters", ""), Form: readResubmitForm(form), Rate: form.Get("rate")}
 	v.actor, _ = d.source.Namespace.Actions.actorOf(r) // its error is that of begin
 	v.fill(p)
-	show(w, statusOf(err), "preview.html", v)
+	show(w, "preview.html", v, err)
 }
 
 // mayAct reads a form, and refuses it where there are no actions.

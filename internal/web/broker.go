@@ -72,7 +72,6 @@ type brokerView struct {
 	page
 	queueTable
 	Cards      []card
-	Error      string
 	Note       string
 	Namespace  string
 	Namespaces []navLink // others; none where there is one alone
@@ -99,11 +98,7 @@ func (p *BrokerPages) homeOf(namespace string) string {
 // list shows the entities.
 func (p *BrokerPages) list(w http.ResponseWriter, r *http.Request) {
 	v, err := p.listView(r)
-	status := http.StatusOK
-	if err != nil {
-		v.Error, status = err.Error(), statusOf(err)
-	}
-	show(w, status, "broker.html", v)
+	show(w, "broker.html", v, err)
 }
 
 func (p *BrokerPages) listView(r *http.Request) (*brokerView, error) {

@@ -56,8 +56,8 @@ func (p *BrokerPages) showForm(w http.ResponseWriter, r *http.Request, failure e
 		p.refuse(w, r, err)
 		return
 	}
-	v.Error, v.Form = failure.Error(), readForm(r)
-	show(w, statusOf(failure), "entity_messages.html", v)
+	v.Form = readForm(r)
+	show(w, "entity_messages.html", v, failure)
 }
 
 // refused is a refusal of the broker as an error; nil stays nil.

@@ -25,7 +25,7 @@ type brokerEntityView struct {
 	queueTable // of the subscriptions of a topic
 	spot
 	Cards           []card
-	Error, Notice   string
+	Notice          string
 	Kind, Facts     string
 	List            string // what the messages are
 	Previous, Next  string // links; "" = there is none
@@ -116,13 +116,13 @@ func (p *BrokerPages) entity(w http.ResponseWriter, r *http.Request) {
 	}
 	v.Notice = notices[parameter(r, "done")]
 	v.Events = v.to("events", "from", parameter(r, "from"), "upto", parameter(r, "upto"))
-	show(w, http.StatusOK, "entity_messages.html", v)
+	show(w, "entity_messages.html", v, nil)
 }
 
 // refuse shows why there is nothing else to show.
 func (p *BrokerPages) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	v := &letterView{page: p.page("entities", "Messages"), Error: err.Error(), Back: p.homeOf(parameter(r, "namespace")), BackTo: "All entities"}
-	show(w, statusOf(err), "letter.html", v)
+	v := &letterView{page: p.page("entities", "Messages"), Back: p.homeOf(parameter(r, "namespace")), BackTo: "All entities"}
+	show(w, "letter.html", v, err)
 }
 
 func (p *BrokerPages) entityView(r *http.Request) (*brokerEntityView, error) {

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"time"
@@ -54,14 +55,7 @@ func (p *BrokerPages) showMessage(w http.ResponseWriter, r *http.Request, failur
 	if err == nil {
 		err = v.fillView(&s, found)
 	}
-	if failure != nil {
-		err = failure
-	}
-	status := http.StatusOK
-	if err != nil {
-		v.Error, status = err.Error(), statusOf(err)
-	}
-	show(w, status, "letter.html", v)
+	show(w, "letter.html", v, cmp.Or(failure, err))
 }
 
 // fillView takes over what the page shows of a message.

@@ -172,12 +172,12 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 		cannotShow(w, err)
 		return
 	}
-	show(w, http.StatusOK, "overview.html", v)
+	show(w, "overview.html", v, nil)
 }
 
 // refuse shows why there is nothing else to show.
 func (d *Dashboard) refuse(w http.ResponseWriter, err error) {
-	show(w, statusOf(err), "letter.html", &letterView{page: d.page("", "Error"), Error: err.Error(), Back: Path, BackTo: "Overview"})
+	show(w, "letter.html", &letterView{page: d.page("", "Error"), Back: Path, BackTo: "Overview"}, err)
 }
 
 // settings returns the settings as text. The page escapes markup, so the JSON need not.

@@ -55,13 +55,12 @@ func (d *Dashboard) entity(w http.ResponseWriter, r *http.Request) {
 		cannotShow(w, err)
 		return
 	}
-	status := http.StatusOK
 	if !v.Known {
-		status = http.StatusNotFound
-	} else {
-		v.Events = Path + "events?" + values("page", "entity", "name", v.Name)
+		show(w, "entity.html", v, refusal{http.StatusNotFound, "No deadline of this queue or topic is known."})
+		return
 	}
-	show(w, status, "entity.html", v)
+	v.Events = Path + "events?" + values("page", "entity", "name", v.Name)
+	show(w, "entity.html", v, nil)
 }
 
 func (d *Dashboard) entityView(name string) (*entityView, error) {

@@ -120,7 +120,6 @@ type jobView struct {
 	page
 	Job      *jobRow
 	ID, Back string
-	Error    string
 }
 
 // A jobRow is an action on a page.
@@ -170,7 +169,7 @@ func (d *Dashboard) jobView(j *job) *jobView {
 // action shows one action.
 func (d *Dashboard) action(w http.ResponseWriter, r *http.Request) {
 	if j := d.jobs.find(parameter(r, "id")); j != nil {
-		show(w, http.StatusOK, "action.html", d.jobView(j))
+		show(w, "action.html", d.jobView(j), nil)
 		return
 	}
 	d.refuse(w, errNoJob)
@@ -187,9 +186,7 @@ func (d *Dashboard) stop(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token()); err != nil {
-		v := d.jobView(j)
-		v.Error = err.Error()
-		show(w, statusOf(err), "action.html", v)
+		show(w, "action.html", d.jobView(j), err)
 		return
 	}
 	j.stop()

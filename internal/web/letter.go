@@ -30,7 +30,7 @@ const (
 // A letterView is one dead letter whole.
 type letterView struct {
 	page
-	Entity, Error    string
+	Entity           string
 	Back, BackTo     string // link to the list, and what that is
 	Message          string // link to the timeline; "" = there is none
 	Resubmit, Purge  string // links to the previews; "" = this dashboard only reads
@@ -50,13 +50,11 @@ type field struct{ Name, Value string }
 // deadLetter shows one dead letter.
 func (d *Dashboard) deadLetter(w http.ResponseWriter, r *http.Request) {
 	v := &letterView{page: d.page("deadletters", "Dead letter"), Entity: strings.TrimSpace(parameter(r, "entity")), IsDead: true}
-	status := http.StatusOK
-	if err := v.read(r, d); err != nil {
-		v.Error, status = err.Error(), statusOf(err)
-	} else if !v.IsThere {
-		v.Error, status = "This dead letter is not there any more: it was received, resubmitted or purged.", http.StatusNotFound
+	err := v.read(r, d)
+	if err == nil && !v.IsThere {
+		err = refusal{http.StatusNotFound, "This dead letter is not there any more: it was received, resubmitted or purged."}
 	}
-	show(w, status, "letter.html", v)
+	show(w, "letter.html", v, err)
 }
 
 func (v *letterView) read(r *http.Request, d *Dashboard) error {

@@ -49,7 +49,6 @@ type lettersView struct {
 	page
 	Entity, Reason, Query string
 	NoReason              bool // only those for which none was given
-	Error                 string
 	letterTable
 	Grouped    bool
 	Groups     []groupRow
@@ -119,11 +118,7 @@ func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
 			err = v.read(ctx, d, r)
 		}
 	}
-	status := http.StatusOK
-	if err != nil {
-		v.Error, status = err.Error(), statusOf(err)
-	}
-	show(w, status, "letters.html", v)
+	show(w, "letters.html", v, err)
 }
 
 // A refusal is an error with the status of its answer.

@@ -19,10 +19,10 @@ const explainTimeout = 20 * time.Second
 // A messageView is the timeline of one message.
 type messageView struct {
 	page
-	Entity, MessageID, Error string
-	Verdict, Note            string
-	Timeline                 []timelineRow
-	Letters                  string // link to the dead letters of the place
+	Entity, MessageID string
+	Verdict, Note     string
+	Timeline          []timelineRow
+	Letters           string // link to the dead letters of the place
 }
 
 type timelineRow struct{ Time, Text, Where string }
@@ -35,13 +35,11 @@ func messageLink(place dlq.Place, name string) string {
 // message shows what `overdue explain` says of a message.
 func (d *Dashboard) message(w http.ResponseWriter, r *http.Request) {
 	v := &messageView{page: d.page("message", "Timeline of a message"), Entity: strings.TrimSpace(parameter(r, "entity")), MessageID: parameter(r, "id")}
-	status := http.StatusOK
+	var err error
 	if v.Entity+v.MessageID != "" {
-		if err := v.explain(r.Context(), d); err != nil {
-			v.Error, status = err.Error(), statusOf(err)
-		}
+		err = v.explain(r.Context(), d)
 	}
-	show(w, status, "message.html", v)
+	show(w, "message.html", v, err)
 }
 
 var errSlow = errors.New("the queues are too long to be read in the time that a page has; run `overdue explain`")

@@ -27,7 +27,6 @@ const (
 type muteView struct {
 	page
 	Entity, Span string
-	Error        string
 	Missing      bool       // there is no form
 	Mute         *mute.Mute // the one in force
 	Back         string
@@ -57,7 +56,7 @@ func muteLink(entity string) string { return Path + "mute?" + values("entity", e
 // showMute shows the form, after an error with what was typed.
 func (d *Dashboard) showMute(w http.ResponseWriter, r *http.Request, entity string, refused error) {
 	v := &muteView{page: d.page("overview", "Mute "+entity), Entity: entity, Span: r.PostForm.Get("for"), Back: Path + "entity?" + values("name", entity)}
-	status, err := http.StatusOK, refused
+	err := refused
 	place, parseErr := dlq.ParsePlace(strings.TrimSpace(entity))
 	switch {
 	case d.source.Namespace.Actions == nil || d.source.Namespace.Actions.Mute == nil:
@@ -75,10 +74,7 @@ func (d *Dashboard) showMute(w http.ResponseWriter, r *http.Request, entity stri
 			v.Mute = &all[i]
 		}
 	}
-	if err != nil {
-		v.Error, status = err.Error(), statusOf(err)
-	}
-	show(w, status, "mute.html", v)
+	show(w, "mute.html", v, err)
 }
 
 // changeMute checks the form, and does what it says.

@@ -19,18 +19,14 @@ const maxUpcoming = 50
 // A pendingView is what `overdue deadlines` lists.
 type pendingView struct {
 	page
-	Entity, Error string
+	Entity string
 	*deadlines.Listing
 }
 
 // pending shows the deadlines that are to come, and which is due next.
 func (d *Dashboard) pending(w http.ResponseWriter, r *http.Request) {
 	v := &pendingView{page: d.page("deadlines", "Pending deadlines"), Entity: strings.TrimSpace(parameter(r, "entity"))}
-	status := http.StatusOK
-	if err := v.read(r.Context(), d); err != nil {
-		v.Error, status = err.Error(), statusOf(err)
-	}
-	show(w, status, "deadlines.html", v)
+	show(w, "deadlines.html", v, v.read(r.Context(), d))
 }
 
 func (v *pendingView) read(ctx context.Context, d *Dashboard) error {

@@ -97,7 +97,6 @@ type preview struct {
 // A previewView is a preview with the form that carries it out.
 type previewView struct {
 	page
-	Error          string
 	ID, Action     string
 	Entity, Filter string
 	*dlq.Survey
@@ -118,17 +117,11 @@ func (d *Dashboard) preview(w http.ResponseWriter, r *http.Request) {
 	action := parameter(r, "action")
 	v := &previewView{page: d.page("deadletters", verbs[action].title), Entity: strings.TrimSpace(parameter(r, "entity"))}
 	p, err := d.makePreview(r, action, v.Entity)
-	if err != nil {
-		v.Error = err.Error()
-		show(w, statusOf(err), "preview.html", v)
-		return
+	if err == nil {
+		v.actor, err = d.source.Namespace.Actions.actorOf(r)
+		v.fill(p)
 	}
-	status := http.StatusOK
-	if v.actor, err = d.source.Namespace.Actions.actorOf(r); err != nil {
-		v.Error, status = err.Error(), statusOf(err)
-	}
-	v.fill(p)
-	show(w, status, "preview.html", v)
+	show(w, "preview.html", v, err)
 }
 
 // verbs are the actions, as words.

@@ -35,7 +35,10 @@ type page struct {
 	Nav                        []navLink
 	Events                     string        // link to the stream that keeps it up to date; "" = none
 	Gaps                       []history.Gap // of the missed deadlines on it
+	Error                      string
 }
+
+func (p *page) fail(err error) { p.Error = err.Error() }
 
 func (s *site) page(name, title string) page {
 	return page{
@@ -101,8 +104,13 @@ func protect(w http.ResponseWriter) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 }
 
-// show renders a page as a whole before it writes any of it.
-func show(w http.ResponseWriter, status int, name string, v any) {
+// show renders a page as a whole before it writes any of it. If there is an error, the page says it.
+func show(w http.ResponseWriter, name string, v interface{ fail(error) }, err error) {
+	status := http.StatusOK
+	if err != nil {
+		v.fail(err)
+		status = statusOf(err)
+	}
 	var page bytes.Buffer
 	if err := pages().ExecuteTemplate(&page, name, v); err != nil {
 		cannotShow(w, err)
