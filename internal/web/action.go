@@ -32,6 +32,26 @@ var (
 	errExpired = refusal{http.StatusGone, "this preview is too old, or was carried out already; look at the dead letters again"}
 )
 
+// actionPages change dead letters, after a preview, and mutes.
+type actionPages struct{ *messagePages }
+
+func (a *actionPages) register(mux *http.ServeMux) {
+	if a.Actions == nil {
+		for _, name := range []string{"preview", "act", "stop", "mute"} {
+			mux.HandleFunc(Path+name, func(w http.ResponseWriter, _ *http.Request) { a.refuse(w, errOnlyReads) })
+		}
+		return
+	}
+	mux.HandleFunc("GET "+Path+"preview", a.preview)
+	mux.HandleFunc("GET "+Path+"action", a.action)
+	mux.HandleFunc("POST "+Path+"act", a.form(a.act))
+	mux.HandleFunc("POST "+Path+"stop", a.form(a.stop))
+	if a.Actions.Mute != nil {
+		mux.HandleFunc("GET "+Path+"mute", a.mute)
+		mux.HandleFunc("POST "+Path+"mute", a.form(a.mute))
+	}
+}
+
 // A job is an action that runs, or has ended.
 type job struct {
 	id      string
@@ -65,51 +85,45 @@ func (j *job) stop() {
 }
 
 // act carries out a preview.
-func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
-	if !d.mayAct(w, r) {
-		return
-	}
-	p := d.jobs.previewOf(r.PostForm.Get("id"))
+func (a *actionPages) act(w http.ResponseWriter, r *http.Request) {
+	p := a.jobs.previewOf(r.PostForm.Get("id"))
 	if p == nil {
-		show(w, "preview.html", &previewView{page: d.page("deadletters", "Dead letters")}, errExpired)
+		show(w, "preview.html", &previewView{page: a.page("deadletters", "Dead letters")}, errExpired)
 		return
 	}
-	j, err := d.begin(r, p)
+	j, err := a.begin(r, p)
 	if err == nil {
 		http.Redirect(w, r, jobLink(j), http.StatusSeeOther)
 		return
 	}
 	form := r.PostForm
-	v := &previewView{page: d.page("deadletters", ""), Form: readResubmitForm(form), Rate: form.Get("rate")}
-	v.actor, _ = d.source.Namespace.Actions.actorOf(r) // its error is that of begin
+	v := &previewView{page: a.page("deadletters", ""), Form: readResubmitForm(form), Rate: form.Get("rate")}
+	v.actor, _ = a.Actions.actorOf(r) // its error is that of begin
 	v.fill(p)
 	show(w, "preview.html", v, err)
 }
 
-// mayAct reads a form, and refuses it where there are no actions.
-func (d *Dashboard) mayAct(w http.ResponseWriter, r *http.Request) bool {
-	if d.source.Namespace.Actions == nil {
-		d.refuse(w, errOnlyReads)
-		return false
+// form reads the form that a page takes.
+func (a *actionPages) form(take http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseForm(); err != nil {
+			a.refuse(w, badRequest(err))
+			return
+		}
+		take(w, r)
 	}
-	if err := r.ParseForm(); err != nil {
-		d.refuse(w, badRequest(err))
-		return false
-	}
-	return true
 }
 
 // authorize takes over into line who asks for an action, and why, and checks that a form says so and
 // has the token. The log has wrong tokens.
-func (d *Dashboard) authorize(r *http.Request, line *audit.Line) error {
-	a := d.source.Namespace.Actions
-	who, nobody := a.actorOf(r)
+func (a *actionPages) authorize(r *http.Request, line *audit.Line) error {
+	who, nobody := a.Actions.actorOf(r)
 	line.Person, line.Why, line.Caller = who.person(), who.Why, r.RemoteAddr
-	if err := d.jobs.checkToken(r, a.Token()); err != nil {
+	if err := a.jobs.checkToken(r, a.Actions.Token()); err != nil {
 		if errors.Is(err, errToken) {
 			refused := *line
 			refused.Event, refused.Err = audit.Refused, err
-			a.Audit(refused)
+			a.Actions.Audit(refused)
 		}
 		return err
 	}
@@ -117,7 +131,7 @@ func (d *Dashboard) authorize(r *http.Request, line *audit.Line) error {
 }
 
 // begin checks the token and the form, and starts the job.
-func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
+func (a *actionPages) begin(r *http.Request, p *preview) (*job, error) {
 	line := audit.Line{
 		Event:  audit.Started,
 		Action: p.action,
@@ -125,7 +139,7 @@ func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
 		Filter: p.filter,
 		Chosen: p.survey.Chosen,
 	}
-	if err := d.authorize(r, &line); err != nil {
+	if err := a.authorize(r, &line); err != nil {
 		return nil, err
 	}
 	o, err := readOptions(p, r.PostForm)
@@ -133,13 +147,13 @@ func (d *Dashboard) begin(r *http.Request, p *preview) (*job, error) {
 		return nil, err
 	}
 	if p.action == resubmit {
-		if err := d.source.Namespace.readTarget(r.Context(), &o); err != nil {
+		if err := a.readTarget(r.Context(), &o); err != nil {
 			return nil, err
 		}
 	}
 	line.To, line.Edits = o.to, o.copying.EditNames()
 	j := &job{id: p.id[:12], preview: p, options: o, audit: line, began: time.Now()}
-	return j, d.jobs.start(j)
+	return j, a.jobs.start(j)
 }
 
 // readTarget reads the settings of the target: where it detects duplicates, copies need other ids.
@@ -158,7 +172,7 @@ func (n *Namespace) readTarget(ctx context.Context, o *options) error {
 }
 
 // runJob runs a job to its end. ctx ends with the process.
-func (d *Dashboard) runJob(ctx context.Context, j *job) {
+func (a *actionPages) runJob(ctx context.Context, j *job) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	j.mu.Lock()
@@ -166,28 +180,27 @@ func (d *Dashboard) runJob(ctx context.Context, j *job) {
 		cancel()
 	}
 	j.mu.Unlock()
-	a, p := d.source.Namespace.Actions, j.preview
 	line := j.audit
-	a.Audit(line)
+	a.Actions.Audit(line)
 	var results []string
 	var err error
-	if p.action == purge {
-		results, err = d.source.Namespace.purge(ctx, j)
+	if line.Action == purge {
+		results, err = a.purge(ctx, j)
 	} else {
-		results, err = d.source.Namespace.resubmit(ctx, j)
+		results, err = a.resubmit(ctx, j)
 	}
 	j.mu.Lock()
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("stopped before the end")
-		if p.action == resubmit {
+		if line.Action == resubmit {
 			results = append(results, "A resubmission of the same dead letters to the same target continues where this one stopped.")
 		}
 	}
 	j.results, j.err, j.ended = results, err, time.Now()
 	line.Event, line.Done, line.Err = audit.Ended, j.done, err
 	j.mu.Unlock()
-	a.Audit(line)
-	d.jobs.end()
+	a.Actions.Audit(line)
+	a.jobs.end()
 }
 
 // hold is how long a dead letter of a place may be kept under lock.

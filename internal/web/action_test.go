@@ -59,9 +59,10 @@ func withActions(t *testing.T, act func(*actionScene)) {
 				s.lines = append(s.lines, a)
 			},
 		}
+		s.Dashboard = New(ns.source)
 		ctx, cancel := context.WithCancel(ns.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); s.Dashboard.Run(ctx) }()
+		go func(d *Dashboard) { defer close(done); d.Run(ctx) }(s.Dashboard)
 		act(s)
 		cancel()
 		<-done
@@ -313,6 +314,7 @@ func TestOnlyTheTokenMakesAnAction(t *testing.T) {
 			s.Errorf("%d dead letters are left, want 2", n)
 		}
 		s.source.Namespace.Actions = nil
+		s.Dashboard = New(s.source)
 		if w := s.post("act", url.Values{"id": {id}, "token": {token}}); w.Code != http.StatusForbidden {
 			s.Errorf("an action of a dashboard that only reads = %d, want 403", w.Code)
 		}
@@ -467,6 +469,7 @@ func TestAViewMakesNoQueue(t *testing.T) {
 	withNamespaceOf(t, func(c *broker.Config) { c.AutoCreate = true }, func(s *namespaceScene) {
 		before := s.ns.Broker.Default().Changes()
 		s.source.Namespace.Actions = &Actions{Token: func() string { return token }, UserHeader: func() string { return "" }}
+		s.Dashboard = New(s.source)
 		for _, target := range []string{"deadletters?entity=new", "preview?action=purge&entity=new", "message?entity=new&id=1", "deadlines?entity=new"} {
 			s.page(200, target)
 		}

@@ -97,12 +97,12 @@ type Dashboard struct {
 	samples samples
 	outside outside
 
-	jobs jobList
-	demo atomic.Pointer[func() *Demo] // nil = this is no demo
+	messages messagePages
+	actions  actionPages
+	demo     atomic.Pointer[func() *Demo] // nil = this is no demo
 
 	streams streams       // they end with Run
 	check   chan struct{} // has a value when somebody waits for new checks
-	reads   chan struct{} // holds a value for each page that reads the namespace
 }
 
 // New makes a dashboard. [Dashboard.Run] takes its samples.
@@ -110,8 +110,6 @@ func New(s Source) *Dashboard {
 	d := &Dashboard{
 		source: s, mux: http.NewServeMux(), began: time.Now(),
 		streams: streams{make(chan struct{}, maxStreams), make(chan struct{})}, check: make(chan struct{}, 1),
-		reads: make(chan struct{}, maxReads),
-		jobs:  jobList{starts: make(chan *job, 1), guess: make(chan struct{}, 1)},
 	}
 	d.site = site{
 		home:    Path,
@@ -120,22 +118,22 @@ func New(s Source) *Dashboard {
 		version: s.Version,
 		nav:     navOf(&s),
 	}
+	d.messages = messagePages{
+		site:      &d.site,
+		Namespace: s.Namespace,
+		source:    &d.source,
+		reads:     make(chan struct{}, maxReads),
+		jobs:      jobList{starts: make(chan *job, 1), guess: make(chan struct{}, 1)},
+	}
+	d.actions = actionPages{&d.messages}
 	d.mux.HandleFunc("GET "+Path+"{$}", d.overview)
 	d.mux.HandleFunc(Path, func(w http.ResponseWriter, _ *http.Request) {
 		d.refuse(w, refusal{http.StatusNotFound, "there is no such page"})
 	})
 	d.mux.HandleFunc("GET "+Path+"events", d.events)
-	d.mux.HandleFunc("GET "+Path+"deadletters", d.deadLetters)
-	d.mux.HandleFunc("GET "+Path+"deadletter", d.deadLetter)
-	d.mux.HandleFunc("GET "+Path+"message", d.message)
 	d.mux.HandleFunc("GET "+Path+"entity", d.entity)
-	d.mux.HandleFunc("GET "+Path+"deadlines", d.pending)
-	d.mux.HandleFunc("GET "+Path+"mute", d.mute)
-	d.mux.HandleFunc("POST "+Path+"mute", d.setMute)
-	d.mux.HandleFunc("GET "+Path+"preview", d.preview)
-	d.mux.HandleFunc("GET "+Path+"action", d.action)
-	d.mux.HandleFunc("POST "+Path+"act", d.act)
-	d.mux.HandleFunc("POST "+Path+"stop", d.stop)
+	d.messages.register(d.mux)
+	d.actions.register(d.mux)
 	d.serveAssets(d.mux)
 	return d
 }
@@ -176,8 +174,8 @@ func (d *Dashboard) overview(w http.ResponseWriter, r *http.Request) {
 }
 
 // refuse shows why there is nothing else to show.
-func (d *Dashboard) refuse(w http.ResponseWriter, err error) {
-	show(w, "letter.html", &letterView{page: d.page("", "Error"), Back: Path, BackTo: "Overview"}, err)
+func (s *site) refuse(w http.ResponseWriter, err error) {
+	show(w, "letter.html", &letterView{page: s.page("", "Error"), Back: Path, BackTo: "Overview"}, err)
 }
 
 // settings returns the settings as text. The page escapes markup, so the JSON need not.

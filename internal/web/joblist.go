@@ -160,33 +160,30 @@ func (j *job) row() *jobRow {
 	return r
 }
 
-func (d *Dashboard) jobView(j *job) *jobView {
-	v := &jobView{page: d.page("deadletters", verbs[j.preview.action].title), Job: j.row(), ID: j.id, Back: lettersLink(j.preview.place)}
+func (a *actionPages) jobView(j *job) *jobView {
+	v := &jobView{page: a.page("deadletters", verbs[j.preview.action].title), Job: j.row(), ID: j.id, Back: lettersLink(j.preview.place)}
 	v.Events = Path + "events?" + values("page", "action", "id", j.id)
 	return v
 }
 
 // action shows one action.
-func (d *Dashboard) action(w http.ResponseWriter, r *http.Request) {
-	if j := d.jobs.find(parameter(r, "id")); j != nil {
-		show(w, "action.html", d.jobView(j), nil)
+func (a *actionPages) action(w http.ResponseWriter, r *http.Request) {
+	if j := a.jobs.find(parameter(r, "id")); j != nil {
+		show(w, "action.html", a.jobView(j), nil)
 		return
 	}
-	d.refuse(w, errNoJob)
+	a.refuse(w, errNoJob)
 }
 
 // stop ends an action.
-func (d *Dashboard) stop(w http.ResponseWriter, r *http.Request) {
-	if !d.mayAct(w, r) {
-		return
-	}
-	j := d.jobs.find(r.PostForm.Get("id"))
+func (a *actionPages) stop(w http.ResponseWriter, r *http.Request) {
+	j := a.jobs.find(r.PostForm.Get("id"))
 	if j == nil {
-		d.refuse(w, errNoJob)
+		a.refuse(w, errNoJob)
 		return
 	}
-	if err := d.jobs.checkToken(r, d.source.Namespace.Actions.Token()); err != nil {
-		show(w, "action.html", d.jobView(j), err)
+	if err := a.jobs.checkToken(r, a.Actions.Token()); err != nil {
+		show(w, "action.html", a.jobView(j), err)
 		return
 	}
 	j.stop()

@@ -48,16 +48,16 @@ type letterView struct {
 type field struct{ Name, Value string }
 
 // deadLetter shows one dead letter.
-func (d *Dashboard) deadLetter(w http.ResponseWriter, r *http.Request) {
-	v := &letterView{page: d.page("deadletters", "Dead letter"), Entity: strings.TrimSpace(parameter(r, "entity")), IsDead: true}
-	err := v.read(r, d)
+func (m *messagePages) deadLetter(w http.ResponseWriter, r *http.Request) {
+	v := &letterView{page: m.page("deadletters", "Dead letter"), Entity: strings.TrimSpace(parameter(r, "entity")), IsDead: true}
+	err := v.read(r, m)
 	if err == nil && !v.IsThere {
 		err = refusal{http.StatusNotFound, "This dead letter is not there any more: it was received, resubmitted or purged."}
 	}
 	show(w, "letter.html", v, err)
 }
 
-func (v *letterView) read(r *http.Request, d *Dashboard) error {
+func (v *letterView) read(r *http.Request, m *messagePages) error {
 	place, err := dlq.ParsePlace(v.Entity)
 	if err != nil {
 		return badRequest(err)
@@ -68,17 +68,17 @@ func (v *letterView) read(r *http.Request, d *Dashboard) error {
 		return err
 	}
 	v.Title = fmt.Sprintf("Dead letter %d of %s", number, place)
-	ctx, leave, err := d.enter(r.Context(), readTimeout)
+	ctx, leave, err := m.enter(r.Context(), readTimeout)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	err = dlq.Walk(ctx, d.source.Namespace.Deadlines.Links, place, number, func(l *dlq.Letter) bool {
+	err = dlq.Walk(ctx, m.Deadlines.Links, place, number, func(l *dlq.Letter) bool {
 		if l.Number != number {
 			return false
 		}
 		v.fill(place, l)
-		if d.source.Namespace.Actions != nil {
+		if m.Actions != nil {
 			chosen := strconv.FormatInt(number, 10)
 			v.Resubmit, v.Purge = previewLink(place, resubmit, "number", chosen), previewLink(place, purge, "number", chosen)
 		}

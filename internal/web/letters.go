@@ -31,13 +31,30 @@ const (
 
 var errBusy = refusal{http.StatusServiceUnavailable, "other pages read the namespace at the moment; reload this page"}
 
+// messagePages read the namespace: dead letters, deadlines that are pending, and what became of a
+// message.
+type messagePages struct {
+	*site
+	*Namespace
+	source *Source
+	reads  chan struct{} // holds a value for each page that reads the namespace
+	jobs   jobList       // those of the actions
+}
+
+func (m *messagePages) register(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+Path+"deadletters", m.deadLetters)
+	mux.HandleFunc("GET "+Path+"deadletter", m.deadLetter)
+	mux.HandleFunc("GET "+Path+"message", m.message)
+	mux.HandleFunc("GET "+Path+"deadlines", m.pending)
+}
+
 // enter waits for one of the places of pages that read the namespace. ctx bounds the wait and the
 // reading; leave ends it.
-func (d *Dashboard) enter(page context.Context, timeout time.Duration) (ctx context.Context, leave func(), err error) {
+func (m *messagePages) enter(page context.Context, timeout time.Duration) (ctx context.Context, leave func(), err error) {
 	ctx, cancel := context.WithTimeout(page, timeout)
 	select {
-	case d.reads <- struct{}{}:
-		return ctx, func() { cancel(); <-d.reads }, nil
+	case m.reads <- struct{}{}:
+		return ctx, func() { cancel(); <-m.reads }, nil
 	case <-ctx.Done():
 		cancel()
 		return nil, nil, errBusy
@@ -104,18 +121,18 @@ func (t *letterTable) HasStates() bool {
 }
 
 // deadLetters lists the dead letters of one place, or the places.
-func (d *Dashboard) deadLetters(w http.ResponseWriter, r *http.Request) {
-	v := &lettersView{page: d.page("deadletters", "Dead letters"), Entity: strings.TrimSpace(parameter(r, "entity")), Reason: parameter(r, "reason"), Query: query(r), Jobs: d.jobs.rows()}
+func (m *messagePages) deadLetters(w http.ResponseWriter, r *http.Request) {
+	v := &lettersView{page: m.page("deadletters", "Dead letters"), Entity: strings.TrimSpace(parameter(r, "entity")), Reason: parameter(r, "reason"), Query: query(r), Jobs: m.jobs.rows()}
 	v.NoReason, v.Grouped = r.URL.Query().Has("noreason"), parameter(r, "group") == "reason"
-	v.CanAct = d.source.Namespace.Actions != nil
-	ctx, leave, err := d.enter(r.Context(), readTimeout)
+	v.CanAct = m.Actions != nil
+	ctx, leave, err := m.enter(r.Context(), readTimeout)
 	if err == nil {
 		defer leave()
 		if v.Entity == "" {
-			v.Places, v.MorePlaces = d.places(ctx)
+			v.Places, v.MorePlaces = m.places(ctx)
 		} else {
 			v.Title = "Dead letters of " + v.Entity
-			err = v.read(ctx, d, r)
+			err = v.read(ctx, m, r)
 		}
 	}
 	show(w, "letters.html", v, err)
@@ -159,13 +176,13 @@ func filterOf(r *http.Request) (f dlq.Filter, text string) {
 }
 
 // read reads one page of dead letters from a sequence number on, or their groups.
-func (v *lettersView) read(ctx context.Context, d *Dashboard, r *http.Request) error {
+func (v *lettersView) read(ctx context.Context, m *messagePages, r *http.Request) error {
 	place, err := dlq.ParsePlace(v.Entity)
 	if err != nil {
 		return badRequest(err)
 	}
 	if v.Grouped {
-		return v.readGroups(ctx, d, r, place)
+		return v.readGroups(ctx, m, r, place)
 	}
 	filter := []string{"reason", v.Reason, "q", v.Query}
 	if v.NoReason {
@@ -178,7 +195,7 @@ func (v *lettersView) read(ctx context.Context, d *Dashboard, r *http.Request) e
 	}
 	now, next, more := time.Now(), int64(0), false
 	wanted, _ := filterOf(r)
-	err = dlq.Walk(ctx, d.source.Namespace.Deadlines.Links, place, first, func(l *dlq.Letter) bool {
+	err = dlq.Walk(ctx, m.Deadlines.Links, place, first, func(l *dlq.Letter) bool {
 		if len(v.Letters) == maxLetters || v.Read == maxScanned {
 			more = true
 			return false
@@ -195,7 +212,7 @@ func (v *lettersView) read(ctx context.Context, d *Dashboard, r *http.Request) e
 		more = true // the next page goes on from here
 	case err != nil:
 		return dlq.Failure(place, err)
-	case v.Read == 0 && d.source.Namespace.Deadlines.IsTopic(ctx, place):
+	case v.Read == 0 && m.Deadlines.IsTopic(ctx, place):
 		return badRequest(dlq.NoMessages(place)) // brokers differ in whether they refuse a peek there
 	}
 	if more {
@@ -206,8 +223,8 @@ func (v *lettersView) read(ctx context.Context, d *Dashboard, r *http.Request) e
 }
 
 // readGroups counts dead letters by reason.
-func (v *lettersView) readGroups(ctx context.Context, d *Dashboard, r *http.Request, place dlq.Place) error {
-	s, partial, err := d.survey(ctx, r, place, nil, func(*dlq.Letter) {})
+func (v *lettersView) readGroups(ctx context.Context, m *messagePages, r *http.Request, place dlq.Place) error {
+	s, partial, err := m.survey(ctx, r, place, nil, func(*dlq.Letter) {})
 	if err != nil {
 		return err
 	}
@@ -234,11 +251,11 @@ func (v *lettersView) readGroups(ctx context.Context, d *Dashboard, r *http.Requ
 
 // survey reads the dead letters that the parameters of a page and the numbers choose. It is partial if
 // the time of the page was not enough.
-func (d *Dashboard) survey(ctx context.Context, r *http.Request, place dlq.Place, numbers []int64, add func(*dlq.Letter)) (s *dlq.Survey, partial bool, err error) {
+func (m *messagePages) survey(ctx context.Context, r *http.Request, place dlq.Place, numbers []int64, add func(*dlq.Letter)) (s *dlq.Survey, partial bool, err error) {
 	now, q := time.Now(), query(r)
 	wanted, _ := filterOf(r)
 	wanted.Numbers = numbers
-	s, err = dlq.Examine(ctx, d.source.Namespace.Deadlines.Links, place, maxChosen, func(l *dlq.Letter) bool {
+	s, err = dlq.Examine(ctx, m.Deadlines.Links, place, maxChosen, func(l *dlq.Letter) bool {
 		return wanted.Fits(l, now) && contains(l, q)
 	}, func(l *dlq.Letter) error { add(l); return nil })
 	switch {
@@ -246,7 +263,7 @@ func (d *Dashboard) survey(ctx context.Context, r *http.Request, place dlq.Place
 		return s, true, nil
 	case err != nil:
 		return s, false, dlq.Failure(place, err)
-	case s.Read == 0 && d.source.Namespace.Deadlines.IsTopic(ctx, place):
+	case s.Read == 0 && m.Deadlines.IsTopic(ctx, place):
 		return s, false, badRequest(dlq.NoMessages(place))
 	}
 	return s, false, nil
@@ -286,8 +303,8 @@ func size(l *dlq.Letter) string {
 
 // places are the dead-letter queues of the namespace that this process knows, with how many dead
 // letters each has.
-func (d *Dashboard) places(ctx context.Context) (rows []placeRow, more bool) {
-	all := d.knownPlaces(ctx)
+func (m *messagePages) places(ctx context.Context) (rows []placeRow, more bool) {
+	all := m.knownPlaces(ctx)
 	if more = len(all) > maxPlaces; more {
 		all = all[:maxPlaces]
 	}
@@ -300,7 +317,7 @@ func (d *Dashboard) places(ctx context.Context) (rows []placeRow, more bool) {
 		wg.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
-			n, err := d.source.Namespace.DeadLetters(ctx, place.Entity, place.Subscription)
+			n, err := m.DeadLetters(ctx, place.Entity, place.Subscription)
 			rows[i] = placeRow{Name: place.String(), Link: lettersLink(place), DeadLetters: n}
 			if err != nil {
 				rows[i].Error = dlq.Failure(place, err).Error()
@@ -313,11 +330,11 @@ func (d *Dashboard) places(ctx context.Context) (rows []placeRow, more bool) {
 
 // knownPlaces are the queues, and the subscriptions of topics, that the configuration or the metrics
 // name.
-func (d *Dashboard) knownPlaces(ctx context.Context) (all []dlq.Place) {
+func (m *messagePages) knownPlaces(ctx context.Context) (all []dlq.Place) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	for _, name := range d.rootNames(ctx) {
-		info, err := d.source.Namespace.Deadlines.Describe(ctx, name)
+	for _, name := range m.source.rootNames(ctx) {
+		info, err := m.Deadlines.Describe(ctx, name)
 		if err != nil || info.Kind != entities.Topic {
 			all = append(all, dlq.Place{Entity: name})
 			continue

@@ -228,7 +228,7 @@ func TestHostileMessagesStayText(t *testing.T) {
 func TestPagesThatReadAreBounded(t *testing.T) {
 	withNamespace(t, func(s *namespaceScene) {
 		for range maxReads {
-			s.reads <- struct{}{}
+			s.messages.reads <- struct{}{}
 		}
 		for _, target := range []string{"deadletters", "deadletter?entity=orders&number=1", "message?entity=orders&id=1"} {
 			wantText(s.T, s.page(503, target), "other pages read the namespace")

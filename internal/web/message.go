@@ -33,18 +33,18 @@ func messageLink(place dlq.Place, name string) string {
 }
 
 // message shows what `overdue explain` says of a message.
-func (d *Dashboard) message(w http.ResponseWriter, r *http.Request) {
-	v := &messageView{page: d.page("message", "Timeline of a message"), Entity: strings.TrimSpace(parameter(r, "entity")), MessageID: parameter(r, "id")}
+func (m *messagePages) message(w http.ResponseWriter, r *http.Request) {
+	v := &messageView{page: m.page("message", "Timeline of a message"), Entity: strings.TrimSpace(parameter(r, "entity")), MessageID: parameter(r, "id")}
 	var err error
 	if v.Entity+v.MessageID != "" {
-		err = v.explain(r.Context(), d)
+		err = v.explain(r.Context(), m)
 	}
 	show(w, "message.html", v, err)
 }
 
 var errSlow = errors.New("the queues are too long to be read in the time that a page has; run `overdue explain`")
 
-func (v *messageView) explain(ctx context.Context, d *Dashboard) error {
+func (v *messageView) explain(ctx context.Context, m *messagePages) error {
 	if v.Entity == "" || v.MessageID == "" {
 		return refusal{http.StatusBadRequest, "both an entity and a message ID are needed"}
 	}
@@ -53,12 +53,12 @@ func (v *messageView) explain(ctx context.Context, d *Dashboard) error {
 		return badRequest(err)
 	}
 	v.Letters = lettersLink(place)
-	ctx, leave, err := d.enter(ctx, explainTimeout)
+	ctx, leave, err := m.enter(ctx, explainTimeout)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	x, err := deadlines.Explain(ctx, d.source.Namespace.Deadlines, deadlines.ExplainOptions{Place: place, MessageID: v.MessageID, History: d.source.History})
+	x, err := deadlines.Explain(ctx, m.Deadlines, deadlines.ExplainOptions{Place: place, MessageID: v.MessageID, History: m.source.History})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errSlow
 	}
@@ -67,7 +67,7 @@ func (v *messageView) explain(ctx context.Context, d *Dashboard) error {
 	}
 	v.Title = "Timeline of " + v.MessageID
 	v.Verdict, v.Note = x.Verdict, x.Note
-	if d.source.History == nil {
+	if m.source.History == nil {
 		v.Note = "Notifications are unknown: this process has no monitor."
 	}
 	for _, e := range x.Timeline {

@@ -27,66 +27,40 @@ const (
 type muteView struct {
 	page
 	Entity, Span string
-	Missing      bool       // there is no form
 	Mute         *mute.Mute // the one in force
 	Back         string
 	actor
 }
 
-// mute shows the form.
-func (d *Dashboard) mute(w http.ResponseWriter, r *http.Request) {
-	d.showMute(w, r, parameter(r, "entity"), nil)
-}
-
-// setMute takes the form.
-func (d *Dashboard) setMute(w http.ResponseWriter, r *http.Request) {
-	if !d.mayAct(w, r) {
-		return
-	}
-	entity := bounded(r.PostForm.Get("entity"), maxParameter)
-	if err := d.changeMute(r, entity); err != nil {
-		d.showMute(w, r, entity, err)
-		return
-	}
-	http.Redirect(w, r, muteLink(entity), http.StatusSeeOther)
-}
-
 func muteLink(entity string) string { return Path + "mute?" + values("entity", entity) }
 
-// showMute shows the form, after an error with what was typed.
-func (d *Dashboard) showMute(w http.ResponseWriter, r *http.Request, entity string, refused error) {
-	v := &muteView{page: d.page("overview", "Mute "+entity), Entity: entity, Span: r.PostForm.Get("for"), Back: Path + "entity?" + values("name", entity)}
-	err := refused
-	place, parseErr := dlq.ParsePlace(strings.TrimSpace(entity))
-	switch {
-	case d.source.Namespace.Actions == nil || d.source.Namespace.Actions.Mute == nil:
-		err, v.Missing = errOnlyReads, true
-	case parseErr != nil:
-		err, v.Missing = badRequest(parseErr), true
-	default:
-		v.Entity = place.String()
-		v.actor, _ = d.source.Namespace.Actions.actorOf(r) // its error is that of changeMute
-		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-		defer cancel()
-		all, readErr := d.source.Mutes(ctx)
-		err = cmp.Or(err, readErr)
-		if i := slices.IndexFunc(all, func(m mute.Mute) bool { return strings.EqualFold(m.Entity, v.Entity) }); i >= 0 {
-			v.Mute = &all[i]
+// mute shows the form, and does what it says. After an error it shows again what was typed.
+func (a *actionPages) mute(w http.ResponseWriter, r *http.Request) {
+	place, err := dlq.ParsePlace(strings.TrimSpace(bounded(r.FormValue("entity"), maxParameter)))
+	if err != nil {
+		a.refuse(w, badRequest(err))
+		return
+	}
+	entity := place.String()
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	if r.Method == http.MethodPost {
+		if err = a.changeMute(ctx, r, place); err == nil {
+			http.Redirect(w, r, muteLink(entity), http.StatusSeeOther)
+			return
 		}
 	}
-	show(w, "mute.html", v, err)
+	v := &muteView{page: a.page("overview", "Mute "+entity), Entity: entity, Span: r.PostForm.Get("for"), Back: Path + "entity?" + values("name", entity)}
+	v.actor, _ = a.Actions.actorOf(r) // its error is that of changeMute
+	all, readErr := a.source.Mutes(ctx)
+	if i := slices.IndexFunc(all, func(m mute.Mute) bool { return strings.EqualFold(m.Entity, entity) }); i >= 0 {
+		v.Mute = &all[i]
+	}
+	show(w, "mute.html", v, cmp.Or(err, readErr))
 }
 
 // changeMute checks the form, and does what it says.
-func (d *Dashboard) changeMute(r *http.Request, entity string) error {
-	a := d.source.Namespace.Actions
-	if a.Mute == nil {
-		return nil // the page says why
-	}
-	place, err := dlq.ParsePlace(strings.TrimSpace(entity))
-	if err != nil {
-		return badRequest(err)
-	}
+func (a *actionPages) changeMute(ctx context.Context, r *http.Request, place dlq.Place) (err error) {
 	line := audit.Line{Action: muting, Entity: place.String()}
 	var span time.Duration
 	if r.PostForm.Has("end") {
@@ -94,23 +68,21 @@ func (d *Dashboard) changeMute(r *http.Request, entity string) error {
 	} else if span, err = duration.Parse(strings.TrimSpace(r.PostForm.Get("for"))); err != nil || span < time.Second || span > mute.MaxFor {
 		return badRequest(fmt.Errorf("the time is a duration from 1s to %dd, such as 30m or 2h: %.50q is none", mute.MaxFor/(24*time.Hour), r.PostForm.Get("for")))
 	}
-	if err := d.authorize(r, &line); err != nil {
+	if err := a.authorize(r, &line); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	if err := d.source.Namespace.Deadlines.MustExist(ctx, place); err != nil {
+	if err := a.Deadlines.MustExist(ctx, place); err != nil {
 		return badRequest(err)
 	}
 	line.Event = audit.Started
-	a.Audit(line)
+	a.Actions.Audit(line)
 	line.Event = audit.Ended
-	_, line.Err = a.Mute(ctx, mute.Mute{
+	_, line.Err = a.Actions.Mute(ctx, mute.Mute{
 		Entity: line.Entity,
 		By:     line.Person,
 		Reason: line.Why,
 	}, span)
-	a.Audit(line)
+	a.Actions.Audit(line)
 	if errors.Is(line.Err, mute.ErrNotMuted) {
 		return refusal{http.StatusConflict, line.Entity + " is not muted, so there is no mute to end"}
 	}

@@ -29,6 +29,7 @@ func TestAQueueIsMutedOnItsPage(t *testing.T) {
 			}
 			return m, nil
 		}
+		s.Dashboard = New(s.source)
 		wantText(s.T, s.page(200, "mute?entity=orders"), "For how long", `name="token"`)
 		for name, refused := range map[string]url.Values{
 			"a wrong token":  {"entity": {"orders"}, "for": {"2h"}, "token": {"wrong"}},

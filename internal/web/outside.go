@@ -101,7 +101,7 @@ func (d *Dashboard) readDepths(ctx context.Context) map[string]Depth {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	turn := make(chan struct{}, 8)
-	for _, name := range d.rootNames(ctx) {
+	for _, name := range d.source.rootNames(ctx) {
 		all.Go(func() {
 			turn <- struct{}{}
 			defer func() { <-turn }()
@@ -132,17 +132,17 @@ func brokerDepths(n *broker.Namespace) map[string]Depth {
 }
 
 // rootNames are the queues and topics that the configuration or the metrics name.
-func (d *Dashboard) rootNames(ctx context.Context) []string {
+func (s *Source) rootNames(ctx context.Context) []string {
 	names := map[string]string{} // by their lower case
 	add := func(name string) {
-		if at, err := dlq.ParsePlace(name); err == nil && !strings.EqualFold(name, d.source.Canary) {
+		if at, err := dlq.ParsePlace(name); err == nil && !strings.EqualFold(name, s.Canary) {
 			names[strings.ToLower(at.Entity)] = at.Entity
 		}
 	}
-	for _, name := range d.source.Namespace.Deadlines.Names(ctx) {
+	for _, name := range s.Namespace.Deadlines.Names(ctx) {
 		add(name)
 	}
-	if r, err := read(d.source.Metrics); err == nil { // an error shows on the page
+	if r, err := read(s.Metrics); err == nil { // an error shows on the page
 		for name := range r.entities {
 			add(name)
 		}

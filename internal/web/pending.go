@@ -24,12 +24,12 @@ type pendingView struct {
 }
 
 // pending shows the deadlines that are to come, and which is due next.
-func (d *Dashboard) pending(w http.ResponseWriter, r *http.Request) {
-	v := &pendingView{page: d.page("deadlines", "Pending deadlines"), Entity: strings.TrimSpace(parameter(r, "entity"))}
-	show(w, "deadlines.html", v, v.read(r.Context(), d))
+func (m *messagePages) pending(w http.ResponseWriter, r *http.Request) {
+	v := &pendingView{page: m.page("deadlines", "Pending deadlines"), Entity: strings.TrimSpace(parameter(r, "entity"))}
+	show(w, "deadlines.html", v, v.read(r.Context(), m))
 }
 
-func (v *pendingView) read(ctx context.Context, d *Dashboard) error {
+func (v *pendingView) read(ctx context.Context, m *messagePages) error {
 	if v.Entity != "" {
 		at, err := dlq.ParsePlace(v.Entity)
 		if err != nil {
@@ -37,12 +37,12 @@ func (v *pendingView) read(ctx context.Context, d *Dashboard) error {
 		}
 		v.Entity = at.Entity // companions name the topic
 	}
-	ctx, leave, err := d.enter(ctx, readTimeout)
+	ctx, leave, err := m.enter(ctx, readTimeout)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	s := d.source.Namespace.Deadlines
+	s := m.Deadlines
 	all, err := deadlines.List(ctx, s, deadlines.ListOptions{Entity: v.Entity, Limit: maxUpcoming})
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errors.New("the monitor queue is too long to be read in the time that a page has; run `overdue deadlines`")
@@ -50,7 +50,7 @@ func (v *pendingView) read(ctx context.Context, d *Dashboard) error {
 	if err != nil {
 		return err
 	}
-	all.Entities = slices.DeleteFunc(all.Entities, func(e *deadlines.Entity) bool { return strings.EqualFold(e.Entity, d.source.Canary) })
+	all.Entities = slices.DeleteFunc(all.Entities, func(e *deadlines.Entity) bool { return strings.EqualFold(e.Entity, m.source.Canary) })
 	all.Entities = all.Entities[:min(len(all.Entities), maxRows)]
 	v.Listing = all
 	return nil

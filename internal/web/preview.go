@@ -113,12 +113,12 @@ type previewView struct {
 }
 
 // preview reads which dead letters an action would change, and shows them.
-func (d *Dashboard) preview(w http.ResponseWriter, r *http.Request) {
+func (a *actionPages) preview(w http.ResponseWriter, r *http.Request) {
 	action := parameter(r, "action")
-	v := &previewView{page: d.page("deadletters", verbs[action].title), Entity: strings.TrimSpace(parameter(r, "entity"))}
-	p, err := d.makePreview(r, action, v.Entity)
+	v := &previewView{page: a.page("deadletters", verbs[action].title), Entity: strings.TrimSpace(parameter(r, "entity"))}
+	p, err := a.makePreview(r, action, v.Entity)
 	if err == nil {
-		v.actor, err = d.source.Namespace.Actions.actorOf(r)
+		v.actor, err = a.Actions.actorOf(r)
 		v.fill(p)
 	}
 	show(w, "preview.html", v, err)
@@ -130,13 +130,10 @@ var verbs = map[string]struct{ title, done string }{
 	purge:    {"Purge dead letters", "purged"},
 }
 
-func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*preview, error) {
+func (a *actionPages) makePreview(r *http.Request, action, entity string) (*preview, error) {
 	// Another site cannot read the answer, but it could replace the previews of others.
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
 		return nil, refusal{http.StatusForbidden, "only the dashboard itself may open this page"}
-	}
-	if d.source.Namespace.Actions == nil {
-		return nil, errOnlyReads
 	}
 	place, err := dlq.ParsePlace(entity)
 	switch {
@@ -156,7 +153,7 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 	if len(numbers) > maxLetters {
 		return nil, badRequest(fmt.Errorf("at most %d dead letters can be chosen one by one", maxLetters))
 	}
-	ctx, leave, err := d.enter(r.Context(), readTimeout)
+	ctx, leave, err := a.enter(r.Context(), readTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +163,7 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 	if _, p.filter = filterOf(r); len(numbers) > 0 {
 		p.filter = strings.TrimSuffix(fmt.Sprintf("%d chosen by hand, %s", len(numbers), p.filter), ", ")
 	}
-	p.survey, p.partial, err = d.survey(ctx, r, place, numbers, func(l *dlq.Letter) {
+	p.survey, p.partial, err = a.survey(ctx, r, place, numbers, func(l *dlq.Letter) {
 		if len(p.sample) == 0 {
 			p.body = editable(place, l)
 		}
@@ -180,7 +177,7 @@ func (d *Dashboard) makePreview(r *http.Request, action, entity string) (*previe
 	if p.survey.Chosen != 1 {
 		p.body = nil
 	}
-	d.jobs.keepPreview(p)
+	a.jobs.keepPreview(p)
 	return p, nil
 }
 

@@ -45,8 +45,8 @@ func (d *Dashboard) Run(ctx context.Context) {
 			return
 		case <-d.check:
 			d.ask(ctx)
-		case j := <-d.jobs.starts:
-			jobs.Go(func() { d.runJob(ctx, j) })
+		case j := <-d.messages.jobs.starts:
+			jobs.Go(func() { d.actions.runJob(ctx, j) })
 		case <-tick.C:
 			d.Sample()
 		}
@@ -92,11 +92,11 @@ func (d *Dashboard) live(r *http.Request) (parts []string, read func() (any, err
 		name := parameter(r, "name")
 		return []string{"figures", "lag", "slack", "missed", "unknown"}, func() (any, error) { return d.entityView(name) }, nil
 	case "action":
-		j := d.jobs.find(parameter(r, "id"))
+		j := d.messages.jobs.find(parameter(r, "id"))
 		if j == nil {
 			return nil, nil, errNoJob
 		}
-		return []string{"action"}, func() (any, error) { return d.jobView(j), nil }, nil
+		return []string{"action"}, func() (any, error) { return d.actions.jobView(j), nil }, nil
 	}
 	return nil, nil, errors.New("there is no such page")
 }
