@@ -143,7 +143,7 @@ func (t *queueTable) fill(n *broker.Namespace, q string, link func(path string) 
 	})
 	t.Query = q
 	for _, e := range all {
-		if !strings.Contains(strings.ToLower(e.Path()), strings.ToLower(q)) {
+		if !isPart(q, e.Path()) {
 			continue
 		}
 		if len(t.Queues) == maxRows {

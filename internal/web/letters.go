@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"overdue/alert"
@@ -271,12 +270,7 @@ func (m *messagePages) survey(ctx context.Context, r *http.Request, place dlq.Pl
 
 // contains reports whether one of the texts of a dead letter has q in it, whatever the case.
 func contains(l *dlq.Letter, q string) bool {
-	q = strings.ToLower(q)
-	texts := []string{l.MessageID, l.Description, l.CorrelationID, l.Subject}
-	if l.SessionID != nil {
-		texts = append(texts, *l.SessionID)
-	}
-	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), q) })
+	return isPart(q, l.MessageID, l.Description, l.CorrelationID, l.Subject) || l.SessionID != nil && isPart(q, *l.SessionID)
 }
 
 func newLetterRow(place dlq.Place, l *dlq.Letter, now time.Time) letterRow {
@@ -311,20 +305,13 @@ func (m *messagePages) places(ctx context.Context) (rows []placeRow, more bool) 
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	rows = make([]placeRow, len(all))
-	var wg sync.WaitGroup
-	turn := make(chan struct{}, 8)
-	for i, place := range all {
-		wg.Go(func() {
-			turn <- struct{}{}
-			defer func() { <-turn }()
-			n, err := m.DeadLetters(ctx, place.Entity, place.Subscription)
-			rows[i] = placeRow{Name: place.String(), Link: lettersLink(place), DeadLetters: n}
-			if err != nil {
-				rows[i].Error = dlq.Failure(place, err).Error()
-			}
-		})
-	}
-	wg.Wait()
+	forEach(all, func(i int, place dlq.Place) {
+		n, err := m.DeadLetters(ctx, place.Entity, place.Subscription)
+		rows[i] = placeRow{Name: place.String(), Link: lettersLink(place), DeadLetters: n}
+		if err != nil {
+			rows[i].Error = dlq.Failure(place, err).Error()
+		}
+	})
 	return rows, more
 }
 

@@ -99,25 +99,32 @@ func (d *Dashboard) ask(ctx context.Context) {
 func (d *Dashboard) readDepths(ctx context.Context) map[string]Depth {
 	depths := map[string]Depth{}
 	var mu sync.Mutex
-	var all sync.WaitGroup
+	forEach(d.source.rootNames(ctx), func(_ int, name string) {
+		found, err := d.source.Namespace.Depths(ctx, name)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for path, n := range found {
+			depths[strings.ToLower(path)] = n
+		}
+	})
+	return depths
+}
+
+// forEach calls do for all of them, eight at a time.
+func forEach[T any](all []T, do func(i int, v T)) {
+	var calls sync.WaitGroup
 	turn := make(chan struct{}, 8)
-	for _, name := range d.source.rootNames(ctx) {
-		all.Go(func() {
-			turn <- struct{}{}
+	for i, v := range all {
+		turn <- struct{}{}
+		calls.Go(func() {
 			defer func() { <-turn }()
-			found, err := d.source.Namespace.Depths(ctx, name)
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for path, n := range found {
-				depths[strings.ToLower(path)] = n
-			}
+			do(i, v)
 		})
 	}
-	all.Wait()
-	return depths
+	calls.Wait()
 }
 
 // brokerDepths are those of an embedded broker.

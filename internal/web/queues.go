@@ -48,10 +48,7 @@ type line struct {
 
 // matches reports whether q is in the name or in a label.
 func (l *line) matches(q string) bool {
-	q = strings.ToLower(q)
-	return slices.ContainsFunc(append([]string{l.name}, l.figure.labels...), func(s string) bool {
-		return strings.Contains(strings.ToLower(s), q)
-	})
+	return isPart(q, append([]string{l.name}, l.figure.labels...)...)
 }
 
 // A queueColumn is one of the list of queues.

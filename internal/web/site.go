@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -134,6 +135,12 @@ func query(r *http.Request) string {
 // parameter returns a parameter of a request, cut in the same way.
 func parameter(r *http.Request, name string) string {
 	return bounded(r.URL.Query().Get(name), maxParameter)
+}
+
+// isPart reports whether one of the texts has q in it, in any case.
+func isPart(q string, texts ...string) bool {
+	q = strings.ToLower(q)
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), q) })
 }
 
 func bounded(s string, most int) string {

@@ -56,7 +56,7 @@ type card struct {
 	Name, Value, Note string
 	Link              string // "" = it leads nowhere
 	Current           bool   // to this page
-	Bad, Alarm        bool   // Bad is a figure that is no good; Alarm is one to act on now
+	Bad               bool   // it is no good
 }
 
 // A graph has a bar for each sample with a lag, and none if there is no lag.
@@ -194,10 +194,7 @@ func graphOf(means []float64) graph {
 
 // matches reports whether q is in the entity, message-id or session-id of an event.
 func matches(data *alert.EventData, q string) bool {
-	q = strings.ToLower(q)
-	return slices.ContainsFunc([]string{data.Path(), data.Entity + "/" + data.Subscription, data.Name(), data.SessionID}, func(s string) bool {
-		return strings.Contains(strings.ToLower(s), q)
-	})
+	return isPart(q, data.Path(), data.Entity+"/"+data.Subscription, data.Name(), data.SessionID)
 }
 
 // missed finds the latest missed deadlines that match, of all processes that share a Redis.
