@@ -78,7 +78,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 	ask(a, "of-a later", ScopeAlone)
 }
 
-// What one process of a fleet missed is known to the others, though it keeps no file.
+// The others of a fleet know the missed deadlines of a process that keeps no file.
 func TestAProcessWithoutAFileSharesWhatItMissed(t *testing.T) {
 	m := redistest.InMemory(t)
 	address, err := redisstore.ParseAddress("redis://" + m.Addr())
