@@ -66,7 +66,7 @@ func (a *actionPages) changeMute(ctx context.Context, r *http.Request, place dlq
 	if r.PostForm.Has("end") {
 		line.Action = unmuting
 	} else if span, err = duration.Parse(strings.TrimSpace(r.PostForm.Get("for"))); err != nil || span < time.Second || span > mute.MaxFor {
-		return badRequest(fmt.Errorf("the time is a duration from 1s to %dd, such as 30m or 2h: %.50q is none", mute.MaxFor/(24*time.Hour), r.PostForm.Get("for")))
+		return badRequest(fmt.Errorf("the time is a duration from 1s to %s, such as 30m or 2h: %.50q is none", duration.Format(mute.MaxFor), r.PostForm.Get("for")))
 	}
 	if err := a.authorize(r, &line); err != nil {
 		return err
