@@ -29,8 +29,8 @@ func (p *program) configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Check a configuration, show what is in force, print an example",
 	}
-	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), p.configExampleCommand(), p.configCopyCommand())
-	addHidden(cmd, p.configSchemaCommand()) // its output is in the repository
+	cmd.AddCommand(p.configCheckCommand(), p.configPrintCommand(), configExampleCommand(), p.configCopyCommand())
+	addHidden(cmd, configSchemaCommand()) // its output is in the repository
 	return cmd
 }
 
@@ -194,7 +194,7 @@ func (p *program) configPrintCommand() *cobra.Command {
 	})
 }
 
-func (p *program) configSchemaCommand() *cobra.Command {
+func configSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON schema of the configuration file, for editors",
@@ -202,19 +202,21 @@ func (p *program) configSchemaCommand() *cobra.Command {
 			"the first line of the file:\n\n" +
 			"  # yaml-language-server: $schema=overdue.schema.json",
 		Example: "  overdue config schema > overdue.schema.json",
-		RunE:    func(*cobra.Command, []string) error { return escape.WriteJSON(p.stdout, config.Schema()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return escape.WriteJSON(cmd.OutOrStdout(), config.Schema())
+		},
 	}
 }
 
-func (p *program) configExampleCommand() *cobra.Command {
+func configExampleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "example",
 		Short: "Print a configuration file with every key and its description",
 		Long: "Prints a configuration file with every key, its description, and its default or an example. Keep what you\n" +
 			"need: a key that you leave out has its default.",
 		Example: "  overdue config example > overdue.yaml",
-		RunE: func(*cobra.Command, []string) error {
-			_, err := io.WriteString(p.stdout, config.Example())
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), config.Example())
 			return err
 		},
 	}

@@ -45,7 +45,7 @@ func (p *program) deadlinesCommand() *cobra.Command {
 		return config.CheckEntity(o.Entity)
 	}
 	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues"), check, func(ctx context.Context, c *config.Config, _ []string) error {
-		return p.withSource(ctx, c, through, func(source *deadlines.Source) error {
+		return withSource(ctx, c, through, func(source *deadlines.Source) error {
 			listing, err := deadlines.List(ctx, source, o)
 			if err != nil {
 				return err
@@ -56,8 +56,8 @@ func (p *program) deadlinesCommand() *cobra.Command {
 }
 
 // withSource connects to the namespace of the configuration, or through an endpoint, for f.
-func (p *program) withSource(ctx context.Context, c *config.Config, through string, f func(*deadlines.Source) error) error {
-	conn, err := p.connect(ctx, c, through, false)
+func withSource(ctx context.Context, c *config.Config, through string, f func(*deadlines.Source) error) error {
+	conn, err := operator.Connect(ctx, c, through)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func (p *program) explainCommand() *cobra.Command {
 		if addr, err := adminAddress(c, cmd); err == nil {
 			o.AdminAddress = addr // otherwise the port is not known, and nobody can be asked
 		}
-		return p.withSource(ctx, c, through, func(source *deadlines.Source) error {
+		return withSource(ctx, c, through, func(source *deadlines.Source) error {
 			explanation, err := deadlines.Explain(ctx, source, o)
 			if err != nil {
 				return err

@@ -32,14 +32,15 @@ func (p *program) dlqCommand() *cobra.Command {
 		Long: "Works on the dead-letter queue of a queue, or of a subscription (topic/Subscriptions/name). list and show\n" +
 			"only peek. resubmit and purge release the dead letters that do not match, and their delivery counts stay.",
 	}
-	cmd.AddCommand(p.dlqListCommand(), p.dlqShowCommand(), p.dlqResubmitCommand(), p.dlqPurgeCommand())
+	for _, r := range []dlqRun{dlqList(), dlqShow(), dlqResubmit(), dlqPurge()} {
+		cmd.AddCommand(r.command(p))
+	}
 	return cmd
 }
 
 // filterFlags defines the flags that filter dead letters, and the endpoint.
-func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *string) {
-	endpoint = new(string)
-	endpointFlag(cmd, endpoint)
+func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) {
+	endpointFlag(cmd, &o.Endpoint)
 	f := pflag.NewFlagSet("filters", pflag.ContinueOnError)
 	optionalVar(f, &o.Filter.Reason, "reason", "only those with this reason, such as TTLExpiredException or DeadlineExceeded; \"\" = those without one")
 	textVar(f, &o.Filter.Description, "description", anyLength, "only those whose description contains this")
@@ -63,7 +64,6 @@ func filterFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 		o.Given = strings.Join(given, ", ")
 	}
 	jsonFlag(cmd, &o.JSON)
-	return endpoint
 }
 
 // optionalVar defines a flag whose text may be empty, which is not the same as none.
@@ -72,8 +72,8 @@ func optionalVar(f *pflag.FlagSet, value **string, name, usage string) {
 }
 
 // changeFlags defines the flags of commands that change something.
-func changeFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *string) {
-	endpoint = filterFlags(cmd, o)
+func changeFlags(cmd *cobra.Command, o *messages.LettersOptions) {
+	filterFlags(cmd, o)
 	o.Asks = true
 	f := cmd.Flags()
 	f.BoolVar(&o.All, "all", false, "all dead letters: --yes without a filter needs it")
@@ -82,7 +82,6 @@ func changeFlags(cmd *cobra.Command, o *messages.LettersOptions) (endpoint *stri
 	checkedVar(f, &o.Rate, "rate", "100", "float", "messages per second, so that consumers can keep up; 0 = as fast as possible", within(parseFloat, 0, messages.MaxRate))
 	f.StringVar(&o.As, "as", "", "who does this, for the line of the log; by default the user of this machine")
 	f.StringVar(&o.Why, "why", "", "why, for the line of the log")
-	return endpoint
 }
 
 // audited has actions write their lines to stderr.
@@ -100,19 +99,18 @@ func (p *program) audited(c *config.Config, o *messages.LettersOptions) error {
 
 // A dlqRun is one of the commands.
 type dlqRun struct {
-	options  *messages.LettersOptions
-	endpoint *string
-	wants    func(path string) bool
-	check    func(dlq.Place) error // of what this command alone has; nil: nothing
-	sends    bool
-	do       func(ctx context.Context, conn *operator.Connection, place dlq.Place, o *messages.LettersOptions, stdout io.Writer) error
+	cmd     *cobra.Command
+	options *messages.LettersOptions
+	check   func(dlq.Place) error // of what this command alone has; nil: nothing
+	sends   bool
+	do      func(ctx context.Context, conn *operator.Connection, place dlq.Place, o *messages.LettersOptions, stdout io.Writer) error
 }
 
-// command makes cmd that command.
-func (r dlqRun) command(p *program, cmd *cobra.Command) *cobra.Command {
+// command makes r.cmd that command.
+func (r dlqRun) command(p *program) *cobra.Command {
 	var place dlq.Place
 	check := func(args []string) (err error) {
-		r.options.In, r.options.Width = cmd.InOrStdin(), terminal.Width(p.stdout)
+		r.options.In, r.options.Width = r.cmd.InOrStdin(), terminal.Width(p.stdout)
 		if place, err = dlq.ParsePlace(args[0]); err != nil {
 			return err
 		}
@@ -121,11 +119,21 @@ func (r dlqRun) command(p *program, cmd *cobra.Command) *cobra.Command {
 		}
 		return r.check(place)
 	}
-	return p.configured(cmd, r.wants, check, func(ctx context.Context, c *config.Config, _ []string) error {
+	wants := settings("namespace")
+	if r.sends {
+		wants = settings("namespace", "monitorQueue", "monitorQueues")
+	}
+	return p.configured(r.cmd, wants, check, func(ctx context.Context, c *config.Config, _ []string) error {
 		if err := p.audited(c, r.options); err != nil {
 			return err
 		}
-		conn, err := p.connect(ctx, c, *r.endpoint, r.sends)
+		var conn *operator.Connection
+		var err error
+		if r.sends {
+			conn, err = operator.ConnectSender(ctx, c, r.options.Endpoint, p.stderr)
+		} else {
+			conn, err = operator.Connect(ctx, c, r.options.Endpoint)
+		}
 		if err != nil {
 			return err
 		}
@@ -134,15 +142,7 @@ func (r dlqRun) command(p *program, cmd *cobra.Command) *cobra.Command {
 	})
 }
 
-// connect connects to the namespace of the configuration, or through an endpoint.
-func (p *program) connect(ctx context.Context, c *config.Config, endpoint string, sends bool) (*operator.Connection, error) {
-	if sends {
-		return operator.ConnectSender(ctx, c, endpoint, p.stderr)
-	}
-	return operator.Connect(ctx, c, endpoint)
-}
-
-func (p *program) dlqListCommand() *cobra.Command {
+func dlqList() dlqRun {
 	var o messages.LettersOptions
 	cmd := &cobra.Command{
 		Use:   "list queue-or-subscription",
@@ -151,27 +151,26 @@ func (p *program) dlqListCommand() *cobra.Command {
 			"  overdue dlq list orders --group-by reason\n" +
 			"  overdue dlq list events/Subscriptions/audit --json",
 	}
-	endpoint := filterFlags(cmd, &o)
+	filterFlags(cmd, &o)
 	choiceVar(cmd, &o.GroupBy, "group-by", "", []string{"reason"}, "a line for each reason instead of each dead letter")
 	return dlqRun{
-		options:  &o,
-		endpoint: endpoint,
-		wants:    settings("namespace"),
-		do:       messages.List,
-	}.command(p, cmd)
+		cmd:     cmd,
+		options: &o,
+		do:      messages.List,
+	}
 }
 
-func (p *program) dlqShowCommand() *cobra.Command {
+func dlqShow() dlqRun {
 	var o messages.LettersOptions
 	cmd := &cobra.Command{
 		Use:     "show queue-or-subscription",
 		Short:   "Show dead letters whole: stamps, properties, body",
 		Example: "  overdue dlq show orders --message-id order-1\n  overdue dlq show orders --number 4711 --json",
 	}
+	filterFlags(cmd, &o)
 	return dlqRun{
-		options:  &o,
-		endpoint: filterFlags(cmd, &o),
-		wants:    settings("namespace"),
+		cmd:     cmd,
+		options: &o,
 		check: func(dlq.Place) error {
 			if !o.Narrows() {
 				return errors.New("say which: --message-id, --number, or --limit for the first of them")
@@ -179,10 +178,10 @@ func (p *program) dlqShowCommand() *cobra.Command {
 			return nil
 		},
 		do: messages.Show,
-	}.command(p, cmd)
+	}
 }
 
-func (p *program) dlqPurgeCommand() *cobra.Command {
+func dlqPurge() dlqRun {
 	var o messages.LettersOptions
 	cmd := &cobra.Command{
 		Use:   "purge queue-or-subscription",
@@ -190,15 +189,15 @@ func (p *program) dlqPurgeCommand() *cobra.Command {
 		Example: "  overdue dlq purge orders --reason TTLExpiredException --older-than 168h\n" +
 			"  overdue dlq purge events/Subscriptions/audit --all --yes --rate 0",
 	}
+	changeFlags(cmd, &o)
 	return dlqRun{
-		options:  &o,
-		endpoint: changeFlags(cmd, &o),
-		wants:    settings("namespace"),
-		do:       messages.Purge,
-	}.command(p, cmd)
+		cmd:     cmd,
+		options: &o,
+		do:      messages.Purge,
+	}
 }
 
-func (p *program) dlqResubmitCommand() *cobra.Command {
+func dlqResubmit() dlqRun {
 	var o messages.ResubmitOptions
 	cmd := &cobra.Command{
 		Use:   "resubmit queue-or-subscription",
@@ -218,7 +217,7 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 			"  overdue dlq resubmit orders --number 4711 --set kind=tea --body-file new.json\n" +
 			"  overdue dlq resubmit orders --message-id order-1 --dry-run",
 	}
-	endpoint := changeFlags(cmd, &o.LettersOptions)
+	changeFlags(cmd, &o.LettersOptions)
 	f := cmd.Flags()
 	textVar(f, &o.To, "to", anyLength, "queue or topic that gets the copies; by default the queue that they are dead letters of")
 	durationVar(f, &o.Copying.Delay, "delay", 0, time.Millisecond, dlq.Longest, "how long until each copy becomes available to consumers")
@@ -240,13 +239,12 @@ func (p *program) dlqResubmitCommand() *cobra.Command {
 	f.BoolVar(&o.Resend, "resend", false, "also send those that match and that a stopped resubmission may have sent")
 	textVar(f, &o.Journal, "journal", anyLength, "file with the copies that were sent; by default one for each target in the user's cache folder")
 	return dlqRun{
-		options:  &o.LettersOptions,
-		endpoint: endpoint,
-		wants:    settings("namespace", "monitorQueue", "monitorQueues"),
-		check:    o.CheckTarget,
-		sends:    true,
+		cmd:     cmd,
+		options: &o.LettersOptions,
+		check:   o.CheckTarget,
+		sends:   true,
 		do: func(ctx context.Context, conn *operator.Connection, place dlq.Place, _ *messages.LettersOptions, stdout io.Writer) error {
 			return messages.Resubmit(ctx, conn, place, &o, stdout)
 		},
-	}.command(p, cmd)
+	}
 }

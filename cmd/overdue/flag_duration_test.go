@@ -53,7 +53,7 @@ func TestEveryDurationFlagReadsWhatTheConfigurationReads(t *testing.T) {
 // has none, so 0 must not pass for no flag.
 func TestADeadlineOfZeroIsNotTakenForNone(t *testing.T) {
 	p := &program{}
-	for cmd, flags := range map[*cobra.Command][]string{p.dlqResubmitCommand(): {"ttl", "within", "delay"}, p.sendCommand(): {"ttl", "within", "complete-within"}} {
+	for cmd, flags := range map[*cobra.Command][]string{dlqResubmit().cmd: {"ttl", "within", "delay"}, p.sendCommand(): {"ttl", "within", "complete-within"}} {
 		for _, flag := range flags {
 			err := cmd.Flags().Set(flag, "0s")
 			if err == nil || !strings.Contains(err.Error(), "0s is out of bounds") {

@@ -48,7 +48,7 @@ func (p *program) injectCommand() *cobra.Command {
 		if err != nil {
 			return &config.Error{Err: err}
 		}
-		in, err := p.manifests(cmd.InOrStdin(), args)
+		in, err := manifests(cmd.InOrStdin(), args)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func readSidecarConfig(o *inject.Options, file string) error {
 }
 
 // manifests reads the files, or standard input.
-func (p *program) manifests(stdin io.Reader, files []string) ([]byte, error) {
+func manifests(stdin io.Reader, files []string) ([]byte, error) {
 	if len(files) == 0 {
 		files = []string{"-"}
 	}

@@ -100,7 +100,7 @@ func (p *program) rootCommand() *cobra.Command {
 		}
 		root.AddCommand(g.commands...)
 	}
-	addHidden(root, p.roleCommand(config.RoleEmulator), p.benchCommand(), p.versionCommand())
+	addHidden(root, p.roleCommand(config.RoleEmulator), p.benchCommand(), versionCommand())
 	addHidden(root, p.planCommand(), p.verifyCommand(), p.waitCommand("healthcheck", true)) // by the names that they had
 	root.Version = version.String()
 	root.SetVersionTemplate(version.Line() + "\n")
@@ -122,12 +122,12 @@ func addHidden(parent *cobra.Command, commands ...*cobra.Command) {
 	parent.AddCommand(commands...)
 }
 
-func (p *program) versionCommand() *cobra.Command {
+func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, the commit and the Go release",
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.stdout, version.Line())
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version.Line())
 			return err
 		},
 	}

@@ -61,7 +61,7 @@ func (p *program) sendCommand() *cobra.Command {
 		return config.CheckEntity(args[0])
 	}
 	return p.configured(cmd, settings("namespace", "monitorQueue", "monitorQueues"), check, func(ctx context.Context, c *config.Config, _ []string) error {
-		conn, err := p.connect(ctx, c, endpoint, true)
+		conn, err := operator.ConnectSender(ctx, c, endpoint, p.stderr)
 		if err != nil {
 			return err
 		}

@@ -27,7 +27,8 @@ type LettersOptions struct {
 	Limit      int        // 0 = all
 	GroupBy    string     // of list: "reason", or "" for a line for each dead letter
 	JSON       bool
-	Width      int // of the terminal that shows the result; 0 = it is none
+	Endpoint   string // to connect through, host:port; "" = as the configuration says
+	Width      int    // of the terminal that shows the result; 0 = it is none
 
 	// Of the commands that change something:
 	Asks     bool // it is such a command
