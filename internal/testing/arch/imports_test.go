@@ -139,7 +139,7 @@ var allowed = map[string]allowance{
 	"internal/broker/entityfile":    {[]string{"internal/broker", "internal/broker/queue", "internal/servicebus/address", "internal/servicebus/duration"}, []string{yaml}},
 	"internal/operator/copyconfig":  {[]string{"internal/broker", "internal/broker/adminapi", "internal/broker/entityfile", "internal/servicebus/address", "internal/servicebus/atom", "internal/servicebus/entities"}, []string{sync}},
 	"internal/broker/httpapi": {
-		ours: []string{"internal/broker/entityfile", "internal/servicebus/duration", "internal/listener/accept", "internal/servicebus/address", "internal/broker", "internal/listener", "internal/broker/queue", "internal/amqp", "internal/broker/adminapi", "internal/servicebus/rights", "internal/servicebus/rest", "internal/servicebus/sas"},
+		ours: []string{"internal/broker/entityfile", "internal/servicebus/duration", "internal/listener/accept", "internal/servicebus/address", "internal/broker", "internal/broker/message", "internal/listener", "internal/broker/queue", "internal/amqp", "internal/broker/adminapi", "internal/servicebus/rights", "internal/servicebus/rest", "internal/servicebus/sas"},
 	},
 	"internal/listener":         {[]string{"internal/listener/accept", "internal/servicebus/rest", "internal/listener/tlsrecord"}, []string{websocket}},
 	"internal/amqp/relay":       {ours: []string{"internal/listener/accept", "internal/servicebus/address", "internal/amqp", "internal/amqp/client", "internal/amqp/transport", "internal/servicebus/rights", "internal/servicebus/sas"}},
