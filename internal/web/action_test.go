@@ -282,6 +282,7 @@ func TestGroupsOfAReasonCanBeChosen(t *testing.T) {
 		id, _ := s.preview("action=purge&entity=orders&noreason=1")
 		s.begin(url.Values{"id": {id}, "token": {token}})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if n := s.waiting("orders/$DeadLetterQueue"); n != 5 || s.lines[0].Filter != "without a reason" {
 			s.Errorf("%d dead letters are left, and the filter was %q; want 5, without a reason", n, s.lines[0].Filter)
 		}
