@@ -45,15 +45,9 @@ type sinkSet struct {
 
 // activeSink is a sink in force.
 type activeSink struct {
-	key  string // where the configuration has it
 	cfg  config.Alert
 	sink alert.Alerter
 	ask  adminport.Check
-}
-
-// open makes the sink that every configuration has: the log.
-func (s *sinkSet) open() {
-	s.logged = s.history.Record(alert.NewLog(s.log.Named(alertLog)))
 }
 
 // fill makes what c has and the set has not. Nothing of it counts before take is called with what it returns. An error
@@ -64,7 +58,7 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 		key := a.Key
 		a.Key = "" // where it stands in the list says nothing of the sink
 		if j := slices.IndexFunc(s.active, func(r activeSink) bool { return reflect.DeepEqual(r.cfg, a) }); j >= 0 {
-			next = append(next, activeSink{key, a, s.active[j].sink, s.active[j].ask})
+			next = append(next, activeSink{a, s.active[j].sink, s.active[j].ask})
 			continue
 		}
 		selection, err := a.Selection()
@@ -75,7 +69,7 @@ func (s *sinkSet) fill(c *config.Config) (next []activeSink, err error) {
 		if err != nil {
 			return nil, &config.Error{Err: fmt.Errorf("%s: %w", sinkAt(c, key, err), err)}
 		}
-		next = append(next, activeSink{key, a, selection.Only(s.history.Record(sink)), ask})
+		next = append(next, activeSink{a, selection.Only(s.history.Record(sink)), ask})
 	}
 	if s.forward.Load() == nil && slices.ContainsFunc(c.Monitor.Entities, func(e config.Entity) bool { return e.ForwardMissedTo != "" || e.ReportToSender }) {
 		f, err := alert.NewForward(alert.ForwardConfig{

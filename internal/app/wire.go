@@ -237,9 +237,9 @@ func (p *Process) startMonitor(c *companions) (err error) {
 		sight:       &sight.groups,
 		outbox:      notify.NewOutbox(c.scheduler),
 		describe:    p.describe,
+		logged:      p.admin.History.Record(alert.NewLog(p.log.Named(alertLog))),
 		history:     p.admin.History,
 	}
-	p.sinks.open()
 	active, err := p.sinks.fill(p.cfg)
 	if err != nil {
 		return err
