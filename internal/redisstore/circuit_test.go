@@ -8,6 +8,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -162,17 +163,25 @@ func TestEachUseComesBackByItself(t *testing.T) {
 // A Redis that is slow fails some questions and answers others, and each trial. That is one outage.
 func TestARedisThatIsSlowHasOneOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var news []bool
+		var mu sync.Mutex
+		var all []bool
+		news := func() []bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(all)
+		}
 		s := &Store{cfg: Config{Asked: func(_ string, err error, isNews bool) {
+			mu.Lock()
+			defer mu.Unlock()
 			if isNews {
-				news = append(news, err == nil)
+				all = append(all, err == nil)
 			}
 		}}}
 		circuit := &circuit{s: s, use: "test", bound: time.Second, trial: []question{func(context.Context) error { return nil }}}
 		for name, ask := range map[string]func(context.Context, question) error{
 			"a use with a circuit": circuit.do, "companions": (&Companions{s: s}).do,
 		} {
-			news = nil
+			before := len(news())
 			for i := range 60 {
 				slow := i%3 == 0 || i%4 == 0
 				// It counts as news, or not, however it ends.
@@ -185,8 +194,8 @@ func TestARedisThatIsSlowHasOneOutage(t *testing.T) {
 				time.Sleep(ReportEvery / 2)
 				synctest.Wait()
 			}
-			if !slices.Equal(news, []bool{false}) {
-				t.Errorf("%s: news %v while Redis is slow, want that it is unavailable", name, news)
+			if !slices.Equal(news()[before:], []bool{false}) {
+				t.Errorf("%s: news %v while Redis is slow, want that it is unavailable", name, news()[before:])
 			}
 			for range 8 {
 				if err := ask(t.Context(), func(context.Context) error { return nil }); err != nil {
@@ -195,8 +204,8 @@ func TestARedisThatIsSlowHasOneOutage(t *testing.T) {
 				time.Sleep(ReportEvery / 2)
 				synctest.Wait()
 			}
-			if !slices.Equal(news, []bool{false, true}) {
-				t.Errorf("%s: news %v when Redis is quick again, want that it is available again", name, news)
+			if !slices.Equal(news()[before:], []bool{false, true}) {
+				t.Errorf("%s: news %v when Redis is quick again, want that it is available again", name, news()[before:])
 			}
 		}
 	})
