@@ -105,7 +105,7 @@ func TestWhatAClientHasHeardOfIsInTheDirectory(t *testing.T) {
 		}
 	}
 
-	q := afterKill(t, dir, queue.Config{Name: "first"})
+	q := afterKill(t, dir, queue.Config{})
 	got := map[string]string{}
 	for place, part := range map[string]*queue.Queue{"queue": q, "dead letters": q.DeadLetterQueue()} {
 		for _, v := range brokertest.Seen(part.Peek(nil, 0, 10)) {

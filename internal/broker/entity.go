@@ -332,7 +332,6 @@ func (ls *links) detach(reason func(detacher) *amqp.Error) {
 func (e *Entity) engine() queue.Config {
 	s := e.settings.Load()
 	cfg := queue.Config{
-		Name:            e.path,
 		Expiry:          e.ns.b.cfg.Expiry,
 		Quirks:          e.ns.b.cfg.Quirks,
 		Now:             e.ns.Now,

@@ -104,7 +104,7 @@ func (m *mover) carry() {
 	held, err := m.from.Hold(completed, m.tokens...)
 	if err != nil {
 		// One has lapsed already, or the queue was closed. The rest comes again.
-		_ = m.from.ReleaseAll(m.tokens)
+		_ = m.from.Settle(queue.Settlement{Outcome: queue.Release}, m.tokens...)
 		return
 	}
 	m.failed = m.failed[:0]

@@ -206,5 +206,5 @@ func (r *receiver) release(ds []queue.Delivery) {
 		tokens[i] = ds[i].LockToken
 	}
 	// A token that is lost has lapsed or was completed by send: nothing to do.
-	_ = r.queue.ReleaseAll(tokens)
+	_ = r.queue.Settle(queue.Settlement{Outcome: queue.Release}, tokens...)
 }

@@ -13,6 +13,7 @@ import (
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker"
+	"overdue/internal/broker/queue"
 	"overdue/internal/testing/brokertest"
 )
 
@@ -225,7 +226,7 @@ func TestTheLockOfAMessageInASessionIsNotRenewed(t *testing.T) {
 		if err != nil || !ms[0].LockedUntil.Equal(until.Truncate(time.Millisecond)) {
 			t.Errorf("message locked until %v, want %v like its session, %v", ms[0].LockedUntil, until, err)
 		}
-		if _, err := q.Queue().RenewLock(ms[0].LockToken); err == nil {
+		if _, err := q.Queue().RenewLocks([]queue.LockToken{ms[0].LockToken}); err == nil {
 			t.Error("the lock of a message was renewed without that of its session")
 		}
 	})

@@ -242,11 +242,12 @@ func (a *actor) transact(rounds int) {
 	c := work.queue.NewConsumer(queue.PeekLock)
 	defer c.Close()
 	for range rounds {
-		c.AddCredit(2 - c.Credit())
+		c.AddCredit(2)
 		select {
 		case <-c.Ready():
 		case <-time.After(10 * time.Second): // others got it all
 		}
+		c.Drain() // what is not used
 		ds, _, _ := c.Take(nil)
 		if len(ds) == 0 {
 			continue

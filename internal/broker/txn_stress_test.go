@@ -104,7 +104,8 @@ func (m *moves) step() {
 // begin prepares to move one to three messages from one queue to the other.
 func (m *moves) begin() {
 	from := m.r.IntN(2)
-	m.consumers[from].AddCredit(int64(1+m.r.IntN(3)) - m.consumers[from].Credit())
+	m.consumers[from].AddCredit(int64(1 + m.r.IntN(3)))
+	m.consumers[from].Drain() // what is not used
 	ds, _, _ := m.consumers[from].Take(nil)
 	if len(ds) == 0 {
 		return

@@ -64,7 +64,7 @@ func TestATransactionThatTimesOutLetsGoAtOnceAndIsForgottenLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTxnScene(t)
 		id := s.begin()
-		if _, err := s.entity.queue.RenewLock(s.token); err != nil {
+		if _, err := s.entity.queue.RenewLocks([]queue.LockToken{s.token}); err != nil {
 			t.Fatal(err)
 		}
 		s.want("settle", s.complete(id), "")

@@ -44,7 +44,7 @@ func (ts *transactions) send(id []byte, root, e *Entity, ms []queue.Message) *am
 			return nil, err
 		}
 		e.touch()
-		r, err := e.queue.Reserve(ms...)
+		r, err := e.queue.Reserve(false, ms...)
 		if err != nil {
 			return nil, e.refusal(err)
 		}
@@ -60,11 +60,11 @@ func (ts *transactions) schedule(id []byte, e *Entity, ms []queue.Message) (seqs
 			return nil, err
 		}
 		e.touch()
-		r, numbers, err := e.queue.ReserveScheduled(ms...)
+		r, err := e.queue.Reserve(true, ms...)
 		if err != nil {
 			return nil, e.refusal(err)
 		}
-		seqs = numbers
+		seqs = r.Numbers()
 		return sending{e, r, len(ms), false}, nil
 	})
 	return seqs, refusal

@@ -191,7 +191,7 @@ func settle(w http.ResponseWriter, ns *broker.Namespace, t restTarget) error {
 		return refusal
 	}
 	if t.call == rights.RenewLock {
-		if _, err := q.RenewLock(t.token); err != nil {
+		if _, err := q.RenewLocks([]queue.LockToken{t.token}); err != nil {
 			return err
 		}
 		return answerSettled(w)

@@ -329,7 +329,7 @@ func TestNumbersAreNotGivenAgainAfterARestart(t *testing.T) {
 	defer q.Close()
 	send(t, q, Message{MessageID: "a"})
 	send(t, q, Message{MessageID: "a"}) // uses up a number
-	if _, _, err := q.ReserveScheduled(Message{MessageID: "b"}); err != nil {
+	if _, err := q.Reserve(true, Message{MessageID: "b"}); err != nil {
 		t.Fatal(err)
 	}
 	again := log.restore(t, Config{})
@@ -383,7 +383,7 @@ func TestDuplicateIsOneAfterARestart(t *testing.T) {
 
 func TestIDsThatWereRefusedAreNotReported(t *testing.T) {
 	log := newMemoryLog(t)
-	q := New(Config{Log: log, RequiresDuplicateDetection: true, MaxSize: 1})
+	q := New(Config{Log: log, RequiresDuplicateDetection: true, Shared: NewQuota(1)})
 	defer q.Close()
 	if _, err := q.Send(named("a", "too large")); !errors.Is(err, ErrFull) {
 		t.Fatalf("Send = %v, want ErrFull", err)

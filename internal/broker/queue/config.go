@@ -38,8 +38,6 @@ const (
 
 // Config says how a queue behaves. The zero value is a lazy queue with the defaults of Service Bus.
 type Config struct {
-	// Name is how the queue is called; the engine only keeps it.
-	Name string
 	// LockDuration is how long a delivery stays locked. 0 or less means DefaultLockDuration.
 	LockDuration time.Duration
 	// MaxDeliveryCount is how many deliveries may fail before the message is dead-lettered. 0 or less
@@ -55,10 +53,8 @@ type Config struct {
 	RequiresSession bool
 	// Expiry is when expired messages leave the queue.
 	Expiry Expiry
-	// MaxSize bounds the bytes held, those of the dead-letter queue and of the history of message-ids
-	// included. 0 or less means no bound.
-	MaxSize int64
-	// Shared bounds the bytes of several queues together, instead of MaxSize.
+	// Shared bounds the bytes held, those of the dead-letter queue and of the history of message-ids
+	// included. Several queues may share it. nil: there is no bound.
 	Shared *Quota
 	// RequiresDuplicateDetection drops messages whose MessageID was sent before, within
 	// DuplicateDetectionHistoryTimeWindow of the first. The sender gets no error.
@@ -91,7 +87,6 @@ func (s *settings) change(cfg Config) {
 	s.MaxDeliveryCount = cfg.MaxDeliveryCount
 	s.DeadLetteringOnMessageExpiration = cfg.DeadLetteringOnMessageExpiration
 	s.DuplicateDetectionHistoryTimeWindow = cfg.DuplicateDetectionHistoryTimeWindow
-	s.MaxSize = cfg.MaxSize
 	if !s.frozen {
 		s.DefaultMessageTimeToLive = cfg.DefaultMessageTimeToLive
 	}
@@ -113,7 +108,6 @@ func (c Config) withDefaults() Config {
 		c.MaxDeliveryCount = DefaultMaxDeliveryCount
 	}
 	c.DefaultMessageTimeToLive = max(c.DefaultMessageTimeToLive, 0)
-	c.MaxSize = max(c.MaxSize, 0)
 	if c.DuplicateDetectionHistoryTimeWindow <= 0 {
 		c.DuplicateDetectionHistoryTimeWindow = DefaultDuplicateDetectionHistoryTimeWindow
 	}

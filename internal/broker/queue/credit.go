@@ -32,19 +32,6 @@ func (c *Consumer) AddCredit(n int64) {
 	c.change(n, now)
 }
 
-// Credit is how many deliveries the consumer can still take, those in the outbox included; below
-// zero when it owes some.
-func (c *Consumer) Credit() int64 {
-	now, ok := c.enter()
-	if !ok {
-		return 0
-	}
-	defer c.q.leave(now)
-	return c.total()
-}
-
-func (c *Consumer) total() int64 { return c.credit + int64(len(c.outbox)) + c.lapsed }
-
 func (c *Consumer) change(n int64, now instant) {
 	n = min(max(n, -maxCredit), maxCredit)
 	if n > 0 {

@@ -24,7 +24,7 @@ var (
 	ErrLockLost = errors.New("queue: lock lost")
 	// ErrMessageNotFound says that no message with that sequence number is in the state the operation needs.
 	ErrMessageNotFound = errors.New("queue: message not found")
-	// ErrFull says that the messages would take the queue over Config.MaxSize. None of them was stored.
+	// ErrFull says that the messages would take the queue over its Quota. None of them was stored.
 	ErrFull = errors.New("queue: full")
 	// ErrClosed says that Queue.Close was called.
 	ErrClosed = errors.New("queue: closed")

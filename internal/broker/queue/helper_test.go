@@ -3,6 +3,7 @@
 package queue
 
 import (
+	"cmp"
 	"testing"
 	"time"
 )
@@ -60,25 +61,67 @@ func (h *Session) Renew() (time.Time, error) {
 		return time.Time{}, err
 	}
 	defer h.q.leave(now)
-	return h.renew(now)
+	if h.over {
+		return time.Time{}, ErrSessionLockLost
+	}
+	return h.renew(now), nil
+}
+
+// isLost reports whether the session is no longer locked by h.
+func (h *Session) isLost() bool {
+	h.q.mu.Lock()
+	defer h.q.mu.Unlock()
+	return h.over
+}
+
+// awaitLost waits until it is.
+func (h *Session) awaitLost() {
+	for !h.isLost() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Credit is how many deliveries the consumer can still take, those in the outbox included; below
+// zero when it owes some.
+func (c *Consumer) Credit() int64 {
+	now, ok := c.enter()
+	if !ok {
+		return 0
+	}
+	defer c.q.leave(now)
+	return c.credit + int64(len(c.outbox)) + c.lapsed
 }
 
 // SetCredit is AddCredit of the difference between n and Credit.
 func (c *Consumer) SetCredit(n uint32) { c.AddCredit(int64(n) - c.Credit()) }
 
+// RenewLock is RenewLocks of one.
+func (q *Queue) RenewLock(t LockToken) (time.Time, error) {
+	until, err := q.RenewLocks([]LockToken{t})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return until[0], nil
+}
+
+// Abandon is Settle with that outcome.
+func (q *Queue) Abandon(t LockToken, properties ...Property) error {
+	return cmp.Or(q.Settle(Settlement{Outcome: Abandon, Properties: properties}, t)...)
+}
+
 // Defer is Settle with that outcome.
 func (q *Queue) Defer(t LockToken, properties ...Property) error {
-	return q.settleOne(Settlement{Outcome: Defer, Properties: properties}, t)
+	return cmp.Or(q.Settle(Settlement{Outcome: Defer, Properties: properties}, t)...)
 }
 
 // DeadLetter is Settle with that outcome.
 func (q *Queue) DeadLetter(t LockToken, reason, description string, properties ...Property) error {
-	return q.settleOne(Settlement{
+	return cmp.Or(q.Settle(Settlement{
 		Outcome:                    DeadLetter,
 		Properties:                 properties,
 		DeadLetterReason:           reason,
 		DeadLetterErrorDescription: description,
-	}, t)
+	}, t)...)
 }
 
 // seen is the messages of a peek that has to succeed.

@@ -60,7 +60,7 @@ func TestDuplicateOfAScheduledMessageIsDropped(t *testing.T) {
 func TestAMessageThatIsRefusedIsNotRemembered(t *testing.T) {
 	one := named("x", "a")
 	cost := one.size() + historyCost("x")
-	q, _ := setup(t, Config{RequiresDuplicateDetection: true, MaxSize: 2*cost + 1})
+	q, _ := setup(t, Config{RequiresDuplicateDetection: true, Shared: NewQuota(2*cost + 1)})
 	send(t, q, one)
 	if _, err := q.Send(named("y", "b"), named("z", "c")); !errors.Is(err, ErrFull) {
 		t.Fatalf("Send of two with room for one = %v, want ErrFull", err)

@@ -165,19 +165,9 @@ type Reserved struct {
 	size    int64
 }
 
-// Reserve reserves space for ms, all or none. Errors: those of Queue.Send.
-func (q *Queue) Reserve(ms ...Message) (*Reserved, error) { return q.reserve(ms, false) }
-
-// ReserveScheduled is Reserve for a caller who wants to cancel by sequence number later. Send makes
-// the numbers good.
-func (q *Queue) ReserveScheduled(ms ...Message) (r *Reserved, seqs []int64, err error) {
-	if r, err = q.reserve(ms, true); err != nil {
-		return nil, nil, err
-	}
-	return r, r.numbers, nil
-}
-
-func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
+// Reserve reserves space for ms, all or none. If numbered they have their numbers from then on, for a
+// caller who wants to cancel by them later. Errors: those of Queue.Send.
+func (q *Queue) Reserve(numbered bool, ms ...Message) (*Reserved, error) {
 	if q.cfg.frozen {
 		return nil, ErrDeadLetterQueue
 	}
@@ -199,11 +189,14 @@ func (q *Queue) reserve(ms []Message, number bool) (*Reserved, error) {
 	if !q.quota.take(r.size) {
 		return nil, ErrFull
 	}
-	if number {
+	if numbered {
 		r.numbers = q.numbers.nextOf(ms)
 	}
 	return r, nil
 }
+
+// Numbers are those of the messages, which Send makes good; nil: they have none yet.
+func (r *Reserved) Numbers() []int64 { return r.numbers }
 
 // Partition is Held.Partition. A message that goes to any partition has none yet.
 func (r *Reserved) Partition() (p int64, one bool) {
@@ -215,7 +208,7 @@ func (r *Reserved) Partition() (p int64, one bool) {
 func (r *Reserved) Send() (first int64, err error) {
 	now, err := r.q.enter()
 	if err != nil {
-		r.release()
+		r.Cancel()
 		return 0, err
 	}
 	defer r.q.leave(now)
@@ -231,9 +224,7 @@ func (r *Reserved) Send() (first int64, err error) {
 }
 
 // Cancel releases the space.
-func (r *Reserved) Cancel() { r.release() }
-
-func (r *Reserved) release() {
+func (r *Reserved) Cancel() {
 	r.q.quota.add(-r.size)
 	r.ms, r.size = nil, 0
 }

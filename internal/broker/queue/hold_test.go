@@ -122,10 +122,10 @@ func TestHeldSettlementsOfEveryKind(t *testing.T) {
 
 func TestReservedMessagesHaveAPlaceAndAreNotThere(t *testing.T) {
 	each := (&Message{Body: []byte("a")}).size()
-	q, c := setup(t, Config{MaxSize: 3 * each})
-	r, err := q.Reserve(text("a"), text("b"))
+	q, c := setup(t, Config{Shared: NewQuota(3 * each)})
+	r, err := q.Reserve(false, text("a"), text("b"))
 	must(t, err)
-	if _, err := q.Reserve(text("c"), text("d")); !errors.Is(err, ErrFull) {
+	if _, err := q.Reserve(false, text("c"), text("d")); !errors.Is(err, ErrFull) {
 		t.Errorf("Reserve of two with room for one = %v, want ErrFull", err)
 	}
 	if got := q.Counts(); got != (Counts{}) {
@@ -140,8 +140,8 @@ func TestReservedMessagesHaveAPlaceAndAreNotThere(t *testing.T) {
 	}
 	wantBodies(t, "received", receive(c, 10), "c", "a", "b")
 
-	other, _ := setup(t, Config{MaxSize: each})
-	r, err = other.Reserve(text("a"))
+	other, _ := setup(t, Config{Shared: NewQuota(each)})
+	r, err = other.Reserve(false, text("a"))
 	must(t, err)
 	r.Cancel()
 	send(t, other, text("b"))
@@ -149,7 +149,7 @@ func TestReservedMessagesHaveAPlaceAndAreNotThere(t *testing.T) {
 
 func TestReservedDuplicateGivesItsPlaceBack(t *testing.T) {
 	q, _ := setup(t, Config{RequiresDuplicateDetection: true})
-	r, err := q.Reserve(named("x", "late"))
+	r, err := q.Reserve(false, named("x", "late"))
 	must(t, err)
 	send(t, q, named("x", "soon"))
 	_, err = r.Send()
@@ -168,7 +168,7 @@ func TestHoldAndReserveEndWithTheQueue(t *testing.T) {
 	must(t, err)
 	cancelled, err := q.Hold(Settlement{Outcome: Complete}, ds[1].LockToken)
 	must(t, err)
-	r, err := q.Reserve(text("c"))
+	r, err := q.Reserve(false, text("c"))
 	must(t, err)
 	q.Close()
 	if err := settled.Settle(); !errors.Is(err, ErrClosed) {
@@ -219,8 +219,9 @@ func TestHeldScheduledMessageIsNotActivated(t *testing.T) {
 func TestReservedNumbersAreGoodOnceTheMessagesAreSent(t *testing.T) {
 	alone(t, Config{}, func(t *testing.T, q *Queue) {
 		later := Message{Body: []byte("a"), ScheduledEnqueueTime: time.Now().Add(time.Minute)}
-		r, seqs, err := q.ReserveScheduled(later, text("b"))
+		r, err := q.Reserve(true, later, text("b"))
 		must(t, err)
+		seqs := r.Numbers()
 		send(t, q, text("c"))
 		if err := q.CancelScheduled(seqs[0]); !errors.Is(err, ErrMessageNotFound) {
 			t.Errorf("CancelScheduled before Send = %v, want ErrMessageNotFound", err)

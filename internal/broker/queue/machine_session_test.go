@@ -185,15 +185,8 @@ func (mc *machine) prune(t *rapid.T) {
 	}
 	mc.collect(t)
 	mc.sessions = slices.DeleteFunc(mc.sessions, func(s machineSession) bool {
-		select {
-		case <-s.h.Lost():
-			if !s.l.over {
-				t.Fatalf("session %q is lost, want it locked", s.l.id)
-			}
-		default:
-			if s.l.over {
-				t.Fatalf("session %q is locked, want it lost", s.l.id)
-			}
+		if lost := s.h.isLost(); lost != s.l.over {
+			t.Fatalf("session %q is lost: %v, want %v", s.l.id, lost, s.l.over)
 		}
 		return s.l.over
 	})

@@ -118,7 +118,7 @@ func (mc *machine) transactions(batch func(*rapid.T, bool) []Message) map[string
 			}
 		},
 		"reserve": func(t *rapid.T) {
-			r, err := mc.q.Reserve(batch(t, rapid.Bool().Draw(t, "scheduled"))...)
+			r, err := mc.q.Reserve(false, batch(t, rapid.Bool().Draw(t, "scheduled"))...)
 			if err != nil {
 				t.Fatalf("Reserve = %v", err)
 			}

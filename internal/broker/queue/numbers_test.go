@@ -125,7 +125,7 @@ func TestAPartitionedQueueTakesMessagesThatBelongTogether(t *testing.T) {
 			}
 			_, sent := q.Send(test.a, test.b)
 			_, scheduled := q.Schedule(test.a, test.b)
-			r, reserved := q.Reserve(test.a, test.b)
+			r, reserved := q.Reserve(false, test.a, test.b)
 			for how, err := range map[string]error{"sent": sent, "scheduled": scheduled, "reserved": reserved} {
 				if !errors.Is(err, want) {
 					t.Errorf("%s, %s, duplicates detected %v: %v, want %v", name, how, detect, err, want)

@@ -36,7 +36,7 @@ func New(cfg Config) *Queue {
 	cfg = cfg.withDefaults()
 	quota := cfg.Shared
 	if quota == nil {
-		quota = NewQuota(cfg.MaxSize)
+		quota = NewQuota(0)
 	}
 	q := newQueue(settings{Config: cfg}, quota)
 	q.dead = newQueue(cfg.forDeadLetters(), quota)
@@ -157,8 +157,7 @@ func (q *Queue) Config() Config {
 }
 
 // Update changes the settings that a queue can change in its life: LockDuration, MaxDeliveryCount,
-// DefaultMessageTimeToLive, DeadLetteringOnMessageExpiration, MaxSize unless the quota is shared,
-// and DuplicateDetectionHistoryTimeWindow. The rest of cfg is not looked at. Messages keep the
+// DefaultMessageTimeToLive, DeadLetteringOnMessageExpiration and DuplicateDetectionHistoryTimeWindow. The rest of cfg is not looked at. Messages keep the
 // values that they have already: a lock its end, a message its time to live. Errors: ErrClosed.
 func (q *Queue) Update(cfg Config) error {
 	cfg = cfg.withDefaults()
@@ -168,9 +167,6 @@ func (q *Queue) Update(cfg Config) error {
 	}
 	defer q.leave(now)
 	q.cfg.change(cfg)
-	if cfg.Shared == nil && q.cfg.Shared == nil {
-		q.quota.SetLimit(cfg.MaxSize)
-	}
 	if q.dead != nil {
 		q.dead.mu.Lock()
 		q.dead.cfg.change(cfg)

@@ -11,7 +11,7 @@ import (
 
 func TestBatchIsStoredWholeOrNotAtAll(t *testing.T) {
 	const each = entryOverhead + 1
-	q, c := setup(t, Config{MaxSize: 3 * each}, "a", "b")
+	q, c := setup(t, Config{Shared: NewQuota(3 * each)}, "a", "b")
 	if _, err := q.Send(text("c"), text("d")); !errors.Is(err, ErrFull) {
 		t.Fatalf("Send of two with room for one = %v, want ErrFull", err)
 	}

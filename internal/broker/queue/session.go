@@ -47,9 +47,8 @@ func newSessions(q *Queue) *Sessions {
 // A Session is the lock of one session and the right to receive from it. Its methods may be called
 // from any goroutine.
 type Session struct {
-	q    *Queue
-	s    *session
-	lost chan struct{}
+	q *Queue
+	s *session
 
 	// The rest is guarded by q.mu.
 	until     instant
@@ -128,7 +127,6 @@ func (ss *Sessions) lock(s *session, now instant) *Session {
 	h := &Session{
 		q:         ss.q,
 		s:         s,
-		lost:      make(chan struct{}),
 		until:     now.add(ss.q.cfg.LockDuration),
 		locked:    entryHeap{table: &ss.q.entries.table},
 		consumers: consumers{session: s, sessions: ss},
@@ -155,10 +153,6 @@ func (h *Session) Lapsed() bool {
 	return h.lapsed
 }
 
-// Lost is closed when the session is no longer locked by h: the lock lapsed, or h or the queue was
-// closed.
-func (h *Session) Lost() <-chan struct{} { return h.lost }
-
 // NewConsumer makes a consumer of the session's messages, without credit. It is closed when the
 // lock ends; one made after that is closed from the start.
 func (h *Session) NewConsumer(mode Mode) *Consumer {
@@ -168,9 +162,9 @@ func (h *Session) NewConsumer(mode Mode) *Consumer {
 // RenewLock extends the lock of a session to Config.LockDuration from now, for every holder.
 // Errors: ErrSessionLockLost, ErrNotSessionful, ErrClosed.
 func (ss *Sessions) RenewLock(id string) (until time.Time, err error) {
-	err = ss.underLock(id, func(h *Session, now instant) (err error) {
-		until, err = h.renew(now)
-		return err
+	err = ss.underLock(id, func(h *Session, now instant) error {
+		until = h.renew(now)
+		return nil
 	})
 	return until, err
 }
@@ -200,16 +194,13 @@ func (ss *Sessions) underLock(id string, do func(*Session, instant) error) error
 	return do(s.lock, now)
 }
 
-func (h *Session) renew(now instant) (time.Time, error) {
-	if h.over {
-		return time.Time{}, ErrSessionLockLost
-	}
+func (h *Session) renew(now instant) time.Time {
 	h.until = now.add(h.q.cfg.LockDuration)
 	heap.Fix(&h.q.sessions.locks, h.pos)
 	for e := range h.locked.all() {
 		e.lockedUntil = h.until
 	}
-	return h.until.time(), nil
+	return h.until.time()
 }
 
 // Close gives the lock up. Messages that were received and not settled go back to the session and
@@ -236,15 +227,9 @@ func (h *Session) end(failed bool, now instant) {
 		q.locks.giveBack(e, failed && e.holder == nil, now)
 	}
 	s.lock = nil
-	h.finish()
+	h.over = true
 	ss.offer(s)
 	ss.tidy(s)
-}
-
-// finish notifies the holder.
-func (h *Session) finish() {
-	h.over = true
-	close(h.lost)
 }
 
 // sessionGrace is for how long a lock holds beyond the end that its holder knows. A client that
@@ -300,7 +285,7 @@ func (ss *Sessions) closeAll() {
 	}
 	for _, h := range ss.locks {
 		h.consumers.closeAll()
-		h.finish()
+		h.over = true
 	}
 	for _, w := range ss.waiters {
 		close(w.ch)

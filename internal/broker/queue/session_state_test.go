@@ -9,7 +9,7 @@ import (
 )
 
 func TestTheStateOfASessionIsPartOfTheSize(t *testing.T) {
-	sessionQueue(t, Config{MaxSize: 1000}, func(t *testing.T, q *Queue) {
+	sessionQueue(t, Config{Shared: NewQuota(1000)}, func(t *testing.T, q *Queue) {
 		accept(t, q, "a")
 		if err := q.Sessions().SetState("a", []byte("kept")); err != nil {
 			t.Fatalf("SetState: %v", err)
@@ -30,7 +30,7 @@ func TestTheStateOfASessionIsPartOfTheSize(t *testing.T) {
 }
 
 func TestAHeldStateIsSetOrLeavesNothing(t *testing.T) {
-	sessionQueue(t, Config{MaxSize: 2000, LockDuration: time.Minute}, func(t *testing.T, q *Queue) {
+	sessionQueue(t, Config{Shared: NewQuota(2000), LockDuration: time.Minute}, func(t *testing.T, q *Queue) {
 		accept(t, q, "a")
 		hold := func(size int) *HeldState {
 			t.Helper()

@@ -146,10 +146,8 @@ func (s *sessionStress) hold(h *Session, r *rand.Rand) {
 func (s *sessionStress) isNext(h *Session, id int, n uint32) bool {
 	for {
 		done := s.next[id].Load()
-		select {
-		case <-h.Lost():
+		if h.isLost() {
 			return false
-		default:
 		}
 		if done > n {
 			s.t.Errorf("session %d: received message %d when %d were completed", id, n, done)

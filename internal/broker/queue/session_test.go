@@ -129,7 +129,7 @@ func TestClosingTheQueueWakesWhoWaitsAndWhoHoldsASession(t *testing.T) {
 		if err := <-done; !errors.Is(err, ErrClosed) {
 			t.Errorf("Next = %v, want ErrClosed", err)
 		}
-		<-h.Lost()
+		h.awaitLost()
 		if _, ok := <-c.Ready(); ok {
 			t.Error("the consumer of the session is open after the queue was closed")
 		}
@@ -149,7 +149,7 @@ func TestASessionLockThatLapsesEndsItsHolderAndCountsDeliveries(t *testing.T) {
 		d := receive(c, 1)[0]
 		c.AddCredit(1)
 		time.Sleep(time.Minute)
-		<-h.Lost()
+		h.awaitLost()
 		if _, err := h.Renew(); !errors.Is(err, ErrSessionLockLost) {
 			t.Errorf("Renew = %v, want ErrSessionLockLost", err)
 		}
@@ -257,7 +257,7 @@ func TestWhatATransactionHoldsOutlivesTheSessionLock(t *testing.T) {
 		}
 		held[2].Cancel() // under the lock still
 		time.Sleep(time.Minute)
-		<-h.Lost()
+		h.awaitLost()
 		if err := held[0].Settle(); err != nil {
 			t.Errorf("Settle after the lock lapsed: %v", err)
 		}
@@ -299,7 +299,7 @@ func TestASessionQueueRefusesWhatNeedsASession(t *testing.T) {
 		if _, ok := <-q.NewConsumer(PeekLock).Ready(); ok {
 			t.Error("a consumer without a session is open")
 		}
-		if _, err := q.Reserve(text("")); !errors.Is(err, ErrSessionRequired) {
+		if _, err := q.Reserve(false, text("")); !errors.Is(err, ErrSessionRequired) {
 			t.Errorf("Reserve = %v, want ErrSessionRequired", err)
 		}
 		dead := q.DeadLetterQueue()

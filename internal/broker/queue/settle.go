@@ -2,7 +2,10 @@
 
 package queue
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Outcome is a way to settle a delivery.
 type Outcome int
@@ -114,18 +117,9 @@ func (l *locks) perform(s *Settlement, e *entry, x *extra, now instant) {
 	}
 }
 
-// RenewLock extends a lock to LockDuration from now and says until when it holds. Errors:
-// ErrLockLost; in a session queue, where the lock of the session is the one to renew,
-// ErrLockedBySession; ErrClosed.
-func (q *Queue) RenewLock(t LockToken) (time.Time, error) {
-	until, err := q.RenewLocks([]LockToken{t})
-	if err != nil {
-		return time.Time{}, err
-	}
-	return until[0], nil
-}
-
-// RenewLocks renews all locks or, when one of them is lost, none. Errors: see RenewLock.
+// RenewLocks extends all locks to LockDuration from now or, when one of them is lost, none. It says
+// until when each holds. Errors: ErrLockLost; in a session queue, where the lock of the session is the
+// one to renew, ErrLockedBySession; ErrClosed.
 func (q *Queue) RenewLocks(ts []LockToken) ([]time.Time, error) {
 	now, err := q.enter()
 	if err != nil {
@@ -135,30 +129,13 @@ func (q *Queue) RenewLocks(ts []LockToken) ([]time.Time, error) {
 	return q.locks.renew(ts, now)
 }
 
-func (q *Queue) settleOne(s Settlement, t LockToken) error {
-	if errs := q.Settle(s, t); errs != nil {
-		return errs[0]
-	}
-	return nil
-}
-
 // Complete removes the message. Errors: ErrLockLost, ErrClosed.
 func (q *Queue) Complete(t LockToken) error {
-	return q.settleOne(Settlement{Outcome: Complete}, t)
-}
-
-// Abandon gives the message back to its original place and counts the delivery. Errors: see Settle.
-func (q *Queue) Abandon(t LockToken, properties ...Property) error {
-	return q.settleOne(Settlement{Outcome: Abandon, Properties: properties}, t)
+	return cmp.Or(q.Settle(Settlement{Outcome: Complete}, t)...)
 }
 
 // Release gives the message back to its original place as if it had never been delivered. Errors:
 // ErrLockLost, ErrClosed.
 func (q *Queue) Release(t LockToken) error {
-	return q.settleOne(Settlement{Outcome: Release}, t)
-}
-
-// ReleaseAll is Release for many, see Settle.
-func (q *Queue) ReleaseAll(ts []LockToken) []error {
-	return q.Settle(Settlement{Outcome: Release}, ts...)
+	return cmp.Or(q.Settle(Settlement{Outcome: Release}, t)...)
 }
