@@ -256,7 +256,7 @@ func TestCheckFindsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.PutEntity(1, []byte("no description"))
-	if err := errors.Join(s.Wait(), s.Close()); err != nil {
+	if err := errors.Join(wait(s), s.Close()); err != nil {
 		t.Fatal(err)
 	}
 	c, err := Check(dir)
@@ -308,7 +308,7 @@ func TestBackupThatIsCutShortIsNoCopy(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- b.Serve() }()
 	s.PutEntity(1, make([]byte, 16<<20)) // more than a socket holds
-	if err := s.Wait(); err != nil {
+	if err := wait(s); err != nil {
 		t.Fatal(err)
 	}
 	err = askForBackup(t.Context(), dir, writerFunc(func(part []byte) (int, error) { return len(part), b.Close() }))
@@ -337,7 +337,7 @@ func TestOneBackupAtATime(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	s.PutEntity(1, make([]byte, 1<<20))
-	if err := s.Wait(); err != nil {
+	if err := wait(s); err != nil {
 		t.Fatal(err)
 	}
 	r, w := io.Pipe()
@@ -353,4 +353,11 @@ func TestOneBackupAtATime(t *testing.T) {
 	if err := errors.Join(<-first, w.Close()); err != nil {
 		t.Error(err)
 	}
+}
+
+// wait returns when everything is on disk that was appended before.
+func wait(s *store.Store) error {
+	done := make(chan error, 1)
+	s.After(func(err error) { done <- err })
+	return <-done
 }

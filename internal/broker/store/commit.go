@@ -129,13 +129,6 @@ func (c *committer) Backlog() error {
 	return err
 }
 
-// Wait is After for somebody who can wait.
-func (c *committer) Wait() error {
-	done := make(chan error, 1)
-	c.After(func(err error) { done <- err })
-	return <-done
-}
-
 // cut takes the next batch, nil when there is none. No more are to come when over.
 func (c *committer) cut() (r *round, over bool) {
 	c.gate.Lock()

@@ -194,3 +194,15 @@ func openOn(t testing.TB, d *disk) *Store {
 	}
 	return s
 }
+
+func open(dir string, fs vfs.FS, retryInterval time.Duration) (*Store, error) {
+	s, err := openIn(dir, fs, nobody{}, retryInterval)
+	return s, ofDirectory(dir, err)
+}
+
+// Wait is After for somebody who can wait.
+func (c *committer) Wait() error {
+	done := make(chan error, 1)
+	c.After(func(err error) { done <- err })
+	return <-done
+}

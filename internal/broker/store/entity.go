@@ -48,27 +48,32 @@ func (s *Store) Entities(each func(id uint32, description []byte) error) (highes
 	s.mu.Lock()
 	highest = s.highest
 	s.mu.Unlock()
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixEntity}, UpperBound: []byte{prefixEntity + 1}})
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return highest, errors.Join(eachEntity(it, highest, each), it.Close())
-}
-
-func eachEntity(it *pebble.Iterator, highest uint32, each func(id uint32, description []byte) error) error {
-	for ok := it.First(); ok; ok = it.Next() {
-		if len(it.Key()) != len(entityKey(0)) {
-			return fmt.Errorf("%w: the key of an entity has %d bytes", ErrDamaged, len(it.Key()))
+	return highest, s.scan([]byte{prefixEntity}, []byte{prefixEntity + 1}, func(key, description []byte) error {
+		if len(key) != len(entityKey(0)) {
+			return fmt.Errorf("%w: the key of an entity has %d bytes", ErrDamaged, len(key))
 		}
-		id := binary.BigEndian.Uint32(it.Key()[1:])
+		id := binary.BigEndian.Uint32(key[1:])
 		if id > highest {
 			return fmt.Errorf("%w: entity %d is above the highest number %d", ErrDamaged, id, highest)
 		}
-		description, err := it.ValueAndErr()
+		return each(id, description)
+	})
+}
+
+// scan calls each with the records from lower to upper, in the order of their keys. each must keep
+// neither key nor value. Errors: ErrDamaged, and those of each.
+func (s *Store) scan(lower, upper []byte, each func(key, value []byte) error) (err error) {
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
 		if err != nil {
-			return fmt.Errorf("%w: entity %d: %w", ErrDamaged, id, err)
+			return damaged(it.Key(), err)
 		}
-		if err := each(id, description); err != nil {
+		if err := each(it.Key(), value); err != nil {
 			return err
 		}
 	}
@@ -76,6 +81,14 @@ func eachEntity(it *pebble.Iterator, highest uint32, each func(id uint32, descri
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return nil
+}
+
+// damaged says that the record with this key cannot be read.
+func damaged(key []byte, err error) error {
+	if id, record, bad := readRecordKey(key); bad == nil && key[0] == prefixMessage {
+		return fmt.Errorf("%w: queue %d, record %d: %w", ErrDamaged, id, record, err)
+	}
+	return fmt.Errorf("%w: record %.40x: %w", ErrDamaged, key, err)
 }
 
 // readHighest is the start of highest.

@@ -15,43 +15,30 @@ import (
 // again. Each has a message in memory, so there are never as many.
 const reservedNumbers = 1 << 24
 
-// readNumbers is the start of last.
+// readNumbers is the start of last. An entity without a number has a queue that has given out none.
 func (s *Store) readNumbers() error {
 	s.last = make(map[uint32]int64)
 	for _, prefix := range []byte{prefixEntity, prefixNumber} {
-		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}})
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-		if err := errors.Join(s.readNumbersOf(it, prefix), it.Close()); err != nil {
+		if err := s.scan([]byte{prefix}, []byte{prefix + 1}, s.readNumber); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// readNumbersOf reads numbers, or finds entities, whose queues have given out none yet.
-func (s *Store) readNumbersOf(it *pebble.Iterator, prefix byte) error {
-	for ok := it.First(); ok; ok = it.Next() {
-		value, err := it.ValueAndErr()
-		switch {
-		case err != nil:
-			return fmt.Errorf("%w: %w", ErrDamaged, err)
-		case len(it.Key()) != len(numberKey(0)):
-			return fmt.Errorf("%w: the key of a queue has %d bytes", ErrDamaged, len(it.Key()))
-		}
-		id := binary.BigEndian.Uint32(it.Key()[1:])
-		switch {
-		case prefix == prefixEntity:
-			s.last[id] = 0
-		case len(value) != 8:
-			return fmt.Errorf("%w: the last number of queue %d has %d bytes", ErrDamaged, id, len(value))
-		default:
-			s.last[id] = int64(binary.BigEndian.Uint64(value))
-		}
+// readNumber reads a number, or finds an entity.
+func (s *Store) readNumber(key, value []byte) error {
+	if len(key) != len(numberKey(0)) {
+		return fmt.Errorf("%w: the key of a queue has %d bytes", ErrDamaged, len(key))
 	}
-	if err := it.Error(); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	id := binary.BigEndian.Uint32(key[1:])
+	switch {
+	case key[0] == prefixEntity:
+		s.last[id] = 0
+	case len(value) != 8:
+		return fmt.Errorf("%w: the last number of queue %d has %d bytes", ErrDamaged, id, len(value))
+	default:
+		s.last[id] = int64(binary.BigEndian.Uint64(value))
 	}
 	return nil
 }

@@ -4,10 +4,7 @@ package store
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"overdue/internal/amqp"
 	"overdue/internal/broker/queue"
@@ -86,75 +83,25 @@ func (s *Store) Load(id uint32, each func(*queue.Change) error) (last int64, err
 	s.mu.Lock()
 	last = s.last[id]
 	s.mu.Unlock()
+	c := new(queue.Change) // one for all: there are millions
 	for _, part := range []struct {
 		lower, upper []byte
-		load         func(*pebble.Iterator, func(*queue.Change) error) error
+		read         func(key, value []byte, c *queue.Change) error
 	}{
-		{recordsKey(prefixMessage, id), recordsKey(prefixMessage, id+1), loadMessages},
-		{stateKey(id, ""), stateKey(id+1, ""), loadStates},
-		{sentKeys(id), sentKeys(id + 1), loadSent},
+		{recordsKey(prefixMessage, id), recordsKey(prefixMessage, id+1), readRecord},
+		{stateKey(id, ""), stateKey(id+1, ""), readState},
+		{sentKeys(id), sentKeys(id + 1), readSent},
 	} {
-		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: part.lower, UpperBound: part.upper})
+		err := s.scan(part.lower, part.upper, func(key, value []byte) error {
+			*c = queue.Change{}
+			if err := part.read(key, value, c); err != nil {
+				return damaged(key, err)
+			}
+			return each(c)
+		})
 		if err != nil {
-			return 0, fmt.Errorf("%w: %w", ErrDamaged, err)
-		}
-		if err := errors.Join(part.load(it, each), it.Close()); err != nil {
 			return 0, err
 		}
 	}
 	return last, nil
-}
-
-func loadMessages(it *pebble.Iterator, each func(*queue.Change) error) error {
-	c := new(queue.Change) // one for all: there are millions
-	for ok := it.First(); ok; ok = it.Next() {
-		id, record, err := readRecordKey(it.Key())
-		if err != nil {
-			return err
-		}
-		value, err := it.ValueAndErr()
-		if err == nil {
-			*c = queue.Change{Record: record}
-			err = readMessage(value, &c.Stored)
-		}
-		if err != nil {
-			return fmt.Errorf("%w: queue %d, record %d: %w", ErrDamaged, id, record, err)
-		}
-		if err := each(c); err != nil {
-			return err
-		}
-	}
-	if err := it.Error(); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return nil
-}
-
-func loadStates(it *pebble.Iterator, each func(*queue.Change) error) error {
-	return loadOthers(it, each, readState)
-}
-
-func loadSent(it *pebble.Iterator, each func(*queue.Change) error) error {
-	return loadOthers(it, each, func(k, _ []byte, c *queue.Change) error { return readSent(k, c) })
-}
-
-// loadOthers loads what is one record each.
-func loadOthers(it *pebble.Iterator, each func(*queue.Change) error, read func(k, value []byte, c *queue.Change) error) error {
-	for ok := it.First(); ok; ok = it.Next() {
-		value, err := it.ValueAndErr()
-		c := new(queue.Change)
-		if err == nil {
-			err = read(it.Key(), value, c)
-		}
-		if err != nil {
-			return fmt.Errorf("%w: record %.40x: %w", ErrDamaged, it.Key(), err)
-		}
-		if err := each(c); err != nil {
-			return err
-		}
-	}
-	if err := it.Error(); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	}
-	return nil
 }

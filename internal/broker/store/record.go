@@ -62,7 +62,7 @@ func sentKey(id uint32, sentAt time.Time, messageID string) []byte {
 func sentKeys(id uint32) []byte { return binary.BigEndian.AppendUint32([]byte{prefixSent}, id) }
 
 // readSent is the opposite of sentKey.
-func readSent(k []byte, c *queue.Change) error {
+func readSent(k, _ []byte, c *queue.Change) error {
 	if len(k) < sentKeySize {
 		return fmt.Errorf("a key of a message-id has %d bytes", len(k))
 	}
@@ -101,6 +101,14 @@ func readRecordKey(k []byte) (id uint32, record int64, err error) {
 		return 0, 0, fmt.Errorf("%w: a key has %d bytes, want %d", ErrDamaged, len(k), recordKeySize)
 	}
 	return binary.BigEndian.Uint32(k[1:]), int64(binary.BigEndian.Uint64(k[5:])), nil
+}
+
+// readRecord is the opposite of recordKey and appendMessage.
+func readRecord(k, value []byte, c *queue.Change) (err error) {
+	if _, c.Record, err = readRecordKey(k); err != nil {
+		return err
+	}
+	return readMessage(value, &c.Stored)
 }
 
 // The bits of flags.

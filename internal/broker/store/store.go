@@ -79,11 +79,6 @@ func OpenObserved(dir string, o Observer) (*Store, error) {
 	return s, ofDirectory(dir, err)
 }
 
-func open(dir string, fs vfs.FS, retryInterval time.Duration) (*Store, error) {
-	s, err := openIn(dir, fs, nobody{}, retryInterval)
-	return s, ofDirectory(dir, err)
-}
-
 func ofDirectory(dir string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, dir)
