@@ -60,7 +60,11 @@ func TestTheEmbeddedBrokerComesBackWithItsDirectory(t *testing.T) {
 	if len(differing) != 1 {
 		t.Errorf("the log says %v, want one line about the lock duration", differing)
 	}
-	if found, err := p.broker.Default().Peek("orders", 0, 10); err != nil || len(found) != 1 || found[0].MessageID != "m1" {
+	orders, err := p.broker.Default().Inspect("orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found, err := orders.Peek(nil, 0, 10); err != nil || len(found) != 1 || found[0].MessageID != "m1" {
 		t.Errorf("after a restart there are %v (%v), want m1", found, err)
 	}
 	var banner strings.Builder

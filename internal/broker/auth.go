@@ -84,8 +84,8 @@ func (b *Broker) SetKeys(keys []AuthorizationRule) error {
 // Secured reports whether the broker has keys, so that clients need tokens.
 func (b *Broker) Secured() bool { return len(b.cfg.Keys) > 0 }
 
-// keyring judges tokens by the keys of a namespace and of its entities.
-type keyring struct {
+// A Keyring judges tokens by the keys of a namespace and of its entities.
+type Keyring struct {
 	b        *Broker
 	entities *entities
 }
@@ -95,7 +95,7 @@ type keyring struct {
 // of the namespace and those of the entity. The order of the checks is so that
 // nothing is revealed about a token that was not signed with a key of ours. The
 // error is a *sas.Refusal.
-func (k *keyring) judge(token, path string) (grant, error) {
+func (k *Keyring) judge(token, path string) (grant, error) {
 	t, err := sas.Parse(token)
 	if err != nil {
 		return grant{}, sas.ErrMalformedToken
@@ -115,7 +115,7 @@ func (k *keyring) judge(token, path string) (grant, error) {
 // signer returns the rule whose key has signed t, nil if there is none, and
 // whose rule that is, see grant. A rule of an entity may have the name of one of
 // the namespace.
-func (k *keyring) signer(t sas.Token, path string) (rule *AuthorizationRule, owner string) {
+func (k *Keyring) signer(t sas.Token, path string) (rule *AuthorizationRule, owner string) {
 	if r := signedWith(t, *k.b.keys.Load()); r != nil {
 		return r, ""
 	}

@@ -349,7 +349,7 @@ func TestAKeyItselfIsShownByPeople(t *testing.T) {
 		{"reader", "", sas.Listen, sas.ErrInvalidKey},
 		{"nobody", "one", sas.Listen, sas.ErrInvalidKey},
 	} {
-		if err := n.AuthorizeKey(test.name, test.key, test.claims); !errors.Is(err, test.want) {
+		if err := n.Keys().AuthorizeKey(test.name, test.key, test.claims); !errors.Is(err, test.want) {
 			t.Errorf("AuthorizeKey(%q, %q, %v) = %v, want %v", test.name, test.key, test.claims, err, test.want)
 		}
 	}
@@ -361,10 +361,10 @@ func TestAKeyThatWasReplacedOpensNothingToPeople(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := ns.Broker.Default()
-	if err := n.AuthorizeKey(keyName, keyText, sas.Manage); !errors.Is(err, sas.ErrInvalidKey) {
+	if err := n.Keys().AuthorizeKey(keyName, keyText, sas.Manage); !errors.Is(err, sas.ErrInvalidKey) {
 		t.Errorf("AuthorizeKey with the former key = %v, want %v", err, sas.ErrInvalidKey)
 	}
-	if err := n.AuthorizeKey(keyName, "new", sas.Manage); err != nil {
+	if err := n.Keys().AuthorizeKey(keyName, "new", sas.Manage); err != nil {
 		t.Errorf("AuthorizeKey with the new key = %v, want nil", err)
 	}
 }

@@ -16,7 +16,7 @@ func isSAS(token string) bool {
 }
 
 // prove says what a token is good for at path.
-func (k *keyring) prove(token string, signature bool, path string) (grant, error) {
+func (k *Keyring) prove(token string, signature bool, path string) (grant, error) {
 	switch {
 	case signature:
 		return k.judge(token, path)
@@ -42,24 +42,24 @@ func (claimError) Unwrap() error { return ErrClaimMissing }
 // header of that name: a shared access signature, or a JSON Web Token, which the
 // administration clients send without a scheme. Without keys everything is
 // allowed. The error is a *sas.Refusal, or wraps ErrClaimMissing.
-func (n *Namespace) Authorize(authorization, path string, oneOf sas.Rights) error {
-	if !n.b.Secured() {
+func (k *Keyring) Authorize(authorization, path string, oneOf sas.Rights) error {
+	if !k.b.Secured() {
 		return nil
 	}
 	if authorization == "" {
 		return sas.ErrMissingToken
 	}
-	g, err := n.keys.prove(authorization, isSAS(authorization), path)
+	g, err := k.prove(authorization, isSAS(authorization), path)
 	return g.allows(oneOf, path, err)
 }
 
 // AuthorizeKey is Authorize for the whole namespace and somebody who shows a key itself, as people do
 // in a browser.
-func (n *Namespace) AuthorizeKey(name, presented string, oneOf sas.Rights) error {
-	if !n.b.Secured() {
+func (k *Keyring) AuthorizeKey(name, presented string, oneOf sas.Rights) error {
+	if !k.b.Secured() {
 		return nil
 	}
-	r := n.b.ruleOf(name, presented)
+	r := k.b.ruleOf(name, presented)
 	if r == nil {
 		return sas.ErrInvalidKey
 	}

@@ -39,17 +39,6 @@ func (b *Broker) Held(leaveOut func(path string) bool) (messages int) {
 	return messages
 }
 
-// Peek returns up to most messages of the queue or subscription at path, or of
-// one of its dead-letter queues ("q/$DeadLetterQueue"), from a sequence number
-// upwards, and disturbs nothing. Errors: ErrEntityNotFound; see Queue.Peek.
-func (n *Namespace) Peek(path string, from int64, most int) ([]queue.View, error) {
-	q, err := n.Inspect(path)
-	if err != nil {
-		return nil, err
-	}
-	return q.Peek(nil, from, most)
-}
-
 // Inspect returns the queue of the queue, topic or subscription at path, or one of its dead-letter
 // queues ("q/$DeadLetterQueue"), for somebody who reads behind the protocol. Errors: ErrEntityNotFound.
 func (n *Namespace) Inspect(path string) (*queue.Queue, error) {

@@ -41,7 +41,7 @@ func (m management) peek(_ *Entity, q *queue.Queue, a *arguments) response {
 		buffer.views = views
 		return views, err
 	}
-	views, err := m.ns.shown(show, from, int(min(count, maxPeek)))
+	views, err := shown(m.ns.b.cfg.Quirks, m.ns.Now(), show, from, int(min(count, maxPeek)))
 	if err != nil {
 		return failure(err)
 	}

@@ -34,12 +34,12 @@ type Namespace struct {
 	faults   faults
 	offset   atomic.Int64 // of its clock against the broker's, in nanoseconds
 	entities entities
-	keys     keyring
+	keys     Keyring
 }
 
 func newNamespace(b *Broker, name string) *Namespace {
 	n := &Namespace{b: b, name: name}
-	n.keys = keyring{b, &n.entities}
+	n.keys = Keyring{b, &n.entities}
 	n.entities.ns = n
 	n.entities.byKey = make(map[string]*Entity)
 	n.entities.nothing = n.entities.newEntity(0, KindQueue, "", nil, settings{queue: QueueConfig{}.withDefaults()})
@@ -49,6 +49,9 @@ func newNamespace(b *Broker, name string) *Namespace {
 // Changes grows with every entity that is made, updated or deleted. If Changes returns the same
 // number before and after a caller reads entities, they are still as it read them.
 func (n *Namespace) Changes() uint64 { return n.entities.changes.Load() }
+
+// Keys says who may do what in the namespace.
+func (n *Namespace) Keys() *Keyring { return &n.keys }
 
 // Name is what clients call the namespace by; "" is the default one.
 func (n *Namespace) Name() string { return n.name }

@@ -43,19 +43,13 @@ func (n *Namespace) Target(path string) (*Entity, *amqp.Error) {
 
 // Source returns the queue that messages are received from at path. This is the queue of a queue or
 // a subscription. For a path that ends with /$DeadLetterQueue or /$Transfer/$DeadLetterQueue, it is
-// the dead-letter queue. It makes a queue where AutoCreate says so. A client that comes this way
-// has no session, and is refused where one is required.
-func (n *Namespace) Source(path string) (Place, *amqp.Error) {
-	return sourceAt(path, n.entities.open)
-}
-
-// Locked is Source for somebody who holds locks there: nothing is made.
-func (n *Namespace) Locked(path string) (Place, *amqp.Error) {
-	return sourceAt(path, n.entities.lookup)
-}
-
-// sourceAt is Source where find finds the entity.
-func sourceAt(path string, find func(string) (*Entity, *amqp.Error)) (Place, *amqp.Error) {
+// the dead-letter queue. With makes it makes a queue where AutoCreate says so, which nobody needs who
+// holds locks there. A client that comes this way has no session, and is refused where one is required.
+func (n *Namespace) Source(path string, makes bool) (Place, *amqp.Error) {
+	find := n.entities.lookup
+	if makes {
+		find = n.entities.open
+	}
 	a := parseAddress(path)
 	if a.Node == address.Management || a.Node == address.CBS {
 		return Place{}, amqp.Errorf(amqp.ErrCondNotAllowed, "It is not possible to receive from '%.300s'.", path)

@@ -16,15 +16,13 @@ import (
 const shortPeek = 10
 
 // shown is what a peek shows of what peek finds.
-func (n *Namespace) shown(peek func(from int64, most int) ([]queue.View, error), from int64, most int) (shown []queue.View, err error) {
-	quirks := n.b.cfg.Quirks
+func shown(quirks quirk.Set, now time.Time, peek func(from int64, most int) ([]queue.View, error), from int64, most int) (shown []queue.View, err error) {
 	if quirks.Has(quirk.PeekShort) {
 		most = min(most, shortPeek)
 	}
 	if quirks&(quirk.PeekHidesExpired|quirk.PeekHidesLocked) == 0 {
 		return peek(from, most)
 	}
-	now := n.Now()
 	for len(shown) < most {
 		page, err := peek(from, most)
 		if err != nil {

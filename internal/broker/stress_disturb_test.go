@@ -115,7 +115,12 @@ func (a *actor) resetOther(over *atomic.Bool) {
 			a.t.Errorf("Reset = %v, want nil", err)
 		}
 		for _, path := range []string{"t/Subscriptions/s1", "out"} {
-			views, err := n.Peek(path, 0, 1000)
+			q, err := n.Inspect(path)
+			if err != nil {
+				a.t.Errorf("Inspect(%s) after a reset = %v, want nil", path, err)
+				continue
+			}
+			views, err := q.Peek(nil, 0, 1000)
 			if err != nil {
 				a.t.Errorf("peek after a reset = %v, want nil", err)
 			}

@@ -165,7 +165,11 @@ func (w *world) settleDown() {
 // there counts the messages that lie in an entity and its dead-letter queues.
 func (w *world) there(count map[string]int, path string) {
 	for _, suffix := range []string{"", "/$deadletterqueue", "/$transfer/$deadletterqueue"} {
-		views, err := w.n.Peek(path+suffix, math.MinInt64, 1<<20)
+		q, err := w.n.Inspect(path + suffix)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		views, err := q.Peek(nil, math.MinInt64, 1<<20)
 		if err != nil {
 			w.t.Errorf("peek at %s = %v, want nil", path+suffix, err)
 		}

@@ -258,7 +258,11 @@ func (c *control) messages(n *broker.Namespace, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	views, err := n.Peek(r.PathValue("path"), from, int(min(most, maxControlMessages)))
+	q, err := n.Inspect(r.PathValue("path"))
+	if err != nil {
+		return nil, err
+	}
+	views, err := q.Peek(nil, from, int(min(most, maxControlMessages)))
 	if err != nil {
 		return nil, err
 	}

@@ -193,7 +193,7 @@ func (s *Server) namespaceOf(r *http.Request) *broker.Namespace {
 
 // mayUse decides whether a request of the REST runtime API may go on.
 func (s *Server) mayUse(r *http.Request, n rights.Need) error {
-	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), n.Path, n.OneOf))
+	return s.admit(r, s.namespaceOf(r).Keys().Authorize(r.Header.Get("Authorization"), n.Path, n.OneOf))
 }
 
 // admit passes on what became of a request's token. If the token is valid, the connection has no
@@ -208,7 +208,7 @@ func (s *Server) admit(r *http.Request, err error) error {
 // mayManage decides whether a request may go on that is about what is at path,
 // not about its messages; "" is the namespace.
 func (s *Server) mayManage(r *http.Request, path string) error {
-	return s.admit(r, s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, sas.Manage))
+	return s.admit(r, s.namespaceOf(r).Keys().Authorize(r.Header.Get("Authorization"), path, sas.Manage))
 }
 
 // mayControl is mayManage for the namespace, and for people too: a browser shows the name of a key
@@ -218,7 +218,7 @@ func (s *Server) mayControl(r *http.Request) error {
 	if !isBasic {
 		return s.mayManage(r, "")
 	}
-	return s.admit(r, s.namespaceOf(r).AuthorizeKey(name, key, sas.Manage))
+	return s.admit(r, s.namespaceOf(r).Keys().AuthorizeKey(name, key, sas.Manage))
 }
 
 // adminGate decides whether a request of the administration API may go on. All
@@ -239,5 +239,5 @@ func (g adminGate) Authorize(r *http.Request, path string, right adminapi.Right)
 			return plain // which the handler has found before
 		}
 	}
-	return g.s.admit(r, g.s.namespaceOf(r).Authorize(r.Header.Get("Authorization"), path, needed))
+	return g.s.admit(r, g.s.namespaceOf(r).Keys().Authorize(r.Header.Get("Authorization"), path, needed))
 }

@@ -38,7 +38,7 @@ func (h *runtime) receive(w http.ResponseWriter, r *http.Request, ns *broker.Nam
 	if err != nil {
 		return err
 	}
-	q, refusal := ns.Source(t.need.Path)
+	q, refusal := ns.Source(t.need.Path, true)
 	if refusal != nil {
 		return refusal
 	}
@@ -186,7 +186,7 @@ func locationOf(r *http.Request, number int64, token string) string {
 // the older clients: without a count a message that nobody can handle would come
 // for ever.
 func settle(w http.ResponseWriter, ns *broker.Namespace, t restTarget) error {
-	q, refusal := ns.Locked(t.need.Path)
+	q, refusal := ns.Source(t.need.Path, false)
 	if refusal != nil {
 		return refusal
 	}

@@ -417,7 +417,11 @@ func (l *life) peek(path string, dead bool) []queue.View {
 	if dead {
 		path += "/$DeadLetterQueue"
 	}
-	views, err := l.ns.Broker.Default().Peek(path, 0, 1000)
+	q, err := l.ns.Broker.Default().Inspect(path)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	views, err := q.Peek(nil, 0, 1000)
 	if err != nil {
 		l.t.Fatal(err)
 	}
