@@ -99,7 +99,7 @@ type Port struct {
 	Ready     []Check                       // ask for a state; they do not go out
 	Outbound  []Check                       // go out and ask
 	Sinks     atomic.Pointer[[]Check]       // so do these, of the sinks of alerts; nil = none
-	History   *history.History              // that of a broker alone stays empty
+	History   *history.History              // that of a broker alone stays empty; not nil
 	Fleet     http.HandlerFunc              // the processes that this one knows
 	Dashboard http.Handler                  // nil = none
 	Quit      chan struct{}                 // gets a value when somebody wants the process to end

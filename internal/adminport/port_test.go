@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"overdue/internal/config"
+	"overdue/internal/history"
 	"overdue/internal/lifecycle"
 )
 
@@ -35,6 +36,7 @@ func testAdmin(t *testing.T) *Port {
 		Life:  lifecycle.New(zap.NewNop(), time.Minute),
 		Level: zap.NewAtomicLevelAt(zap.InfoLevel), Metrics: prometheus.NewRegistry(), Config: c,
 		Quit:      make(chan struct{}, 1),
+		History:   history.InMemory(history.Config{}),
 		Dashboard: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "a page") }),
 		Fleet:     func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "processes") },
 	}
