@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"overdue/internal/servicebus/duration"
 )
 
 // Bounds of a digest. Anyone with the right to send can write to the monitor queue.
@@ -32,9 +30,6 @@ type Digest struct {
 	WorstLag int64             `json:"worstLagMs"`
 	Samples  []Event           `json:"samples,omitempty"` // the first of them
 	Attempt  int               `json:"attempt,omitempty"` // how often it was kept again because the sink did not accept it
-
-	// Next is from when on a failure is another attempt. Trials of the sink before are none.
-	Next time.Time `json:"next,omitzero"`
 
 	// UnknownSince is when the first of the latest monitors without this sink in their configuration
 	// received the digest; zero: the latest monitor has the sink.
@@ -76,7 +71,7 @@ func (d *Digest) add(e Event) {
 
 // merge adds the events of other.
 func (d *Digest) merge(other Digest) {
-	d.Attempt, d.Next = max(d.Attempt, other.Attempt), duration.Later(d.Next, other.Next)
+	d.Attempt = max(d.Attempt, other.Attempt)
 	if other.Count == 0 {
 		return
 	}

@@ -103,7 +103,6 @@ type Groups struct {
 	mu       sync.Mutex
 	sees     time.Time // by the outbox's clock: since when everything that is due comes in time
 	sinkPace pace.Pace
-	trial    time.Time // by the outbox's clock: when one of the groups tries a sink that fails
 	groups   map[string]*group
 	closed   bool
 	stop     context.CancelFunc

@@ -266,11 +266,9 @@ func (gr *group) reminderDigest(sink string) Digest {
 // keepAgain keeps d on the outbox for a later attempt. Events that come until then wait for it,
 // too, so that one notification has all of them.
 func (g *Groups) keepAgain(gr *group, d Digest, n *Notification, cause error) error {
-	attempt, next, now := d.Attempt, d.Next, g.cfg.Outbox.Now()
-	isTrial := next.After(now)
-	if !isTrial && !pace.IsRetryAfter(cause) {
+	attempt := d.Attempt
+	if !pace.IsRetryAfter(cause) {
 		attempt++
-		next = now.Add(pace.Delay(attempt))
 	}
 	log := g.cfg.Log.With(zap.String("sink", g.Name()), zap.Int("attempt", attempt), zap.Int("events", d.Count), zap.Error(cause))
 	if attempt > pace.MaxAttempts {
@@ -279,22 +277,16 @@ func (g *Groups) keepAgain(gr *group, d Digest, n *Notification, cause error) er
 	}
 	g.mu.Lock()
 	wait, _ := g.sinkPace.Remaining()
-	due := now.Add(wait)
-	if g.trial.After(now) {
-		due = duration.Later(due, next)
-	} else { // this group finds out for all of them whether the sink works again
-		g.trial = due
-	}
+	wait = max(wait, pace.Delay(attempt))
+	due := g.cfg.Outbox.Now().Add(wait)
 	if n.Resolved {
 		d, gr.reminder = gr.reminderDigest(g.Name()), due
 	} else {
 		gr.earliest = due
 	}
 	g.mu.Unlock()
-	d.Attempt, d.Next = attempt, next
-	if !isTrial {
-		log.Warn("notification not accepted", zap.Duration("retry_in", due.Sub(now)))
-	}
+	d.Attempt = attempt
+	log.Warn("notification not accepted", zap.Duration("retry_in", wait))
 	if n.Resolved {
 		return g.cfg.Outbox.Keep(g.ctx, due, d)
 	}

@@ -79,39 +79,6 @@ func TestTheFirstNotificationAfterAnOutageHasAllEvents(t *testing.T) {
 	}
 }
 
-// One group tries a sink that fails each half minute, so that its return is found soon. The events
-// wait for a day all the same.
-func TestASinkThatFailsIsTriedByOneGroup(t *testing.T) {
-	playGroups(t, nil, func(s *groupScene) {
-		s.p.fail(errors.New("refused"))
-		s.goOn("orders", 20)
-		s.miss("bills", 1)
-		s.pass(20 * time.Hour)
-		counts := func() (asked, kept, refused int) {
-			s.p.mu.Lock()
-			defer s.p.mu.Unlock()
-			s.o.mu.Lock()
-			defer s.o.mu.Unlock()
-			return s.p.asked, s.o.kept, len(s.o.refused)
-		}
-		askedBefore, keptBefore, refused := counts()
-		if refused != 0 {
-			t.Errorf("after 20 hours %d digests are undeliverable, want that the events wait", refused)
-		}
-		s.pass(time.Hour)
-		asked, kept, _ := counts()
-		asked, kept = asked-askedBefore, kept-keptBefore
-		if asked < 110 || asked > 125 || kept > 150 {
-			t.Errorf("in an hour the sink is asked %d times, with %d digests; want 120, with a few more", asked, kept)
-		}
-		s.p.fail(nil)
-		s.pass(31 * time.Second)
-		if len(s.p.said()) == 0 {
-			t.Error("half a minute after the sink works again, no group was tried")
-		}
-	})
-}
-
 // refusals counts the notifications that are shown to have failed.
 type refusals struct {
 	noTracker
