@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"overdue/internal/catalog"
 	"overdue/internal/config"
@@ -57,9 +58,17 @@ func (c *Client) Examination(o ExaminationOptions) doctor.Config {
 // ExaminationOfOthers returns what the doctor examines apart from the namespace, which is
 // everything with an embedded broker.
 func (c *Client) ExaminationOfOthers(o ExaminationOptions) doctor.Config {
-	others := append(o.Others, restartCheck(c.Config.Listen.Admin))
+	admin := c.Config.Listen.Admin
+	others := append(o.Others, restartCheck(admin))
+	var once sync.Once // that process asks all sinks for its answer
+	var answer Readiness
+	var err error
+	ask := func(ctx context.Context) (Readiness, error) {
+		once.Do(func() { answer, err = askChecks(ctx, admin, "/healthz/outbound", outboundTimeout) })
+		return answer, err
+	}
 	for i := range c.Config.Alerts {
-		others = append(others, deliveryCheck(c.Config.Listen.Admin, c.Config.Alerts[i].Name))
+		others = append(others, deliveryCheck(admin, c.Config.Alerts[i].Name, ask))
 	}
 	return doctor.Config{
 		Redis:           c.redisToExamine(),
@@ -68,14 +77,14 @@ func (c *Client) ExaminationOfOthers(o ExaminationOptions) doctor.Config {
 	}
 }
 
-// deliveryCheck asks the process with this configuration, if one runs here, whether a sink takes its
-// alerts. A host that accepts connections may refuse every one.
-func deliveryCheck(admin, sink string) doctor.Check {
+// deliveryCheck looks in the answer of the process with this configuration, if one runs here, whether
+// a sink takes its alerts. A host that accepts connections may refuse every one.
+func deliveryCheck(admin, sink string, ask func(context.Context) (Readiness, error)) doctor.Check {
 	return doctor.Check{
 		Subject: "sink " + sink, Name: "deliveries", Severity: doctor.Error,
 		Fix: "look at the sink, and in the log of the process on " + admin + "; alerts wait until the sink takes them",
 		Run: func(ctx context.Context) error {
-			r, err := askChecks(ctx, admin, "/healthz/outbound", outboundTimeout)
+			r, err := ask(ctx)
 			if err != nil {
 				return nil // none runs, so none sends
 			}

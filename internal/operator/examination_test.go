@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -143,9 +144,11 @@ func TestOurOwnPortIsReportedAsNoAdministrationAPI(t *testing.T) {
 // A host that accepts connections may refuse all alerts, which only the process knows that sends
 // them.
 func TestTheDoctorSaysWhichSinksRefuseTheirAlerts(t *testing.T) {
+	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		if r.URL.Path == "/healthz/outbound" {
+			asked.Add(1)
 			_, _ = io.WriteString(w, "[+] namespace\n[-] sink pager2 (127.0.0.1:1): other trouble\n"+
 				"[-] sink pager (127.0.0.1:1): it did not take the last alert, 3m ago: 503 Service Unavailable\nnot reachable\n")
 		}
@@ -161,6 +164,9 @@ func TestTheDoctorSaysWhichSinksRefuseTheirAlerts(t *testing.T) {
 	if len(got) != 1 || got[0].Subject != "sink pager" || got[0].Severity != doctor.Error ||
 		!strings.HasSuffix(got[0].Summary, " it did not take the last alert, 3m ago: 503 Service Unavailable.") {
 		t.Errorf("findings %v, want the sink that refuses", got)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the process was asked %d times for two sinks, want once: it asks every sink each time", n)
 	}
 }
 
