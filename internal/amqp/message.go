@@ -56,18 +56,9 @@ func ParseMessage(b []byte) (Message, error) {
 		if r.err != nil {
 			return Message{}, r.err
 		}
-		switch code {
-		case CodeHeader:
-			m.Header = v
-		case CodeDeliveryAnnotations:
-			m.DeliveryAnnotations = v
-		case CodeMessageAnnotations:
-			m.MessageAnnotations = v
-		case CodeProperties:
-			m.Properties = v
-		case CodeApplicationProperties:
-			m.ApplicationProperties = v
-		case CodeFooter:
+		switch {
+		case m.setBeforeBody(code, v):
+		case code == CodeFooter:
 			m.Footer = v
 		default:
 			if body < 0 {
@@ -92,18 +83,28 @@ func ParseHead(b []byte) (m Message, ok bool) {
 		if r.Err() != nil {
 			return m, false
 		}
-		switch code {
-		case CodeHeader:
-			m.Header = v
-		case CodeMessageAnnotations:
-			m.MessageAnnotations = v
-		case CodeProperties:
-			m.Properties = v
-		case CodeApplicationProperties:
-			m.ApplicationProperties = v
-		}
+		m.setBeforeBody(code, v)
 	}
 	return m, len(b) > 0
+}
+
+// setBeforeBody sets the section with this descriptor, if it is one that comes before the body.
+func (m *Message) setBeforeBody(code uint64, v Raw) bool {
+	switch code {
+	case CodeHeader:
+		m.Header = v
+	case CodeDeliveryAnnotations:
+		m.DeliveryAnnotations = v
+	case CodeMessageAnnotations:
+		m.MessageAnnotations = v
+	case CodeProperties:
+		m.Properties = v
+	case CodeApplicationProperties:
+		m.ApplicationProperties = v
+	default:
+		return false
+	}
+	return true
 }
 
 // checkOrder compares descriptors, which rise in the required order of the sections.

@@ -12,26 +12,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"overdue/internal/redisstore"
 	"overdue/internal/testing/redistest"
 )
 
-func TestTheFleetSharesItsHistory(t *testing.T) {
-	m := redistest.InMemory(t)
+// sharedIn is what a process shares with its fleet through m.
+func sharedIn(t *testing.T, m *miniredis.Miniredis, configure ...func(*redisstore.Config)) *redisstore.History {
+	t.Helper()
 	address, err := redisstore.ParseAddress("redis://" + m.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}}
+	for _, f := range configure {
+		f(&c)
+	}
+	s, err := redisstore.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s.History()
+}
+
+func TestTheFleetSharesItsHistory(t *testing.T) {
+	m := redistest.InMemory(t)
 	process := func() *History {
 		h := open(t, t.TempDir(), prometheus.NewRegistry())
-		s, err := redisstore.Open(redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		h.cfg.Shared = s.History()
+		h.cfg.Shared = sharedIn(t, m)
 		return h
 	}
 	a, b := process(), process()
@@ -81,19 +92,7 @@ func TestTheFleetSharesItsHistory(t *testing.T) {
 // The others of a fleet know the missed deadlines of a process that keeps no file.
 func TestAProcessWithoutAFileSharesWhatItMissed(t *testing.T) {
 	m := redistest.InMemory(t)
-	address, err := redisstore.ParseAddress("redis://" + m.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	process := func() *History {
-		s, err := redisstore.Open(redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		return InMemory(Config{Shared: s.History(), Keep: time.Hour})
-	}
-	a, b := process(), process()
+	a, b := InMemory(Config{Shared: sharedIn(t, m), Keep: time.Hour}), InMemory(Config{Shared: sharedIn(t, m), Keep: time.Hour})
 	elsewhere := func(of *History, want string) {
 		t.Helper()
 		all := of.Elsewhere(t.Context())
@@ -122,20 +121,12 @@ func TestAProcessWithoutAFileSharesWhatItMissed(t *testing.T) {
 // A Redis that does not answer keeps no missed deadline from the file.
 func TestTheFileDoesNotWaitForRedis(t *testing.T) {
 	m := redistest.InMemory(t)
-	address, err := redisstore.ParseAddress("redis://" + m.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var gaveUp atomic.Bool
-	s, err := redisstore.Open(redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}, Slack: 1000, Asked: func(_ string, err error, _ bool) {
-		gaveUp.Store(gaveUp.Load() || err != nil)
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
 	h := open(t, t.TempDir(), prometheus.NewRegistry())
-	h.cfg.Shared = s.History()
+	h.cfg.Shared = sharedIn(t, m, func(c *redisstore.Config) {
+		c.Slack = 1000
+		c.Asked = func(_ string, err error, _ bool) { gaveUp.Store(gaveUp.Load() || err != nil) }
+	})
 	if err := h.cfg.Shared.Add(t.Context(), redisstore.MissedRecord, []string{"{}"}, time.Hour); err != nil { // it is connected from now on
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"overdue/internal/operations"
-	"overdue/internal/redisstore"
 	"overdue/internal/testing/redistest"
 )
 
@@ -155,19 +154,7 @@ func TestUnknownVerdictsOutliveTheProcess(t *testing.T) {
 // Without a file the processes of a fleet share their unknown verdicts all the same.
 func TestTheFleetSharesUnknownVerdicts(t *testing.T) {
 	m := redistest.InMemory(t)
-	address, err := redisstore.ParseAddress("redis://" + m.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	process := func() *History {
-		s, err := redisstore.Open(redisstore.Config{Address: address, Fleet: []string{"contoso", "monitor"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = s.Close() })
-		return InMemory(Config{Shared: s.History(), Keep: time.Hour})
-	}
-	a, b := process(), process()
+	a, b := InMemory(Config{Shared: sharedIn(t, m), Keep: time.Hour}), InMemory(Config{Shared: sharedIn(t, m), Keep: time.Hour})
 	a.AddUnknown(Unknown{Entity: "of-a", Judged: time.Now().UTC()})
 	b.AddUnknown(Unknown{Entity: "of-b", Judged: time.Now().UTC().Add(time.Second)})
 	a.share(t.Context(), a.flush(t.Context(), time.Now()))
